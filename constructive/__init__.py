@@ -1,0 +1,52 @@
+"""Weights which a theorem promises: multi-head attention layers built to memorize, not trained.
+
+>>> from constructive import build_memorizer, generators
+>>> data = generators.uniform(num_examples=1861, context_size=32, width=64, seed=0)
+>>> build_memorizer(data, num_heads=60).record.max_error < 1e-10
+True
+"""
+
+from importlib.metadata import version as _version
+
+from constructive import generators
+from constructive.attention import AttentionLayer
+from constructive.capacity import (
+    heads_needed,
+    parameter_count,
+    rank_one_capacity,
+    saturated_capacity,
+)
+from constructive.dataset import Dataset
+from constructive.errors import (
+    AssumptionError,
+    CapacityError,
+    ConstructiveError,
+    DataError,
+    FormatError,
+    ParameterError,
+    PrecisionError,
+)
+from constructive.memorizer import BuildRecord, HeadRecord, Memorizer, build_memorizer
+
+__version__ = _version("constructive")
+
+__all__ = [
+    "AssumptionError",
+    "AttentionLayer",
+    "BuildRecord",
+    "CapacityError",
+    "ConstructiveError",
+    "DataError",
+    "Dataset",
+    "FormatError",
+    "HeadRecord",
+    "Memorizer",
+    "ParameterError",
+    "PrecisionError",
+    "build_memorizer",
+    "generators",
+    "heads_needed",
+    "parameter_count",
+    "rank_one_capacity",
+    "saturated_capacity",
+]

@@ -1,0 +1,197 @@
+"""The data to memorize: contexts, queries and targets, checked once at the border."""
+
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.errors import DataError, FormatError
+from constructive.files import replacing
+
+Array = npt.NDArray[np.floating[Any]]
+
+CHUNK_BYTES = 4 << 20
+"""Default size of temporary arrays: large enough for BLAS, small enough to stay in a cache."""
+
+_LARGEST_EXACT_INTEGER = 2**53
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """T examples, each a context of n tokens, a query and a target.
+
+    contexts: (T, n, d), or (n, d) for one context which all examples share (never copied T times)
+    queries:  (T, d)
+    targets:  (T,) or (T, d_out)
+
+    Anything which numpy reads as real numbers is accepted. float32 and float64 stay as they are;
+    integers become float64, exactly. The arrays are read-only views: no copy is made of an array
+    which is float already, so do not change it elsewhere.
+
+    Raises DataError for shapes which do not fit, a dtype which is not real, integers beyond 2^53,
+    no example at all, and for a NaN or an infinity (the witness is its index).
+
+    >>> data = Dataset(contexts=[[[1, 0], [1, 1]]], queries=[[2, 3]], targets=[5])
+    >>> data
+    Dataset(T=1, n=2, d=2, d_out=1, own contexts, float64)
+    """
+
+    contexts: Array
+    queries: Array
+    targets: Array
+
+    def __post_init__(self) -> None:
+        for name in ("contexts", "queries", "targets"):
+            object.__setattr__(self, name, _checked(name, getattr(self, name)))
+        _check_shapes(self.contexts, self.queries, self.targets)
+
+    @property
+    def num_examples(self) -> int:
+        """T, the number of examples."""
+        return self.queries.shape[0]
+
+    @property
+    def context_size(self) -> int:
+        """The number n of tokens in a context."""
+        return self.contexts.shape[-2]
+
+    @property
+    def width(self) -> int:
+        """The number d of entries of a token or a query."""
+        return self.queries.shape[1]
+
+    @property
+    def target_dim(self) -> int:
+        """The number d_out of entries of a target."""
+        return 1 if self.targets.ndim == 1 else self.targets.shape[1]
+
+    @property
+    def shared_context(self) -> bool:
+        """Whether all examples have one context."""
+        return self.contexts.ndim == 2
+
+    @property
+    def target_matrix(self) -> Array:
+        """The targets as (T, d_out), also where they were given as (T,)."""
+        return self.targets.reshape(self.num_examples, self.target_dim)
+
+    def contexts_of(self, rows: slice) -> Array:
+        """Contexts of some examples as float64: (rows, n, d), or (1, n, d) if shared."""
+        chosen = self.contexts[np.newaxis] if self.shared_context else self.contexts[rows]
+        return chosen.astype(np.float64, copy=False)
+
+    def context_chunks(self, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[slice, Array]]:
+        """Walk through the contexts in float64, a bounded number at a time; a shared one comes once."""
+        if self.shared_context:
+            yield slice(0, self.num_examples), self.contexts_of(slice(None))
+            return
+        step = max(1, chunk_bytes // (8 * self.context_size * self.width))
+        for start in range(0, self.num_examples, step):
+            rows = slice(start, min(start + step, self.num_examples))
+            yield rows, self.contexts_of(rows)
+
+    def take(self, examples: npt.ArrayLike) -> "Dataset":
+        """Some of the examples, in the given order.
+
+        >>> Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6]], [5, 7]).take([1]).targets
+        array([7.])
+        """
+        index = np.asarray(examples)
+        contexts = self.contexts if self.shared_context else self.contexts[index]
+        return Dataset(contexts, self.queries[index], self.targets[index])
+
+    def save(self, path: str | Path) -> None:
+        """Write an .npz file with the arrays `contexts`, `queries` and `targets`, whole or not at all."""
+        with replacing(path) as file:
+            np.savez(file, contexts=self.contexts, queries=self.queries, targets=self.targets)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Dataset":
+        """Read an .npz file with the arrays `contexts`, `queries` and `targets`.
+
+        Nothing is unpickled. Raises FormatError if the file is not such an archive, DataError if
+        its arrays are not a data set, OSError if it cannot be read.
+        """
+        suggestion = "numpy.savez(path, contexts=..., queries=..., targets=...), or Dataset.save"
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                if not isinstance(archive, np.lib.npyio.NpzFile):
+                    message = f"{path} holds a single array, not contexts, queries and targets"
+                    raise FormatError(message, witness=str(path), suggestion=suggestion)
+                missing = [n for n in ("contexts", "queries", "targets") if n not in archive]
+                if missing:
+                    message = f"{path} has no array named {' or '.join(missing)}"
+                    raise FormatError(message, witness=archive.files, suggestion=suggestion)
+                arrays = {name: archive[name] for name in ("contexts", "queries", "targets")}
+        except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zipfile.zlib.error) as error:  # type: ignore[attr-defined]
+            if isinstance(error, FormatError):
+                raise
+            message = f"{path} is not a readable .npz archive: {error}"
+            raise FormatError(message, witness=str(path), suggestion=suggestion) from error
+        return cls(**arrays)
+
+    def __repr__(self) -> str:
+        kind = "one shared context" if self.shared_context else "own contexts"
+        return (
+            f"Dataset(T={self.num_examples}, n={self.context_size}, d={self.width}, "
+            f"d_out={self.target_dim}, {kind}, {self.queries.dtype})"
+        )
+
+
+def _checked(name: str, values: object) -> Array:
+    """Read `values` as a finite, read-only array of float32 or float64."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        message = f"{name} are ragged or not numbers: {error}"
+        raise DataError(message, suggestion="arrays whose rows have one length") from error
+    if array.dtype.kind in "biu":
+        if array.size and int(np.abs(array.astype(object)).max()) > _LARGEST_EXACT_INTEGER:
+            message = f"{name} has integers beyond 2^53, which float64 cannot hold exactly"
+            raise DataError(message, suggestion="smaller integers, or floats")
+        array = array.astype(np.float64)
+    elif array.dtype == np.float16:
+        array = array.astype(np.float32)
+    elif array.dtype not in (np.float32, np.float64):
+        message = f"{name} has dtype {array.dtype}, which is not real numbers of 64 bits or fewer"
+        raise DataError(message, witness=str(array.dtype), suggestion="float32, float64 or integers")
+    finite = np.isfinite(array)
+    if not finite.all():
+        index = tuple(int(i) for i in np.argwhere(~finite)[0])
+        message = f"{name}{list(index)} is {array[index]}"
+        raise DataError(message, witness=index, suggestion="finite numbers only")
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _check_shapes(contexts: Array, queries: Array, targets: Array) -> None:
+    shapes = {"contexts": contexts.shape, "queries": queries.shape, "targets": targets.shape}
+
+    def refuse(problem: str) -> DataError:
+        return DataError(
+            problem,
+            witness=shapes,
+            suggestion="contexts (T, n, d) or (n, d), queries (T, d), targets (T,) or (T, d_out)",
+        )
+
+    if queries.ndim != 2:
+        raise refuse(f"queries have {queries.ndim} axes, not (T, d)")
+    if contexts.ndim not in (2, 3):
+        raise refuse(f"contexts have {contexts.ndim} axes, not (T, n, d) or (n, d)")
+    if targets.ndim not in (1, 2):
+        raise refuse(f"targets have {targets.ndim} axes, not (T,) or (T, d_out)")
+    if 0 in queries.shape + contexts.shape + targets.shape:
+        raise refuse("the data set is empty: an axis has length 0")
+    if contexts.shape[-1] != queries.shape[1]:
+        raise refuse(
+            f"tokens have d={contexts.shape[-1]} entries, but queries have d={queries.shape[1]}"
+        )
+    if targets.shape[0] != queries.shape[0]:
+        raise refuse(f"{queries.shape[0]} queries have {targets.shape[0]} targets")
+    if contexts.ndim == 3 and contexts.shape[0] != queries.shape[0]:
+        raise refuse(f"{queries.shape[0]} queries have {contexts.shape[0]} contexts")

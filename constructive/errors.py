@@ -1,0 +1,56 @@
+"""Errors in three parts: what failed with its value, a witness, and what to try."""
+
+from typing import Any
+
+
+class ConstructiveError(Exception):
+    """Base of all errors raised on purpose by this package.
+
+    `problem` says what failed, with the value that failed; `witness` is the smallest evidence
+    (indices of examples, a shape, a name), or None; `suggestion` says what to try.
+
+    >>> raise CapacityError("9 examples do not fit", witness=9, suggestion="use 3 heads")
+    Traceback (most recent call last):
+        ...
+    constructive.errors.CapacityError: 9 examples do not fit
+      witness: 9
+      try: use 3 heads
+    """
+
+    def __init__(self, problem: str, *, witness: Any = None, suggestion: str) -> None:  # noqa: ANN401
+        lines = [problem]
+        if witness is not None:
+            lines.append(f"  witness: {witness}")
+        lines.append(f"  try: {suggestion}")
+        super().__init__("\n".join(lines))
+        self.problem = problem
+        self.witness = witness
+        self.suggestion = suggestion
+
+
+class DataError(ConstructiveError, ValueError):
+    """The data are not a data set: a wrong shape or dtype, a NaN, contradictory targets."""
+
+
+class ParameterError(ConstructiveError, ValueError):
+    """An argument has a value which makes no sense, whatever the data are."""
+
+
+class CapacityError(ConstructiveError, ValueError):
+    """More examples than the theorem promises for these heads."""
+
+
+class AssumptionError(ConstructiveError, ValueError):
+    """The data violate an assumption of the theorem; `witness` names examples which do."""
+
+
+class PrecisionError(ConstructiveError, ArithmeticError):
+    """The weights exist, but float64 cannot carry them: the measured error is too large."""
+
+
+class FormatError(ConstructiveError, ValueError):
+    """A file is not what its reader expects."""
+
+
+class MissingExtraError(ConstructiveError, ImportError):
+    """A feature needs an optional dependency which is not installed."""

@@ -1,0 +1,351 @@
+"""`build_memorizer`: the theorem as one function, and the `Memorizer` it returns."""
+
+import dataclasses
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as serialize
+from safetensors.numpy import load as deserialize
+from rich.console import Console
+from rich.table import Table
+
+from constructive import capacity
+from constructive.attention import AttentionLayer
+from constructive.dataset import Array, Dataset
+from constructive.errors import DataError, FormatError, ParameterError, PrecisionError
+from constructive.files import replacing
+from constructive.multihead import assumptions, grouping, heads, intermediate, readout
+from constructive.multihead.intermediate import Progress
+
+_FORMAT = "constructive memorizer 1"
+
+
+@dataclass(frozen=True)
+class HeadRecord:
+    """What one head did: its examples start..stop-1, and how it saturates on the others.
+
+    sharpness: c, or 0 where the head has no saturating part
+    saturated_fraction: measured share of the other examples with at most 1e-6 attention off the top
+    rank_reached: estimated (in floats) rank of Z on the examples of this head and those before it
+    """
+
+    start: int
+    stop: int
+    sharpness: float
+    saturated_fraction: float
+    rank_reached: int
+
+
+@dataclass(frozen=True)
+class BuildRecord:
+    """How a memorizer came to be, and what was measured on its data."""
+
+    construction: str
+    shared_keys: bool
+    num_examples: int
+    context_size: int
+    capacity: int
+    seed: int
+    saturated_fraction: float
+    scalar_targets: bool
+    condition: float
+    max_error: float
+    largest_target: float
+    heads: tuple[HeadRecord, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Memorizer:
+    """A layer whose weights were constructed to reproduce every target of a data set.
+
+    layer:  the weights (`AttentionLayer`)
+    record: how they were built, head by head, and the error measured on the data
+
+    `repr` is one line, `str` a table.
+    """
+
+    layer: AttentionLayer
+    record: BuildRecord
+
+    def predict(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array:
+        """Evaluate the layer: (T,) if it memorized targets of shape (T,), else (T, d_out).
+
+        contexts: (T, n, d) or one shared (n, d);  queries: (T, d)
+        Raises DataError if the shapes do not fit the layer.
+        """
+        outputs = self.layer(contexts, queries)
+        return outputs[:, 0] if self.record.scalar_targets else outputs
+
+    def max_error(self, dataset: Dataset) -> float:
+        """Largest |f(E, e) - y| over the examples and the entries of their targets.
+
+        Raises DataError if the shapes do not fit the layer.
+        """
+        if dataset.target_dim != self.layer.target_dim:
+            message = f"targets have d_out={dataset.target_dim}, the layer {self.layer.target_dim}"
+            raise DataError(
+                message,
+                witness=dataset.target_dim,
+                suggestion=f"targets with d_out={self.layer.target_dim}",
+            )
+        outputs = self.layer(dataset.contexts, dataset.queries)
+        return float(np.abs(outputs - dataset.target_matrix).max())
+
+    def astype(self, dtype: npt.DTypeLike) -> "Memorizer":
+        """The same memorizer with rounded weights; measure `max_error` anew."""
+        return dataclasses.replace(self, layer=self.layer.astype(dtype))
+
+    def save(self, path: str | Path) -> None:
+        """Write a .safetensors file, whole or not at all.
+
+        Tensors W_Q, W_K, W_V, W_O, W_D as in `AttentionLayer`; the record is JSON in the metadata.
+        """
+        layer = self.layer
+        tensors = {
+            "W_Q": layer.query_weights,
+            "W_K": layer.key_weights,
+            "W_V": layer.value_weights,
+            "W_O": layer.output_weights,
+            "W_D": layer.readout_weights,
+        }
+        tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+        record = json.dumps(dataclasses.asdict(self.record))
+        content = serialize(tensors, metadata={"format": _FORMAT, "record": record})
+        with replacing(path) as file:
+            file.write(content)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Memorizer":
+        """Read a file written by `save`.
+
+        Raises FormatError if it is not one, OSError if it cannot be read.
+        """
+        path = Path(path)
+        try:
+            tensors = deserialize(path.read_bytes())
+            with safe_open(path, framework="numpy") as file:
+                metadata = file.metadata() or {}
+            if metadata.get("format") != _FORMAT:
+                found = metadata.get("format")
+                message = f"its format is {found!r}, not {_FORMAT!r}"
+                raise ValueError(message)
+            layer = AttentionLayer(*(tensors[name] for name in ("W_Q", "W_K", "W_V", "W_O", "W_D")))
+            record = _read_record(json.loads(metadata["record"]))
+            if len(record.heads) != layer.num_heads:
+                message = f"{layer.num_heads} heads have {len(record.heads)} records"
+                raise ValueError(message)
+        except (SafetensorError, ValueError, TypeError, KeyError) as error:
+            message = f"{path} is not a memorizer: {error}"
+            suggestion = "a file written by Memorizer.save or `constructive build`"
+            raise FormatError(message, witness=str(path), suggestion=suggestion) from error
+        return cls(layer, record)
+
+    def __repr__(self) -> str:
+        layer, record = self.layer, self.record
+        return (
+            f"Memorizer({record.construction}, T={record.num_examples} of {record.capacity}, "
+            f"H={layer.num_heads}, n={record.context_size}, d={layer.width}, d_h={layer.head_dim}, "
+            f"max error {record.max_error:.1e})"
+        )
+
+    def __str__(self) -> str:
+        record, layer = self.record, self.layer
+        head_dim = f"d_h = {layer.head_dim}"
+        bound = (
+            f"H(min(n, d_h) - 1) + 1 = {record.capacity} (Theorem 1)"
+            if record.construction == "saturated"
+            else f"H(n - 1) + 1 = {record.capacity} (Theorem 2)"
+        )
+        lines = [
+            f"Memorizer: {record.construction} heads, {layer.query_weights.dtype} weights",
+            f"  layer       H = {layer.num_heads}, n = {record.context_size}, d = {layer.width}, "
+            f"{head_dim}, {layer.num_parameters:,} parameters",
+            f"  examples    {record.num_examples}, bound {bound}",
+            f"  max error   {record.max_error:.1e} on targets of size {record.largest_target:.2g}",
+            f"  condition   {record.condition:.1e} (estimate)",
+            "",
+        ]
+        table = Table(box=None, pad_edge=False, show_edge=False)
+        for heading in ("head", "examples", "sharpness", "saturated", "rank reached (estimate)"):
+            table.add_column(heading, justify="right")
+        for index, head in _abridged(record.heads):
+            if head is None:
+                table.add_row("...", "", "", "", "")
+                continue
+            group = f"{head.start}..{head.stop - 1}" if head.stop > head.start else "none"
+            table.add_row(
+                str(index),
+                group,
+                f"{head.sharpness:.1e}" if head.sharpness else "-",
+                f"{head.saturated_fraction:.1%}",
+                f"{head.rank_reached} of {head.stop}",
+            )
+        text = io.StringIO()
+        Console(file=text, width=100, color_system=None, legacy_windows=False).print(table)
+        rows = [f"  {line.rstrip()}" for line in text.getvalue().splitlines()]
+        return "\n".join([*lines, *rows])
+
+
+def build_memorizer(
+    dataset: Dataset,
+    *,
+    num_heads: int,
+    head_dim: int | None = None,
+    value_dim: int | None = None,
+    construction: str = "auto",
+    shared_keys: bool = False,
+    saturated_fraction: float = 0.99,
+    tolerance: float = 1e-6,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Memorizer:
+    """Build weights which memorize a data set, by the proof of Theorem 1 or of Theorem 2.
+
+    dataset:      T examples
+    num_heads:    H
+    head_dim:     d_h; by default n for saturated heads, 1 for rank-one heads
+    value_dim:    d_v >= d_out; by default d_out
+    construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
+                  T <= H(n - 1) + 1 for every d_h), or "auto": saturated where T allows it
+    shared_keys:  all heads score tokens along one key direction
+    saturated_fraction: share of the examples off its group on which a head must saturate
+    tolerance:    largest error which is handed out, relative to the largest |target|
+    seed:         of all random choices; the same seed on one machine gives the same bits
+    progress:     called with (step, done, total) during long work
+
+    The error on the data is measured before the memorizer is returned.
+
+    Raises
+      ParameterError   for arguments which make no sense
+      CapacityError    for more examples than the theorem holds; says how many heads would do
+      AssumptionError  for a context without rank n, dependent queries, repeated inputs
+      DataError        for equal inputs with different targets
+      PrecisionError   if float64 cannot carry the readout
+
+    Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Theorem 1; rank-one heads are ours.
+
+    >>> from constructive import build_memorizer, generators
+    >>> data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+    >>> memorizer = build_memorizer(data, num_heads=3)  # T = 7 = H(n - 1) + 1
+    >>> bool(abs(memorizer.predict(data.contexts, data.queries) - data.targets).max() < 1e-10)
+    True
+    """
+    _check_parameters(dataset, value_dim, saturated_fraction, tolerance)
+    plan = capacity.plan(
+        num_examples=dataset.num_examples,
+        context_size=dataset.context_size,
+        num_heads=num_heads,
+        head_dim=head_dim,
+        construction=construction,
+    )
+    rng = np.random.default_rng(seed)
+
+    assumptions.check(dataset)
+    groups = grouping.partition(dataset, num_heads)
+    built = heads.construct(
+        dataset, groups, plan, shared_keys=shared_keys, fraction=saturated_fraction, rng=rng
+    )
+    z = intermediate.assemble(dataset, built, progress=progress)
+    solution = readout.solve(z, dataset.target_matrix)
+
+    largest_target = float(np.abs(dataset.targets).max())
+    if not solution.residual <= tolerance * (largest_target or 1.0):
+        raise _imprecise(dataset, plan, solution, largest_target)
+    layer = AttentionLayer.from_effective_readout(
+        z.query_weights, z.key_weights, solution.effective, value_dim
+    )
+    records = tuple(
+        HeadRecord(
+            start=head.group.start,
+            stop=head.group.stop,
+            sharpness=head.sharpness,
+            saturated_fraction=float(fraction),
+            rank_reached=rank,
+        )
+        for head, fraction, rank in zip(
+            built, z.saturated_fraction, solution.ranks, strict=True
+        )
+    )
+    record = BuildRecord(
+        construction=plan.construction,
+        shared_keys=shared_keys,
+        num_examples=dataset.num_examples,
+        context_size=dataset.context_size,
+        capacity=plan.capacity,
+        seed=seed,
+        saturated_fraction=saturated_fraction,
+        scalar_targets=dataset.targets.ndim == 1,
+        condition=solution.condition,
+        max_error=solution.residual,
+        largest_target=largest_target,
+        heads=records,
+    )
+    return Memorizer(layer, record)
+
+
+def _check_parameters(
+    dataset: Dataset, value_dim: int | None, saturated_fraction: float, tolerance: float
+) -> None:
+    if not isinstance(dataset, Dataset):
+        message = f"dataset is a {type(dataset).__name__}, not a Dataset"
+        raise ParameterError(message, suggestion="Dataset(contexts, queries, targets)")
+    if value_dim is not None and value_dim < dataset.target_dim:
+        message = f"value_dim={value_dim} is less than the d_out={dataset.target_dim} of the targets"
+        suggestion = f"value_dim={dataset.target_dim} or more"
+        raise ParameterError(message, witness=value_dim, suggestion=suggestion)
+    if not 0.0 <= saturated_fraction <= 1.0:
+        message = f"saturated_fraction={saturated_fraction!r} is not a share of the examples"
+        raise ParameterError(
+            message, witness=saturated_fraction, suggestion="a number from 0 to 1, such as 0.99"
+        )
+    if not tolerance > 0.0:
+        message = f"tolerance={tolerance!r} is not positive"
+        raise ParameterError(message, witness=tolerance, suggestion="a number such as 1e-6")
+
+
+def _imprecise(
+    dataset: Dataset, plan: capacity.Plan, solution: readout.Readout, largest_target: float
+) -> PrecisionError:
+    message = (
+        f"float64 cannot carry this readout: max error {solution.residual:.1e} on targets of size "
+        f"{largest_target:.2g}, condition number of Z about {solution.condition:.0e} (estimate)"
+    )
+    ways = []
+    if dataset.shared_context and plan.construction == "rank_one":
+        ways.append(
+            "construction='saturated' with head_dim=n, or own contexts: rank-one heads on a shared "
+            f"context are ill-conditioned from about n=16 on (here n={dataset.context_size})"
+        )
+    ways.append("more heads, which lowers the condition number")
+    ways.append("a readout beyond float64 (precision=), which this version does not offer yet")
+    witness = {"max_error": solution.residual, "condition": solution.condition}
+    return PrecisionError(message, witness=witness, suggestion="; ".join(ways))
+
+
+def _abridged(records: tuple[HeadRecord, ...]) -> list[tuple[int, HeadRecord | None]]:
+    """All heads of a small layer; the first and the last ones of a large layer."""
+    rows: list[tuple[int, HeadRecord | None]] = list(enumerate(records))
+    return rows if len(rows) <= 12 else [*rows[:8], (8, None), *rows[-3:]]
+
+
+def _read_record(fields: dict[str, Any]) -> BuildRecord:
+    """A record from its JSON; TypeError or ValueError for anything else."""
+    heads = tuple(_typed(HeadRecord, head) for head in fields.pop("heads"))
+    return _typed(BuildRecord, {**fields, "heads": heads})
+
+
+def _typed(kind: type[Any], fields: dict[str, Any]) -> Any:  # noqa: ANN401
+    record = kind(**fields)
+    for field in dataclasses.fields(kind):
+        value = getattr(record, field.name)
+        expected = tuple if field.name == "heads" else field.type
+        if not isinstance(value, (float, int) if expected is float else expected):  # type: ignore[arg-type]
+            message = f"{field.name} is {value!r}"
+            raise TypeError(message)
+    return record

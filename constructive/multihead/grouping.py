@@ -1,0 +1,102 @@
+"""Step 2. Every head takes a group of examples.
+
+At the bound T = H(r - 1) + 1 the first head takes r examples and each later head r - 1 fresh ones;
+groups are consecutive examples, in the order given. With each group S come two matrices:
+
+- its *dual basis* B (d, |S|): e_t^T B is the unit vector of t in S. A query projection W_Q = B reads
+  off which example of its group it sees, so that W e_t = v_t is solved by W = [v_1 ... v_|S|] B^T.
+- its *complement* N (d, d - |S|), an orthonormal basis of the vectors orthogonal to S, among which
+  the saturating vector w is chosen.
+
+Both come from one QR factorization of the queries, and exist because these are independent.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import lapack
+
+from constructive.capacity import group_sizes
+from constructive.dataset import Array, Dataset
+from constructive.errors import AssumptionError
+from constructive.multihead.assumptions import dependency, describe_dependency
+
+_LOOK_CLOSER = 1e-10
+"""Unit queries nearer than this to the span of those before them are decided by singular values."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Examples start, ..., stop - 1, which one head takes.
+
+    dual_basis: (d, size);  complement: (d, d - size), orthonormal
+    """
+
+    start: int
+    stop: int
+    dual_basis: Array
+    complement: Array
+
+    @property
+    def size(self) -> int:
+        """|S|, the number of examples in the group."""
+        return self.stop - self.start
+
+    @property
+    def rows(self) -> slice:
+        """The examples of the group as a slice."""
+        return slice(self.start, self.stop)
+
+
+def partition(dataset: Dataset, num_heads: int) -> tuple[Group, ...]:
+    """Share the examples among H heads, and solve for each group's dual basis.
+
+    Raises AssumptionError if the queries of a group are dependent; the witness names examples whose
+    queries are. (Numerically: see `assumptions`.)
+
+    >>> data = Dataset([[1, 0], [1, 1]], [[2, 0], [0, 4], [1, 1]], [1, 2, 3])
+    >>> [group.size for group in partition(data, num_heads=2)]
+    [2, 1]
+    >>> partition(data, num_heads=2)[0].dual_basis
+    array([[0.5 , 0.  ],
+           [0.  , 0.25]])
+    """
+    sizes = group_sizes(dataset.num_examples, num_heads)
+    stops = np.cumsum(sizes).tolist()
+    queries = dataset.queries.astype(np.float64, copy=False)
+    starts = [0, *stops[:-1]]
+    return tuple(_group(queries, *bounds) for bounds in zip(starts, stops, strict=True))
+
+
+def _group(queries: Array, start: int, stop: int) -> Group:
+    size, width = stop - start, queries.shape[1]
+    if size == 0:
+        return Group(start, stop, np.zeros((width, 0)), np.eye(width))
+    members = queries[start:stop]
+    lengths = np.linalg.norm(members, axis=1)
+    if size > width or not lengths.all():
+        raise _dependent(members, start)
+    orthogonal, triangle = np.linalg.qr((members / lengths[:, np.newaxis]).T, mode="complete")
+    # Entry (i, i) is, up to sign, the distance of unit query i to the span of those before it.
+    if np.abs(np.diagonal(triangle)).min() < _LOOK_CLOSER and dependency(members)[0] < size:
+        raise _dependent(members, start)
+    inverse, _ = lapack.dtrtri(triangle[:size])
+    dual_basis = orthogonal[:, :size] @ inverse.T / lengths
+    return Group(start, stop, dual_basis, orthogonal[:, size:])
+
+
+def _dependent(members: Array, start: int) -> AssumptionError:
+    size = len(members)
+    rank, coefficients = dependency(members)
+    witness, words = describe_dependency(list(range(start, start + size)), coefficients)
+    message = (
+        f"the queries of examples {start} to {start + size - 1}, one group, have rank {rank} "
+        f"(numerically); Assumption 1 needs every n of the queries to be independent"
+    )
+    error = AssumptionError(
+        message,
+        witness=witness,
+        suggestion=f"drop or move one of these examples (their queries satisfy {words}), "
+        "use more heads and so smaller groups, or shuffle the examples",
+    )
+    return error

@@ -1,0 +1,266 @@
+"""Step 3. One head fits its group, and saturates on all other examples.
+
+*Saturated heads* (Theorem 1). W = W* + c u w^T, written as W_K W_Q^T of inner dimension d_h.
+
+- W* e_t = v_t on the group, of rank |S|: W_Q holds the dual basis of the group, W_K the vectors v_t.
+  As E_t has independent rows, v_t = E_t^T (E_t E_t^T)^-1 l_t gives the head any logits l_t. They are
+  chosen so that the examples of a group attend to tokens of different rank in the order of E_t u,
+  the extreme ones last: those are where the other examples go.
+- w is orthogonal to the group, and to no other query; so the second term vanishes on the group, and
+  off it, as c grows, softmax tends to one-hot at the largest or smallest score, by the sign of w.e_t.
+- Rank budget: |S| + 1 <= (r - 1) + 1 <= d_h. (The first head, of r examples, may have no rank left
+  for w, and needs none: there is no earlier example to saturate on.)
+
+*Rank-one heads* (Theorem 2). W = a b^T, so the logits are s_t E_t a with s_t = b.e_t.
+
+*Lemma.* If the entries of v are distinct, the curve s -> softmax(s v) lies in no proper linear subspace.
+*Proof.* Let sum_i c_i exp(s v_i) = 0 for all s. Divide by the term of largest v_i with c_i != 0 and let
+s -> infinity: that c_i is 0. So c = 0. QED
+Hence its affine hull is the whole plane sum = 1, and generic numbers s_t do on the group what
+generic attention does for Theorem 1. b = b_1 + c b_0: b_1 sets s_t on the group, b_0 is orthogonal to
+it. Saturation costs no rank, and d_h = 1 is enough.
+
+*Sharpness.* softmax leaves at most eps off its top entry when the gap between its two largest logits is
+at least log((n - 1) / eps). So c is the smallest number for which that holds, after what W* (or b_1)
+adds is allowed for, on a given fraction of the examples off the group. Asking for all of them
+would let the one query nearly orthogonal to w decide, and with a huge c the rounding of c w.e_t
+disturbs the logits on the group itself. Of several random w the one with the smallest c is kept.
+
+A head is built from its group, and knows nothing of the other heads.
+Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), proof of Theorem 1; rank-one heads are ours.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from constructive.capacity import Plan
+from constructive.dataset import Array, Dataset
+from constructive.errors import AssumptionError
+from constructive.multihead.directions import KeyDirection, propose, token_radius
+from constructive.multihead.grouping import Group
+
+SATURATION_EPS = 1e-6
+"""A head is saturated on an example when at most this much attention is off its top token."""
+
+_TRIALS = 4
+"""Random vectors w which are compared."""
+
+_ATTENDED = 0.9
+"""Attention which an example of the group gives to its own token: distinct from the others, and far
+enough from one-hot to stay in the interior, where the proof chooses."""
+
+_JITTER = 0.1
+"""Random part of the logits on the group, which makes them generic."""
+
+_NATS = 2.0
+"""Rank-one heads: the largest |s|, in nats between neighbours among equally spaced tokens."""
+
+_SPAN_TOLERANCE = 1e-11
+"""A unit query whose product with a unit w is below this counts as orthogonal to w."""
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """One head's W_Q and W_K, both (d, d_h), with its group and its sharpness c.
+
+    `sharpness` is 0 for a head which has no saturating part.
+    """
+
+    group: Group
+    query_weights: Array
+    key_weights: Array
+    sharpness: float
+
+
+def construct(
+    dataset: Dataset,
+    groups: tuple[Group, ...],
+    plan: Plan,
+    *,
+    shared_keys: bool,
+    fraction: float,
+    rng: np.random.Generator,
+) -> tuple[Head, ...]:
+    """Build every head from its group.
+
+    With `shared_keys` all heads score tokens along one direction; otherwise they take a few in turn.
+    Raises AssumptionError if too many queries off a group lie in its span.
+    """
+    rank_one = plan.construction == "rank_one"
+    directions = propose(dataset, rng, spread=rank_one)
+    if shared_keys:
+        directions = directions[:1]
+    radius = token_radius(dataset)
+    query_lengths = np.linalg.norm(dataset.queries, axis=1)
+    built = []
+    for index, group in enumerate(groups):
+        direction = directions[index % len(directions)]
+        saturation = _Saturation(dataset, direction, query_lengths, fraction, rng)
+        if rank_one:
+            built.append(_rank_one_head(dataset, group, saturation, plan.head_dim))
+        else:
+            built.append(_saturated_head(dataset, group, saturation, radius, plan.head_dim))
+    return tuple(built)
+
+
+@dataclass(frozen=True, eq=False)
+class _Saturation:
+    """What a head needs to saturate: the data, a key direction, and how much is asked."""
+
+    dataset: Dataset
+    direction: KeyDirection
+    query_lengths: Array
+    fraction: float
+    rng: np.random.Generator
+
+    @property
+    def nats(self) -> float:
+        """The gap between the two largest logits which leaves at most eps elsewhere."""
+        return math.log(max(self.dataset.context_size - 1, 1) / SATURATION_EPS)
+
+    def sharpen(self, group: Group, needed: "_Needed") -> tuple[Array, float]:
+        """Choose w (d,), a unit vector orthogonal to the group, and c for it.
+
+        `needed(gap)` is the least |c w.e_t| which saturates example t, given the gap (T,) between
+        its extreme scores: (T,).
+        """
+        candidates = group.complement @ self.rng.standard_normal(
+            (group.complement.shape[1], _TRIALS)
+        )
+        candidates /= np.linalg.norm(candidates, axis=0)
+        reach = self.dataset.queries @ candidates
+        distance = np.abs(reach)
+        distance[distance <= _SPAN_TOLERANCE * self.query_lengths[:, np.newaxis]] = 0.0
+        gap = np.where(
+            reach > 0,
+            self.direction.top_gap[:, np.newaxis],
+            self.direction.bottom_gap[:, np.newaxis],
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            sharpness = needed(gap) / distance
+        # 0 / 0 is an example that no sharpness moves, and that needs none.
+        sharpness = np.nan_to_num(sharpness, nan=0.0, posinf=np.inf)
+        off_group = np.concatenate([sharpness[: group.start], sharpness[group.stop :]])
+        if not len(off_group):
+            return candidates[:, 0], 0.0
+        rank = min(math.ceil(self.fraction * len(off_group)), len(off_group)) - 1
+        quantiles = np.partition(off_group, max(rank, 0), axis=0)[max(rank, 0)]
+        best = int(quantiles.argmin())
+        if not np.isfinite(quantiles[best]):
+            raise _cannot_saturate(self.dataset, group, distance[:, best], self.fraction)
+        return candidates[:, best], float(quantiles[best])
+
+
+class _Needed:
+    """The least |c w.e_t| that saturates example t, beside what the head does on its group."""
+
+    def __init__(self, nats: float, *, logits: Array | float = 0.0, scale: Array | float = 0.0):
+        self.nats, self.logits, self.scale = nats, logits, scale
+
+    def __call__(self, gap: Array) -> Array:
+        column = (slice(None), np.newaxis)
+        logits = self.logits[column] if isinstance(self.logits, np.ndarray) else self.logits
+        scale = self.scale[column] if isinstance(self.scale, np.ndarray) else self.scale
+        return (self.nats + logits) / gap + scale
+
+
+def _saturated_head(
+    dataset: Dataset, group: Group, saturation: _Saturation, radius: Array, head_dim: int
+) -> Head:
+    size, width = group.size, dataset.width
+    query_weights, key_weights = np.zeros((2, width, head_dim))
+    logit_range = 0.0
+    if size:
+        key_vectors = _vectors_for_logits(
+            dataset.contexts_of(group.rows), _group_logits(dataset, group, saturation)
+        )
+        query_weights[:, :size] = group.dual_basis
+        key_weights[:, :size] = key_vectors.T
+        w_star_queries = dataset.queries @ group.dual_basis @ key_vectors
+        logit_range = 2.0 * radius * np.linalg.norm(w_star_queries, axis=1)
+    if size >= min(head_dim, width):
+        return Head(group, query_weights, key_weights, 0.0)
+    w, sharpness = saturation.sharpen(group, _Needed(saturation.nats, logits=logit_range))
+    # Half of c on each side, so that neither factor is large.
+    query_weights[:, size] = math.sqrt(sharpness) * w
+    key_weights[:, size] = math.sqrt(sharpness) * saturation.direction.vector
+    return Head(group, query_weights, key_weights, sharpness)
+
+
+def _group_logits(dataset: Dataset, group: Group, saturation: _Saturation) -> Array:
+    """Logits (|S|, n): the i-th example attends to the token of i-th rank, extreme ranks last."""
+    size, tokens = group.size, dataset.context_size
+    contexts = dataset.contexts_of(group.rows)
+    order = np.argsort(contexts @ saturation.direction.vector, axis=1)
+    order = np.broadcast_to(order, (size, tokens))
+    ranks = np.roll(np.arange(tokens), -1)  # 1, 2, ..., n - 1, 0
+    ranks[-2:] = ranks[-2:][::-1]  # the bottom before the top: 1, ..., n - 2, 0, n - 1
+    own_token = order[np.arange(size), ranks[:size]]
+    logits = _JITTER * saturation.rng.standard_normal((size, tokens))
+    logits[np.arange(size), own_token] += math.log(
+        max(tokens - 1, 1) * _ATTENDED / (1.0 - _ATTENDED)
+    )
+    return logits
+
+
+def _vectors_for_logits(contexts: Array, logits: Array) -> Array:
+    """The shortest v_t (|S|, d) with E_t v_t = l_t; contexts (|S|, n, d) or (1, n, d)."""
+    gram = contexts @ contexts.transpose(0, 2, 1)
+    if len(contexts) == 1:
+        return np.linalg.solve(gram[0], logits.T).T @ contexts[0]
+    weights = np.linalg.solve(gram, logits[:, :, np.newaxis])
+    return np.matmul(weights.transpose(0, 2, 1), contexts)[:, 0]
+
+
+def _rank_one_head(
+    dataset: Dataset, group: Group, saturation: _Saturation, head_dim: int
+) -> Head:
+    direction = saturation.direction.vector
+    scales = _group_scales(dataset, group, saturation)
+    query_vector = group.dual_basis @ scales
+    sharpness = 0.0
+    if group.size < dataset.width:
+        needed = _Needed(saturation.nats, scale=np.abs(dataset.queries @ query_vector))
+        w, sharpness = saturation.sharpen(group, needed)
+        query_vector = query_vector + sharpness * w
+    query_weights, key_weights = np.zeros((2, dataset.width, head_dim))
+    query_weights[:, 0] = query_vector
+    key_weights[:, 0] = direction
+    return Head(group, query_weights, key_weights, sharpness)
+
+
+def _group_scales(dataset: Dataset, group: Group, saturation: _Saturation) -> Array:
+    """Distinct numbers s_t (|S|,), evenly spread around zero, in units of each context's scores."""
+    spread = np.linspace(-_NATS, _NATS, group.size) if group.size > 1 else np.array([_NATS])
+    spread = spread[: group.size]
+    spread = spread + _JITTER * saturation.rng.standard_normal(group.size) / max(group.size, 1)
+    scores = dataset.contexts_of(group.rows) @ saturation.direction.vector
+    intervals = max(dataset.context_size - 1, 1)
+    spacing = (scores.max(axis=1) - scores.min(axis=1)) / intervals if group.size else 1.0
+    return spread / np.where(spacing == 0, 1.0, spacing)
+
+
+def _cannot_saturate(
+    dataset: Dataset, group: Group, distance: Array, fraction: float
+) -> AssumptionError:
+    off_group = np.ones(dataset.num_examples, dtype=bool)
+    off_group[group.rows] = False
+    inside = np.flatnonzero((distance == 0) & off_group)
+    members = f"{group.start} to {group.stop - 1}" if group.size else "none"
+    if len(inside):
+        message = (
+            f"{len(inside)} of {off_group.sum()} queries lie in the span of a group of "
+            f"{group.size} (examples {members}), so its head cannot saturate on {fraction:.0%} "
+            "of the other examples; by Assumption 1 none would"
+        )
+        witness = tuple(inside[:8].tolist())
+        suggestion = "drop or move these examples, or lower saturated_fraction="
+    else:
+        message = (
+            f"two tokens of a context have equal scores on more than {1 - fraction:.0%} of the "
+            f"examples, or the numbers are too far apart for float64 (group {members})"
+        )
+        witness, suggestion = None, "another seed=, or data scaled to size one"
+    return AssumptionError(message, witness=witness, suggestion=suggestion)
