@@ -55,18 +55,26 @@ def check(dataset: Dataset) -> Assumptions:
     return Assumptions(least_token_distance=least)
 
 
+def unit_rows(vectors: Array) -> tuple[Array, Array]:
+    """Lengths (k,) of the rows of a matrix, and the rows scaled to length 1; a zero row stays zero."""
+    largest = np.abs(vectors).max(axis=1)
+    largest[largest == 0] = 1.0
+    scaled = vectors / largest[:, np.newaxis]  # squares of huge or tiny entries leave float64
+    lengths = np.linalg.norm(scaled, axis=1)
+    lengths[lengths == 0] = 1.0
+    return lengths * largest, scaled / lengths[:, np.newaxis]
+
+
 def dependency(vectors: Array) -> tuple[int, Array]:
-    """Numerical rank of the rows of a matrix, and coefficients of a combination close to zero.
+    """Numerical rank of the rows of a matrix, and coefficients of the combination closest to zero.
 
     >>> rank, coefficients = dependency(np.array([[1.0, 0.0], [2.0, 0.0]]))
     >>> rank, bool(np.allclose(coefficients @ [[1.0, 0.0], [2.0, 0.0]], 0))
     (1, True)
     """
-    lengths = np.linalg.norm(vectors, axis=1)
-    lengths[lengths == 0] = 1.0
-    left, singular, _ = np.linalg.svd(vectors / lengths[:, np.newaxis], full_matrices=True)
-    rank = int(np.count_nonzero(singular > RANK_TOLERANCE * max(singular[0], 1e-300)))
-    return rank, left[:, -1] / lengths
+    lengths, unit = unit_rows(vectors)
+    left, singular, _ = np.linalg.svd(unit, full_matrices=True)
+    return int(np.count_nonzero(singular > RANK_TOLERANCE * singular[0])), left[:, -1] / lengths
 
 
 def describe_dependency(rows: list[int], coefficients: Array) -> tuple[tuple[int, ...], str]:
@@ -86,15 +94,16 @@ def describe_dependency(rows: list[int], coefficients: Array) -> tuple[tuple[int
 
 def _check_context_ranks(first: int, contexts: Array) -> float:
     """Check that each context (rows, n, d) has rank n; return the least token distance seen."""
-    lengths = np.linalg.norm(contexts, axis=2, keepdims=True)
-    # A zero token stays zero, and has distance zero to any span.
-    unit = contexts / np.where(lengths == 0, 1.0, lengths)
-    gram = unit @ unit.transpose(0, 2, 1)
+    with np.errstate(all="ignore"):  # zero or huge tokens: decided below
+        gram = contexts @ contexts.transpose(0, 2, 1)
+        lengths = np.sqrt(np.diagonal(gram, axis1=1, axis2=2))
+        gram /= lengths[:, :, np.newaxis] * lengths[:, np.newaxis, :]
     try:
-        # Entry (i, i) of the Cholesky factor is the distance of token i to the span before it.
+        # Entry (i, i) of the Cholesky factor is the distance of unit token i to the span before it.
         distances = np.diagonal(np.linalg.cholesky(gram), axis1=1, axis2=2).min(axis=1)
+        distances[np.isnan(distances)] = 0.0
     except np.linalg.LinAlgError:
-        distances = np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[:, 0], 0.0))
+        distances = np.array([_least_singular_value(context) for context in contexts])
     for index in np.flatnonzero(distances < _LOOK_CLOSER):
         rank, coefficients = dependency(contexts[index])
         size = contexts.shape[1]
@@ -111,6 +120,10 @@ def _check_context_ranks(first: int, contexts: Array) -> float:
                 suggestion="add a positional encoding, drop repeated tokens, or drop the example",
             )
     return float(distances.min())
+
+
+def _least_singular_value(vectors: Array) -> float:
+    return float(np.linalg.svd(unit_rows(vectors)[1], compute_uv=False)[-1])
 
 
 def _check_repeated_inputs(dataset: Dataset) -> None:

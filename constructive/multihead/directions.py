@@ -34,11 +34,6 @@ class KeyDirection:
     top_gap: Array
     bottom_gap: Array
 
-    @property
-    def quality(self) -> float:
-        """The gap which nearly all contexts exceed."""
-        return float(np.quantile(np.minimum(self.top_gap, self.bottom_gap), _QUANTILE))
-
 
 def propose(
     dataset: Dataset, rng: np.random.Generator, *, spread: bool = False
@@ -57,8 +52,10 @@ def propose(
         vectors = rng.standard_normal((dataset.width, TRIALS))
         vectors /= np.linalg.norm(vectors, axis=0)
     top, bottom = _gaps(dataset, vectors)
-    found = [KeyDirection(vectors[:, i], top[:, i], bottom[:, i]) for i in range(vectors.shape[1])]
-    return tuple(sorted(found, key=lambda direction: -direction.quality)[:KEPT])
+    rank = int(_QUANTILE * len(top))
+    exceeded = np.partition(np.minimum(top, bottom), rank, axis=0)[rank]
+    best = np.argsort(-exceeded, kind="stable")[:KEPT]
+    return tuple(KeyDirection(vectors[:, i], top[:, i], bottom[:, i]) for i in best)
 
 
 def token_radius(dataset: Dataset) -> Array:

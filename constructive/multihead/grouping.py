@@ -12,14 +12,15 @@ Both come from one QR factorization of the queries, and exist because these are 
 """
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 
 from constructive.capacity import group_sizes
 from constructive.dataset import Array, Dataset
 from constructive.errors import AssumptionError
-from constructive.multihead.assumptions import dependency, describe_dependency
+from constructive.multihead.assumptions import dependency, describe_dependency, unit_rows
 
 _LOOK_CLOSER = 1e-10
 """Unit queries nearer than this to the span of those before them are decided by singular values."""
@@ -62,7 +63,7 @@ def partition(dataset: Dataset, num_heads: int) -> tuple[Group, ...]:
            [0.  , 0.25]])
     """
     sizes = group_sizes(dataset.num_examples, num_heads)
-    stops = np.cumsum(sizes).tolist()
+    stops = list(accumulate(sizes))
     queries = dataset.queries.astype(np.float64, copy=False)
     starts = [0, *stops[:-1]]
     return tuple(_group(queries, *bounds) for bounds in zip(starts, stops, strict=True))
@@ -73,16 +74,19 @@ def _group(queries: Array, start: int, stop: int) -> Group:
     if size == 0:
         return Group(start, stop, np.zeros((width, 0)), np.eye(width))
     members = queries[start:stop]
-    lengths = np.linalg.norm(members, axis=1)
-    if size > width or not lengths.all():
+    lengths, unit = unit_rows(members)
+    if size > width:
         raise _dependent(members, start)
-    orthogonal, triangle = np.linalg.qr((members / lengths[:, np.newaxis]).T, mode="complete")
+    square = np.zeros((width, width), order="F")
+    reflectors, tau, _, _ = lapack.dgeqrf(unit.T)
     # Entry (i, i) is, up to sign, the distance of unit query i to the span of those before it.
-    if np.abs(np.diagonal(triangle)).min() < _LOOK_CLOSER and dependency(members)[0] < size:
+    if np.abs(np.diagonal(reflectors)).min() < _LOOK_CLOSER and dependency(members)[0] < size:
         raise _dependent(members, start)
-    inverse, _ = lapack.dtrtri(triangle[:size])
-    dual_basis = orthogonal[:, :size] @ inverse.T / lengths
-    return Group(start, stop, dual_basis, orthogonal[:, size:])
+    square[:, :size] = reflectors
+    orthogonal, _, _ = lapack.dorgqr(square, tau, overwrite_a=1)
+    # Unit queries are R^T Q^T, so their dual basis is Q R^-T; dtrsm reads the upper triangle only.
+    dual_basis = blas.dtrsm(1.0, reflectors[:size], orthogonal[:, :size], side=1, trans_a=1)
+    return Group(start, stop, dual_basis / lengths, orthogonal[:, size:])
 
 
 def _dependent(members: Array, start: int) -> AssumptionError:

@@ -93,7 +93,7 @@ def construct(
     if shared_keys:
         directions = directions[:1]
     radius = token_radius(dataset)
-    query_lengths = np.linalg.norm(dataset.queries, axis=1)
+    query_lengths = _row_lengths(dataset.queries)
     built = []
     for index, group in enumerate(groups):
         direction = directions[index % len(directions)]
@@ -133,15 +133,12 @@ class _Saturation:
         reach = self.dataset.queries @ candidates
         distance = np.abs(reach)
         distance[distance <= _SPAN_TOLERANCE * self.query_lengths[:, np.newaxis]] = 0.0
-        gap = np.where(
-            reach > 0,
-            self.direction.top_gap[:, np.newaxis],
-            self.direction.bottom_gap[:, np.newaxis],
-        )
+        top, bottom = self.direction.top_gap, self.direction.bottom_gap
+        gap = np.where(reach > 0, top[:, np.newaxis], bottom[:, np.newaxis])
         with np.errstate(divide="ignore", invalid="ignore"):
             sharpness = needed(gap) / distance
         # 0 / 0 is an example that no sharpness moves, and that needs none.
-        sharpness = np.nan_to_num(sharpness, nan=0.0, posinf=np.inf)
+        sharpness[np.isnan(sharpness)] = 0.0
         off_group = np.concatenate([sharpness[: group.start], sharpness[group.stop :]])
         if not len(off_group):
             return candidates[:, 0], 0.0
@@ -179,7 +176,7 @@ def _saturated_head(
         query_weights[:, :size] = group.dual_basis
         key_weights[:, :size] = key_vectors.T
         w_star_queries = dataset.queries @ group.dual_basis @ key_vectors
-        logit_range = 2.0 * radius * np.linalg.norm(w_star_queries, axis=1)
+        logit_range = 2.0 * radius * _row_lengths(w_star_queries)
     if size >= min(head_dim, width):
         return Head(group, query_weights, key_weights, 0.0)
     w, sharpness = saturation.sharpen(group, _Needed(saturation.nats, logits=logit_range))
@@ -194,10 +191,8 @@ def _group_logits(dataset: Dataset, group: Group, saturation: _Saturation) -> Ar
     size, tokens = group.size, dataset.context_size
     contexts = dataset.contexts_of(group.rows)
     order = np.argsort(contexts @ saturation.direction.vector, axis=1)
-    order = np.broadcast_to(order, (size, tokens))
-    ranks = np.roll(np.arange(tokens), -1)  # 1, 2, ..., n - 1, 0
-    ranks[-2:] = ranks[-2:][::-1]  # the bottom before the top: 1, ..., n - 2, 0, n - 1
-    own_token = order[np.arange(size), ranks[:size]]
+    ranks = np.array([*range(1, tokens - 1), 0, tokens - 1])  # the extreme ones last
+    own_token = order[0 if dataset.shared_context else np.arange(size), ranks[:size]]
     logits = _JITTER * saturation.rng.standard_normal((size, tokens))
     logits[np.arange(size), own_token] += math.log(
         max(tokens - 1, 1) * _ATTENDED / (1.0 - _ATTENDED)
@@ -212,6 +207,10 @@ def _vectors_for_logits(contexts: Array, logits: Array) -> Array:
         return np.linalg.solve(gram[0], logits.T).T @ contexts[0]
     weights = np.linalg.solve(gram, logits[:, :, np.newaxis])
     return np.matmul(weights.transpose(0, 2, 1), contexts)[:, 0]
+
+
+def _row_lengths(vectors: Array) -> Array:
+    return np.sqrt(np.einsum("td,td->t", vectors, vectors))
 
 
 def _rank_one_head(
