@@ -60,7 +60,7 @@ def unit_rows(vectors: Array) -> tuple[Array, Array]:
     largest = np.abs(vectors).max(axis=1)
     largest[largest == 0] = 1.0
     scaled = vectors / largest[:, np.newaxis]  # squares of huge or tiny entries leave float64
-    lengths = np.linalg.norm(scaled, axis=1)
+    lengths = np.sqrt(np.einsum("kd,kd->k", scaled, scaled))
     lengths[lengths == 0] = 1.0
     return lengths * largest, scaled / lengths[:, np.newaxis]
 

@@ -129,7 +129,7 @@ class _Saturation:
         candidates = group.complement @ self.rng.standard_normal(
             (group.complement.shape[1], _TRIALS)
         )
-        candidates /= np.linalg.norm(candidates, axis=0)
+        candidates /= _row_lengths(candidates.T)
         reach = self.dataset.queries @ candidates
         distance = np.abs(reach)
         distance[distance <= _SPAN_TOLERANCE * self.query_lengths[:, np.newaxis]] = 0.0

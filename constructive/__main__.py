@@ -1,0 +1,6 @@
+"""`python -m constructive`."""
+
+from constructive.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+"""The command line: build, predict, generate, demo.
+
+Exit status 0 for success, 2 for bad input; then the message goes to stderr, without a traceback, and no
+file is written.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from constructive import __version__, generators
+from constructive.dataset import Dataset
+from constructive.errors import ConstructiveError
+from constructive.files import replacing
+from constructive.memorizer import Memorizer, build_memorizer
+from constructive.multihead.intermediate import Progress as ProgressCallback
+
+app = typer.Typer(
+    name="constructive",
+    help="Attention layers whose weights are built from a memorization theorem, not trained.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+
+class Construction(StrEnum):
+    """The values of --construction."""
+
+    auto = "auto"
+    saturated = "saturated"
+    rank_one = "rank_one"
+
+
+Kind = StrEnum("Kind", {name.replace("-", "_"): name for name in generators.BY_NAME})
+
+
+def main() -> None:
+    """Run the command line; bad input ends it with status 2."""
+    try:
+        app()
+    except (ConstructiveError, OSError) as error:
+        typer.echo(f"{type(error).__name__}: {error}", err=True)
+        sys.exit(2)
+
+
+@contextmanager
+def _progress_bar() -> Iterator[ProgressCallback]:
+    """A progress bar on stderr, where that is a terminal."""
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+
+        def update(step: str, done: int, total: int) -> None:
+            bar.update(task, description=step, completed=done, total=total)
+
+        yield update
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(f"constructive {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def build(
+    data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
+    heads: Annotated[int, typer.Option("--heads", "-H", help="Number H of heads.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where the weights go.")
+    ] = Path("memorizer.safetensors"),
+    head_dim: Annotated[
+        Optional[int],
+        typer.Option(help="Head dimension d_h; by default n, or 1 for rank_one."),
+    ] = None,
+    value_dim: Annotated[
+        Optional[int], typer.Option(help="Value dimension d_v; by default d_out.")
+    ] = None,
+    construction: Annotated[
+        Construction, typer.Option(help="Theorem 1, Theorem 2, or whichever holds the examples.")
+    ] = Construction.auto,
+    shared_keys: Annotated[
+        bool, typer.Option("--shared-keys", help="One key direction for all heads.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 0,
+) -> None:
+    """Build weights which memorize a data set, and save them.
+
+    Examples:
+
+        constructive build data.npz --heads 60
+
+        constructive build data.npz --heads 60 --head-dim 1 --construction rank_one -o small.safetensors
+    """
+    dataset = Dataset.load(data)
+    with _progress_bar() as progress:
+        memorizer = build_memorizer(
+            dataset,
+            num_heads=heads,
+            head_dim=head_dim,
+            value_dim=value_dim,
+            construction=construction.value,
+            shared_keys=shared_keys,
+            seed=seed,
+            progress=progress,
+        )
+    memorizer.save(output)
+    typer.echo(str(memorizer))
+    typer.echo(f"\nwritten to {output}")
+
+
+@app.command()
+def predict(
+    memorizer: Annotated[Path, typer.Argument(help=".safetensors file from `build`.")],
+    data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
+    output: Annotated[
+        Optional[Path], typer.Option("--output", "-o", help=".npy file for the predictions.")
+    ] = None,
+) -> None:
+    """Run a saved memorizer on a data set, and compare with its targets.
+
+    Examples:
+
+        constructive predict memorizer.safetensors data.npz
+
+        constructive predict memorizer.safetensors data.npz -o predictions.npy
+    """
+    loaded, dataset = Memorizer.load(memorizer), Dataset.load(data)
+    error = loaded.max_error(dataset)
+    if output is not None:
+        predictions = loaded.predict(dataset.contexts, dataset.queries)
+        with replacing(output) as file:
+            np.save(file, predictions)
+        typer.echo(f"written to {output}")
+    typer.echo(f"{dataset.num_examples} examples, max error {error:.1e}")
+
+
+@app.command()
+def generate(
+    kind: Annotated[Kind, typer.Argument(help="The distribution of tokens and queries.")],
+    examples: Annotated[int, typer.Option("--examples", "-T", min=1, help="Number T.")],
+    context_size: Annotated[int, typer.Option("--context-size", "-n", min=1, help="Tokens n.")],
+    width: Annotated[int, typer.Option("--width", "-d", min=1, help="Entries d of a token.")],
+    target_dim: Annotated[
+        Optional[int], typer.Option(min=1, help="Entries d_out of a target.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
+    output: Annotated[Path, typer.Option("--output", "-o", help=".npz file.")] = Path("data.npz"),
+) -> None:
+    """Make a data set to try things on.
+
+    Example:
+
+        constructive generate uniform --examples 1861 --context-size 32 --width 64 -o data.npz
+    """
+    dataset = generators.BY_NAME[kind.value](
+        num_examples=examples,
+        context_size=context_size,
+        width=width,
+        target_dim=target_dim,
+        seed=seed,
+    )
+    dataset.save(output)
+    typer.echo(f"{dataset}\nwritten to {output}")
+
+
+@app.command()
+def demo(
+    picture: Annotated[
+        Path, typer.Option(help="PNG file which shows the saturated heads.")
+    ] = Path("digits-saturation.png"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the embedding and of the weights.")] = 0,
+) -> None:
+    """Memorize 1,797 images of handwritten digits, with true, random and real-valued targets.
+
+    Needs the extra `demo` (scikit-learn and matplotlib); nothing is downloaded.
+
+    Example:
+
+        constructive demo --picture digits.png
+    """
+    from constructive import demo as digits_demo
+    from constructive import plots
+
+    digits = digits_demo.load_digits(seed=seed)
+    count, size, width = digits.contexts.shape
+    typer.echo(
+        f"{count} images of 8 x 8 pixels, as contexts of n = {size} patches in d = {width}.\n"
+        f"Assumption 2 (contexts of rank n) fails for {digits.dependent_without_positions} of {count} "
+        f"before the positional encoding\n(a patch has {digits_demo.PATCH**2} pixels, and "
+        f"{digits.equal_patches} images have two equal patches), and for none after it.\n"
+    )
+    table = Table(box=None, pad_edge=False)
+    for heading in (
+        "targets", "H", "bound", "parameters", "build", "max error", "reproduced", "saturated",
+    ):  # fmt: skip
+        table.add_column(heading, justify="left" if heading == "targets" else "right")
+    first = None
+    with _progress_bar() as progress:
+        for outcome in digits_demo.run(digits, seed=seed, progress=progress):
+            first = first or outcome
+            record, layer = outcome.memorizer.record, outcome.memorizer.layer
+            table.add_row(
+                outcome.task,
+                str(layer.num_heads),
+                str(record.capacity),
+                f"{layer.num_parameters:,}",
+                f"{outcome.seconds:.1f} s",
+                f"{record.max_error:.0e}",
+                f"{outcome.reproduced}/{count}",
+                f"{np.mean([head.saturated_fraction for head in record.heads[1:]]):.1%}",
+            )
+    Console(width=100).print(table)
+    if first is not None:
+        title = f"{count} digits, {first.memorizer.layer.num_heads} heads: who saturates on what"
+        plots.saturation(first.memorizer, first.dataset, picture, title=title)
+        typer.echo(
+            "\nNo weight was trained. 'saturated' is the share of the examples off its group on which "
+            f"a head\ngives all but 1e-6 of its attention to one token. Drawn in {picture}."
+        )

@@ -1,0 +1,186 @@
+"""Hypothesis strategies for data that the theorems hold for, valid by construction.
+
+Needs hypothesis (`pip install "constructive[strategies]"`). Nothing is filtered or assumed away:
+contexts have rank n and queries have Kruskal rank min(T, d) exactly, by the proofs below, so every
+drawn example is used. Entries are small integers, stored as float64, and shrink towards zero.
+
+>>> from hypothesis import given
+>>> from constructive import build_memorizer, strategies
+>>> @given(strategies.memorizable())
+... def test_what_the_theorem_promises(problem):
+...     assert problem.build().max_error(problem.dataset) < 1e-6
+>>> test_what_the_theorem_promises()
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from constructive.capacity import Construction, rank_one_capacity, saturated_capacity
+from constructive.dataset import Array, Dataset
+from constructive.generators import moment_curve_points
+from constructive.memorizer import Memorizer, build_memorizer
+
+_NODES = 31
+"""Nodes of the moment curve; a prime, so that entries of queries are at most 15."""
+
+
+class Problem(NamedTuple):
+    """A data set with a layer which holds it."""
+
+    dataset: Dataset
+    num_heads: int
+    head_dim: int
+    construction: Construction
+
+    def build(self) -> Memorizer:
+        """Build the memorizer of this problem."""
+        return build_memorizer(
+            self.dataset,
+            num_heads=self.num_heads,
+            head_dim=self.head_dim,
+            construction=self.construction,
+        )
+
+
+@st.composite
+def contexts(
+    draw: st.DrawFn,
+    *,
+    min_contexts: int = 1,
+    max_contexts: int = 4,
+    min_size: int = 1,
+    max_size: int = 4,
+    max_extra_width: int = 2,
+) -> Array:
+    """Contexts (T, n, d) of rank n, with n <= d <= n + max_extra_width.
+
+    *Proof.* Up to the order of columns, each holds an n x n unit lower triangular block. QED
+
+    >>> from hypothesis import find
+    >>> find(contexts(min_size=2), lambda found: True)
+    array([[[1., 0.],
+            [0., 1.]]])
+    """
+    count = draw(st.integers(min_contexts, max_contexts))
+    size = draw(st.integers(min_size, max_size))
+    return draw(_contexts_of_shape(count, size, size + draw(st.integers(0, max_extra_width))))
+
+
+@st.composite
+def queries(
+    draw: st.DrawFn,
+    *,
+    min_examples: int = 1,
+    max_examples: int = 10,
+    min_width: int = 1,
+    max_width: int = 6,
+) -> Array:
+    """Queries (T, d) of Kruskal rank exactly min(T, d); at most 31 of them.
+
+    They are points of the moment curve modulo a prime (`generators.moment_curve` has the proof).
+
+    >>> from hypothesis import find
+    >>> find(queries(min_examples=2, min_width=2), lambda found: True)
+    array([[1., 0.],
+           [1., 1.]])
+    """
+    count = draw(st.integers(min_examples, max_examples))
+    return draw(_queries_of_shape(count, draw(st.integers(min_width, max_width))))
+
+
+@st.composite
+def datasets(
+    draw: st.DrawFn,
+    *,
+    min_examples: int = 1,
+    max_examples: int = 10,
+    min_context_size: int = 1,
+    max_context_size: int = 4,
+    max_extra_width: int = 2,
+    max_target_dim: int = 3,
+    shared_contexts: st.SearchStrategy[bool] | None = None,
+) -> Dataset:
+    """Data sets which satisfy Assumptions 1 and 2, with own contexts or a shared one.
+
+    Targets are (T,) or (T, d_out). `shared_contexts` draws whether the context is shared.
+
+    >>> from hypothesis import find
+    >>> find(datasets(min_examples=2), lambda found: True)
+    Dataset(T=2, n=1, d=1, d_out=1, own contexts, float64)
+    """
+    count = draw(st.integers(min_examples, max_examples))
+    size = draw(st.integers(min_context_size, max_context_size))
+    width = size + draw(st.integers(0, max_extra_width))
+    shared = draw(st.booleans() if shared_contexts is None else shared_contexts)
+    return draw(
+        _datasets_of_shape(count, size, width, max_target_dim=max_target_dim, shared=shared)
+    )
+
+
+@st.composite
+def memorizable(
+    draw: st.DrawFn,
+    *,
+    max_heads: int = 3,
+    min_context_size: int = 1,
+    max_context_size: int = 4,
+    max_extra_width: int = 2,
+    max_target_dim: int = 3,
+    constructions: st.SearchStrategy[Construction] | None = None,
+    at_bound: bool = True,
+) -> Problem:
+    """Data sets with H and d_h whose bound holds them: exactly at the bound, or up to it.
+
+    `constructions` draws which theorem is meant. Head dimensions go from 1 to n + 1.
+
+    >>> from hypothesis import find
+    >>> problem = find(memorizable(min_context_size=3), lambda p: p.num_heads == 2)
+    >>> problem.dataset.num_examples, problem.head_dim, problem.construction
+    (1, 1, 'saturated')
+    """
+    num_heads = draw(st.integers(1, max_heads))
+    size = draw(st.integers(min_context_size, max_context_size))
+    width = size + draw(st.integers(0, max_extra_width))
+    head_dim = draw(st.integers(1, size + 1))
+    construction = draw(
+        st.sampled_from(("saturated", "rank_one")) if constructions is None else constructions
+    )
+    bound = (
+        saturated_capacity(num_heads, size, head_dim)
+        if construction == "saturated"
+        else rank_one_capacity(num_heads, size)
+    )
+    count = bound if at_bound else draw(st.integers(1, bound))
+    shared = draw(st.booleans())
+    dataset = draw(
+        _datasets_of_shape(count, size, width, max_target_dim=max_target_dim, shared=shared)
+    )
+    return Problem(dataset, num_heads, head_dim, construction)
+
+
+@st.composite
+def _contexts_of_shape(draw: st.DrawFn, count: int, size: int, width: int) -> Array:
+    entries = draw(arrays.arrays(np.int64, (count, size, width), elements=st.integers(-2, 2)))
+    blocks = np.tril(entries[:, :, :size], k=-1) + np.eye(size, dtype=np.int64)
+    columns = draw(st.permutations(range(width)))
+    return np.concatenate([blocks, entries[:, :, size:]], axis=2)[:, :, columns].astype(float)
+
+
+@st.composite
+def _queries_of_shape(draw: st.DrawFn, count: int, width: int) -> Array:
+    nodes = draw(st.lists(st.integers(0, _NODES - 1), min_size=count, max_size=count, unique=True))
+    return moment_curve_points(np.array(nodes), width)
+
+
+@st.composite
+def _datasets_of_shape(
+    draw: st.DrawFn, count: int, size: int, width: int, *, max_target_dim: int, shared: bool
+) -> Dataset:
+    tokens = draw(_contexts_of_shape(1 if shared else count, size, width))
+    target_dim = draw(st.integers(0, max_target_dim))
+    shape = (count, target_dim) if target_dim else (count,)
+    targets = draw(arrays.arrays(np.int64, shape, elements=st.integers(-9, 9)))
+    return Dataset(tokens[0] if shared else tokens, draw(_queries_of_shape(count, width)), targets)
