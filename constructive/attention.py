@@ -1,14 +1,14 @@
 """The layer: its weights, its forward pass, and the intermediate representation.
 
-Notation: E a context (n, d), e a query (d,), H heads with W_Q, W_K (d, d_h), W_V (d, d_v), an output
-matrix W_O (H d_v, d_v) and a readout W_D (d_v, d_out).
+Notation: E a context (n, d), e a query (d,), H heads with W_Q, W_K (d, d_h), W_V (d, d_v), an
+output matrix W_O (H d_v, d_v) and a readout W_D (d_v, d_out).
 
-    alpha_h = softmax(E W_K W_Q^T e)                                     attention of head h, (n,)
-    z       = [E^T alpha_1; ...; E^T alpha_H]                  intermediate representation, (H d,)
-    f(E, e) = W_D^T W_O^T [W_V1^T E^T alpha_1; ...; W_VH^T E^T alpha_H]              output, (d_out,)
+    alpha_h = softmax(E W_K W_Q^T e)                                   attention of head h, (n,)
+    z       = [E^T alpha_1; ...; E^T alpha_H]                intermediate representation, (H d,)
+    f(E, e) = W_D^T W_O^T [W_V1^T E^T alpha_1; ...; W_VH^T E^T alpha_H]            output, (d_out,)
 
-The logits carry no factor 1/sqrt(d_h). f is linear in z: f = U^T z, with an *effective readout* U of
-shape (H d, d_out), and any U can be written in these weights as soon as d_v >= d_out.
+The logits carry no factor 1/sqrt(d_h). f is linear in z: f = U^T z, with an *effective readout* U
+of shape (H d, d_out), and any U can be written in these weights as soon as d_v >= d_out.
 
 Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), section 3.
 """
@@ -92,8 +92,8 @@ class AttentionLayer:
     key_weights:     W_K (H, d, d_h)         readout_weights: W_D (d_v, d_out)
     value_weights:   W_V (H, d, d_v)
 
-    All five have one dtype, float64 or float32, and the layer computes in it.
-    Raises ParameterError for shapes which do not fit, mixed dtypes, and entries which are not finite.
+    All five have one dtype, float64 or float32, and the layer computes in it. Raises
+    ParameterError for shapes which do not fit, mixed dtypes, and entries which are not finite.
 
     >>> layer = AttentionLayer.from_effective_readout(
     ...     np.zeros((1, 2, 1)), np.zeros((1, 2, 1)), np.array([[1.0], [10.0]])
@@ -152,27 +152,27 @@ class AttentionLayer:
     @property
     def num_heads(self) -> int:
         """H, the number of heads."""
-        return self.query_weights.shape[0]
+        return len(self.query_weights)
 
     @property
     def width(self) -> int:
         """d, the number of entries of a token or a query."""
-        return self.query_weights.shape[1]
+        return int(self.query_weights.shape[1])
 
     @property
     def head_dim(self) -> int:
         """d_h, the inner dimension of W_K W_Q^T."""
-        return self.query_weights.shape[2]
+        return int(self.query_weights.shape[2])
 
     @property
     def value_dim(self) -> int:
         """d_v, the number of entries of a head's value."""
-        return self.value_weights.shape[2]
+        return int(self.value_weights.shape[2])
 
     @property
     def target_dim(self) -> int:
         """d_out, the number of entries of the output."""
-        return self.readout_weights.shape[1]
+        return int(self.readout_weights.shape[1])
 
     @property
     def num_parameters(self) -> int:
@@ -274,9 +274,7 @@ def _check_weights(arrays: dict[str, Array]) -> None:
         )
     if not fits:
         message = "the shapes of the weights do not fit together"
-        suggestion = (
-            "W_Q and W_K (H, d, d_h), W_V (H, d, d_v), W_O (H d_v, d_v), W_D (d_v, d_out)"
-        )
+        suggestion = "W_Q and W_K (H, d, d_h), W_V (H, d, d_v), W_O (H d_v, d_v), W_D (d_v, d_out)"
         raise ParameterError(message, witness=shapes, suggestion=suggestion)
     dtypes = {array.dtype for array in arrays.values()}
     if dtypes not in ({np.dtype(np.float32)}, {np.dtype(np.float64)}):

@@ -128,7 +128,9 @@ def plan(
     if construction not in ("auto", *names):
         message = f"unknown construction={construction!r}"
         raise ParameterError(
-            message, witness=construction, suggestion=f"one of 'auto', {', '.join(map(repr, names))}"
+            message,
+            witness=construction,
+            suggestion=f"one of 'auto', {', '.join(map(repr, names))}",
         )
     _require_positive(num_heads=num_heads, context_size=context_size)
     if head_dim is not None:

@@ -1,7 +1,7 @@
 """The command line: build, predict, generate, demo.
 
-Exit status 0 for success, 2 for bad input; then the message goes to stderr, without a traceback, and no
-file is written.
+Exit status 0 for success, 2 for bad input; then the message goes to stderr, without a traceback,
+and no file is written.
 """
 
 import sys
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -41,7 +41,25 @@ class Construction(StrEnum):
     rank_one = "rank_one"
 
 
-Kind = StrEnum("Kind", {name.replace("-", "_"): name for name in generators.BY_NAME})
+class Kind(StrEnum):
+    """The generators by their names on the command line."""
+
+    uniform = "uniform"
+    shared = "shared"
+    gaussian = "gaussian"
+    bag = "bag"
+    moment_curve = "moment-curve"
+    integers = "integers"
+
+
+_GENERATORS = {
+    Kind.uniform: generators.uniform,
+    Kind.shared: generators.shared_context,
+    Kind.gaussian: generators.gaussian,
+    Kind.bag: generators.bag_of_tokens,
+    Kind.moment_curve: generators.moment_curve,
+    Kind.integers: generators.integers,
+}
 
 
 def main() -> None:
@@ -58,7 +76,9 @@ def _progress_bar() -> Iterator[ProgressCallback]:
     """A progress bar on stderr, where that is a terminal."""
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
         task = bar.add_task("", total=None)
 
         def update(step: str, done: int, total: int) -> None:
@@ -77,7 +97,9 @@ def _print_version(value: bool) -> None:
 def _common(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     pass
@@ -87,15 +109,15 @@ def _common(
 def build(
     data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
     heads: Annotated[int, typer.Option("--heads", "-H", help="Number H of heads.")],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where the weights go.")
-    ] = Path("memorizer.safetensors"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the weights go.")] = Path(
+        "memorizer.safetensors"
+    ),
     head_dim: Annotated[
-        Optional[int],
+        int | None,
         typer.Option(help="Head dimension d_h; by default n, or 1 for rank_one."),
     ] = None,
     value_dim: Annotated[
-        Optional[int], typer.Option(help="Value dimension d_v; by default d_out.")
+        int | None, typer.Option(help="Value dimension d_v; by default d_out.")
     ] = None,
     construction: Annotated[
         Construction, typer.Option(help="Theorem 1, Theorem 2, or whichever holds the examples.")
@@ -111,7 +133,7 @@ def build(
 
         constructive build data.npz --heads 60
 
-        constructive build data.npz --heads 60 --head-dim 1 --construction rank_one -o small.safetensors
+        constructive build data.npz --heads 60 --construction rank_one -o small.safetensors
     """
     dataset = Dataset.load(data)
     with _progress_bar() as progress:
@@ -135,7 +157,7 @@ def predict(
     memorizer: Annotated[Path, typer.Argument(help=".safetensors file from `build`.")],
     data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
     output: Annotated[
-        Optional[Path], typer.Option("--output", "-o", help=".npy file for the predictions.")
+        Path | None, typer.Option("--output", "-o", help=".npy file for the predictions.")
     ] = None,
 ) -> None:
     """Run a saved memorizer on a data set, and compare with its targets.
@@ -163,7 +185,7 @@ def generate(
     context_size: Annotated[int, typer.Option("--context-size", "-n", min=1, help="Tokens n.")],
     width: Annotated[int, typer.Option("--width", "-d", min=1, help="Entries d of a token.")],
     target_dim: Annotated[
-        Optional[int], typer.Option(min=1, help="Entries d_out of a target.")
+        int | None, typer.Option(min=1, help="Entries d_out of a target.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
     output: Annotated[Path, typer.Option("--output", "-o", help=".npz file.")] = Path("data.npz"),
@@ -174,7 +196,7 @@ def generate(
 
         constructive generate uniform --examples 1861 --context-size 32 --width 64 -o data.npz
     """
-    dataset = generators.BY_NAME[kind.value](
+    dataset = _GENERATORS[kind](
         num_examples=examples,
         context_size=context_size,
         width=width,
@@ -187,9 +209,9 @@ def generate(
 
 @app.command()
 def demo(
-    picture: Annotated[
-        Path, typer.Option(help="PNG file which shows the saturated heads.")
-    ] = Path("digits-saturation.png"),
+    picture: Annotated[Path, typer.Option(help="PNG file which shows the saturated heads.")] = Path(
+        "digits-saturation.png"
+    ),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the embedding and of the weights.")] = 0,
 ) -> None:
     """Memorize 1,797 images of handwritten digits, with true, random and real-valued targets.
@@ -207,8 +229,8 @@ def demo(
     count, size, width = digits.contexts.shape
     typer.echo(
         f"{count} images of 8 x 8 pixels, as contexts of n = {size} patches in d = {width}.\n"
-        f"Assumption 2 (contexts of rank n) fails for {digits.dependent_without_positions} of {count} "
-        f"before the positional encoding\n(a patch has {digits_demo.PATCH**2} pixels, and "
+        f"Assumption 2 (contexts of rank n) fails for {digits.dependent_without_positions} of "
+        f"{count} before the positional encoding\n(a patch has {digits_demo.PATCH**2} pixels, and "
         f"{digits.equal_patches} images have two equal patches), and for none after it.\n"
     )
     table = Table(box=None, pad_edge=False)
@@ -229,13 +251,13 @@ def demo(
                 f"{outcome.seconds:.1f} s",
                 f"{record.max_error:.0e}",
                 f"{outcome.reproduced}/{count}",
-                f"{np.mean([head.saturated_fraction for head in record.heads[1:]]):.1%}",
+                f"{np.mean([h.saturated_fraction for h in record.heads if h.sharpness]):.1%}",
             )
     Console(width=100).print(table)
     if first is not None:
         title = f"{count} digits, {first.memorizer.layer.num_heads} heads: who saturates on what"
         plots.saturation(first.memorizer, first.dataset, picture, title=title)
         typer.echo(
-            "\nNo weight was trained. 'saturated' is the share of the examples off its group on which "
-            f"a head\ngives all but 1e-6 of its attention to one token. Drawn in {picture}."
+            "\nNo weight was trained. 'saturated' is the share of the examples off its group on "
+            f"which a head\ngives all but 1e-6 of its attention to one token. Drawn in {picture}."
         )

@@ -52,22 +52,22 @@ class Dataset:
     @property
     def num_examples(self) -> int:
         """T, the number of examples."""
-        return self.queries.shape[0]
+        return len(self.queries)
 
     @property
     def context_size(self) -> int:
         """The number n of tokens in a context."""
-        return self.contexts.shape[-2]
+        return int(self.contexts.shape[-2])
 
     @property
     def width(self) -> int:
         """The number d of entries of a token or a query."""
-        return self.queries.shape[1]
+        return int(self.queries.shape[1])
 
     @property
     def target_dim(self) -> int:
         """The number d_out of entries of a target."""
-        return 1 if self.targets.ndim == 1 else self.targets.shape[1]
+        return 1 if self.targets.ndim == 1 else int(self.targets.shape[1])
 
     @property
     def shared_context(self) -> bool:
@@ -85,7 +85,7 @@ class Dataset:
         return chosen.astype(np.float64, copy=False)
 
     def context_chunks(self, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[slice, Array]]:
-        """Walk through the contexts in float64, a bounded number at a time; a shared one comes once."""
+        """Walk through the contexts in float64, a few at a time; a shared one comes once."""
         if self.shared_context:
             yield slice(0, self.num_examples), self.contexts_of(slice(None))
             return
@@ -105,7 +105,7 @@ class Dataset:
         return Dataset(contexts, self.queries[index], self.targets[index])
 
     def save(self, path: str | Path) -> None:
-        """Write an .npz file with the arrays `contexts`, `queries` and `targets`, whole or not at all."""
+        """Write an .npz file of `contexts`, `queries` and `targets`, whole or not at all."""
         with replacing(path) as file:
             np.savez(file, contexts=self.contexts, queries=self.queries, targets=self.targets)
 
@@ -158,7 +158,9 @@ def _checked(name: str, values: object) -> Array:
         array = array.astype(np.float32)
     elif array.dtype not in (np.float32, np.float64):
         message = f"{name} has dtype {array.dtype}, which is not real numbers of 64 bits or fewer"
-        raise DataError(message, witness=str(array.dtype), suggestion="float32, float64 or integers")
+        raise DataError(
+            message, witness=str(array.dtype), suggestion="float32, float64 or integers"
+        )
     finite = np.isfinite(array)
     if not finite.all():
         index = tuple(int(i) for i in np.argwhere(~finite)[0])

@@ -1,8 +1,9 @@
 """The demo: memorize all 1,797 handwritten digits that scikit-learn carries, by construction.
 
 Each 8 x 8 image becomes a context of n = 16 tokens, its 2 x 2 patches under a fixed random linear
-embedding plus a positional encoding, and a query, a fixed random embedding of the whole image. The same
-images are then given three kinds of targets: their true classes, random classes, real numbers.
+embedding plus a positional encoding, and a query, a fixed random embedding of the whole image. The
+same images are then given three kinds of targets: their true classes, random classes, real
+numbers.
 """
 
 import time
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from constructive.capacity import heads_needed
 from constructive.dataset import Array, Dataset
@@ -36,7 +38,7 @@ class Digits:
 
     contexts: Array
     queries: Array
-    labels: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+    labels: npt.NDArray[np.int64]
     dependent_without_positions: int
     equal_patches: int
 
@@ -88,18 +90,24 @@ def run(digits: Digits, *, seed: int = 0, progress: Progress | None = None) -> I
     rng = np.random.default_rng(seed)
     count, size = digits.contexts.shape[:2]
     num_heads = heads_needed(count, size, size)
-    tasks = {
-        "true classes": digits.labels,
-        "random classes": rng.integers(CLASSES, size=count),
-        "real numbers": rng.random(count),
-    }
-    for task, wanted in tasks.items():
-        classes = wanted.dtype.kind == "i"
-        targets = np.eye(CLASSES)[wanted] if classes else wanted
+    random_classes = rng.integers(CLASSES, size=count)
+    real_numbers = rng.random((count,))
+    one_hot: Array = np.eye(CLASSES)
+    tasks: tuple[tuple[str, Array, npt.ArrayLike], ...] = (
+        ("true classes", one_hot[digits.labels], digits.labels),
+        ("random classes", one_hot[random_classes], random_classes),
+        ("real numbers", real_numbers, real_numbers),
+    )
+    for task, targets, wanted in tasks:
         dataset = Dataset(digits.contexts, digits.queries, targets)
         start = time.perf_counter()
         memorizer = build_memorizer(dataset, num_heads=num_heads, seed=seed, progress=progress)
         seconds = time.perf_counter() - start
         outputs = memorizer.predict(dataset.contexts, dataset.queries)
-        correct = outputs.argmax(axis=1) == wanted if classes else abs(outputs - wanted) <= CLOSE
-        yield Outcome(task, dataset, memorizer, seconds, int(correct.sum()))
+        right = outputs.argmax(axis=1) == wanted if outputs.ndim == 2 else _close(outputs, wanted)
+        yield Outcome(task, dataset, memorizer, seconds, int(right.sum()))
+
+
+def _close(outputs: Array, wanted: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    close: npt.NDArray[np.bool_] = np.abs(outputs - np.asarray(wanted)) <= CLOSE
+    return close

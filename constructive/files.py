@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a temporary file beside `path`; on success it takes the name, on any error it is removed.
+    """Open a temporary file beside `path`; it takes the name on success, and goes on any error.
 
     A reader sees the old file or the new one, never half of one, also after an interrupt.
     Raises OSError where the folder cannot be written.

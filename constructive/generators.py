@@ -1,8 +1,8 @@
 """Data sets from a seed: the protocols of the paper's experiments, and data with known rank.
 
 Every generator takes `num_examples` T, `context_size` n, `width` d, `target_dim` d_out (None for
-targets of shape (T,)) and a `seed`, and returns a `Dataset` with targets uniform in [0, 1). The same
-seed gives the same numbers. All but `integers` draw from a continuous distribution, so that
+targets of shape (T,)) and a `seed`, and returns a `Dataset` with targets uniform in [0, 1). The
+same seed gives the same numbers. All but `integers` draw from a continuous distribution, so that
 Assumptions 1 and 2 hold with probability one (for `bag_of_tokens` as long as the bag is generic).
 
 Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), section 5, for the first four.
@@ -14,9 +14,8 @@ Dataset(T=7, n=3, d=5, d_out=1, own contexts, float64)
 Dataset(T=7, n=3, d=5, d_out=1, one shared context, float64)
 """
 
-from collections.abc import Callable
-
 import numpy as np
+import numpy.typing as npt
 from flint import fmpz
 
 from constructive.dataset import Array, Dataset
@@ -102,9 +101,9 @@ def moment_curve(
     Query t is (1, t, t^2, ..., t^(d-1)) reduced modulo a prime p >= T and centred around zero, so
     that its entries are integers of absolute value at most p / 2.
 
-    *Proof.* Any min(T, d) of them contain a square Vandermonde matrix at distinct nodes mod p, whose
-    determinant is the product of the differences of the nodes, nonzero mod p. So the determinant of
-    the integer matrix is no multiple of p, hence not zero. QED
+    *Proof.* Any min(T, d) of them contain a square Vandermonde matrix at distinct nodes mod p,
+    whose determinant is the product of the differences of the nodes, nonzero mod p. So the
+    determinant of the integer matrix is no multiple of p, hence not zero. QED
 
     >>> moment_curve(num_examples=5, context_size=2, width=3).queries
     array([[ 1.,  0.,  0.],
@@ -119,7 +118,7 @@ def moment_curve(
     return _with_targets(rng, contexts, queries, target_dim)
 
 
-def moment_curve_points(nodes: "np.ndarray[tuple[int], np.dtype[np.int64]]", width: int) -> Array:
+def moment_curve_points(nodes: npt.NDArray[np.int64], width: int) -> Array:
     """Points (1, t, ..., t^(d-1)) mod p, centred, at distinct integer nodes 0 <= t < p: (T, d).
 
     p is the smallest prime above the largest node; any min(T, d) points are independent (the proof
@@ -155,17 +154,6 @@ def integers(
     targets = draw(num_examples) if target_dim is None else draw(num_examples, target_dim)
     contexts = draw(num_examples, context_size, width)
     return Dataset(contexts, draw(num_examples, width), targets)
-
-
-BY_NAME: dict[str, Callable[..., Dataset]] = {
-    "uniform": uniform,
-    "shared": shared_context,
-    "gaussian": gaussian,
-    "bag": bag_of_tokens,
-    "moment-curve": moment_curve,
-    "integers": integers,
-}
-"""The generators under their names on the command line."""
 
 
 def _with_targets(

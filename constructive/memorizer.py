@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as serialize
-from safetensors.numpy import load as deserialize
 from rich.console import Console
 from rich.table import Table
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load as deserialize
+from safetensors.numpy import save as serialize
 
 from constructive import capacity
 from constructive.attention import AttentionLayer
@@ -156,7 +156,10 @@ class Memorizer:
 
     def __str__(self) -> str:
         record, layer = self.record, self.layer
-        head_dim = f"d_h = {layer.head_dim}"
+        sizes = (
+            f"H = {layer.num_heads}, n = {record.context_size}, d = {layer.width}, "
+            f"d_h = {layer.head_dim}"
+        )
         bound = (
             f"H(min(n, d_h) - 1) + 1 = {record.capacity} (Theorem 1)"
             if record.construction == "saturated"
@@ -164,8 +167,7 @@ class Memorizer:
         )
         lines = [
             f"Memorizer: {record.construction} heads, {layer.query_weights.dtype} weights",
-            f"  layer       H = {layer.num_heads}, n = {record.context_size}, d = {layer.width}, "
-            f"{head_dim}, {layer.num_parameters:,} parameters",
+            f"  layer       {sizes}, {layer.num_parameters:,} parameters",
             f"  examples    {record.num_examples}, bound {bound}",
             f"  max error   {record.max_error:.1e} on targets of size {record.largest_target:.2g}",
             f"  condition   {record.condition:.1e} (estimate)",
@@ -236,7 +238,7 @@ def build_memorizer(
     >>> bool(abs(memorizer.predict(data.contexts, data.queries) - data.targets).max() < 1e-10)
     True
     """
-    _check_parameters(dataset, value_dim, saturated_fraction, tolerance)
+    _check_parameters(dataset, value_dim, saturated_fraction, tolerance, seed)
     plan = capacity.plan(
         num_examples=dataset.num_examples,
         context_size=dataset.context_size,
@@ -246,11 +248,12 @@ def build_memorizer(
     )
     rng = np.random.default_rng(seed)
 
-    assumptions.check(dataset)
+    assumed = assumptions.check(dataset)
     groups = grouping.partition(dataset, num_heads)
     built = heads.construct(
-        dataset, groups, plan, shared_keys=shared_keys, fraction=saturated_fraction, rng=rng
-    )
+        dataset, assumed, groups, plan,
+        shared_keys=shared_keys, fraction=saturated_fraction, rng=rng,
+    )  # fmt: skip
     z = intermediate.assemble(dataset, built, progress=progress)
     solution = readout.solve(z, dataset.target_matrix)
 
@@ -268,9 +271,7 @@ def build_memorizer(
             saturated_fraction=float(fraction),
             rank_reached=rank,
         )
-        for head, fraction, rank in zip(
-            built, z.saturated_fraction, solution.ranks, strict=True
-        )
+        for head, fraction, rank in zip(built, z.saturated_fraction, solution.ranks, strict=True)
     )
     record = BuildRecord(
         construction=plan.construction,
@@ -290,13 +291,15 @@ def build_memorizer(
 
 
 def _check_parameters(
-    dataset: Dataset, value_dim: int | None, saturated_fraction: float, tolerance: float
+    dataset: Dataset, value_dim: int | None, saturated_fraction: float, tolerance: float, seed: int
 ) -> None:
     if not isinstance(dataset, Dataset):
         message = f"dataset is a {type(dataset).__name__}, not a Dataset"
         raise ParameterError(message, suggestion="Dataset(contexts, queries, targets)")
     if value_dim is not None and value_dim < dataset.target_dim:
-        message = f"value_dim={value_dim} is less than the d_out={dataset.target_dim} of the targets"
+        message = (
+            f"value_dim={value_dim} is less than the d_out={dataset.target_dim} of the targets"
+        )
         suggestion = f"value_dim={dataset.target_dim} or more"
         raise ParameterError(message, witness=value_dim, suggestion=suggestion)
     if not 0.0 <= saturated_fraction <= 1.0:
@@ -307,6 +310,9 @@ def _check_parameters(
     if not tolerance > 0.0:
         message = f"tolerance={tolerance!r} is not positive"
         raise ParameterError(message, witness=tolerance, suggestion="a number such as 1e-6")
+    if not hasattr(seed, "__index__") or seed < 0:
+        message = f"seed={seed!r} is not a non-negative integer"
+        raise ParameterError(message, witness=seed, suggestion="seed=0")
 
 
 def _imprecise(
@@ -337,7 +343,8 @@ def _abridged(records: tuple[HeadRecord, ...]) -> list[tuple[int, HeadRecord | N
 def _read_record(fields: dict[str, Any]) -> BuildRecord:
     """A record from its JSON; TypeError or ValueError for anything else."""
     heads = tuple(_typed(HeadRecord, head) for head in fields.pop("heads"))
-    return _typed(BuildRecord, {**fields, "heads": heads})
+    record: BuildRecord = _typed(BuildRecord, {**fields, "heads": heads})
+    return record
 
 
 def _typed(kind: type[Any], fields: dict[str, Any]) -> Any:  # noqa: ANN401

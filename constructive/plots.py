@@ -31,13 +31,13 @@ def saturation(memorizer: Memorizer, dataset: Dataset, path: str | Path, *, titl
     """Draw which heads saturate on which examples, as a PNG: one row a head, one column an example.
 
     Dark is saturated. The bright staircase are the groups: there a head attends as the proof chose.
-    A second panel enlarges the corner of the first heads. Raises MissingExtraError without matplotlib.
+    A second panel enlarges the corner of the first heads. Raises MissingExtraError without
+    matplotlib.
     """
     figures = require("matplotlib.figure", extra="demo", purpose="a picture")
     colors = require("matplotlib.colors", extra="demo", purpose="a picture")
     off_top = np.maximum(attention_off_top(memorizer, dataset), _FLOOR)
-    heads, examples = off_top.shape
-    few_heads = min(heads, 12)
+    few_heads = min(len(off_top), 12)
     few_examples = max(memorizer.record.heads[few_heads - 1].stop, 1)
 
     figure = figures.Figure(figsize=(11, 8.5), layout="constrained")
@@ -56,8 +56,9 @@ def saturation(memorizer: Memorizer, dataset: Dataset, path: str | Path, *, titl
         fontsize="medium",
     )
     bar = figure.colorbar(image, ax=[whole, corner], shrink=0.8)
-    bar.set_label("attention off the top token (1 - max alpha)")
+    bar.set_label(
+        f"attention off the top token, 1 - max alpha (saturated: below {SATURATION_EPS:.0e})"
+    )
     bar.ax.axhline(SATURATION_EPS, color="white", linewidth=1.5)
-    bar.ax.text(1.6, SATURATION_EPS * 1.6, "saturated below", fontsize="small", va="bottom")
     with replacing(path) as file:
         figure.savefig(file, format="png", dpi=130)

@@ -12,7 +12,7 @@ drawn example is used. Entries are small integers, stored as float64, and shrink
 >>> test_what_the_theorem_promises()
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 from hypothesis import strategies as st
@@ -145,9 +145,9 @@ def memorizable(
     size = draw(st.integers(min_context_size, max_context_size))
     width = size + draw(st.integers(0, max_extra_width))
     head_dim = draw(st.integers(1, size + 1))
-    construction = draw(
-        st.sampled_from(("saturated", "rank_one")) if constructions is None else constructions
-    )
+    if constructions is None:
+        constructions = st.sampled_from(get_args(Construction))
+    construction = draw(constructions)
     bound = (
         saturated_capacity(num_heads, size, head_dim)
         if construction == "saturated"

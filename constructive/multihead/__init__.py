@@ -1,4 +1,5 @@
 """Theorem 1 and Theorem 2 as a program: five steps, one file each, in alphabetical reading order.
 
-`assumptions` -> `directions` (shared preparation) -> `grouping` -> `heads` -> `intermediate` -> `readout`
+`assumptions` -> `directions` (shared preparation) -> `grouping` -> `heads` -> `intermediate` ->
+`readout`
 """

@@ -13,6 +13,7 @@ length one, its smallest singular value is below `RANK_TOLERANCE` times its larg
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,11 @@ class Assumptions:
     """What was found: the least distance of a unit token to the span of the tokens before it."""
 
     least_token_distance: float
+
+    @property
+    def well_conditioned(self) -> bool:
+        """Whether Gram matrices of contexts have digits to spare."""
+        return self.least_token_distance >= _LOOK_CLOSER
 
 
 def check(dataset: Dataset) -> Assumptions:
@@ -56,7 +62,7 @@ def check(dataset: Dataset) -> Assumptions:
 
 
 def unit_rows(vectors: Array) -> tuple[Array, Array]:
-    """Lengths (k,) of the rows of a matrix, and the rows scaled to length 1; a zero row stays zero."""
+    """Lengths (k,) of the rows of a matrix, and the rows scaled to length 1 (but for zero rows)."""
     largest = np.abs(vectors).max(axis=1)
     largest[largest == 0] = 1.0
     scaled = vectors / largest[:, np.newaxis]  # squares of huge or tiny entries leave float64
@@ -127,12 +133,13 @@ def _least_singular_value(vectors: Array) -> float:
 
 
 def _check_repeated_inputs(dataset: Dataset) -> None:
-    queries = np.ascontiguousarray(dataset.queries + 0.0)  # turns -0.0 into 0.0
-    rows = queries.view(np.dtype((np.void, queries.dtype.itemsize * dataset.width))).ravel()
-    seen: dict[bytes, int] = {}
-    if len(set(rows.tolist())) == len(rows):
+    queries = dataset.queries + 0.0  # turns -0.0 into 0.0
+    as_bytes = queries.view(np.dtype((np.void, queries.dtype.itemsize * dataset.width)))
+    rows: list[Any] = as_bytes.ravel().tolist()
+    if len(set(rows)) == len(rows):
         return
-    for example, row in enumerate(rows.tolist()):
+    seen: dict[bytes, int] = {}
+    for example, row in enumerate(rows):
         key = row if dataset.shared_context else row + _multiset(dataset.contexts[example])
         other = seen.setdefault(key, example)
         if other != example:
@@ -149,7 +156,9 @@ def _repeated(dataset: Dataset, first: int, second: int) -> AssumptionError | Da
     targets = dataset.targets[first], dataset.targets[second]
     if np.array_equal(*targets):
         message = f"examples {first} and {second} are the same input, so rank Z < T for all weights"
-        suggestion = f"drop example {second}; its target {targets[1]} will be memorized all the same"
+        suggestion = (
+            f"drop example {second}; its target {targets[1]} will be memorized all the same"
+        )
         return AssumptionError(message, witness=(first, second), suggestion=suggestion)
     message = (
         f"examples {first} and {second} are the same input with different targets "

@@ -3,8 +3,9 @@
 At the bound T = H(r - 1) + 1 the first head takes r examples and each later head r - 1 fresh ones;
 groups are consecutive examples, in the order given. With each group S come two matrices:
 
-- its *dual basis* B (d, |S|): e_t^T B is the unit vector of t in S. A query projection W_Q = B reads
-  off which example of its group it sees, so that W e_t = v_t is solved by W = [v_1 ... v_|S|] B^T.
+- its *dual basis* B (d, |S|): e_t^T B is the unit vector of t in S. A query projection W_Q = B
+  reads off which example of its group it sees, so that W e_t = v_t is solved by W = [v_1 ...
+  v_|S|] B^T.
 - its *complement* N (d, d - |S|), an orthonormal basis of the vectors orthogonal to S, among which
   the saturating vector w is chosen.
 
@@ -97,10 +98,9 @@ def _dependent(members: Array, start: int) -> AssumptionError:
         f"the queries of examples {start} to {start + size - 1}, one group, have rank {rank} "
         f"(numerically); Assumption 1 needs every n of the queries to be independent"
     )
-    error = AssumptionError(
+    return AssumptionError(
         message,
         witness=witness,
         suggestion=f"drop or move one of these examples (their queries satisfy {words}), "
         "use more heads and so smaller groups, or shuffle the examples",
     )
-    return error

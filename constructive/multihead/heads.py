@@ -2,29 +2,33 @@
 
 *Saturated heads* (Theorem 1). W = W* + c u w^T, written as W_K W_Q^T of inner dimension d_h.
 
-- W* e_t = v_t on the group, of rank |S|: W_Q holds the dual basis of the group, W_K the vectors v_t.
-  As E_t has independent rows, v_t = E_t^T (E_t E_t^T)^-1 l_t gives the head any logits l_t. They are
-  chosen so that the examples of a group attend to tokens of different rank in the order of E_t u,
-  the extreme ones last: those are where the other examples go.
-- w is orthogonal to the group, and to no other query; so the second term vanishes on the group, and
-  off it, as c grows, softmax tends to one-hot at the largest or smallest score, by the sign of w.e_t.
+- W* e_t = v_t on the group, of rank |S|: W_Q holds the dual basis of the group, W_K the vectors
+  v_t. As E_t has independent rows, v_t = E_t^T (E_t E_t^T)^-1 l_t gives the head any logits l_t.
+  They are chosen so that the examples of a group attend to tokens of different rank in the order
+  of E_t u, the extreme ones last: those are where the other examples go.
+- w is orthogonal to the group, and to no other query; so the second term vanishes on the group,
+  and off it, as c grows, softmax tends to one-hot at the largest or smallest score, by the sign of
+  w.e_t.
 - Rank budget: |S| + 1 <= (r - 1) + 1 <= d_h. (The first head, of r examples, may have no rank left
   for w, and needs none: there is no earlier example to saturate on.)
 
 *Rank-one heads* (Theorem 2). W = a b^T, so the logits are s_t E_t a with s_t = b.e_t.
 
-*Lemma.* If the entries of v are distinct, the curve s -> softmax(s v) lies in no proper linear subspace.
-*Proof.* Let sum_i c_i exp(s v_i) = 0 for all s. Divide by the term of largest v_i with c_i != 0 and let
-s -> infinity: that c_i is 0. So c = 0. QED
-Hence its affine hull is the whole plane sum = 1, and generic numbers s_t do on the group what
-generic attention does for Theorem 1. b = b_1 + c b_0: b_1 sets s_t on the group, b_0 is orthogonal to
-it. Saturation costs no rank, and d_h = 1 is enough.
+*Lemma.* If the entries of v are distinct, the curve s -> softmax(s v) lies in no proper linear
+subspace.
+*Proof.* Let sum_i c_i exp(s v_i) = 0 for all s. Divide by the term of largest v_i with c_i != 0
+and let s -> infinity: that c_i is 0. So c = 0. QED
 
-*Sharpness.* softmax leaves at most eps off its top entry when the gap between its two largest logits is
-at least log((n - 1) / eps). So c is the smallest number for which that holds, after what W* (or b_1)
-adds is allowed for, on a given fraction of the examples off the group. Asking for all of them
-would let the one query nearly orthogonal to w decide, and with a huge c the rounding of c w.e_t
-disturbs the logits on the group itself. Of several random w the one with the smallest c is kept.
+Hence its affine hull is the whole plane sum = 1, and generic numbers s_t do on the group what
+generic attention does for Theorem 1. b = b_1 + c b_0, where b_1 sets s_t on the group and b_0 is
+orthogonal to it. Saturation costs no rank, and d_h = 1 is enough.
+
+*Sharpness.* softmax leaves at most eps off its top entry when the gap between its two largest
+logits is at least log((n - 1) / eps). So c is the smallest number for which that holds, after what
+W* (or b_1) adds is allowed for, on a given fraction of the examples off the group. Asking for all
+of them would let the one query nearly orthogonal to w decide, and with a huge c the rounding of
+c w.e_t disturbs the logits on the group itself. Of several random w, that with the smallest c is
+kept.
 
 A head is built from its group, and knows nothing of the other heads.
 Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), proof of Theorem 1; rank-one heads are ours.
@@ -38,6 +42,7 @@ import numpy as np
 from constructive.capacity import Plan
 from constructive.dataset import Array, Dataset
 from constructive.errors import AssumptionError
+from constructive.multihead.assumptions import RANK_TOLERANCE, Assumptions
 from constructive.multihead.directions import KeyDirection, propose, token_radius
 from constructive.multihead.grouping import Group
 
@@ -56,6 +61,9 @@ _JITTER = 0.1
 
 _NATS = 2.0
 """Rank-one heads: the largest |s|, in nats between neighbours among equally spaced tokens."""
+
+_NOTHING = np.zeros((1, 1))
+"""Stands for the part of `_Needed` which a head does not have."""
 
 _SPAN_TOLERANCE = 1e-11
 """A unit query whose product with a unit w is below this counts as orthogonal to w."""
@@ -76,6 +84,7 @@ class Head:
 
 def construct(
     dataset: Dataset,
+    assumed: Assumptions,
     groups: tuple[Group, ...],
     plan: Plan,
     *,
@@ -85,8 +94,8 @@ def construct(
 ) -> tuple[Head, ...]:
     """Build every head from its group.
 
-    With `shared_keys` all heads score tokens along one direction; otherwise they take a few in turn.
-    Raises AssumptionError if too many queries off a group lie in its span.
+    With `shared_keys` all heads score tokens along one direction; otherwise they take a few in
+    turn. Raises AssumptionError if too many queries off a group lie in its span.
     """
     rank_one = plan.construction == "rank_one"
     directions = propose(dataset, rng, spread=rank_one)
@@ -99,9 +108,11 @@ def construct(
         direction = directions[index % len(directions)]
         saturation = _Saturation(dataset, direction, query_lengths, fraction, rng)
         if rank_one:
-            built.append(_rank_one_head(dataset, group, saturation, plan.head_dim))
+            built.append(_rank_one_head(dataset, group, saturation, plan))
         else:
-            built.append(_saturated_head(dataset, group, saturation, radius, plan.head_dim))
+            logits = _group_logits(dataset, group, saturation)
+            vectors = _vectors_for_logits(dataset.contexts_of(group.rows), logits, assumed)
+            built.append(_saturated_head(dataset, group, vectors, saturation, radius, plan))
     return tuple(built)
 
 
@@ -150,36 +161,40 @@ class _Saturation:
         return candidates[:, best], float(quantiles[best])
 
 
+@dataclass(frozen=True, eq=False)
 class _Needed:
-    """The least |c w.e_t| that saturates example t, beside what the head does on its group."""
+    """The least |c w.e_t| that saturates example t, beside what the head does on its group.
 
-    def __init__(self, nats: float, *, logits: Array | float = 0.0, scale: Array | float = 0.0):
-        self.nats, self.logits, self.scale = nats, logits, scale
+    The gap between the extreme scores, times |c w.e_t| - scale_t, has to reach nats + logits_t.
+    logits: (T, 1), the range of the logits of W*;  scale: (T, 1), |b_1.e_t| of a rank-one head
+    """
+
+    nats: float
+    logits: Array
+    scale: Array
 
     def __call__(self, gap: Array) -> Array:
-        column = (slice(None), np.newaxis)
-        logits = self.logits[column] if isinstance(self.logits, np.ndarray) else self.logits
-        scale = self.scale[column] if isinstance(self.scale, np.ndarray) else self.scale
-        return (self.nats + logits) / gap + scale
+        return (self.nats + self.logits) / gap + self.scale
 
 
 def _saturated_head(
-    dataset: Dataset, group: Group, saturation: _Saturation, radius: Array, head_dim: int
+    dataset: Dataset,
+    group: Group,
+    key_vectors: Array,
+    saturation: _Saturation,
+    radius: Array,
+    plan: Plan,
 ) -> Head:
+    """W = W* + c u w^T, with W* e_t = v_t for the key vectors v_t (|S|, d)."""
     size, width = group.size, dataset.width
-    query_weights, key_weights = np.zeros((2, width, head_dim))
-    logit_range = 0.0
-    if size:
-        key_vectors = _vectors_for_logits(
-            dataset.contexts_of(group.rows), _group_logits(dataset, group, saturation)
-        )
-        query_weights[:, :size] = group.dual_basis
-        key_weights[:, :size] = key_vectors.T
-        w_star_queries = dataset.queries @ group.dual_basis @ key_vectors
-        logit_range = 2.0 * radius * _row_lengths(w_star_queries)
-    if size >= min(head_dim, width):
+    query_weights, key_weights = np.zeros((2, width, plan.head_dim))
+    query_weights[:, :size] = group.dual_basis
+    key_weights[:, :size] = key_vectors.T
+    if size >= min(plan.head_dim, width):
         return Head(group, query_weights, key_weights, 0.0)
-    w, sharpness = saturation.sharpen(group, _Needed(saturation.nats, logits=logit_range))
+    w_star_queries = dataset.queries @ group.dual_basis @ key_vectors
+    logit_range = (2.0 * radius * _row_lengths(w_star_queries))[:, np.newaxis]
+    w, sharpness = saturation.sharpen(group, _Needed(saturation.nats, logit_range, _NOTHING))
     # Half of c on each side, so that neither factor is large.
     query_weights[:, size] = math.sqrt(sharpness) * w
     key_weights[:, size] = math.sqrt(sharpness) * saturation.direction.vector
@@ -200,31 +215,36 @@ def _group_logits(dataset: Dataset, group: Group, saturation: _Saturation) -> Ar
     return logits
 
 
-def _vectors_for_logits(contexts: Array, logits: Array) -> Array:
+def _vectors_for_logits(contexts: Array, logits: Array, assumed: Assumptions) -> Array:
     """The shortest v_t (|S|, d) with E_t v_t = l_t; contexts (|S|, n, d) or (1, n, d)."""
+    if not assumed.well_conditioned:
+        inverses = np.linalg.pinv(contexts, rcond=RANK_TOLERANCE)
+        return np.matmul(inverses, logits[:, :, np.newaxis])[:, :, 0]
     gram = contexts @ contexts.transpose(0, 2, 1)
     if len(contexts) == 1:
-        return np.linalg.solve(gram[0], logits.T).T @ contexts[0]
+        shared: Array = np.linalg.solve(gram[0], logits.T).T @ contexts[0]
+        return shared
     weights = np.linalg.solve(gram, logits[:, :, np.newaxis])
-    return np.matmul(weights.transpose(0, 2, 1), contexts)[:, 0]
+    vectors: Array = np.matmul(weights.transpose(0, 2, 1), contexts)[:, 0]
+    return vectors
 
 
 def _row_lengths(vectors: Array) -> Array:
-    return np.sqrt(np.einsum("td,td->t", vectors, vectors))
+    lengths: Array = np.sqrt(np.einsum("td,td->t", vectors, vectors))
+    return lengths
 
 
-def _rank_one_head(
-    dataset: Dataset, group: Group, saturation: _Saturation, head_dim: int
-) -> Head:
+def _rank_one_head(dataset: Dataset, group: Group, saturation: _Saturation, plan: Plan) -> Head:
     direction = saturation.direction.vector
     scales = _group_scales(dataset, group, saturation)
     query_vector = group.dual_basis @ scales
     sharpness = 0.0
     if group.size < dataset.width:
-        needed = _Needed(saturation.nats, scale=np.abs(dataset.queries @ query_vector))
+        scale = np.abs(dataset.queries @ query_vector)[:, np.newaxis]
+        needed = _Needed(saturation.nats, _NOTHING, scale)
         w, sharpness = saturation.sharpen(group, needed)
         query_vector = query_vector + sharpness * w
-    query_weights, key_weights = np.zeros((2, dataset.width, head_dim))
+    query_weights, key_weights = np.zeros((2, dataset.width, plan.head_dim))
     query_weights[:, 0] = query_vector
     key_weights[:, 0] = direction
     return Head(group, query_weights, key_weights, sharpness)

@@ -5,8 +5,9 @@ taken: small readouts amplify the rounding of the layer least, on other machines
 
 Both ways to it factor Z Z^T = L L^T with L lower triangular:
 
-- Cholesky of the Gram matrix, U = Z^T (Z Z^T)^-1 Y, with one step of iterative refinement on the true Z.
-  It squares the condition number of Z, so it is kept only while that leaves digits to refine.
+- Cholesky of the Gram matrix, U = Z^T (Z Z^T)^-1 Y, with one step of iterative refinement on the
+  true Z. It squares the condition number of Z, so it is kept only while that leaves digits to
+  refine.
 - QR of Z^T = Q L^T, U = Q L^-1 Y: several times the work, for ill-conditioned Z.
 
 Entry (t, t) of L is the distance of row t of Z to the span of the rows before it. So the number of
@@ -23,7 +24,7 @@ from constructive.dataset import Array
 from constructive.multihead.intermediate import Intermediate
 
 _GRAM_CONDITION = 1e12
-"""The Gram matrix is given up beyond this condition number: refinement then gains too few digits."""
+"""Beyond this condition number of the Gram matrix, refinement gains too few digits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class Readout:
 
 
 def solve(intermediate: Intermediate, targets: Array) -> Readout:
-    """Solve Z U = Y for targets Y (T, d_out). It never fails: a singular Z shows in the residual."""
+    """Solve Z U = Y for targets Y (T, d_out). A singular Z only shows in the residual."""
     z = intermediate.representation
     targets = targets.astype(np.float64, copy=False)
     with np.errstate(all="ignore"):  # a singular Z overflows here, and is reported as such

@@ -1,0 +1,113 @@
+"""The layer against its definition, written out example by example."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from constructive import AttentionLayer, DataError, ParameterError
+
+
+def random_layer(rng, heads=3, width=5, head_dim=2, value_dim=4, target_dim=2):
+    draw = rng.standard_normal
+    return AttentionLayer(
+        draw((heads, width, head_dim)),
+        draw((heads, width, head_dim)),
+        draw((heads, width, value_dim)),
+        draw((heads * value_dim, value_dim)),
+        draw((value_dim, target_dim)),
+    )
+
+
+def by_definition(layer, context, query):
+    values, attentions, representation = [], [], []
+    for w_q, w_k, w_v in zip(
+        layer.query_weights, layer.key_weights, layer.value_weights, strict=True
+    ):
+        exponentials = np.exp(context @ w_k @ w_q.T @ query)
+        alpha = exponentials / exponentials.sum()
+        attentions.append(alpha)
+        representation.append(context.T @ alpha)
+        values.append(w_v.T @ context.T @ alpha)
+    output = layer.readout_weights.T @ layer.output_weights.T @ np.concatenate(values)
+    return output, np.array(attentions), np.concatenate(representation)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.booleans(), st.sampled_from([1, 4 << 20]))
+def test_forward_pass_is_the_definition(seed, examples, shared, chunk_bytes):
+    rng = np.random.default_rng(seed)
+    layer = random_layer(rng)
+    contexts = rng.standard_normal((4, 5) if shared else (examples, 4, 5))
+    queries = rng.standard_normal((examples, 5))
+    outputs = layer(contexts, queries, chunk_bytes=chunk_bytes)
+    attention = layer.attention(contexts, queries, chunk_bytes=chunk_bytes)
+    representation = layer.intermediate(contexts, queries, chunk_bytes=chunk_bytes)
+    for index, query in enumerate(queries):
+        context = contexts if shared else contexts[index]
+        expected = by_definition(layer, context, query)
+        np.testing.assert_allclose(outputs[index], expected[0], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(attention[index], expected[1], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(representation[index], expected[2], rtol=1e-9, atol=1e-10)
+
+
+def test_float32_weights_compute_in_float32():
+    rng = np.random.default_rng(0)
+    layer = random_layer(rng)
+    contexts, queries = rng.standard_normal((6, 4, 5)), rng.standard_normal((6, 5))
+    single = layer.astype(np.float32)
+    outputs = single(contexts, queries)
+    assert outputs.dtype == single.intermediate(contexts, queries).dtype == np.float32
+    np.testing.assert_allclose(outputs, layer(contexts, queries), rtol=1e-3, atol=1e-4)
+
+
+def test_huge_logits_do_not_overflow():
+    ones = np.ones((1, 2, 1))
+    layer = AttentionLayer.from_effective_readout(1e150 * ones, 1e150 * ones, np.ones((2, 1)))
+    assert layer([[[1.0, 0.0], [0.0, 2.0]]], [[1.0, 1.0]]).tolist() == [[2.0]]
+
+
+def test_effective_readout_is_copied_through_wider_values():
+    rng = np.random.default_rng(0)
+    readout = rng.standard_normal((3 * 5, 2))
+    weights = rng.standard_normal((2, 3, 5, 2))
+    layer = AttentionLayer.from_effective_readout(*weights, readout, value_dim=4)
+    assert (layer.effective_readout == readout).all()
+    assert layer.num_parameters == 3 * (2 * 5 * 2 + 5 * 4 + 16) + 4 * 2
+
+
+def test_values_narrower_than_targets_are_refused():
+    zeros = np.zeros((1, 2, 1))
+    with pytest.raises(ParameterError, match="value_dim=1 is less than the d_out=2"):
+        AttentionLayer.from_effective_readout(zeros, zeros, np.zeros((2, 2)), value_dim=1)
+
+
+@pytest.mark.parametrize(
+    ("contexts", "queries"),
+    [((2, 3, 4), (2, 5)), ((3, 3, 5), (2, 5)), ((3, 4), (2, 5)), ((2, 3, 5), (5,)), ((5,), (2, 5))],
+)
+def test_inputs_which_do_not_fit(contexts, queries):
+    layer = random_layer(np.random.default_rng(0))
+    with pytest.raises(DataError, match="do not fit the layer"):
+        layer(np.zeros(contexts), np.zeros(queries))
+
+
+@pytest.mark.parametrize("position", range(5))
+def test_weights_which_do_not_fit(position):
+    arrays = list(vars(random_layer(np.random.default_rng(0))).values())
+    arrays[position] = arrays[position][:-1]
+    with pytest.raises(ParameterError, match="shapes of the weights do not fit"):
+        AttentionLayer(*arrays)
+
+
+def test_weights_which_are_not_finite():
+    arrays = list(vars(random_layer(np.random.default_rng(0))).values())
+    arrays[2][1, 2, 3] = np.nan
+    with pytest.raises(ParameterError, match=r"W_V\[1, 2, 3\] is nan"):
+        AttentionLayer(*arrays)
+
+
+def test_weights_of_mixed_dtypes():
+    arrays = list(vars(random_layer(np.random.default_rng(0))).values())
+    arrays[0] = arrays[0].astype(np.float32)
+    with pytest.raises(ParameterError, match="dtypes"):
+        AttentionLayer(*arrays)
