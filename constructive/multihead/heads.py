@@ -108,11 +108,11 @@ def construct(
         direction = directions[index % len(directions)]
         saturation = _Saturation(dataset, direction, query_lengths, fraction, rng)
         if rank_one:
-            built.append(_rank_one_head(dataset, group, saturation, plan))
+            built.append(_rank_one_head(group, saturation, plan.head_dim))
         else:
-            logits = _group_logits(dataset, group, saturation)
+            logits = _group_logits(group, saturation)
             vectors = _vectors_for_logits(dataset.contexts_of(group.rows), logits, assumed)
-            built.append(_saturated_head(dataset, group, vectors, saturation, radius, plan))
+            built.append(_saturated_head(group, vectors, saturation, radius, plan.head_dim))
     return tuple(built)
 
 
@@ -153,8 +153,8 @@ class _Saturation:
         off_group = np.concatenate([sharpness[: group.start], sharpness[group.stop :]])
         if not len(off_group):
             return candidates[:, 0], 0.0
-        rank = min(math.ceil(self.fraction * len(off_group)), len(off_group)) - 1
-        quantiles = np.partition(off_group, max(rank, 0), axis=0)[max(rank, 0)]
+        rank = max(math.ceil(self.fraction * len(off_group)), 1) - 1
+        quantiles = np.partition(off_group, rank, axis=0)[rank]
         best = int(quantiles.argmin())
         if not np.isfinite(quantiles[best]):
             raise _cannot_saturate(self.dataset, group, distance[:, best], self.fraction)
@@ -178,21 +178,16 @@ class _Needed:
 
 
 def _saturated_head(
-    dataset: Dataset,
-    group: Group,
-    key_vectors: Array,
-    saturation: _Saturation,
-    radius: Array,
-    plan: Plan,
+    group: Group, key_vectors: Array, saturation: _Saturation, radius: Array, head_dim: int
 ) -> Head:
     """W = W* + c u w^T, with W* e_t = v_t for the key vectors v_t (|S|, d)."""
-    size, width = group.size, dataset.width
-    query_weights, key_weights = np.zeros((2, width, plan.head_dim))
+    size, width = group.size, saturation.dataset.width
+    query_weights, key_weights = np.zeros((2, width, head_dim))
     query_weights[:, :size] = group.dual_basis
     key_weights[:, :size] = key_vectors.T
-    if size >= min(plan.head_dim, width):
+    if size >= min(head_dim, width):
         return Head(group, query_weights, key_weights, 0.0)
-    w_star_queries = dataset.queries @ group.dual_basis @ key_vectors
+    w_star_queries = saturation.dataset.queries @ group.dual_basis @ key_vectors
     logit_range = (2.0 * radius * _row_lengths(w_star_queries))[:, np.newaxis]
     w, sharpness = saturation.sharpen(group, _Needed(saturation.nats, logit_range, _NOTHING))
     # Half of c on each side, so that neither factor is large.
@@ -201,9 +196,10 @@ def _saturated_head(
     return Head(group, query_weights, key_weights, sharpness)
 
 
-def _group_logits(dataset: Dataset, group: Group, saturation: _Saturation) -> Array:
+def _group_logits(group: Group, saturation: _Saturation) -> Array:
     """Logits (|S|, n): the i-th example attends to the token of i-th rank, extreme ranks last."""
-    size, tokens = group.size, dataset.context_size
+    dataset, size = saturation.dataset, group.size
+    tokens = dataset.context_size
     contexts = dataset.contexts_of(group.rows)
     order = np.argsort(contexts @ saturation.direction.vector, axis=1)
     ranks = np.array([*range(1, tokens - 1), 0, tokens - 1])  # the extreme ones last
@@ -219,7 +215,8 @@ def _vectors_for_logits(contexts: Array, logits: Array, assumed: Assumptions) ->
     """The shortest v_t (|S|, d) with E_t v_t = l_t; contexts (|S|, n, d) or (1, n, d)."""
     if not assumed.well_conditioned:
         inverses = np.linalg.pinv(contexts, rcond=RANK_TOLERANCE)
-        return np.matmul(inverses, logits[:, :, np.newaxis])[:, :, 0]
+        exact: Array = np.matmul(inverses, logits[:, :, np.newaxis])[:, :, 0]
+        return exact
     gram = contexts @ contexts.transpose(0, 2, 1)
     if len(contexts) == 1:
         shared: Array = np.linalg.solve(gram[0], logits.T).T @ contexts[0]
@@ -234,9 +231,11 @@ def _row_lengths(vectors: Array) -> Array:
     return lengths
 
 
-def _rank_one_head(dataset: Dataset, group: Group, saturation: _Saturation, plan: Plan) -> Head:
+def _rank_one_head(group: Group, saturation: _Saturation, head_dim: int) -> Head:
+    """W = a b^T with b = b_1 + c b_0."""
+    dataset = saturation.dataset
     direction = saturation.direction.vector
-    scales = _group_scales(dataset, group, saturation)
+    scales = _group_scales(group, saturation)
     query_vector = group.dual_basis @ scales
     sharpness = 0.0
     if group.size < dataset.width:
@@ -244,21 +243,22 @@ def _rank_one_head(dataset: Dataset, group: Group, saturation: _Saturation, plan
         needed = _Needed(saturation.nats, _NOTHING, scale)
         w, sharpness = saturation.sharpen(group, needed)
         query_vector = query_vector + sharpness * w
-    query_weights, key_weights = np.zeros((2, dataset.width, plan.head_dim))
+    query_weights, key_weights = np.zeros((2, dataset.width, head_dim))
     query_weights[:, 0] = query_vector
     key_weights[:, 0] = direction
     return Head(group, query_weights, key_weights, sharpness)
 
 
-def _group_scales(dataset: Dataset, group: Group, saturation: _Saturation) -> Array:
+def _group_scales(group: Group, saturation: _Saturation) -> Array:
     """Distinct numbers s_t (|S|,), evenly spread around zero, in units of each context's scores."""
-    spread = np.linspace(-_NATS, _NATS, group.size) if group.size > 1 else np.array([_NATS])
-    spread = spread[: group.size]
-    spread = spread + _JITTER * saturation.rng.standard_normal(group.size) / max(group.size, 1)
+    dataset, size = saturation.dataset, group.size
+    # From the right end on, so that a single example does not attend uniformly.
+    spread = np.linspace(_NATS, -_NATS, max(size, 1))[:size]
+    spread = spread + _JITTER * saturation.rng.standard_normal(size) / max(size, 1)
     scores = dataset.contexts_of(group.rows) @ saturation.direction.vector
-    intervals = max(dataset.context_size - 1, 1)
-    spacing = (scores.max(axis=1) - scores.min(axis=1)) / intervals if group.size else 1.0
-    return spread / np.where(spacing == 0, 1.0, spacing)
+    spacing = (scores.max(axis=1) - scores.min(axis=1)) / max(dataset.context_size - 1, 1)
+    spacing[spacing == 0] = 1.0  # a context of one token
+    return spread / spacing
 
 
 def _cannot_saturate(

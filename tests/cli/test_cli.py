@@ -1,0 +1,99 @@
+"""The command line as a user meets it: exit status, messages, files."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from constructive import Dataset, Memorizer, __version__
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run(*arguments, status=0):
+        command = [sys.executable, "-m", "constructive", *map(str, arguments)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == status, done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout if status == 0 else done.stderr
+
+    return run
+
+
+def test_generate_build_predict(run, tmp_path):
+    run("generate", "gaussian", "-T", 19, "-n", 4, "-d", 6, "-o", "data.npz")
+    text = run("build", "data.npz", "--heads", 6, "-o", "weights.safetensors")
+    assert "bound H(min(n, d_h) - 1) + 1 = 19 (Theorem 1)" in text
+    text = run("predict", "weights.safetensors", "data.npz", "-o", "predictions.npy")
+    assert "19 examples, max error" in text
+    data = Dataset.load(tmp_path / "data.npz")
+    predictions = np.load(tmp_path / "predictions.npy")
+    assert np.abs(predictions - data.targets).max() < 1e-9
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"data.npz", "weights.safetensors", "predictions.npy"}
+
+
+def test_options_of_build_reach_the_construction(run, tmp_path):
+    run("generate", "shared", "-T", 13, "-n", 4, "-d", 6, "--target-dim", 2, "--seed", 5)
+    run(
+        "build", "data.npz", "-H", 4, "--head-dim", 2, "--value-dim", 3, "--seed", 7,
+        "--construction", "rank_one", "--shared-keys",
+    )  # fmt: skip
+    memorizer = Memorizer.load(tmp_path / "memorizer.safetensors")
+    assert memorizer.record.construction == "rank_one"
+    assert memorizer.record.shared_keys
+    assert memorizer.record.seed == 7
+    assert (memorizer.layer.head_dim, memorizer.layer.value_dim) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--heads", 5], "CapacityError: 19 examples are too many for 5 rank_one heads"),
+        (["--heads", 0], "ParameterError: num_heads=0"),
+        (["--heads", 6, "--construction", "magic"], "'magic'"),
+        (["--heads", 6, "--value-dim", 0], "ParameterError: value_dim=0"),
+        ([], "Missing option"),
+    ],
+)
+def test_bad_input_ends_with_status_2_and_no_file(run, tmp_path, arguments, text):
+    run("generate", "gaussian", "-T", 19, "-n", 4, "-d", 6)
+    assert text in run("build", "data.npz", *arguments, status=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]
+
+
+def test_missing_and_damaged_files(run, tmp_path):
+    assert "FileNotFoundError" in run("build", "nothing.npz", "--heads", 2, status=2)
+    (tmp_path / "data.npz").write_text("nonsense")
+    assert "FormatError" in run("build", "data.npz", "--heads", 2, status=2)
+    assert "FormatError" in run("predict", "data.npz", "data.npz", status=2)
+
+
+def test_data_which_does_not_fit_the_memorizer(run):
+    run("generate", "gaussian", "-T", 7, "-n", 3, "-d", 5)
+    run("build", "data.npz", "--heads", 3)
+    run("generate", "gaussian", "-T", 7, "-n", 3, "-d", 6, "-o", "other.npz")
+    text = run("predict", "memorizer.safetensors", "other.npz", status=2)
+    assert "DataError" in text
+    assert "d=5" in text
+
+
+def test_help_has_examples(run):
+    assert "build" in run("--help")
+    for command in ("build", "predict", "generate", "demo"):
+        assert f"constructive {command}" in run(command, "--help")
+
+
+def test_version(run):
+    assert run("--version").split() == ["constructive", __version__]
+
+
+@pytest.mark.slow
+def test_the_demo_reproduces_every_label(run, tmp_path):
+    text = run("demo", "--picture", "picture.png")
+    assert text.count("1797/1797") == 3
+    assert "fails for 1797 of 1797" in text
+    picture = (tmp_path / "picture.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) > 20_000

@@ -1,0 +1,164 @@
+"""What a data set accepts, refuses, and keeps in a file."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from constructive import DataError, Dataset, FormatError
+from constructive.strategies import datasets
+
+
+def test_shapes_and_sizes():
+    data = Dataset(np.ones((4, 3, 5)), np.ones((4, 5)), np.ones((4, 2)))
+    assert (data.num_examples, data.context_size, data.width, data.target_dim) == (4, 3, 5, 2)
+    assert not data.shared_context
+    assert data.target_matrix.shape == (4, 2)
+
+
+def test_one_shared_context_is_never_copied():
+    context = np.ones((3, 5))
+    data = Dataset(context, np.ones((1000, 5)), np.ones(1000))
+    assert data.shared_context
+    assert np.shares_memory(data.contexts, context)
+    assert [contexts.shape for _, contexts in data.context_chunks()] == [(1, 3, 5)]
+    assert data.target_matrix.shape == (1000, 1)
+
+
+def test_chunks_cover_all_examples_once():
+    data = Dataset(np.arange(60.0).reshape(5, 3, 4), np.ones((5, 4)), np.ones(5))
+    rows = [rows for rows, _ in data.context_chunks(chunk_bytes=2 * 3 * 4 * 8)]
+    assert rows == [slice(0, 2), slice(2, 4), slice(4, 5)]
+
+
+def test_arrays_are_read_only_and_the_caller_keeps_theirs():
+    queries = np.ones((2, 2))
+    data = Dataset(np.eye(2), queries, [1, 2])
+    with pytest.raises(ValueError, match="read-only"):
+        data.queries[0, 0] = 5
+    queries[0, 0] = 5
+    with pytest.raises(AttributeError):
+        data.queries = queries
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_floats_stay_as_they_are(dtype):
+    data = Dataset(np.eye(2, dtype=dtype), np.eye(2, dtype=dtype), np.ones(2, dtype=dtype))
+    assert {data.contexts.dtype, data.queries.dtype, data.targets.dtype} == {np.dtype(dtype)}
+
+
+def test_integers_become_float64_exactly():
+    data = Dataset([[2**53, 1]], [[-(2**53), 0]], [True])
+    assert data.contexts.dtype == np.float64
+    assert data.contexts[0, 0] == 2.0**53
+
+
+@pytest.mark.parametrize(
+    ("contexts", "queries", "targets", "text"),
+    [
+        ((2, 3, 4), (2, 5), (2,), "tokens have d=4 entries, but queries have d=5"),
+        ((2, 3, 4), (3, 4), (3,), "3 queries have 2 contexts"),
+        ((2, 3, 4), (2, 4), (3,), "2 queries have 3 targets"),
+        ((2, 3, 4), (2,), (2,), "queries have 1 axes"),
+        ((4,), (2, 4), (2,), "contexts have 1 axes"),
+        ((3, 4), (2, 4), (2, 1, 1), "targets have 3 axes"),
+        ((0, 3, 4), (0, 4), (0,), "the data set is empty"),
+        ((3, 0, 4), (3, 4), (3,), "the data set is empty"),
+    ],
+)
+def test_shapes_which_do_not_fit(contexts, queries, targets, text):
+    with pytest.raises(DataError) as caught:
+        Dataset(np.ones(contexts), np.ones(queries), np.ones(targets))
+    assert text in caught.value.problem
+    assert caught.value.witness == {"contexts": contexts, "queries": queries, "targets": targets}
+    assert "(T, n, d)" in caught.value.suggestion
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_numbers_which_are_not_finite(value):
+    contexts = np.ones((2, 3, 4))
+    contexts[1, 2, 0] = value
+    with pytest.raises(DataError) as caught:
+        Dataset(contexts, np.ones((2, 4)), np.ones(2))
+    assert str(caught.value) == (
+        f"contexts[1, 2, 0] is {value}\n  witness: (1, 2, 0)\n  try: finite numbers only"
+    )
+
+
+@pytest.mark.parametrize(
+    ("queries", "text"),
+    [
+        ([["a", "b"]], "dtype <U1"),
+        ([[1j, 2]], "dtype complex128"),
+        ([[1, 2], [3]], "ragged"),
+        ([[2**53 + 1, 0]], "beyond 2^53"),
+        ([[-(2**63), 0]], "beyond 2^53"),
+        ([[2**70, 0]], "dtype object"),
+    ],
+)
+def test_things_which_are_not_real_numbers(queries, text):
+    with pytest.raises(DataError) as caught:
+        Dataset(np.eye(2), queries, [1] * len(queries))
+    assert text in str(caught.value)
+
+
+@given(datasets())
+def test_files_keep_every_bit(data):
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "data.npz"
+        data.save(path)
+        again = Dataset.load(path)
+        assert [p.name for p in path.parent.iterdir()] == ["data.npz"]
+    for name in ("contexts", "queries", "targets"):
+        first, second = getattr(data, name), getattr(again, name)
+        assert first.dtype == second.dtype
+        assert first.tobytes() == second.tobytes()
+        assert first.shape == second.shape
+
+
+def damaged(path, kind):
+    if kind == "text":
+        path.write_text("not an archive")
+    elif kind == "empty":
+        path.write_bytes(b"")
+    elif kind == "single array":
+        with path.open("wb") as file:
+            np.save(file, np.ones(3))
+    elif kind == "pickle":
+        np.savez(path, contexts=np.array([{}], dtype=object), queries=1, targets=1)
+    elif kind == "missing":
+        np.savez(path, contexts=np.eye(2), queries=np.eye(2))
+    else:
+        Dataset(np.eye(2), np.eye(2), [1, 2]).save(path)
+        content = path.read_bytes()
+        path.write_bytes(
+            content[:-30] if kind == "truncated" else content.replace(b"NUMPY", b"NUMPI")
+        )
+
+
+@pytest.mark.parametrize(
+    "kind", ["text", "empty", "single array", "pickle", "missing", "truncated", "altered"]
+)
+def test_files_which_are_not_data_sets(tmp_path, kind):
+    path = tmp_path / "data.npz"
+    damaged(path, kind)
+    with pytest.raises(FormatError) as caught:
+        Dataset.load(path)
+    assert "numpy.savez" in caught.value.suggestion
+
+
+def test_every_flipped_byte_is_data_or_an_error(tmp_path):
+    path = tmp_path / "data.npz"
+    Dataset(np.eye(2), np.eye(2), [1, 2]).save(path)
+    content = path.read_bytes()
+    for position in range(0, len(content), 3):
+        broken = bytearray(content)
+        broken[position] ^= 0x55
+        path.write_bytes(broken)
+        try:
+            loaded = Dataset.load(path)
+        except (FormatError, DataError):
+            continue
+        assert isinstance(loaded, Dataset)

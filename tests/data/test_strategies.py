@@ -1,0 +1,68 @@
+"""Strategies are valid by construction: ranks are checked exactly, with python-flint."""
+
+import itertools
+import subprocess
+import sys
+
+import flint
+from hypothesis import find, given
+from hypothesis import strategies as st
+
+from constructive import strategies
+from constructive.dataset import Dataset
+
+
+def exact_rank(rows):
+    return flint.fmpz_mat([[int(x) for x in row] for row in rows]).rank()
+
+
+@given(strategies.contexts())
+def test_contexts_have_rank_n(contexts):
+    assert all(exact_rank(context) == len(context) for context in contexts)
+
+
+@given(strategies.queries(max_examples=7))
+def test_queries_have_kruskal_rank_min_of_count_and_width(queries):
+    size = min(queries.shape)
+    for chosen in itertools.combinations(range(len(queries)), size):
+        assert exact_rank(queries[list(chosen)]) == size
+
+
+@given(strategies.datasets(min_examples=2, max_examples=5, min_context_size=2, max_context_size=3))
+def test_datasets_keep_to_their_bounds(data):
+    assert 2 <= data.num_examples <= 5
+    assert 2 <= data.context_size <= 3
+    assert data.context_size <= data.width <= data.context_size + 2
+    assert 1 <= data.target_dim <= 3
+
+
+@given(strategies.datasets(shared_contexts=st.just(True)))
+def test_what_users_vary_is_a_strategy(data):
+    assert data.shared_context
+
+
+@given(strategies.memorizable(constructions=st.just("rank_one"), max_heads=2))
+def test_problems_are_at_the_bound(problem):
+    data = problem.dataset
+    assert problem.construction == "rank_one"
+    assert problem.num_heads <= 2
+    assert data.num_examples == problem.num_heads * (data.context_size - 1) + 1
+
+
+def test_shrinking_ends_at_something_small():
+    def two_heads(problem):
+        return problem.num_heads >= 2 and problem.dataset.num_examples >= 3
+
+    smallest = find(strategies.memorizable(), two_heads)
+    assert (smallest.num_heads, smallest.dataset.num_examples) == (2, 3)
+    assert smallest.dataset.contexts[0].tolist() == [[1, 0], [0, 1]]
+    assert smallest.dataset.queries.tolist() == [[1, 0], [1, 1], [1, -1]]
+    assert not smallest.dataset.targets.any()
+    assert isinstance(smallest.dataset, Dataset)
+
+
+def test_the_package_does_not_load_hypothesis():
+    script = "import sys, constructive; sys.exit('hypothesis' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+    loads = "import sys, constructive.strategies; sys.exit('hypothesis' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", loads], check=False).returncode == 1

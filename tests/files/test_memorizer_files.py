@@ -1,0 +1,159 @@
+"""Memorizers in files, and how they print."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from constructive import DataError, Dataset, FormatError, Memorizer, build_memorizer, generators
+from constructive.files import replacing
+
+
+@pytest.fixture
+def data():
+    return generators.gaussian(num_examples=7, context_size=3, width=5, seed=1)
+
+
+@pytest.fixture
+def memorizer(data):
+    return build_memorizer(data, num_heads=3)
+
+
+@pytest.fixture
+def saved(memorizer, tmp_path):
+    path = tmp_path / "memorizer.safetensors"
+    memorizer.save(path)
+    return path
+
+
+def test_files_keep_every_bit(memorizer, saved, data):
+    again = Memorizer.load(saved)
+    assert again.record == memorizer.record
+    for name, weights in vars(memorizer.layer).items():
+        assert (weights == vars(again.layer)[name]).all()
+    assert again.max_error(data) == memorizer.max_error(data)
+    assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+def test_tensors_have_the_names_of_the_theory(saved):
+    shapes = {name: tensor.shape for name, tensor in load_file(saved).items()}
+    assert shapes == {
+        "W_Q": (3, 5, 3),
+        "W_K": (3, 5, 3),
+        "W_V": (3, 5, 1),
+        "W_O": (3, 1),
+        "W_D": (1, 1),
+    }
+
+
+def test_float32_weights_keep_their_dtype(memorizer, tmp_path):
+    memorizer.astype(np.float32).save(tmp_path / "single.safetensors")
+    again = Memorizer.load(tmp_path / "single.safetensors")
+    assert again.layer.query_weights.dtype == np.float32
+
+
+def metadata_of(path):
+    content = path.read_bytes()
+    return json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+
+
+def rewrite(path, *, tensors=None, **metadata):
+    merged = {**metadata_of(path), **metadata}
+    save_file(tensors or load_file(path), path, metadata=merged)
+
+
+def record_with(path, **changes):
+    return json.dumps({**json.loads(metadata_of(path)["record"]), **changes})
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"not safetensors at all"),
+        lambda path: path.write_bytes(path.read_bytes()[:-5]),
+        lambda path: save_file({"W_Q": np.ones(3)}, path),
+        lambda path: rewrite(path, format="another"),
+        lambda path: rewrite(path, record="{"),
+        lambda path: rewrite(path, record="[]"),
+        lambda path: rewrite(path, record="{}"),
+        lambda path: rewrite(path, record=record_with(path, heads=[])),
+        lambda path: rewrite(path, record=record_with(path, heads=7)),
+        lambda path: rewrite(path, record=record_with(path, max_error="small")),
+        lambda path: rewrite(path, record=record_with(path, surprise=1)),
+        lambda path: rewrite(path, record="[" * 100_000),
+        lambda path: rewrite(path, tensors={**load_file(path), "W_D": np.ones((2, 2))}),
+        lambda path: rewrite(path, tensors={**load_file(path), "W_D": np.full((1, 1), np.nan)}),
+        lambda path: rewrite(
+            path, tensors={k: v for k, v in load_file(path).items() if k != "W_O"}
+        ),
+        lambda path: rewrite(
+            path, tensors={k: v.astype(np.int64) for k, v in load_file(path).items()}
+        ),
+    ],
+)
+def test_files_which_are_not_memorizers(saved, damage):
+    damage(saved)
+    with pytest.raises(FormatError) as caught:
+        Memorizer.load(saved)
+    assert str(saved) in caught.value.problem
+    assert "Memorizer.save" in caught.value.suggestion
+
+
+def test_a_missing_file_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        Memorizer.load(tmp_path / "nothing")
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "weights"
+    path.write_bytes(b"old")
+
+    def write_half():
+        with replacing(path) as file:
+            file.write(b"half of the n")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_half()
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["weights"]
+
+
+def test_predictions_have_the_shape_of_the_targets(data, memorizer):
+    assert memorizer.predict(data.contexts, data.queries).shape == (7,)
+    column = Dataset(data.contexts, data.queries, data.targets[:, np.newaxis])
+    assert build_memorizer(column, num_heads=3).predict(data.contexts, data.queries).shape == (7, 1)
+
+
+def test_max_error_of_other_targets(data, memorizer):
+    off_by_one = Dataset(data.contexts, data.queries, data.targets + 1)
+    assert abs(memorizer.max_error(off_by_one) - 1) < 1e-9
+    wide = Dataset(data.contexts, data.queries, np.ones((7, 2)))
+    with pytest.raises(DataError, match="targets have d_out=2, the layer 1"):
+        memorizer.max_error(wide)
+
+
+def test_repr_is_one_line(memorizer):
+    text = repr(memorizer)
+    assert text.startswith("Memorizer(saturated, T=7 of 7, H=3, n=3, d=5, d_h=3, max error ")
+    assert "\n" not in text
+
+
+def test_str_is_a_table(memorizer):
+    lines = str(memorizer).splitlines()
+    assert lines[0] == "Memorizer: saturated heads, float64 weights"
+    assert lines[1] == "  layer       H = 3, n = 3, d = 5, d_h = 3, 109 parameters"
+    assert lines[2] == "  examples    7, bound H(min(n, d_h) - 1) + 1 = 7 (Theorem 1)"
+    assert lines[-4].split() == [
+        "head", "examples", "sharpness", "saturated", "rank", "reached", "(estimate)",
+    ]  # fmt: skip
+    assert lines[-3].split() == ["0", "0..2", "-", "0.0%", "3", "of", "3"]
+    assert lines[-1].split()[-4:] == ["100.0%", "7", "of", "7"]
+
+
+def test_large_tables_are_abridged():
+    data = generators.gaussian(num_examples=41, context_size=3, width=5)
+    lines = str(build_memorizer(data, num_heads=20)).splitlines()
+    assert [line.split()[0] for line in lines[-12:]] == [*"01234567", "...", "17", "18", "19"]

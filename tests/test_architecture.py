@@ -1,0 +1,106 @@
+"""The layout of the house: who may import whom, and what may not stand in the package."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "constructive"
+
+READING_ORDER = [
+    "errors",
+    "files",
+    "extras",
+    "capacity",
+    "dataset",
+    "generators",
+    "attention",
+    "multihead.assumptions",
+    "multihead.directions",
+    "multihead.grouping",
+    "multihead.heads",
+    "multihead.intermediate",
+    "multihead.readout",
+    "memorizer",
+    "strategies",
+    "plots",
+    "demo",
+    "cli",
+    "__main__",
+]
+"""A module may import only modules before it. The steps of the theorem are in alphabetical order."""
+
+
+def module_name(path):
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+
+
+MODULES = {
+    module_name(path): path for path in sorted(PACKAGE.rglob("*.py")) if path.name != "__init__.py"
+}
+
+
+def imported_modules(source):
+    """The package's own modules which a source text imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module or "")
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    names = {name.removeprefix("constructive.") for name in found}
+    return names & set(MODULES)
+
+
+def wrong_imports(name, source):
+    allowed = READING_ORDER[: READING_ORDER.index(name)]
+    return imported_modules(source) - set(allowed)
+
+
+def test_every_module_has_its_place_in_the_reading_order():
+    assert sorted(READING_ORDER) == sorted(MODULES)
+
+
+@pytest.mark.parametrize("name", READING_ORDER)
+def test_modules_import_only_what_the_reader_has_met(name):
+    assert not wrong_imports(name, MODULES[name].read_text())
+
+
+def test_a_wrong_import_would_be_seen():
+    assert wrong_imports("dataset", "from constructive.memorizer import Memorizer") == {"memorizer"}
+    assert wrong_imports("dataset", "from constructive.multihead import heads") == {
+        "multihead.heads"
+    }
+    assert not wrong_imports("dataset", "from constructive.errors import DataError")
+
+
+def test_the_steps_are_in_alphabetical_order():
+    steps = [name for name in READING_ORDER if name.startswith("multihead.")]
+    assert steps == sorted(steps)
+
+
+@pytest.mark.parametrize("name", READING_ORDER)
+def test_no_check_by_assert(name):
+    tree = ast.parse(MODULES[name].read_text())
+    assert not [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+
+
+def test_the_top_level_holds_what_the_layout_names():
+    root = PACKAGE.parent
+    allowed = {
+        "README.md", "pyproject.toml", "LICENSE", "constructive", "proofs", "tests", "docs",
+    }  # fmt: skip
+    built = {"build", "dist"}
+    found = {path.name for path in root.iterdir() if not path.name.startswith(".")}
+    assert found - built <= allowed
+
+
+def test_every_public_name_has_a_docstring_and_is_in_the_api_pages():
+    import constructive
+
+    pages = "".join(page.read_text() for page in (PACKAGE.parent / "docs").rglob("*.md"))
+    for name in constructive.__all__:
+        assert getattr(constructive, name).__doc__, name
+        assert re.search(rf"`[a-z.]*{name}\b", pages), f"{name} is not in docs/"
