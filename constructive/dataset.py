@@ -1,10 +1,9 @@
 """The data to memorize: contexts, queries and targets, checked once at the border."""
 
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -117,21 +116,12 @@ class Dataset:
         its arrays are not a data set, OSError if it cannot be read.
         """
         suggestion = "numpy.savez(path, contexts=..., queries=..., targets=...), or Dataset.save"
-        try:
-            with np.load(path, allow_pickle=False) as archive:
-                if not isinstance(archive, np.lib.npyio.NpzFile):
-                    message = f"{path} holds a single array, not contexts, queries and targets"
-                    raise FormatError(message, witness=str(path), suggestion=suggestion)
-                missing = [n for n in ("contexts", "queries", "targets") if n not in archive]
-                if missing:
-                    message = f"{path} has no array named {' or '.join(missing)}"
-                    raise FormatError(message, witness=archive.files, suggestion=suggestion)
-                arrays = {name: archive[name] for name in ("contexts", "queries", "targets")}
-        except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zipfile.zlib.error) as error:  # type: ignore[attr-defined]
-            if isinstance(error, FormatError):
-                raise
-            message = f"{path} is not a readable .npz archive: {error}"
-            raise FormatError(message, witness=str(path), suggestion=suggestion) from error
+        with Path(path).open("rb") as file:
+            try:
+                arrays = _read_arrays(file)
+            except Exception as error:  # readers of zip and npy raise nearly everything
+                message = f"{path} is not a data set: {error}"
+                raise FormatError(message, witness=str(path), suggestion=suggestion) from error
         return cls(**arrays)
 
     def __repr__(self) -> str:
@@ -140,6 +130,17 @@ class Dataset:
             f"Dataset(T={self.num_examples}, n={self.context_size}, d={self.width}, "
             f"d_out={self.target_dim}, {kind}, {self.queries.dtype})"
         )
+
+
+def _read_arrays(file: BinaryIO) -> dict[str, Any]:
+    archive = np.load(file, allow_pickle=False)
+    if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise TypeError("it holds a single array, not contexts, queries and targets")
+    names = ("contexts", "queries", "targets")
+    missing = [name for name in names if name not in archive]
+    if missing:
+        raise KeyError(f"no array named {' or '.join(missing)} among {archive.files}")
+    return {name: archive[name] for name in names}
 
 
 def _checked(name: str, values: object) -> Array:

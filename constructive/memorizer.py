@@ -127,8 +127,9 @@ class Memorizer:
         Raises FormatError if it is not one, OSError if it cannot be read.
         """
         path = Path(path)
+        content = path.read_bytes()
         try:
-            tensors = deserialize(path.read_bytes())
+            tensors = deserialize(content)
             with safe_open(path, framework="numpy") as file:
                 metadata = file.metadata() or {}
             if metadata.get("format") != _FORMAT:
@@ -140,7 +141,7 @@ class Memorizer:
             if len(record.heads) != layer.num_heads:
                 message = f"{layer.num_heads} heads have {len(record.heads)} records"
                 raise ValueError(message)
-        except (SafetensorError, ValueError, TypeError, KeyError) as error:
+        except (SafetensorError, ValueError, TypeError, KeyError, RecursionError) as error:
             message = f"{path} is not a memorizer: {error}"
             suggestion = "a file written by Memorizer.save or `constructive build`"
             raise FormatError(message, witness=str(path), suggestion=suggestion) from error

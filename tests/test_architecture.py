@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import constructive
+
 PACKAGE = Path(__file__).parent.parent / "constructive"
 
 READING_ORDER = [
@@ -29,7 +31,7 @@ READING_ORDER = [
     "cli",
     "__main__",
 ]
-"""A module may import only modules before it. The steps of the theorem are in alphabetical order."""
+"""A module may import only modules before it. The steps of the theorem are in their order."""
 
 
 def module_name(path):
@@ -98,8 +100,6 @@ def test_the_top_level_holds_what_the_layout_names():
 
 
 def test_every_public_name_has_a_docstring_and_is_in_the_api_pages():
-    import constructive
-
     pages = "".join(page.read_text() for page in (PACKAGE.parent / "docs").rglob("*.md"))
     for name in constructive.__all__:
         assert getattr(constructive, name).__doc__, name

@@ -59,9 +59,9 @@ def partition(dataset: Dataset, num_heads: int) -> tuple[Group, ...]:
     >>> data = Dataset([[1, 0], [1, 1]], [[2, 0], [0, 4], [1, 1]], [1, 2, 3])
     >>> [group.size for group in partition(data, num_heads=2)]
     [2, 1]
-    >>> partition(data, num_heads=2)[0].dual_basis
-    array([[0.5 , 0.  ],
-           [0.  , 0.25]])
+    >>> data.queries[:2] @ partition(data, num_heads=2)[0].dual_basis
+    array([[1., 0.],
+           [0., 1.]])
     """
     sizes = group_sizes(dataset.num_examples, num_heads)
     stops = list(accumulate(sizes))

@@ -258,7 +258,8 @@ def _group_scales(group: Group, saturation: _Saturation) -> Array:
     scores = dataset.contexts_of(group.rows) @ saturation.direction.vector
     spacing = (scores.max(axis=1) - scores.min(axis=1)) / max(dataset.context_size - 1, 1)
     spacing[spacing == 0] = 1.0  # a context of one token
-    return spread / spacing
+    scales: Array = spread / spacing
+    return scales
 
 
 def _cannot_saturate(

@@ -6,8 +6,7 @@ taken: small readouts amplify the rounding of the layer least, on other machines
 Both ways to it factor Z Z^T = L L^T with L lower triangular:
 
 - Cholesky of the Gram matrix, U = Z^T (Z Z^T)^-1 Y, with one step of iterative refinement on the
-  true Z. It squares the condition number of Z, so it is kept only while that leaves digits to
-  refine.
+  true Z. It squares the condition number of Z, so it is kept only if its residual is small.
 - QR of Z^T = Q L^T, U = Q L^-1 Y: several times the work, for ill-conditioned Z.
 
 Entry (t, t) of L is the distance of row t of Z to the span of the rows before it. So the number of
@@ -16,6 +15,7 @@ entries above rounding, up to the last example of a group, estimates the rank th
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack, qr, solve_triangular
@@ -23,8 +23,8 @@ from scipy.linalg import lapack, qr, solve_triangular
 from constructive.dataset import Array
 from constructive.multihead.intermediate import Intermediate
 
-_GRAM_CONDITION = 1e12
-"""Beyond this condition number of the Gram matrix, refinement gains too few digits."""
+_GRAM_RESIDUAL = 1e-9
+"""Relative residual up to which the readout from the Gram matrix is kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,23 +45,30 @@ def solve(intermediate: Intermediate, targets: Array) -> Readout:
     """Solve Z U = Y for targets Y (T, d_out). A singular Z only shows in the residual."""
     z = intermediate.representation
     targets = targets.astype(np.float64, copy=False)
+    allowed = _GRAM_RESIDUAL * np.abs(targets).max()
     with np.errstate(all="ignore"):  # a singular Z overflows here, and is reported as such
         solution = _by_gram(z, targets)
-        if solution is None:
+        if solution is None or not solution.residual <= allowed:
             solution = _by_qr(z, targets)
-        effective, distances, condition = solution
-        residual = np.abs(z @ effective - targets).max()
-    independent = distances > np.finfo(np.float64).eps * max(z.shape) * distances.max()
-    reached = np.concatenate([[0], np.cumsum(independent)])[intermediate.group_ends]
+    smallest = np.finfo(np.float64).eps * max(z.shape) * solution.distances.max()
+    reached = np.concatenate([[0], np.cumsum(solution.distances > smallest)])
     return Readout(
-        effective,
-        float(condition),
-        tuple(reached.tolist()),
-        float(residual) if np.isfinite(residual) else float("inf"),
+        solution.effective,
+        solution.condition,
+        tuple(reached[intermediate.group_ends].tolist()),
+        solution.residual,
     )
 
 
-def _by_gram(z: Array, targets: Array) -> tuple[Array, Array, float] | None:
+class _Solution(NamedTuple):
+    effective: Array
+    distances: Array
+    condition: float
+    residual: float
+
+
+def _by_gram(z: Array, targets: Array) -> _Solution | None:
+    """The readout by Cholesky, or None where the Gram matrix is not positive in float64."""
     gram = z @ z.T
     norm = np.abs(gram).sum(axis=0).max()
     # LAPACK reads columns, so the transpose of a symmetric matrix saves a copy.
@@ -69,22 +76,29 @@ def _by_gram(z: Array, targets: Array) -> tuple[Array, Array, float] | None:
     if info != 0 or not np.isfinite(norm):
         return None
     reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")
-    if reciprocal * _GRAM_CONDITION < 1.0:
-        return None
-    dual = np.asfortranarray(lapack.dpotrs(factor, targets, lower=1)[0])
-    correction = targets - z @ (z.T @ dual)
-    dual += lapack.dpotrs(factor, correction, lower=1)[0]
-    return z.T @ dual, np.diagonal(factor), np.sqrt(1.0 / reciprocal)
+    condition = float(np.sqrt(1.0 / reciprocal)) if reciprocal > 0 else float("inf")
+    effective = z.T @ lapack.dpotrs(factor, targets, lower=1)[0]
+    effective += z.T @ lapack.dpotrs(factor, targets - z @ effective, lower=1)[0]
+    return _Solution(
+        effective, np.diagonal(factor).copy(), condition, _residual(z, effective, targets)
+    )
 
 
-def _by_qr(z: Array, targets: Array) -> tuple[Array, Array, float]:
+def _by_qr(z: Array, targets: Array) -> _Solution:
     basis, triangle = qr(z.T, mode="economic", check_finite=False)
     distances = np.abs(np.diagonal(triangle))
-    reciprocal, _ = lapack.dtrcon(triangle, norm="1", uplo="U")
-    condition = 1.0 / reciprocal if reciprocal > 0 else np.inf
     if not distances.all():
-        return np.zeros((z.shape[1], targets.shape[1])), distances, np.inf
+        nothing = np.zeros((z.shape[1], targets.shape[1]))
+        return _Solution(nothing, distances, float("inf"), _residual(z, nothing, targets))
+    reciprocal, _ = lapack.dtrcon(triangle, norm="1", uplo="U")
+    condition = float(1.0 / reciprocal) if reciprocal > 0 else float("inf")
     effective = basis @ solve_triangular(triangle, targets, trans="T", check_finite=False)
     correction = targets - z @ effective
     effective += basis @ solve_triangular(triangle, correction, trans="T", check_finite=False)
-    return effective, distances, condition
+    return _Solution(effective, distances, condition, _residual(z, effective, targets))
+
+
+def _residual(z: Array, effective: Array, targets: Array) -> float:
+    """max |Z U - Y|, or infinity where that is not a number."""
+    residual = float(np.abs(z @ effective - targets).max())
+    return residual if np.isfinite(residual) else float("inf")

@@ -1,5 +1,8 @@
 """What a data set accepts, refuses, and keeps in a file."""
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -103,9 +106,6 @@ def test_things_which_are_not_real_numbers(queries, text):
 
 @given(datasets())
 def test_files_keep_every_bit(data):
-    import tempfile
-    from pathlib import Path
-
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data.npz"
         data.save(path)

@@ -2,6 +2,7 @@
 
 import itertools
 
+import flint
 import numpy as np
 import pytest
 
@@ -51,8 +52,6 @@ def test_a_bag_which_is_too_small():
 
 @pytest.mark.parametrize(("count", "width"), [(7, 3), (6, 4), (5, 5), (3, 6)])
 def test_moment_curve_has_its_kruskal_rank_exactly(count, width):
-    import flint
-
     queries = generators.moment_curve(num_examples=count, context_size=1, width=width).queries
     size = min(count, width)
     for chosen in itertools.combinations(range(count), size):

@@ -36,7 +36,7 @@ def test_datasets_keep_to_their_bounds(data):
     assert 1 <= data.target_dim <= 3
 
 
-@given(strategies.datasets(shared_contexts=st.just(True)))
+@given(strategies.datasets(shared_contexts=st.just(value=True)))
 def test_what_users_vary_is_a_strategy(data):
     assert data.shared_context
 

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from constructive import build_memorizer, generators
+from constructive.multihead import readout
+from constructive.multihead.intermediate import Intermediate
 
 SIZES = {"num_examples": 1861, "context_size": 32, "width": 64}
 
@@ -65,9 +67,6 @@ def test_the_condition_estimate_is_near_the_condition_number():
 
 
 def test_a_singular_intermediate_representation_is_not_called_independent():
-    from constructive.multihead import readout
-    from constructive.multihead.intermediate import Intermediate
-
     rng = np.random.default_rng(0)
     z = rng.standard_normal((6, 8))
     z[4] = z[0] + z[1]
