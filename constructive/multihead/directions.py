@@ -50,7 +50,7 @@ def propose(
         vectors = _prescribed(dataset, rng)
     else:
         vectors = rng.standard_normal((dataset.width, TRIALS))
-        vectors /= np.linalg.norm(vectors, axis=0)
+        vectors /= np.sqrt(np.einsum("dk,dk->k", vectors, vectors))
     top, bottom = _gaps(dataset, vectors)
     rank = int(_QUANTILE * len(top))
     exceeded = np.partition(np.minimum(top, bottom), rank, axis=0)[rank]

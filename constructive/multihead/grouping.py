@@ -65,37 +65,40 @@ def partition(dataset: Dataset, num_heads: int) -> tuple[Group, ...]:
     """
     sizes = group_sizes(dataset.num_examples, num_heads)
     stops = list(accumulate(sizes))
-    queries = dataset.queries.astype(np.float64, copy=False)
-    starts = [0, *stops[:-1]]
-    return tuple(_group(queries, *bounds) for bounds in zip(starts, stops, strict=True))
+    lengths, unit = unit_rows(dataset.queries.astype(np.float64, copy=False))
+    return tuple(
+        _group(lengths, unit, start, stop)
+        for start, stop in zip([0, *stops[:-1]], stops, strict=True)
+    )
 
 
-def _group(queries: Array, start: int, stop: int) -> Group:
-    size, width = stop - start, queries.shape[1]
+def _group(lengths: Array, unit: Array, start: int, stop: int) -> Group:
+    """The group of examples start, ..., stop - 1, from lengths (T,) and unit queries (T, d)."""
+    size, width = stop - start, unit.shape[1]
     if size == 0:
         return Group(start, stop, np.zeros((width, 0)), np.eye(width))
-    members = queries[start:stop]
-    lengths, unit = unit_rows(members)
+    members = unit[start:stop]
     if size > width:
-        raise _dependent(members, start)
+        raise _dependent(lengths, unit, start, stop)
     square = np.zeros((width, width), order="F")
-    reflectors, tau, _, _ = lapack.dgeqrf(unit.T)
+    reflectors, tau, _, _ = lapack.dgeqrf(members.T)
     # Entry (i, i) is, up to sign, the distance of unit query i to the span of those before it.
     if np.abs(np.diagonal(reflectors)).min() < _LOOK_CLOSER and dependency(members)[0] < size:
-        raise _dependent(members, start)
+        raise _dependent(lengths, unit, start, stop)
     square[:, :size] = reflectors
     orthogonal, _, _ = lapack.dorgqr(square, tau, overwrite_a=1)
     # Unit queries are R^T Q^T, so their dual basis is Q R^-T; dtrsm reads the upper triangle only.
     dual_basis = blas.dtrsm(1.0, reflectors[:size], orthogonal[:, :size], side=1, trans_a=1)
-    return Group(start, stop, dual_basis / lengths, orthogonal[:, size:])
+    return Group(start, stop, dual_basis / lengths[start:stop], orthogonal[:, size:])
 
 
-def _dependent(members: Array, start: int) -> AssumptionError:
-    size = len(members)
-    rank, coefficients = dependency(members)
-    witness, words = describe_dependency(list(range(start, start + size)), coefficients)
+def _dependent(lengths: Array, unit: Array, start: int, stop: int) -> AssumptionError:
+    rank, coefficients = dependency(unit[start:stop])
+    witness, words = describe_dependency(
+        list(range(start, stop)), coefficients / lengths[start:stop]
+    )
     message = (
-        f"the queries of examples {start} to {start + size - 1}, one group, have rank {rank} "
+        f"the queries of examples {start} to {stop - 1}, one group, have rank {rank} "
         f"(numerically); Assumption 1 needs every n of the queries to be independent"
     )
     return AssumptionError(

@@ -101,18 +101,21 @@ def construct(
     directions = propose(dataset, rng, spread=rank_one)
     if shared_keys:
         directions = directions[:1]
-    radius = token_radius(dataset)
+    turns = [directions[index % len(directions)] for index in range(len(groups))]
+    if not rank_one:
+        key_vectors = _key_vectors(dataset, assumed, groups, turns, rng)
+        radius = token_radius(dataset)
     query_lengths = _row_lengths(dataset.queries)
     built = []
-    for index, group in enumerate(groups):
-        direction = directions[index % len(directions)]
-        saturation = _Saturation(dataset, direction, query_lengths, fraction, rng)
-        if rank_one:
-            built.append(_rank_one_head(group, saturation, plan.head_dim))
-        else:
-            logits = _group_logits(group, saturation)
-            vectors = _vectors_for_logits(dataset.contexts_of(group.rows), logits, assumed)
-            built.append(_saturated_head(group, vectors, saturation, radius, plan.head_dim))
+    with np.errstate(divide="ignore"):  # an example orthogonal to w needs an infinite sharpness
+        for group, direction in zip(groups, turns, strict=True):
+            saturation = _Saturation(dataset, direction, query_lengths, fraction, rng)
+            if rank_one:
+                head = _rank_one_head(group, saturation, plan.head_dim)
+            else:
+                vectors = key_vectors[group.rows]
+                head = _saturated_head(group, vectors, saturation, radius, plan.head_dim)
+            built.append(head)
     return tuple(built)
 
 
@@ -141,18 +144,15 @@ class _Saturation:
             (group.complement.shape[1], _TRIALS)
         )
         candidates /= _row_lengths(candidates.T)
+        if group.size == self.dataset.num_examples or self.dataset.context_size == 1:
+            return candidates[:, 0], 0.0  # nothing to saturate on, or nothing that could move
         reach = self.dataset.queries @ candidates
         distance = np.abs(reach)
         distance[distance <= _SPAN_TOLERANCE * self.query_lengths[:, np.newaxis]] = 0.0
         top, bottom = self.direction.top_gap, self.direction.bottom_gap
         gap = np.where(reach > 0, top[:, np.newaxis], bottom[:, np.newaxis])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            sharpness = needed(gap) / distance
-        # 0 / 0 is an example that no sharpness moves, and that needs none.
-        sharpness[np.isnan(sharpness)] = 0.0
+        sharpness = needed(gap) / distance
         off_group = np.concatenate([sharpness[: group.start], sharpness[group.stop :]])
-        if not len(off_group):
-            return candidates[:, 0], 0.0
         rank = max(math.ceil(self.fraction * len(off_group)), 1) - 1
         quantiles = np.partition(off_group, rank, axis=0)[rank]
         best = int(quantiles.argmin())
@@ -196,33 +196,48 @@ def _saturated_head(
     return Head(group, query_weights, key_weights, sharpness)
 
 
-def _group_logits(group: Group, saturation: _Saturation) -> Array:
-    """Logits (|S|, n): the i-th example attends to the token of i-th rank, extreme ranks last."""
-    dataset, size = saturation.dataset, group.size
-    tokens = dataset.context_size
-    contexts = dataset.contexts_of(group.rows)
-    order = np.argsort(contexts @ saturation.direction.vector, axis=1)
-    ranks = np.array([*range(1, tokens - 1), 0, tokens - 1])  # the extreme ones last
-    own_token = order[0 if dataset.shared_context else np.arange(size), ranks[:size]]
-    logits = _JITTER * saturation.rng.standard_normal((size, tokens))
-    logits[np.arange(size), own_token] += math.log(
-        max(tokens - 1, 1) * _ATTENDED / (1.0 - _ATTENDED)
-    )
-    return logits
+def _key_vectors(
+    dataset: Dataset,
+    assumed: Assumptions,
+    groups: tuple[Group, ...],
+    directions: list[KeyDirection],
+    rng: np.random.Generator,
+) -> Array:
+    """The shortest v_t (T, d) with E_t v_t = l_t, for the logits l_t that its own head gives t.
+
+    The i-th example of a group attends to the token of i-th rank along the key direction of its
+    head, extreme ranks last. All examples at once, a few contexts at a time.
+    """
+    size = dataset.context_size
+    sizes = [group.size for group in groups]
+    ranks = np.array([*range(1, size - 1), 0, size - 1])  # the extreme ones last
+    rank = np.concatenate([ranks[:count] for count in sizes])
+    own_direction = np.repeat(np.stack([each.vector for each in directions]), sizes, axis=0)
+    logits = _JITTER * rng.standard_normal((dataset.num_examples, size))
+    attended = math.log(max(size - 1, 1) * _ATTENDED / (1.0 - _ATTENDED))
+    vectors = np.empty((dataset.num_examples, dataset.width))
+    for rows, contexts in dataset.context_chunks():
+        scores = np.matmul(contexts, own_direction[rows, :, np.newaxis])[:, :, 0]
+        order = np.argsort(scores, axis=1)
+        wanted = logits[rows]
+        each = np.arange(len(wanted))
+        wanted[each, order[each, rank[rows]]] += attended
+        vectors[rows] = _solve_contexts(contexts, wanted, assumed)
+    return vectors
 
 
-def _vectors_for_logits(contexts: Array, logits: Array, assumed: Assumptions) -> Array:
-    """The shortest v_t (|S|, d) with E_t v_t = l_t; contexts (|S|, n, d) or (1, n, d)."""
+def _solve_contexts(contexts: Array, logits: Array, assumed: Assumptions) -> Array:
+    """The shortest v_t (rows, d) with E_t v_t = l_t; contexts (rows, n, d) or (1, n, d)."""
+    vectors: Array
+    gram = contexts @ contexts.transpose(0, 2, 1)
     if not assumed.well_conditioned:
         inverses = np.linalg.pinv(contexts, rcond=RANK_TOLERANCE)
-        exact: Array = np.matmul(inverses, logits[:, :, np.newaxis])[:, :, 0]
-        return exact
-    gram = contexts @ contexts.transpose(0, 2, 1)
-    if len(contexts) == 1:
-        shared: Array = np.linalg.solve(gram[0], logits.T).T @ contexts[0]
-        return shared
-    weights = np.linalg.solve(gram, logits[:, :, np.newaxis])
-    vectors: Array = np.matmul(weights.transpose(0, 2, 1), contexts)[:, 0]
+        vectors = np.matmul(inverses, logits[:, :, np.newaxis])[:, :, 0]
+    elif len(contexts) == 1:
+        vectors = np.linalg.solve(gram[0], logits.T).T @ contexts[0]
+    else:
+        weights = np.linalg.solve(gram, logits[:, :, np.newaxis])
+        vectors = np.matmul(weights.transpose(0, 2, 1), contexts)[:, 0]
     return vectors
 
 
