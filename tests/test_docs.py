@@ -22,7 +22,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 class Checker(doctest.OutputChecker):
-    """Rounding differs between machines, so figures such as 1.2e-15 need not agree in their digits."""
+    """Rounding differs between machines: figures such as 1.2e-15 may differ in their digits."""
 
     def check_output(self, want, got, optionflags):
         return super().check_output(FIGURE.sub("#", want), FIGURE.sub("#", got), optionflags)
