@@ -18,7 +18,7 @@ from constructive.dataset import Array, Dataset
 from constructive.extras import require
 from constructive.memorizer import Memorizer, build_memorizer
 from constructive.multihead.assumptions import dependency
-from constructive.multihead.intermediate import Progress
+from constructive.multihead.intermediate import Progress, silent
 
 PATCH = 2
 WIDTH = 64
@@ -85,7 +85,7 @@ def load_digits(*, seed: int = 0) -> Digits:
     )
 
 
-def run(digits: Digits, *, seed: int = 0, progress: Progress | None = None) -> Iterator[Outcome]:
+def run(digits: Digits, *, seed: int = 0, progress: Progress = silent) -> Iterator[Outcome]:
     """Build a memorizer for each task, with the fewest heads that Theorem 1 asks for."""
     rng = np.random.default_rng(seed)
     count, size = digits.contexts.shape[:2]

@@ -21,7 +21,7 @@ from constructive.dataset import Array, Dataset
 from constructive.errors import DataError, FormatError, ParameterError, PrecisionError
 from constructive.files import replacing
 from constructive.multihead import assumptions, grouping, heads, intermediate, readout
-from constructive.multihead.intermediate import Progress
+from constructive.multihead.intermediate import Progress, silent
 
 _FORMAT = "constructive memorizer 1"
 
@@ -206,7 +206,7 @@ def build_memorizer(
     saturated_fraction: float = 0.99,
     tolerance: float = 1e-6,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Memorizer:
     """Build weights which memorize a data set, by the proof of Theorem 1 or of Theorem 2.
 
@@ -218,7 +218,8 @@ def build_memorizer(
                   T <= H(n - 1) + 1 for every d_h), or "auto": saturated where T allows it
     shared_keys:  all heads score tokens along one key direction
     saturated_fraction: share of the examples off its group on which a head must saturate
-    tolerance:    largest error which is handed out, relative to the largest |target|
+    tolerance:    largest error which is handed out, for each entry of the targets relative to the
+                  largest target there
     seed:         of all random choices; the same seed on one machine gives the same bits
     progress:     called with (step, done, total) during long work
 
@@ -251,16 +252,18 @@ def build_memorizer(
 
     assumed = assumptions.check(dataset)
     groups = grouping.partition(dataset, num_heads)
+    progress("build heads", 0, num_heads)
     built = heads.construct(
         dataset, assumed, groups, plan,
         shared_keys=shared_keys, fraction=saturated_fraction, rng=rng,
     )  # fmt: skip
     z = intermediate.assemble(dataset, built, progress=progress)
+    progress("solve for the readout", 0, 1)
     solution = readout.solve(z, dataset.target_matrix)
 
-    largest_target = float(np.abs(dataset.targets).max())
-    if not solution.residual <= tolerance * (largest_target or 1.0):
-        raise _imprecise(dataset, plan, solution, largest_target)
+    largest_targets = np.abs(dataset.target_matrix).max(axis=0)
+    if not (solution.residuals <= tolerance * largest_targets).all():
+        raise _imprecise(dataset, plan, solution, largest_targets)
     layer = AttentionLayer.from_effective_readout(
         z.query_weights, z.key_weights, solution.effective, value_dim
     )
@@ -284,8 +287,8 @@ def build_memorizer(
         saturated_fraction=saturated_fraction,
         scalar_targets=dataset.targets.ndim == 1,
         condition=solution.condition,
-        max_error=solution.residual,
-        largest_target=largest_target,
+        max_error=float(solution.residuals.max()),
+        largest_target=float(largest_targets.max()),
         heads=records,
     )
     return Memorizer(layer, record)
@@ -317,11 +320,14 @@ def _check_parameters(
 
 
 def _imprecise(
-    dataset: Dataset, plan: capacity.Plan, solution: readout.Readout, largest_target: float
+    dataset: Dataset, plan: capacity.Plan, solution: readout.Readout, largest_targets: Array
 ) -> PrecisionError:
+    worst = int(np.argmax(solution.residuals / np.maximum(largest_targets, np.finfo(float).tiny)))
+    error = float(solution.residuals[worst])
     message = (
-        f"float64 cannot carry this readout: max error {solution.residual:.1e} on targets of size "
-        f"{largest_target:.2g}, condition number of Z about {solution.condition:.0e} (estimate)"
+        f"float64 cannot carry this readout: max error {error:.1e} on targets of size "
+        f"{largest_targets[worst]:.2g}; the condition number of Z is about "
+        f"{solution.condition:.0e} (estimate)"
     )
     ways = []
     if dataset.shared_context and plan.construction == "rank_one":
@@ -331,7 +337,7 @@ def _imprecise(
         )
     ways.append("more heads, which lowers the condition number")
     ways.append("a readout beyond float64 (precision=), which this version does not offer yet")
-    witness = {"max_error": solution.residual, "condition": solution.condition}
+    witness = {"max_error": error, "condition": solution.condition}
     return PrecisionError(message, witness=witness, suggestion="; ".join(ways))
 
 

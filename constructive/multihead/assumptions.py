@@ -27,6 +27,10 @@ _LOOK_CLOSER = 1e-6
 """A Gram matrix loses half the digits, so distances below this are decided by singular values."""
 
 
+_LARGEST = 1e100
+"""Largest entry of contexts or queries; squares and products with weights stay within float64."""
+
+
 @dataclass(frozen=True)
 class Assumptions:
     """What was found: the least distance of a unit token to the span of the tokens before it."""
@@ -44,7 +48,8 @@ def check(dataset: Dataset) -> Assumptions:
 
     Raises AssumptionError for a context of rank below n (witness: the example and its dependent
     tokens) and for equal inputs with equal targets, DataError for equal inputs with different
-    targets (witness: the two examples).
+    targets (witness: the two examples) and for contexts or queries whose largest entry is beyond
+    1e100 or below 1e-100.
     """
     if dataset.context_size > dataset.width:
         message = (
@@ -54,6 +59,8 @@ def check(dataset: Dataset) -> Assumptions:
         raise AssumptionError(
             message, witness=dataset.context_size, suggestion=f"at most n={dataset.width} tokens"
         )
+    for name, array in (("contexts", dataset.contexts), ("queries", dataset.queries)):
+        _check_scale(name, array)
     _check_repeated_inputs(dataset)
     least = min(
         _check_context_ranks(rows.start, contexts) for rows, contexts in dataset.context_chunks()
@@ -96,6 +103,18 @@ def describe_dependency(rows: list[int], coefficients: Array) -> tuple[tuple[int
     words = " ".join(f"{term[0]} {term[1:]}" for term in terms).removeprefix("+ ")
     more = " + ..." if len(taking_part) > len(terms) else ""
     return tuple(rows[i] for i in taking_part), f"{words}{more} = 0"
+
+
+def _check_scale(name: str, array: Array) -> None:
+    """Refuse data whose products with the weights would leave the range of float64."""
+    largest = max(float(array.max()), -float(array.min()))
+    if not 1.0 / _LARGEST <= largest <= _LARGEST:
+        message = f"the largest entry of {name} is {largest:.1e}, outside 1e-100 to 1e100"
+        if largest == 0:
+            suggestion = f"{name} which are not all zero"
+        else:
+            suggestion = f"multiply {name} by {10.0 ** -round(np.log10(largest)):.0e}"
+        raise DataError(message, witness=largest, suggestion=suggestion)
 
 
 def _check_context_ranks(first: int, contexts: Array) -> float:

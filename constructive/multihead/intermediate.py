@@ -26,6 +26,10 @@ Progress = Callable[[str, int, int], None]
 """Called with (step, done, total) while long work goes on."""
 
 
+def silent(_step: str, _done: int, _total: int) -> None:
+    """Report no progress."""
+
+
 @dataclass(frozen=True, eq=False)
 class Intermediate:
     """Z with the weights which make it.
@@ -42,9 +46,7 @@ class Intermediate:
     group_ends: Array
 
 
-def assemble(
-    dataset: Dataset, heads: tuple[Head, ...], *, progress: Progress | None = None
-) -> Intermediate:
+def assemble(dataset: Dataset, heads: tuple[Head, ...], *, progress: Progress) -> Intermediate:
     """Run all heads on all examples, and count where they saturate."""
     query_weights = np.stack([head.query_weights for head in heads])
     key_weights = np.stack([head.key_weights for head in heads])
@@ -59,8 +61,7 @@ def assemble(
         on = chunk.attention.max(axis=2) >= 1.0 - SATURATION_EPS
         on[np.arange(len(on)), owner[rows]] = False
         saturated += on.sum(axis=0)
-        if progress:
-            progress("evaluate heads", rows.stop, total)
+        progress("evaluate heads", rows.stop, total)
     return Intermediate(
         query_weights,
         key_weights,

@@ -32,23 +32,24 @@ class Readout:
     """The shortest U with Z U = Y.
 
     effective: U (H d, d_out);  condition: estimated condition number of Z, in the 1-norm
-    ranks: (H,), estimated rank of Z on the examples of the first h groups;  residual: max |Z U - Y|
+    ranks: (H,), estimated rank of Z on the examples of the first h groups
+    residuals: (d_out,), max |Z U - Y| over the examples
     """
 
     effective: Array
     condition: float
     ranks: tuple[int, ...]
-    residual: float
+    residuals: Array
 
 
 def solve(intermediate: Intermediate, targets: Array) -> Readout:
     """Solve Z U = Y for targets Y (T, d_out). A singular Z only shows in the residual."""
     z = intermediate.representation
     targets = targets.astype(np.float64, copy=False)
-    allowed = _GRAM_RESIDUAL * np.abs(targets).max()
+    allowed = _GRAM_RESIDUAL * np.abs(targets).max(axis=0)
     with np.errstate(all="ignore"):  # a singular Z overflows here, and is reported as such
         solution = _by_gram(z, targets)
-        if solution is None or not solution.residual <= allowed:
+        if solution is None or not (solution.residuals <= allowed).all():
             solution = _by_qr(z, targets)
     smallest = np.finfo(np.float64).eps * max(z.shape) * solution.distances.max()
     reached = np.concatenate([[0], np.cumsum(solution.distances > smallest)])
@@ -56,7 +57,7 @@ def solve(intermediate: Intermediate, targets: Array) -> Readout:
         solution.effective,
         solution.condition,
         tuple(reached[intermediate.group_ends].tolist()),
-        solution.residual,
+        solution.residuals,
     )
 
 
@@ -64,7 +65,7 @@ class _Solution(NamedTuple):
     effective: Array
     distances: Array
     condition: float
-    residual: float
+    residuals: Array
 
 
 def _by_gram(z: Array, targets: Array) -> _Solution | None:
@@ -80,7 +81,7 @@ def _by_gram(z: Array, targets: Array) -> _Solution | None:
     effective = z.T @ lapack.dpotrs(factor, targets, lower=1)[0]
     effective += z.T @ lapack.dpotrs(factor, targets - z @ effective, lower=1)[0]
     return _Solution(
-        effective, np.diagonal(factor).copy(), condition, _residual(z, effective, targets)
+        effective, np.diagonal(factor).copy(), condition, _residuals(z, effective, targets)
     )
 
 
@@ -89,16 +90,16 @@ def _by_qr(z: Array, targets: Array) -> _Solution:
     distances = np.abs(np.diagonal(triangle))
     if not distances.all():
         nothing = np.zeros((z.shape[1], targets.shape[1]))
-        return _Solution(nothing, distances, float("inf"), _residual(z, nothing, targets))
+        return _Solution(nothing, distances, float("inf"), _residuals(z, nothing, targets))
     reciprocal, _ = lapack.dtrcon(triangle, norm="1", uplo="U")
     condition = float(1.0 / reciprocal) if reciprocal > 0 else float("inf")
     effective = basis @ solve_triangular(triangle, targets, trans="T", check_finite=False)
     correction = targets - z @ effective
     effective += basis @ solve_triangular(triangle, correction, trans="T", check_finite=False)
-    return _Solution(effective, distances, condition, _residual(z, effective, targets))
+    return _Solution(effective, distances, condition, _residuals(z, effective, targets))
 
 
-def _residual(z: Array, effective: Array, targets: Array) -> float:
-    """max |Z U - Y|, or infinity where that is not a number."""
-    residual = float(np.abs(z @ effective - targets).max())
-    return residual if np.isfinite(residual) else float("inf")
+def _residuals(z: Array, effective: Array, targets: Array) -> Array:
+    """max |Z U - Y| for each entry of the targets, infinite where it is not a number."""
+    residuals: Array = np.abs(z @ effective - targets).max(axis=0)
+    return np.where(np.isfinite(residuals), residuals, np.inf)

@@ -61,13 +61,40 @@ def test_repeated_token(data):
     assert "positional encoding" in caught.value.suggestion
 
 
-@pytest.mark.parametrize("factor", [1.0, 1e-150, 1e150])
+@pytest.mark.parametrize("factor", [1.0, 1e-99, 1e99])
 def test_dependent_tokens_of_any_scale(data, factor):
     combination = 2 * data.contexts[6, 0] - 3 * data.contexts[6, 1]
     broken = changed(data, contexts=((6, 2), combination))
     broken = Dataset(broken.contexts * factor, broken.queries, broken.targets)
     with pytest.raises(AssumptionError, match="context of example 6 has rank 2"):
         build_memorizer(broken, num_heads=3)
+
+
+@pytest.mark.parametrize(
+    ("factor", "text"),
+    [(1e200, "multiply contexts by 1e-200"), (1e-200, "multiply contexts by 1e+200")],
+)
+def test_numbers_whose_products_leave_float64(data, factor, text):
+    scaled = Dataset(data.contexts * factor, data.queries, data.targets)
+    with pytest.raises(DataError, match="outside 1e-100 to 1e100") as caught:
+        build_memorizer(scaled, num_heads=3)
+    assert text in caught.value.suggestion
+
+
+def test_all_queries_zero(data):
+    with pytest.raises(DataError, match="not all zero"):
+        build_memorizer(Dataset(data.contexts, 0 * data.queries, data.targets), num_heads=3)
+
+
+def test_each_entry_of_the_targets_has_to_be_within_its_own_tolerance():
+    data = generators.shared_context(num_examples=301, context_size=16, width=64, target_dim=2)
+    factors = np.array([1e9, 1.0])
+    mixed = Dataset(data.contexts, data.queries, data.targets * factors)
+    memorizer = build_memorizer(mixed, num_heads=20, construction="rank_one")
+    errors = memorizer.predict(mixed.contexts, mixed.queries) - mixed.targets
+    assert (np.abs(errors).max(axis=0) <= 1e-6 * factors).all()
+    with pytest.raises(PrecisionError):
+        build_memorizer(mixed, num_heads=20, construction="rank_one", tolerance=1e-12)
 
 
 def test_zero_token(data):
