@@ -60,6 +60,20 @@ def tiny_build(runs: int) -> float:
     )
 
 
+def shared_context_table() -> Table:
+    """How the condition number of rank-one heads on one shared context grows with n."""
+    table = Table(box=None, pad_edge=False, title="rank-one heads, shared context, H=20, d=64")
+    for heading in ("n", "T", "condition", "max error"):
+        table.add_column(heading, justify="right")
+    for size in (4, 8, 12, 16, 20, 24):
+        count = 20 * (size - 1) + 1
+        data = generators.shared_context(num_examples=count, context_size=size, width=64)
+        # Any error is let through here: how large it is, is the question.
+        record = build_memorizer(data, num_heads=20, construction="rank_one", tolerance=1e9).record
+        table.add_row(str(size), str(count), f"{record.condition:.0e}", f"{record.max_error:.0e}")
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=9, help="counted runs of each build")
@@ -83,6 +97,8 @@ def main() -> None:
         )
     console = Console(width=120)
     console.print(table)
+    console.print()
+    console.print(shared_context_table())
     console.print(f"\ntiny build (H=3, n=3, d=5, T=7): median {tiny_build(runs):.2f} ms")
 
 
