@@ -150,6 +150,11 @@ def _checked(name: str, values: object) -> Array:
     except ValueError as error:
         message = f"{name} are ragged or not numbers: {error}"
         raise DataError(message, suggestion="arrays whose rows have one length") from error
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        index = tuple(int(i) for i in np.argwhere(np.ma.getmaskarray(values))[0])
+        message = f"{name}{list(index)} is masked"
+        raise DataError(message, witness=index, suggestion="fill or drop masked entries")
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.dtype.kind in "biu":
         if array.size and int(np.abs(array.astype(object)).max()) > _LARGEST_EXACT_INTEGER:
             message = f"{name} has integers beyond 2^53, which float64 cannot hold exactly"

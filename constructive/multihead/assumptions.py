@@ -152,7 +152,7 @@ def _least_singular_value(vectors: Array) -> float:
 
 
 def _check_repeated_inputs(dataset: Dataset) -> None:
-    queries = dataset.queries + 0.0  # turns -0.0 into 0.0
+    queries = np.ascontiguousarray(dataset.queries + 0.0)  # turns -0.0 into 0.0
     as_bytes = queries.view(np.dtype((np.void, queries.dtype.itemsize * dataset.width)))
     rows: list[Any] = as_bytes.ravel().tolist()
     if len(set(rows)) == len(rows):

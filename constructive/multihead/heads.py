@@ -286,8 +286,8 @@ def _cannot_saturate(
     members = f"{group.start} to {group.stop - 1}" if group.size else "none"
     if len(inside):
         message = (
-            f"{len(inside)} of {off_group.sum()} queries lie in the span of a group of "
-            f"{group.size} (examples {members}), so its head cannot saturate on {fraction:.0%} "
+            f"{len(inside)} of {off_group.sum()} queries lie (numerically) in the span of a "
+            f"group of {group.size} (examples {members}), so its head cannot saturate on {fraction:.0%} "
             "of the other examples; by Assumption 1 none would"
         )
         witness = tuple(inside[:8].tolist())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from constructive import DataError, Dataset, FormatError
+from constructive import DataError, Dataset, FormatError, build_memorizer, generators
 from constructive.strategies import datasets
 
 
@@ -102,6 +102,30 @@ def test_things_which_are_not_real_numbers(queries, text):
     with pytest.raises(DataError) as caught:
         Dataset(np.eye(2), queries, [1] * len(queries))
     assert text in str(caught.value)
+
+
+def test_masked_entries_are_refused():
+    queries = np.ma.array(np.eye(2), mask=[[0, 0], [1, 0]])
+    with pytest.raises(DataError) as caught:
+        Dataset(np.eye(2), queries, [1, 2])
+    assert caught.value.witness == (1, 0)
+    assert Dataset(np.eye(2), np.ma.array(np.eye(2)), [1, 2]).queries.shape == (2, 2)
+
+
+def test_any_memory_layout_and_byte_order_will_do():
+    data = generators.gaussian(num_examples=7, context_size=3, width=5)
+    expected = build_memorizer(data, num_heads=3)
+    for change in (
+        np.asfortranarray,
+        lambda array: array.astype(">f8"),
+        lambda array: np.repeat(array, 2, axis=0)[::2],
+    ):
+        again = Dataset(change(data.contexts), change(data.queries), change(data.targets))
+        memorizer = build_memorizer(again, num_heads=3)
+        assert memorizer.max_error(data) < 1e-12
+        np.testing.assert_allclose(
+            memorizer.layer.effective_readout, expected.layer.effective_readout, rtol=1e-6
+        )
 
 
 @given(datasets())
