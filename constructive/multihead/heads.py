@@ -287,8 +287,8 @@ def _cannot_saturate(
     if len(inside):
         message = (
             f"{len(inside)} of {off_group.sum()} queries lie (numerically) in the span of a "
-            f"group of {group.size} (examples {members}), so its head cannot saturate on {fraction:.0%} "
-            "of the other examples; by Assumption 1 none would"
+            f"group of {group.size} (examples {members}), so its head cannot saturate on "
+            f"{fraction:.0%} of the other examples; by Assumption 1 none would"
         )
         witness = tuple(inside[:8].tolist())
         suggestion = "drop or move these examples, or lower saturated_fraction="
