@@ -261,21 +261,9 @@ def build_memorizer(
     progress("solve for the readout", 0, 1)
     solution = readout.solve(z, dataset.target_matrix)
 
-    largest_targets = np.abs(dataset.target_matrix).max(axis=0)
-    if not (solution.residuals <= tolerance * largest_targets).all():
-        raise _imprecise(dataset, plan, solution, largest_targets)
+    _require_tolerance(dataset, plan, solution, tolerance)
     layer = AttentionLayer.from_effective_readout(
         z.query_weights, z.key_weights, solution.effective, value_dim
-    )
-    records = tuple(
-        HeadRecord(
-            start=head.group.start,
-            stop=head.group.stop,
-            sharpness=head.sharpness,
-            saturated_fraction=float(fraction),
-            rank_reached=rank,
-        )
-        for head, fraction, rank in zip(built, z.saturated_fraction, solution.ranks, strict=True)
     )
     record = BuildRecord(
         construction=plan.construction,
@@ -288,10 +276,25 @@ def build_memorizer(
         scalar_targets=dataset.targets.ndim == 1,
         condition=solution.condition,
         max_error=float(solution.residuals.max()),
-        largest_target=float(largest_targets.max()),
-        heads=records,
+        largest_target=float(np.abs(dataset.targets).max()),
+        heads=_head_records(built, z, solution),
     )
     return Memorizer(layer, record)
+
+
+def _head_records(
+    built: tuple[heads.Head, ...], z: intermediate.Intermediate, solution: readout.Readout
+) -> tuple[HeadRecord, ...]:
+    return tuple(
+        HeadRecord(
+            start=head.group.start,
+            stop=head.group.stop,
+            sharpness=head.sharpness,
+            saturated_fraction=float(fraction),
+            rank_reached=rank,
+        )
+        for head, fraction, rank in zip(built, z.saturated_fraction, solution.ranks, strict=True)
+    )
 
 
 def _check_parameters(
@@ -319,14 +322,18 @@ def _check_parameters(
         raise ParameterError(message, witness=seed, suggestion="seed=0")
 
 
-def _imprecise(
-    dataset: Dataset, plan: capacity.Plan, solution: readout.Readout, largest_targets: Array
-) -> PrecisionError:
-    worst = int(np.argmax(solution.residuals / np.maximum(largest_targets, np.finfo(float).tiny)))
+def _require_tolerance(
+    dataset: Dataset, plan: capacity.Plan, solution: readout.Readout, tolerance: float
+) -> None:
+    """Refuse a readout which misses a target by more than its share."""
+    largest = np.abs(dataset.target_matrix).max(axis=0)
+    if (solution.residuals <= tolerance * largest).all():
+        return
+    worst = int(np.argmax(solution.residuals / np.maximum(largest, np.finfo(float).tiny)))
     error = float(solution.residuals[worst])
     message = (
         f"float64 cannot carry this readout: max error {error:.1e} on targets of size "
-        f"{largest_targets[worst]:.2g}; the condition number of Z is about "
+        f"{largest[worst]:.2g}; the condition number of Z is about "
         f"{solution.condition:.0e} (estimate)"
     )
     ways = []
@@ -338,7 +345,7 @@ def _imprecise(
     ways.append("more heads, which lowers the condition number")
     ways.append("a readout beyond float64 (precision=), which this version does not offer yet")
     witness = {"max_error": error, "condition": solution.condition}
-    return PrecisionError(message, witness=witness, suggestion="; ".join(ways))
+    raise PrecisionError(message, witness=witness, suggestion="; ".join(ways))
 
 
 def _abridged(records: tuple[HeadRecord, ...]) -> list[tuple[int, HeadRecord | None]]:
