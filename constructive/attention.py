@@ -145,7 +145,7 @@ class AttentionLayer:
             query_weights,
             key_weights,
             value_weights,
-            np.tile(copy_through, (num_heads, 1)),
+            np.concatenate([copy_through] * num_heads),
             copy_through[:, :target_dim].copy(),
         )
 
