@@ -20,7 +20,7 @@ from rich.table import Table
 from constructive import __version__, generators
 from constructive.dataset import Dataset
 from constructive.errors import ConstructiveError
-from constructive.files import replacing
+from constructive.files import replacing, require_writable
 from constructive.memorizer import Memorizer, build_memorizer
 from constructive.multihead.intermediate import Progress as ProgressCallback
 
@@ -135,6 +135,7 @@ def build(
 
         constructive build data.npz --heads 60 --construction rank_one -o small.safetensors
     """
+    require_writable(output)
     dataset = Dataset.load(data)
     with _progress_bar() as progress:
         memorizer = build_memorizer(
@@ -225,6 +226,7 @@ def demo(
     from constructive import demo as digits_demo
     from constructive import plots
 
+    require_writable(picture)
     digits = digits_demo.load_digits(seed=seed)
     count, size, width = digits.contexts.shape
     typer.echo(

@@ -52,5 +52,9 @@ class FormatError(ConstructiveError, ValueError):
     """A file is not what its reader expects."""
 
 
+class OutputError(ConstructiveError, OSError):
+    """A file cannot be written where it was asked for."""
+
+
 class MissingExtraError(ConstructiveError, ImportError):
     """A feature needs an optional dependency which is not installed."""

@@ -181,12 +181,13 @@ class Memorizer:
             if head is None:
                 table.add_row("...", "", "", "", "")
                 continue
+            others = record.num_examples > head.stop - head.start
             group = f"{head.start}..{head.stop - 1}" if head.stop > head.start else "none"
             table.add_row(
                 str(index),
                 group,
                 f"{head.sharpness:.1e}" if head.sharpness else "-",
-                f"{head.saturated_fraction:.1%}",
+                f"{head.saturated_fraction:.1%}" if others else "-",
                 f"{head.rank_reached} of {head.stop}",
             )
         text = io.StringIO()

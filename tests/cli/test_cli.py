@@ -70,6 +70,14 @@ def test_missing_and_damaged_files(run, tmp_path):
     assert "FormatError" in run("predict", "data.npz", "data.npz", status=2)
 
 
+def test_outputs_which_cannot_be_written_are_refused_before_the_work(run, tmp_path):
+    # The data do not exist: that the output is named shows that it was looked at first.
+    arguments = ["build", "nothing.npz", "--heads", 2, "--output"]
+    assert "OutputError: cannot write missing/x" in run(*arguments, "missing/x", status=2)
+    assert f"cannot write {tmp_path}: it is a folder" in run(*arguments, tmp_path, status=2)
+    assert "no such folder" in run("demo", "--picture", "missing/x.png", status=2)
+
+
 def test_data_which_does_not_fit_the_memorizer(run):
     run("generate", "gaussian", "-T", 7, "-n", 3, "-d", 5)
     run("build", "data.npz", "--heads", 3)

@@ -7,6 +7,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from constructive import DataError, Dataset, FormatError, Memorizer, build_memorizer, generators
+from constructive.errors import OutputError
 from constructive.files import replacing
 
 
@@ -119,6 +120,19 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path):
         write_half()
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["weights"]
+
+
+def test_a_name_which_cannot_be_written(memorizer, tmp_path):
+    for path in (tmp_path / "missing" / "weights", tmp_path):
+        with pytest.raises(OutputError, match="cannot write") as caught:
+            memorizer.save(path)
+        assert isinstance(caught.value, OSError)
+        assert "try: " in str(caught.value)
+
+
+def test_a_single_example_has_no_others_to_saturate_on():
+    memorizer = build_memorizer(Dataset([[1, 2]], [[3, 4]], [5]), num_heads=1)
+    assert str(memorizer).splitlines()[-1].split() == ["0", "0..0", "-", "-", "1", "of", "1"]
 
 
 def test_predictions_have_the_shape_of_the_targets(data, memorizer):
