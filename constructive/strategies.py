@@ -15,13 +15,22 @@ drawn example is used. Entries are small integers, stored as float64, and shrink
 from typing import NamedTuple, get_args
 
 import numpy as np
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 
 from constructive.capacity import Construction, rank_one_capacity, saturated_capacity
 from constructive.dataset import Array, Dataset
+from constructive.errors import MissingExtraError
 from constructive.generators import moment_curve_points
 from constructive.memorizer import Memorizer, build_memorizer
+
+try:
+    from hypothesis import strategies as st
+    from hypothesis.extra import numpy as arrays
+except ImportError as error:
+    raise MissingExtraError(
+        "constructive.strategies needs hypothesis, which is not installed",
+        witness="hypothesis",
+        suggestion='pip install "constructive[strategies]"',
+    ) from error
 
 _NODES = 31
 """Nodes of the moment curve; a prime, so that entries of queries are at most 15."""

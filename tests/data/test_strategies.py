@@ -61,6 +61,15 @@ def test_shrinking_ends_at_something_small():
     assert isinstance(smallest.dataset, Dataset)
 
 
+def test_without_hypothesis_the_error_names_the_extra():
+    script = "import sys; sys.modules['hypothesis'] = None; import constructive.strategies"
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert 'try: pip install "constructive[strategies]"' in done.stderr
+
+
 def test_the_package_does_not_load_hypothesis():
     script = "import sys, constructive; sys.exit('hypothesis' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
