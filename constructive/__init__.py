@@ -16,6 +16,7 @@ from constructive.capacity import (
     rank_one_capacity,
     saturated_capacity,
 )
+from constructive.certificate import Certificate, certify
 from constructive.dataset import Dataset
 from constructive.errors import (
     AssumptionError,
@@ -27,6 +28,7 @@ from constructive.errors import (
     PrecisionError,
 )
 from constructive.memorizer import BuildRecord, HeadRecord, Memorizer, build_memorizer
+from constructive.verdict import Claim, Verdict
 
 __version__ = _version("constructive")
 
@@ -35,6 +37,8 @@ __all__ = [
     "AttentionLayer",
     "BuildRecord",
     "CapacityError",
+    "Certificate",
+    "Claim",
     "ConstructiveError",
     "DataError",
     "Dataset",
@@ -43,7 +47,9 @@ __all__ = [
     "Memorizer",
     "ParameterError",
     "PrecisionError",
+    "Verdict",
     "build_memorizer",
+    "certify",
     "generators",
     "heads_needed",
     "parameter_count",

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from constructive.dataset import CHUNK_BYTES, Array
+from constructive.dataset import CHUNK_BYTES, Array, Dataset
 from constructive.errors import DataError, ParameterError
 
 
@@ -109,14 +109,7 @@ class AttentionLayer:
     readout_weights: Array
 
     def __post_init__(self) -> None:
-        arrays = {
-            "W_Q": self.query_weights,
-            "W_K": self.key_weights,
-            "W_V": self.value_weights,
-            "W_O": self.output_weights,
-            "W_D": self.readout_weights,
-        }
-        _check_weights(arrays)
+        _check_weights(self.tensors)
 
     @classmethod
     def from_effective_readout(
@@ -148,6 +141,17 @@ class AttentionLayer:
             np.concatenate([copy_through] * num_heads),
             copy_through[:, :target_dim].copy(),
         )
+
+    @property
+    def tensors(self) -> dict[str, Array]:
+        """The weights by the names which files give them."""
+        return {
+            "W_Q": self.query_weights,
+            "W_K": self.key_weights,
+            "W_V": self.value_weights,
+            "W_O": self.output_weights,
+            "W_D": self.readout_weights,
+        }
 
     @property
     def num_heads(self) -> int:
@@ -194,7 +198,7 @@ class AttentionLayer:
         contexts: (T, n, d) or one shared (n, d);  queries: (T, d).  Temporary arrays take about
         `chunk_bytes`. Raises DataError if shapes do not fit the layer.
         """
-        contexts, queries = self._inputs(contexts, queries)
+        contexts, queries = self.checked_inputs(contexts, queries)
         readout = self.effective_readout
         out = np.empty((len(queries), self.target_dim), readout.dtype)
         weights = self.query_weights, self.key_weights
@@ -206,7 +210,7 @@ class AttentionLayer:
         self, contexts: npt.ArrayLike, queries: npt.ArrayLike, *, chunk_bytes: int = CHUNK_BYTES
     ) -> Array:
         """The softmax weights alpha of every head on every example: (T, H, n)."""
-        contexts, queries = self._inputs(contexts, queries)
+        contexts, queries = self.checked_inputs(contexts, queries)
         shape = (len(queries), self.num_heads, contexts.shape[-2])
         out = np.empty(shape, self.query_weights.dtype)
         weights = self.query_weights, self.key_weights
@@ -218,12 +222,31 @@ class AttentionLayer:
         self, contexts: npt.ArrayLike, queries: npt.ArrayLike, *, chunk_bytes: int = CHUNK_BYTES
     ) -> Array:
         """The intermediate representation Z, a row z for each example: (T, H d)."""
-        contexts, queries = self._inputs(contexts, queries)
+        contexts, queries = self.checked_inputs(contexts, queries)
         out = np.empty((len(queries), self.num_heads * self.width), self.query_weights.dtype)
         weights = self.query_weights, self.key_weights
         for chunk in attend(*weights, contexts, queries, chunk_bytes=chunk_bytes):
             out[chunk.rows] = _flat(chunk.representation)
         return out
+
+    def check_fits(self, dataset: Dataset) -> None:
+        """Raise DataError if the shapes of a data set do not fit the layer."""
+        self.checked_inputs(dataset.contexts, dataset.queries)
+        if dataset.target_dim != self.target_dim:
+            raise DataError(
+                f"targets have d_out={dataset.target_dim}, the layer {self.target_dim}",
+                witness=dataset.target_dim,
+                suggestion=f"targets with d_out={self.target_dim}",
+            )
+
+    def max_error(self, dataset: Dataset) -> float:
+        """Largest |f - y| over the data, as evaluated in the dtype of the weights.
+
+        Raises DataError if shapes do not fit the layer.
+        """
+        self.check_fits(dataset)
+        outputs = self(dataset.contexts, dataset.queries)
+        return float(np.abs(outputs - dataset.target_matrix).max())
 
     def astype(self, dtype: npt.DTypeLike) -> "AttentionLayer":
         """The same layer with weights rounded to float32 or float64."""
@@ -235,7 +258,10 @@ class AttentionLayer:
             f"d_v={self.value_dim}, d_out={self.target_dim}, {self.query_weights.dtype})"
         )
 
-    def _inputs(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> tuple[Array, Array]:
+    def checked_inputs(
+        self, contexts: npt.ArrayLike, queries: npt.ArrayLike
+    ) -> tuple[Array, Array]:
+        """The inputs as arrays. Raises DataError if their shapes do not fit the layer."""
         contexts, queries = np.asarray(contexts), np.asarray(queries)
         fits = (
             queries.ndim == 2

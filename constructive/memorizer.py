@@ -5,7 +5,7 @@ import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,18 @@ from safetensors.numpy import save as serialize
 from constructive import capacity
 from constructive.attention import AttentionLayer
 from constructive.dataset import Array, Dataset
-from constructive.errors import DataError, FormatError, ParameterError, PrecisionError
+from constructive.errors import FormatError, ParameterError, PrecisionError
+from constructive.exact import extended, specialize
+from constructive.exact.extended import ExtendedLayer
 from constructive.files import replacing
 from constructive.multihead import assumptions, grouping, heads, intermediate, readout
 from constructive.multihead.intermediate import Progress, silent
 
 _FORMAT = "constructive memorizer 1"
+_FLOAT64 = 53
+_LADDER = (106, 212, 424, 848)
+"""Bits which precision="auto" tries beyond float64."""
+_MOST_BITS = 4096
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,11 @@ class HeadRecord:
 
 @dataclass(frozen=True)
 class BuildRecord:
-    """How a memorizer came to be, and what was measured on its data."""
+    """How a memorizer came to be, and what was measured on its data.
+
+    max_error: as float64 evaluates the layer; an upper bound from balls where precision > 53
+    precision: bits of the readout
+    """
 
     construction: str
     shared_keys: bool
@@ -58,19 +68,20 @@ class BuildRecord:
     max_error: float
     largest_target: float
     heads: tuple[HeadRecord, ...]
+    precision: int = 53
 
 
 @dataclass(frozen=True, eq=False)
 class Memorizer:
     """A layer whose weights were constructed to reproduce every target of a data set.
 
-    layer:  the weights (`AttentionLayer`)
+    layer:  the weights (`AttentionLayer`, or `ExtendedLayer` where the readout has more bits)
     record: how they were built, head by head, and the error measured on the data
 
     `repr` is one line, `str` a table.
     """
 
-    layer: AttentionLayer
+    layer: AttentionLayer | ExtendedLayer
     record: BuildRecord
 
     def predict(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array:
@@ -85,36 +96,32 @@ class Memorizer:
     def max_error(self, dataset: Dataset) -> float:
         """Largest |f(E, e) - y| over the examples and the entries of their targets.
 
+        As float64 evaluates it; an upper bound, from balls, where the readout has more bits.
+
         Raises DataError if the shapes do not fit the layer.
         """
-        if dataset.target_dim != self.layer.target_dim:
-            message = f"targets have d_out={dataset.target_dim}, the layer {self.layer.target_dim}"
-            raise DataError(
-                message,
-                witness=dataset.target_dim,
-                suggestion=f"targets with d_out={self.layer.target_dim}",
-            )
-        outputs = self.layer(dataset.contexts, dataset.queries)
-        return float(np.abs(outputs - dataset.target_matrix).max())
+        return self.layer.max_error(dataset)
 
     def astype(self, dtype: npt.DTypeLike) -> "Memorizer":
-        """The same memorizer with rounded weights; measure `max_error` anew."""
+        """The same memorizer with rounded weights; measure `max_error` anew.
+
+        Raises ParameterError where the readout has more bits than float64.
+        """
+        if isinstance(self.layer, ExtendedLayer):
+            raise ParameterError(
+                f"a readout of {self.layer.precision} bits does not survive rounding to {dtype}",
+                witness=self.layer.precision,
+                suggestion="memorizer.layer.leading.astype(dtype), for a layer with large errors",
+            )
         return dataclasses.replace(self, layer=self.layer.astype(dtype))
 
     def save(self, path: str | Path) -> None:
         """Write a .safetensors file, whole or not at all.
 
-        Tensors W_Q, W_K, W_V, W_O, W_D as in `AttentionLayer`; the record is JSON in the metadata.
+        Tensors W_Q, W_K, W_V, W_O, W_D as in `AttentionLayer`, and W_V_corrections where the
+        readout has more bits (`ExtendedLayer`); the record is JSON in the metadata.
         """
-        layer = self.layer
-        tensors = {
-            "W_Q": layer.query_weights,
-            "W_K": layer.key_weights,
-            "W_V": layer.value_weights,
-            "W_O": layer.output_weights,
-            "W_D": layer.readout_weights,
-        }
-        tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+        tensors = {name: np.ascontiguousarray(array) for name, array in self.layer.tensors.items()}
         record = json.dumps(dataclasses.asdict(self.record))
         content = serialize(tensors, metadata={"format": _FORMAT, "record": record})
         with replacing(path) as file:
@@ -136,8 +143,8 @@ class Memorizer:
                 found = metadata.get("format")
                 message = f"its format is {found!r}, not {_FORMAT!r}"
                 raise ValueError(message)
-            layer = AttentionLayer(*(tensors[name] for name in ("W_Q", "W_K", "W_V", "W_O", "W_D")))
             record = _read_record(json.loads(metadata["record"]))
+            layer = _read_layer(tensors, record.precision)
             if len(record.heads) != layer.num_heads:
                 message = f"{layer.num_heads} heads have {len(record.heads)} records"
                 raise ValueError(message)
@@ -166,8 +173,9 @@ class Memorizer:
             if record.construction == "saturated"
             else f"H(n - 1) + 1 = {record.capacity} (Theorem 2)"
         )
+        more = f", readout of {record.precision} bits" if record.precision > _FLOAT64 else ""
         lines = [
-            f"Memorizer: {record.construction} heads, {layer.query_weights.dtype} weights",
+            f"Memorizer: {record.construction} heads, {layer.tensors['W_Q'].dtype} weights{more}",
             f"  layer       {sizes}, {layer.num_parameters:,} parameters",
             f"  examples    {record.num_examples}, bound {bound}",
             f"  max error   {record.max_error:.1e} on targets of size {record.largest_target:.2g}",
@@ -206,6 +214,7 @@ def build_memorizer(
     shared_keys: bool = False,
     saturated_fraction: float = 0.99,
     tolerance: float = 1e-6,
+    precision: int | Literal["auto"] = 53,
     seed: int = 0,
     progress: Progress = silent,
 ) -> Memorizer:
@@ -221,6 +230,9 @@ def build_memorizer(
     saturated_fraction: share of the examples off its group on which a head must saturate
     tolerance:    largest error which is handed out, for each entry of the targets relative to the
                   largest target there
+    precision:    bits of the readout. Beyond 53 it is solved in balls, stored as a sum of float64
+                  arrays, and evaluated in balls (`ExtendedLayer`). "auto": float64 where it meets
+                  the tolerance, else as many bits as reproduce the targets to float64 accuracy
     seed:         of all random choices; the same seed on one machine gives the same bits
     progress:     called with (step, done, total) during long work
 
@@ -231,7 +243,7 @@ def build_memorizer(
       CapacityError    for more examples than the theorem holds; says how many heads would do
       AssumptionError  for a context without rank n, dependent queries, repeated inputs
       DataError        for equal inputs with different targets
-      PrecisionError   if float64 cannot carry the readout
+      PrecisionError   if the readout misses the tolerance at this precision
 
     Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Theorem 1; rank-one heads are ours.
 
@@ -241,7 +253,7 @@ def build_memorizer(
     >>> bool(abs(memorizer.predict(data.contexts, data.queries) - data.targets).max() < 1e-10)
     True
     """
-    _check_parameters(dataset, value_dim, saturated_fraction, tolerance, seed)
+    _check_parameters(dataset, value_dim, saturated_fraction, tolerance, precision, seed)
     plan = capacity.plan(
         num_examples=dataset.num_examples,
         context_size=dataset.context_size,
@@ -262,7 +274,6 @@ def build_memorizer(
     progress("solve for the readout", 0, 1)
     solution = readout.solve(z, dataset.target_matrix)
 
-    _require_tolerance(dataset, plan, solution, tolerance)
     layer = AttentionLayer.from_effective_readout(
         z.query_weights, z.key_weights, solution.effective, value_dim
     )
@@ -280,7 +291,58 @@ def build_memorizer(
         largest_target=float(np.abs(dataset.targets).max()),
         heads=_head_records(built, z, solution),
     )
-    return Memorizer(layer, record)
+    largest = np.abs(dataset.target_matrix).max(axis=0)
+    carried = bool((solution.residuals <= tolerance * largest).all())
+    precisions: tuple[int, ...] = ()
+    if precision == "auto":
+        precisions = () if carried else _LADDER
+    elif precision > _FLOAT64:
+        precisions = (precision,)
+    if not precisions:
+        if not carried:
+            raise _imprecise(dataset, plan, solution)
+        return Memorizer(layer, record)
+    progress("solve in balls", 0, 1)
+    return _extended(dataset, layer, record, precisions, tolerance, rng)
+
+
+def _extended(
+    dataset: Dataset,
+    layer: AttentionLayer,
+    record: BuildRecord,
+    precisions: tuple[int, ...],
+    tolerance: float,
+    rng: np.random.Generator,
+) -> Memorizer:
+    """The memorizer with the first readout of these precisions which is exact enough."""
+    total = dataset.num_examples
+    found = specialize.search(layer, dataset, rng)
+    if found.rank < total:
+        raise PrecisionError(
+            f"Z has rank {found.rank} < T={total} modulo {found.tried} primes, probably in truth",
+            witness=found.rank,
+            suggestion="another seed=, or more heads",
+        )
+    wanted = tolerance * record.largest_target
+    if len(precisions) > 1:  # "auto": no worse than targets in float64
+        wanted = min(wanted, record.largest_target * 2.0**-_FLOAT64)
+    for precision in precisions:
+        parts = extended.solve(layer, dataset, found.columns, precision=precision)
+        shape = layer.num_heads, layer.width, dataset.target_dim
+        values = [np.zeros_like(layer.value_weights) for _ in parts]
+        for value, part in zip(values, parts, strict=True):
+            value[:, :, : dataset.target_dim] = part.reshape(shape)
+        leading = dataclasses.replace(layer, value_weights=values[0])
+        solved = ExtendedLayer(leading, np.stack(values[1:]), precision)
+        error = solved.max_error(dataset)
+        if error <= wanted:
+            record = dataclasses.replace(record, max_error=error, precision=precision)
+            return Memorizer(solved, record)
+    raise PrecisionError(
+        f"a readout of {precision} bits misses the targets by up to {error:.1e}",
+        witness={"max_error": error, "precision": precision},
+        suggestion=f"precision={2 * precision}",
+    )
 
 
 def _head_records(
@@ -299,7 +361,12 @@ def _head_records(
 
 
 def _check_parameters(
-    dataset: Dataset, value_dim: int | None, saturated_fraction: float, tolerance: float, seed: int
+    dataset: Dataset,
+    value_dim: int | None,
+    saturated_fraction: float,
+    tolerance: float,
+    precision: object,
+    seed: int,
 ) -> None:
     if not isinstance(dataset, Dataset):
         message = f"dataset is a {type(dataset).__name__}, not a Dataset"
@@ -318,18 +385,19 @@ def _check_parameters(
     if not tolerance > 0.0:
         message = f"tolerance={tolerance!r} is not positive"
         raise ParameterError(message, witness=tolerance, suggestion="a number such as 1e-6")
+    bits = isinstance(precision, int) and not isinstance(precision, bool)
+    if precision != "auto" and not (bits and _FLOAT64 <= precision <= _MOST_BITS):  # type: ignore[operator]
+        message = f"precision={precision!r} is not a number of bits"
+        suggestion = f"{_FLOAT64} (float64) to {_MOST_BITS}, or 'auto'"
+        raise ParameterError(message, witness=precision, suggestion=suggestion)
     if not hasattr(seed, "__index__") or seed < 0:
         message = f"seed={seed!r} is not a non-negative integer"
         raise ParameterError(message, witness=seed, suggestion="seed=0")
 
 
-def _require_tolerance(
-    dataset: Dataset, plan: capacity.Plan, solution: readout.Readout, tolerance: float
-) -> None:
-    """Refuse a readout which misses a target by more than its share."""
+def _imprecise(dataset: Dataset, plan: capacity.Plan, solution: readout.Readout) -> PrecisionError:
+    """What to say of a float64 readout which misses a target by more than its share."""
     largest = np.abs(dataset.target_matrix).max(axis=0)
-    if (solution.residuals <= tolerance * largest).all():
-        return
     worst = int(np.argmax(solution.residuals / np.maximum(largest, np.finfo(float).tiny)))
     error = float(solution.residuals[worst])
     message = (
@@ -337,22 +405,28 @@ def _require_tolerance(
         f"{largest[worst]:.2g}; the condition number of Z is about "
         f"{solution.condition:.0e} (estimate)"
     )
-    ways = []
+    ways = ["precision='auto', a readout beyond float64"]
     if dataset.shared_context and plan.construction == "rank_one":
         ways.append(
             "construction='saturated' with head_dim=n, or own contexts: rank-one heads on a shared "
             f"context are ill-conditioned from about n=16 on (here n={dataset.context_size})"
         )
     ways.append("more heads, which lowers the condition number")
-    ways.append("a readout beyond float64 (precision=), which this version does not offer yet")
     witness = {"max_error": error, "condition": solution.condition}
-    raise PrecisionError(message, witness=witness, suggestion="; ".join(ways))
+    return PrecisionError(message, witness=witness, suggestion="; ".join(ways))
 
 
 def _abridged(records: tuple[HeadRecord, ...]) -> list[tuple[int, HeadRecord | None]]:
     """All heads of a small layer; the first and the last ones of a large layer."""
     rows: list[tuple[int, HeadRecord | None]] = list(enumerate(records))
     return rows if len(rows) <= 12 else [*rows[:8], (8, None), *rows[-3:]]
+
+
+def _read_layer(tensors: dict[str, Array], precision: int) -> AttentionLayer | ExtendedLayer:
+    layer = AttentionLayer(*(tensors[name] for name in ("W_Q", "W_K", "W_V", "W_O", "W_D")))
+    if "W_V_corrections" in tensors:
+        return ExtendedLayer(layer, tensors["W_V_corrections"], precision)
+    return layer
 
 
 def _read_record(fields: dict[str, Any]) -> BuildRecord:

@@ -61,7 +61,9 @@ def check(dataset: Dataset) -> Assumptions:
         )
     for name, array in (("contexts", dataset.contexts), ("queries", dataset.queries)):
         _check_scale(name, array)
-    _check_repeated_inputs(dataset)
+    repeated = repeated_inputs(dataset)
+    if repeated is not None:
+        raise _repeated(dataset, *repeated)
     least = min(
         _check_context_ranks(rows.start, contexts) for rows, contexts in dataset.context_chunks()
     )
@@ -151,18 +153,24 @@ def _least_singular_value(vectors: Array) -> float:
     return float(np.linalg.svd(unit_rows(vectors)[1], compute_uv=False)[-1])
 
 
-def _check_repeated_inputs(dataset: Dataset) -> None:
+def repeated_inputs(dataset: Dataset) -> tuple[int, int] | None:
+    """Two examples which are the same input, contexts being multisets of tokens, or None.
+
+    >>> repeated_inputs(Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6], [2, 3]], [5, 7, 5]))
+    (0, 2)
+    """
     queries = np.ascontiguousarray(dataset.queries + 0.0)  # turns -0.0 into 0.0
     as_bytes = queries.view(np.dtype((np.void, queries.dtype.itemsize * dataset.width)))
     rows: list[Any] = as_bytes.ravel().tolist()
     if len(set(rows)) == len(rows):
-        return
+        return None
     seen: dict[bytes, int] = {}
     for example, row in enumerate(rows):
         key = row if dataset.shared_context else row + _multiset(dataset.contexts[example])
         other = seen.setdefault(key, example)
         if other != example:
-            raise _repeated(dataset, other, example)
+            return other, example
+    return None
 
 
 def _multiset(context: Array) -> bytes:

@@ -1,0 +1,324 @@
+"""`certify`: claims about stored weights on stored data, each proved, refuted or left undecided."""
+
+import hashlib
+import io
+import json
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import flint
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from constructive.attention import AttentionLayer
+from constructive.claims import error, grouping, rank, readout
+from constructive.claims.evaluation import evaluate
+from constructive.dataset import Array, Dataset
+from constructive.errors import FormatError, ParameterError
+from constructive.exact.ball import BallLayer, enclose_layer, intermediate
+from constructive.exact.extended import ExtendedLayer
+from constructive.files import replacing
+from constructive.memorizer import Memorizer
+from constructive.multihead.intermediate import Progress, silent
+from constructive.verdict import Claim, Verdict
+
+FORMAT = "constructive certificate 1"
+ClaimName = Literal["grouping", "rank", "error", "readout"]
+ALL_CLAIMS: tuple[ClaimName, ...] = get_args(ClaimName)
+
+_FIRST_BITS = 128
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Claims about a memorizer and its data, with what an independent checker needs.
+
+    claims:  in the order in which they were asked for
+    data:    sizes T, n, d, d_out and the SHA-256 of the arrays
+    weights: sizes H, d_h, the dtype and bits, and the SHA-256 of the arrays
+    made_by: names and versions of the programs
+
+    `repr` is one line, `str` a table. Made by `certify`.
+    """
+
+    claims: tuple[Claim, ...]
+    data: dict[str, Any]
+    weights: dict[str, Any]
+    made_by: dict[str, str]
+
+    @property
+    def verdict(self) -> Verdict:
+        """PROVED if all claims are, REFUTED if one is, else UNDECIDED."""
+        return Verdict.all_of([claim.verdict for claim in self.claims])
+
+    def __getitem__(self, name: str) -> Claim:
+        """The claim of that name. Raises KeyError if it was not asked for."""
+        for claim in self.claims:
+            if claim.name == name:
+                return claim
+        raise KeyError(name)
+
+    def save(self, path: str | Path) -> None:
+        """Write JSON, whole or not at all."""
+        content = {
+            "format": FORMAT,
+            "verdict": self.verdict.name,
+            "made_by": self.made_by,
+            "data": self.data,
+            "weights": self.weights,
+            "claims": [
+                {
+                    "name": claim.name,
+                    "verdict": claim.verdict.name,
+                    "statement": claim.statement,
+                    "detail": claim.detail,
+                    "witness": claim.witness,
+                    "evidence": claim.evidence,
+                }
+                for claim in self.claims
+            ],
+        }
+        text = json.dumps(content, indent=1, default=list)
+        with replacing(path) as file:
+            file.write(text.encode() + b"\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Certificate":
+        """Read a file written by `save`, without checking what it claims: use `check` for that.
+
+        Raises FormatError if it is not a certificate, OSError if it cannot be read.
+        """
+        try:
+            content = json.loads(Path(path).read_bytes())
+            if content["format"] != FORMAT:
+                raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
+            claims = tuple(
+                Claim(
+                    str(claim["name"]),
+                    str(claim["statement"]),
+                    Verdict[claim["verdict"]],
+                    str(claim["detail"]),
+                    _frozen(claim["witness"]),
+                    dict(claim["evidence"]),
+                )
+                for claim in content["claims"]
+            )
+            fields = (dict(content[name]) for name in ("data", "weights", "made_by"))
+            return cls(claims, *fields)
+        except (ValueError, TypeError, KeyError, RecursionError) as failure:
+            message = f"{path} is not a certificate: {failure}"
+            suggestion = "a file written by Certificate.save or `constructive certify`"
+            raise FormatError(message, witness=str(path), suggestion=suggestion) from failure
+
+    def __repr__(self) -> str:
+        claims = ", ".join(f"{claim.name} {claim.verdict.name}" for claim in self.claims)
+        return f"<Certificate: {self.verdict.name}, {claims}>"
+
+    def __str__(self) -> str:
+        data, weights = self.data, self.weights
+        lines = [
+            f"Certificate: {self.verdict.name}, for the stored {weights['dtype']} weights, in real "
+            "arithmetic",
+            f"  data     T = {data['examples']}, n = {data['context_size']}, d = {data['width']}, "
+            f"d_out = {data['target_dim']}; SHA-256 {data['sha256'][:16]}...",
+            f"  weights  H = {weights['heads']}, d_h = {weights['head_dim']}, readout of "
+            f"{weights['readout_bits']} bits; SHA-256 {weights['sha256'][:16]}...",
+            "",
+        ]
+        table = Table(box=None, pad_edge=False, show_header=False)
+        for claim in self.claims:
+            table.add_row(claim.name, claim.verdict.name, claim.statement)
+            table.add_row("", "", claim.detail)
+        text = io.StringIO()
+        Console(file=text, width=98, color_system=None, legacy_windows=False).print(table)
+        return "\n".join([*lines, *(f"  {x.rstrip()}" for x in text.getvalue().splitlines())])
+
+
+def certify(
+    memorizer: Memorizer,
+    dataset: Dataset,
+    *,
+    claims: Iterable[ClaimName] = ALL_CLAIMS,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    max_prec: int = 4096,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Certificate:
+    """Prove what a memorizer does on a data set, in exact and ball arithmetic.
+
+    claims: any of
+      "grouping"  every context has rank n, every group's queries are independent, and no other
+                  query is in their span (`claims.grouping`)
+      "rank"      the intermediate representation Z has rank T (`claims.rank`)
+      "error"     max |f(E_t, e_t) - y_t| <= epsilon (`claims.error`)
+      "readout"   an exact readout is within delta of the stored one (`claims.readout`)
+    epsilon:  by default 1e-6 times the largest target
+    delta:    by default what can be shown
+    max_prec: bits after which an undecided claim stays so
+    seed:     of the primes' points; any seed proves the same
+
+    Raises ParameterError for arguments which make no sense, DataError for data whose shapes do not
+    fit the layer. A claim which cannot be decided does not raise: its verdict is UNDECIDED.
+
+    >>> from constructive import build_memorizer, certify, generators
+    >>> data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+    >>> certificate = certify(build_memorizer(data, num_heads=3), data)
+    >>> certificate
+    <Certificate: PROVED, grouping PROVED, rank PROVED, error PROVED, readout PROVED>
+    >>> certificate["rank"].statement
+    'rank Z = T = 7: these attention weights memorize every labelling'
+    """
+    asked = _checked_claims(claims)
+    layer = memorizer.layer
+    leading = layer.leading if isinstance(layer, ExtendedLayer) else layer
+    if not isinstance(leading, AttentionLayer):
+        raise ParameterError(
+            f"a {type(layer).__name__} is exact already",
+            witness=type(layer).__name__,
+            suggestion="compare memorizer.predict(...) with the targets by ==",
+        )
+    leading.check_fits(dataset)
+    if epsilon is None:
+        epsilon = float(f"{1e-6 * np.abs(dataset.targets).max():.0e}")
+    for name, value in (("epsilon", epsilon), ("delta", delta)):
+        if value is not None and not 0.0 <= value < float("inf"):
+            raise ParameterError(
+                f"{name}={value!r} is not a bound", witness=value, suggestion=f"{name}=1e-6"
+            )
+    hashes = fingerprint(_data_arrays(dataset)), fingerprint(layer.tensors)
+    rng = np.random.default_rng(seed)
+
+    done: dict[str, Claim] = {}
+    if "grouping" in asked:
+        progress("check the groups", 0, 1)
+        groups = tuple((head.start, head.stop) for head in memorizer.record.heads)
+        done["grouping"] = grouping.prove(dataset, groups, rng)
+    if "rank" in asked:
+        progress("eliminate modulo a prime", 0, 1)
+        done["rank"] = rank.prove(leading, dataset, b"".join(hashes), rng)
+    in_balls = [name for name in asked if name in {"error", "readout"}]
+    if in_balls:
+        hopeless = "rank" in done and done["rank"].verdict is not Verdict.PROVED
+        done |= _decide_in_balls(
+            layer, dataset, in_balls, epsilon, delta,
+            max_prec=max_prec, singular=hopeless, progress=progress,
+        )  # fmt: skip
+    return Certificate(
+        claims=tuple(done[name] for name in asked),
+        data={
+            "examples": dataset.num_examples,
+            "context_size": dataset.context_size,
+            "width": dataset.width,
+            "target_dim": dataset.target_dim,
+            "sha256": hashes[0].hex(),
+        },
+        weights={
+            "heads": layer.num_heads,
+            "head_dim": layer.head_dim,
+            "dtype": str(leading.query_weights.dtype),
+            "readout_bits": _readout_bits(layer),
+            "sha256": hashes[1].hex(),
+        },
+        made_by={
+            "constructive": version("constructive"),
+            "python-flint": flint.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+    )
+
+
+def fingerprint(arrays: dict[str, Array]) -> bytes:
+    """SHA-256 of arrays: for each its name, dtype and shape as a line, then its bytes, in C order.
+
+    >>> fingerprint({"targets": np.array([1.0])}).hex()[:16]
+    '8c4f1f7ec3a3e6e1'
+    """
+    hashed = hashlib.sha256()
+    for name, array in arrays.items():
+        little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        hashed.update(f"{name} {little.dtype.str} {list(little.shape)}\n".encode())
+        hashed.update(little.data)
+    return hashed.digest()
+
+
+def _data_arrays(dataset: Dataset) -> dict[str, Array]:
+    return {
+        "contexts": dataset.contexts,
+        "queries": dataset.queries,
+        "targets": dataset.targets,
+    }
+
+
+def _readout_bits(layer: AttentionLayer | ExtendedLayer) -> int:
+    if isinstance(layer, ExtendedLayer):
+        return layer.precision
+    return int(np.finfo(layer.query_weights.dtype).nmant) + 1
+
+
+def _decide_in_balls(
+    layer: AttentionLayer | ExtendedLayer,
+    dataset: Dataset,
+    asked: Sequence[str],
+    epsilon: float,
+    delta: float | None,
+    *,
+    max_prec: int,
+    singular: bool,
+    progress: Progress,
+) -> dict[str, Claim]:
+    """Judge the claims at more and more bits, until they are decided or bits run out.
+
+    Where Z looks singular, more bits would not find an exact readout.
+    """
+    prec = min(max_prec, _FIRST_BITS)
+    if isinstance(layer, ExtendedLayer):
+        prec = min(max_prec, 2 * layer.precision + _FIRST_BITS)
+    while True:
+        enclosed = _enclose(layer, prec)
+        evaluation = evaluate(
+            enclosed, dataset, representation="readout" in asked, progress=progress
+        )
+        done: dict[str, Claim] = {}
+        if "error" in asked:
+            done["error"] = error.judge(evaluation, epsilon)
+        if "readout" in asked:
+            progress("bound the exact readout", 0, 1)
+            done["readout"] = readout.judge(
+                evaluation, delta, partial(intermediate, enclosed, dataset)
+            )
+        undecided = {name for name in done if done[name].verdict is Verdict.UNDECIDED}
+        if singular:
+            undecided.discard("readout")
+        if not undecided or prec >= max_prec:
+            return done
+        prec = min(2 * prec, max_prec)
+
+
+def _enclose(layer: AttentionLayer | ExtendedLayer, prec: int) -> BallLayer:
+    if isinstance(layer, ExtendedLayer):
+        return layer.enclose(prec)
+    return enclose_layer(layer, prec=prec)
+
+
+def _checked_claims(claims: Iterable[ClaimName]) -> list[ClaimName]:
+    asked = [claims] if isinstance(claims, str) else list(claims)
+    unknown = [name for name in asked if name not in ALL_CLAIMS]
+    if unknown or not asked:
+        raise ParameterError(
+            f"claims={claims!r} are not claims",
+            witness=unknown or None,
+            suggestion=f"some of {', '.join(ALL_CLAIMS)}",
+        )
+    return [name for name in ALL_CLAIMS if name in asked]
+
+
+def _frozen(value: object) -> object:
+    return tuple(_frozen(x) for x in value) if isinstance(value, list) else value

@@ -1,0 +1,1 @@
+"""What a certificate can claim: one file a claim, each with its proof."""

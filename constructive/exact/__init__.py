@@ -1,0 +1,1 @@
+"""Exact and ball arithmetic on the layer: modulo a prime, in balls, in rational numbers."""
