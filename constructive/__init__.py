@@ -16,7 +16,7 @@ from constructive.capacity import (
     rank_one_capacity,
     saturated_capacity,
 )
-from constructive.certificate import Certificate, certify
+from constructive.certificate import Certificate, Checked, certify, check
 from constructive.dataset import Dataset
 from constructive.errors import (
     AssumptionError,
@@ -38,6 +38,7 @@ __all__ = [
     "BuildRecord",
     "CapacityError",
     "Certificate",
+    "Checked",
     "Claim",
     "ConstructiveError",
     "DataError",
@@ -50,6 +51,7 @@ __all__ = [
     "Verdict",
     "build_memorizer",
     "certify",
+    "check",
     "generators",
     "heads_needed",
     "parameter_count",

@@ -4,6 +4,8 @@ import hashlib
 import io
 import json
 import platform
+import subprocess
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -40,8 +42,8 @@ class Certificate:
     """Claims about a memorizer and its data, with what an independent checker needs.
 
     claims:  in the order in which they were asked for
-    data:    sizes T, n, d, d_out and the SHA-256 of the arrays
-    weights: sizes H, d_h, the dtype and bits, and the SHA-256 of the arrays
+    data:    dtype and shape of each array, and their SHA-256 (`fingerprint`)
+    weights: the same
     made_by: names and versions of the programs
 
     `repr` is one line, `str` a table. Made by `certify`.
@@ -72,9 +74,8 @@ class Certificate:
             "made_by": self.made_by,
             "data": self.data,
             "weights": self.weights,
-            "claims": [
-                {
-                    "name": claim.name,
+            "claims": {
+                claim.name: {
                     "verdict": claim.verdict.name,
                     "statement": claim.statement,
                     "detail": claim.detail,
@@ -82,7 +83,7 @@ class Certificate:
                     "evidence": claim.evidence,
                 }
                 for claim in self.claims
-            ],
+            },
         }
         text = json.dumps(content, indent=1, default=list)
         with replacing(path) as file:
@@ -100,18 +101,18 @@ class Certificate:
                 raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
             claims = tuple(
                 Claim(
-                    str(claim["name"]),
+                    name,
                     str(claim["statement"]),
                     Verdict[claim["verdict"]],
                     str(claim["detail"]),
                     _frozen(claim["witness"]),
                     dict(claim["evidence"]),
                 )
-                for claim in content["claims"]
+                for name, claim in content["claims"].items()
             )
             fields = (dict(content[name]) for name in ("data", "weights", "made_by"))
             return cls(claims, *fields)
-        except (ValueError, TypeError, KeyError, RecursionError) as failure:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as failure:
             message = f"{path} is not a certificate: {failure}"
             suggestion = "a file written by Certificate.save or `constructive certify`"
             raise FormatError(message, witness=str(path), suggestion=suggestion) from failure
@@ -122,13 +123,16 @@ class Certificate:
 
     def __str__(self) -> str:
         data, weights = self.data, self.weights
+        total, width = data["queries"]["shape"]
+        heads, _, head_dim = weights["W_Q"]["shape"]
+        parts = 1 + weights.get("W_V_corrections", {"shape": [0]})["shape"][0]
+        more = f", readout a sum of {parts} arrays" if parts > 1 else ""
         lines = [
-            f"Certificate: {self.verdict.name}, for the stored {weights['dtype']} weights, in real "
-            "arithmetic",
-            f"  data     T = {data['examples']}, n = {data['context_size']}, d = {data['width']}, "
-            f"d_out = {data['target_dim']}; SHA-256 {data['sha256'][:16]}...",
-            f"  weights  H = {weights['heads']}, d_h = {weights['head_dim']}, readout of "
-            f"{weights['readout_bits']} bits; SHA-256 {weights['sha256'][:16]}...",
+            f"Certificate: {self.verdict.name}, for the stored {weights['W_Q']['dtype']} weights, "
+            "in real arithmetic",
+            f"  data     T = {total}, n = {data['contexts']['shape'][-2]}, d = {width}, "
+            f"d_out = {weights['W_D']['shape'][1]}; SHA-256 {data['sha256'][:16]}...",
+            f"  weights  H = {heads}, d_h = {head_dim}{more}; SHA-256 {weights['sha256'][:16]}...",
             "",
         ]
         table = Table(box=None, pad_edge=False, show_header=False)
@@ -212,20 +216,8 @@ def certify(
         )  # fmt: skip
     return Certificate(
         claims=tuple(done[name] for name in asked),
-        data={
-            "examples": dataset.num_examples,
-            "context_size": dataset.context_size,
-            "width": dataset.width,
-            "target_dim": dataset.target_dim,
-            "sha256": hashes[0].hex(),
-        },
-        weights={
-            "heads": layer.num_heads,
-            "head_dim": layer.head_dim,
-            "dtype": str(leading.query_weights.dtype),
-            "readout_bits": _readout_bits(layer),
-            "sha256": hashes[1].hex(),
-        },
+        data=_described(_data_arrays(dataset), hashes[0]),
+        weights=_described(layer.tensors, hashes[1]),
         made_by={
             "constructive": version("constructive"),
             "python-flint": flint.__version__,
@@ -233,6 +225,38 @@ def certify(
             "python": platform.python_version(),
         },
     )
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the independent checker said: PROVED, or UNDECIDED where it refused.
+
+    report: its output, a line for each claim, then PROVED or the reason why not
+    """
+
+    verdict: Verdict
+    report: str
+
+
+def check(
+    certificate: str | Path, weights: str | Path, data: str | Path, *, quick: bool = False
+) -> Checked:
+    """Run the independent checker on the files of a certificate, weights and data.
+
+    The checker is the one file `constructive/checker.py`, run as a process of its own with
+    `python -I`: it imports nothing of this package. With `quick` the rank claim is checked by
+    products with vectors which nobody can choose, in O(T^2), instead of by elimination.
+
+    >>> check("none.json", "none.safetensors", "none.npz").verdict
+    <Verdict.UNDECIDED: 'neither was shown; the claim says what to try'>
+    """
+    files = [str(Path(path).resolve()) for path in (certificate, weights, data)]
+    command = [sys.executable, "-I", str(Path(__file__).with_name("checker.py")), *files]
+    run = subprocess.run(  # noqa: S603 - our own file, and no shell
+        [*command, "--quick"] if quick else command, capture_output=True, text=True, check=False
+    )
+    verdict = Verdict.PROVED if run.returncode == 0 else Verdict.UNDECIDED
+    return Checked(verdict, run.stdout + run.stderr)
 
 
 def fingerprint(arrays: dict[str, Array]) -> bytes:
@@ -257,10 +281,12 @@ def _data_arrays(dataset: Dataset) -> dict[str, Array]:
     }
 
 
-def _readout_bits(layer: AttentionLayer | ExtendedLayer) -> int:
-    if isinstance(layer, ExtendedLayer):
-        return layer.precision
-    return int(np.finfo(layer.query_weights.dtype).nmant) + 1
+def _described(arrays: dict[str, Array], digest: bytes) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        name: {"dtype": str(array.dtype), "shape": list(array.shape)}
+        for name, array in arrays.items()
+    }
+    return described | {"sha256": digest.hex()}
 
 
 def _decide_in_balls(

@@ -1,7 +1,7 @@
-"""The command line: build, predict, generate, demo.
+"""The command line: build, predict, certify, check, generate, demo.
 
-Exit status 0 for success, 2 for bad input; then the message goes to stderr, without a traceback,
-and no file is written.
+Exit status 0 for success, 1 where `certify` or `check` end without PROVED, 2 for bad input. Then
+the message goes to stderr, without a traceback, and no file is written.
 """
 
 import sys
@@ -18,11 +18,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from constructive import __version__, generators
+from constructive.certificate import ALL_CLAIMS, ClaimName, certify, check
 from constructive.dataset import Dataset
-from constructive.errors import ConstructiveError
+from constructive.errors import ConstructiveError, ParameterError
 from constructive.files import replacing, require_writable
 from constructive.memorizer import Memorizer, build_memorizer
 from constructive.multihead.intermediate import Progress as ProgressCallback
+from constructive.verdict import Verdict
 
 app = typer.Typer(
     name="constructive",
@@ -125,6 +127,9 @@ def build(
     shared_keys: Annotated[
         bool, typer.Option("--shared-keys", help="One key direction for all heads.")
     ] = False,
+    precision: Annotated[
+        str, typer.Option(help="Bits of the readout, or 'auto': float64 where that suffices.")
+    ] = "53",
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 0,
 ) -> None:
     """Build weights which memorize a data set, and save them.
@@ -145,12 +150,24 @@ def build(
             value_dim=value_dim,
             construction=construction.value,
             shared_keys=shared_keys,
+            precision="auto" if precision == "auto" else _bits(precision),
             seed=seed,
             progress=progress,
         )
     memorizer.save(output)
     typer.echo(str(memorizer))
     typer.echo(f"\nwritten to {output}")
+
+
+def _bits(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ParameterError(
+            f"--precision={text!r} is not a number of bits",
+            witness=text,
+            suggestion="--precision=auto, or a number such as 106",
+        ) from error
 
 
 @app.command()
@@ -177,6 +194,79 @@ def predict(
             np.save(file, predictions)
         typer.echo(f"written to {output}")
     typer.echo(f"{dataset.num_examples} examples, max error {error:.1e}")
+
+
+class ClaimOption(StrEnum):
+    """The values of --claim."""
+
+    grouping = "grouping"
+    rank = "rank"
+    error = "error"
+    readout = "readout"
+
+
+@app.command("certify")
+def certify_command(
+    memorizer: Annotated[Path, typer.Argument(help=".safetensors file from `build`.")],
+    data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where the certificate goes.")
+    ] = Path("certificate.json"),
+    claim: Annotated[
+        list[ClaimOption] | None, typer.Option(help="A claim; repeat it. By default all four.")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Error to prove; by default 1e-6 of the largest target.")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Distance to an exact readout; by default what is shown.")
+    ] = None,
+) -> None:
+    """Prove that stored weights memorize stored data, and write a certificate.
+
+    Exit status 0 if every claim is PROVED, else 1; the certificate is written in any case.
+
+    Examples:
+
+        constructive certify memorizer.safetensors data.npz
+
+        constructive certify memorizer.safetensors data.npz --claim rank --claim error
+    """
+    require_writable(output)
+    loaded, dataset = Memorizer.load(memorizer), Dataset.load(data)
+    claims: tuple[ClaimName, ...] = tuple(c.value for c in claim) if claim else ALL_CLAIMS
+    with _progress_bar() as progress:
+        certificate = certify(
+            loaded, dataset, claims=claims, epsilon=epsilon, delta=delta, progress=progress
+        )
+    certificate.save(output)
+    typer.echo(str(certificate))
+    typer.echo(f"\nwritten to {output}")
+    if certificate.verdict is not Verdict.PROVED:
+        raise typer.Exit(1)
+
+
+@app.command("check")
+def check_command(
+    certificate: Annotated[Path, typer.Argument(help=".json file from `certify`.")],
+    memorizer: Annotated[Path, typer.Argument(help=".safetensors file from `build`.")],
+    data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Rank by random products: error below 2^-100.")
+    ] = False,
+) -> None:
+    """Check a certificate with the independent checker, in a process of its own.
+
+    Exit status 0 only if every claim of the certificate holds.
+
+    Example:
+
+        constructive check certificate.json memorizer.safetensors data.npz
+    """
+    checked = check(certificate, memorizer, data, quick=quick)
+    typer.echo(checked.report.rstrip())
+    if checked.verdict is not Verdict.PROVED:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -210,9 +300,9 @@ def generate(
 
 @app.command()
 def demo(
-    picture: Annotated[Path, typer.Option(help="PNG file which shows the saturated heads.")] = Path(
-        "digits-saturation.png"
-    ),
+    picture: Annotated[
+        Path, typer.Option(help="PNG file which shows the saturated heads; others go beside it.")
+    ] = Path("digits-saturation.png"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the embedding and of the weights.")] = 0,
 ) -> None:
     """Memorize 1,797 images of handwritten digits, with true, random and real-valued targets.
@@ -240,10 +330,10 @@ def demo(
         "targets", "H", "bound", "parameters", "build", "max error", "reproduced", "saturated",
     ):  # fmt: skip
         table.add_column(heading, justify="left" if heading == "targets" else "right")
-    first = None
+    first = last = None
     with _progress_bar() as progress:
         for outcome in digits_demo.run(digits, seed=seed, progress=progress):
-            first = first or outcome
+            first, last = first or outcome, outcome
             record, layer = outcome.memorizer.record, outcome.memorizer.layer
             table.add_row(
                 outcome.task,
@@ -261,5 +351,22 @@ def demo(
         plots.saturation(first.memorizer, first.dataset, picture, title=title)
         typer.echo(
             "\nNo weight was trained. 'saturated' is the share of the examples off its group on "
-            f"which a head\ngives all but 1e-6 of its attention to one token. Drawn in {picture}."
+            f"which a head\ngives all but 1e-6 of its attention to one token. Drawn in {picture}.\n"
         )
+    if last is not None:
+        _prove_and_check(last.memorizer, last.dataset, picture.with_name("digits"))
+
+
+def _prove_and_check(memorizer: Memorizer, dataset: Dataset, stem: Path) -> None:
+    """Write data, weights and certificate, and let the checker read them."""
+    data, weights, proof = (stem.with_suffix(end) for end in (".npz", ".safetensors", ".json"))
+    with _progress_bar() as progress:
+        certificate = certify(memorizer, dataset, progress=progress)
+    dataset.save(data)
+    memorizer.save(weights)
+    certificate.save(proof)
+    checked = check(proof, weights, data)
+    typer.echo(f"{certificate}\n\n$ constructive check {proof} {weights} {data}")
+    typer.echo(checked.report.rstrip())
+    if certificate.verdict is not Verdict.PROVED or checked.verdict is not Verdict.PROVED:
+        raise typer.Exit(1)

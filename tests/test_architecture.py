@@ -36,6 +36,7 @@ READING_ORDER = [
     "claims.evaluation",
     "claims.error",
     "claims.readout",
+    "checker",
     "certificate",
     "strategies",
     "plots",

@@ -34,7 +34,7 @@ def judge(evaluation: Evaluation, epsilon: float) -> Claim:
         return Claim("error", statement, Verdict.UNDECIDED, detail)
     bound = evaluation.largest_residual
     detail = f"max |f - y| <= {_short(bound)} ({bits}, {rows} examples)"
-    evidence = {"epsilon": float(epsilon).hex(), "prec": evaluation.prec}
+    evidence = {"bound": float(epsilon).hex()}
     return Claim("error", statement, Verdict.PROVED, detail, evidence=evidence)
 
 

@@ -46,7 +46,7 @@ def judge(
             statement = "an exact readout is near the stored one"
             detail = f"{how} find no right inverse of Z; raise max_prec="
         return Claim("readout", statement, Verdict.UNDECIDED, detail)
-    evidence = {"delta": shown.hex(), "prec": evaluation.prec}
+    evidence = {"bound": float(shown).hex()}
     detail = f"distance at most kappa max |r| = {kappa:.1e} * {residual:.1e} ({how})"
     return Claim("readout", statement, Verdict.PROVED, detail, evidence=evidence)
 

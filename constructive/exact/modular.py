@@ -31,7 +31,9 @@ _SMALL = 48
 """Matrices of at most this many rows or columns are ranked by python-flint."""
 _NARROW = 8
 """Panels of at most this many columns are eliminated column by column."""
-_CACHE = 1 << 15
+_MANTISSA = 53
+"""Bits of a float64."""
+_CACHE = 1 << 14
 """Entries which are reduced at a time, so that the passes of a reduction stay in a cache."""
 
 Integers = npt.NDArray[np.int64]
@@ -83,9 +85,9 @@ def least_exponent(array: Array) -> int:
     >>> least_exponent(np.array([0.75, 0.0]))
     -53
     """
-    _, exponents = np.frexp(array)
-    nonzero = exponents[array != 0]
-    return int(nonzero.min()) - 53 if nonzero.size else 0
+    sizes = np.abs(array)
+    smallest = sizes.min(where=sizes > 0, initial=np.inf)
+    return int(np.frexp(smallest)[1]) - _MANTISSA if np.isfinite(smallest) else 0
 
 
 def residues(array: Array, modulus: int, exponent: int) -> Array:
@@ -97,18 +99,30 @@ def residues(array: Array, modulus: int, exponent: int) -> Array:
     >>> residues(np.array([1e300, 5e-324, -3.0]), 1009, -1126)
     array([ -25.,  410., -432.])
     """
-    mantissas, exponents = np.frexp(array.astype(np.float64, copy=False))
-    integers = np.ldexp(mantissas, 53).astype(np.int64)
-    shifts = np.where(integers == 0, 0, exponents.astype(np.int64) - 53 - exponent)
-    lowest, highest = (int(shifts.min()), int(shifts.max())) if shifts.size else (0, 0)
-    if lowest < 0:
-        raise ParameterError(
-            f"entries are not integer multiples of 2^{exponent}",
-            witness=exponent,
-            suggestion=f"exponent={exponent + lowest} or less",
-        )
-    powers = np.array([pow(2, k, modulus) for k in range(highest + 1)], dtype=np.int64)
-    return _balanced(integers % modulus * powers[shifts], modulus)
+    source = np.ascontiguousarray(array).reshape(-1)
+    result = np.empty(source.size)
+    _, largest = np.frexp(np.abs(source).max(initial=0.0))
+    highest = max(int(largest) - _MANTISSA - exponent, 0)
+    powers = np.array([pow(2, k, modulus) for k in range(highest + 28)], dtype=np.float64)
+    for start in range(0, source.size, _CACHE):
+        part = source[start : start + _CACHE].astype(np.float64, copy=False)
+        mantissas, exponents = np.frexp(part)
+        shifts = exponents.astype(np.int64) - _MANTISSA - exponent
+        shifts[part == 0] = 0
+        lowest = int(shifts.min())
+        if lowest < 0:
+            raise ParameterError(
+                f"entries are not integer multiples of 2^{exponent}",
+                witness=exponent,
+                suggestion=f"exponent={exponent + lowest} or less",
+            )
+        # 26 and 27 bits of a mantissa, each times a power of 22 bits: a sum below 2^50.
+        high = np.trunc(mantissas * 2.0**26)
+        low = (mantissas * 2.0**26 - high) * 2.0**27
+        total = high * powers.take(shifts + 27, mode="clip")
+        total += low * powers.take(shifts, mode="clip")
+        result[start : start + _CACHE] = reduce(total, modulus)
+    return result.reshape(array.shape)
 
 
 def _balanced(integers: Integers, modulus: int) -> Array:
@@ -154,7 +168,8 @@ class PowerTable:
         """a^k for balanced residues k modulo p - 1."""
         index = exponents.astype(np.int64)
         index += (index < 0) * (self.modulus - 1)
-        return reduce(self.low[index & 2047] * self.high[index >> 11], self.modulus)
+        low = self.low.take(index & 2047, mode="clip")
+        return reduce(low * self.high.take(index >> 11, mode="clip"), self.modulus)
 
 
 def power_table(base: int, modulus: int) -> PowerTable:
