@@ -27,6 +27,8 @@ from constructive.errors import (
     ParameterError,
     PrecisionError,
 )
+from constructive.exact.extended import ExtendedLayer
+from constructive.exact.rational import RationalDataset, RationalLayer
 from constructive.memorizer import BuildRecord, HeadRecord, Memorizer, build_memorizer
 from constructive.verdict import Claim, Verdict
 
@@ -43,11 +45,14 @@ __all__ = [
     "ConstructiveError",
     "DataError",
     "Dataset",
+    "ExtendedLayer",
     "FormatError",
     "HeadRecord",
     "Memorizer",
     "ParameterError",
     "PrecisionError",
+    "RationalDataset",
+    "RationalLayer",
     "Verdict",
     "build_memorizer",
     "certify",

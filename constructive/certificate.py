@@ -25,6 +25,7 @@ from constructive.dataset import Array, Dataset
 from constructive.errors import FormatError, ParameterError
 from constructive.exact.ball import BallLayer, enclose_layer, intermediate
 from constructive.exact.extended import ExtendedLayer
+from constructive.exact.rational import RationalLayer
 from constructive.files import replacing
 from constructive.memorizer import Memorizer
 from constructive.multihead.intermediate import Progress, silent
@@ -163,7 +164,7 @@ def certify(
       "rank"      the intermediate representation Z has rank T (`claims.rank`)
       "error"     max |f(E_t, e_t) - y_t| <= epsilon (`claims.error`)
       "readout"   an exact readout is within delta of the stored one (`claims.readout`)
-    epsilon:  by default 1e-6 times the largest target
+    epsilon:  by default 1e-6 times the largest target (1e-6 if all are zero)
     delta:    by default what can be shown
     max_prec: bits after which an undecided claim stays so
     seed:     of the primes' points; any seed proves the same
@@ -181,16 +182,17 @@ def certify(
     """
     asked = _checked_claims(claims)
     layer = memorizer.layer
-    leading = layer.leading if isinstance(layer, ExtendedLayer) else layer
-    if not isinstance(leading, AttentionLayer):
+    if isinstance(layer, RationalLayer):
         raise ParameterError(
-            f"a {type(layer).__name__} is exact already",
+            "a rational layer needs no certificate",
             witness=type(layer).__name__,
             suggestion="compare memorizer.predict(...) with the targets by ==",
         )
+    leading = layer.leading if isinstance(layer, ExtendedLayer) else layer
     leading.check_fits(dataset)
     if epsilon is None:
-        epsilon = float(f"{1e-6 * np.abs(dataset.targets).max():.0e}")
+        largest = float(np.abs(dataset.targets).max()) or 1.0
+        epsilon = float(f"{1e-6 * largest:.0e}")
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         if value is not None and not 0.0 <= value < float("inf"):
             raise ParameterError(

@@ -18,9 +18,10 @@ from safetensors.numpy import save as serialize
 from constructive import capacity
 from constructive.attention import AttentionLayer
 from constructive.dataset import Array, Dataset
-from constructive.errors import FormatError, ParameterError, PrecisionError
-from constructive.exact import extended, specialize
+from constructive.errors import DataError, FormatError, ParameterError, PrecisionError
+from constructive.exact import extended, rational, specialize
 from constructive.exact.extended import ExtendedLayer
+from constructive.exact.rational import Fractions, RationalDataset, RationalLayer
 from constructive.files import replacing
 from constructive.multihead import assumptions, grouping, heads, intermediate, readout
 from constructive.multihead.intermediate import Progress, silent
@@ -75,17 +76,20 @@ class BuildRecord:
 class Memorizer:
     """A layer whose weights were constructed to reproduce every target of a data set.
 
-    layer:  the weights (`AttentionLayer`, or `ExtendedLayer` where the readout has more bits)
+    layer:  the weights: `AttentionLayer`, or `ExtendedLayer` where the readout has more bits, or
+            `RationalLayer` where all is rational
     record: how they were built, head by head, and the error measured on the data
 
     `repr` is one line, `str` a table.
     """
 
-    layer: AttentionLayer | ExtendedLayer
+    layer: AttentionLayer | ExtendedLayer | RationalLayer
     record: BuildRecord
 
-    def predict(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array:
+    def predict(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array | Fractions:
         """Evaluate the layer: (T,) if it memorized targets of shape (T,), else (T, d_out).
+
+        Fractions where the layer is rational, else floats.
 
         contexts: (T, n, d) or one shared (n, d);  queries: (T, d)
         Raises DataError if the shapes do not fit the layer.
@@ -93,25 +97,34 @@ class Memorizer:
         outputs = self.layer(contexts, queries)
         return outputs[:, 0] if self.record.scalar_targets else outputs
 
-    def max_error(self, dataset: Dataset) -> float:
+    def max_error(self, dataset: Dataset | RationalDataset) -> float:
         """Largest |f(E, e) - y| over the examples and the entries of their targets.
 
-        As float64 evaluates it; an upper bound, from balls, where the readout has more bits.
+        As float64 evaluates it; an upper bound, from balls, where the readout has more bits; 0.0
+        just where f == y, if the layer is rational.
 
         Raises DataError if the shapes do not fit the layer.
         """
+        if isinstance(self.layer, RationalLayer):
+            return self.layer.max_error(dataset)
+        if isinstance(dataset, RationalDataset):
+            raise DataError(
+                "the data are rational, the layer is not",
+                witness=type(dataset).__name__,
+                suggestion="a Dataset, or build_memorizer(..., arithmetic='rational')",
+            )
         return self.layer.max_error(dataset)
 
     def astype(self, dtype: npt.DTypeLike) -> "Memorizer":
         """The same memorizer with rounded weights; measure `max_error` anew.
 
-        Raises ParameterError where the readout has more bits than float64.
+        Raises ParameterError for weights which are not floats.
         """
-        if isinstance(self.layer, ExtendedLayer):
+        if not isinstance(self.layer, AttentionLayer):
             raise ParameterError(
-                f"a readout of {self.layer.precision} bits does not survive rounding to {dtype}",
-                witness=self.layer.precision,
-                suggestion="memorizer.layer.leading.astype(dtype), for a layer with large errors",
+                f"the weights of a {type(self.layer).__name__} do not survive rounding to {dtype}",
+                witness=type(self.layer).__name__,
+                suggestion="a memorizer built with precision=53 and arithmetic='float'",
             )
         return dataclasses.replace(self, layer=self.layer.astype(dtype))
 
@@ -119,8 +132,15 @@ class Memorizer:
         """Write a .safetensors file, whole or not at all.
 
         Tensors W_Q, W_K, W_V, W_O, W_D as in `AttentionLayer`, and W_V_corrections where the
-        readout has more bits (`ExtendedLayer`); the record is JSON in the metadata.
+        readout has more bits (`ExtendedLayer`); the record is JSON in the metadata. Raises
+        ParameterError for rational weights, which are not floats: build them anew from the seed.
         """
+        if isinstance(self.layer, RationalLayer):
+            raise ParameterError(
+                "a .safetensors file holds floats, not Fractions",
+                witness=type(self.layer).__name__,
+                suggestion="keep the data and the seed, which give the same weights again",
+            )
         tensors = {name: np.ascontiguousarray(array) for name, array in self.layer.tensors.items()}
         record = json.dumps(dataclasses.asdict(self.record))
         content = serialize(tensors, metadata={"format": _FORMAT, "record": record})
@@ -173,13 +193,19 @@ class Memorizer:
             if record.construction == "saturated"
             else f"H(n - 1) + 1 = {record.capacity} (Theorem 2)"
         )
-        more = f", readout of {record.precision} bits" if record.precision > _FLOAT64 else ""
+        weights = f"{layer.query_weights.dtype} weights"
+        if isinstance(layer, RationalLayer):
+            weights = "rational weights (W_K in units of ln 2)"
+        elif record.precision > _FLOAT64:
+            weights += f", readout of {record.precision} bits"
         lines = [
-            f"Memorizer: {record.construction} heads, {layer.tensors['W_Q'].dtype} weights{more}",
+            f"Memorizer: {record.construction} heads, {weights}",
             f"  layer       {sizes}, {layer.num_parameters:,} parameters",
             f"  examples    {record.num_examples}, bound {bound}",
             f"  max error   {record.max_error:.1e} on targets of size {record.largest_target:.2g}",
-            f"  condition   {record.condition:.1e} (estimate)",
+            f"  condition   {record.condition:.1e} (estimate)"
+            if np.isfinite(record.condition)
+            else "  condition   not estimated",
             "",
         ]
         table = Table(box=None, pad_edge=False, show_edge=False)
@@ -205,7 +231,7 @@ class Memorizer:
 
 
 def build_memorizer(
-    dataset: Dataset,
+    dataset: Dataset | RationalDataset,
     *,
     num_heads: int,
     head_dim: int | None = None,
@@ -215,6 +241,7 @@ def build_memorizer(
     saturated_fraction: float = 0.99,
     tolerance: float = 1e-6,
     precision: int | Literal["auto"] = 53,
+    arithmetic: Literal["float", "rational"] = "float",
     seed: int = 0,
     progress: Progress = silent,
 ) -> Memorizer:
@@ -233,6 +260,8 @@ def build_memorizer(
     precision:    bits of the readout. Beyond 53 it is solved in balls, stored as a sum of float64
                   arrays, and evaluated in balls (`ExtendedLayer`). "auto": float64 where it meets
                   the tolerance, else as many bits as reproduce the targets to float64 accuracy
+    arithmetic:   "rational": weights from small integers, for integer or short rational data; then
+                  predictions are Fractions, and each == its target (`exact.rational`)
     seed:         of all random choices; the same seed on one machine gives the same bits
     progress:     called with (step, done, total) during long work
 
@@ -253,6 +282,14 @@ def build_memorizer(
     >>> bool(abs(memorizer.predict(data.contexts, data.queries) - data.targets).max() < 1e-10)
     True
     """
+    if arithmetic != "float":
+        return _rational(dataset, num_heads, head_dim, construction, arithmetic, seed)
+    if isinstance(dataset, RationalDataset):
+        raise ParameterError(
+            "the data are rational, the arithmetic is not",
+            witness=arithmetic,
+            suggestion="arithmetic='rational', or a Dataset",
+        )
     _check_parameters(dataset, value_dim, saturated_fraction, tolerance, precision, seed)
     plan = capacity.plan(
         num_examples=dataset.num_examples,
@@ -304,6 +341,52 @@ def build_memorizer(
         return Memorizer(layer, record)
     progress("solve in balls", 0, 1)
     return _extended(dataset, layer, record, precisions, tolerance, rng)
+
+
+def _rational(
+    dataset: Dataset | RationalDataset,
+    num_heads: int,
+    head_dim: int | None,
+    construction: str,
+    arithmetic: str,
+    seed: int,
+) -> Memorizer:
+    """The memorizer with rational weights."""
+    if arithmetic != "rational":
+        raise ParameterError(
+            f"unknown arithmetic={arithmetic!r}",
+            witness=arithmetic,
+            suggestion="'float' or 'rational'",
+        )
+    if not isinstance(dataset, RationalDataset):
+        dataset = RationalDataset(dataset.contexts, dataset.queries, dataset.targets)
+    plan = capacity.plan(
+        num_examples=dataset.num_examples,
+        context_size=dataset.context_size,
+        num_heads=num_heads,
+        head_dim=head_dim,
+        construction=construction,
+    )
+    layer = rational.construct(dataset, plan, num_heads, np.random.default_rng(seed))
+    stops = np.cumsum(capacity.group_sizes(dataset.num_examples, num_heads)).tolist()
+    record = BuildRecord(
+        construction=plan.construction,
+        shared_keys=False,
+        num_examples=dataset.num_examples,
+        context_size=dataset.context_size,
+        capacity=plan.capacity,
+        seed=seed,
+        saturated_fraction=0.0,
+        scalar_targets=dataset.targets.ndim == 1,
+        condition=float("nan"),
+        max_error=layer.max_error(dataset),
+        largest_target=float(max(abs(x) for x in dataset.targets.ravel())),
+        heads=tuple(
+            HeadRecord(start, stop, sharpness=0.0, saturated_fraction=0.0, rank_reached=stop)
+            for start, stop in zip([0, *stops[:-1]], stops, strict=True)
+        ),
+    )
+    return Memorizer(layer, record)
 
 
 def _extended(

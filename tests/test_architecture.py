@@ -23,6 +23,7 @@ READING_ORDER = [
     "exact.ball",
     "exact.extended",
     "exact.verified",
+    "exact.rational",
     "multihead.assumptions",
     "multihead.directions",
     "multihead.grouping",

@@ -18,6 +18,8 @@ from constructive.verdict import Claim, Verdict
 
 LARGEST_IN_BALLS = 2_000_000
 """Entries of Z up to which an ill-conditioned one is inverted in balls (16 bytes a bit or so)."""
+_SMALLEST = 1e-100
+"""No smaller distance is claimed unasked: a checker may have to round up."""
 
 
 def judge(
@@ -38,7 +40,7 @@ def judge(
     bound = kappa * residual * (1 + 2.0**-50)
     if residual == 0:
         bound = 0.0 if np.isfinite(kappa) else float("inf")
-    shown = delta if delta is not None else float(upwards(1.01 * bound))
+    shown = delta if delta is not None else float(upwards(max(1.01 * bound, _SMALLEST)))
     statement = f"an exact readout is within {shown!r} of the stored one, entry by entry"
     if not bound <= shown or not np.isfinite(bound):
         detail = f"{how} show a distance of at most {bound:.1e}; raise max_prec= or delta="

@@ -132,12 +132,13 @@ def intermediate(enclosed: BallLayer, dataset: Dataset) -> arb_mat:
 
 
 def largest(matrix: arb_mat) -> arb:
-    """An upper bound, exact, of the size of all entries; NaN if an entry is not bounded."""
+    """An upper bound, exact, of the size of all entries; NaN if one is not bounded."""
     bound = arb(0)
     for entry in matrix.entries():
         size = entry.abs_upper()
-        if not size <= bound:  # true for NaN, which then stays
-            bound = size
+        if not size.is_finite():
+            return arb.nan()
+        bound = bound.max(size)
     return bound
 
 

@@ -1,0 +1,189 @@
+"""What certificates cost. Run: python tests/benchmarks/certify.py [--runs 5] [--skip-real]
+
+Ratios are taken run by run, in one process, between things measured right after each other; quote
+their medians.
+"""
+
+import argparse
+import importlib.util
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import flint
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from scipy.linalg import lu_factor
+
+import constructive
+from constructive import Dataset, Memorizer, build_memorizer, certify, generators
+from constructive.capacity import group_sizes
+from constructive.exact import modular, specialize
+
+PRIME = next(modular.safe_primes())
+LARGE = {"num_examples": 1861, "context_size": 32, "width": 64}
+CONSOLE = Console(width=110)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def table(title: str, *headings: str) -> Table:
+    made = Table(box=None, pad_edge=False, title=title)
+    for heading in headings:
+        made.add_column(heading, justify="right")
+    return made
+
+
+def flint_rank(matrix: np.ndarray) -> int:
+    """The rank by python-flint, its conversion included."""
+    rows, columns = matrix.shape
+    entries = (matrix.astype(np.int64) % PRIME).ravel().tolist()
+    return flint.nmod_mat(rows, columns, entries, PRIME).rank()
+
+
+def elimination(runs: int) -> None:
+    rng = np.random.default_rng(0)
+    rows = table("elimination modulo p", "T", "LAPACK LU", "ours", "ours/LU", "nmod_mat/ours")
+    for size in (1000, 2000, 4000):
+        matrix = modular.reduce(rng.integers(PRIME, size=(size, size)).astype(float), PRIME)
+        lu, ours = [], []
+        for _ in range(runs):
+            lu.append(seconds(lambda: lu_factor(matrix, check_finite=False)))
+            ours.append(seconds(lambda: modular.factor(matrix, PRIME)))
+        peer = seconds(lambda: flint_rank(matrix))
+        rows.add_row(
+            str(size),
+            f"{np.median(lu):.2f} s",
+            f"{np.median(ours):.2f} s",
+            f"{np.median(np.divide(ours, lu)):.1f}",
+            f"{peer / ours[-1]:.1f}",
+        )
+    CONSOLE.print(rows)
+
+
+def rank_claim(checker, folder: Path, runs: int) -> None:
+    title = "rank claim, T=1861, H=60, n=32, d=64, d_h=64"
+    rows = table(
+        title,
+        "data",
+        "forward + LU mod p",
+        "certify",
+        "ratio",
+        "check/certify",
+        "quick/certify",
+        "kB",
+    )
+    columns = np.concatenate([h * 64 + np.arange(k) for h, k in enumerate(group_sizes(1861, 60))])
+    for name, make in (("own", generators.uniform), ("shared", generators.shared_context)):
+        data = make(**LARGE)
+        memorizer = build_memorizer(data, num_heads=60, head_dim=64)
+        z = specialize.intermediate(memorizer.layer, data, specialize.Point(PRIME, 12345), columns)
+        paths = saved(data, memorizer, certify(memorizer, data, claims=["rank"]), folder)
+        base, made, checked, quick = [], [], [], []
+        for _ in range(runs):
+            base.append(
+                seconds(lambda: memorizer.layer.intermediate(data.contexts, data.queries))
+                + seconds(lambda: modular.factor(z, PRIME))
+            )
+            made.append(seconds(lambda: certify(memorizer, data, claims=["rank"])))
+            checked.append(seconds(lambda: checker.check(*paths)))
+            quick.append(seconds(lambda: checker.check(*paths, True)))
+        rows.add_row(
+            name,
+            f"{np.median(base):.2f} s",
+            f"{np.median(made):.2f} s",
+            f"{np.median(np.divide(made, base)):.2f}",
+            f"{np.median(np.divide(checked, made)):.2f}",
+            f"{np.median(np.divide(quick, made)):.2f}",
+            f"{Path(paths[0]).stat().st_size / 1000:.0f}",
+        )
+    CONSOLE.print(rows)
+
+
+def tiny(checker, folder: Path, runs: int) -> None:
+    data = generators.uniform(num_examples=7, context_size=3, width=5)
+    memorizer = build_memorizer(data, num_heads=3)
+    paths = saved(data, memorizer, certify(memorizer, data), folder)
+    rows = table("tiny, T=7, medians", "certify: rank", "all claims", "check", "quick", "kB")
+    count = 40 * runs
+    works = (
+        lambda: certify(memorizer, data, claims=["rank"]),
+        lambda: certify(memorizer, data),
+        lambda: checker.check(*paths),
+        lambda: checker.check(*paths, True),
+    )
+    medians = [1e3 * np.median([seconds(work) for _ in range(count)]) for work in works]
+    size = f"{Path(paths[0]).stat().st_size / 1000:.1f}"
+    rows.add_row(*(f"{x:.1f} ms" for x in medians), size)
+    CONSOLE.print(rows)
+
+
+def real_claims(checker, folder: Path) -> None:
+    rows = table(
+        "claims in real arithmetic, one run each",
+        "case", "error", "error + readout", "check of both / certify", "shown",
+    )  # fmt: skip
+    cases: list[tuple[str, Dataset, dict[str, object]]] = [
+        ("own, T=1861", generators.uniform(**LARGE), {"num_heads": 60, "head_dim": 64}),
+        ("shared, T=1861", generators.shared_context(**LARGE), {"num_heads": 60, "head_dim": 64}),
+    ]
+    for size in (16, 32):
+        count = 20 * (size - 1) + 1
+        data = generators.shared_context(num_examples=count, context_size=size, width=64)
+        options = {"num_heads": 20, "construction": "rank_one", "precision": 160}
+        cases.append((f"rank one, shared, n={size}, T={count}", data, options))
+    for name, data, options in cases:
+        memorizer = build_memorizer(data, **options)
+        alone = seconds(lambda: certify(memorizer, data, claims=["error"]))
+        start = time.perf_counter()
+        certificate = certify(memorizer, data, claims=["error", "readout"])
+        both = time.perf_counter() - start
+        paths = saved(data, memorizer, certificate, folder)
+        checked = seconds(lambda: checker.check(*paths))
+        shown = certificate["error"].detail.partition(" (")[0]
+        rows.add_row(
+            name,
+            f"{alone:.1f} s",
+            f"{both:.1f} s",
+            f"{checked / both:.2f}",
+            shown.partition("<= ")[2],
+        )
+    CONSOLE.print(rows)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    CONSOLE.print(f"largest memory of the process so far: {peak:.2f} GB")
+
+
+def saved(data: Dataset, memorizer: Memorizer, certificate, folder: Path) -> list[str]:
+    paths = [str(folder / name) for name in ("c.json", "w.safetensors", "d.npz")]
+    for thing, path in zip((certificate, memorizer, data), paths, strict=True):
+        thing.save(path)
+    return paths
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=5, help="counted runs of each measurement")
+    parser.add_argument("--skip-real", action="store_true", help="only the claims modulo p")
+    options = parser.parse_args()
+    path = Path(constructive.__file__).with_name("checker.py")
+    spec = importlib.util.spec_from_file_location("checker", path)
+    checker = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(checker)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        elimination(options.runs)
+        rank_claim(checker, folder, options.runs)
+        tiny(checker, folder, options.runs)
+        if not options.skip_real:
+            real_claims(checker, folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+"""A small memorizer with its files, built once."""
+
+import pytest
+
+from constructive import build_memorizer, certify, generators
+
+
+@pytest.fixture(scope="session")
+def proved(tmp_path_factory):
+    """Data, memorizer and certificate at the bound, T = 7, and a folder with their files."""
+    folder = tmp_path_factory.mktemp("proved")
+    data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+    memorizer = build_memorizer(data, num_heads=3)
+    certificate = certify(memorizer, data)
+    data.save(folder / "data.npz")
+    memorizer.save(folder / "weights.safetensors")
+    certificate.save(folder / "certificate.json")
+    return data, memorizer, certificate, folder

@@ -1,0 +1,305 @@
+"""What is certified, and what must not be."""
+
+import dataclasses
+import json
+
+import flint
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from constructive import (
+    AttentionLayer,
+    Certificate,
+    Claim,
+    DataError,
+    Dataset,
+    FormatError,
+    Memorizer,
+    ParameterError,
+    Verdict,
+    build_memorizer,
+    certify,
+    generators,
+    strategies,
+)
+
+
+def with_layer(memorizer, **changes):
+    return dataclasses.replace(memorizer, layer=dataclasses.replace(memorizer.layer, **changes))
+
+
+def verdicts(certificate):
+    return {claim.name: claim.verdict.name for claim in certificate.claims}
+
+
+ALL_PROVED = dict.fromkeys(("grouping", "rank", "error", "readout"), "PROVED")
+
+
+@settings(max_examples=100)
+@given(strategies.memorizable(), st.booleans())
+def test_whatever_is_built_at_the_bound_is_proved(problem, single):
+    memorizer = problem.build()
+    claims = ("grouping", "rank", "error", "readout")
+    if single:  # float32 keeps the rank, not the error
+        memorizer, claims = memorizer.astype(np.float32), ("grouping", "rank")
+    certificate = certify(memorizer, problem.dataset, claims=claims)
+    assert verdicts(certificate) == {name: ALL_PROVED[name] for name in claims}
+
+
+@pytest.mark.parametrize("construction", ["saturated", "rank_one"])
+@pytest.mark.parametrize("shared_keys", [False, True])
+@pytest.mark.parametrize(
+    "make", [generators.uniform, generators.shared_context, generators.bag_of_tokens]
+)
+def test_both_constructions_on_own_and_shared_contexts(construction, shared_keys, make):
+    data = make(num_examples=41, context_size=6, width=12)
+    memorizer = build_memorizer(
+        data, num_heads=8, construction=construction, shared_keys=shared_keys
+    )
+    assert verdicts(certify(memorizer, data)) == ALL_PROVED
+
+
+def test_float32_data_and_weights():
+    data = generators.uniform(num_examples=7, context_size=3, width=5)
+    single = Dataset(*(x.astype(np.float32) for x in (data.contexts, data.queries, data.targets)))
+    memorizer = build_memorizer(single, num_heads=3).astype(np.float32)
+    assert verdicts(certify(memorizer, single, epsilon=1e-2)) == ALL_PROVED
+
+
+@pytest.mark.parametrize("size", [16, 32])
+def test_rank_where_float64_sees_a_singular_matrix(size):
+    count = 20 * (size - 1) + 1
+    data = generators.shared_context(num_examples=count, context_size=size, width=64)
+    memorizer = build_memorizer(data, num_heads=20, construction="rank_one", tolerance=1e99)
+    if size == 32:
+        z = memorizer.layer.intermediate(data.contexts, data.queries)
+        assert np.linalg.matrix_rank(z) < count
+    claim = certify(memorizer, data, claims=["rank"])["rank"]
+    assert (claim.verdict, claim.evidence["prime"]) == (Verdict.PROVED, 4194287)
+    single = certify(memorizer.astype(np.float32), data, claims=["rank"])["rank"]
+    assert single.verdict is Verdict.PROVED
+
+
+# What must not be certified.
+
+
+def test_one_example_beyond_the_bound_of_a_shared_context():
+    data = generators.shared_context(num_examples=8, context_size=3, width=5)
+    memorizer = build_memorizer(data.take(range(7)), num_heads=3)
+    certificate = certify(memorizer, data)
+    assert verdicts(certificate)["rank"] == "REFUTED"
+    assert certificate["rank"].witness == 7
+    assert "H(n - 1) + 1 = 7 < 8" in certificate["rank"].detail
+    assert "readout" not in [c.name for c in certificate.claims if c.verdict is Verdict.PROVED]
+    assert certificate.verdict is Verdict.REFUTED
+
+
+def test_duplicated_examples_with_different_targets(proved):
+    data, memorizer, *_ = proved
+    twice = Dataset(data.contexts[[0, 1, 1]], data.queries[[0, 1, 1]], [0.0, 1.0, 2.0])
+    certificate = certify(memorizer, twice)
+    assert verdicts(certificate)["rank"] == verdicts(certificate)["error"] == "REFUTED"
+    assert certificate["rank"].witness == (1, 2)
+
+
+def test_duplicates_whose_tokens_are_permuted(proved):
+    data, memorizer, *_ = proved
+    contexts = data.contexts[[0, 1, 1]].copy()
+    contexts[2] = contexts[2][::-1]
+    twice = Dataset(contexts, data.queries[[0, 1, 1]], [0.0, 1.0, 2.0])
+    assert certify(memorizer, twice, claims=["rank"])["rank"].verdict is Verdict.REFUTED
+
+
+def test_more_examples_than_columns():
+    data = generators.uniform(num_examples=7, context_size=3, width=3)
+    layer = build_memorizer(data.take([0, 1, 2]), num_heads=1)
+    assert certify(layer, data, claims=["rank"])["rank"].verdict is Verdict.REFUTED
+
+
+def test_a_perturbed_readout(proved):
+    data, memorizer, *_ = proved
+    values = memorizer.layer.value_weights.copy()
+    values[1, 2, 0] += 1e-3
+    certificate = certify(with_layer(memorizer, value_weights=values), data)
+    expected = {**ALL_PROVED, "error": "REFUTED"}
+    assert verdicts(certificate) == expected
+    assert 0 <= certificate["error"].witness < 7
+    assert "at example" in certificate["error"].detail
+    near = certify(with_layer(memorizer, value_weights=values), data, delta=1e-9)
+    assert near["readout"].verdict is Verdict.UNDECIDED
+
+
+def test_the_least_error_decides(proved):
+    data, memorizer, *_ = proved
+    # A residual of known size: at example 3 the target is moved by 2^-20 times itself.
+    targets = data.targets.copy()
+    targets[3] += 2.0**-20
+    moved = Dataset(data.contexts, data.queries, targets)
+    for epsilon, verdict in ((2.0**-20 * 1.001, "PROVED"), (2.0**-20 * 0.999, "REFUTED")):
+        claim = certify(memorizer, moved, claims=["error"], epsilon=epsilon)["error"]
+        assert claim.verdict.name == verdict
+    assert claim.witness == 3
+
+
+def test_weights_rounded_to_float16(proved):
+    data, memorizer, *_ = proved
+    layer = AttentionLayer(
+        *(x.astype(np.float16).astype(float) for x in vars(memorizer.layer).values())
+    )
+    certificate = certify(Memorizer(layer, memorizer.record), data)
+    assert certificate["error"].verdict is Verdict.REFUTED
+
+
+def test_z_made_singular_by_hand():
+    # Heads of zero weights attend uniformly, so Z repeats the mean token in each of them.
+    data = generators.uniform(num_examples=7, context_size=3, width=5)
+    memorizer = build_memorizer(data, num_heads=3)
+    nothing = np.zeros_like(memorizer.layer.query_weights)
+    certificate = certify(with_layer(memorizer, query_weights=nothing), data)
+    assert verdicts(certificate) == {
+        "grouping": "PROVED", "rank": "UNDECIDED", "error": "REFUTED", "readout": "UNDECIDED",
+    }  # fmt: skip
+    assert "rank Z >= 5, and probably equal" in certificate["rank"].detail
+    assert certificate.verdict is Verdict.REFUTED
+
+
+def uniform_attention(contexts, targets):
+    """One head of zero weights, so that Z has the mean tokens as its rows, exactly."""
+    contexts = np.asarray(contexts, dtype=float)
+    width = contexts.shape[-1]
+    layer = AttentionLayer.from_effective_readout(
+        np.zeros((1, width, 1)), np.zeros((1, width, 1)), np.zeros((width, 1))
+    )
+    data = Dataset(contexts, np.eye(len(contexts), width), targets)
+    template = build_memorizer(
+        generators.uniform(num_examples=1, context_size=1, width=2), num_heads=1
+    )
+    return Memorizer(layer, template.record), data
+
+
+@pytest.mark.parametrize("tiny", [0.0, 2.0**-40, 2.0**-52])
+def test_nearly_singular(tiny):
+    # det [[1, 1], [1, 1 + tiny]] = tiny, far below what singular values in float64 resolve.
+    memorizer, data = uniform_attention([[[1.0, 1.0]], [[1.0, 1.0 + tiny]]], [0.0, 1.0])
+    claim = certify(memorizer, data, claims=["rank"])["rank"]
+    assert (claim.verdict is Verdict.PROVED) == (tiny > 0)
+
+
+def test_what_the_last_bit_decides():
+    # The last row is a combination of the others, or off by one bit: only exact numbers can tell.
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        rows = rng.integers(-9, 10, size=(2, 3)).astype(float)
+        combination = rng.integers(-3, 4, size=2) * 2.0 ** rng.integers(-30, 30, size=2)
+        last = combination @ rows
+        if rng.random() < 0.5:
+            last[0] = np.nextafter(last[0], np.inf)
+        matrix = np.vstack([rows, last])
+        memorizer, data = uniform_attention(matrix[:, None, :], [1.0, 2.0, 3.0])
+        scaled = flint.fmpq_mat(
+            3, 3, [flint.fmpq(*x.as_integer_ratio()) for x in matrix.ravel().tolist()]
+        )
+        claim = certify(memorizer, data, claims=["rank"])["rank"]
+        assert (claim.verdict is Verdict.PROVED) == (scaled.rank() == 3)
+
+
+# Grouping, exactly.
+
+
+def test_a_context_of_lower_rank(proved):
+    data, memorizer, *_ = proved
+    contexts = data.contexts.copy()
+    contexts[4, 2] = contexts[4, 0] + contexts[4, 1]
+    exact = np.round(contexts * 2**20) / 2**20
+    exact[4, 2] = exact[4, 0] + exact[4, 1]
+    claim = certify(memorizer, Dataset(exact, data.queries, data.targets), claims=["grouping"])[
+        "grouping"
+    ]
+    assert (claim.verdict, claim.witness) == (Verdict.REFUTED, 4)
+    exact[4, 2, 0] = np.nextafter(exact[4, 2, 0], 1)
+    claim = certify(memorizer, Dataset(exact, data.queries, data.targets), claims=["grouping"])[
+        "grouping"
+    ]
+    assert claim.verdict is Verdict.PROVED
+
+
+@pytest.mark.parametrize(
+    ("change", "witness", "words"),
+    [
+        ((4, [0, 0, 0, 2.0, 0, 0, 0]), (3, 4), "one group, have rank 1"),
+        ((0, [0, 0, 0, 1.0, 1.0, 0, 0]), (0, (3, 5)), "query 0 is in the span"),
+        ((6, [0, 0, 0, 1.0, 1.0, 0, 0]), (6, (3, 5)), "query 6 is in the span"),
+    ],
+)
+def test_dependent_queries(proved, change, witness, words):
+    data, memorizer, *_ = proved
+    queries = np.round(data.queries * 2**10) / 2**10
+    example, coefficients = change
+    queries[example] = np.array(coefficients) @ queries
+    claim = certify(memorizer, Dataset(data.contexts, queries, data.targets), claims=["grouping"])[
+        "grouping"
+    ]
+    assert (claim.verdict, claim.witness) == (Verdict.REFUTED, witness)
+    assert words in claim.detail
+
+
+def test_groups_of_other_data(proved):
+    data, memorizer, *_ = proved
+    claim = certify(memorizer, data.take(range(6)), claims=["grouping"])["grouping"]
+    assert claim.verdict is Verdict.REFUTED
+    assert "cover 7 of 6 examples" in claim.detail
+
+
+# The object.
+
+
+def test_a_verdict_is_no_boolean():
+    with pytest.raises(TypeError, match=r"three values; ask `is Verdict.PROVED`"):
+        bool(Verdict.PROVED)
+    for first in Verdict:
+        for second in Verdict:
+            both = Verdict.all_of([first, second])
+            assert (both is Verdict.PROVED) == (first is second is Verdict.PROVED)
+            assert (both is Verdict.REFUTED) == (Verdict.REFUTED in (first, second))
+    assert Verdict.all_of([]) is Verdict.UNDECIDED
+
+
+def test_refused_arguments(proved):
+    data, memorizer, *_ = proved
+    for claims in ([], ["proof"], ["rank", "ranks"]):
+        with pytest.raises(ParameterError, match="are not claims"):
+            certify(memorizer, data, claims=claims)
+    for name in ("epsilon", "delta"):
+        for value in (-1.0, float("nan"), float("inf")):
+            with pytest.raises(ParameterError, match="is not a bound"):
+                certify(memorizer, data, **{name: value})
+    wide = Dataset(data.contexts, data.queries, np.zeros((7, 2)))
+    with pytest.raises(DataError, match="d_out=2, the layer 1"):
+        certify(memorizer, wide)
+    with pytest.raises(DataError, match="do not fit the layer"):
+        certify(memorizer, Dataset(data.contexts[:, :, :4], data.queries[:, :4], data.targets))
+
+
+def test_files_and_printing(proved, tmp_path):
+    *_, certificate, _ = proved
+    path = tmp_path / "c.json"
+    certificate.save(path)
+    assert Certificate.load(path) == certificate
+    assert str(certificate).startswith("Certificate: PROVED, for the stored float64 weights")
+    assert all(claim.name in str(certificate) for claim in certificate.claims)
+    assert repr(certificate).startswith("<Certificate: PROVED, grouping PROVED")
+    assert isinstance(certificate["rank"], Claim)
+    with pytest.raises(KeyError):
+        certificate["beauty"]
+    for text in ("[]", "{", json.dumps({"format": "constructive certificate 1"}), "[" * 10**5, "7"):
+        path.write_text(text)
+        with pytest.raises(FormatError, match="is not a certificate"):
+            Certificate.load(path)
+
+
+def test_the_same_certificate_twice(proved):
+    data, memorizer, certificate, _ = proved
+    assert certify(memorizer, data) == certificate
+    assert certify(memorizer, data, seed=5)["rank"].evidence != certificate["rank"].evidence

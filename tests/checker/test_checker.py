@@ -1,0 +1,566 @@
+"""The checker: an island which believes nothing it has not shown."""
+
+import ast
+import base64
+import copy
+import importlib.util
+import json
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from safetensors.numpy import load_file
+
+import constructive
+from constructive import Dataset, Verdict, build_memorizer, certify, check, generators, strategies
+from constructive.claims import rank
+from constructive.exact import modular, specialize
+
+SOURCE = Path(constructive.__file__).with_name("checker.py")
+FILES = ("certificate.json", "weights.safetensors", "data.npz")
+
+
+@pytest.fixture(scope="module")
+def checker():
+    """The checker as a module of its own, so that thousands of runs need no new process."""
+    spec = importlib.util.spec_from_file_location("island", SOURCE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def paths(folder):
+    return [str(folder / name) for name in FILES]
+
+
+# It is an island.
+
+
+def foreign_imports(source):
+    """Modules which a source text imports beyond the standard library, numpy and mpmath."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            found.add("." * node.level + (node.module or ""))
+    roots = {name.partition(".")[0] for name in found}
+    return roots - set(sys.stdlib_module_names) - {"numpy", "mpmath"}
+
+
+def modules_loaded_by(path, arguments):
+    """Modules of this package and of its dependencies which a run of a checker loads."""
+    code = (
+        "import runpy, sys\n"
+        f"sys.argv = {[str(path), *arguments]!r}\n"
+        "try: runpy.run_path(sys.argv[0], run_name='__main__')\n"
+        "except SystemExit as end: status = end.code\n"
+        "names = {name.partition('.')[0] for name in sys.modules}\n"
+        "suspects = {'constructive', 'flint', 'scipy', 'safetensors', 'rich', 'typer', 'sympy'}\n"
+        "print('status', status, 'loaded', sorted(names & suspects))\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
+    )
+    return run.stdout.splitlines()[-1]
+
+
+def test_it_imports_nothing_of_the_package(proved):
+    assert not foreign_imports(SOURCE.read_text())
+    assert modules_loaded_by(SOURCE, paths(proved[3])) == "status 0 loaded []"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import constructive",
+        "from constructive.exact import modular",
+        "from . import errors",
+        "def late():\n    import flint",
+    ],
+)
+def test_the_test_of_imports_can_fail(line):
+    assert foreign_imports(SOURCE.read_text() + line + "\n")
+
+
+def test_the_test_of_loaded_modules_can_fail(proved, tmp_path):
+    traitor = tmp_path / "traitor.py"
+    traitor.write_text(SOURCE.read_text().replace("import sys\n", "import sys\nimport flint\n", 1))
+    assert modules_loaded_by(traitor, paths(proved[3])) == "status 0 loaded ['flint']"
+
+
+def test_it_is_short_enough_to_be_read():
+    assert len(SOURCE.read_text().splitlines()) < 500
+
+
+# It proves what is true.
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_true_certificate_is_proved_in_a_process_of_its_own(proved, quick):
+    checked = check(*paths(proved[3]), quick=quick)
+    assert checked.verdict is Verdict.PROVED
+    lines = checked.report.splitlines()
+    assert [line.split()[0] for line in lines] == ["grouping", "rank", "error", "readout", "PROVED"]
+
+
+@settings(max_examples=40)
+@given(strategies.memorizable())
+def test_it_agrees_with_certify(checker, tmp_path_factory, problem):
+    folder = tmp_path_factory.mktemp("agree")
+    memorizer = problem.build()
+    problem.dataset.save(folder / "data.npz")
+    memorizer.save(folder / "weights.safetensors")
+    certificate = certify(memorizer, problem.dataset)
+    assert certificate.verdict is Verdict.PROVED
+    certificate.save(folder / "certificate.json")
+    for quick in (False, True):
+        found = checker.check(*paths(folder), quick)
+        assert found == {claim.name: claim.statement for claim in certificate.claims}
+
+
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (generators.uniform, {}),
+        (generators.shared_context, {"construction": "rank_one"}),
+        (generators.gaussian, {"shared_keys": True}),
+        (generators.uniform, {"precision": 150}),
+    ],
+)
+@pytest.mark.parametrize("single", [False, True])
+def test_every_kind_of_layer(checker, tmp_path, make, options, single):
+    data = make(num_examples=21, context_size=5, width=7, target_dim=2)
+    epsilon = 1e-20 if "precision" in options else 1e-9
+    if single:
+        data = Dataset(*(x.astype(np.float32) for x in (data.contexts, data.queries, data.targets)))
+    memorizer = build_memorizer(data, num_heads=5, **options)
+    if single and "precision" not in options:
+        memorizer, epsilon = memorizer.astype(np.float32), 1.0
+    certificate = certify(memorizer, data, epsilon=epsilon)
+    assert certificate.verdict is Verdict.PROVED
+    for thing, name in zip((certificate, memorizer, data), FILES, strict=True):
+        thing.save(tmp_path / name)
+    assert checker.main([*paths(tmp_path), "--claims", "rank", "error", "readout"]) == 0
+
+
+def test_integers_as_numpy_saves_them(checker, tmp_path):
+    data = generators.integers(num_examples=7, context_size=3, width=5)
+    memorizer = build_memorizer(data, num_heads=3)
+    certify(memorizer, data).save(tmp_path / FILES[0])
+    memorizer.save(tmp_path / FILES[1])
+    as_integers = {
+        "contexts": data.contexts.astype(np.int16),
+        "queries": data.queries.astype(np.int64),
+        "targets": data.targets.astype(np.int8),
+    }
+    np.savez_compressed(tmp_path / FILES[2], **as_integers)
+    assert len(checker.check(*paths(tmp_path))) == 4
+
+
+def test_an_ill_conditioned_readout(checker, tmp_path):
+    data = generators.shared_context(num_examples=61, context_size=16, width=20)
+    memorizer = build_memorizer(
+        data, num_heads=4, construction="rank_one", precision="auto", tolerance=1e-14
+    )
+    assert memorizer.record.precision > 53
+    certificate = certify(memorizer, data, claims=["readout"])
+    assert (
+        "in balls" in certificate["readout"].detail or "balls of" in certificate["readout"].detail
+    )
+    for thing, name in zip((certificate, memorizer, data), FILES, strict=True):
+        thing.save(tmp_path / name)
+    assert "readout" in checker.check(*paths(tmp_path))
+
+
+# It asks for enough.
+
+
+def test_what_is_weaker_than_asked_is_not_proved(checker, proved, tmp_path, capsys):
+    data, memorizer, _, folder = proved
+    files = [str(tmp_path / "c.json"), *paths(folder)[1:]]
+    certify(memorizer, data, claims=["rank", "error"], epsilon=1e-9).save(files[0])
+    assert checker.main([*files, "--claims", "rank", "--epsilon", "1e-9"]) == 0
+    assert checker.main([*files, "--epsilon", "1e-10"]) == 1
+    assert "epsilon is larger than is asked" in capsys.readouterr().out
+    assert checker.main([*files, "--claims", "rank", "readout"]) == 1
+    assert "does not claim all that is asked" in capsys.readouterr().out
+
+
+def test_a_claim_which_is_not_proved_is_refused(checker, proved, tmp_path, capsys):
+    data, memorizer, _, folder = proved
+    files = [str(tmp_path / "c.json"), *paths(folder)[1:]]
+    certify(memorizer, data, epsilon=1e-30).save(files[0])
+    assert checker.main(files) == 1
+    assert capsys.readouterr().out.startswith("NOT PROVED: ")
+
+
+# Forgeries: whoever writes the certificate has the package, and recomputes what he likes.
+
+
+def forged_rank(data, memorizer, monkeypatch, folder):
+    """A certificate which claims rank T with evidence as good as elimination can give."""
+    honest = specialize.search
+
+    def lie(layer, dataset, rng):
+        found = honest(layer, dataset, rng)
+        total = dataset.num_examples
+        columns = np.arange(total)
+        upper = np.eye(total)
+        lower = np.eye(total)
+        factors = modular.Factors(found.point.prime, np.arange(total), columns, lower, upper)
+        return specialize.Search(total, found.point, columns, factors, 1, 0)
+
+    monkeypatch.setattr(rank, "_refute", lambda *_: None)
+    monkeypatch.setattr(specialize, "search", lie)
+    certificate = certify(memorizer, data, claims=["rank"])
+    assert certificate.verdict is Verdict.PROVED
+    for thing, name in zip((certificate, memorizer, data), FILES, strict=True):
+        thing.save(folder / name)
+
+
+@pytest.mark.parametrize("quick", ["--quick", None])
+@pytest.mark.parametrize("case", ["beyond the bound", "twice the same", "honest, false factors"])
+def test_forged_ranks(checker, monkeypatch, tmp_path, capsys, quick, case):
+    data = generators.shared_context(num_examples=8, context_size=3, width=5)
+    memorizer = build_memorizer(data.take(range(7)), num_heads=3)
+    chosen = {"beyond the bound": range(8), "twice the same": [0, 1, 1, 2]}.get(case, range(7))
+    forged_rank(data.take(list(chosen)), memorizer, monkeypatch, tmp_path)
+    status = checker.main([*paths(tmp_path), *([quick] if quick else [])])
+    said = capsys.readouterr().out
+    if case == "honest, false factors" and quick is None:
+        # Elimination does not need the false evidence; on these columns it may succeed.
+        assert status in (0, 1)
+        return
+    assert status == 1
+    assert "singular modulo p" in said or "solution modulo p is wrong" in said
+
+
+def rewritten(folder, target, change):
+    """The files of a folder with a changed certificate."""
+    content = json.loads((folder / FILES[0]).read_text())
+    change(content)
+    (target / FILES[0]).write_text(json.dumps(content))
+    return [str(target / FILES[0]), *paths(folder)[1:]]
+
+
+def repacked(text, change):
+    values = np.frombuffer(base64.b64decode(text), "<u4").copy()
+    changed = change(values)
+    return base64.b64encode(
+        (values if changed is None else changed).astype("<u4").tobytes()
+    ).decode()
+
+
+def set_to(*keys):
+    def assign(content, value):
+        for key in keys[:-1]:
+            content = content[key]
+        content[keys[-1]] = value
+
+    return assign
+
+
+RANK = ("claims", "rank", "evidence")
+GROUPING = ("claims", "grouping", "evidence")
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "words"),
+    [
+        ((*RANK, "prime"), 4194287 - 1, "not prime"),
+        ((*RANK, "prime"), 2047 * 2039, "not prime"),
+        ((*RANK, "prime"), 7, "not between 2^21 and 2^22"),
+        ((*RANK, "prime"), 2**61 - 1, "not between 2^21 and 2^22"),
+        ((*RANK, "prime"), -4194287, "not between"),
+        ((*RANK, "prime"), 4194287.0, "not between"),
+        ((*RANK, "prime"), True, "not between"),
+        ((*RANK, "value"), 0, "a is not between 1 and p"),
+        ((*RANK, "value"), 1, "a is not between 1 and p"),
+        ((*RANK, "value"), 4194287, "a is not between 1 and p"),
+        ((*RANK, "value"), 10**400, "a is not between 1 and p"),
+        ((*RANK, "columns"), "", "packed integers"),
+        ((*RANK, "columns"), "AAAA", "NOT PROVED"),
+        ((*RANK, "columns"), "AAAAAA==" * 2, "NOT PROVED"),
+        ((*RANK, "solution"), None, "NOT PROVED"),
+        ((*GROUPING, "groups"), [[0, 3], [3, 5]], "packed integers"),
+        ((*GROUPING, "groups"), [[0, 7], [7, 7], [7, 7]], "no partition"),
+        ((*GROUPING, "groups"), [[0, 3], [3, 5], [5, 6]], "no partition"),
+        ((*GROUPING, "groups"), [[0, 3], [3, 5.0], [5, 7]], "not integers"),
+        ((*GROUPING, "prime"), 4194288, "not prime"),
+        (("claims", "error", "evidence", "bound"), "0x1p-80", "error: |f - y| may be"),
+        (("claims", "error", "evidence", "bound"), "nan", "is no number"),
+        (("claims", "error", "evidence", "bound"), "inf", "is no number"),
+        (("claims", "error", "evidence", "bound"), "-0x1p-3", "is no number"),
+        (("claims", "readout", "evidence", "bound"), "0x1p-80", "does not state"),
+        (("claims", "error", "statement"), "max |f(E_t, e_t) - y_t| <= 0.0", "does not state"),
+        (("claims", "rank", "verdict"), "REFUTED", "does not state as PROVED"),
+        (("claims", "beauty"), {"verdict": "PROVED"}, "nothing known"),
+        (("claims",), {}, "claims nothing"),
+        (("claims",), [], "claims nothing"),
+        (("data", "sha256"), "0" * 64, "about other data"),
+        (("weights", "sha256"), "0" * 64, "about other weights"),
+        (("data", "contexts", "shape"), [8, 3, 5], "about other data"),
+        (("format",), "constructive certificate 2", "format"),
+    ],
+)
+def test_altered_fields(checker, proved, tmp_path, capsys, keys, value, words):
+    files = rewritten(proved[3], tmp_path, lambda content: set_to(*keys)(content, value))
+    if keys[-1] == "bound":  # the statement is altered to fit, as a forger would
+        content = json.loads(Path(files[0]).read_text())
+        name = keys[1]
+        content["claims"][name]["statement"] = checker.STATEMENTS[name].format(float.fromhex(value))
+        if name == "readout" or value == "0x1p-80":
+            Path(files[0]).write_text(json.dumps(content))
+            words = "NOT PROVED" if name == "readout" else words
+    assert checker.main(files) == 1
+    assert words in capsys.readouterr().out
+
+
+def test_swapped_evidence(checker, proved, tmp_path, capsys):
+    def swap_rows(content):
+        evidence = content["claims"]["rank"]["evidence"]
+        evidence["solution"] = repacked(
+            evidence["solution"], lambda v: v.reshape(7, -1)[[1, 0, *range(2, 7)]]
+        )
+
+    files = rewritten(proved[3], tmp_path, swap_rows)
+    assert checker.main([*files, "--quick"]) == 1
+    assert "solution modulo p is wrong" in capsys.readouterr().out
+    assert checker.main(files) == 0  # elimination does not read the solution: the claim is true
+
+    def repeat_a_column(content):
+        evidence = content["claims"]["rank"]["evidence"]
+        evidence["columns"] = repacked(evidence["columns"], lambda v: np.append(v[:-1], v[0]))
+
+    assert checker.main(rewritten(proved[3], tmp_path, repeat_a_column)) == 1
+    assert "named twice" in capsys.readouterr().out
+
+    def no_normals(content):
+        evidence = content["claims"]["grouping"]["evidence"]
+        evidence["normals"] = repacked(evidence["normals"], np.zeros_like)
+
+    assert checker.main(rewritten(proved[3], tmp_path, no_normals)) == 1
+    assert "outside of the span of group 1" in capsys.readouterr().out
+
+
+def test_duplicate_keys_and_deep_and_huge_json(checker, proved, tmp_path, capsys):
+    text = (proved[3] / FILES[0]).read_text()
+    damaged = {
+        "repeats a key": text.replace('"format"', '"format": 1, "format"', 1),
+        "RecursionError": "[" * 200_000,
+        "JSONDecodeError": text[: len(text) // 2],
+        "Exceeds the limit": text.replace('"prime": 4194287', '"prime": ' + "9" * 5000, 1),
+        "NOT PROVED": "\x00\xff",
+    }
+    for words, content in damaged.items():
+        (tmp_path / FILES[0]).write_text(content)
+        assert checker.main([str(tmp_path / FILES[0]), *paths(proved[3])[1:]]) == 1
+        assert words in capsys.readouterr().out
+
+
+def test_odd_data_files(checker, proved, tmp_path, capsys):
+    folder = proved[3]
+    arrays = dict(np.load(folder / "data.npz"))
+    wrong = {
+        "nan": {**arrays, "targets": np.full(7, np.nan)},
+        "inf": {**arrays, "queries": np.full((7, 5), np.inf)},
+        "complex": {**arrays, "queries": arrays["queries"].astype(complex)},
+        "objects": {**arrays, "targets": np.array([object()] * 7)},
+        "text": {**arrays, "targets": np.array(["1"] * 7)},
+        "swapped": {**arrays, "queries": arrays["queries"][::-1]},
+        "short": {**arrays, "targets": arrays["targets"][:6]},
+        "wide": {**arrays, "queries": np.ones((7, 9))},
+        "empty": {**arrays, "targets": np.zeros(0)},
+        "huge integers": {**arrays, "targets": np.full(7, 2**60)},
+        "missing": {"contexts": arrays["contexts"]},
+    }
+    for content in wrong.values():
+        np.savez(tmp_path / "data.npz", **content)
+        files = [*paths(folder)[:2], str(tmp_path / "data.npz")]
+        assert checker.main(files) == 1
+        assert capsys.readouterr().out.startswith("NOT PROVED: ")
+    for name in ("../../etc/passwd", str(tmp_path), str(tmp_path / "none")):
+        assert checker.main([*paths(folder)[:2], name]) == 1
+        assert capsys.readouterr().out.startswith("NOT PROVED: ")
+
+
+def test_odd_weight_files(checker, proved, tmp_path, capsys):
+    folder, path = proved[3], tmp_path / "w.safetensors"
+    good = (folder / FILES[1]).read_bytes()
+    (length,) = struct.unpack("<Q", good[:8])
+    header = json.loads(good[8 : 8 + length])
+
+    def write(change):
+        changed = copy.deepcopy(header)
+        change(changed)
+        text = json.dumps(changed).encode()
+        path.write_bytes(struct.pack("<Q", len(text)) + text + good[8 + length :])
+
+    def offsets(header, start, stop):
+        header["W_Q"]["data_offsets"] = [start, stop]
+
+    changes = [
+        lambda h: offsets(h, 0, 10**12),
+        lambda h: offsets(h, -8, 0),
+        lambda h: offsets(h, 8, 0),
+        lambda h: h["W_Q"].update(shape=[3, 5, 3, 1]),
+        lambda h: h["W_Q"].update(shape=[3, 3, 5]),
+        lambda h: h["W_Q"].update(dtype="F16"),
+        lambda h: h["W_Q"].update(dtype="F32"),
+        lambda h: h.pop("W_Q"),
+        lambda h: h.update(W_X=h["W_Q"]),
+        lambda h: h.update(W_V_corrections=h["W_V"]),
+        lambda h: h.update(W_Q=None),
+    ]
+    for change in changes:
+        write(change)
+        assert checker.main([paths(folder)[0], str(path), paths(folder)[2]]) == 1
+        assert capsys.readouterr().out.startswith("NOT PROVED: ")
+    for content in (b"", good[:4], struct.pack("<Q", 2**62) + good[8:], good[:-8]):
+        path.write_bytes(content)
+        assert checker.main([paths(folder)[0], str(path), paths(folder)[2]]) == 1
+        assert capsys.readouterr().out.startswith("NOT PROVED: ")
+
+
+# Mutations. Whoever says PROVED after one must be right: the oracle knows what is true.
+
+EVIL = (
+    None, True, False, 0, 1, -1, 2, 4194287, 4194301, 2**22, 10**30, -(10**400), 0.5, 1e308, "",
+    "PROVED", "REFUTED", "0x1p-1000", "0x1p+10", "inf", "nan", "AAAA", "é", [], {}, [[0, 7]],
+    [0] * 1000, {"prime": 7},
+)  # fmt: skip
+
+
+def leaves(content, trail=()):
+    """All paths into a JSON value."""
+    if isinstance(content, dict | list):
+        items = content.items() if isinstance(content, dict) else enumerate(content)
+        for key, value in items:
+            yield (*trail, key)
+            yield from leaves(value, (*trail, key))
+
+
+def mutate_fields(rng, content):
+    for _ in range(rng.integers(1, 3)):
+        trails = list(leaves(content))
+        trail = trails[rng.integers(len(trails))]
+        part = content
+        for key in trail[:-1]:
+            part = part[key]
+        kind = rng.integers(4)
+        if kind == 0 and isinstance(part, dict):
+            part.pop(trail[-1])
+        elif kind == 1 and isinstance(part[trail[-1]], str) and len(part[trail[-1]]) > 3:
+            text = list(part[trail[-1]])
+            i, j = rng.integers(len(text), size=2)
+            text[i], text[j] = text[j], text[i]
+            part[trail[-1]] = "".join(text)
+        elif kind == 2:
+            other = content
+            for key in trails[rng.integers(len(trails))]:
+                other = other[key]
+            part[trail[-1]] = copy.deepcopy(other)
+        else:
+            part[trail[-1]] = EVIL[rng.integers(len(EVIL))]
+    return json.dumps(content).encode()
+
+
+def mutate_bytes(rng, content):
+    content = bytearray(content)
+    kind = rng.integers(4)
+    if kind == 0:
+        return bytes(content[: rng.integers(len(content))])
+    if kind == 1:
+        start, stop = np.sort(rng.integers(len(content), size=2))
+        return bytes(content[:start] + content[stop:])
+    if kind == 2:
+        start, stop = np.sort(rng.integers(len(content), size=2))
+        return bytes(content[:stop] + content[start:])
+    for _ in range(rng.integers(1, 4)):
+        content[rng.integers(len(content))] ^= 1 << rng.integers(8)
+    return bytes(content)
+
+
+def mutate_arrays(rng, arrays):
+    """Another value in one entry, two entries or rows exchanged, or a last bit altered."""
+    name = list(arrays)[rng.integers(len(arrays))]
+    array = arrays[name].copy()
+    kind = rng.integers(3)
+    if kind == 0:
+        array.reshape(-1)[rng.integers(array.size)] += rng.standard_normal()
+    elif kind == 1:
+        i, j = rng.integers(len(array), size=2)
+        array[[i, j]] = array[[j, i]]
+    else:
+        bits = array.view(np.int64).reshape(-1)
+        bits[rng.integers(bits.size)] ^= 1 << int(rng.integers(52))
+    return {**arrays, name: array}
+
+
+def is_true(claims, statements):
+    """Whether the statements of an altered certificate are among those known to be true."""
+    for name, statement in claims.items():
+        if name in {"grouping", "rank"}:
+            if statement != statements[name]:
+                return False
+            continue
+        before, _, after = statements[name].partition({"error": "<= ", "readout": "within "}[name])
+        if not statement.startswith(before):
+            return False
+        del after
+        number = float(statement.replace("<=", "within").partition("within ")[2].split()[0])
+        # Shown with the data: |f - y| <= 2e-15 and an exact readout within 1e-14.
+        if number < {"error": 1e-16, "readout": 1e-16}[name]:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_mutations(checker, proved, tmp_path, capsys, seed):
+    data, memorizer, certificate, folder = proved
+    rng = np.random.default_rng(seed)
+    original = {name: (folder / name).read_bytes() for name in FILES}
+    statements = {claim.name: claim.statement for claim in certificate.claims}
+    said_proved = 0
+    for step in range(100):
+        files = dict(original)
+        kind = ("fields", "fields", "bytes", "arrays")[step % 4]
+        if kind == "fields":
+            files[FILES[0]] = mutate_fields(rng, json.loads(original[FILES[0]]))
+        elif kind == "bytes":
+            name = FILES[rng.integers(3)]
+            files[name] = mutate_bytes(rng, original[name])
+        for name, content in files.items():
+            (tmp_path / name).write_bytes(content)
+        if kind == "arrays":
+            if rng.random() < 0.5:
+                arrays = mutate_arrays(rng, dict(np.load(folder / FILES[2])))
+                np.savez(tmp_path / FILES[2], **arrays)
+            else:
+                layer = type(memorizer.layer)(*mutate_arrays(rng, memorizer.layer.tensors).values())
+                type(memorizer)(layer, memorizer.record).save(tmp_path / FILES[1])
+        status = checker.main([*paths(tmp_path), *(["--quick"] if rng.random() < 0.5 else [])])
+        said = capsys.readouterr().out
+        assert status in {0, 1}
+        assert said.splitlines()[-1].startswith("PROVED" if status == 0 else "NOT PROVED: ")
+        if status == 0:
+            said_proved += 1
+            kept = dict(np.load(tmp_path / FILES[2]))
+            assert all((kept[name] == getattr(data, name)).all() for name in kept)
+            tensors = load_file(tmp_path / FILES[1])
+            assert all((tensors[k] == v).all() for k, v in memorizer.layer.tensors.items())
+            claims = json.loads((tmp_path / FILES[0]).read_bytes())["claims"]
+            assert is_true({k: v["statement"] for k, v in claims.items()}, statements)
+    assert 0 < said_proved < 50  # some mutations leave the claims true: both sides are exercised
+
+
+def test_the_oracle_of_mutations_can_say_no(proved):
+    statements = {claim.name: claim.statement for claim in proved[2].claims}
+    assert is_true(statements, statements)
+    assert not is_true({"rank": "rank Z = T = 8"}, statements)
+    assert not is_true({"error": "max |f(E_t, e_t) - y_t| <= 1e-300"}, statements)

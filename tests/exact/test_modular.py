@@ -1,0 +1,222 @@
+"""Arithmetic modulo m against python-flint, sympy and brute force."""
+
+import itertools
+
+import flint
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from sympy import GF, ZZ
+from sympy.polys.matrices import DomainMatrix
+
+from constructive.errors import ParameterError
+from constructive.exact import modular
+
+PRIME = next(modular.safe_primes())
+SMALL_PRIMES = (5, 7, 11, 1009, PRIME)
+
+
+def balanced(integers, modulus):
+    return modular.reduce(np.asarray(integers, dtype=float) % modulus, modulus)
+
+
+def flint_rank(matrix, prime):
+    return flint.nmod_mat([[int(x) for x in row] for row in matrix % prime], prime).rank()
+
+
+def random_matrix(rng, prime):
+    """A random matrix: dense, of low rank, zero, sparse, a permutation, with repeated rows."""
+    rows, columns = rng.integers(1, 40, size=2)
+    kind = rng.integers(6)
+    dense = rng.integers(prime, size=(rows, columns))
+    if kind == 1:
+        inner = rng.integers(0, min(rows, columns) + 1)
+        left, right = dense[:, :inner].astype(object), rng.integers(prime, size=(inner, columns))
+        dense = np.asarray(left @ right.astype(object) % prime, dtype=np.int64).reshape(
+            rows, columns
+        )
+    elif kind == 2:
+        dense = np.zeros_like(dense)
+    elif kind == 3:
+        dense *= rng.random(dense.shape) < 0.1
+    elif kind == 4:
+        dense = np.eye(rows, columns, dtype=np.int64)[rng.permutation(rows)]
+    elif kind == 5:
+        dense = dense[rng.integers(rows, size=rows)]
+    return dense
+
+
+def test_primes_are_safe():
+    primes = list(itertools.islice(modular.safe_primes(), 3))
+    for prime in primes:
+        assert flint.fmpz(prime).is_prime()
+        assert flint.fmpz(prime // 2).is_prime()
+        assert 2**21 < prime < 2**22
+    assert primes == sorted(primes, reverse=True)
+    assert list(modular.safe_primes(12)) == [11, 7, 5]
+
+
+def test_ranks_of_thousands_of_matrices_agree_with_flint():
+    rng = np.random.default_rng(0)
+    for _ in range(3000):
+        prime = int(rng.choice(SMALL_PRIMES))
+        matrix = random_matrix(rng, prime)
+        factors = modular.factor(balanced(matrix, prime), prime)
+        expected = flint_rank(matrix, prime)
+        assert factors.rank == expected
+        assert modular.rank(balanced(matrix, prime), prime) == expected
+
+
+def test_factors_multiply_to_the_matrix():
+    rng = np.random.default_rng(1)
+    for _ in range(1500):
+        prime = int(rng.choice(SMALL_PRIMES))
+        matrix = random_matrix(rng, prime)
+        factors = modular.factor(balanced(matrix, prime), prime)
+        product = factors.lower.astype(np.int64).astype(object) @ factors.upper.astype(
+            np.int64
+        ).astype(object)
+        assert ((product - matrix[factors.rows][:, factors.columns]) % prime == 0).all()
+        assert (np.diagonal(factors.upper) % prime != 0).all()
+        assert sorted(factors.rows) == list(range(len(matrix)))
+        assert len(set(factors.columns)) == factors.rank
+
+
+def test_ranks_agree_with_sympy():
+    rng = np.random.default_rng(2)
+    for _ in range(300):
+        prime = int(rng.choice((5, 7, 1009)))
+        matrix = random_matrix(rng, prime)[:9, :9]
+        exact = DomainMatrix(matrix.tolist(), matrix.shape, ZZ).convert_to(GF(prime))
+        assert modular.factor(balanced(matrix, prime), prime).rank == exact.rank()
+
+
+def test_ranks_agree_with_counting_the_row_space():
+    rng = np.random.default_rng(3)
+    for _ in range(1000):
+        matrix = rng.integers(5, size=rng.integers(1, 4, size=2))
+        combinations = itertools.product(range(5), repeat=len(matrix))
+        span = {tuple(np.array(c) @ matrix % 5) for c in combinations}
+        assert 5 ** modular.factor(balanced(matrix, 5), 5).rank == len(span)
+
+
+@pytest.mark.parametrize("size", [8, 17, 64, 300])
+def test_solve(size):
+    rng = np.random.default_rng(size)
+    matrix = balanced(rng.integers(PRIME, size=(size, size + 5)), PRIME)
+    right = balanced(rng.integers(PRIME, size=(size, 3)), PRIME)
+    factors = modular.factor(matrix, PRIME)
+    solution = modular.solve(factors, right)
+    again = modular.product(matrix[:, factors.columns], solution, PRIME)
+    assert ((again - right) % PRIME == 0).all()
+
+
+def test_solve_refuses_a_singular_matrix():
+    factors = modular.factor(np.ones((2, 2)), PRIME)
+    with pytest.raises(ParameterError, match="rank 1 modulo"):
+        modular.solve(factors, np.ones((2, 1)))
+
+
+def test_elimination_looks_beyond_the_first_columns():
+    matrix = np.zeros((20, 60))
+    matrix[:, 40:] = np.eye(20)[::-1]
+    assert modular.factor(matrix, PRIME).columns.tolist() == list(range(40, 60))
+
+
+def test_products_longer_than_a_block_are_exact():
+    rng = np.random.default_rng(4)
+    length = 2 * modular.BLOCK + 100
+    # The worst case: all residues of the largest size and of one sign.
+    left, right = np.full((2, length), PRIME // 2), np.full((length, 3), -(PRIME // 2))
+    left[1] = rng.integers(PRIME, size=length) - PRIME // 2
+    exact = left.astype(object) @ right.astype(object)
+    found = modular.product(left.astype(float), right.astype(float), PRIME)
+    assert ((found.astype(np.int64) - exact) % PRIME == 0).all()
+    assert np.abs(found).max() <= PRIME / 2 + 2
+
+
+@given(
+    arrays.arrays(
+        np.float64,
+        st.integers(1, 5),
+        elements=st.floats(allow_nan=False, allow_infinity=False, width=64),
+    ),
+    st.sampled_from((5, 1009, PRIME, PRIME - 1)),
+)
+def test_residues_of_any_floats(array, modulus):
+    exponent = modular.least_exponent(array)
+    found = modular.residues(array, modulus, exponent)
+    for value, residue in zip(array.tolist(), found.tolist(), strict=True):
+        numerator, denominator = value.as_integer_ratio()
+        shift = denominator.bit_length() - 1 + exponent
+        exact = numerator << -shift if shift <= 0 else None
+        if exact is None:
+            assert numerator % (1 << shift) == 0
+            exact = numerator >> shift
+        assert (int(residue) - exact) % modulus == 0
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=5))
+def test_float32_and_float64_have_the_same_residues(values):
+    array = np.array(values, dtype=np.float32)
+    exponent = modular.least_exponent(array.astype(float))
+    same = modular.residues(array, PRIME, exponent) == modular.residues(
+        array.astype(float), PRIME, exponent
+    )
+    assert same.all()
+
+
+def test_residues_refuse_an_exponent_which_leaves_fractions():
+    with pytest.raises(ParameterError, match="not integer multiples") as caught:
+        modular.residues(np.array([0.5]), PRIME, 0)
+    assert "exponent=-53" in caught.value.suggestion
+
+
+@given(st.sampled_from((5, 7, 11, 1009, PRIME)), st.integers(0, 2**31))
+@settings(max_examples=50)
+def test_powers_and_inverses(prime, seed):
+    rng = np.random.default_rng(seed)
+    base = int(rng.integers(1, prime))
+    exponents = rng.integers(prime - 1, size=20)
+    found = modular.power_table(base, prime)(balanced(exponents, prime - 1))
+    assert [int(x) % prime for x in found] == [pow(base, int(k), prime) for k in exponents]
+    values = balanced(rng.integers(1, prime, size=9), prime)
+    assert (
+        modular.product(values[None], modular.inverse(values, prime)[:, None], prime) % prime
+    ) == (9 % prime)
+
+
+@pytest.mark.parametrize(("generator", "prime"), [(3, 7), (2, 11), (11, 1009)])
+def test_logarithms_invert_powers(generator, prime):
+    table = modular.logarithm_table(generator, prime)
+    powers = modular.power_table(generator, prime)(balanced(np.arange(prime - 1), prime - 1))
+    assert (table[powers.astype(np.int64) % prime] == np.arange(prime - 1)).all()
+
+
+def test_logarithms_at_full_size_and_of_a_residue_which_does_not_generate():
+    table = modular.logarithm_table(5, PRIME)  # 5 generates modulo this prime
+    rng = np.random.default_rng(0)
+    for value in rng.integers(1, PRIME, size=20).tolist():
+        assert pow(5, int(table[value]), PRIME) == value
+    with pytest.raises(ParameterError, match="does not generate"):
+        modular.logarithm_table(4, PRIME)
+
+
+def test_full_row_rank_is_proved_where_it_holds_and_never_where_it_does_not():
+    rng = np.random.default_rng(5)
+    batch = rng.integers(-3, 4, size=(500, 4, 6))
+    batch[::3, 3] = batch[::3, 0] + 2 * batch[::3, 1]
+    expected = [flint_rank(matrix, PRIME) == 4 for matrix in batch]
+    found = modular.full_row_rank(balanced(batch, PRIME), PRIME, rng)
+    assert found.tolist() == expected
+
+
+def test_null_vectors():
+    rng = np.random.default_rng(6)
+    for _ in range(200):
+        matrix = random_matrix(rng, PRIME)
+        null = modular.null_vectors(balanced(matrix, PRIME), PRIME)
+        assert null.shape == (matrix.shape[1], matrix.shape[1] - flint_rank(matrix, PRIME))
+        assert not (modular.product(balanced(matrix, PRIME), null, PRIME) % PRIME).any()
