@@ -45,7 +45,7 @@ class AssumptionError(ConstructiveError, ValueError):
 
 
 class PrecisionError(ConstructiveError, ArithmeticError):
-    """The weights exist, but float64 cannot carry them: the measured error is too large."""
+    """The weights exist, but not at this precision: the error is too large."""
 
 
 class FormatError(ConstructiveError, ValueError):

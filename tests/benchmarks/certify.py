@@ -28,9 +28,9 @@ LARGE = {"num_examples": 1861, "context_size": 32, "width": 64}
 CONSOLE = Console(width=110)
 
 
-def seconds(work: Callable[[], object]) -> float:
+def seconds(work: Callable[..., object], *arguments: object, **options: object) -> float:
     start = time.perf_counter()
-    work()
+    work(*arguments, **options)
     return time.perf_counter() - start
 
 
@@ -55,9 +55,9 @@ def elimination(runs: int) -> None:
         matrix = modular.reduce(rng.integers(PRIME, size=(size, size)).astype(float), PRIME)
         lu, ours = [], []
         for _ in range(runs):
-            lu.append(seconds(lambda: lu_factor(matrix, check_finite=False)))
-            ours.append(seconds(lambda: modular.factor(matrix, PRIME)))
-        peer = seconds(lambda: flint_rank(matrix))
+            lu.append(seconds(lu_factor, matrix, check_finite=False))
+            ours.append(seconds(modular.factor, matrix, PRIME))
+        peer = seconds(flint_rank, matrix)
         rows.add_row(
             str(size),
             f"{np.median(lu):.2f} s",
@@ -89,12 +89,12 @@ def rank_claim(checker, folder: Path, runs: int) -> None:
         base, made, checked, quick = [], [], [], []
         for _ in range(runs):
             base.append(
-                seconds(lambda: memorizer.layer.intermediate(data.contexts, data.queries))
-                + seconds(lambda: modular.factor(z, PRIME))
+                seconds(memorizer.layer.intermediate, data.contexts, data.queries)
+                + seconds(modular.factor, z, PRIME)
             )
-            made.append(seconds(lambda: certify(memorizer, data, claims=["rank"])))
-            checked.append(seconds(lambda: checker.check(*paths)))
-            quick.append(seconds(lambda: checker.check(*paths, True)))
+            made.append(seconds(certify, memorizer, data, claims=["rank"]))
+            checked.append(seconds(checker.check, *paths))
+            quick.append(seconds(checker.check, *paths, quick=True))
         rows.add_row(
             name,
             f"{np.median(base):.2f} s",
@@ -117,7 +117,7 @@ def tiny(checker, folder: Path, runs: int) -> None:
         lambda: certify(memorizer, data, claims=["rank"]),
         lambda: certify(memorizer, data),
         lambda: checker.check(*paths),
-        lambda: checker.check(*paths, True),
+        lambda: checker.check(*paths, quick=True),
     )
     medians = [1e3 * np.median([seconds(work) for _ in range(count)]) for work in works]
     size = f"{Path(paths[0]).stat().st_size / 1000:.1f}"
@@ -141,12 +141,12 @@ def real_claims(checker, folder: Path) -> None:
         cases.append((f"rank one, shared, n={size}, T={count}", data, options))
     for name, data, options in cases:
         memorizer = build_memorizer(data, **options)
-        alone = seconds(lambda: certify(memorizer, data, claims=["error"]))
+        alone = seconds(certify, memorizer, data, claims=["error"])
         start = time.perf_counter()
         certificate = certify(memorizer, data, claims=["error", "readout"])
         both = time.perf_counter() - start
         paths = saved(data, memorizer, certificate, folder)
-        checked = seconds(lambda: checker.check(*paths))
+        checked = seconds(checker.check, *paths)
         shown = certificate["error"].detail.partition(" (")[0]
         rows.add_row(
             name,
