@@ -1,24 +1,9 @@
 """The command line as a user meets it: exit status, messages, files."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 from constructive import Dataset, Memorizer, __version__
-
-
-@pytest.fixture
-def run(tmp_path):
-    def run(*arguments, status=0):
-        command = [sys.executable, "-m", "constructive", *map(str, arguments)]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == status, done.stderr
-        assert "Traceback" not in done.stderr
-        return done.stdout if status == 0 else done.stderr
-
-    return run
 
 
 def test_generate_build_predict(run, tmp_path):
@@ -89,7 +74,7 @@ def test_data_which_does_not_fit_the_memorizer(run):
 
 def test_help_has_examples(run):
     assert "build" in run("--help")
-    for command in ("build", "predict", "generate", "demo"):
+    for command in ("build", "predict", "certify", "check", "generate", "demo"):
         assert f"constructive {command}" in run(command, "--help")
 
 
@@ -102,6 +87,11 @@ def test_the_demo_reproduces_every_label(run, tmp_path):
     text = run("demo", "--picture", "picture.png")
     assert text.count("1797/1797") == 3
     assert "fails for 1797 of 1797" in text
+    assert "Certificate: PROVED" in text
+    assert text.splitlines()[-1] == "PROVED"  # the checker's last word
+    assert {"digits.npz", "digits.safetensors", "digits.json"} <= {
+        p.name for p in tmp_path.iterdir()
+    }
     picture = (tmp_path / "picture.png").read_bytes()
     assert picture.startswith(b"\x89PNG")
     assert len(picture) > 20_000

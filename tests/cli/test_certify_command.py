@@ -1,0 +1,73 @@
+"""`certify`, `check` and --precision on the command line, and the checker as a program."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import constructive
+from constructive import Certificate, Memorizer, Verdict
+
+CHECKER = Path(constructive.__file__).with_name("checker.py")
+FILES = ["certificate.json", "memorizer.safetensors", "data.npz"]
+
+
+@pytest.fixture
+def built(run):
+    run("generate", "uniform", "-T", 7, "-n", 3, "-d", 5)
+    run("build", "data.npz", "--heads", 3)
+    return run
+
+
+def test_certify_and_check(built, tmp_path):
+    text = built("certify", "memorizer.safetensors", "data.npz")
+    assert text.startswith("Certificate: PROVED")
+    assert "rank Z = T = 7" in text
+    assert Certificate.load(tmp_path / "certificate.json").verdict is Verdict.PROVED
+    for option in ([], ["--quick"]):
+        text = built("check", *FILES, *option)
+        assert text.splitlines()[-1] == "PROVED"
+        command = [sys.executable, "-I", str(CHECKER), *FILES, *option]
+        alone = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert alone.stdout == text
+
+
+def test_claims_and_bounds_reach_certify(built, tmp_path):
+    built(
+        "certify", "memorizer.safetensors", "data.npz", "-o", "c.json",
+        "--claim", "error", "--claim", "readout", "--epsilon", "1e-9", "--delta", "1e-8",
+    )  # fmt: skip
+    claims = json.loads((tmp_path / "c.json").read_text())["claims"]
+    assert list(claims) == ["error", "readout"]
+    assert claims["error"]["statement"].endswith("<= 1e-09")
+    assert "within 1e-08 of" in claims["readout"]["statement"]
+
+
+def test_status_1_without_proof(built, tmp_path):
+    arguments = "certify", "memorizer.safetensors", "data.npz", "--epsilon", "1e-30"
+    text = built(*arguments, status=1)
+    assert text.startswith("Certificate: REFUTED")
+    assert (tmp_path / "certificate.json").exists()
+    assert "NOT PROVED: " in built("check", *FILES, status=1)
+    assert "NOT PROVED: " in built("check", "data.npz", "data.npz", "data.npz", status=1)
+    assert "NOT PROVED: " in built("check", "none", "none", "none", status=1)
+
+
+def test_status_2_for_bad_input(built, tmp_path):
+    text = built("certify", "data.npz", "data.npz", status=2)
+    assert "FormatError: data.npz is not a memorizer" in text
+    text = built("certify", "memorizer.safetensors", "data.npz", "-o", "no/c.json", status=2)
+    assert "OutputError: cannot write" in text
+    text = built("build", "data.npz", "--heads", 3, "--precision", "many", status=2)
+    assert "ParameterError: --precision='many' is not a number of bits" in text
+    assert not (tmp_path / "certificate.json").exists()
+
+
+def test_precision(built, tmp_path):
+    text = built("build", "data.npz", "--heads", 3, "--precision", 120)
+    assert "readout of 120 bits" in text
+    assert Memorizer.load(tmp_path / "memorizer.safetensors").record.precision == 120
+    built("certify", "memorizer.safetensors", "data.npz", "--epsilon", "1e-30")
+    assert built("check", *FILES).splitlines()[-1] == "PROVED"
