@@ -82,9 +82,8 @@ def read_data(path):
         for name in ("contexts", "queries", "targets"):
             array = archive[name]
             require(array.dtype.kind in "biuf" and array.itemsize <= 8, f"{name} are not real")
-            if array.dtype.kind != "f":
-                largest = max(abs(int(array.max(initial=0))), abs(int(array.min(initial=0))))
-                require(largest <= 2**53, f"{name} have integers beyond 2^53")
+            small = array.dtype.kind == "f" or (np.abs(array.astype(np.float64)) < 2.0**53).all()
+            require(small, f"{name} have integers of 2^53 or more")
             kind = {"f4": "<f4", "f2": "<f4"}.get(array.dtype.str[1:], "<f8")
             data[name] = np.ascontiguousarray(array, dtype=kind)
             require(array.size and np.isfinite(data[name]).all(), f"{name} are not finite")
@@ -182,23 +181,23 @@ def representation_modulo(weights, data, p, a, columns):
     return out
 
 
-def nonsingular(a, p):
-    """Whether a square matrix is invertible modulo p, by elimination in blocks (a is used up)."""
+def require_nonsingular(a, p):
+    """Eliminate a square matrix modulo p from the right, in blocks of rows; a is used up."""
     for first in range(0, len(a), 64):
         last = min(first + 64, len(a))
-        for k in range(first, last):
-            pivot = k + int((a[k:, k] != 0).argmax())
-            if a[pivot, k] == 0:
-                return False
-            a[[k, pivot]] = a[[pivot, k]]
-            a[k + 1 :, k] = reduce(a[k + 1 :, k] * float(pow(int(a[k, k]), -1, p)), p)
-            rest = a[k + 1 :, k + 1 : last] - a[k + 1 :, k : k + 1] * a[k, k + 1 : last]
-            a[k + 1 :, k + 1 : last] = reduce(rest, p)
+        for k in range(first, last):  # entries of the rows below are sums of 64 products: < 2^49
+            reduce(a[k, k:], p)
+            pivot = k + int((a[k, k:] != 0).argmax())
+            require(a[k, pivot] != 0, "Z is singular modulo p at this point")
+            if pivot != k:
+                a[:, [k, pivot]] = a[:, [pivot, k]]
+            a[k + 1 : last, k] = reduce(a[k + 1 : last, k].copy(), p)
+            a[k, k + 1 :] = reduce(a[k, k + 1 :] * float(pow(int(a[k, k]), -1, p)), p)
+            a[k + 1 : last, k + 1 :] -= a[k + 1 : last, k : k + 1] * a[k, k + 1 :]
         for k in range(first + 1, last):
-            a[k, last:] = reduce(a[k, last:] - a[k, first:k] @ a[first:k, last:], p)
+            a[last:, k] = reduce(a[last:, k] - a[last:, first:k] @ a[first:k, k], p)
         rest = a[last:, last:] - a[last:, first:last] @ a[first:last, last:]
         a[last:, last:] = reduce(rest, p)
-    return True
 
 
 def full_rank(batch, p):
@@ -264,7 +263,7 @@ def multiply(x, y, count):
             for j, b in enumerate(y.digits[: kept - i]):
                 sums[3 + i + j] = sums[3 + i + j] + a[..., part] @ b[..., part, :]
         total = carried(total + np.stack(np.broadcast_arrays(*sums)))
-    top, bound = x.top + y.top, inner * x.bound * y.bound * FLOAT
+    top, bound = x.top + y.top, inner * x.bound * y.bound * FLOAT + 1e-300
     error = x.bound * y.error + y.bound * x.error + x.error * y.error + 1e-300
     error += len(x.digits) * len(y.digits) * 2.0 ** (2 * BITS + top - BITS * kept)
     return normal(total, top + 3 * BITS, inner * error, bound, count)
@@ -371,13 +370,14 @@ def right_inverse_bound(z_all, count):
     turned = arranged(z_all[0], np.transpose)
     gram = multiply(z_all[0], turned, count)
     right = fixed([start], count)
-    for _ in range(8):  # the float inverse of what a product lacks to I adds about 50 bits
+    for _ in range(8):  # any R will do, so the digits of one are R, and have no error
         left, error = floats(multiply(gram, right, count))
         q = float(np.abs(left - one).sum(axis=1).max() + len(one) * error) * FLOAT
         if q < 0.5:
             wide, error = floats(multiply(turned, right, count))
             return float(np.abs(wide).sum(axis=1).max() + len(one) * error) * FLOAT / (1 - q)
-        right = multiply(right, fixed([np.linalg.inv(left)], count), count)
+        right = multiply(right, fixed([np.linalg.inv(left)], count), count)._replace(error=0.0)
+        right = right._replace(bound=float(np.abs(right.digits[0]).max() + 1) * 2.0**right.top)
     return None
 
 
@@ -418,7 +418,7 @@ def check_rank(evidence, weights, data, hashes, quick):
         left = times(z, reduce(solution, p), p).astype(np.int64) % p
         require((left.ravel() == right.astype(np.int64)).all(), "the solution modulo p is wrong")
     else:
-        require(nonsingular(z, p), "Z is singular modulo p at this point")
+        require_nonsingular(z, p)
     return (total,)
 
 

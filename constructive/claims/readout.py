@@ -9,11 +9,11 @@ Z^T (Z Z^T)^-1 in balls, where q = 0.
 from collections.abc import Callable
 
 import numpy as np
-from flint import arb, arb_mat, ctx
+from flint import arb_mat
 
 from constructive.claims.error import upwards
 from constructive.claims.evaluation import Evaluation
-from constructive.exact.verified import right_inverse_bound
+from constructive.exact import ball, verified
 from constructive.verdict import Claim, Verdict
 
 LARGEST_IN_BALLS = 2_000_000
@@ -31,10 +31,10 @@ def judge(
     """
     if evaluation.midpoints is None:
         raise TypeError("the evaluation did not keep Z")
-    kappa = right_inverse_bound(evaluation.midpoints, evaluation.radius)
+    kappa = verified.right_inverse_bound(evaluation.midpoints, evaluation.radius)
     how = "float64 with a-priori bounds"
     if not np.isfinite(kappa) and evaluation.midpoints.size <= LARGEST_IN_BALLS:
-        kappa = _in_balls(representation(), evaluation.prec)
+        kappa = ball.right_inverse_bound(representation(), evaluation.prec)
         how = f"balls of {evaluation.prec} bits"
     residual = float(evaluation.largest_residual) * (1 + 2.0**-50)
     bound = kappa * residual * (1 + 2.0**-50)
@@ -51,18 +51,3 @@ def judge(
     evidence = {"bound": float(shown).hex()}
     detail = f"distance at most kappa max |r| = {kappa:.1e} * {residual:.1e} ({how})"
     return Claim("readout", statement, Verdict.PROVED, detail, evidence=evidence)
-
-
-def _in_balls(z: arb_mat, prec: int) -> float:
-    """An upper bound of the norm of Z^T (Z Z^T)^-1, or infinity where balls are too wide."""
-    with ctx.workprec(prec):
-        transposed = z.transpose()
-        try:
-            inverse = transposed * (z * transposed).inv()
-        except ZeroDivisionError:
-            return float("inf")
-        largest = arb(0)
-        for row in inverse.tolist():
-            largest = largest.max(sum((x.abs_upper() for x in row), arb(0)))
-        bound = float(largest.upper()) * (1 + 2.0**-50)
-    return bound if np.isfinite(bound) else float("inf")

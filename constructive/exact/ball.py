@@ -131,6 +131,36 @@ def intermediate(enclosed: BallLayer, dataset: Dataset) -> arb_mat:
     return arb_mat(dataset.num_examples, len(entries) // dataset.num_examples, entries)
 
 
+def solve(square: arb_mat, targets: arb_mat, prec: int) -> arb_mat | None:
+    """Enclose the U with A U = Y, or None where the balls do not show that A is invertible.
+
+    square: A (T, T);  targets: Y (T, d_out)
+    """
+    with ctx.workprec(prec):
+        try:
+            return square.solve(targets)
+        except ZeroDivisionError:
+            return None
+
+
+def right_inverse_bound(z: arb_mat, prec: int) -> float:
+    """An upper bound of the norm of Z^T (Z Z^T)^-1, or infinity where the balls are too wide.
+
+    For every residual r some c has Z c = r, and entries of at most this bound times max |r|.
+    """
+    with ctx.workprec(prec):
+        transposed = z.transpose()
+        try:
+            inverse = transposed * (z * transposed).inv()
+        except ZeroDivisionError:
+            return float("inf")
+        bound = arb(0)
+        for row in inverse.tolist():
+            bound = bound.max(sum((x.abs_upper() for x in row), arb(0)))
+        rounded = float(bound.upper()) * (1 + 2.0**-50)
+    return rounded if np.isfinite(rounded) else float("inf")
+
+
 def largest(matrix: arb_mat) -> arb:
     """An upper bound, exact, of the size of all entries; NaN if one is not bounded."""
     bound = arb(0)

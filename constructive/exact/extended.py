@@ -14,8 +14,8 @@ from flint import arb, arb_mat, ctx
 from constructive.attention import AttentionLayer
 from constructive.dataset import Array, Dataset
 from constructive.errors import ParameterError, PrecisionError
+from constructive.exact import ball
 from constructive.exact.ball import BallLayer, enclose_layer, exact_matrix, largest
-from constructive.exact.ball import intermediate as intermediate_in_balls
 
 PART_BITS = 53
 _GUARD_BITS = 64
@@ -148,19 +148,16 @@ def solve(
     parts = -(-precision // PART_BITS)
     prec = 2 * precision + _GUARD_BITS
     while prec <= _WIDEST:
-        z = intermediate_in_balls(enclose_layer(layer, prec=prec), dataset)
+        z = ball.intermediate(enclose_layer(layer, prec=prec), dataset)
         with ctx.workprec(prec):
             chosen = columns.tolist()
             square = arb_mat([[row[c] for c in chosen] for row in z.tolist()])
-            try:
-                solution = square.solve(exact_matrix(dataset.target_matrix))
-            except ZeroDivisionError:  # the balls do not show that the matrix is invertible
-                prec *= 2
-                continue
-            size = largest(solution)
-            wide = max((x.rad() for x in solution.entries()), default=arb(0))
-            if wide <= size * arb(2) ** -(parts * PART_BITS):
-                return _split(solution, columns, z.ncols(), parts)
+            solution = ball.solve(square, exact_matrix(dataset.target_matrix), prec)
+            if solution is not None:
+                size = largest(solution)
+                wide = max(x.rad() for x in solution.entries())
+                if wide <= size * arb(2) ** -(parts * PART_BITS):
+                    return _split(solution, columns, z.ncols(), parts)
         prec *= 2
     raise PrecisionError(
         f"the readout cannot be enclosed to {precision} bits with {_WIDEST} bits at work",

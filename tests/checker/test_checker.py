@@ -8,11 +8,15 @@ import json
 import struct
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
+import flint
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 from safetensors.numpy import load_file
 
 import constructive
@@ -564,3 +568,72 @@ def test_the_oracle_of_mutations_can_say_no(proved):
     assert is_true(statements, statements)
     assert not is_true({"rank": "rank Z = T = 8"}, statements)
     assert not is_true({"error": "max |f(E_t, e_t) - y_t| <= 1e-300"}, statements)
+
+
+# Its arithmetic, against python-flint and Python's integers.
+
+
+def test_its_elimination_agrees_with_flint(checker):
+    rng, prime = np.random.default_rng(0), 4194287
+    for size in (1, 2, 3, 5, 20, 63, 64, 65, 130):
+        for inner in {size, size - 1, size // 2, 0}:
+            left = rng.integers(prime, size=(size, inner)).astype(object)
+            right = rng.integers(prime, size=(inner, size)).astype(object)
+            exact = (
+                (left @ right % prime).astype(np.int64) if inner else np.zeros((size, size), int)
+            )
+            if inner == size and size > 1:
+                exact = exact[rng.permutation(size)] * (rng.random((size, size)) < 0.9)
+            truth = flint.nmod_mat(exact.tolist(), prime).rank() == size
+            matrix = checker.reduce(exact.astype(float), prime)
+            if truth:
+                checker.require_nonsingular(matrix, prime)
+            else:
+                with pytest.raises(ValueError, match="singular modulo p"):
+                    checker.require_nonsingular(matrix, prime)
+
+
+def exactly(x):
+    """A fixed-point array as Fractions."""
+    unit = Fraction(2) ** (x.top - 20 * (len(x.digits) - 1))
+    return checker_integers(x.digits) * unit
+
+
+def checker_integers(digits):
+    whole = [d.astype(np.int64).astype(object) for d in digits]
+    return sum(d * 2 ** (20 * k) for k, d in enumerate(whole[::-1]))
+
+
+@settings(max_examples=150)
+@given(
+    arrays.arrays(float, (3, 4), elements=st.floats(-1e120, 1e120)),
+    arrays.arrays(float, (4, 2), elements=st.floats(-1e120, 1e120)),
+    st.integers(2, 12),
+)
+def test_its_fixed_point_products_stay_within_their_bounds(checker, left, right, count):
+    exact = np.vectorize(Fraction, otypes=[object])
+    x, y = checker.fixed([left], count), checker.fixed([right], count)
+    for found, truth in (
+        (x, exact(left)),
+        (y, exact(right)),
+        (checker.multiply(x, y, count), exact(left) @ exact(right)),
+    ):
+        assert np.abs(found.digits).max() <= 2**20
+        assert (np.abs(exactly(found) - truth) <= Fraction(found.error)).all()
+        assert (np.abs(truth) <= Fraction(found.bound)).all()
+        rough, distance = checker.floats(found)
+        assert (np.abs(exact(rough) - truth) <= Fraction(distance)).all()
+
+
+def test_its_bound_of_a_right_inverse_is_above_the_truth(checker):
+    rng = np.random.default_rng(0)
+    for size, spoil in ((3, 0.0), (20, 0.0), (20, 1e-11), (20, 1e-18)):
+        z = rng.standard_normal((size, 30))
+        z[-1] = z[0] + spoil * z[-1] if spoil else z[-1]
+        parts = checker.fixed([z[:, :]], 12)
+        found = checker.right_inverse_bound([parts], 12)
+        exact = flint.fmpq_mat(size, 30, [flint.fmpq(*v.as_integer_ratio()) for v in z.ravel()])
+        inverse = exact.transpose() * (exact * exact.transpose()).inv()
+        rows = [[abs(Fraction(int(v.p), int(v.q))) for v in row] for row in inverse.tolist()]
+        truth = float(max(sum(row) for row in rows))
+        assert truth * (1 - 1e-12) <= found <= truth * 1.01
