@@ -40,6 +40,7 @@ from constructive.exact.extended import ExtendedLayer
 from constructive.exact.rational import RationalDataset, RationalLayer
 from constructive.memorizer import BuildRecord, HeadRecord, Memorizer
 from constructive.mixing import token_mixing
+from constructive.planning import Explanation, explain, paired_capacity
 from constructive.published import PublishedBound, capacity_table, comparison, published_bounds
 from constructive.verdict import Claim, Verdict
 
@@ -57,6 +58,7 @@ __all__ = [
     "DataError",
     "Dataset",
     "ExactCapacity",
+    "Explanation",
     "ExtendedLayer",
     "FormatError",
     "HeadRecord",
@@ -74,9 +76,11 @@ __all__ = [
     "check",
     "comparison",
     "exact_capacity",
+    "explain",
     "generators",
     "heads_needed",
     "nonzero_parameter_count",
+    "paired_capacity",
     "parameter_count",
     "published_bounds",
     "rank_one_capacity",

@@ -5,15 +5,16 @@ from typing import Literal
 
 import numpy as np
 
-from constructive import capacity
+from constructive import capacity, constructions
 from constructive.attention import AttentionLayer
+from constructive.constructions import Built
 from constructive.dataset import Dataset
 from constructive.errors import ParameterError, PrecisionError
 from constructive.exact import extended, rational, specialize
 from constructive.exact.extended import ExtendedLayer
 from constructive.exact.rational import RationalDataset
 from constructive.memorizer import FLOAT64, BuildRecord, HeadRecord, Memorizer
-from constructive.multihead import assumptions, grouping, heads, intermediate, readout
+from constructive.planning import explain
 from constructive.progress import Progress, silent
 
 _LADDER = (106, 212, 424, 848)
@@ -40,12 +41,15 @@ def build_memorizer(
 
     dataset:      T examples
     num_heads:    H
-    head_dim:     d_h; by default n for saturated heads, 1 for rank-one heads
+    head_dim:     d_h; by default n for saturated heads, n + 1 for schur, 1 for rank-one heads.
+                  Pairs are of full rank if d_h exceeds the examples of each head, else of rank one
     value_dim:    d_v >= d_out; by default d_out
     construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
-                  T <= H(n - 1) + 1 for every d_h), or "auto": saturated where T allows it
-    shared_keys:  all heads score tokens along one key direction
-    saturated_fraction: share of the examples off its group on which a head must saturate
+                  T <= H(n - 1) + 1 for every d_h), "paired" (own contexts) or "schur" (a shared
+                  one), whose readouts do not cost T^3, or "auto", which `explain` explains
+    shared_keys:  all heads score tokens along one key direction (pairs and schur always do)
+    saturated_fraction: share of the examples off its group on which a head must saturate; paired
+                  and schur heads saturate on every one, or else solve for what is left
     tolerance:    largest error which is handed out, for each entry of the targets relative to the
                   largest target there
     precision:    bits of the readout. Beyond 53 it is solved in balls, stored as a sum of float64
@@ -82,39 +86,35 @@ def build_memorizer(
             suggestion="arithmetic='rational', or a Dataset",
         )
     _check_parameters(dataset, value_dim, saturated_fraction, tolerance, precision, seed)
-    plan = _plan(dataset, num_heads, head_dim, construction)
+    plan = explain(
+        dataset, num_heads=num_heads, head_dim=head_dim, construction=construction
+    ).plan
     rng = np.random.default_rng(seed)
-
-    assumed = assumptions.check(dataset)
-    groups = grouping.partition(dataset, num_heads)
-    progress("build heads", 0, num_heads)
-    built = heads.construct(
-        dataset, assumed, groups, plan,
-        shared_keys=shared_keys, fraction=saturated_fraction, rng=rng,
+    built = constructions.build(
+        dataset, plan,
+        shared_keys=shared_keys, fraction=saturated_fraction, rng=rng, progress=progress,
     )  # fmt: skip
-    z = intermediate.assemble(dataset, built, progress=progress)
-    progress("solve for the readout", 0, 1)
-    solution = readout.solve(z, dataset.target_matrix)
-
     layer = AttentionLayer.from_effective_readout(
-        z.query_weights, z.key_weights, solution.effective, value_dim
+        built.query_weights, built.key_weights, built.effective, value_dim
     )
     record = BuildRecord(
         construction=plan.construction,
-        shared_keys=shared_keys,
+        shared_keys=built.shared_keys,
         num_examples=dataset.num_examples,
         context_size=dataset.context_size,
         capacity=plan.capacity,
         seed=seed,
         saturated_fraction=saturated_fraction,
         scalar_targets=dataset.targets.ndim == 1,
-        condition=solution.condition,
-        max_error=float(solution.residuals.max()),
+        condition=built.condition,
+        max_error=float(built.residuals.max()),
         largest_target=float(np.abs(dataset.targets).max()),
-        heads=_head_records(built, z, solution),
+        heads=built.heads,
+        order=built.order,
+        coupled=built.coupled,
     )
     largest = np.abs(dataset.target_matrix).max(axis=0)
-    carried = bool((solution.residuals <= tolerance * largest).all())
+    carried = bool((built.residuals <= tolerance * largest).all())
     precisions: tuple[int, ...] = ()
     if precision == "auto":
         precisions = () if carried else _LADDER
@@ -122,22 +122,10 @@ def build_memorizer(
         precisions = (precision,)
     if not precisions:
         if not carried:
-            raise _imprecise(dataset, plan, solution)
+            raise _imprecise(dataset, plan, built)
         return Memorizer(layer, record)
     progress("solve in balls", 0, 1)
     return _extended(dataset, layer, record, precisions, tolerance, rng)
-
-
-def _plan(
-    dataset: Dataset | RationalDataset, num_heads: int, head_dim: int | None, construction: str
-) -> capacity.Plan:
-    return capacity.plan(
-        num_examples=dataset.num_examples,
-        context_size=dataset.context_size,
-        num_heads=num_heads,
-        head_dim=head_dim,
-        construction=construction,
-    )
 
 
 def _rational(
@@ -157,7 +145,13 @@ def _rational(
         )
     if not isinstance(dataset, RationalDataset):
         dataset = RationalDataset(dataset.contexts, dataset.queries, dataset.targets)
-    plan = _plan(dataset, num_heads, head_dim, construction)
+    plan = capacity.plan(
+        num_examples=dataset.num_examples,
+        context_size=dataset.context_size,
+        num_heads=num_heads,
+        head_dim=head_dim,
+        construction=construction,
+    )
     layer = rational.construct(dataset, plan, num_heads, np.random.default_rng(seed))
     stops = np.cumsum(capacity.group_sizes(dataset.num_examples, num_heads)).tolist()
     record = BuildRecord(
@@ -219,21 +213,6 @@ def _extended(
     )
 
 
-def _head_records(
-    built: tuple[heads.Head, ...], z: intermediate.Intermediate, solution: readout.Readout
-) -> tuple[HeadRecord, ...]:
-    return tuple(
-        HeadRecord(
-            start=head.group.start,
-            stop=head.group.stop,
-            sharpness=head.sharpness,
-            saturated_fraction=float(fraction),
-            rank_reached=rank,
-        )
-        for head, fraction, rank in zip(built, z.saturated_fraction, solution.ranks, strict=True)
-    )
-
-
 def _check_parameters(
     dataset: Dataset,
     value_dim: int | None,
@@ -269,15 +248,15 @@ def _check_parameters(
         raise ParameterError(message, witness=seed, suggestion="seed=0")
 
 
-def _imprecise(dataset: Dataset, plan: capacity.Plan, solution: readout.Readout) -> PrecisionError:
+def _imprecise(dataset: Dataset, plan: capacity.Plan, built: Built) -> PrecisionError:
     """What to say of a float64 readout which misses a target by more than its share."""
     largest = np.abs(dataset.target_matrix).max(axis=0)
-    worst = int(np.argmax(solution.residuals / np.maximum(largest, np.finfo(float).tiny)))
-    error = float(solution.residuals[worst])
+    worst = int(np.argmax(built.residuals / np.maximum(largest, np.finfo(float).tiny)))
+    error = float(built.residuals[worst])
     message = (
         f"float64 cannot carry this readout: max error {error:.1e} on targets of size "
         f"{largest[worst]:.2g}; the condition number of Z is about "
-        f"{solution.condition:.0e} (estimate)"
+        f"{built.condition:.0e} (estimate)"
     )
     ways = ["precision='auto', a readout beyond float64"]
     if dataset.shared_context and plan.construction == "rank_one":
@@ -286,5 +265,5 @@ def _imprecise(dataset: Dataset, plan: capacity.Plan, solution: readout.Readout)
             f"context are ill-conditioned from about n=16 on (here n={dataset.context_size})"
         )
     ways.append("more heads, which lowers the condition number")
-    witness = {"max_error": error, "condition": solution.condition}
+    witness = {"max_error": error, "condition": built.condition}
     return PrecisionError(message, witness=witness, suggestion="; ".join(ways))

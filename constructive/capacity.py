@@ -9,7 +9,11 @@ from typing import Literal, get_args
 
 from constructive.errors import CapacityError, ParameterError
 
-Construction = Literal["saturated", "rank_one"]
+Theorem = Literal["saturated", "rank_one"]
+"""The heads of Theorem 1, and those of Theorem 2."""
+
+Construction = Literal[Theorem, "paired", "schur"]
+"""How a memorizer is built (`constructive.planning`)."""
 
 
 def saturated_capacity(num_heads: int, context_size: int, head_dim: int) -> int:
@@ -128,11 +132,12 @@ def plan(
     head_dim: int | None = None,
     construction: str = "auto",
 ) -> Plan:
-    """Choose the construction, and refuse more examples than its theorem holds.
+    """Choose between the theorems, and refuse more examples than they hold.
 
     `construction` is "saturated" (Theorem 1), "rank_one" (Theorem 2) or "auto": saturated where T
     allows it, else rank_one. Without `head_dim` a head is as wide as its construction can use:
-    n for saturated heads, 1 for rank-one heads.
+    n for saturated heads, 1 for rank-one heads. (`planning.explain` chooses among all
+    constructions, by cost.)
 
     Raises ParameterError for an unknown construction or a count below 1, and CapacityError for too
     many examples; the message says how many heads would do.
@@ -142,7 +147,7 @@ def plan(
     >>> plan(num_examples=7, context_size=3, num_heads=3, head_dim=2)
     Plan(construction='rank_one', num_heads=3, head_dim=2, capacity=7)
     """
-    names = get_args(Construction)
+    names = get_args(Theorem)
     if construction not in ("auto", *names):
         message = f"unknown construction={construction!r}"
         raise ParameterError(

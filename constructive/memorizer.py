@@ -47,7 +47,14 @@ class BuildRecord:
     """How a memorizer came to be, and what was measured on its data.
 
     max_error: as float64 evaluates the layer; an upper bound from balls where precision > 53
+        where construction is "paired" or "schur", heads are evaluated on their own examples, and
+        elsewhere where they are not saturated (`Memorizer.max_error` evaluates all)
+    condition: estimated condition number of Z, or the largest one of the systems that were solved
+        instead of it
     precision: bits of the readout
+    order:     the examples in the order in which heads take them, or () for the order given
+    coupled:   pairs of an example and a head (or pair of heads) beside the groups which are not
+               saturated, and were solved for; counted where construction is "paired" or "schur"
     """
 
     construction: str
@@ -63,6 +70,8 @@ class BuildRecord:
     largest_target: float
     heads: tuple[HeadRecord, ...]
     precision: int = 53
+    order: tuple[int, ...] = ()
+    coupled: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,11 +190,8 @@ class Memorizer:
             f"H = {layer.num_heads}, n = {record.context_size}, d = {layer.width}, "
             f"d_h = {layer.head_dim}"
         )
-        bound = (
-            f"H(min(n, d_h) - 1) + 1 = {record.capacity} (Theorem 1)"
-            if record.construction == "saturated"
-            else f"H(n - 1) + 1 = {record.capacity} (Theorem 2)"
-        )
+        formula, theorem = _BOUNDS[record.construction]
+        bound = f"{formula} = {record.capacity} ({theorem})"
         weights = f"{layer.query_weights.dtype} weights"
         if isinstance(layer, RationalLayer):
             weights = "rational weights (W_K in units of ln 2)"
@@ -220,6 +226,14 @@ class Memorizer:
         return "\n".join([*lines, *(f"  {line}" for line in tables.lines(table, 100))])
 
 
+_BOUNDS = {
+    "saturated": ("H(min(n, d_h) - 1) + 1", "Theorem 1"),
+    "rank_one": ("H(n - 1) + 1", "Theorem 2"),
+    "paired": ("(H // 2)(d - 1) + 1", "Theorem 6"),
+    "schur": ("H(min(n, d_h) - 1) + 1", "Theorem 1"),
+}
+
+
 def _abridged(records: tuple[HeadRecord, ...]) -> list[tuple[int, HeadRecord | None]]:
     """All heads of a small layer; the first and the last ones of a large layer."""
     rows: list[tuple[int, HeadRecord | None]] = list(enumerate(records))
@@ -236,7 +250,12 @@ def _read_layer(tensors: dict[str, Array], precision: int) -> AttentionLayer | E
 def _read_record(fields: dict[str, Any]) -> BuildRecord:
     """A record from its JSON; TypeError or ValueError for anything else."""
     heads = tuple(_typed(HeadRecord, head) for head in fields.pop("heads"))
-    record: BuildRecord = _typed(BuildRecord, {**fields, "heads": heads})
+    order = tuple(fields.pop("order", ()))
+    record: BuildRecord = _typed(BuildRecord, {**fields, "heads": heads, "order": order})
+    if order and sorted(order) != list(range(record.num_examples)):
+        raise ValueError("its order is no order of the examples")
+    if record.construction not in _BOUNDS:
+        raise ValueError(f"its construction is {record.construction!r}")
     return record
 
 
@@ -244,7 +263,7 @@ def _typed(kind: type[Any], fields: dict[str, Any]) -> Any:  # noqa: ANN401
     record = kind(**fields)
     for field in dataclasses.fields(kind):
         value = getattr(record, field.name)
-        expected = tuple if field.name == "heads" else field.type
+        expected = tuple if field.name in {"heads", "order"} else field.type
         if not isinstance(value, (float, int) if expected is float else expected):  # type: ignore[arg-type]
             message = f"{field.name} is {value!r}"
             raise TypeError(message)

@@ -17,7 +17,7 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 from constructive.build import build_memorizer
-from constructive.capacity import Construction, rank_one_capacity, saturated_capacity
+from constructive.capacity import Theorem, rank_one_capacity, saturated_capacity
 from constructive.dataset import Array, Dataset
 from constructive.errors import MissingExtraError
 from constructive.generators import moment_curve_points
@@ -43,7 +43,7 @@ class Problem(NamedTuple):
     dataset: Dataset
     num_heads: int
     head_dim: int
-    construction: Construction
+    construction: Theorem
 
     def build(self) -> Memorizer:
         """Build the memorizer of this problem."""
@@ -139,7 +139,7 @@ def memorizable(
     max_context_size: int = 4,
     max_extra_width: int = 2,
     max_target_dim: int = 3,
-    constructions: st.SearchStrategy[Construction] | None = None,
+    constructions: st.SearchStrategy[Theorem] | None = None,
     at_bound: bool = True,
 ) -> Problem:
     """Data sets with H and d_h whose bound holds them: exactly at the bound, or up to it.
@@ -156,7 +156,7 @@ def memorizable(
     width = size + draw(st.integers(0, max_extra_width))
     head_dim = draw(st.integers(1, size + 1))
     if constructions is None:
-        constructions = st.sampled_from(get_args(Construction))
+        constructions = st.sampled_from(get_args(Theorem))
     construction = draw(constructions)
     bound = (
         saturated_capacity(num_heads, size, head_dim)

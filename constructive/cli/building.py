@@ -26,6 +26,8 @@ class Construction(StrEnum):
     auto = "auto"
     saturated = "saturated"
     rank_one = "rank_one"
+    paired = "paired"
+    schur = "schur"
 
 
 class Kind(StrEnum):

@@ -15,6 +15,9 @@ from constructive.dataset import Array, Dataset
 TRIALS = 8
 """Random directions which are scored."""
 
+TRIALS_FOR_ALL = 32
+"""The same, where one direction has to do for all heads and examples."""
+
 KEPT = 4
 """Directions which the heads take in turn, unless they share one."""
 
@@ -56,6 +59,34 @@ def propose(
     exceeded = np.partition(np.minimum(top, bottom), rank, axis=0)[rank]
     best = np.argsort(-exceeded, kind="stable")[:KEPT]
     return tuple(KeyDirection(vectors[:, i], top[:, i], bottom[:, i]) for i in best)
+
+
+def propose_for_all(dataset: Dataset, rng: np.random.Generator) -> KeyDirection:
+    """One direction for heads which have to saturate on every example they do not take.
+
+    How much of its freedom an example costs such a head is proportional to 1 / gap, so of
+    `TRIALS_FOR_ALL` random directions that with the least mean of 1 / gap is taken.
+    """
+    vectors = rng.standard_normal((dataset.width, TRIALS_FOR_ALL))
+    vectors /= np.sqrt(np.einsum("dk,dk->k", vectors, vectors))
+    top, bottom = _gaps(dataset, vectors)
+    with np.errstate(divide="ignore"):
+        best = int((1.0 / top + 1.0 / bottom).mean(axis=0).argmin())
+    return KeyDirection(vectors[:, best], top[:, best], bottom[:, best])
+
+
+def with_wide_ends(dataset: Dataset, rng: np.random.Generator) -> KeyDirection:
+    """A direction along which one shared context has wide gaps at both ends.
+
+    Any scores v can be had, as E u = v has a solution. Two tokens get 1 and -1, and the others lie
+    evenly between -1/4 and 1/4, all in random order.
+    """
+    size = dataset.context_size
+    scores = np.concatenate([np.linspace(-0.25, 0.25, max(size - 2, 0)), [-1.0, 1.0]])[-size:]
+    context = dataset.contexts_of(slice(None))[0]
+    vector = np.linalg.lstsq(context, rng.permutation(scores), rcond=None)[0]
+    top, bottom = _gaps(dataset, vector[:, np.newaxis])
+    return KeyDirection(vector, top[:, 0], bottom[:, 0])
 
 
 def token_radius(dataset: Dataset) -> Array:

@@ -66,25 +66,31 @@ def partition(dataset: Dataset, num_heads: int) -> tuple[Group, ...]:
     sizes = group_sizes(dataset.num_examples, num_heads)
     stops = list(accumulate(sizes))
     lengths, unit = unit_rows(dataset.queries.astype(np.float64, copy=False))
-    return tuple(
-        _group(lengths, unit, start, stop)
-        for start, stop in zip([0, *stops[:-1]], stops, strict=True)
-    )
+    groups = []
+    for start, stop in zip([0, *stops[:-1]], stops, strict=True):
+        group = take(lengths, unit, start, stop)
+        if group is None:
+            raise _dependent(lengths, unit, start, stop)
+        groups.append(group)
+    return tuple(groups)
 
 
-def _group(lengths: Array, unit: Array, start: int, stop: int) -> Group:
-    """The group of examples start, ..., stop - 1, from lengths (T,) and unit queries (T, d)."""
+def take(lengths: Array, unit: Array, start: int, stop: int) -> Group | None:
+    """The group of examples start, ..., stop - 1, or None if its queries are dependent.
+
+    lengths: (T,);  unit: (T, d), the queries scaled to length one
+    """
     size, width = stop - start, unit.shape[1]
     if size == 0:
         return Group(start, stop, np.zeros((width, 0)), np.eye(width))
     members = unit[start:stop]
     if size > width:
-        raise _dependent(lengths, unit, start, stop)
+        return None
     square = np.zeros((width, width), order="F")
     reflectors, tau, _, _ = lapack.dgeqrf(members.T)
     # Entry (i, i) is, up to sign, the distance of unit query i to the span of those before it.
     if np.abs(np.diagonal(reflectors)).min() < _LOOK_CLOSER and dependency(members)[0] < size:
-        raise _dependent(lengths, unit, start, stop)
+        return None
     square[:, :size] = reflectors
     orthogonal, _, _ = lapack.dorgqr(square, tau, overwrite_a=1)
     # Unit queries are R^T Q^T, so their dual basis is Q R^-T; dtrsm reads the upper triangle only.

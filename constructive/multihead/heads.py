@@ -36,9 +36,11 @@ Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), proof of Theorem 1; rank-on
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from constructive.capacity import Plan
 from constructive.dataset import Array, Dataset
@@ -104,7 +106,7 @@ def construct(
         directions = directions[:1]
     turns = [directions[index % len(directions)] for index in range(len(groups))]
     if not rank_one:
-        key_vectors = _key_vectors(dataset, assumed, groups, turns, rng)
+        vectors_of_all = key_vectors(dataset, assumed, groups, turns, rng)
         radius = token_radius(dataset)
     query_lengths = _row_lengths(dataset.queries)
     built = []
@@ -114,7 +116,7 @@ def construct(
             if rank_one:
                 head = _rank_one_head(group, saturation, plan.head_dim)
             else:
-                vectors = key_vectors[group.rows]
+                vectors = vectors_of_all[group.rows]
                 head = _saturated_head(group, vectors, saturation, radius, plan.head_dim)
             built.append(head)
     return tuple(built)
@@ -199,11 +201,11 @@ def _saturated_head(
     return Head(group, query_weights, key_weights, sharpness)
 
 
-def _key_vectors(
+def key_vectors(
     dataset: Dataset,
     assumed: Assumptions,
     groups: tuple[Group, ...],
-    directions: list[KeyDirection],
+    directions: Sequence[KeyDirection],
     rng: np.random.Generator,
 ) -> Array:
     """The shortest v_t (T, d) with E_t v_t = l_t, for the logits l_t that its own head gives t.
@@ -216,17 +218,34 @@ def _key_vectors(
     ranks = np.array([*range(1, size - 1), 0, size - 1])  # the extreme ones last
     rank = np.concatenate([ranks[:count] for count in sizes])
     own_direction = np.repeat(np.stack([each.vector for each in directions]), sizes, axis=0)
-    logits = _JITTER * rng.standard_normal((dataset.num_examples, size))
-    attended = math.log(max(size - 1, 1) * _ATTENDED / (1.0 - _ATTENDED))
+    jitter = _JITTER * rng.standard_normal((dataset.num_examples, size))
     vectors = np.empty((dataset.num_examples, dataset.width))
     for rows, contexts in dataset.context_chunks():
-        scores = np.matmul(contexts, own_direction[rows, :, np.newaxis])[:, :, 0]
-        order = np.argsort(scores, axis=1)
-        wanted = logits[rows]
-        each = np.arange(len(wanted))
-        wanted[each, order[each, rank[rows]]] += attended
-        vectors[rows] = _solve_contexts(contexts, wanted, assumed)
+        vectors[rows] = attended_vectors(
+            contexts, own_direction[rows], rank[rows], jitter[rows], assumed
+        )
     return vectors
+
+
+def attended_vectors(
+    contexts: Array,
+    directions: Array,
+    rank: npt.NDArray[np.int64],
+    jitter: Array,
+    assumed: Assumptions,
+) -> Array:
+    """Vectors v_t (rows, d) with which each example attends to its token of a rank by scores.
+
+    contexts: (rows, n, d) or (1, n, d);  directions: (rows, d), along which tokens are scored
+    rank: (rows,), from the smallest score on;  jitter: (rows, n), added to the logits
+    """
+    others = max(contexts.shape[1] - 1, 1)
+    scores = np.matmul(contexts, directions[:, :, np.newaxis])[:, :, 0]
+    order = np.argsort(scores, axis=1)
+    each = np.arange(len(rank))
+    wanted = jitter.copy()
+    wanted[each, order[each, rank]] += math.log(others * _ATTENDED / (1.0 - _ATTENDED))
+    return _solve_contexts(contexts, wanted, assumed)
 
 
 def _solve_contexts(contexts: Array, logits: Array, assumed: Assumptions) -> Array:
