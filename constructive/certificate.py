@@ -19,7 +19,7 @@ from rich.table import Table
 from constructive import tables
 from constructive.attention import AttentionLayer
 from constructive.capacity import require_positive
-from constructive.claims import error, grouping, impossible, rank, readout
+from constructive.claims import error, grouping, impossible, paired, rank, readout
 from constructive.claims.evaluation import evaluate
 from constructive.dataset import Array, Dataset
 from constructive.errors import FormatError, ParameterError
@@ -32,6 +32,7 @@ from constructive.progress import Progress, silent
 from constructive.verdict import Claim, Verdict
 
 FORMAT = "constructive certificate 1"
+PAIRED_FORMAT = "constructive paired certificate 1"
 ClaimName = Literal["grouping", "rank", "error", "readout"]
 ALL_CLAIMS: tuple[ClaimName, ...] = get_args(ClaimName)
 
@@ -46,6 +47,7 @@ class Certificate:
     data:    dtype and shape of each array, and their SHA-256 (`fingerprint`)
     weights: the same; no array for a claim about all weights
     made_by: names and versions of the programs
+    format:  which checker reads its file
 
     `repr` is one line, `str` a table. Made by `certify` and `upper_bound_certificate`.
     """
@@ -54,6 +56,7 @@ class Certificate:
     data: dict[str, Any]
     weights: dict[str, Any]
     made_by: dict[str, str]
+    format: str = FORMAT
 
     @property
     def verdict(self) -> Verdict:
@@ -70,7 +73,7 @@ class Certificate:
     def save(self, path: str | Path) -> None:
         """Write JSON, whole or not at all."""
         content = {
-            "format": FORMAT,
+            "format": self.format,
             "verdict": self.verdict.name,
             "made_by": self.made_by,
             "data": self.data,
@@ -98,7 +101,7 @@ class Certificate:
         """
         try:
             content = json.loads(Path(path).read_bytes())
-            if content["format"] != FORMAT:
+            if content["format"] not in (FORMAT, PAIRED_FORMAT):
                 raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
             claims = tuple(
                 Claim(
@@ -112,7 +115,7 @@ class Certificate:
                 for name, claim in content["claims"].items()
             )
             fields = (dict(content[name]) for name in ("data", "weights", "made_by"))
-            return cls(claims, *fields)
+            return cls(claims, *fields, format=content["format"])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as failure:
             message = f"{path} is not a certificate: {failure}"
             suggestion = "a file written by Certificate.save or `constructive certify`"
@@ -154,7 +157,7 @@ def certify(
     memorizer: Memorizer,
     dataset: Dataset,
     *,
-    claims: Iterable[ClaimName] = ALL_CLAIMS,
+    claims: Iterable[ClaimName] | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     max_prec: int = 4096,
@@ -163,7 +166,7 @@ def certify(
 ) -> Certificate:
     """Prove what a memorizer does on a data set, in exact and ball arithmetic.
 
-    claims: any of
+    claims: by default all; for paired heads all but the first, which is about other groups. Any of
       "grouping"  every context has rank n, every group's queries are independent, and no group
                   but the first has another query in its span (`claims.grouping`)
       "rank"      the intermediate representation Z has rank T (`claims.rank`)
@@ -171,7 +174,8 @@ def certify(
       "readout"   an exact readout is within delta of the stored one (`claims.readout`)
     epsilon:  by default 1e-6 times the largest target (1e-6 if all are zero)
     delta:    by default what can be shown
-    max_prec: bits after which an undecided claim stays so
+    max_prec: bits after which an undecided claim stays so (paired heads need no more than float64
+              with bounds, and no T x T matrix: `claims.paired`)
     seed:     of the primes' points; any seed proves the same
 
     Raises ParameterError for arguments which make no sense, DataError for data whose shapes do not
@@ -185,7 +189,8 @@ def certify(
     >>> certificate["rank"].statement
     'rank Z = T = 7: these attention weights memorize every labelling'
     """
-    asked = _checked_claims(claims)
+    in_pairs = paired.applies(memorizer)
+    asked = _checked_claims(claims, in_pairs=in_pairs)
     layer = memorizer.layer
     if isinstance(layer, RationalLayer):
         raise ParameterError(
@@ -205,6 +210,14 @@ def certify(
             )
     hashes = fingerprint(_data_arrays(dataset)), fingerprint(layer.tensors)
     rng = np.random.default_rng(seed)
+    if in_pairs:
+        return Certificate(
+            claims=paired.prove(memorizer, dataset, asked, epsilon, delta, progress=progress),
+            data=_described(_data_arrays(dataset), hashes[0]),
+            weights=_described(layer.tensors, hashes[1]),
+            made_by=_made_by(),
+            format=PAIRED_FORMAT,
+        )
 
     done: dict[str, Claim] = {}
     if "grouping" in asked:
@@ -373,16 +386,20 @@ def _enclose(layer: AttentionLayer | ExtendedLayer, prec: int) -> BallLayer:
     return enclose_layer(layer, prec=prec)
 
 
-def _checked_claims(claims: Iterable[ClaimName]) -> list[ClaimName]:
-    asked = [claims] if isinstance(claims, str) else list(claims)
-    unknown = [name for name in asked if name not in ALL_CLAIMS]
+def _checked_claims(claims: Iterable[ClaimName] | None, *, in_pairs: bool) -> list[ClaimName]:
+    known = ALL_CLAIMS[1:] if in_pairs else ALL_CLAIMS
+    asked = list(known) if claims is None else [claims] if isinstance(claims, str) else list(claims)
+    unknown = [name for name in asked if name not in known]
     if unknown or not asked:
+        what = "claims about paired heads" if in_pairs else "claims"
         raise ParameterError(
-            f"claims={claims!r} are not claims",
+            f"claims={claims!r} are not {what}",
             witness=unknown or None,
-            suggestion=f"some of {', '.join(ALL_CLAIMS)}",
+            suggestion=f"some of {', '.join(known)}",
         )
-    return [name for name in ALL_CLAIMS if name in asked]
+    if in_pairs and "readout" in asked:
+        asked.append("rank")  # it rests on the same blocks, which the claim rank names
+    return [name for name in known if name in asked]
 
 
 def _frozen(value: object) -> object:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from constructive import (
@@ -18,7 +18,6 @@ from constructive import (
 )
 
 
-@settings(deadline=None)
 @given(
     st.integers(2, 9),
     st.integers(2, 5),

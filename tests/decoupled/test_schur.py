@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from constructive import (
@@ -29,7 +29,6 @@ def test_generic_data_at_and_below_the_bound_are_memorized(heads, size, extra, s
     assert memorizer.record.max_error == pytest.approx(memorizer.max_error(dataset), abs=1e-7)
 
 
-@settings(deadline=None)
 @given(memorizable(min_context_size=2, constructions=st.just("saturated"), at_bound=False))
 def test_what_is_built_for_hostile_data_is_right_or_refused(problem):
     assume(problem.dataset.shared_context)
