@@ -285,8 +285,9 @@ def check(
 
     weights: None for the certificate of an upper bound, which is about all weights
 
-    The checker is the one file `constructive/checker.py`, run as a process of its own with
-    `python -I`: it imports nothing of this package. With `quick` the rank claim is checked by
+    The checker is one file, run as a process of its own with `python -I`: it imports nothing of
+    this package. For paired heads that is `constructive/paired_checker.py`, which needs no T x T
+    matrix; for all others `constructive/checker.py`, where `quick` checks the rank claim by
     products with vectors which nobody can choose, in O(T^2), instead of by elimination.
 
     >>> check("none.json", "none.safetensors", "none.npz").verdict
@@ -294,12 +295,24 @@ def check(
     """
     paths = [certificate, data] if weights is None else [certificate, weights, data]
     files = [str(Path(path).resolve()) for path in paths]
-    command = [sys.executable, "-I", str(Path(__file__).with_name("checker.py")), *files]
+    in_pairs = weights is not None and _format_of(certificate) == PAIRED_FORMAT
+    checker = Path(__file__).with_name("paired_checker.py" if in_pairs else "checker.py")
+    command = [sys.executable, "-I", str(checker), *files]
+    if quick and not in_pairs:
+        command.append("--quick")
     run = subprocess.run(  # noqa: S603 - our own file, and no shell
-        [*command, "--quick"] if quick else command, capture_output=True, text=True, check=False
+        command, capture_output=True, text=True, check=False
     )
     verdict = Verdict.PROVED if run.returncode == 0 else Verdict.UNDECIDED
     return Checked(verdict, run.stdout + run.stderr)
+
+
+def _format_of(path: str | Path) -> object:
+    """What a certificate says it is; the checker it names reads it again, and trusts nothing."""
+    try:
+        return json.loads(Path(path).read_bytes())["format"]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
 
 
 def fingerprint(arrays: dict[str, Array]) -> bytes:

@@ -550,8 +550,8 @@ def _error(examples: _Examples, residuals: Array, slack: Array, epsilon: float) 
 def _readout(inverse: _Inverse, bounds: Array, delta: float | None) -> Claim:
     scaled = float((bounds / inverse.weights[:, np.newaxis]).max()) * SLACK
     bound = inverse.spread * scaled / (1.0 - inverse.contraction) * SLACK + TINY
-    # Unasked, a little more is claimed than was shown: a checker has another R, and rounds too.
-    shown = delta if delta is not None else float(upwards(max(1.25 * bound, _SMALLEST)))
+    # Unasked, more is claimed than was shown: a checker has another R and w, and rounds too.
+    shown = delta if delta is not None else float(upwards(max(2.0 * bound, _SMALLEST)))
     statement = f"an exact readout is within {shown!r} of the stored one, entry by entry"
     if not bound <= shown or not np.isfinite(bound):
         detail = f"only a distance of at most {bound:.1e} is shown; a larger delta="
