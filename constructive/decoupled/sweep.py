@@ -113,7 +113,9 @@ def sharpen(projected: Array, own: slice, needed: Needed, required: slice) -> Sa
 
 def _covering(ratio: Array) -> float:
     """The c at which arcs of half-width arcsin(ratio / c) cover an angle `_COVER` times, or so."""
-    cover = min(_COVER, 0.5 * len(ratio)) * np.pi / 2.0
+    cover = min(_COVER, 0.25 * np.count_nonzero(ratio)) * np.pi / 2.0
+    if cover == 0.0:
+        return 0.0
     sharpness = float(ratio.sum(where=np.isfinite(ratio))) / cover
     for _ in range(40):
         smaller = float(np.minimum(ratio, sharpness).sum()) / cover
@@ -135,7 +137,7 @@ def _least_covered(normal: Array, sine: Array, weight: Array) -> tuple[float, fl
     """
     bins = int(np.clip(2 ** np.ceil(np.log2(len(normal))), _LEAST_BINS, _MOST_BINS))
     sine = np.minimum(sine, 1.0)
-    half = (sine + (np.pi / 2 - 1.0) * sine**3) * (bins / np.pi)  # at least arcsin, in bins
+    half = sine * (1.0 + (np.pi / 2 - 1.0) * sine * sine) * (bins / np.pi)  # at least arcsin, in bins
     start = normal * (bins / np.pi) - half
     start -= np.floor(start * (1.0 / bins)) * bins
     first = np.minimum(start.astype(np.int64), bins - 1)

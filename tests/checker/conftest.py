@@ -16,3 +16,16 @@ def proved(tmp_path_factory):
     memorizer.save(folder / "weights.safetensors")
     certificate.save(folder / "certificate.json")
     return data, memorizer, certificate, folder
+
+
+@pytest.fixture(scope="session")
+def paired(tmp_path_factory):
+    """The same for paired heads: 61 examples, of which one is the extra one, and some coupling."""
+    folder = tmp_path_factory.mktemp("paired")
+    data = generators.gaussian(num_examples=61, context_size=4, width=12, seed=4)
+    memorizer = build_memorizer(data, num_heads=12, construction="paired")
+    certificate = certify(memorizer, data)
+    data.save(folder / "data.npz")
+    memorizer.save(folder / "weights.safetensors")
+    certificate.save(folder / "certificate.json")
+    return data, memorizer, certificate, folder

@@ -1,0 +1,473 @@
+"""What building, proving and checking cost beside what one would do instead: docs/performance.md.
+
+    python tests/benchmarks/compare.py [--runs 3] [--largest 31001] [--cap 300] [--only NAME ...]
+
+Every measurement is a process of its own, so that its peak memory can be read; what belongs to one
+comparison is measured in turn, run by run, and each figure is the median over the runs. Sizes are
+those of the theorem's bound with n = 32 and d = 64: H = (T - 1) / 31.
+
+    scale     build, certify and check against T, for own and shared contexts, with fitted exponents
+    fixed     the same with H = 1000, and T below the bound
+    forward   a build against one forward pass over all examples and heads, and against LAPACK's LU
+              of T x T, which a dense readout needs at least (measured, and extrapolated by T^3)
+    product   a build against one T x H/2 matrix product, as H grows with T
+    peers     at T = 1861: a build against random heads and numpy.linalg.lstsq
+    training  at T = 621: a build against Adam in PyTorch until the error is below 1e-3, or a cap
+    rank      certify against python-flint's rank modulo the same kind of prime
+    largest   T = 100,007 in float32: build, certify, check
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from constructive import Dataset, build_memorizer, certify, check, generators
+from constructive.attention import attend
+from constructive.exact import modular, specialize
+
+SIZE, WIDTH = 32, 64
+SHARED = "shared"
+COMPARISONS = ["scale", "fixed", "forward", "product", "peers", "training", "rank", "largest"]
+
+
+def heads_for(total):
+    return -(-(total - 1) // (SIZE - 1))
+
+
+def make(kind, total, seed=0):
+    sizes = {"num_examples": total, "context_size": SIZE, "width": WIDTH, "seed": seed}
+    if kind == "float32":
+        rng = np.random.default_rng(seed)
+        contexts = rng.random((total, SIZE, WIDTH), dtype=np.float32)
+        queries = rng.random((total, WIDTH), dtype=np.float32)
+        return Dataset(contexts, queries, rng.random(total))
+    if kind == "unit":
+        data = generators.gaussian(**sizes)
+        tokens, queries = (
+            x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (data.contexts, data.queries)
+        )
+        return Dataset(tokens, queries, data.targets)
+    named = {
+        "uniform": generators.uniform,
+        "gaussian": generators.gaussian,
+        SHARED: generators.shared_context,
+    }
+    return named[kind](**sizes)
+
+
+def timed(work):
+    start = time.perf_counter()
+    result = work()
+    return time.perf_counter() - start, result
+
+
+# What is measured, each in a process of its own. They return numbers by name.
+
+
+def ours(kind, total, heads=None, *, prove=False):
+    data = make(kind, total)
+    heads = heads_for(total) if heads is None else heads
+    build_memorizer(make(kind, 200), num_heads=8)  # loads libraries
+    before = peak()
+    seconds, memorizer = timed(lambda: build_memorizer(data, num_heads=heads))
+    found = {"build": seconds, "memory": peak() - before, "condition": memorizer.record.condition}
+    found |= {"own error": memorizer.record.max_error, "coupled": memorizer.record.coupled}
+    sample = np.linspace(0, total - 1, min(total, 1000)).astype(int)
+    part = data.take(sample)
+    found["error"] = memorizer.max_error(part)
+    if prove:
+        found["certify"], certificate = timed(lambda: certify(memorizer, data))
+        found["memory with proof"] = peak() - before
+        with tempfile.TemporaryDirectory() as folder:
+            files = [Path(folder) / name for name in ("c.json", "w.safetensors", "d.npz")]
+            for what, path in zip((certificate, memorizer, data), files, strict=True):
+                what.save(path)
+            found["check"], checked = timed(lambda: check(*files))
+        found["verdict"] = f"{certificate.verdict.name}, {checked.verdict.name}"
+    return found
+
+
+def forward(kind, total):
+    """One forward pass over all examples; at most 4,000 are run, and the rest counted."""
+    data, heads = make(kind, total), heads_for(total)
+    layer = build_memorizer(data, num_heads=heads).layer
+    count = min(total, 4000)
+    part = data.take(np.arange(count))
+    layer.max_error(data.take(np.arange(64)))
+    seconds, _ = timed(lambda: layer(part.contexts, part.queries))
+    return {"forward": seconds * total / count}
+
+
+def lu(total):
+    """LAPACK's LU with one solve, of a random matrix: its time does not depend on its entries."""
+    from scipy.linalg import lu_factor, lu_solve
+
+    rng = np.random.default_rng(0)
+    matrix, right = rng.standard_normal((total, total)), rng.standard_normal((total, 1))
+    seconds, _ = timed(
+        lambda: lu_solve(lu_factor(matrix, overwrite_a=True, check_finite=False), right)
+    )
+    return {"lu": seconds}
+
+
+def product(total):
+    rng = np.random.default_rng(0)
+    queries = rng.standard_normal((total, WIDTH))
+    weights = rng.standard_normal((WIDTH, heads_for(total) // 2))
+    step = 1 << 12
+
+    def work():
+        for start in range(0, total, step):
+            queries[start : start + step] @ weights
+
+    work()
+    seconds, _ = timed(work)
+    return {"product": seconds}
+
+
+def random_heads(kind, total):
+    """Random heads of logit deviation 1 and numpy.linalg.lstsq, which a user would really do."""
+    data, heads = make(kind, total), heads_for(total)
+    rng = np.random.default_rng(0)
+
+    def work():
+        scale = np.sqrt(np.mean(data.queries**2) * np.mean(data.contexts**2)) * WIDTH
+        query_weights, key_weights = rng.standard_normal((2, heads, WIDTH, SIZE))
+        query_weights /= scale * np.sqrt(SIZE)
+        z = np.empty((total, heads * WIDTH))
+        for chunk in attend(query_weights, key_weights, data.contexts, data.queries):
+            z[chunk.rows] = chunk.representation.reshape(len(chunk.representation), -1)
+        readout, _, _, singular = np.linalg.lstsq(z, data.target_matrix, rcond=None)
+        return np.abs(z @ readout - data.target_matrix).max(), singular[0] / singular[-1]
+
+    seconds, (error, condition) = timed(work)
+    return {"random": seconds, "error": float(error), "condition": float(condition)}
+
+
+def condition_of(kind, total):
+    """The condition number of Z for our heads, by all singular values, and the readout's length."""
+    data, heads = make(kind, total), heads_for(total)
+    found = {}
+    names = ("saturated", "schur") if kind == SHARED else ("saturated", "paired")
+    for construction in names:
+        memorizer = build_memorizer(data, num_heads=heads, construction=construction)
+        z = memorizer.layer.intermediate(data.contexts, data.queries)
+        singular = np.linalg.svd(z, compute_uv=False)[:total]
+        found[construction] = float(singular[0] / singular[-1])
+    return found
+
+
+def training(kind, total, cap):
+    """Adam on the same layer from PyTorch's usual start, full batches; the best of its errors."""
+    import torch
+
+    torch.manual_seed(0)
+    data, heads = make(kind, total), heads_for(total)
+    contexts, queries, targets = (
+        torch.tensor(x, dtype=torch.float32) for x in (data.contexts, data.queries, data.targets)
+    )
+
+    def weights(*shape, fan):
+        return torch.nn.Parameter((torch.rand(*shape) * 2 - 1) / fan**0.5)
+
+    w_q, w_k = weights(heads, WIDTH, SIZE, fan=WIDTH), weights(heads, WIDTH, SIZE, fan=WIDTH)
+    readout = weights(heads, WIDTH, fan=heads * WIDTH)
+    optimizer = torch.optim.Adam([w_q, w_k, readout], lr=1e-3)
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=200)
+    start, steps, best = time.perf_counter(), 0, float("inf")
+    while time.perf_counter() - start < cap and best >= 1e-3:
+        keys = torch.einsum("td,hdk,hek->the", queries, w_q, w_k)
+        attention = torch.softmax(keys @ contexts.transpose(1, 2), dim=2)
+        outputs = torch.einsum("thd,hd->t", attention @ contexts, readout)
+        loss = ((outputs - targets) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step(loss.detach())
+        steps, best = steps + 1, min(best, float((outputs - targets).abs().max().detach()))
+    return {"training": time.perf_counter() - start, "steps": steps, "error": best}
+
+
+def flint_rank(kind, total):
+    """The rank of the same T columns of Z modulo one prime: ours, and python-flint's."""
+    import flint
+
+    data = make(kind, total)
+    layer = build_memorizer(data, num_heads=heads_for(total), construction="saturated").layer
+    found = specialize.search(layer, data, np.random.default_rng(0))
+    z = specialize.intermediate(layer, data, found.point, found.columns)
+    prime = found.point.prime
+    ours_seconds, factors = timed(lambda: modular.factor(z.copy(), prime))
+    convert, matrix = timed(
+        lambda: flint.nmod_mat(*z.shape, (z.astype(np.int64) % prime).ravel().tolist(), prime)
+    )
+    theirs, rank = timed(matrix.rank)
+    return {
+        "ours": ours_seconds,
+        "flint": theirs,
+        "convert": convert,
+        "ranks": [factors.rank, int(rank)],
+    }
+
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+WORK = {
+    function.__name__: function
+    for function in (
+        ours, forward, lu, product, random_heads, condition_of, training, flint_rank,
+    )
+}  # fmt: skip
+
+
+def _child(name, arguments, options, pipe):
+    pipe.send(WORK[name](*arguments, **options))
+    pipe.close()
+
+
+def measure(name, *arguments, **options):
+    """One measurement in a fresh process."""
+    context = multiprocessing.get_context("spawn")
+    receive, send = context.Pipe(duplex=False)
+    process = context.Process(target=_child, args=(name, arguments, options, send))
+    process.start()
+    send.close()
+    try:
+        found = receive.recv()
+    except EOFError:
+        found = None
+    process.join()
+    return found
+
+
+def medians(rows):
+    """The median of every number by name; other things from the last run."""
+    return {
+        key: statistics.median(row[key] for row in rows)
+        if isinstance(rows[0][key], (int, float))
+        else rows[-1][key]
+        for key in rows[0]
+    }
+
+
+def repeated(runs, *arguments, **options):
+    return medians([measure(*arguments, **options) for _ in range(runs)])
+
+
+def exponent(totals, seconds):
+    """The slope of log seconds against log T, from the second size on."""
+    return float(np.polyfit(np.log(totals[1:]), np.log(seconds[1:]), 1)[0])
+
+
+def megabytes(count):
+    return f"{count / 1e6:,.0f} MB"
+
+
+class Report:
+    """Tables as they stand in docs/performance.md."""
+
+    def __init__(self):
+        self.console = Console(width=140)
+        self.found = {}
+
+    def table(self, title, headings, rows):
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+        for heading in headings:
+            table.add_column(heading, justify="right")
+        for row in rows:
+            table.add_row(*map(str, row))
+        self.console.print(table)
+        self.console.print()
+
+    def say(self, text):
+        self.console.print(text + "\n")
+
+
+def scale(report, given):
+    totals = [t for t in (621, 1861, 6201, 15501, 31001) if t <= given.largest]
+    for kind in ("uniform", "gaussian", "unit", SHARED):
+        prove = kind != SHARED
+        found = {t: repeated(given.runs, "ours", kind, t, prove=prove) for t in totals}
+        headings = ["T", "H", "build", "error", "memory", "coupled"]
+        rows = []
+        for t in totals:
+            each = found[t]
+            row = [t, heads_for(t), f"{each['build']:.2f} s", f"{each['error']:.0e}"]
+            row += [megabytes(each["memory"]), int(each["coupled"])]
+            if prove:
+                row += [f"{each['certify']:.2f} s", f"{each['check']:.2f} s", each["verdict"]]
+            rows.append(row)
+        if prove:
+            headings += ["certify", "check", "verdicts"]
+        report.table(f"{kind}, H = (T - 1) / 31", headings, rows)
+        steps = ("build", "certify", "check") if prove else ("build",)
+        if len(totals) > 2:
+            slopes = [
+                f"{step} T^{exponent(totals, [found[t][step] for t in totals]):.2f}"
+                for step in steps
+            ]
+            report.say("fitted from T = 1861 on: " + ", ".join(slopes))
+
+
+def fixed(report, given):
+    totals = [t for t in (4001, 8001, 16001, 31001) if t <= given.largest]
+    for kind in ("uniform", SHARED):
+        found = [repeated(given.runs, "ours", kind, t, 1000) for t in totals]
+        rows = [
+            [t, 1000, f"{each['build']:.2f} s", f"{each['error']:.0e}"]
+            for t, each in zip(totals, found, strict=True)
+        ]
+        report.table(f"{kind}, H = 1000", ["T", "H", "build", "error"], rows)
+        if len(totals) > 2:
+            report.say(f"fitted: build T^{exponent(totals, [e['build'] for e in found]):.2f}")
+
+
+def compare_forward(report, given):
+    totals = [t for t in (1861, 6201, 31001) if t <= given.largest]
+    factors = {t: repeated(given.runs, "lu", t) for t in (2000, 4000, 8000) if t <= given.largest}
+    rows = []
+    for kind in ("uniform", "gaussian", "unit", SHARED):
+        for t in totals:
+            ratios, dense = [], []
+            for _ in range(given.runs):
+                build = measure("ours", kind, t)["build"]
+                ratios.append(build / measure("forward", kind, t)["forward"])
+                size = max(factors)
+                dense.append(factors[size]["lu"] * (t / size) ** 3 / build)
+            rows.append(
+                [kind, t, f"{statistics.median(ratios):.2f}", f"{statistics.median(dense):.2g}"]
+            )
+    measured = ", ".join(f"{each['lu']:.2f} s at T = {t}" for t, each in factors.items())
+    report.table(
+        "a build, over one forward pass; LU of T x T over a build",
+        ["", "T", "build / forward", "LU / build"],
+        rows,
+    )
+    report.say(f"LU measured: {measured}; extrapolated by T^3 from the largest")
+
+
+def compare_product(report, given):
+    totals = [t for t in (6201, 15501, 31001, 62001) if t <= max(given.largest, 62001)]
+    rows = []
+    for t in totals:
+        ratios = [
+            measure("ours", "float32", t)["build"] / measure("product", t)["product"]
+            for _ in range(given.runs)
+        ]
+        rows.append([t, f"{statistics.median(ratios):.0f}"])
+    report.table("a build over one T x H/2 product", ["T", "ratio"], rows)
+
+
+def peers(report, given):
+    for kind in ("uniform", SHARED):
+        pairs = [
+            (measure("ours", kind, 1861), measure("random_heads", kind, 1861))
+            for _ in range(given.runs)
+        ]
+        ratio = statistics.median(b["random"] / a["build"] for a, b in pairs)
+        a, b = (medians(list(each)) for each in zip(*pairs, strict=True))
+        conditions = measure("condition_of", kind, 1861)
+        rows = [["random heads, lstsq", f"{b['random']:.2f} s", f"{b['error']:.0e}", f"{b['condition']:.1e}"]]
+        for name, condition in conditions.items():
+            each = repeated(given.runs, "build_by", kind, 1861, name)
+            rows.append([name, f"{each['build']:.2f} s", f"{each['error']:.0e}", f"{condition:.1e}"])
+        report.table(f"T = 1861, {kind}", ["", "seconds", "max error", "condition of Z"], rows)
+        report.say(f"random heads over a build by 'auto': {ratio:.1f}; error of 'auto' {a['error']:.0e}")
+
+
+def build_by(kind, total, construction):
+    data = make(kind, total)
+    build_memorizer(make(kind, 200), num_heads=8)
+    seconds, memorizer = timed(
+        lambda: build_memorizer(data, num_heads=heads_for(total), construction=construction)
+    )
+    return {"build": seconds, "error": memorizer.max_error(data)}
+
+
+WORK["build_by"] = build_by
+
+
+def compare_training(report, given):
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        report.say("training: PyTorch is not installed (pip install torch)")
+        return
+    trained = measure("training", "uniform", 621, given.cap)
+    rows = []
+    for name in ("saturated", "paired"):
+        each = repeated(max(given.runs, 5), "build_by", "uniform", 621, name)
+        rows.append(
+            [name, f"{each['build']:.3f} s", f"{each['error']:.0e}",
+             f"{trained['training'] / each['build']:,.0f}"]
+        )  # fmt: skip
+    report.table(
+        f"T = 621, against Adam: {trained['training']:.0f} s, {trained['steps']} steps, max error "
+        f"{trained['error']:.1e}",
+        ["", "build", "max error", "training / build"],
+        rows,
+    )
+
+
+def compare_rank(report, given):
+    rows = []
+    for t in (621, 1861, 3101):
+        each = repeated(given.runs, "flint_rank", "uniform", t)
+        rows.append(
+            [t, f"{each['ours']:.2f} s", f"{each['flint']:.2f} s", f"{each['convert']:.2f} s",
+             f"{(each['flint'] + each['convert']) / each['ours']:.1f}", each["ranks"]]
+        )  # fmt: skip
+    report.table(
+        "rank modulo a prime: ours, and python-flint",
+        ["T", "ours", "flint", "conversion", "ratio", "ranks"],
+        rows,
+    )
+
+
+def largest(report, given):
+    each = measure("ours", "float32", 100_007, prove=True)
+    data = 4 * 100_007 * (SIZE + 1) * WIDTH
+    rows = [
+        [key, f"{each[key]:.0f} s"] for key in ("build", "certify", "check")
+    ] + [
+        ["data", megabytes(data)],
+        ["memory of the build beside the data", megabytes(each["memory"])],
+        ["with the proof", megabytes(each["memory with proof"])],
+        ["max error, 1,000 examples", f"{each['error']:.0e}"],
+        ["verdicts", each["verdict"]],
+    ]
+    report.table("T = 100,007, H = 3226, float32 data", ["", ""], rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--largest", type=int, default=31001, help="no larger T, but for `largest`")
+    parser.add_argument("--cap", type=float, default=300.0, help="seconds of training")
+    parser.add_argument("--only", nargs="*", choices=COMPARISONS, default=COMPARISONS)
+    given = parser.parse_args()
+    report = Report()
+    threads = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    report.say(f"{os.cpu_count()} cores, threads {json.dumps(threads)}, {given.runs} runs")
+    functions = [
+        scale, fixed, compare_forward, compare_product, peers, compare_training, compare_rank, largest,
+    ]  # fmt: skip
+    for name, function in zip(COMPARISONS, functions, strict=True):
+        if name in given.only:
+            function(report, given)
+
+
+if __name__ == "__main__":
+    main()

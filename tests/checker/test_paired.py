@@ -1,0 +1,419 @@
+"""Certificates of paired heads, and the second island, which checks them."""
+
+import dataclasses
+import importlib.util
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from islands import foreign_imports, modules_loaded_by, mutate_arrays, mutate_bytes, mutate_fields
+from safetensors.numpy import load_file
+
+import constructive
+from constructive import (
+    AttentionLayer,
+    Certificate,
+    Dataset,
+    Memorizer,
+    ParameterError,
+    Verdict,
+    build_memorizer,
+    certify,
+    check,
+    generators,
+)
+from constructive.claims import paired as claims
+from constructive.verdict import pack
+
+SOURCE = Path(constructive.__file__).with_name("paired_checker.py")
+FILES = ("certificate.json", "weights.safetensors", "data.npz")
+
+
+@pytest.fixture(scope="module")
+def checker():
+    spec = importlib.util.spec_from_file_location("paired_island", SOURCE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def paths(folder):
+    return [str(folder / name) for name in FILES]
+
+
+def saved(folder, data, memorizer, certificate):
+    data.save(folder / "data.npz")
+    memorizer.save(folder / "weights.safetensors")
+    certificate.save(folder / "certificate.json")
+    return paths(folder)
+
+
+def with_weights(memorizer, **weights):
+    layer = dataclasses.replace(memorizer.layer, **weights)
+    return Memorizer(layer, memorizer.record)
+
+
+def signed_anew(checker, files, certificate, data, memorizer):
+    """The certificate with hashes of other data and weights, as a forger would make it."""
+    fresh = certify(memorizer, data)
+    forged = dataclasses.replace(certificate, data=fresh.data, weights=fresh.weights)
+    return saved(Path(files[0]).parent, data, memorizer, forged)
+
+
+# It is an island.
+
+
+def test_it_imports_nothing_of_the_package(paired):
+    assert not foreign_imports(SOURCE.read_text())
+    assert modules_loaded_by(SOURCE, paths(paired[3])) == "status 0 loaded []"
+
+
+def test_it_is_short_enough_to_be_read():
+    assert len(SOURCE.read_text().splitlines()) < 500
+
+
+# What is true is proved by both.
+
+
+def test_a_true_certificate_is_proved_in_a_process_of_its_own(paired):
+    _, memorizer, certificate, folder = paired
+    assert certificate.verdict is Verdict.PROVED
+    assert memorizer.record.coupled > 0
+    checked = check(*paths(folder))
+    assert checked.verdict is Verdict.PROVED
+    assert [line.split()[0] for line in checked.report.splitlines()] == [
+        "rank",
+        "error",
+        "readout",
+        "PROVED",
+    ]
+    assert Certificate.load(folder / FILES[0]) == certificate
+
+
+@settings(max_examples=25)
+@given(
+    st.integers(2, 7),
+    st.integers(2, 5),
+    st.integers(2, 7),
+    st.integers(0, 2),
+    st.booleans(),
+    st.integers(0, 999),
+    st.data(),
+)
+def test_both_agree(
+    checker, tmp_path_factory, heads, size, extra, outputs, single, seed, draw
+):
+    width = size + extra
+    count = draw.draw(st.integers(1, (heads // 2) * (width - 2) + 1))
+    data = generators.gaussian(
+        num_examples=count, context_size=size, width=width, target_dim=outputs or None, seed=seed
+    )
+    if single:
+        data = Dataset(*(x.astype(np.float32) for x in (data.contexts, data.queries, data.targets)))
+    memorizer = build_memorizer(data, num_heads=heads, construction="paired", seed=seed)
+    certificate = certify(memorizer, data)
+    assert certificate.verdict is Verdict.PROVED
+    files = saved(tmp_path_factory.mktemp("agree"), data, memorizer, certificate)
+    found = checker.check(files)
+    assert found == {claim.name: claim.statement for claim in certificate.claims}
+
+
+def test_the_rank_agrees_with_elimination_modulo_a_prime(paired):
+    data, memorizer, certificate, _ = paired
+    dense = dataclasses.replace(memorizer.record, construction="rank_one")
+    proved = certify(Memorizer(memorizer.layer, dense), data, claims=["rank"])
+    assert proved["rank"].statement == certificate["rank"].statement
+    assert proved["rank"].verdict is Verdict.PROVED
+
+
+@pytest.mark.slow
+def test_thirty_thousand_examples_are_proved_and_checked(tmp_path):
+    data = generators.uniform(num_examples=31_001, context_size=32, width=64, seed=1)
+    memorizer = build_memorizer(data, num_heads=1000)
+    assert memorizer.record.construction == "paired"
+    certificate = certify(memorizer, data)
+    assert certificate.verdict is Verdict.PROVED
+    files = saved(tmp_path, data, memorizer, certificate)
+    assert check(*files).verdict is Verdict.PROVED
+
+
+def test_full_rank_pairs_are_proved_by_elimination(tmp_path):
+    data = generators.gaussian(num_examples=61, context_size=4, width=12, seed=4)
+    memorizer = build_memorizer(data, num_heads=12, head_dim=7, construction="paired")
+    certificate = certify(memorizer, data, claims=["rank", "error"])
+    assert certificate.verdict is Verdict.PROVED
+    assert "modulo" in certificate["rank"].detail
+    assert check(*saved(tmp_path, data, memorizer, certificate)).verdict is Verdict.PROVED
+
+
+# What is evaluated with bounds, against many digits.
+
+
+def exact_layer(data, memorizer, example):
+    """Attention (H, n) of all heads on one example, and the output, in 60 digits."""
+    layer = memorizer.layer
+    tokens = [[mpmath.mpf(float(x)) for x in row] for row in data.contexts[example]]
+    query = [mpmath.mpf(float(x)) for x in data.queries[example]]
+    scores = [mpmath.fdot(row, map(float, layer.key_weights[0, :, 0])) for row in tokens]
+    rows, output = [], mpmath.mpf(0)
+    for weights, values in zip(layer.query_weights[:, :, 0], layer.value_weights, strict=True):
+        reach = mpmath.fdot(query, map(float, weights))
+        top = max(reach * score for score in scores)
+        powers = [mpmath.exp(reach * score - top) for score in scores]
+        total = sum(powers)
+        z = [
+            sum(power * row[j] for power, row in zip(powers, tokens, strict=True)) / total
+            for j in range(len(query))
+        ]
+        rows.append(z)
+        output += mpmath.fdot(z, map(float, values[:, 0]))
+    return rows, output
+
+
+def test_entries_and_errors_are_within_their_bounds(checker, paired):
+    data, memorizer, _, _ = paired
+    examples = claims._Examples.of(memorizer, data)
+    entries = claims._evaluate(examples, lambda *_: None)
+    residuals, slack = claims._residuals(examples, entries, memorizer)
+    layer = checker.Layer(
+        memorizer.layer.tensors,
+        {"contexts": data.contexts, "queries": data.queries, "targets": data.targets},
+        examples.order,
+        examples.stops,
+    )
+    owner = examples.owner
+    where, which = layer.unlike(owner)
+    assert set(zip(where, which, strict=True)) == set(
+        zip(entries.positions, entries.pairs, strict=True)
+    )
+    own = layer.read(np.arange(len(owner)), owner, (1.0, -1.0))
+    coupled = where, which, *layer.read(where, which, (1.0, -1.0))
+    distances = checker.residuals(layer, owner, own, coupled)
+    evaluated = {(t, p) for t, p in enumerate(owner)} | set(zip(where, which, strict=True))
+    with mpmath.workdps(60):
+        for position, example in enumerate(examples.order):
+            z, output = exact_layer(data, memorizer, example)
+            true = abs(output - mpmath.mpf(float(data.targets[example])))
+            assert abs(true - float(residuals[position, 0])) <= float(slack[position, 0])
+            assert true <= float(distances[position, 0])
+            for pair in range(6):
+                x = [a - b for a, b in zip(z[2 * pair], z[2 * pair + 1], strict=True)]
+                if (position, pair) not in evaluated:
+                    assert max(map(abs, x)) <= float(examples.tail[position])
+                elif pair == owner[position] if position < len(owner) else False:
+                    for found, error in (
+                        (entries.own[position], entries.own_error[position]),
+                        (own[0][position], own[1][position]),
+                    ):
+                        assert max(
+                            abs(a - float(b)) for a, b in zip(x, found, strict=True)
+                        ) <= float(error)
+    assert float(slack.max()) < 1e-9  # and they are no excuse
+
+
+@given(st.integers(1, 30).flatmap(
+    lambda d: arrays.arrays(np.float64, (2, 3, d), elements=st.floats(-1e12, 1e12))
+))
+def test_its_products_are_within_their_bounds(checker, pair):
+    high, low, bound = checker.precisely(*pair)
+    for k, (x, y) in enumerate(zip(*pair, strict=True)):
+        exact = sum(
+            (Fraction(a) * Fraction(b) for a, b in zip(x.tolist(), y.tolist(), strict=True)),
+            Fraction(0),
+        )
+        found = Fraction(float(high[k])) + Fraction(float(low[k]))
+        assert abs(found - exact) <= Fraction(float(bound))
+
+
+@given(st.floats(-100, 0.9))
+def test_its_exponentials_are_within_their_bound(checker, x):
+    with mpmath.workprec(120):
+        exact = mpmath.exp(mpmath.mpf(x))
+        found = mpmath.mpf(float(checker.exponentials(np.array([x]))[0]))
+        assert abs(found - exact) <= 2.0**-46 * exact + 1e-26
+
+
+# What is false, or not shown, is not proved.
+
+
+def test_a_wrong_target_is_refuted_and_refused(checker, paired, tmp_path, capsys):
+    data, memorizer, certificate, _ = paired
+    targets = data.targets.copy()
+    targets[17] += 1e-4
+    wrong = Dataset(data.contexts, data.queries, targets)
+    refuted = certify(memorizer, wrong)
+    assert refuted["error"].verdict is Verdict.REFUTED
+    assert refuted["error"].witness == 17
+    assert refuted["rank"].verdict is Verdict.PROVED
+    files = signed_anew(checker, [tmp_path / FILES[0]], certificate, wrong, memorizer)
+    assert checker.main(files) == 1
+    assert "error: |f - y| may be 0.0001" in capsys.readouterr().out
+
+
+def test_a_pair_whose_heads_are_equal_proves_nothing(checker, paired, tmp_path, capsys):
+    data, memorizer, certificate, _ = paired
+    weights = memorizer.layer.query_weights.copy()
+    weights[5] = weights[4]  # pair 2 has a block of zeros
+    broken = with_weights(memorizer, query_weights=weights)
+    assert certify(broken, data, claims=["rank"]).verdict is Verdict.UNDECIDED
+    files = signed_anew(checker, [tmp_path / FILES[0]], certificate, data, broken)
+    assert checker.main(files) == 1
+    assert "NOT PROVED" in capsys.readouterr().out
+
+
+def test_repeated_examples_prove_nothing(checker, paired, tmp_path, capsys):
+    data, memorizer, certificate, _ = paired
+    index = np.arange(61)
+    for other in (int(memorizer.record.order[1]), int(memorizer.record.order[40])):
+        index[:] = np.arange(61)
+        index[memorizer.record.order[0]] = other
+        twice = data.take(index)
+        assert certify(memorizer, twice)["rank"].verdict is Verdict.UNDECIDED
+        files = signed_anew(checker, [tmp_path / FILES[0]], certificate, twice, memorizer)
+        assert checker.main([*files, "--claims", "rank"]) == 1
+        assert "NOT PROVED" in capsys.readouterr().out
+
+
+def test_coupling_in_a_circle_is_not_proved(paired):
+    data, memorizer, _, _ = paired
+    weak = with_weights(memorizer, query_weights=memorizer.layer.query_weights * 1e-5)
+    claim = certify(weak, data, claims=["rank"])["rank"]
+    assert claim.verdict is Verdict.UNDECIDED
+    assert "try" in claim.detail or "seed" in claim.detail
+
+
+def altered(folder, target, change):
+    content = json.loads((folder / FILES[0]).read_text())
+    change(content)
+    for name in FILES[1:]:
+        (target / name).write_bytes((folder / name).read_bytes())
+    (target / FILES[0]).write_text(json.dumps(content))
+    return paths(target)
+
+
+def evidence(content):
+    return content["claims"]["rank"]["evidence"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda c: evidence(c).update(order=pack(range(60))), "packed integers"),
+        (lambda c: evidence(c).update(order=pack([0] * 61)), "no order of examples"),
+        (lambda c: evidence(c).update(stops=pack([10, 20, 30, 40, 50, 59])), "all examples but one"),
+        (lambda c: evidence(c).update(stops=pack([10, 20, 30, 50, 40, 60])), "all examples but one"),
+        (lambda c: evidence(c).update(stops=pack([13, 20, 30, 40, 50, 60])), "more examples than d"),
+        (lambda c: evidence(c).update(stops=pack([11, 20, 30, 40, 50, 60])), "NOT PROVED"),
+        (lambda c: evidence(c).update(order=pack(range(61))), "NOT PROVED"),
+        (lambda c: c["claims"].pop("rank"), "without the claim rank"),
+        (lambda c: c["claims"]["error"]["evidence"].update(bound="0x1p-70"), "does not state"),
+        (lambda c: c["claims"]["error"]["evidence"].update(bound="inf"), "no number"),
+        (lambda c: c["claims"]["rank"].update(verdict="UNDECIDED"), "does not state as PROVED"),
+        (lambda c: c["claims"].update(beauty={}), "nothing known"),
+        (lambda c: c.update(claims={}), "claims nothing"),
+        (lambda c: c.update(format="constructive certificate 1"), "format"),
+        (lambda c: c["data"].update(sha256="0" * 64), "other data"),
+        (lambda c: c["weights"].update(sha256="0" * 64), "other weights"),
+    ],
+)  # fmt: skip
+def test_altered_fields(checker, paired, tmp_path, capsys, change, words):
+    assert checker.main(altered(paired[3], tmp_path, change)) == 1
+    assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["error", "readout"])
+def test_bounds_which_are_too_small(checker, paired, tmp_path, capsys, name):
+    def tighten(content):
+        claim = content["claims"][name]
+        claim["evidence"]["bound"] = (1e-14).hex()
+        claim["statement"] = checker.STATEMENTS[name].format(1e-14)
+
+    assert checker.main(altered(paired[3], tmp_path, tighten)) == 1
+    assert f"{name}: " in capsys.readouterr().out
+
+
+def test_what_is_weaker_than_asked_is_not_proved(checker, paired, tmp_path, capsys):
+    files = paths(paired[3])
+    assert checker.main([*files, "--claims", "rank", "error", "--epsilon", "1e-6"]) == 0
+    assert checker.main([*files, "--epsilon", "1e-12"]) == 1
+    assert checker.main([*files, "--claims", "grouping"]) == 1
+    assert "does not claim all that is asked" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        ({"value_weights": lambda w: w + (np.arange(12) == 3)[:, None, None]}, "do not cancel"),
+        ({"key_weights": lambda w: w * (1 + (np.arange(12) == 3)[:, None, None])}, "key direction"),
+        ({"output_weights": lambda w: 2 * w}, "do not copy"),
+    ],
+)
+def test_other_layers_are_refused(checker, paired, tmp_path, capsys, weights, words):
+    data, memorizer, certificate, _ = paired
+    changed = {name: f(getattr(memorizer.layer, name)) for name, f in weights.items()}
+    if "value_weights" in changed:  # a second pair which does not cancel
+        changed["value_weights"][7] += 1
+    other = with_weights(memorizer, **changed)
+    files = signed_anew(checker, [tmp_path / FILES[0]], certificate, data, other)
+    assert checker.main(files) == 1
+    assert words in capsys.readouterr().out
+
+
+def test_claims_which_paired_heads_do_not_have(paired):
+    data, memorizer, _, _ = paired
+    with pytest.raises(ParameterError, match="not claims about paired heads") as caught:
+        certify(memorizer, data, claims=["grouping"])
+    assert "rank, error, readout" in str(caught.value)
+    assert [c.name for c in certify(memorizer, data, claims=["readout"]).claims] == [
+        "rank",
+        "readout",
+    ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_mutations(checker, paired, tmp_path, capsys, seed):
+    data, memorizer, certificate, folder = paired
+    rng = np.random.default_rng(seed)
+    original = {name: (folder / name).read_bytes() for name in FILES}
+    true = {claim.name: claim.statement for claim in certificate.claims}
+    said_proved = 0
+    for step in range(100):
+        files = dict(original)
+        kind = ("fields", "fields", "bytes", "arrays")[step % 4]
+        if kind == "fields":
+            files[FILES[0]] = mutate_fields(rng, json.loads(original[FILES[0]]))
+        elif kind == "bytes":
+            name = FILES[rng.integers(3)]
+            files[name] = mutate_bytes(rng, original[name])
+        for name, content in files.items():
+            (tmp_path / name).write_bytes(content)
+        if kind == "arrays":
+            if rng.random() < 0.5:
+                np.savez(tmp_path / FILES[2], **mutate_arrays(rng, dict(np.load(folder / FILES[2]))))
+            else:
+                layer = AttentionLayer(*mutate_arrays(rng, memorizer.layer.tensors).values())
+                Memorizer(layer, memorizer.record).save(tmp_path / FILES[1])
+        status = checker.main(paths(tmp_path))
+        said = capsys.readouterr().out
+        assert status in {0, 1}
+        assert said.splitlines()[-1].startswith("PROVED" if status == 0 else "NOT PROVED: ")
+        if status == 0:
+            said_proved += 1
+            kept = dict(np.load(tmp_path / FILES[2]))
+            assert all((kept[name] == getattr(data, name)).all() for name in kept)
+            tensors = load_file(tmp_path / FILES[1])
+            assert all((tensors[k] == v).all() for k, v in memorizer.layer.tensors.items())
+            stated = json.loads((tmp_path / FILES[0]).read_bytes())["claims"]
+            for name, claim in stated.items():
+                if claim["statement"] != true[name]:  # another bound, which has to be true as well
+                    assert name != "rank"
+                    assert float(claim["statement"].split()[-1 if name == "error" else 6]) > 1e-11
+    assert 0 < said_proved < 60
+    assert math.isfinite(said_proved)
