@@ -37,6 +37,8 @@ ClaimName = Literal["grouping", "rank", "error", "readout"]
 ALL_CLAIMS: tuple[ClaimName, ...] = get_args(ClaimName)
 
 _FIRST_BITS = 128
+_LARGEST_DENSE = 2000
+"""Examples up to which paired heads are judged as any others, where their own proof fails."""
 
 
 @dataclass(frozen=True)
@@ -174,8 +176,9 @@ def certify(
       "readout"   an exact readout is within delta of the stored one (`claims.readout`)
     epsilon:  by default 1e-6 times the largest target (1e-6 if all are zero)
     delta:    by default what can be shown
-    max_prec: bits after which an undecided claim stays so (paired heads need no more than float64
-              with bounds, and no T x T matrix: `claims.paired`)
+    max_prec: bits after which an undecided claim stays so (paired heads are proved in float64 with
+              bounds, without a T x T matrix (`claims.paired`); where that fails and T is small,
+              they are judged as any others)
     seed:     of the primes' points; any seed proves the same
 
     Raises ParameterError for arguments which make no sense, DataError for data whose shapes do not
@@ -211,13 +214,16 @@ def certify(
     hashes = fingerprint(_data_arrays(dataset)), fingerprint(layer.tensors)
     rng = np.random.default_rng(seed)
     if in_pairs:
-        return Certificate(
-            claims=paired.prove(memorizer, dataset, asked, epsilon, delta, progress=progress),
-            data=_described(_data_arrays(dataset), hashes[0]),
-            weights=_described(layer.tensors, hashes[1]),
-            made_by=_made_by(),
-            format=PAIRED_FORMAT,
-        )
+        claimed = paired.prove(memorizer, dataset, asked, epsilon, delta, progress=progress)
+        decided = all(claim.verdict is not Verdict.UNDECIDED for claim in claimed)
+        if decided or dataset.num_examples > _LARGEST_DENSE:
+            return Certificate(
+                claims=claimed,
+                data=_described(_data_arrays(dataset), hashes[0]),
+                weights=_described(layer.tensors, hashes[1]),
+                made_by=_made_by(),
+                format=PAIRED_FORMAT,
+            )
 
     done: dict[str, Claim] = {}
     if "grouping" in asked:

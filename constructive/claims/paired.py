@@ -43,6 +43,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.attention import AttentionLayer
+from constructive.claims import rank
 from constructive.claims.error import upwards
 from constructive.dataset import CHUNK_BYTES, Array, Dataset
 from constructive.exact.compensated import (
@@ -128,6 +129,9 @@ def prove(
     except _UndecidedError as reason:
         for name in set(asked) - set(done):
             done[name] = Claim(name, statements[name], Verdict.UNDECIDED, str(reason))
+        refuted = rank.refute(memorizer.layer, dataset) if "rank" in asked else None
+        if refuted is not None:
+            done["rank"] = Claim("rank", statements["rank"], Verdict.REFUTED, *refuted)
     return tuple(done[name] for name in asked)
 
 

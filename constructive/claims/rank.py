@@ -41,7 +41,7 @@ def prove(
     """
     total = dataset.num_examples
     statement = f"rank Z = T = {total}: these attention weights memorize every labelling"
-    refuted = _refute(layer, dataset)
+    refuted = refute(layer, dataset)
     if refuted is not None:
         detail, witness = refuted
         return Claim("rank", statement, Verdict.REFUTED, detail, witness)
@@ -79,7 +79,7 @@ def challenge(fingerprints: bytes, point: Point, columns: npt.NDArray[np.int64])
     return modular.reduce(values.reshape(len(columns), ROUNDS), point.prime)
 
 
-def _refute(layer: AttentionLayer, dataset: Dataset) -> tuple[str, object] | None:
+def refute(layer: AttentionLayer, dataset: Dataset) -> tuple[str, object] | None:
     """Reasons why rank Z < T for all weights of this shape, or None."""
     total, size, heads = dataset.num_examples, dataset.context_size, layer.num_heads
     if dataset.shared_context and total > heads * (size - 1) + 1:

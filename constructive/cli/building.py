@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from constructive import generators
+from constructive import generators, planning
 from constructive.build import build_memorizer
 from constructive.certificate import certify, check
 from constructive.cli.common import app, progress_bar
@@ -60,13 +60,13 @@ def build(
     ),
     head_dim: Annotated[
         int | None,
-        typer.Option(help="Head dimension d_h; by default n, or 1 for rank_one."),
+        typer.Option(help="Head dimension d_h; by default 1 for rank_one and paired, about n else."),
     ] = None,
     value_dim: Annotated[
         int | None, typer.Option(help="Value dimension d_v; by default d_out.")
     ] = None,
     construction: Annotated[
-        Construction, typer.Option(help="Theorem 1, Theorem 2, or whichever holds the examples.")
+        Construction, typer.Option(help="Which one; `constructive explain` compares them.")
     ] = Construction.auto,
     shared_keys: Annotated[
         bool, typer.Option("--shared-keys", help="One key direction for all heads.")
@@ -101,6 +101,27 @@ def build(
     memorizer.save(output)
     typer.echo(str(memorizer))
     typer.echo(f"\nwritten to {output}")
+
+
+@app.command()
+def explain(
+    data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
+    heads: Annotated[int, typer.Option("--heads", "-H", help="Number H of heads.")],
+    head_dim: Annotated[int | None, typer.Option(help="Head dimension d_h.")] = None,
+    construction: Annotated[
+        Construction, typer.Option(help="As for `build`.")
+    ] = Construction.auto,
+) -> None:
+    """Say which construction `build` would use, and what each would hold and cost.
+
+    Example:
+
+        constructive explain data.npz --heads 1000
+    """
+    explanation = planning.explain(
+        Dataset.load(data), num_heads=heads, head_dim=head_dim, construction=construction.value
+    )
+    typer.echo(str(explanation))
 
 
 def _bits(text: str) -> int:

@@ -1,9 +1,11 @@
 """What all commands share: the application, its end with bad input, and the progress bar."""
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from types import FrameType
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -23,7 +25,11 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command line; bad input ends it with status 2."""
+    """Run the command line; bad input ends it with status 2, an interrupt with 130.
+
+    A request to terminate ends it like an interrupt, so that temporary files go (`files`).
+    """
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         app()
     except ConstructiveError as error:
@@ -36,6 +42,10 @@ def main() -> None:
         lines.append("  try: a file that exists and may be read, a folder that may be written")
         typer.echo("\n".join(lines), err=True)
         sys.exit(2)
+
+
+def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(143)
 
 
 @contextmanager

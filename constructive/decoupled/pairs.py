@@ -51,8 +51,8 @@ Integers = npt.NDArray[np.int64]
 _ATTENDED = 0.9
 """Attention of a rank-one head to its extreme token, if the others had the mean score."""
 
-_DRAWS = 4
-_AMPLE = 4.0
+_DRAWS = 6
+_AMPLE = 3.0
 """A block of k examples is drawn anew if its condition number is more than so many times k, which
 is what random rows have in the median, or so; at most `_DRAWS` times."""
 

@@ -9,8 +9,8 @@ of them, w = (cos theta, sin theta) and q_t the projected query,
 the same modulo pi. So every example forbids one arc of [0, pi), and what is sought is an angle
 that no arc covers. T arcs which cover an angle m times on average leave about exp(-m) of all
 angles free: where random vectors w would have to make c so large that m is below 1, looking at all
-angles finds a free one at m = 6 or so, at a c which is so much smaller. (Small c matter: logits
-carry the rounding of c w.e_t, see theory in `multihead.heads`.)
+angles finds a free one at m = 8 or so, at a c which is so much smaller. That is what makes large
+sizes possible: the rounding of c w.e_t, 10^-16 c or so, disturbs the logits on the group itself.
 
 A sweep costs O(T): arcs are counted in bins by where they start and end.
 """
@@ -26,7 +26,7 @@ from constructive.multihead.directions import KeyDirection
 NATS = 45.0
 """Gap between the two largest logits of a saturated head: exp(-45) is far below float64."""
 
-_COVER = 6.0
+_COVER = 10.0
 """How many arcs cover an angle on average at the c that is tried first."""
 
 _FACTORS = (1.0, 2.0, 4.0, 8.0)

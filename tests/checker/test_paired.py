@@ -60,11 +60,11 @@ def with_weights(memorizer, **weights):
     return Memorizer(layer, memorizer.record)
 
 
-def signed_anew(checker, files, certificate, data, memorizer):
+def signed_anew(folder, certificate, data, memorizer):
     """The certificate with hashes of other data and weights, as a forger would make it."""
-    fresh = certify(memorizer, data)
+    fresh = certify(memorizer, data, claims=["error"])
     forged = dataclasses.replace(certificate, data=fresh.data, weights=fresh.weights)
-    return saved(Path(files[0]).parent, data, memorizer, forged)
+    return saved(folder, data, memorizer, forged)
 
 
 # It is an island.
@@ -252,7 +252,7 @@ def test_a_wrong_target_is_refuted_and_refused(checker, paired, tmp_path, capsys
     assert refuted["error"].verdict is Verdict.REFUTED
     assert refuted["error"].witness == 17
     assert refuted["rank"].verdict is Verdict.PROVED
-    files = signed_anew(checker, [tmp_path / FILES[0]], certificate, wrong, memorizer)
+    files = signed_anew(tmp_path, certificate, wrong, memorizer)
     assert checker.main(files) == 1
     assert "error: |f - y| may be 0.0001" in capsys.readouterr().out
 
@@ -262,8 +262,9 @@ def test_a_pair_whose_heads_are_equal_proves_nothing(checker, paired, tmp_path, 
     weights = memorizer.layer.query_weights.copy()
     weights[5] = weights[4]  # pair 2 has a block of zeros
     broken = with_weights(memorizer, query_weights=weights)
-    assert certify(broken, data, claims=["rank"]).verdict is Verdict.UNDECIDED
-    files = signed_anew(checker, [tmp_path / FILES[0]], certificate, data, broken)
+    (claim,) = claims.prove(broken, data, ["rank"], 1e-6, None, progress=lambda *_: None)
+    assert claim.verdict is Verdict.UNDECIDED
+    files = signed_anew(tmp_path, certificate, data, broken)
     assert checker.main(files) == 1
     assert "NOT PROVED" in capsys.readouterr().out
 
@@ -275,18 +276,24 @@ def test_repeated_examples_prove_nothing(checker, paired, tmp_path, capsys):
         index[:] = np.arange(61)
         index[memorizer.record.order[0]] = other
         twice = data.take(index)
-        assert certify(memorizer, twice)["rank"].verdict is Verdict.UNDECIDED
-        files = signed_anew(checker, [tmp_path / FILES[0]], certificate, twice, memorizer)
+        claim = certify(memorizer, twice, claims=["rank"])["rank"]
+        assert claim.verdict is Verdict.REFUTED
+        assert sorted(claim.witness) == sorted([int(memorizer.record.order[0]), other])
+        files = signed_anew(tmp_path, certificate, twice, memorizer)
         assert checker.main([*files, "--claims", "rank"]) == 1
         assert "NOT PROVED" in capsys.readouterr().out
 
 
-def test_coupling_in_a_circle_is_not_proved(paired):
-    data, memorizer, _, _ = paired
+def test_coupling_in_a_circle_is_proved_by_elimination(checker, paired, tmp_path, capsys):
+    data, memorizer, certificate, _ = paired
     weak = with_weights(memorizer, query_weights=memorizer.layer.query_weights * 1e-5)
-    claim = certify(weak, data, claims=["rank"])["rank"]
+    (claim,) = claims.prove(weak, data, ["rank"], 1e-6, None, progress=lambda *_: None)
     assert claim.verdict is Verdict.UNDECIDED
-    assert "try" in claim.detail or "seed" in claim.detail
+    assert "another seed=" in claim.detail
+    assert "modulo" in certify(weak, data, claims=["rank"])["rank"].detail
+    files = signed_anew(tmp_path, certificate, data, weak)
+    assert checker.main(files) == 1
+    assert "NOT PROVED" in capsys.readouterr().out
 
 
 def altered(folder, target, change):
@@ -361,7 +368,7 @@ def test_other_layers_are_refused(checker, paired, tmp_path, capsys, weights, wo
     if "value_weights" in changed:  # a second pair which does not cancel
         changed["value_weights"][7] += 1
     other = with_weights(memorizer, **changed)
-    files = signed_anew(checker, [tmp_path / FILES[0]], certificate, data, other)
+    files = signed_anew(tmp_path, certificate, data, other)
     assert checker.main(files) == 1
     assert words in capsys.readouterr().out
 

@@ -1,0 +1,49 @@
+"""Ctrl-C and termination leave no half-written file."""
+
+import subprocess
+import sys
+
+import pytest
+
+from constructive import generators
+
+BUILD = """
+import signal, sys
+from constructive.cli import building, common
+
+def interrupted(*arguments, progress, **options):
+    progress("build pairs of heads", 1, 2)
+    signal.raise_signal(signal.{name})
+
+building.build_memorizer = interrupted
+sys.argv = ["constructive", "build", "data.npz", "--heads", "8", "-o", "weights.safetensors"]
+common.main()
+"""
+
+WRITE = """
+import signal
+from constructive.cli import common
+from constructive.files import replacing
+
+@common.app.command()
+def write():
+    with replacing("half.bin") as file:
+        file.write(b"half")
+        signal.raise_signal(signal.{name})
+
+import sys
+sys.argv = ["constructive", "write"]
+common.main()
+"""
+
+
+@pytest.mark.parametrize("code", [BUILD, WRITE])
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_an_interrupt_leaves_nothing(tmp_path, code, name, status):
+    data = generators.uniform(num_examples=31, context_size=4, width=8)
+    data.save(tmp_path / "data.npz")
+    command = [sys.executable, "-c", code.format(name=name)]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "Traceback" not in run.stderr
+    assert run.returncode == status
+    assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]
