@@ -1,6 +1,8 @@
 """`build_memorizer`: the theorem as one function, which calls its five steps in order."""
 
 import dataclasses
+import numbers
+import operator
 from typing import Literal
 
 import numpy as np
@@ -86,9 +88,9 @@ def build_memorizer(
             suggestion="arithmetic='rational', or a Dataset",
         )
     _check_parameters(dataset, value_dim, saturated_fraction, tolerance, precision, seed)
-    plan = explain(
-        dataset, num_heads=num_heads, head_dim=head_dim, construction=construction
-    ).plan
+    capacity.require_positive(num_heads=num_heads)
+    num_heads, seed = operator.index(num_heads), operator.index(seed)  # as records keep them
+    plan = explain(dataset, num_heads=num_heads, head_dim=head_dim, construction=construction).plan
     rng = np.random.default_rng(seed)
     built = constructions.build(
         dataset, plan,
@@ -224,18 +226,20 @@ def _check_parameters(
     if not isinstance(dataset, Dataset):
         message = f"dataset is a {type(dataset).__name__}, not a Dataset"
         raise ParameterError(message, suggestion="Dataset(contexts, queries, targets)")
+    if value_dim is not None and not hasattr(value_dim, "__index__"):
+        capacity.require_positive(value_dim=value_dim)
     if value_dim is not None and value_dim < dataset.target_dim:
         message = (
             f"value_dim={value_dim} is less than the d_out={dataset.target_dim} of the targets"
         )
         suggestion = f"value_dim={dataset.target_dim} or more"
         raise ParameterError(message, witness=value_dim, suggestion=suggestion)
-    if not 0.0 <= saturated_fraction <= 1.0:
+    if not (_is_real(saturated_fraction) and 0.0 <= saturated_fraction <= 1.0):
         message = f"saturated_fraction={saturated_fraction!r} is not a share of the examples"
         raise ParameterError(
             message, witness=saturated_fraction, suggestion="a number from 0 to 1, such as 0.99"
         )
-    if not tolerance > 0.0:
+    if not (_is_real(tolerance) and tolerance > 0.0):
         message = f"tolerance={tolerance!r} is not positive"
         raise ParameterError(message, witness=tolerance, suggestion="a number such as 1e-6")
     bits = isinstance(precision, int) and not isinstance(precision, bool)
@@ -246,6 +250,10 @@ def _check_parameters(
     if not hasattr(seed, "__index__") or seed < 0:
         message = f"seed={seed!r} is not a non-negative integer"
         raise ParameterError(message, witness=seed, suggestion="seed=0")
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def _imprecise(dataset: Dataset, plan: capacity.Plan, built: Built) -> PrecisionError:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import numbers
 import platform
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, overload
 
 import flint
 import numpy as np
@@ -116,8 +117,10 @@ class Certificate:
                 )
                 for name, claim in content["claims"].items()
             )
-            fields = (dict(content[name]) for name in ("data", "weights", "made_by"))
-            return cls(claims, *fields, format=content["format"])
+            data, weights, made_by = (
+                dict(content[name]) for name in ("data", "weights", "made_by")
+            )
+            return cls(claims, data, weights, made_by, content["format"])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as failure:
             message = f"{path} is not a certificate: {failure}"
             suggestion = "a file written by Certificate.save or `constructive certify`"
@@ -192,8 +195,7 @@ def certify(
     >>> certificate["rank"].statement
     'rank Z = T = 7: these attention weights memorize every labelling'
     """
-    in_pairs = paired.applies(memorizer)
-    asked = _checked_claims(claims, in_pairs=in_pairs)
+    asked = _checked_claims(claims, in_pairs=memorizer.record.construction == "paired")
     layer = memorizer.layer
     if isinstance(layer, RationalLayer):
         raise ParameterError(
@@ -206,14 +208,14 @@ def certify(
     if epsilon is None:
         largest = float(np.abs(dataset.targets).max()) or 1.0
         epsilon = float(f"{1e-6 * largest:.0e}")
-    for name, value in (("epsilon", epsilon), ("delta", delta)):
-        if value is not None and not 0.0 <= value < float("inf"):
-            raise ParameterError(
-                f"{name}={value!r} is not a bound", witness=value, suggestion=f"{name}=1e-6"
-            )
+    epsilon, delta = _bound("epsilon", epsilon), _bound("delta", delta)
+    if not hasattr(seed, "__index__") or seed < 0:
+        raise ParameterError(
+            f"seed={seed!r} is not a non-negative integer", witness=seed, suggestion="seed=0"
+        )
     hashes = fingerprint(_data_arrays(dataset)), fingerprint(layer.tensors)
     rng = np.random.default_rng(seed)
-    if in_pairs:
+    if paired.applies(memorizer, dataset):
         claimed = paired.prove(memorizer, dataset, asked, epsilon, delta, progress=progress)
         decided = all(claim.verdict is not Verdict.UNDECIDED for claim in claimed)
         if decided or dataset.num_examples > _LARGEST_DENSE:
@@ -403,6 +405,22 @@ def _enclose(layer: AttentionLayer | ExtendedLayer, prec: int) -> BallLayer:
     if isinstance(layer, ExtendedLayer):
         return layer.enclose(prec)
     return enclose_layer(layer, prec=prec)
+
+
+@overload
+def _bound(name: str, value: float) -> float: ...
+@overload
+def _bound(name: str, value: None) -> None: ...
+def _bound(name: str, value: float | None) -> float | None:
+    """A bound as a float of Python, as certificates state it."""
+    if value is None:
+        return None
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not (real and 0.0 <= float(value) < float("inf")):
+        raise ParameterError(
+            f"{name}={value!r} is not a bound", witness=value, suggestion=f"{name}=1e-6"
+        )
+    return float(value)
 
 
 def _checked_claims(claims: Iterable[ClaimName] | None, *, in_pairs: bool) -> list[ClaimName]:

@@ -1,8 +1,8 @@
 """Each construction as one function: its steps in order, from a data set to heads and a readout.
 
-    dense    the theorems' heads, Z, and the shortest readout of all (`multihead`)
-    paired   heads in pairs, and a small system for each (`decoupled.pairs`, own contexts)
-    schur    elimination within heads, and a system of size 2H (`decoupled.schur`, shared context)
+dense    the theorems' heads, Z, and the shortest readout of all (`multihead`)
+paired   heads in pairs, and a small system for each (`decoupled.pairs`, own contexts)
+schur    elimination within heads, and a system of size 2H (`decoupled.schur`, shared context)
 """
 
 from dataclasses import dataclass
@@ -54,12 +54,15 @@ def build(
         return _paired(dataset, plan, rng, progress)
     if plan.construction == "schur":
         return _schur(dataset, plan, rng, progress)
-    return _dense(dataset, plan, shared_keys, fraction, rng, progress)
+    return _dense(
+        dataset, plan, shared_keys=shared_keys, fraction=fraction, rng=rng, progress=progress
+    )
 
 
 def _dense(
     dataset: Dataset,
     plan: Plan,
+    *,
     shared_keys: bool,
     fraction: float,
     rng: np.random.Generator,
@@ -151,9 +154,7 @@ def _pair_records(
 def _schur(dataset: Dataset, plan: Plan, rng: np.random.Generator, progress: Progress) -> Built:
     assumed = assumptions.check(dataset)
     groups = grouping.partition(dataset, plan.num_heads)
-    built = schur.construct(
-        dataset, assumed, groups, plan.head_dim, rng=rng, progress=progress
-    )
+    built = schur.construct(dataset, assumed, groups, plan.head_dim, rng=rng, progress=progress)
     solution = schur.solve(dataset, groups, built, progress=progress)
     residual = schur.measure(dataset, groups, built, solution.effective)
     missed = np.bincount(built.leftover_heads, minlength=plan.num_heads)

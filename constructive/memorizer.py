@@ -254,6 +254,10 @@ def _read_record(fields: dict[str, Any]) -> BuildRecord:
     record: BuildRecord = _typed(BuildRecord, {**fields, "heads": heads, "order": order})
     if order and sorted(order) != list(range(record.num_examples)):
         raise ValueError("its order is no order of the examples")
+    stops = [0, *(head.stop for head in record.heads)]
+    tiled = [head.start for head in record.heads] == stops[:-1] and stops == sorted(stops)
+    if not tiled or stops[-1] > record.num_examples:
+        raise ValueError("its groups are no groups of its examples")
     if record.construction not in _BOUNDS:
         raise ValueError(f"its construction is {record.construction!r}")
     return record

@@ -152,6 +152,8 @@ class Layer:
         require(pairs == heads // 2 > 0, "there is not a pair for two heads each")
         require(not w_q[: 2 * pairs, :, 1:].any(), "heads are not of rank one")
         require(width <= 1024, "tokens have more than 1024 entries")
+        arrays = (*weights.values(), *data.values())
+        require(all(np.abs(x).max() <= 1e140 for x in arrays), "an entry is larger than 1e140")
         self.key = w_k[0, :, 0]
         require((w_k[: 2 * pairs, :, 0] == self.key).all(), "heads have several key directions")
         readouts = w_v[:, :, :outputs]
@@ -160,8 +162,7 @@ class Layer:
         self.first = readouts[: 2 * pairs : 2]
         self.both = self.first + readouts[1 : 2 * pairs : 2]  # rounded, if it is not zero
         self.scores, longest, self.largest = self.over_contexts()
-        self.score_error = GAMMA(width + 2) * float(np.linalg.norm(self.key)) * longest * FLOAT
-        self.score_error += TINY
+        self.score_error = GAMMA(width + 2) * float(lengths(self.key)) * longest * FLOAT + TINY
         self.tail = 2 * self.scores.shape[1] * LEFT * self.largest * FLOAT + TINY
 
     def over_contexts(self):
@@ -170,9 +171,9 @@ class Layer:
         for rows in chunks(total, size * width):
             tokens = self.tokens(np.arange(rows.start, rows.stop))
             scores[rows] = tokens @ self.key
-            longest[rows] = np.sqrt((tokens * tokens).sum(axis=2).max(axis=1))
+            longest[rows] = lengths(tokens).max(axis=1)
             largest[rows] = np.abs(tokens).max(axis=(1, 2))
-        return scores, longest * FLOAT, largest
+        return scores, longest, largest
 
     def tokens(self, positions):
         return self.contexts[self.order[positions]].astype(np.float64)
@@ -181,9 +182,8 @@ class Layer:
         """Examples and pairs, but for their own, whose heads are not sure to read one token."""
         ends = np.sort(self.scores, axis=1)
         gaps = [ends[:, -1] - ends[:, -2], ends[:, 1] - ends[:, 0]]
-        lengths = np.sqrt((self.queries**2).sum(axis=1)) * FLOAT
-        longest = math.sqrt((self.heads**2).sum(axis=2).max()) * FLOAT
-        error = GAMMA(self.queries.shape[1] + 2) * longest * lengths * FLOAT + TINY
+        error = GAMMA(self.queries.shape[1] + 2) * float(lengths(self.heads).max())
+        error = error * lengths(self.queries) * FLOAT + TINY
         with np.errstate(divide="ignore"):
             least = [
                 NATS / np.maximum(gap / FLOAT - 2 * self.score_error, 0) * FLOAT + error
@@ -203,7 +203,7 @@ class Layer:
         return [np.concatenate(each) for each in zip(*found, strict=True)]
 
     def read(self, positions, pairs, signs):
-        """signs[0] z_{t,2p} + signs[1] z_{t,2p+1}: (k, d), and bounds of the entries' errors (k,)."""
+        """signs[0] z_{t,2p} + signs[1] z_{t,2p+1}: (k, d), and bounds (k,) of their errors."""
         (_, size), width = self.scores.shape, len(self.key)
         out, errors = np.empty((len(positions), width)), np.empty(len(positions))
         for part in chunks(len(positions), size * width):
@@ -229,7 +229,10 @@ class Layer:
         high, low, off = reach[0][:, :, None], reach[1][:, :, None], reach[2]
         ends = np.stack([scores.argmin(axis=1), scores.argmax(axis=1)], axis=1)
         top = np.take_along_axis(ends, (high[:, :, 0] > 0).astype(np.int64), axis=1)
-        less = [x[:, None] - np.take_along_axis(x, top, axis=1)[:, :, None] for x in (scores, low_scores)]
+        less = [
+            x[:, None] - np.take_along_axis(x, top, axis=1)[:, :, None]
+            for x in (scores, low_scores)
+        ]
         gap = less[0] + less[1]
         logits, size = high * gap + low * gap, np.abs(gap)
         gap_off = 2 * np.reshape(score_error, (-1, 1, 1)) + 2.0**-51 * size
@@ -252,6 +255,11 @@ class Layer:
         return self.tokens(np.array([last]))[0, scores.argmax() if positive else scores.argmin()]
 
 
+def lengths(x):
+    """Upper bounds of lengths along the last axis; squares that underflow add less than 1e-150."""
+    return np.sqrt((x * x).sum(axis=-1)) * FLOAT + 1e-150
+
+
 def chunks(total, entries):
     step = max(1, CHUNK // entries)
     return [slice(start, min(start + step, total)) for start in range(0, total, step)]
@@ -260,8 +268,8 @@ def chunks(total, entries):
 class Blocks:
     """I - X R, entry by entry at most N, as the function w -> N w for positive w.
 
-    X holds x_{t,p} = z_{t,2p} - z_{t,2p+1}, and what the second head of pair 0 reads along the token
-    of the extra example; R holds a right inverse of each block, near enough.
+    X holds x_{t,p} = z_{t,2p} - z_{t,2p+1}, and what the second head of pair 0 reads along the
+    token of the extra example; R holds a right inverse of each block, near enough.
     """
 
     def __init__(self, layer, owner, own, coupled):
@@ -269,7 +277,7 @@ class Blocks:
         self.sums, self.column = np.zeros(total), np.zeros(total)
         (values, errors), (self.at, pairs, x, x_error) = own, coupled
         sizes = np.diff(layer.stops, prepend=0)
-        require(0 <= sizes.min() and sizes.max() <= width, "a pair has more examples than d")
+        require(sizes.min() >= 0 and sizes.max() <= width, "a pair has more than d examples")
         inverses = np.zeros((len(sizes), width, sizes.max()))
         for size in set(sizes.tolist()) - {0}:
             which = np.flatnonzero(sizes == size)
@@ -318,12 +326,13 @@ class Blocks:
     def solve(self):
         """w with N w <= q w for some q < 1, and that q: so X R is nonsingular, and rank Z = T."""
         w = np.ones(len(self.sums))
+        bound = self(w)
         for _ in range(ROUNDS):
-            bound = self(w)
-            q = float((bound / w).max()) * FLOAT
-            if q < 0.55 or not bound.max() < 1e100:
+            if (bound <= 0.51 * w).all() or not bound.max() < 1e100:
                 break
             w = np.maximum(1.0, 2.0 * bound)
+            bound = self(w)
+        q = float((bound / w).max()) * FLOAT
         require(q < 1, "rank: coupling is not shown to contract")
         return w, q
 
@@ -344,13 +353,15 @@ def residuals(layer, owner, own, coupled):
     terms.append((coupled[0], *coupled[2:], layer.first[coupled[1]]))
     for pair in unlike:
         read = layer.read(everywhere, np.full(total, pair), (0.0, 1.0))
-        terms.append((everywhere, *read, np.broadcast_to(layer.both[pair], (total, *layer.both[pair].shape))))
+        terms.append(
+            (everywhere, *read, np.broadcast_to(layer.both[pair], (total, *layer.both[pair].shape)))
+        )
     most = sum(int(np.bincount(at, minlength=1).max()) for at, *_ in terms)
     bounds = np.empty((total, outputs))
     for k in range(outputs):
         f, size, error = np.zeros((3, total))
-        for at, x, x_error, u in terms:
-            u = u[:, :, k]
+        for at, x, x_error, readouts in terms:
+            u = readouts[:, :, k]
             f += np.bincount(at, np.einsum("td,td->t", x, u), total)
             size += np.bincount(at, np.einsum("td,td->t", np.abs(x), np.abs(u)), total)
             error += np.bincount(at, x_error * np.abs(u).sum(axis=1), total)

@@ -117,9 +117,7 @@ def explain(
     capacity.require_positive(num_heads=num_heads)
     if head_dim is not None:
         capacity.require_positive(head_dim=head_dim)
-    options = {
-        name: _option(name, dataset, num_heads, head_dim) for name in names
-    }
+    options = {name: _option(name, dataset, num_heads, head_dim) for name in names}
     chosen = options[construction] if construction != "auto" else _cheapest(options)
     kind = "one shared context" if dataset.shared_context else "own contexts"
     shapes = (
@@ -238,7 +236,9 @@ def _cost(name: Construction, dataset: ExampleShapes, heads: int) -> tuple[float
         return sweep + 4.0 * total * width**2, 8.0 * total * (4 * width + 2 * size)
     if name == "schur":
         sweep = total * heads * (2 * width * (size + 3) + _SWEEP)
-        return sweep + 4.0 * heads**3, total * heads + 48.0 * heads**2 + 8.0 * total * (width + size)
+        return sweep + 4.0 * heads**3, total * heads + 48.0 * heads**2 + 8.0 * total * (
+            width + size
+        )
     columns = heads * width
     keys = size if dataset.shared_context else width + size
     forward = 2.0 * total * columns * (keys + size)

@@ -22,7 +22,7 @@ def judge(evaluation: Evaluation, epsilon: float) -> Claim:
             continue
         example, entry = divmod(index, columns)
         if size > allowed:
-            detail = f"at example {example}, |f - y| is {_short(size.lower())} or more"
+            detail = f"at example {example}, |f - y| is {downwards(float(size.lower()))} or more"
             witness = (example, entry) if columns > 1 else example
             return Claim("error", statement, Verdict.REFUTED, detail, witness)
         straddling = example if straddling is None else straddling
@@ -41,6 +41,16 @@ def judge(evaluation: Evaluation, epsilon: float) -> Claim:
 def _short(bound: arb) -> str:
     """A few digits of an exact number, rounded up, for people to read."""
     return upwards(float(bound))
+
+
+def downwards(value: float) -> str:
+    """Two digits of a positive number, rounded down.
+
+    >>> downwards(0.482), downwards(0.486)
+    ('4.8e-01', '4.6e-01')
+    """
+    text = f"{value:.1e}"
+    return text if float(text) <= value else f"{value * 0.95:.1e}"
 
 
 def upwards(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Claims about paired rank-one heads, at sizes where no T x T matrix fits: *rank*, *error*, *readout*.
+"""Claims about paired rank-one heads where no T x T matrix fits: *rank*, *error*, *readout*.
 
 All heads score tokens along one key direction k, so head h has logits s_{t,h} (E_t k) with
 s_{t,h} = q_h.e_t. Pair p is *certified to agree* on example t where s_{t,2p} and s_{t,2p+1} have
@@ -11,8 +11,9 @@ nats: both heads then give all but (n - 1) exp(-MARGIN) of their attention to th
 One T x H matrix product decides that for all t and p. The other entries, the blocks D_p of the
 pairs' own examples and a few beside them, are evaluated with bounds (`exact.compensated`).
 
-*Lemma.* Let X = Z K for some matrix K, and R be any matrix with T columns. If I - X R is at most
-N entry by entry, and N w < w for some positive vector w, then rank Z >= T.
+*Lemma* (proofs/12-paired-heads.md). Let X = Z K for some matrix K, and R be any matrix with T
+columns. If I - X R is at most N entry by entry, and N w < w for some positive vector w, then
+rank Z >= T.
 *Proof.* If X R g = 0 for g != 0, let i maximize |g_i| / w_i. Then |g_i| = |((I - X R) g)_i| <=
 sum_j N_ij w_j |g_j| / w_j <= (N w)_i |g_i| / w_i < |g_i|. So X R is nonsingular. QED
 
@@ -20,10 +21,10 @@ Here K takes the difference of the two heads of each pair (and one more column, 
 approximate right inverses R_p of the blocks. N has the defects of D_p R_p, rows |x_{t,p} R_p| where
 a pair does not agree on an example of another, and tails. If no example couples to a pair whose
 examples couple back to its own, directly or through others, the first and the last can be made as
-small as one likes against the second by iterating w = max(1, 2 N w): in the order of pairs from which
-the coupling leads, X R is block triangular up to defects and tails, and the iteration ends after
-as many steps as coupling is deep. Where there are cycles it does, too, if they contract. Nothing of
-size T x T is formed.
+small as one likes against the second by iterating w = max(1, 2 N w): in the order of pairs from
+which the coupling leads, X R is block triangular up to defects and tails, and the iteration ends
+after as many steps as coupling is deep. Where there are cycles it does, too, if they contract.
+Nothing of size T x T is formed.
 
 *The extra example* t* belongs to no pair. The last column of K is x* / |x*|^2 for the token x* on
 which pair 0 agrees at t*, read by its second head; the last unknown solves t*'s equation.
@@ -44,7 +45,7 @@ import numpy.typing as npt
 
 from constructive.attention import AttentionLayer
 from constructive.claims import rank
-from constructive.claims.error import upwards
+from constructive.claims.error import downwards, upwards
 from constructive.dataset import CHUNK_BYTES, Array, Dataset
 from constructive.exact.compensated import (
     EXPONENTIAL_ERROR,
@@ -74,6 +75,14 @@ _ROUNDS = 500
 """Steps of the iteration for w."""
 
 _LARGEST_WEIGHT = 1e100
+_CONTRACTION = 0.51
+"""q at which the iteration is content; it tends to 1/2 where coupling is triangular."""
+_LARGEST, _FLOOR = 1e140, 1e-150
+"""No entry may be larger, so that squares and products stay in range. Squares below 1e-308 are
+lost, so what they add to a length, far below the floor, is not."""
+
+_SMALL = 0.01
+"""Errors up to which first-order bounds of a softmax hold with a few percent to spare."""
 
 _SMALLEST = 1e-100
 """No smaller distance is claimed unasked: a checker may have to round up."""
@@ -85,20 +94,35 @@ _DIFFERENCE = 1.0, -1.0
 """Signs of the two heads in x_{t,p}."""
 
 
-def applies(memorizer: Memorizer) -> bool:
-    """Whether this memorizer has paired heads of rank one which score along one key direction."""
-    layer = memorizer.layer
-    if memorizer.record.construction != "paired" or not isinstance(layer, AttentionLayer):
+def applies(memorizer: Memorizer, dataset: Dataset) -> bool:
+    """Whether these are paired heads of rank one, along one key direction, for these examples.
+
+    The record is not trusted: its order and its groups have to fit the data.
+    """
+    layer, record = memorizer.layer, memorizer.record
+    if record.construction != "paired" or not isinstance(layer, AttentionLayer):
         return False
-    used = 2 * (layer.num_heads // 2)
-    keys = layer.key_weights[:used]
-    return not layer.query_weights[:, :, 1:].any() and bool((keys == keys[:1]).all())
+    pairs, total = layer.num_heads // 2, dataset.num_examples
+    keys = layer.key_weights[: 2 * pairs]
+    stops = [0, *(head.stop for head in record.heads[1 : 2 * pairs : 2])]
+    sizes = np.diff(stops)
+    return bool(
+        pairs > 0
+        and not layer.query_weights[:, :, 1:].any()
+        and (keys == keys[:1]).all()
+        and not dataset.shared_context
+        and dataset.context_size > 1
+        and sorted(record.order) == list(range(total))
+        and len(sizes) == pairs
+        and 0 <= sizes.min() <= sizes.max() <= dataset.width
+        and total - 1 <= stops[-1] <= total
+    )
 
 
 def prove(
     memorizer: Memorizer,
     dataset: Dataset,
-    asked: list[str],
+    asked: Sequence[str],
     epsilon: float,
     delta: float | None,
     *,
@@ -113,6 +137,7 @@ def prove(
     }
     done: dict[str, Claim] = {}
     try:
+        _require_range(memorizer, dataset)
         examples = _Examples.of(memorizer, dataset)
         entries = _evaluate(examples, progress)
         if "error" in asked or "readout" in asked:
@@ -129,14 +154,37 @@ def prove(
     except _UndecidedError as reason:
         for name in set(asked) - set(done):
             done[name] = Claim(name, statements[name], Verdict.UNDECIDED, str(reason))
-        refuted = rank.refute(memorizer.layer, dataset) if "rank" in asked else None
+        refuted = rank.refute(_layer(memorizer), dataset) if "rank" in asked else None
         if refuted is not None:
             done["rank"] = Claim("rank", statements["rank"], Verdict.REFUTED, *refuted)
     return tuple(done[name] for name in asked)
 
 
+def _layer(memorizer: Memorizer) -> AttentionLayer:
+    if not isinstance(memorizer.layer, AttentionLayer):
+        raise TypeError(f"{type(memorizer.layer).__name__} has no paired heads in float64")
+    return memorizer.layer
+
+
 class _UndecidedError(Exception):
     """Why nothing was proved."""
+
+
+def _require_range(memorizer: Memorizer, dataset: Dataset) -> None:
+    """Refuse numbers whose squares or products leave float64; small ones are harmless (_FLOOR)."""
+    arrays = dataset.contexts, dataset.queries, dataset.targets, *_layer(memorizer).tensors.values()
+    largest = max(max(float(array.max()), -float(array.min())) for array in arrays)
+    if not largest <= _LARGEST:
+        raise _UndecidedError(
+            f"an entry of the data or the weights is as large as {largest:.1e}; scale them"
+        )
+
+
+def _lengths(vectors: Array) -> Array:
+    """Upper bounds of the lengths of vectors along the last axis, whose squares may underflow."""
+    squares = np.einsum("...d,...d->...", vectors, vectors)
+    lengths: Array = np.sqrt(squares) * SLACK + _FLOOR
+    return lengths
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,9 +221,9 @@ class _Examples:
             rows = slice(start, start + step)
             contexts = dataset.contexts[order[rows]].astype(np.float64, copy=False)
             scores[rows] = contexts @ key
-            longest[rows] = np.sqrt(np.einsum("tnd,tnd->tn", contexts, contexts)).max(axis=1)
+            longest[rows] = _lengths(contexts).max(axis=1)
             largest[rows] = np.abs(contexts).max(axis=(1, 2))
-        error = gamma(width + 2) * float(np.linalg.norm(key)) * longest * SLACK + TINY
+        error = gamma(width + 2) * float(_lengths(key)) * longest * SLACK + TINY
         queries = dataset.queries[order].astype(np.float64, copy=False)
         split = np.stack([weights[::2], weights[1::2]])
         return cls(dataset, order, stops, queries, split, key, scores, error, largest)
@@ -194,7 +242,8 @@ class _Examples:
     def tail(self) -> Array:
         """tail_t (T,): bounds the entries of x_{t,p} where pair p agrees on t."""
         others = self.scores.shape[1] - 1
-        return 2.0 * others * _TAIL * self.largest * SLACK + TINY
+        tail: Array = 2.0 * others * _TAIL * self.largest * SLACK + TINY
+        return tail
 
     def contexts(self, positions: Integers) -> Array:
         """Contexts in float64: (k, n, d)."""
@@ -224,16 +273,13 @@ def _evaluate(examples: _Examples, progress: Progress) -> _Entries:
     return _Entries(*own, positions, pairs, *coupled)
 
 
-def _coupled(
-    examples: _Examples, owner: Integers, progress: Progress
-) -> tuple[Integers, Integers]:
+def _coupled(examples: _Examples, owner: Integers, progress: Progress) -> tuple[Integers, Integers]:
     """Positions and pairs which are not certified to agree, but for those of the own pairs."""
     total, pairs = len(examples.order), len(examples.stops)
     ordered = np.sort(examples.scores, axis=1)
     weights = np.ascontiguousarray(np.concatenate(list(examples.query_weights)).T)
-    longest = float(np.sqrt((weights**2).sum(axis=0).max())) * SLACK
-    lengths = np.sqrt(np.einsum("td,td->t", examples.queries, examples.queries))
-    reach_error = gamma(len(weights) + 2) * longest * lengths * SLACK + TINY
+    longest = float(_lengths(examples.query_weights).max())
+    reach_error = gamma(len(weights) + 2) * longest * _lengths(examples.queries) * SLACK + TINY
     with np.errstate(divide="ignore"):
         needed = [
             MARGIN / np.maximum(gap / SLACK - 2.0 * examples.score_error, 0.0) * SLACK + reach_error
@@ -316,7 +362,8 @@ def _attention(
     # delta = sum_i alpha_i e_i.
     each = 1.01 * (EXPONENTIAL_ERROR + spread) + TINY
     delta = (attention * each).sum(axis=2) * SLACK
-    error = np.where((each.max(axis=2) < 0.01) & (delta < 0.01), 2.1 * delta, np.inf)
+    small = (each.max(axis=2) < _SMALL) & (delta < _SMALL)
+    error = np.where(small, 2.1 * delta, np.inf)
     # If all others are certainly MARGIN below, both are within 2 (n - 1) exp(-MARGIN) of one-hot.
     others = scores.shape[1] - 1
     certain = below + spread
@@ -362,14 +409,18 @@ class _Bound:
             self.defects.append((rows, defect))
             padded[pairs, :, :size] = inverse
         # Row t of |X R| at the examples of a pair p which is coupled to t.
-        chosen = padded[entries.pairs]
-        x = entries.coupled[:, np.newaxis]
         self.positions = entries.positions
-        self.rows = np.abs(np.matmul(x, chosen))
-        self.rows += gamma(width + 2) * np.matmul(np.abs(x), np.abs(chosen)) * SLACK
-        self.rows += entries.coupled_error[:, np.newaxis, np.newaxis] * (
-            np.abs(chosen).sum(axis=1, keepdims=True) * SLACK
-        )
+        self.rows = np.empty((len(entries.pairs), widest))
+        step = max(1, CHUNK_BYTES // (8 * width * max(widest, 1)))
+        for start in range(0, len(self.rows), step):
+            part = slice(start, start + step)
+            chosen, x = padded[entries.pairs[part]], entries.coupled[part, np.newaxis]
+            sizes_of = np.abs(chosen)
+            row = np.abs(np.matmul(x, chosen))
+            row += gamma(width + 2) * np.matmul(np.abs(x), sizes_of) * SLACK
+            error = entries.coupled_error[part, np.newaxis, np.newaxis]
+            row += error * sizes_of.sum(axis=1, keepdims=True) * SLACK
+            self.rows[part] = row[:, 0]
         first = (examples.stops - sizes)[entries.pairs]
         self.owners = np.minimum(first[:, np.newaxis] + np.arange(widest), total - 1)
         self.correction = _correction(examples, entries) if examples.has_extra else np.zeros(total)
@@ -379,7 +430,7 @@ class _Bound:
         for rows, defect in self.defects:
             part = weights[rows].reshape(*defect.shape[:2], 1)
             result[rows] += np.matmul(defect, part).ravel()
-        coupled = np.einsum("kj,kj->k", self.rows[:, 0], weights[self.owners])
+        coupled = np.einsum("kj,kj->k", self.rows, weights[self.owners])
         result += np.bincount(self.positions, coupled, len(result))
         bounded: Array = (result + self.correction * weights[-1]) * SLACK
         return bounded
@@ -389,13 +440,15 @@ def _bound_inverse(examples: _Examples, entries: _Entries) -> _Inverse:
     """Find w with N w < w."""
     with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
         bound = _Bound(examples, entries)
-        weights, contraction = np.ones(len(examples.order)), np.inf
+        weights = np.ones(len(examples.order))
+        bounded = bound(weights)
         for _ in range(_ROUNDS):
-            bounded = bound(weights)
-            contraction = float((bounded / weights).max()) * SLACK
-            if contraction <= 0.51 or not float(bounded.max()) < _LARGEST_WEIGHT:
+            done = (bounded <= _CONTRACTION * weights).all()
+            if done or not bounded.max() < _LARGEST_WEIGHT:
                 break
             weights = np.maximum(1.0, 2.0 * bounded)
+            bounded = bound(weights)
+        contraction = float((bounded / weights).max()) * SLACK
         if not contraction < 1.0:
             raise _UndecidedError(
                 f"coupling does not contract ({len(entries.pairs)} entries beside the blocks of "
@@ -410,9 +463,7 @@ def _bound_inverse(examples: _Examples, entries: _Entries) -> _Inverse:
     return _Inverse(weights, contraction, spread)
 
 
-def _right_inverses(
-    examples: _Examples, own: Array
-) -> tuple[tuple[slice, slice, Array], ...]:
+def _right_inverses(examples: _Examples, own: Array) -> tuple[tuple[slice, slice, Array], ...]:
     """Approximate R_p = D_p^T (D_p D_p^T)^-1; any numbers will do."""
     sizes = np.diff(examples.stops, prepend=0)
     breaks = np.flatnonzero(np.diff(sizes)) + 1
@@ -454,13 +505,11 @@ def _correction(examples: _Examples, entries: _Entries) -> Array:
     return column * SLACK
 
 
-def _residuals(
-    examples: _Examples, entries: _Entries, memorizer: Memorizer
-) -> tuple[Array, Array]:
+def _residuals(examples: _Examples, entries: _Entries, memorizer: Memorizer) -> tuple[Array, Array]:
     """|f - y| (T, d_out) as evaluated, and bounds of the errors of that, by position."""
-    layer, outputs = memorizer.layer, examples.dataset.target_dim
+    layer, outputs = _layer(memorizer), examples.dataset.target_dim
     pairs, width = len(examples.stops), examples.queries.shape[1]
-    readouts, errors = _readouts(layer)
+    readouts = _readouts(layer)
     if np.abs(readouts[2 * pairs :]).any():
         raise _UndecidedError("the last head belongs to no pair, and has a readout")
     first = readouts[: 2 * pairs : 2]
@@ -486,9 +535,14 @@ def _residuals(
     for pair in unlike:
         positions = np.arange(len(targets))
         read, radius = _read(examples, positions, np.full(len(positions), pair), (0.0, 1.0))
-        add(positions, read, radius, np.broadcast_to(both[pair], (len(positions), *both[pair].shape)))
+        add(
+            positions,
+            read,
+            radius,
+            np.broadcast_to(both[pair], (len(positions), *both[pair].shape)),
+        )
     per_head = np.abs(first).sum(axis=(0, 1)) * SLACK
-    rounded = (errors.sum(axis=(0, 1)) + UNIT * np.abs(both).sum(axis=(0, 1))) * SLACK
+    rounded = 2.0 * UNIT * np.abs(both).sum(axis=(0, 1)) * SLACK
     slack += examples.tail[:, np.newaxis] * per_head
     slack += examples.largest[:, np.newaxis] * rounded
     terms = width + 8 + int(np.bincount(entries.positions, minlength=1).max(initial=0))
@@ -497,23 +551,17 @@ def _residuals(
     return residual, slack * SLACK
 
 
-def _readouts(layer: AttentionLayer) -> tuple[Array, Array]:
-    """U_h (H, d, d_out) as float64 evaluates it, and bounds of its errors."""
-    output = layer.output_weights.reshape(layer.num_heads, layer.value_dim, layer.value_dim)
-    parts = [
-        each.astype(np.float64) for each in (layer.value_weights, output, layer.readout_weights)
-    ]
-    value, output, last = parts
-    sizes = np.abs(value) @ (np.abs(output) @ np.abs(last))
-    copied = all(((each == 0) | (each == 1)).all() for each in (output, last))
-    exact = copied and (output.sum(axis=1) <= 1).all() and (last.sum(axis=0) <= 1).all()
-    errors = np.zeros_like(sizes) if exact else gamma(2 * layer.value_dim + 4) * sizes * SLACK
-    return value @ (output @ last), errors
+def _readouts(layer: AttentionLayer) -> Array:
+    """U_h (H, d, d_out), where W_O and W_D only copy columns of W_V, so exactly."""
+    identity = np.eye(layer.value_dim)
+    copies = layer.output_weights == np.tile(identity, (layer.num_heads, 1))
+    if not (copies.all() and (layer.readout_weights == identity[:, : layer.target_dim]).all()):
+        raise _UndecidedError("W_O or W_D do more than copy; fold them into W_V")
+    readouts: Array = layer.value_weights[:, :, : layer.target_dim].astype(np.float64)
+    return readouts
 
 
-def _rank(
-    statement: str, examples: _Examples, entries: _Entries, inverse: _Inverse
-) -> Claim:
+def _rank(statement: str, examples: _Examples, entries: _Entries, inverse: _Inverse) -> Claim:
     detail = (
         f"{len(examples.stops)} blocks, {len(entries.pairs)} coupled entries beside them, all "
         f"others below {upwards(float(examples.tail.max()))}; contraction "
@@ -533,7 +581,7 @@ def _error(examples: _Examples, residuals: Array, slack: Array, epsilon: float) 
         position, entry = (int(i) for i in np.argwhere(surely)[0])
         example = int(examples.order[position])
         least = float(residuals[position, entry] - slack[position, entry])
-        detail = f"at example {example}, |f - y| is about {least:.1e}, or more"
+        detail = f"at example {example}, |f - y| is {downwards(least)} or more"
         witness = (example, entry) if residuals.shape[1] > 1 else example
         return Claim("error", statement, Verdict.REFUTED, detail, witness)
     bounds = (residuals + slack) * SLACK

@@ -60,7 +60,9 @@ def build(
     ),
     head_dim: Annotated[
         int | None,
-        typer.Option(help="Head dimension d_h; by default 1 for rank_one and paired, about n else."),
+        typer.Option(
+            help="Head dimension d_h; by default 1 for rank_one and paired, about n else."
+        ),
     ] = None,
     value_dim: Annotated[
         int | None, typer.Option(help="Value dimension d_v; by default d_out.")
@@ -108,9 +110,7 @@ def explain(
     data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
     heads: Annotated[int, typer.Option("--heads", "-H", help="Number H of heads.")],
     head_dim: Annotated[int | None, typer.Option(help="Head dimension d_h.")] = None,
-    construction: Annotated[
-        Construction, typer.Option(help="As for `build`.")
-    ] = Construction.auto,
+    construction: Annotated[Construction, typer.Option(help="As for `build`.")] = Construction.auto,
 ) -> None:
     """Say which construction `build` would use, and what each would hold and cost.
 

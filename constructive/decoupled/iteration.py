@@ -28,6 +28,13 @@ class System(Protocol, Generic[Unknown]):
         """Z U for U in the form that `solve` returns: (T, d_out)."""
 
 
+def scales(targets: Array) -> Array:
+    """Powers of two (d_out,) by which targets are of size one, so that norms stay in range."""
+    exponents = np.frexp(np.abs(targets).max(axis=0))[1]
+    powers: Array = np.ldexp(1.0, exponents)
+    return powers
+
+
 def iterate(system: System[Unknown], targets: Array) -> tuple[Unknown, Array]:
     """U, and the residual Y - Z U (T, d_out), which is not finite where the system is singular."""
     shape = targets.shape

@@ -51,6 +51,9 @@ Integers = npt.NDArray[np.int64]
 _ATTENDED = 0.9
 """Attention of a rank-one head to its extreme token, if the others had the mean score."""
 
+_PRODUCT_BYTES = 8 * CHUNK_BYTES
+"""Size of the products of several pairs with all queries."""
+
 _DRAWS = 6
 _AMPLE = 3.0
 """A block of k examples is drawn anew if its condition number is more than so many times k, which
@@ -142,44 +145,61 @@ def construct(
     """
     kind = (_FullRank if full_rank else _RankOne)(ordered, assumed)
     lengths, unit = unit_rows(ordered.queries)
-    pairs, width = ordered.num_pairs, ordered.dataset.width
-    stops = ordered.stops.tolist()
-    query_weights, key_weights = np.zeros((2, pairs, 2, width, head_dim))
-    sharpness, leftover = np.zeros(pairs), []
+    count, width = ordered.num_pairs, ordered.dataset.width
+    starts, stops = [0, *ordered.stops[:-1].tolist()], ordered.stops.tolist()
+    query_weights, key_weights = np.zeros((2, count, 2, width, head_dim))
+    sharpness, leftover = np.zeros(count), []
     # A pass over the queries costs more than its arithmetic, so several pairs share one product.
-    step = max(1, 8 * CHUNK_BYTES // (8 * len(unit) * kind.columns(stops[0])))
-    for first in range(0, pairs, step):
-        block = range(first, min(first + step, pairs))
-        groups, columns = [], []
-        for pair in block:
-            group = take(lengths, unit, stops[pair - 1] if pair else 0, stops[pair])
+    columns = 4 if not full_rank else 2 + stops[0]
+    step = max(1, _PRODUCT_BYTES // (8 * len(unit) * columns))
+    for first in range(0, count, step):
+        block, watched = [], []
+        for index in range(first, min(first + step, count)):
+            group = take(lengths, unit, starts[index], stops[index])
             if group is None:
-                raise _dependent(ordered, stops[pair - 1] if pair else 0, stops[pair])
-            watched = kind.own_part(group, query_weights[pair], key_weights[pair], rng)
-            groups.append(group)
-            columns += [group.complement[:, :2], watched]
+                raise _dependent(ordered, starts[index], stops[index])
+            pair = _Pair(group, query_weights[index], key_weights[index])
+            watched += [pair.axes, kind.own_part(pair, rng)]
+            block.append(pair)
         products = iter(
             np.split(
-                np.concatenate(columns, axis=1).T @ ordered.queries.T,
-                np.cumsum([part.shape[1] for part in columns])[:-1],
+                np.concatenate(watched, axis=1).T @ ordered.queries.T,
+                np.cumsum([part.shape[1] for part in watched])[:-1],
             )
         )
-        for pair, group in zip(block, groups, strict=True):
-            projected, watched = next(products), next(products)
-            needed = kind.needed(group, watched, key_weights[pair])
-            chosen = sharpen(projected, group.rows, needed, slice(group.stop, None))
-            vector = group.complement[:, :2] @ chosen.unit
-            kind.saturate(query_weights[pair], key_weights[pair], group, vector, chosen.sharpness)
-            sharpness[pair] = chosen.sharpness
+        for index, pair in enumerate(block, first):
+            projected, needed = next(products), kind.needed(pair, next(products))
+            chosen = sharpen(projected, pair.group.rows, needed, slice(stops[index], None))
+            kind.saturate(pair, pair.axes @ chosen.unit, chosen.sharpness)
+            sharpness[index] = chosen.sharpness
             leftover.append(chosen.leftover)
-        progress("build pairs of heads", block.stop, pairs)
+        progress("build pairs of heads", first + len(block), count)
     return Pairs(
         query_weights,
         key_weights,
         sharpness,
         np.concatenate(leftover),
-        np.repeat(np.arange(pairs), [len(each) for each in leftover]),
+        np.repeat(np.arange(count), [len(each) for each in leftover]),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Pair:
+    """One pair on its way: its group, and views of the weights of its two heads, (2, d, d_h)."""
+
+    group: Group
+    query_weights: Array
+    key_weights: Array
+
+    @property
+    def half(self) -> int:
+        """How many examples the first head of the pair takes."""
+        return (self.group.size + 1) // 2
+
+    @property
+    def axes(self) -> Array:
+        """Two directions (d, 2) orthogonal to the group, or as many as there are."""
+        return self.group.complement[:, :2]
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,45 +210,36 @@ class _Kind(ABC):
     assumed: Assumptions
 
     @abstractmethod
-    def columns(self, size: int) -> int:
-        """How many numbers a pair of `size` examples needs of every example."""
+    def draw(self, contexts: Array, rng: np.random.Generator) -> Array:
+        """Key vectors v_t (k, d): an example's own head has the logits E_t v_t."""
 
     @abstractmethod
-    def draw(self, contexts: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Key vectors v_t (k, d) for contexts (k, n, d), and what `write` needs of them."""
+    def write(self, pair: _Pair, vectors: Array) -> Array:
+        """Set the part W* of both heads; returns columns (d, m) whose products are watched."""
 
     @abstractmethod
-    def write(
-        self, group: Group, drawn: Array, query_weights: Array, key_weights: Array
-    ) -> Array:
-        """Set the part W* of both heads; returns the columns (d, m) to be watched."""
-
-    @abstractmethod
-    def needed(self, group: Group, watched: Array, key_weights: Array) -> Needed:
+    def needed(self, pair: _Pair, watched: Array) -> Needed:
         """What saturates, from the products (m, T) of the watched columns with all queries."""
 
     @abstractmethod
-    def saturate(
-        self, query_weights: Array, key_weights: Array, group: Group, vector: Array, sharpness: float
-    ) -> None:
+    def saturate(self, pair: _Pair, vector: Array, sharpness: float) -> None:
         """Add c u w^T to both heads."""
 
-    def own_part(
-        self, group: Group, query_weights: Array, key_weights: Array, rng: np.random.Generator
-    ) -> Array:
+    def own_part(self, pair: _Pair, rng: np.random.Generator) -> Array:
         """Of a few draws, write the first one whose block is well-conditioned, or the best."""
-        contexts = self.ordered.contexts(group.rows)
-        best, least = None, np.inf
+        contexts = self.ordered.contexts(pair.group.rows)
+        best, least = self.draw(contexts, rng), np.inf
+        drawn = best
         for _ in range(_DRAWS):
-            vectors, drawn = self.draw(contexts, rng)
-            attention = softmax_in_place(np.matmul(contexts, vectors[:, :, np.newaxis])[:, :, 0])
+            attention = softmax_in_place(np.matmul(contexts, drawn[:, :, np.newaxis])[:, :, 0])
             attention -= 1.0 / contexts.shape[1]
             condition = _condition(np.matmul(attention[:, np.newaxis], contexts)[:, 0])
-            if best is None or condition < least:
+            if condition < least:
                 best, least = drawn, condition
-            if least <= _AMPLE * max(group.size, 1):
+            if least <= _AMPLE * max(pair.group.size, 1):
                 break
-        return self.write(group, best, query_weights, key_weights)
+            drawn = self.draw(contexts, rng)
+        return self.write(pair, best)
 
 
 class _RankOne(_Kind):
@@ -238,34 +249,30 @@ class _RankOne(_Kind):
     is random. Every example has its own context, so rows need no distinct s_t.
     """
 
-    def columns(self, size: int) -> int:
-        return 4
-
-    def draw(self, contexts: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    def draw(self, contexts: Array, rng: np.random.Generator) -> Array:
         scores = contexts @ self.ordered.direction.vector
         scores -= scores.mean(axis=1, keepdims=True)
-        top = rng.random(len(scores)) < 0.5
+        top = rng.integers(2, size=len(scores)) == 1
         reach = np.where(top, scores.max(axis=1), scores.min(axis=1))
         nats = np.log((contexts.shape[1] - 1) * _ATTENDED / (1.0 - _ATTENDED))
-        scales = nats / reach
-        return scales[:, np.newaxis] * self.ordered.direction.vector, scales
+        vectors: Array = (nats / reach)[:, np.newaxis] * self.ordered.direction.vector
+        return vectors
 
-    def write(
-        self, group: Group, drawn: Array, query_weights: Array, key_weights: Array
-    ) -> Array:
-        half = _half(group)
-        query_weights[0, :, 0] = group.dual_basis[:, :half] @ drawn[:half]
-        query_weights[1, :, 0] = group.dual_basis[:, half:] @ drawn[half:]
-        key_weights[:, :, 0] = self.ordered.direction.vector
-        return query_weights[:, :, 0].T
+    def write(self, pair: _Pair, vectors: Array) -> Array:
+        vector = self.ordered.direction.vector
+        scales = vectors @ vector / (vector @ vector)
+        basis, half = pair.group.dual_basis, pair.half
+        pair.query_weights[0, :, 0] = basis[:, :half] @ scales[:half]
+        pair.query_weights[1, :, 0] = basis[:, half:] @ scales[half:]
+        pair.key_weights[:, :, 0] = vector
+        return pair.query_weights[:, :, 0].T
 
-    def needed(self, group: Group, watched: Array, key_weights: Array) -> Needed:
+    def needed(self, pair: _Pair, watched: Array) -> Needed:
+        del pair  # what is watched says all
         return Needed.of(self.ordered.direction, scale=np.abs(watched).max(axis=0))
 
-    def saturate(
-        self, query_weights: Array, key_weights: Array, group: Group, vector: Array, sharpness: float
-    ) -> None:
-        query_weights[:, :, 0] += sharpness * vector
+    def saturate(self, pair: _Pair, vector: Array, sharpness: float) -> None:
+        pair.query_weights[:, :, 0] += sharpness * vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,54 +284,41 @@ class _FullRank(_Kind):
 
     @cached_property
     def radius(self) -> Array:
+        """The radius of each context around its mean token, by position."""
         return token_radius(self.ordered.dataset)[self.ordered.order]
 
-    def columns(self, size: int) -> int:
-        return 2 + size
-
-    def draw(self, contexts: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    def draw(self, contexts: Array, rng: np.random.Generator) -> Array:
         total, tokens, width = contexts.shape
         directions = np.broadcast_to(self.ordered.direction.vector, (total, width))
-        chosen = rng.integers(tokens, size=total)
-        vectors = attended_vectors(
+        chosen: Integers = rng.integers(tokens, size=(total,))
+        return attended_vectors(
             contexts, directions, chosen, np.zeros((total, tokens)), self.assumed
         )
-        return vectors, vectors
 
-    def write(
-        self, group: Group, drawn: Array, query_weights: Array, key_weights: Array
-    ) -> Array:
-        half = _half(group)
-        for head, part in enumerate((slice(0, half), slice(half, group.size))):
-            count = len(drawn[part])
-            query_weights[head, :, :count] = group.dual_basis[:, part]
-            key_weights[head, :, :count] = drawn[part].T
-        return group.dual_basis
+    def write(self, pair: _Pair, vectors: Array) -> Array:
+        half, size = pair.half, pair.group.size
+        for head, part in enumerate((slice(0, half), slice(half, size))):
+            count = len(vectors[part])
+            pair.query_weights[head, :, :count] = pair.group.dual_basis[:, part]
+            pair.key_weights[head, :, :count] = vectors[part].T
+        return pair.group.dual_basis
 
-    def needed(self, group: Group, watched: Array, key_weights: Array) -> Needed:
+    def needed(self, pair: _Pair, watched: Array) -> Needed:
         # |W* e_t| <= |V| |coordinates|, and logits then differ by at most 2 radius |W* e_t|.
-        half = _half(group)
         logits = np.zeros(watched.shape[1])
-        for keys, part in zip(key_weights, (watched[:half], watched[half:]), strict=True):
+        for keys, part in zip(pair.key_weights, np.split(watched, [pair.half]), strict=True):
             lengths = np.sqrt(np.einsum("st,st->t", part, part))
             np.maximum(logits, np.linalg.norm(keys, 2) * lengths, out=logits)
         return Needed.of(self.ordered.direction, logits=2.0 * self.radius * logits)
 
-    def saturate(
-        self, query_weights: Array, key_weights: Array, group: Group, vector: Array, sharpness: float
-    ) -> None:
+    def saturate(self, pair: _Pair, vector: Array, sharpness: float) -> None:
         root = np.sqrt(sharpness)  # half of c on each side
-        query_weights[:, :, _half(group)] = root * vector
-        key_weights[:, :, _half(group)] = root * self.ordered.direction.vector
-
-
-def _half(group: Group) -> int:
-    """How many examples the first head of the pair takes."""
-    return (group.size + 1) // 2
+        pair.query_weights[:, :, pair.half] = root * vector
+        pair.key_weights[:, :, pair.half] = root * self.ordered.direction.vector
 
 
 def _condition(block: Array) -> float:
-    """The condition number (k, d) -> in the 2-norm; 1 for an empty block."""
+    """The condition number of a block (k, d) in the 2-norm; 1 for an empty one."""
     if not len(block):
         return 1.0
     singular = np.linalg.svd(block, compute_uv=False)

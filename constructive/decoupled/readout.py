@@ -22,7 +22,7 @@ import numpy as np
 from constructive.attention import attend
 from constructive.dataset import Array
 from constructive.decoupled.coupling import Coupling, second_head
-from constructive.decoupled.iteration import iterate
+from constructive.decoupled.iteration import iterate, scales
 from constructive.decoupled.pairs import Integers, Ordered, Pairs
 from constructive.errors import PrecisionError
 
@@ -72,7 +72,7 @@ class _System:
         """(D + M) U: (T, d_out)."""
         readouts, gamma = unknown
         own, outputs = self.coupling.own, readouts.shape[2]
-        result = self.coupling.leftover @ readouts.reshape(-1, outputs)
+        result: Array = self.coupling.leftover @ readouts.reshape(-1, outputs)
         for pairs, rows, inverse in self.inverses:
             blocks = own[rows].reshape(len(inverse), inverse.shape[2], own.shape[1])
             result[rows] += np.matmul(blocks, readouts[pairs]).reshape(-1, outputs)
@@ -91,17 +91,19 @@ def solve(ordered: Ordered, pairs: Pairs, coupling: Coupling) -> Readout:
     inverses, condition, ranks = _invert(ordered, coupling)
     correction = _correction(ordered, pairs)
     system = _System(coupling, inverses, correction, ordered.num_pairs)
-    (readouts, gamma), residual = iterate(system, targets)
+    scale = scales(targets)
+    (readouts, gamma), residual = iterate(system, targets / scale)
     if not np.isfinite(residual).all():
         raise PrecisionError(
-            f"a block of a pair of heads is singular (condition number about {condition:.0e})",
+            "a block of a pair of heads is singular, or numbers are too far apart for float64 "
+            f"(condition number about {condition:.0e})",
             witness=condition,
-            suggestion="another seed=, more heads, or construction='saturated'",
+            suggestion="another seed=, more heads, data of one scale, or construction='saturated'",
         )
     effective = np.stack([readouts, -readouts], axis=1)
     if correction is not None:
         effective[0, 1] += correction[1][:, np.newaxis] * gamma
-    return Readout(effective, residual, condition, ranks)
+    return Readout(effective * scale, residual * scale, condition, ranks)
 
 
 def measure(ordered: Ordered, pairs: Pairs, coupling: Coupling, readout: Readout) -> Array:
@@ -120,10 +122,13 @@ def measure(ordered: Ordered, pairs: Pairs, coupling: Coupling, readout: Readout
             rows = slice(start + chunk.rows.start, start + chunk.rows.stop)
             result[rows] += np.einsum("thd,hdo->to", chunk.representation, readout.effective[pair])
     correction = readout.effective[0].sum(axis=0)
-    if correction.any():  # the second head of pair 0 reads for the extra example, and is read by all
+    if (
+        correction.any()
+    ):  # the second head of pair 0 reads for the extra example, and is read by all
         elsewhere = slice(int(ordered.stops[0]), None)
         result[elsewhere] += second_head(ordered, pairs, 0)[elsewhere] @ correction
-    return ordered.dataset.target_matrix[ordered.order] - result
+    residual: Array = ordered.dataset.target_matrix[ordered.order] - result
+    return residual
 
 
 def _invert(

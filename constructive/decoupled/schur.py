@@ -32,7 +32,7 @@ from scipy.sparse import csr_array
 
 from constructive.attention import attend, softmax_in_place
 from constructive.dataset import CHUNK_BYTES, Array, Dataset
-from constructive.decoupled.iteration import iterate
+from constructive.decoupled.iteration import iterate, scales
 from constructive.decoupled.sweep import Needed, sharpen
 from constructive.errors import PrecisionError
 from constructive.multihead.assumptions import Assumptions
@@ -142,19 +142,21 @@ def solve(
     own = _own_attention(dataset, groups, heads)
     system = _System(heads, own, _leftover(dataset, heads), *_eliminate(groups, heads, own))
     targets = dataset.target_matrix.astype(np.float64, copy=False)
-    values, residual = iterate(system, targets)
+    scale = scales(targets)
+    values, residual = iterate(system, targets / scale)
     condition = max(
         [system.schur.condition, *(each.condition for each in system.eliminated)], default=1.0
     )
     if not np.isfinite(residual).all():
         raise PrecisionError(
-            f"a head or the Schur complement is singular (condition number about {condition:.0e})",
+            "a head or the Schur complement is singular, or numbers are too far apart for float64 "
+            f"(condition number about {condition:.0e})",
             witness=condition,
-            suggestion="another seed=, more heads, or construction='saturated'",
+            suggestion="another seed=, more heads, data of one scale, or construction='saturated'",
         )
     # The shortest U_h with E U_h = g_h.
     inverse = np.linalg.pinv(context)
-    return Readout(np.matmul(inverse, values), residual, condition)
+    return Readout(np.matmul(inverse, values) * scale, residual * scale, condition)
 
 
 def measure(

@@ -130,14 +130,16 @@ def _least_covered(normal: Array, sine: Array, weight: Array) -> tuple[float, fl
 
     normal: (T,), the middle of each arc modulo pi;  sine: (T,), the sine of half its width
 
-    >>> normal, sine = np.array([0.5, 2.0]), np.sin([0.6, 0.8])
+    >>> normal, sine = np.array([0.5, 2.0]), np.sin([0.5, 0.6])
     >>> angle, covered = _least_covered(normal, sine, np.ones(2))
-    >>> covered, 2.8 < angle < np.pi - 0.1  # the arcs leave 2.8 to pi - 0.1 free
+    >>> covered, 2.6 < angle < np.pi  # the arcs are 0 to 1 and 1.4 to 2.6
     (0.0, True)
     """
     bins = int(np.clip(2 ** np.ceil(np.log2(len(normal))), _LEAST_BINS, _MOST_BINS))
     sine = np.minimum(sine, 1.0)
-    half = sine * (1.0 + (np.pi / 2 - 1.0) * sine * sine) * (bins / np.pi)  # at least arcsin, in bins
+    half = (
+        sine * (1.0 + (np.pi / 2 - 1.0) * sine * sine) * (bins / np.pi)
+    )  # at least arcsin, in bins
     start = normal * (bins / np.pi) - half
     start -= np.floor(start * (1.0 / bins)) * bins
     first = np.minimum(start.astype(np.int64), bins - 1)

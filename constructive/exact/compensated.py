@@ -12,9 +12,9 @@ up to underflow (Ogita, Rump and Oishi, *Accurate sum and dot product*, SIAM J. 
 section 5): the terms may be 10^8 times the sum, and `high` is still good to its last digit. Two
 such results that nearly agree have a difference which is good, too, if it is taken of both parts.
 
-*Exponentials* of -700 <= x <= 0.1. With k = rint(x / ln 2), f = (x - k L_1) - k L_2 where L_1 has 32
-bits: k L_1 is exact, and so is the first difference (k = 0, or the two are within a factor of two).
-L_2 is ln 2 - L_1 rounded, so f is off by at most u, and |f| <= 0.35. The Taylor polynomial of
+*Exponentials* of -700 <= x <= 0.1. With k = rint(x / ln 2), f = (x - k L_1) - k L_2 where L_1 has
+32 bits: k L_1 is exact, and so is the first difference (k = 0, or the two are within a factor of
+two). L_2 is ln 2 - L_1 rounded, so f is off by at most u, and |f| <= 0.35. The Taylor polynomial of
 degree 13 is off by less than 0.35^14 / 14! * 1.5 < 2^-57, and Horner's rule, of 26 operations with
 rounded coefficients, by at most gamma_40 exp(0.35). Together that is less than 2^-46 of exp(f),
 and 2^k times it is exact, for x >= -700 keeps away from underflow.

@@ -75,11 +75,15 @@ def timed(work):
 
 
 def ours(kind, total, heads=None, *, prove=False):
+    """Pairs for own contexts, elimination for a shared one, at every size."""
+    construction = "schur" if kind == SHARED else "paired"
     data = make(kind, total)
     heads = heads_for(total) if heads is None else heads
-    build_memorizer(make(kind, 200), num_heads=8)  # loads libraries
+    build_memorizer(make(kind, 200), num_heads=8, construction=construction)  # loads libraries
     before = peak()
-    seconds, memorizer = timed(lambda: build_memorizer(data, num_heads=heads))
+    seconds, memorizer = timed(
+        lambda: build_memorizer(data, num_heads=heads, construction=construction)
+    )
     found = {"build": seconds, "memory": peak() - before, "condition": memorizer.record.condition}
     found |= {"own error": memorizer.record.max_error, "coupled": memorizer.record.coupled}
     sample = np.linspace(0, total - 1, min(total, 1000)).astype(int)
@@ -280,7 +284,6 @@ class Report:
 
     def __init__(self):
         self.console = Console(width=140)
-        self.found = {}
 
     def table(self, title, headings, rows):
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
@@ -379,12 +382,23 @@ def peers(report, given):
         ratio = statistics.median(b["random"] / a["build"] for a, b in pairs)
         a, b = (medians(list(each)) for each in zip(*pairs, strict=True))
         conditions = measure("condition_of", kind, 1861)
-        rows = [["random heads, lstsq", f"{b['random']:.2f} s", f"{b['error']:.0e}", f"{b['condition']:.1e}"]]
+        rows = [
+            [
+                "random heads, lstsq",
+                f"{b['random']:.2f} s",
+                f"{b['error']:.0e}",
+                f"{b['condition']:.1e}",
+            ]
+        ]
         for name, condition in conditions.items():
             each = repeated(given.runs, "build_by", kind, 1861, name)
-            rows.append([name, f"{each['build']:.2f} s", f"{each['error']:.0e}", f"{condition:.1e}"])
+            rows.append(
+                [name, f"{each['build']:.2f} s", f"{each['error']:.0e}", f"{condition:.1e}"]
+            )
         report.table(f"T = 1861, {kind}", ["", "seconds", "max error", "condition of Z"], rows)
-        report.say(f"random heads over a build by 'auto': {ratio:.1f}; error of 'auto' {a['error']:.0e}")
+        report.say(
+            f"random heads over a build by 'auto': {ratio:.1f}; error of 'auto' {a['error']:.0e}"
+        )
 
 
 def build_by(kind, total, construction):
@@ -436,12 +450,10 @@ def compare_rank(report, given):
     )
 
 
-def largest(report, given):
+def largest(report, _given):
     each = measure("ours", "float32", 100_007, prove=True)
     data = 4 * 100_007 * (SIZE + 1) * WIDTH
-    rows = [
-        [key, f"{each[key]:.0f} s"] for key in ("build", "certify", "check")
-    ] + [
+    rows = [[key, f"{each[key]:.0f} s"] for key in ("build", "certify", "check")] + [
         ["data", megabytes(data)],
         ["memory of the build beside the data", megabytes(each["memory"])],
         ["with the proof", megabytes(each["memory with proof"])],
@@ -462,8 +474,15 @@ def main():
     threads = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     report.say(f"{os.cpu_count()} cores, threads {json.dumps(threads)}, {given.runs} runs")
     functions = [
-        scale, fixed, compare_forward, compare_product, peers, compare_training, compare_rank, largest,
-    ]  # fmt: skip
+        scale,
+        fixed,
+        compare_forward,
+        compare_product,
+        peers,
+        compare_training,
+        compare_rank,
+        largest,
+    ]
     for name, function in zip(COMPARISONS, functions, strict=True):
         if name in given.only:
             function(report, given)

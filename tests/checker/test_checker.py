@@ -5,7 +5,6 @@ import copy
 import importlib.util
 import json
 import struct
-import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -195,7 +194,7 @@ def forged_rank(data, memorizer, monkeypatch, folder):
         factors = modular.Factors(found.point.prime, np.arange(total), columns, lower, upper)
         return specialize.Search(total, found.point, columns, factors, 1, 0)
 
-    monkeypatch.setattr(rank, "_refute", lambda *_: None)
+    monkeypatch.setattr(rank, "refute", lambda *_: None)
     monkeypatch.setattr(specialize, "search", lie)
     certificate = certify(memorizer, data, claims=["rank"])
     assert certificate.verdict is Verdict.PROVED
@@ -408,6 +407,7 @@ def test_odd_weight_files(checker, proved, tmp_path, capsys):
 
 
 # Mutations. Whoever says PROVED after one must be right: the oracle knows what is true.
+
 
 def is_true(claims, statements):
     """Whether the statements of an altered certificate are among those known to be true."""
