@@ -11,7 +11,7 @@ import numpy as np
 
 from constructive.capacity import Plan
 from constructive.dataset import Array, Dataset
-from constructive.decoupled import coupling, pairs, schur
+from constructive.decoupled import coupling, ordering, pairs, schur
 from constructive.decoupled import readout as decoupled_readout
 from constructive.memorizer import HeadRecord
 from constructive.multihead import assumptions, grouping, heads, intermediate, readout
@@ -101,7 +101,7 @@ def _dense(
 def _paired(dataset: Dataset, plan: Plan, rng: np.random.Generator, progress: Progress) -> Built:
     progress("check the contexts", 0, 1)
     assumed = assumptions.check(dataset)
-    ordered = pairs.arrange(dataset, plan.num_heads, rng)
+    ordered = ordering.arrange(dataset, plan.num_heads, rng)
     largest = -(-int(np.diff(ordered.stops, prepend=0).max()) // 2)
     built = pairs.construct(
         ordered, assumed, plan.head_dim,
@@ -130,10 +130,10 @@ def _paired(dataset: Dataset, plan: Plan, rng: np.random.Generator, progress: Pr
 
 
 def _pair_records(
-    ordered: pairs.Ordered,
+    ordered: ordering.Ordered,
     built: pairs.Pairs,
-    missed: pairs.Integers,
-    ranks: pairs.Integers,
+    missed: ordering.Integers,
+    ranks: ordering.Integers,
     idle: int,
 ) -> tuple[HeadRecord, ...]:
     records = []

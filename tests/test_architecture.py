@@ -40,6 +40,8 @@ READING_ORDER = [
     "multihead.readout",
     "decoupled.sweep",
     "decoupled.iteration",
+    "decoupled.ordering",
+    "decoupled.own",
     "decoupled.pairs",
     "decoupled.coupling",
     "decoupled.readout",

@@ -11,7 +11,8 @@ from scipy.sparse import csr_array
 
 from constructive.attention import softmax_in_place
 from constructive.dataset import Array
-from constructive.decoupled.pairs import Integers, Ordered, Pairs
+from constructive.decoupled.ordering import Integers, Ordered
+from constructive.decoupled.pairs import Pairs
 
 
 @dataclass(frozen=True, eq=False)

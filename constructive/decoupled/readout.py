@@ -23,7 +23,8 @@ from constructive.attention import attend
 from constructive.dataset import Array
 from constructive.decoupled.coupling import Coupling, second_head
 from constructive.decoupled.iteration import iterate, scales
-from constructive.decoupled.pairs import Integers, Ordered, Pairs
+from constructive.decoupled.ordering import Integers, Ordered
+from constructive.decoupled.pairs import Pairs
 from constructive.errors import PrecisionError
 
 
