@@ -20,8 +20,9 @@ from rich.table import Table
 from constructive import tables
 from constructive.attention import AttentionLayer
 from constructive.capacity import require_positive
-from constructive.claims import error, grouping, impossible, paired, rank, readout
+from constructive.claims import error, grouping, impossible, rank, readout
 from constructive.claims.evaluation import evaluate
+from constructive.claims.paired import judge as paired
 from constructive.dataset import Array, Dataset
 from constructive.errors import FormatError, ParameterError
 from constructive.exact.ball import BallLayer, enclose_layer, intermediate

@@ -29,7 +29,10 @@ from constructive import (
     check,
     generators,
 )
-from constructive.claims import paired as claims
+from constructive.claims.paired import entries as paired_entries
+from constructive.claims.paired import judge as claims
+from constructive.claims.paired.examples import Examples
+from constructive.claims.paired.residuals import residuals_of
 from constructive.verdict import pack
 
 SOURCE = Path(constructive.__file__).with_name("paired_checker.py")
@@ -177,9 +180,9 @@ def exact_layer(data, memorizer, example):
 
 def test_entries_and_errors_are_within_their_bounds(checker, paired):
     data, memorizer, _, _ = paired
-    examples = claims._Examples.of(memorizer, data)
-    entries = claims._evaluate(examples, lambda *_: None)
-    residuals, slack = claims._residuals(examples, entries, memorizer)
+    examples = Examples.of(memorizer, data)
+    entries = paired_entries.evaluate(examples, lambda *_: None)
+    residuals, slack = residuals_of(examples, entries, memorizer)
     layer = checker.Layer(
         memorizer.layer.tensors,
         {"contexts": data.contexts, "queries": data.queries, "targets": data.targets},
