@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from constructive.certificate import (
-    ALL_CLAIMS,
     ClaimName,
     certify,
     check,
@@ -38,7 +37,7 @@ def certify_command(
         Path, typer.Option("--output", "-o", help="Where the certificate goes.")
     ] = Path("certificate.json"),
     claim: Annotated[
-        list[ClaimOption] | None, typer.Option(help="A claim; repeat it. By default all four.")
+        list[ClaimOption] | None, typer.Option(help="A claim; repeat it. By default all.")
     ] = None,
     epsilon: Annotated[
         float | None, typer.Option(help="Error to prove; by default 1e-6 of the largest target.")
@@ -59,7 +58,7 @@ def certify_command(
     """
     require_writable(output)
     loaded, dataset = Memorizer.load(memorizer), Dataset.load(data)
-    claims: tuple[ClaimName, ...] = tuple(c.value for c in claim) if claim else ALL_CLAIMS
+    claims: tuple[ClaimName, ...] | None = tuple(c.value for c in claim) if claim else None
     with progress_bar() as progress:
         certificate = certify(
             loaded, dataset, claims=claims, epsilon=epsilon, delta=delta, progress=progress

@@ -71,3 +71,29 @@ def test_precision(built, tmp_path):
     assert Memorizer.load(tmp_path / "memorizer.safetensors").record.precision == 120
     built("certify", "memorizer.safetensors", "data.npz", "--epsilon", "1e-30")
     assert built("check", *FILES).splitlines()[-1] == "PROVED"
+
+
+def test_paired_heads_are_explained_built_certified_and_checked(run, tmp_path):
+    run("generate", "gaussian", "-T", 121, "-n", 8, "-d", 18)
+    text = run("explain", "data.npz", "--heads", 18, "--construction", "paired")
+    assert "->  paired" in text
+    run("build", "data.npz", "--heads", 18, "--construction", "paired")
+    text = run("certify", "memorizer.safetensors", "data.npz")
+    assert text.startswith("Certificate: PROVED")
+    assert "grouping" not in text
+    text = run("check", *FILES, "--quick")
+    assert text.splitlines()[-1] == "PROVED"
+    island = Path(constructive.__file__).with_name("paired_checker.py")
+    command = [sys.executable, "-I", str(island), *FILES]
+    alone = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert alone.stdout == text
+    text = run("certify", "memorizer.safetensors", "data.npz", "--claim", "grouping", status=2)
+    assert "not claims about paired heads" in text
+
+
+def test_explain_says_why_not(run):
+    run("generate", "shared", "-T", 31, "-n", 4, "-d", 8)
+    text = run("explain", "data.npz", "--heads", 10)
+    assert "construction='paired' needs own contexts" in text
+    assert "->  saturated" in text
+    assert "one shared context; asked for auto" in text

@@ -1,0 +1,63 @@
+"""What "auto" takes, and why."""
+
+import numpy as np
+import pytest
+
+from constructive import CapacityError, Dataset, ParameterError, explain, paired_capacity
+from constructive.planning import CHEAP_BYTES, CHEAP_OPERATIONS
+
+
+def shapes(total, size, width, *, shared=False):
+    """Data of these shapes, which take no memory."""
+    tokens = (size, width) if shared else (total, size, width)
+    return Dataset(
+        np.broadcast_to(1.0, tokens),
+        np.broadcast_to(1.0, (total, width)),
+        np.broadcast_to(1.0, total),
+    )
+
+
+@pytest.mark.parametrize(
+    ("total", "heads", "shared", "chosen"),
+    [
+        (1861, 60, False, "saturated"),
+        (1861, 60, True, "saturated"),
+        (6201, 200, False, "paired"),
+        (6201, 200, True, "schur"),
+    ],
+)
+def test_dense_where_that_is_cheap(total, heads, shared, chosen):
+    found = explain(shapes(total, 32, 64, shared=shared), num_heads=heads)
+    assert found.plan.construction == found.chosen.construction == chosen
+    dense = found.options[0]
+    cheap = dense.operations <= CHEAP_OPERATIONS and dense.memory <= CHEAP_BYTES
+    assert cheap == (chosen == "saturated")
+    assert f"->  {chosen}" in str(found)
+
+
+def test_dense_where_nothing_else_applies():
+    narrow = shapes(6201, 32, 40)  # 2(n - 1) > d - 1
+    assert explain(narrow, num_heads=200).plan.construction == "saturated"
+
+
+def test_too_many_examples_are_refused_as_before():
+    found = explain(shapes(8, 3, 9), num_heads=3)
+    with pytest.raises(CapacityError, match="8 examples are too many for 3"):
+        _ = found.plan
+    assert "too many" in str(found)
+
+
+def test_the_capacity_of_pairs():
+    assert [paired_capacity(heads, 5) for heads in (1, 2, 3, 4)] == [0, 5, 5, 9]
+    with pytest.raises(ParameterError, match="num_heads=0"):
+        paired_capacity(0, 5)
+
+
+def test_arguments_which_make_no_sense():
+    data = shapes(7, 3, 5)
+    with pytest.raises(ParameterError, match="unknown construction='fast'") as caught:
+        explain(data, num_heads=3, construction="fast")
+    assert "'paired', 'schur'" in str(caught.value)
+    for arguments in ({"num_heads": 0}, {"num_heads": 3, "head_dim": 0}):
+        with pytest.raises(ParameterError, match="not a positive integer"):
+            explain(data, **arguments)
