@@ -429,20 +429,18 @@ def compare_training(report, given):
     except ImportError:
         report.say("training: PyTorch is not installed (pip install torch)")
         return
-    trained = measure("training", "uniform", 621, given.cap)
-    rows = []
-    for name in ("saturated", "paired"):
-        each = repeated(max(given.runs, 5), "build_by", "uniform", 621, name)
-        rows.append(
-            [name, f"{each['build']:.3f} s", f"{each['error']:.0e}",
-             f"{trained['training'] / each['build']:,.0f}"]
-        )  # fmt: skip
-    report.table(
-        f"T = 621, against Adam: {trained['training']:.0f} s, {trained['steps']} steps, max error "
-        f"{trained['error']:.1e}",
-        ["", "build", "max error", "training / build"],
-        rows,
-    )
+    for kind in ("uniform", SHARED):
+        trained = measure("training", kind, 621, given.cap)
+        rows = []
+        for name in ("saturated", "schur" if kind == SHARED else "paired"):
+            each = repeated(max(given.runs, 5), "build_by", kind, 621, name)
+            ratio = f"{trained['training'] / each['build']:,.0f}"
+            rows.append([name, f"{each['build']:.3f} s", f"{each['error']:.0e}", ratio])
+        report.say(
+            f"T = 621, {kind}, Adam: {trained['training']:.0f} s, {trained['steps']} steps, "
+            f"max error {trained['error']:.1e}"
+        )
+        report.table("", ["", "build", "max error", "training / build"], rows)
 
 
 def compare_rank(report, given):
