@@ -145,6 +145,12 @@ def _rational(
             witness=arithmetic,
             suggestion="'float' or 'rational'",
         )
+    if construction in ("paired", "schur"):
+        raise ParameterError(
+            f"construction={construction!r} has no rational weights",
+            witness=construction,
+            suggestion="construction='saturated' or 'rank_one', or arithmetic='float'",
+        )
     if not isinstance(dataset, RationalDataset):
         dataset = RationalDataset(dataset.contexts, dataset.queries, dataset.targets)
     plan = capacity.plan(

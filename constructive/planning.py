@@ -11,7 +11,7 @@ as long as that is cheap, because its readout is the shortest and its prediction
 sensitive to rounding; beyond that it takes the applicable construction with the fewest operations.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from rich.table import Table
@@ -131,7 +131,7 @@ def _cheapest(options: dict[Construction, Option]) -> Option:
     """The choice of "auto" (see above)."""
     dense = options["saturated"] if options["saturated"].plan is not None else options["rank_one"]
     if dense.plan is None:
-        return dense  # its refusal says how many heads the theorem asks for
+        return _beyond_the_theorem(dense, options["paired"])
     if dense.operations <= CHEAP_OPERATIONS and dense.memory <= CHEAP_BYTES:
         return dense
     applicable = [dense, *(options[name] for name in ("paired", "schur"))]
@@ -139,6 +139,19 @@ def _cheapest(options: dict[Construction, Option]) -> Option:
         (option for option in applicable if option.plan is not None),
         key=lambda option: option.operations,
     )
+
+
+def _beyond_the_theorem(dense: Option, paired: Option) -> Option:
+    """Nothing by itself: "auto" promises what the theorems do, and names pairs that would hold."""
+    if paired.plan is None or not isinstance(dense.refusal, CapacityError):
+        return dense
+    refusal = CapacityError(
+        dense.refusal.problem,
+        witness=dense.refusal.witness,
+        suggestion=f"construction='paired', which holds {paired.plan.capacity} examples with "
+        f"generic contexts of their own; {dense.refusal.suggestion}",
+    )
+    return replace(dense, refusal=refusal)
 
 
 def _option(
@@ -181,12 +194,16 @@ def _paired(dataset: ExampleShapes, num_heads: int, head_dim: int | None) -> Pla
     plan = Plan("paired", num_heads, 1 if head_dim is None else head_dim, holds)
     if dataset.num_examples > holds:
         needed = 2 * max(1, -(-(dataset.num_examples - 1) // max(dataset.width - 1, 1)))
+        suggestion = f"num_heads={needed}"
+        dense = capacity.rank_one_capacity(num_heads, dataset.context_size)
+        if dense >= dataset.num_examples:
+            suggestion += f"; construction='saturated', which holds {dense} with these heads"
+        formula = f"(H // 2)(d - 1) + 1 = {holds}" if num_heads > 1 else "none: one head is no pair"
         raise CapacityError(
             f"{dataset.num_examples} examples are too many for {num_heads} heads in pairs: a pair "
-            f"takes at most d - 1 = {dataset.width - 1}, so all hold (H // 2)(d - 1) + 1 = {holds}",
+            f"takes at most d - 1 = {dataset.width - 1}, so all hold {formula}",
             witness=dataset.num_examples,
-            suggestion=f"num_heads={needed}, or construction='saturated', which holds more where "
-            "2(n - 1) > d - 1",
+            suggestion=suggestion,
         )
     return plan
 

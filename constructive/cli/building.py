@@ -76,6 +76,9 @@ def build(
     precision: Annotated[
         str, typer.Option(help="Bits of the readout, or 'auto': float64 where that suffices.")
     ] = "53",
+    tolerance: Annotated[
+        float, typer.Option(help="Largest error handed out, relative to the largest target.")
+    ] = 1e-6,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 0,
 ) -> None:
     """Build weights which memorize a data set, and save them.
@@ -96,6 +99,7 @@ def build(
             value_dim=value_dim,
             construction=construction.value,
             shared_keys=shared_keys,
+            tolerance=tolerance,
             precision="auto" if precision == "auto" else _bits(precision),
             seed=seed,
             progress=progress,
@@ -122,6 +126,7 @@ def explain(
         Dataset.load(data), num_heads=heads, head_dim=head_dim, construction=construction.value
     )
     typer.echo(str(explanation))
+    _ = explanation.plan  # raises what `build` would raise
 
 
 def _bits(text: str) -> int:

@@ -107,7 +107,8 @@ def check_command(
         ),
     ],
     quick: Annotated[
-        bool, typer.Option("--quick", help="Rank by random products: error below 2^-100.")
+        bool,
+        typer.Option("--quick", help="Rank by random products (not for pairs, which are quick)."),
     ] = False,
 ) -> None:
     """Check a certificate with the independent checker, in a process of its own.

@@ -113,8 +113,12 @@ def test_what_does_not_apply_says_what_to_use():
     with pytest.raises(CapacityError, match=r"at most d - 1 = 3") as caught:
         build_memorizer(narrow, num_heads=4, construction="paired")
     assert "num_heads=6" in str(caught.value)
-    assert "construction='saturated'" in str(caught.value)
+    assert "construction='saturated', which holds 13 with these heads" in str(caught.value)
     build_memorizer(narrow, num_heads=6, construction="paired")
+    with pytest.raises(CapacityError, match="none: one head is no pair"):
+        build_memorizer(narrow, num_heads=1, construction="paired")
+    with pytest.raises(ParameterError, match="construction='paired' has no rational weights"):
+        build_memorizer(narrow, num_heads=6, construction="paired", arithmetic="rational")
 
 
 def test_dependent_queries_in_a_pair_are_named():

@@ -42,8 +42,9 @@ def test_dense_where_nothing_else_applies():
 
 def test_too_many_examples_are_refused_as_before():
     found = explain(shapes(8, 3, 9), num_heads=3)
-    with pytest.raises(CapacityError, match="8 examples are too many for 3"):
+    with pytest.raises(CapacityError, match="8 examples are too many for 3") as caught:
         _ = found.plan
+    assert "construction='paired', which holds 9 examples" in str(caught.value)
     assert "too many" in str(found)
 
 
