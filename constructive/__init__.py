@@ -33,15 +33,18 @@ from constructive.errors import (
     ConstructiveError,
     DataError,
     FormatError,
+    MissingExtraError,
+    OutputError,
     ParameterError,
     PrecisionError,
 )
 from constructive.exact.extended import ExtendedLayer
 from constructive.exact.rational import RationalDataset, RationalLayer
-from constructive.memorizer import BuildRecord, HeadRecord, Memorizer
+from constructive.memorizer import Memorizer
 from constructive.mixing import token_mixing
 from constructive.planning import Explanation, explain, paired_capacity
 from constructive.published import PublishedBound, capacity_table, comparison, published_bounds
+from constructive.record import BuildRecord, HeadRecord, TrainedRecord
 from constructive.verdict import Claim, Verdict
 
 __version__ = _version("constructive")
@@ -63,11 +66,14 @@ __all__ = [
     "FormatError",
     "HeadRecord",
     "Memorizer",
+    "MissingExtraError",
+    "OutputError",
     "ParameterError",
     "PrecisionError",
     "PublishedBound",
     "RationalDataset",
     "RationalLayer",
+    "TrainedRecord",
     "Verdict",
     "assumptions",
     "build_memorizer",

@@ -115,9 +115,9 @@ class HeadShapes:
 class AttentionLayer(HeadShapes):
     """Multi-head attention with a linear readout, as plain arrays.
 
-    query_weights:   W_Q (H, d, d_h)         output_weights:  W_O (H d_v, d_v)
-    key_weights:     W_K (H, d, d_h)         readout_weights: W_D (d_v, d_out)
-    value_weights:   W_V (H, d, d_v)
+    query_weights:   W_Q (H, d, d_h)         output_weights:  W_O (H d_v, d_o)
+    key_weights:     W_K (H, d, d_h)         readout_weights: W_D (d_o, d_out)
+    value_weights:   W_V (H, d, d_v)         (d_o = d_v in layers which are built)
 
     All five have one dtype, float64 or float32, and the layer computes in it. Raises
     ParameterError for shapes which do not fit, mixed dtypes, and entries which are not finite.
@@ -193,7 +193,7 @@ class AttentionLayer(HeadShapes):
     @property
     def effective_readout(self) -> Array:
         """U with f = U^T z: (H d, d_out)."""
-        output = self.output_weights.reshape(self.num_heads, self.value_dim, self.value_dim)
+        output = self.output_weights.reshape(self.num_heads, self.value_dim, -1)
         per_head = self.value_weights @ output @ self.readout_weights
         return per_head.reshape(-1, self.target_dim)
 
@@ -301,13 +301,13 @@ def _check_weights(arrays: dict[str, Array]) -> None:
         fits = (
             shapes["W_K"] == shapes["W_Q"]
             and shapes["W_V"][:2] == (num_heads, width)
-            and shapes["W_O"] == (num_heads * value_dim, value_dim)
-            and shapes["W_D"][0] == value_dim
+            and shapes["W_O"][0] == num_heads * value_dim
+            and shapes["W_D"][0] == shapes["W_O"][1]
             and min(min(shape) for shape in shapes.values()) > 0
         )
     if not fits:
         message = "the shapes of the weights do not fit together"
-        suggestion = "W_Q and W_K (H, d, d_h), W_V (H, d, d_v), W_O (H d_v, d_v), W_D (d_v, d_out)"
+        suggestion = "W_Q and W_K (H, d, d_h), W_V (H, d, d_v), W_O (H d_v, d_o), W_D (d_o, d_out)"
         raise ParameterError(message, witness=shapes, suggestion=suggestion)
     dtypes = {array.dtype for array in arrays.values()}
     if dtypes not in ({np.dtype(np.float32)}, {np.dtype(np.float64)}):

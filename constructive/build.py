@@ -15,9 +15,10 @@ from constructive.errors import ParameterError, PrecisionError
 from constructive.exact import extended, rational, specialize
 from constructive.exact.extended import ExtendedLayer
 from constructive.exact.rational import RationalDataset
-from constructive.memorizer import FLOAT64, BuildRecord, HeadRecord, Memorizer
+from constructive.memorizer import Memorizer
 from constructive.planning import explain
 from constructive.progress import Progress, silent
+from constructive.record import FLOAT64, BuildRecord, HeadRecord
 
 _LADDER = (106, 212, 424, 848)
 """Bits which precision="auto" tries beyond float64."""

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 import flint
 import numpy as np
 from rich.table import Table
 
-from constructive import tables
 from constructive.attention import AttentionLayer
 from constructive.capacity import require_positive
 from constructive.claims import error, grouping, impossible, rank, readout
@@ -31,7 +30,12 @@ from constructive.exact.rational import RationalLayer
 from constructive.files import replacing
 from constructive.memorizer import Memorizer
 from constructive.progress import Progress, silent
+from constructive.record import BuildRecord
+from constructive.tables import Sheet
 from constructive.verdict import Claim, Verdict
+
+if TYPE_CHECKING:
+    import torch
 
 FORMAT = "constructive certificate 1"
 PAIRED_FORMAT = "constructive paired certificate 1"
@@ -53,7 +57,8 @@ class Certificate:
     made_by: names and versions of the programs
     format:  which checker reads its file
 
-    `repr` is one line, `str` a table. Made by `certify` and `upper_bound_certificate`.
+    `repr` is one line, `str` a table, and so is the HTML which notebooks show. Made by `certify`
+    and `upper_bound_certificate`.
     """
 
     claims: tuple[Claim, ...]
@@ -132,35 +137,36 @@ class Certificate:
         return f"<Certificate: {self.verdict.name}, {claims}>"
 
     def __str__(self) -> str:
+        return self._sheet().text(98)
+
+    def _repr_html_(self) -> str:
+        return self._sheet().html()
+
+    def _sheet(self) -> Sheet:
         data, weights = self.data, self.weights
         total, width = data["queries"]["shape"]
         target_dim = (*data["targets"]["shape"], 1)[1]
         described = (
-            f"  data     T = {total}, n = {data['contexts']['shape'][-2]}, d = {width}, "
+            f"T = {total}, n = {data['contexts']['shape'][-2]}, d = {width}, "
             f"d_out = {target_dim}; SHA-256 {data['sha256'][:16]}..."
         )
-        lines = [f"Certificate: {self.verdict.name}, for all weights", described, ""]
+        about, facts = "for all weights", [("data", described)]
         if "W_Q" in weights:
+            about = f"for the stored {weights['W_Q']['dtype']} weights, in real arithmetic"
             heads, _, head_dim = weights["W_Q"]["shape"]
             parts = 1 + weights.get("W_V_corrections", {"shape": [0]})["shape"][0]
             more = f", readout a sum of {parts} arrays" if parts > 1 else ""
-            lines = [
-                f"Certificate: {self.verdict.name}, for the stored {weights['W_Q']['dtype']} "
-                "weights, in real arithmetic",
-                described,
-                f"  weights  H = {heads}, d_h = {head_dim}{more}; "
-                f"SHA-256 {weights['sha256'][:16]}...",
-                "",
-            ]
+            stored = f"H = {heads}, d_h = {head_dim}{more}; SHA-256 {weights['sha256'][:16]}..."
+            facts.append(("weights", stored))
         table = Table(box=None, pad_edge=False, show_header=False)
         for claim in self.claims:
             table.add_row(claim.name, claim.verdict.name, claim.statement)
             table.add_row("", "", claim.detail)
-        return "\n".join([*lines, *(f"  {line}" for line in tables.lines(table, 98))])
+        return Sheet(f"Certificate: {self.verdict.name}, {about}", tuple(facts), table)
 
 
 def certify(
-    memorizer: Memorizer,
+    memorizer: "Memorizer | torch.nn.Module",
     dataset: Dataset,
     *,
     claims: Iterable[ClaimName] | None = None,
@@ -172,7 +178,10 @@ def certify(
 ) -> Certificate:
     """Prove what a memorizer does on a data set, in exact and ball arithmetic.
 
-    claims: by default all; for paired heads all but the first, which is about other groups. Any of
+    memorizer: or a PyTorch module, which is read by `Memorizer.from_torch`. Where it has biases,
+              the certificate is about `dataset.with_constant()`
+    claims: by default all; for paired heads all but the first, which is about other groups, and so
+            for trained weights, which have none. Any of
       "grouping"  every context has rank n, every group's queries are independent, and no group
                   but the first has another query in its span (`claims.grouping`)
       "rank"      the intermediate representation Z has rank T (`claims.rank`)
@@ -196,8 +205,9 @@ def certify(
     >>> certificate["rank"].statement
     'rank Z = T = 7: these attention weights memorize every labelling'
     """
-    asked = _checked_claims(claims, in_pairs=memorizer.record.construction == "paired")
-    layer = memorizer.layer
+    memorizer, dataset = _as_memorizer(memorizer, dataset)
+    record, layer = memorizer.record, memorizer.layer
+    asked = _checked_claims(claims, record.construction)
     if isinstance(layer, RationalLayer):
         raise ParameterError(
             "a rational layer needs no certificate",
@@ -229,9 +239,9 @@ def certify(
             )
 
     done: dict[str, Claim] = {}
-    if "grouping" in asked:
+    if "grouping" in asked and isinstance(record, BuildRecord):
         progress("check the groups", 0, 1)
-        groups = tuple((head.start, head.stop) for head in memorizer.record.heads)
+        groups = tuple((head.start, head.stop) for head in record.heads)
         done["grouping"] = grouping.prove(dataset, groups, rng)
     if "rank" in asked:
         progress("eliminate modulo a prime", 0, 1)
@@ -338,6 +348,17 @@ def fingerprint(arrays: dict[str, Array]) -> bytes:
     return hashed.digest()
 
 
+def _as_memorizer(
+    given: "Memorizer | torch.nn.Module", dataset: Dataset
+) -> tuple[Memorizer, Dataset]:
+    """A module as a memorizer, and its data with a constant entry where it has biases."""
+    if isinstance(given, Memorizer):
+        return given, dataset
+    memorizer = Memorizer.from_torch(given)
+    biased = memorizer.layer.width == dataset.width + 1
+    return memorizer, dataset.with_constant() if biased else dataset
+
+
 def _data_arrays(dataset: Dataset) -> dict[str, Array]:
     return {
         "contexts": dataset.contexts,
@@ -424,18 +445,19 @@ def _bound(name: str, value: float | None) -> float | None:
     return float(value)
 
 
-def _checked_claims(claims: Iterable[ClaimName] | None, *, in_pairs: bool) -> list[ClaimName]:
-    known = ALL_CLAIMS[1:] if in_pairs else ALL_CLAIMS
+def _checked_claims(claims: Iterable[ClaimName] | None, construction: str) -> list[ClaimName]:
+    ungrouped = construction in ("paired", "trained")  # their groups are others, or none
+    known = ALL_CLAIMS[1:] if ungrouped else ALL_CLAIMS
     asked = list(known) if claims is None else [claims] if isinstance(claims, str) else list(claims)
     unknown = [name for name in asked if name not in known]
     if unknown or not asked:
-        what = "claims about paired heads" if in_pairs else "claims"
+        what = f"claims about {construction} heads" if ungrouped else "claims"
         raise ParameterError(
             f"claims={claims!r} are not {what}",
             witness=unknown or None,
             suggestion=f"some of {', '.join(known)}",
         )
-    if in_pairs and "readout" in asked:
+    if construction == "paired" and "readout" in asked:
         asked.append("rank")  # it rests on the same blocks, which the claim rank names
     return [name for name in known if name in asked]
 

@@ -62,8 +62,8 @@ def read_weights(path):
     require(set(read) == set(names), "the weights are not W_Q, W_K, W_V, W_O, W_D")
     tensors = {name: read[name] for name in names}
     (heads, width, inner), value_dim = read["W_Q"].shape, read["W_V"].shape[-1]
-    shapes = [(heads, width, k) for k in (inner, inner, value_dim)]
-    shapes += [(heads * value_dim, value_dim), (value_dim, read["W_D"].shape[-1])]
+    shapes, between = [(heads, width, k) for k in (inner, inner, value_dim)], read["W_O"].shape[-1]
+    shapes += [(heads * value_dim, between), (between, read["W_D"].shape[-1])]
     shapes += [(len(tensors[names[-1]]), heads, width, value_dim)]
     fits = all(x.shape == shape for x, shape in zip(tensors.values(), shapes, strict=False))
     finite = all(x.size and x.dtype == kind and np.isfinite(x).all() for x in read.values())
@@ -322,7 +322,7 @@ def residuals(weights, data, count, keep):
     """An upper bound of |f - y|, as a fraction, and Z as a list of Fixed if it is to be kept."""
     heads, width, value_dim = weights["W_V"].shape
     values = fixed([weights["W_V"], *weights.get("W_V_corrections", [])], count)
-    output = fixed([weights["W_O"].reshape(heads, value_dim, value_dim)], count)
+    output = fixed([weights["W_O"].reshape(heads, value_dim, -1)], count)
     readout = multiply(multiply(values, output, count), fixed([weights["W_D"]], count), count)
     readout = arranged(readout, lambda x: x.reshape(heads * width, -1))
     targets, worst, z_all = data["targets"].reshape(len(data["targets"]), -1), Fraction(0), []

@@ -13,9 +13,9 @@ from constructive.capacity import Plan
 from constructive.dataset import Array, Dataset
 from constructive.decoupled import coupling, ordering, pairs, schur
 from constructive.decoupled import readout as decoupled_readout
-from constructive.memorizer import HeadRecord
 from constructive.multihead import assumptions, grouping, heads, intermediate, readout
 from constructive.progress import Progress
+from constructive.record import HeadRecord
 
 
 @dataclass(frozen=True, eq=False)

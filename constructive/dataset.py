@@ -113,6 +113,17 @@ class Dataset(ExampleShapes):
         contexts = self.contexts if self.shared_context else self.contexts[index]
         return Dataset(contexts, self.queries[index], self.targets[index])
 
+    def with_constant(self) -> "Dataset":
+        """The data with an entry 1 appended to every token and every query: d becomes d + 1.
+
+        A layer without biases does on them what one with biases does on the data as they are.
+
+        >>> Dataset([[2, 0], [2, 1]], [[3, 4]], [5]).with_constant().contexts
+        array([[2., 0., 1.],
+               [2., 1., 1.]])
+        """
+        return Dataset(with_one(self.contexts), with_one(self.queries), self.targets)
+
     def save(self, path: str | Path) -> None:
         """Write an .npz file of `contexts`, `queries` and `targets`, whole or not at all."""
         with replacing(path) as file:
@@ -140,6 +151,11 @@ class Dataset(ExampleShapes):
             f"Dataset(T={self.num_examples}, n={self.context_size}, d={self.width}, "
             f"d_out={self.target_dim}, {kind}, {self.queries.dtype})"
         )
+
+
+def with_one(array: Array) -> Array:
+    """An entry 1 appended along the last axis."""
+    return np.concatenate([array, np.ones((*array.shape[:-1], 1), array.dtype)], axis=-1)
 
 
 def _read_arrays(file: BinaryIO) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,65 +13,20 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as deserialize
 from safetensors.numpy import save as serialize
 
-from constructive import tables
 from constructive.attention import AttentionLayer
 from constructive.dataset import Array, Dataset
 from constructive.errors import DataError, FormatError, ParameterError
 from constructive.exact.extended import ExtendedLayer
 from constructive.exact.rational import Fractions, RationalDataset, RationalLayer
+from constructive.extras import require
 from constructive.files import replacing
+from constructive.record import BOUNDS, FLOAT64, BuildRecord, HeadRecord, TrainedRecord, read_record
+from constructive.tables import Sheet
+
+if TYPE_CHECKING:
+    import torch
 
 _FORMAT = "constructive memorizer 1"
-FLOAT64 = 53
-"""Bits of a float64, and so of a readout which is no sum of several."""
-
-
-@dataclass(frozen=True)
-class HeadRecord:
-    """What one head did: its examples start..stop-1, and how it saturates on the others.
-
-    sharpness: c, or 0 where the head has no saturating part
-    saturated_fraction: measured share of the other examples with at most 1e-6 attention off the top
-    rank_reached: estimated (in floats) rank of Z on the examples of this head and those before it
-    """
-
-    start: int
-    stop: int
-    sharpness: float
-    saturated_fraction: float
-    rank_reached: int
-
-
-@dataclass(frozen=True)
-class BuildRecord:
-    """How a memorizer came to be, and what was measured on its data.
-
-    max_error: as float64 evaluates the layer; an upper bound from balls where precision > 53
-        where construction is "paired" or "schur", heads are evaluated on their own examples, and
-        elsewhere where they are not saturated (`Memorizer.max_error` evaluates all)
-    condition: estimated condition number of Z, or the largest one of the systems that were solved
-        instead of it
-    precision: bits of the readout
-    order:     the examples in the order in which heads take them, or () for the order given
-    coupled:   pairs of an example and a head (or pair of heads) beside the groups which are not
-               saturated, and were solved for; counted where construction is "paired" or "schur"
-    """
-
-    construction: str
-    shared_keys: bool
-    num_examples: int
-    context_size: int
-    capacity: int
-    seed: int
-    saturated_fraction: float
-    scalar_targets: bool
-    condition: float
-    max_error: float
-    largest_target: float
-    heads: tuple[HeadRecord, ...]
-    precision: int = 53
-    order: tuple[int, ...] = ()
-    coupled: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,13 +35,25 @@ class Memorizer:
 
     layer:  the weights: `AttentionLayer`, or `ExtendedLayer` where the readout has more bits, or
             `RationalLayer` where all is rational
-    record: how they were built, head by head, and the error measured on the data
+    record: how they were built, head by head, and the error measured on the data; or where they
+            come from (`from_torch`)
 
-    `repr` is one line, `str` a table.
+    `repr` is one line, `str` a table, and so is the HTML which notebooks show.
     """
 
     layer: AttentionLayer | ExtendedLayer | RationalLayer
-    record: BuildRecord
+    record: BuildRecord | TrainedRecord
+
+    @property
+    def built(self) -> BuildRecord:
+        """The record of a memorizer which was built. Raises ParameterError for trained weights."""
+        if isinstance(self.record, TrainedRecord):
+            raise ParameterError(
+                f"weights of a {self.record.source} were not built here, and have no groups",
+                witness=self.record.source,
+                suggestion="a memorizer from build_memorizer, or memorizer.max_error(dataset)",
+            )
+        return self.record
 
     def predict(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array | Fractions:
         """Evaluate the layer: (T,) if it memorized targets of shape (T,), else (T, d_out).
@@ -122,13 +89,8 @@ class Memorizer:
 
         Raises ParameterError for weights which are not floats.
         """
-        if not isinstance(self.layer, AttentionLayer):
-            raise ParameterError(
-                f"the weights of a {type(self.layer).__name__} do not survive rounding to {dtype}",
-                witness=type(self.layer).__name__,
-                suggestion="a memorizer built with precision=53 and arithmetic='float'",
-            )
-        return dataclasses.replace(self, layer=self.layer.astype(dtype))
+        layer = self._plain_layer(f"arrays of {np.dtype(dtype)}")
+        return dataclasses.replace(self, layer=layer.astype(dtype))
 
     def save(self, path: str | Path) -> None:
         """Write a .safetensors file, whole or not at all.
@@ -165,9 +127,9 @@ class Memorizer:
                 found = metadata.get("format")
                 message = f"its format is {found!r}, not {_FORMAT!r}"
                 raise ValueError(message)
-            record = _read_record(json.loads(metadata["record"]))
+            record = read_record(json.loads(metadata["record"]))
             layer = _read_layer(tensors, record.precision)
-            if len(record.heads) != layer.num_heads:
+            if isinstance(record, BuildRecord) and len(record.heads) != layer.num_heads:
                 message = f"{layer.num_heads} heads have {len(record.heads)} records"
                 raise ValueError(message)
         except (SafetensorError, ValueError, TypeError, KeyError, RecursionError) as error:
@@ -176,8 +138,82 @@ class Memorizer:
             raise FormatError(message, witness=str(path), suggestion=suggestion) from error
         return cls(layer, record)
 
+    def to_torch(
+        self, dtype: "torch.dtype | None" = None, *, multihead: bool = False
+    ) -> "torch.nn.Module":
+        """The layer as a PyTorch module, with the same weights.
+
+        dtype:     what they are rounded to, such as torch.bfloat16; by default as they are
+        multihead: False for `interop.pytorch.AttentionModule`, which holds any layer; True for a
+                   `torch.nn.MultiheadAttention` and a `torch.nn.Linear` (`MultiheadModule`), which
+                   ask for H d_h = d and d_v = d_h
+
+        `forward(contexts, queries)` gives what `predict` does, as tensors. Rounding to float32 or
+        bfloat16 is not for free: measure, as with `astype`.
+
+        Raises MissingExtraError without torch, ParameterError for a readout beyond float64, for
+        rational weights, and for shapes which `MultiheadAttention` does not have.
+        """
+        layer = self._plain_layer("PyTorch modules")
+        require("torch", extra="torch", purpose="Memorizer.to_torch")
+        from constructive.interop import pytorch  # noqa: PLC0415 - torch is optional
+
+        scalar = self.record.scalar_targets
+        kind = pytorch.multihead_module if multihead else pytorch.AttentionModule
+        return kind(layer, scalar_targets=scalar).to(dtype)
+
+    @classmethod
+    def from_torch(cls, module: "torch.nn.Module") -> "Memorizer":
+        """Read the weights of a PyTorch module, trained ones also, as they are in evaluation mode.
+
+        module: what `to_torch` gives, or any module whose `forward(contexts, queries)` is one
+                `torch.nn.MultiheadAttention` (batch_first) and one `torch.nn.Linear`
+
+        Where it has biases, the layer is one for data with a constant entry, of width d + 1
+        (`Dataset.with_constant`; see `interop.pytorch` for why). `MultiheadAttention` divides by
+        sqrt(d_h); here W_Q is divided, in float64. Other weights are not rounded.
+
+        Raises MissingExtraError without torch, ParameterError for a module which is or does
+        something else, as a comparison on random tokens shows.
+        """
+        require("torch", extra="torch", purpose="Memorizer.from_torch")
+        from constructive.interop import pytorch  # noqa: PLC0415 - torch is optional
+
+        found = pytorch.read(module)
+        return cls(found.layer, TrainedRecord(type(module).__name__, found.scalar_targets))
+
+    def to_onnx(self, path: str | Path, *, shared_context: bool = False) -> None:
+        """Write an ONNX model of the layer, whole or not at all.
+
+        Inputs contexts (T, n, d) and queries (T, d), output predictions (T,) or (T, d_out), in the
+        dtype of the weights; T and n are free. With shared_context, contexts are (n, d).
+
+        Raises MissingExtraError without onnx, ParameterError for a readout beyond float64 and for
+        rational weights, OutputError where the file cannot be written.
+        """
+        layer = self._plain_layer("ONNX models")
+        require("onnx", extra="onnx", purpose="Memorizer.to_onnx")
+        from constructive.interop import onnx_graph  # noqa: PLC0415 - onnx is optional
+
+        model = onnx_graph.model(
+            layer, scalar_targets=self.record.scalar_targets, shared_context=shared_context
+        )
+        with replacing(path) as file:
+            file.write(model.SerializeToString())
+
+    def _plain_layer(self, purpose: str) -> AttentionLayer:
+        if not isinstance(self.layer, AttentionLayer):
+            raise ParameterError(
+                f"{purpose} hold floats, not the weights of a {type(self.layer).__name__}",
+                witness=type(self.layer).__name__,
+                suggestion="a memorizer built with precision=53 and arithmetic='float'",
+            )
+        return self.layer
+
     def __repr__(self) -> str:
         layer, record = self.layer, self.record
+        if isinstance(record, TrainedRecord):
+            return f"Memorizer(of a {record.source}, {layer!r})"
         return (
             f"Memorizer({record.construction}, T={record.num_examples} of {record.capacity}, "
             f"H={layer.num_heads}, n={record.context_size}, d={layer.width}, d_h={layer.head_dim}, "
@@ -185,29 +221,35 @@ class Memorizer:
         )
 
     def __str__(self) -> str:
+        return self._sheet().text(100)
+
+    def _repr_html_(self) -> str:
+        return self._sheet().html()
+
+    def _sheet(self) -> Sheet:
         record, layer = self.record, self.layer
-        sizes = (
-            f"H = {layer.num_heads}, n = {record.context_size}, d = {layer.width}, "
-            f"d_h = {layer.head_dim}"
-        )
-        formula, theorem = _BOUNDS[record.construction]
-        bound = f"{formula} = {record.capacity} ({theorem})"
+        sizes = f"H = {layer.num_heads}, d = {layer.width}, d_h = {layer.head_dim}"
+        table = Table(box=None, pad_edge=False, show_edge=False)
         weights = f"{layer.query_weights.dtype} weights"
+        if isinstance(record, TrainedRecord):
+            title = f"Memorizer: weights of a {record.source}, {weights}"
+            return Sheet(
+                title, (("layer", f"{sizes}, {layer.num_parameters:,} parameters"),), table
+            )
+        sizes = sizes.replace("d =", f"n = {record.context_size}, d =", 1)
         if isinstance(layer, RationalLayer):
             weights = "rational weights (W_K in units of ln 2)"
         elif record.precision > FLOAT64:
             weights += f", readout of {record.precision} bits"
-        lines = [
-            f"Memorizer: {record.construction} heads, {weights}",
-            f"  layer       {sizes}, {layer.num_parameters:,} parameters",
-            f"  examples    {record.num_examples}, bound {bound}",
-            f"  max error   {record.max_error:.1e} on targets of size {record.largest_target:.2g}",
-            f"  condition   {record.condition:.1e} (estimate)"
-            if np.isfinite(record.condition)
-            else "  condition   not estimated",
-            "",
-        ]
-        table = Table(box=None, pad_edge=False, show_edge=False)
+        formula, theorem = BOUNDS[record.construction]
+        error = f"{record.max_error:.1e} on targets of size {record.largest_target:.2g}"
+        estimated = np.isfinite(record.condition)
+        facts = (
+            ("layer", f"{sizes}, {layer.num_parameters:,} parameters"),
+            ("examples", f"{record.num_examples}, bound {formula} = {record.capacity} ({theorem})"),
+            ("max error", error),
+            ("condition", f"{record.condition:.1e} (estimate)" if estimated else "not estimated"),
+        )
         for heading in ("head", "examples", "sharpness", "saturated", "rank reached (estimate)"):
             table.add_column(heading, justify="right")
         for index, head in _abridged(record.heads):
@@ -223,15 +265,7 @@ class Memorizer:
                 f"{head.saturated_fraction:.1%}" if others else "-",
                 f"{head.rank_reached} of {head.stop}",
             )
-        return "\n".join([*lines, *(f"  {line}" for line in tables.lines(table, 100))])
-
-
-_BOUNDS = {
-    "saturated": ("H(min(n, d_h) - 1) + 1", "Theorem 1"),
-    "rank_one": ("H(n - 1) + 1", "Theorem 2"),
-    "paired": ("(H // 2)(d - 1) + 1", "Theorem 6"),
-    "schur": ("H(min(n, d_h) - 1) + 1", "Theorem 1"),
-}
+        return Sheet(f"Memorizer: {record.construction} heads, {weights}", facts, table)
 
 
 def _abridged(records: tuple[HeadRecord, ...]) -> list[tuple[int, HeadRecord | None]]:
@@ -245,30 +279,3 @@ def _read_layer(tensors: dict[str, Array], precision: int) -> AttentionLayer | E
     if "W_V_corrections" in tensors:
         return ExtendedLayer(layer, tensors["W_V_corrections"], precision)
     return layer
-
-
-def _read_record(fields: dict[str, Any]) -> BuildRecord:
-    """A record from its JSON; TypeError or ValueError for anything else."""
-    heads = tuple(_typed(HeadRecord, head) for head in fields.pop("heads"))
-    order = tuple(fields.pop("order", ()))
-    record: BuildRecord = _typed(BuildRecord, {**fields, "heads": heads, "order": order})
-    if order and sorted(order) != list(range(record.num_examples)):
-        raise ValueError("its order is no order of the examples")
-    stops = [0, *(head.stop for head in record.heads)]
-    tiled = [head.start for head in record.heads] == stops[:-1] and stops == sorted(stops)
-    if not tiled or stops[-1] > record.num_examples:
-        raise ValueError("its groups are no groups of its examples")
-    if record.construction not in _BOUNDS:
-        raise ValueError(f"its construction is {record.construction!r}")
-    return record
-
-
-def _typed(kind: type[Any], fields: dict[str, Any]) -> Any:  # noqa: ANN401
-    record = kind(**fields)
-    for field in dataclasses.fields(kind):
-        value = getattr(record, field.name)
-        expected = tuple if field.name in {"heads", "order"} else field.type
-        if not isinstance(value, (float, int) if expected is float else expected):  # type: ignore[arg-type]
-            message = f"{field.name} is {value!r}"
-            raise TypeError(message)
-    return record

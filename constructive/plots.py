@@ -38,7 +38,7 @@ def saturation(memorizer: Memorizer, dataset: Dataset, path: str | Path, *, titl
     colors = require("matplotlib.colors", extra="demo", purpose="a picture")
     off_top = np.maximum(attention_off_top(memorizer, dataset), _FLOOR)
     few_heads = min(len(off_top), 12)
-    few_examples = max(memorizer.record.heads[few_heads - 1].stop, 1)
+    few_examples = max(memorizer.built.heads[few_heads - 1].stop, 1)
 
     figure = figures.Figure(figsize=(11, 8.5), layout="constrained")
     whole, corner = figure.subplots(2, 1, height_ratios=[3, 2])

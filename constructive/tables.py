@@ -1,6 +1,8 @@
-"""Tables as plain text."""
+"""Tables as plain text and as HTML."""
 
+import html
 import io
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
@@ -19,3 +21,58 @@ def lines(table: Table, width: int) -> list[str]:
     console = Console(file=text, width=width, color_system=None, legacy_windows=False, markup=False)
     console.print(table)
     return [line.rstrip() for line in text.getvalue().splitlines()]
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """A title, a few named facts and a table: what an object shows of itself.
+
+    >>> table = Table(box=None, pad_edge=False, show_header=False)
+    >>> table.add_row("0", "a < b")
+    >>> sheet = Sheet("Layer", (("heads", "H = 3"),), table)
+    >>> print(sheet.text(80))
+    Layer
+      heads  H = 3
+    <BLANKLINE>
+      0  a < b
+    >>> print(sheet.html())  # doctest: +ELLIPSIS
+    <div><b>Layer</b>
+    <table><tr><th style="text-align:left">heads</th><td style="text-align:left">H = 3</td></tr>...
+    """
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    table: Table
+
+    def text(self, width: int) -> str:
+        """Plain text, its table at most `width` characters wide."""
+        space = max((len(name) for name, _ in self.facts), default=0) + 2
+        facts = [f"  {name:<{space}}{value}" for name, value in self.facts]
+        body = [f"  {line}" for line in lines(self.table, width)] if self.table.row_count else []
+        return "\n".join([self.title, *facts, *([""] if facts and body else []), *body])
+
+    def html(self) -> str:
+        """An HTML fragment which says the same, for notebooks; all text is escaped."""
+        facts = [_row([("th", "left", name), ("td", "left", value)]) for name, value in self.facts]
+        columns = self.table.columns
+        rows = zip(*(column.cells for column in columns), strict=True)
+        body = [
+            _row(
+                [
+                    ("td", column.justify, str(cell))
+                    for column, cell in zip(columns, row, strict=True)
+                ]
+            )
+            for row in rows
+        ]
+        if self.table.show_header and body:
+            body.insert(0, _row([("th", column.justify, str(column.header)) for column in columns]))
+        parts = [f"<table>{''.join(part)}</table>" for part in (facts, body) if part]
+        return "\n".join([f"<div><b>{html.escape(self.title)}</b>", *parts, "</div>"])
+
+
+def _row(cells: list[tuple[str, str, str]]) -> str:
+    written = (
+        f'<{tag} style="text-align:{side}">{html.escape(text)}</{tag}>' for tag, side, text in cells
+    )
+    return f"<tr>{''.join(written)}</tr>"

@@ -1,10 +1,10 @@
 """All that the theorems ask of a data set, in one report that says how each line is known."""
 
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from rich.table import Table
 
-from constructive import tables
 from constructive.assumptions.contexts import DependentContext, dependent_contexts
 from constructive.assumptions.kruskal import KruskalRank, kruskal_rank
 from constructive.assumptions.regrouping import Regrouping, regroup
@@ -12,6 +12,7 @@ from constructive.assumptions.sampling import Estimate, dependent_share
 from constructive.capacity import heads_needed
 from constructive.dataset import Dataset
 from constructive.progress import Progress, silent
+from constructive.tables import Sheet
 from constructive.verdict import Verdict
 
 
@@ -57,13 +58,18 @@ class Report:
         return Verdict.UNDECIDED if self.regrouping is None else self.regrouping.verdict
 
     def __str__(self) -> str:
+        return self._sheet().text(130)
+
+    def _repr_html_(self) -> str:
+        return self._sheet().html()
+
+    def _sheet(self) -> Sheet:
         table = Table(box=None, pad_edge=False, show_edge=False)
         for heading in ("", "known", "how"):
             table.add_column(heading, overflow="fold")
         for line in (*self._contexts(), *self._queries(), *self._construction()):
             table.add_row(*line)
-        heading = f"Assumptions: T = {self.count}, n = {self.size}, d = {self.width}"
-        return "\n".join([heading, *tables.lines(table, 130)])
+        return Sheet(f"Assumptions: T = {self.count}, n = {self.size}, d = {self.width}", (), table)
 
     def _contexts(self) -> list[tuple[str, str, str]]:
         name = "Assumption 2: contexts of rank n"
@@ -116,6 +122,7 @@ def check(
     confidence: float = 0.99,
     budget: float = 1.0,
     seed: int = 0,
+    executor: Executor | None = None,
     progress: Progress = silent,
 ) -> Report:
     """Check the assumptions of the theorems on a data set.
@@ -123,6 +130,7 @@ def check(
     num_heads:  H, for the conditions of the construction; by default the fewest that Theorem 2
                 allows for T examples
     subsets, confidence: of the estimates; by default the paper's 5,000 subsets and 99 %
+    executor:   where the random subsets are decided (`constructive.parallel`)
     budget:     1.0 allows half a minute for 10,000 queries of d = 64; 10.0 ten times as much
 
     What is exact is exact for the floats as they are: rounding has no part in it.
@@ -151,7 +159,7 @@ def check(
     def estimate(count: int) -> Estimate:
         return dependent_share(
             dataset.queries, count,
-            subsets=subsets, confidence=confidence, seed=seed, progress=progress,
+            subsets=subsets, confidence=confidence, seed=seed, executor=executor, progress=progress,
         )  # fmt: skip
 
     return Report(

@@ -7,7 +7,9 @@ Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), section 3, for the protocol
 Pearson (Biometrika 1934) for the interval.
 """
 
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy import stats
@@ -16,6 +18,7 @@ from constructive.capacity import require_positive
 from constructive.dataset import CHUNK_BYTES, Array, checked_matrix
 from constructive.errors import ParameterError
 from constructive.exact import dyadic
+from constructive.parallel import ordered_map
 from constructive.progress import Progress, silent
 
 
@@ -43,9 +46,12 @@ def dependent_share(
     subsets: int = 5000,
     confidence: float = 0.99,
     seed: int = 0,
+    executor: Executor | None = None,
     progress: Progress = silent,
 ) -> Estimate:
     """Estimate the share of dependent subsets among those of `size` of the vectors (T, d).
+
+    executor: where subsets are decided (`constructive.parallel`); the same ones everywhere
 
     Raises DataError for what is no matrix of real numbers, ParameterError for a size beyond T, no
     subsets, or a confidence which is not between 0 and 1.
@@ -68,20 +74,34 @@ def dependent_share(
             witness=size,
             suggestion=f"a size from 1 to {len(vectors)}",
         )
+    at_once = max(1, CHUNK_BYTES // (8 * size * vectors.shape[1]))
+    starts = range(0, subsets, at_once)
+    seeds = np.random.SeedSequence(seed).spawn(len(starts))
+    batches = [
+        (min(at_once, subsets - start), own) for start, own in zip(starts, seeds, strict=True)
+    ]
+    found = ordered_map(
+        partial(_dependent_among, vectors, size),
+        batches,
+        executor=executor,
+        progress=progress,
+        step=f"random subsets of {size}",
+    )
+    wrong = [subset for batch in found for subset in batch]
+    low, high = clopper_pearson(len(wrong), subsets, confidence)
+    witness = wrong[0] if wrong else None
+    return Estimate(size, subsets, len(wrong), low, high, confidence, witness)
+
+
+def _dependent_among(
+    vectors: Array, size: int, batch: tuple[int, np.random.SeedSequence]
+) -> list[tuple[int, ...]]:
+    """The dependent ones among a number of random subsets of this size."""
+    number, seed = batch
     rng = np.random.default_rng(seed)
-    count, width = vectors.shape
-    dependent, witness = 0, None
-    at_once = max(1, CHUNK_BYTES // (8 * size * width))
-    for start in range(0, subsets, at_once):
-        number = min(at_once, subsets - start)
-        drawn = np.stack([rng.choice(count, size, replace=False) for _ in range(number)])
-        wrong = np.flatnonzero(~dyadic.independent(vectors[drawn], rng))
-        dependent += len(wrong)
-        if witness is None and len(wrong):
-            witness = tuple(sorted(drawn[wrong[0]].tolist()))
-        progress(f"random subsets of {size}", start + number, subsets)
-    low, high = clopper_pearson(dependent, subsets, confidence)
-    return Estimate(size, subsets, dependent, low, high, confidence, witness)
+    drawn = np.stack([rng.choice(len(vectors), size, replace=False) for _ in range(number)])
+    wrong = np.flatnonzero(~dyadic.independent(vectors[drawn], rng))
+    return [tuple(sorted(subset)) for subset in drawn[wrong].tolist()]
 
 
 def clopper_pearson(hits: int, trials: int, confidence: float) -> tuple[float, float]:

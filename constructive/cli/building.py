@@ -231,7 +231,7 @@ def demo(
     with progress_bar() as progress:
         for outcome in digits_demo.run(digits, seed=seed, progress=progress):
             first, last = first or outcome, outcome
-            record, layer = outcome.memorizer.record, outcome.memorizer.layer
+            record, layer = outcome.memorizer.built, outcome.memorizer.layer
             table.add_row(
                 outcome.task,
                 str(layer.num_heads),

@@ -112,7 +112,7 @@ def enclose_layer(
 
 def effective_readout(layer: AttentionLayer, *, corrections: tuple[Array, ...] = ()) -> arb_mat:
     """U with f = U^T z: (H d, d_out), at the precision in force."""
-    output = layer.output_weights.reshape(layer.num_heads, layer.value_dim, layer.value_dim)
+    output = layer.output_weights.reshape(layer.num_heads, layer.value_dim, -1)
     last = exact_matrix(layer.readout_weights)
     entries: list[arb] = []
     for head in range(layer.num_heads):

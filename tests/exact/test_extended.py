@@ -98,7 +98,9 @@ def test_refusals():
         with pytest.raises(ParameterError, match="not a number of bits"):
             build_memorizer(data, num_heads=2, precision=precision)
     memorizer = build_memorizer(data, num_heads=2, precision=100)
-    with pytest.raises(ParameterError, match="do not survive rounding"):
+    with pytest.raises(
+        ParameterError, match="arrays of float32 hold floats, not the weights of a ExtendedLayer"
+    ):
         memorizer.astype(np.float32)
     with pytest.raises(ParameterError, match=r"corrections .* do not fit values"):
         ExtendedLayer(memorizer.layer.leading, np.zeros((1, 2, 2, 1)), 100)

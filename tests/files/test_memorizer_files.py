@@ -158,8 +158,8 @@ def test_repr_is_one_line(memorizer):
 def test_str_is_a_table(memorizer):
     lines = str(memorizer).splitlines()
     assert lines[0] == "Memorizer: saturated heads, float64 weights"
-    assert lines[1] == "  layer       H = 3, n = 3, d = 5, d_h = 3, 109 parameters"
-    assert lines[2] == "  examples    7, bound H(min(n, d_h) - 1) + 1 = 7 (Theorem 1)"
+    assert lines[1] == "  layer      H = 3, n = 3, d = 5, d_h = 3, 109 parameters"
+    assert lines[2] == "  examples   7, bound H(min(n, d_h) - 1) + 1 = 7 (Theorem 1)"
     assert lines[-4].split() == [
         "head", "examples", "sharpness", "saturated", "rank", "reached", "(estimate)",
     ]  # fmt: skip

@@ -78,7 +78,7 @@ class Examples:
     @classmethod
     def of(cls, memorizer: Memorizer, dataset: Dataset) -> "Examples":
         """Read data and weights in the order of the record."""
-        layer, record = memorizer.layer, memorizer.record
+        layer, record = memorizer.layer, memorizer.built
         order = np.array(record.order, dtype=np.int64)
         pairs = layer.num_heads // 2
         stops = np.array([record.heads[2 * pair + 1].stop for pair in range(pairs)])

@@ -20,6 +20,7 @@ from constructive.dataset import Array, Dataset
 from constructive.exact.compensated import SLACK, TINY
 from constructive.memorizer import Memorizer
 from constructive.progress import Progress
+from constructive.record import BuildRecord
 from constructive.verdict import Claim, Verdict, pack
 
 _SMALLEST = 1e-100
@@ -32,14 +33,15 @@ def applies(memorizer: Memorizer, dataset: Dataset) -> bool:
     The record is not trusted: its order and its groups have to fit the data.
     """
     layer, record = memorizer.layer, memorizer.record
-    if record.construction != "paired" or not isinstance(layer, AttentionLayer):
+    if not isinstance(record, BuildRecord) or not isinstance(layer, AttentionLayer):
         return False
     pairs, total = layer.num_heads // 2, dataset.num_examples
     keys = layer.key_weights[: 2 * pairs]
     stops = [0, *(head.stop for head in record.heads[1 : 2 * pairs : 2])]
     sizes = np.diff(stops)
     return bool(
-        pairs > 0
+        record.construction == "paired"
+        and pairs > 0
         and not layer.query_weights[:, :, 1:].any()
         and (keys == keys[:1]).all()
         and not dataset.shared_context

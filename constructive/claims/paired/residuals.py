@@ -59,8 +59,9 @@ def residuals_of(examples: Examples, entries: Entries, memorizer: Memorizer) -> 
 def _readouts(layer: AttentionLayer) -> Array:
     """U_h (H, d, d_out), where W_O and W_D only copy columns of W_V, so exactly."""
     identity = np.eye(layer.value_dim)
-    copies = layer.output_weights == np.tile(identity, (layer.num_heads, 1))
-    if not (copies.all() and (layer.readout_weights == identity[:, : layer.target_dim]).all()):
+    copies = np.tile(identity, (layer.num_heads, 1)), identity[:, : layer.target_dim]
+    stored = layer.output_weights, layer.readout_weights
+    if not all(map(np.array_equal, stored, copies)):
         raise UndecidedError("W_O or W_D do more than copy; fold them into W_V")
     readouts: Array = layer.value_weights[:, :, : layer.target_dim].astype(np.float64)
     return readouts

@@ -1,0 +1,1 @@
+"""Layers in the formats of other libraries: PyTorch modules (both ways) and ONNX files."""

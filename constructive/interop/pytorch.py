@@ -1,0 +1,298 @@
+"""A layer as a PyTorch module, and a PyTorch module as a layer.
+
+`AttentionModule` has the weights of an `AttentionLayer`, by the same names and shapes, and attends
+by `scaled_dot_product_attention`. `MultiheadModule` is a `torch.nn.MultiheadAttention` followed by
+a `torch.nn.Linear`, which can hold the same layer where H d_h = d and d_v = d_h.
+
+*Reading a module with biases.* Append an entry 1 to every token and every query
+(`Dataset.with_constant`). Then a bias of the queries is one more row of W_Q. A bias of the keys
+adds the same number to all logits of a head, which softmax does not see. Attention sums to one, so
+a bias of the values is one more row of W_V, which reads the constant entry; and one more value,
+the constant itself, carries the biases of the output and of the readout through W_O and W_D. So
+the layer equals the module, as real functions, on the longer tokens; what is rounded is only W_Q,
+by the factor 1/sqrt(d_h) of `MultiheadAttention`, and not even that where d_h is a power of 4.
+
+Needs torch (`pip install "constructive[torch]"`).
+"""
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from constructive.attention import AttentionLayer
+from constructive.dataset import Array, with_one
+from constructive.errors import ParameterError
+
+_AGREEMENT = 1e-6
+"""Relative to the largest output: how far a module and the layer read from it may be apart."""
+_PROBES, _PROBE_TOKENS = 5, 4
+
+
+class AttentionModule(nn.Module):
+    """The layer of `AttentionLayer`, with `scaled_dot_product_attention`.
+
+    layer:          its weights are copied; they become parameters W_Q (H, d, d_h), W_K (H, d, d_h),
+                    W_V (H, d, d_v), W_O (H d_v, d_o) and W_D (d_o, d_out)
+    scalar_targets: whether outputs are (T,) rather than (T, 1)
+
+    A .safetensors file of a memorizer holds the same names, so that
+    `module.load_state_dict(safetensors.torch.load_file(path))` reads it.
+
+    >>> from constructive import build_memorizer, generators
+    >>> data = generators.uniform(num_examples=7, context_size=3, width=5)
+    >>> module = build_memorizer(data, num_heads=3).to_torch()
+    >>> outputs = module(torch.tensor(data.contexts), torch.tensor(data.queries))
+    >>> bool(abs(outputs.detach().numpy() - data.targets).max() < 1e-10)
+    True
+    """
+
+    W_Q: Tensor
+    W_K: Tensor
+    W_V: Tensor
+    W_O: Tensor
+    W_D: Tensor
+
+    def __init__(self, layer: AttentionLayer, *, scalar_targets: bool = False) -> None:
+        super().__init__()
+        self.scalar_targets = scalar_targets
+        for name, array in layer.tensors.items():
+            self.register_parameter(name, nn.Parameter(torch.tensor(array)))
+
+    def forward(self, contexts: Tensor, queries: Tensor) -> Tensor:
+        """Evaluate examples: (T, d_out), or (T,) for scalar targets.
+
+        contexts: (T, n, d) or one shared (n, d);  queries: (T, d)
+        """
+        contexts = contexts.unsqueeze(-3)  # an axis for the heads
+        query = queries.unsqueeze(-2).unsqueeze(-2) @ self.W_Q  # (T, H, 1, d_h)
+        key, value = contexts @ self.W_K, contexts @ self.W_V  # (T, H, n, ...)
+        shape = len(queries), *key.shape[-3:-1]
+        attended = scaled_dot_product_attention(
+            query, key.expand(*shape, -1), value.expand(*shape, -1), scale=1.0
+        )
+        outputs = attended.flatten(1) @ self.W_O @ self.W_D
+        return outputs[:, 0] if self.scalar_targets else outputs
+
+
+class MultiheadModule(nn.Module):
+    """A `torch.nn.MultiheadAttention` whose output goes through a `torch.nn.Linear`.
+
+    attention: with batch_first=True
+    readout:   from the d entries of the output to d_out
+    scalar_targets: whether outputs are (T,) rather than (T, 1)
+
+    Made by `Memorizer.to_torch(multihead=True)`, or of your own two modules, to be trained and
+    then read by `Memorizer.from_torch` or `certify`.
+
+    >>> attention = nn.MultiheadAttention(8, num_heads=2, batch_first=True)
+    >>> module = MultiheadModule(attention, nn.Linear(8, 3))
+    >>> module(torch.zeros(5, 4, 8), torch.zeros(5, 8)).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(
+        self, attention: nn.MultiheadAttention, readout: nn.Linear, *, scalar_targets: bool = False
+    ) -> None:
+        super().__init__()
+        self.attention, self.readout, self.scalar_targets = attention, readout, scalar_targets
+
+    def forward(self, contexts: Tensor, queries: Tensor) -> Tensor:
+        """Evaluate examples: (T, d_out), or (T,) for scalar targets.
+
+        contexts: (T, n, d) or one shared (n, d);  queries: (T, d)
+        """
+        contexts = contexts.expand(len(queries), *contexts.shape[-2:])
+        attended, _ = self.attention(queries.unsqueeze(1), contexts, contexts, need_weights=False)
+        outputs: Tensor = self.readout(attended[:, 0])
+        return outputs[:, 0] if self.scalar_targets else outputs
+
+
+def multihead_module(layer: AttentionLayer, *, scalar_targets: bool) -> MultiheadModule:
+    """The layer as `torch.nn.MultiheadAttention` and `torch.nn.Linear`, without biases.
+
+    Queries are multiplied by sqrt(d_h), as the module divides by it. Raises ParameterError unless
+    H d_h = d, d_v = d_h and d_o <= d.
+    """
+    heads, width = layer.num_heads, layer.width
+    between, target_dim = layer.readout_weights.shape
+    if not (
+        heads * layer.head_dim == width and layer.value_dim == layer.head_dim <= width >= between
+    ):
+        share, rest = divmod(width, heads)
+        way = "heads whose number divides d" if rest else f"head_dim={share}, value_dim={share}"
+        raise ParameterError(
+            f"torch.nn.MultiheadAttention has H d_h = d and d_v = d_h; here H = {heads}, "
+            f"d = {width}, d_h = {layer.head_dim}, d_v = {layer.value_dim}",
+            witness=(heads, width, layer.head_dim, layer.value_dim),
+            suggestion=f"build_memorizer(..., {way}), or multihead=False",
+        )
+    kind = torch.tensor(layer.query_weights).dtype
+    attention = nn.MultiheadAttention(width, heads, bias=False, batch_first=True, dtype=kind)
+    readout = nn.Linear(width, target_dim, bias=False, dtype=kind)
+    query = layer.query_weights * layer.query_weights.dtype.type(math.sqrt(layer.head_dim))
+    rows = [_rows(weights) for weights in (query, layer.key_weights, layer.value_weights)]
+    output, last = np.zeros((width, width)), np.zeros((target_dim, width))
+    output[:between], last[:, :between] = layer.output_weights.T, layer.readout_weights.T
+    with torch.no_grad():
+        attention.in_proj_weight.copy_(torch.tensor(np.concatenate(rows)))
+        attention.out_proj.weight.copy_(torch.tensor(output))
+        readout.weight.copy_(torch.tensor(last))
+    return MultiheadModule(attention, readout, scalar_targets=scalar_targets)
+
+
+def _rows(weights: Array) -> Array:
+    """(H, d, k) as the (H k, d) of a projection."""
+    rows: Array = weights.transpose(0, 2, 1).reshape(-1, weights.shape[1])
+    return rows
+
+
+class ReadModule(NamedTuple):
+    """What a module was read as: a layer, and how its data are to be shaped.
+
+    constant: whether tokens and queries need an entry 1 appended (`Dataset.with_constant`)
+    """
+
+    layer: AttentionLayer
+    constant: bool
+    scalar_targets: bool
+
+
+def read(module: nn.Module) -> ReadModule:
+    """The layer which a module computes, as it does in evaluation mode (without dropout).
+
+    An `AttentionModule` is read as it is. Any other module must hold one `MultiheadAttention` and
+    one `Linear`, and its `forward(contexts, queries)` must be these two, one after the other: that
+    is tested on random tokens, in float64.
+
+    Raises ParameterError for a module which is or does something else.
+    """
+    if not isinstance(module, nn.Module):
+        raise ParameterError(
+            f"a {type(module).__name__} is no torch.nn.Module",
+            witness=type(module).__name__,
+            suggestion="a module of torch.nn.MultiheadAttention and torch.nn.Linear",
+        )
+    if type(module) is AttentionModule:  # a class derived from it may have another forward
+        layer = AttentionLayer(*(_array(parameter) for parameter in module.parameters()))
+        return ReadModule(layer, constant=False, scalar_targets=module.scalar_targets)
+    found = _read_multihead(module)
+    return found._replace(scalar_targets=_probe(module, found))
+
+
+def _array(tensor: Tensor) -> Array:
+    """float64 and float32 as they are, shorter ones as float32, exactly."""
+    short = tensor.dtype in (torch.bfloat16, torch.float16)
+    array: Array = tensor.detach().cpu().to(torch.float32 if short else tensor.dtype).numpy().copy()
+    return array
+
+
+def _read_multihead(module: nn.Module) -> ReadModule:
+    attentions = [part for part in module.modules() if isinstance(part, nn.MultiheadAttention)]
+    inside = {id(part) for attention in attentions for part in attention.modules()}
+    linears = [
+        part for part in module.modules() if isinstance(part, nn.Linear) and id(part) not in inside
+    ]
+    if len(attentions) != 1 or len(linears) != 1:
+        raise ParameterError(
+            f"a {type(module).__name__} has {len(attentions)} MultiheadAttention and "
+            f"{len(linears)} Linear, not one of each",
+            witness=(len(attentions), len(linears)),
+            suggestion="interop.pytorch.MultiheadModule(attention, readout)",
+        )
+    attention, readout = attentions[0], linears[0]
+    odd = {
+        "bias_k or bias_v": attention.bias_k is not None or attention.bias_v is not None,
+        "add_zero_attn": attention.add_zero_attn,
+        "kdim or vdim": not (attention.kdim == attention.vdim == attention.embed_dim),
+        "batch_first=False": not attention.batch_first,
+    }
+    if any(odd.values()):
+        names = [name for name, is_so in odd.items() if is_so]
+        raise ParameterError(
+            f"MultiheadAttention with {', '.join(names)} is no layer of the theorem",
+            witness=names[0],
+            suggestion="torch.nn.MultiheadAttention(d, H, batch_first=True)",
+        )
+    heads, inner = attention.num_heads, attention.head_dim
+    projections = np.split(_wide(attention.in_proj_weight), 3)
+    query, key, value = (part.reshape(heads, inner, -1).swapaxes(1, 2) for part in projections)
+    weights = query, key, value, _wide(attention.out_proj.weight).T, _wide(readout.weight).T
+    biases = [
+        None if bias is None else _wide(bias)
+        for bias in (attention.in_proj_bias, attention.out_proj.bias, readout.bias)
+    ]
+    constant = any(bias is not None and bias.any() for bias in biases)
+    if constant:
+        weights = _with_biases(*weights, biases)
+    layer = AttentionLayer(weights[0] / math.sqrt(inner), *weights[1:])
+    return ReadModule(layer, constant, scalar_targets=False)
+
+
+def _wide(tensor: Tensor) -> Array:
+    return _array(tensor).astype(np.float64)
+
+
+def _with_biases(
+    query: Array,
+    key: Array,
+    value: Array,
+    output: Array,
+    last: Array,
+    biases: Sequence[Array | None],
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Weights for tokens with a constant entry (see the top of this file)."""
+    heads, width, inner = query.shape
+    ends = 3 * width, output.shape[1], last.shape[1]
+    projected, after, outputs = (
+        np.zeros(end) if bias is None else bias for bias, end in zip(biases, ends, strict=True)
+    )
+    of_query, _, of_value = (part.reshape(heads, 1, inner) for part in np.split(projected, 3))
+    query = np.concatenate([query, of_query], axis=1)
+    key = np.concatenate([key, np.zeros((heads, 1, inner))], axis=1)
+    value = np.pad(np.concatenate([value, of_value], axis=1), ((0, 0), (0, 0), (0, 1)))
+    value[0, width, inner] = 1.0
+    rows = np.zeros((heads, inner + 1, output.shape[1] + 1))
+    rows[:, :inner, :-1] = output.reshape(heads, inner, -1)
+    rows[0, inner, :-1], rows[0, inner, -1] = after, 1.0
+    return query, key, value, rows.reshape(heads * (inner + 1), -1), np.vstack([last, outputs])
+
+
+def _probe(module: nn.Module, found: ReadModule) -> bool:
+    """Whether outputs are (T,). Raises ParameterError if they are not those of the layer."""
+    rng = np.random.default_rng(0)
+    layer, width = found.layer.astype(np.float64), found.layer.width - found.constant
+    contexts: Array = rng.standard_normal((_PROBES, _PROBE_TOKENS, width))
+    queries: Array = rng.standard_normal((_PROBES, width))
+    try:
+        device = next(module.parameters()).device
+        twin = copy.deepcopy(module).to(torch.float64).eval()
+        with torch.no_grad():
+            tensors = (torch.tensor(array, device=device) for array in (contexts, queries))
+            outputs: Array = _array(twin(*tensors))
+    except Exception as error:  # whatever a forward of somebody else raises
+        raise ParameterError(
+            f"forward(contexts, queries) of a {type(module).__name__} fails: {error}",
+            witness=(contexts.shape, queries.shape),
+            suggestion="a module with forward(contexts, queries), such as "
+            "interop.pytorch.MultiheadModule(attention, readout)",
+        ) from error
+    if found.constant:
+        contexts, queries = with_one(contexts), with_one(queries)
+    wanted = layer(contexts, queries)
+    scalar = outputs.ndim == 1
+    fits = outputs.shape == (wanted.shape[:1] if scalar else wanted.shape)
+    apart = np.abs(outputs.reshape(wanted.shape) - wanted).max() if fits else np.inf
+    if not apart <= _AGREEMENT * max(float(np.abs(wanted).max()), np.finfo(float).tiny):
+        raise ParameterError(
+            f"a {type(module).__name__} computes something else than its attention and readout: "
+            f"outputs differ by {apart:.1e} on random tokens",
+            witness=(outputs.shape, wanted.shape) if not fits else float(apart),
+            suggestion="a module without residual connections, normalization or activations",
+        )
+    return scalar

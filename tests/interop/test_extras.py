@@ -1,0 +1,36 @@
+"""What needs an extra says which, and the package works without."""
+
+import subprocess
+import sys
+
+import pytest
+
+from constructive import MissingExtraError, build_memorizer, generators
+
+OPTIONAL = ("torch", "onnx", "matplotlib", "sklearn", "dask", "distributed", "hypothesis", "sympy")
+
+
+@pytest.mark.parametrize("module", ["torch", "onnx"])
+def test_the_extra_is_named(module, monkeypatch, tmp_path):
+    memorizer = build_memorizer(
+        generators.uniform(num_examples=3, context_size=3, width=5), num_heads=1
+    )
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=rf'pip install "constructive\[{module}\]"'):
+        memorizer.to_torch() if module == "torch" else memorizer.to_onnx(tmp_path / "m.onnx")
+
+
+def imported(code):
+    run = subprocess.run(
+        [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return set(OPTIONAL) & set(run.stdout.split())
+
+
+def test_the_package_and_its_commands_import_nothing_optional():
+    assert not imported("import constructive, constructive.cli")
+
+
+def test_an_optional_import_would_be_seen():
+    assert imported("import sympy") == {"sympy"}

@@ -1,0 +1,240 @@
+"""Layers as PyTorch modules, and modules as layers."""
+
+import numpy as np
+import pytest
+import safetensors
+import safetensors.torch
+import torch
+from torch import nn
+
+from constructive import (
+    Dataset,
+    Memorizer,
+    ParameterError,
+    TrainedRecord,
+    Verdict,
+    build_memorizer,
+    certify,
+    check,
+    generators,
+)
+from constructive.interop.pytorch import AttentionModule, MultiheadModule
+
+
+def tensors(data):
+    return torch.tensor(data.contexts), torch.tensor(data.queries)
+
+
+def outputs(module, data, dtype=torch.float64):
+    with torch.no_grad():
+        return module(*(tensor.to(dtype) for tensor in tensors(data))).double().numpy()
+
+
+def make(kind=generators.uniform, **options):
+    return kind(num_examples=22, context_size=4, width=8, seed=3, **options)
+
+
+def multihead(width=8, heads=4, target_dim=3, **options):
+    torch.manual_seed(5)
+    attention = nn.MultiheadAttention(width, heads, batch_first=True, **options)
+    module = MultiheadModule(attention, nn.Linear(width, target_dim)).double()
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if "bias" in name:  # PyTorch starts with zeros
+                parameter.normal_()
+    return module
+
+
+@pytest.mark.parametrize("construction", ["saturated", "rank_one", "paired", "schur"])
+@pytest.mark.parametrize("target_dim", [None, 3])
+def test_a_module_gives_what_numpy_gives(construction, target_dim):
+    kind = generators.shared_context if construction == "schur" else generators.uniform
+    data = make(kind, target_dim=target_dim)
+    memorizer = build_memorizer(data, num_heads=8, construction=construction)
+    module = memorizer.to_torch()
+    assert isinstance(module, AttentionModule)
+    given = outputs(module, data)
+    assert given.shape == data.targets.shape
+    np.testing.assert_allclose(given, memorizer.predict(data.contexts, data.queries), atol=1e-8)
+    assert np.abs(given - data.targets).max() < 1e-7
+
+
+def test_rounded_modules_are_as_good_as_rounded_layers():
+    data = make()
+    memorizer = build_memorizer(data, num_heads=8)
+    narrow = memorizer.to_torch(torch.float32)
+    assert narrow.W_Q.dtype == torch.float32
+    error = np.abs(outputs(narrow, data, torch.float32) - data.targets).max()
+    assert 1e-9 < error < 1e-2
+    assert error < 30 * memorizer.astype(np.float32).max_error(data)
+    brief = memorizer.to_torch(torch.bfloat16)
+    assert outputs(brief, data, torch.bfloat16).shape == data.targets.shape
+    read = Memorizer.from_torch(brief)  # and what is left of the weights is read exactly
+    assert read.layer.query_weights.dtype == np.float32
+    assert (read.layer.query_weights == brief.W_Q.detach().float().numpy()).all()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_real_multihead_attention(shared):
+    data = make(generators.shared_context if shared else generators.uniform, target_dim=2)
+    some = data.take(range(13))  # H(n - 1) + 1
+    memorizer = build_memorizer(some, num_heads=4, head_dim=2, value_dim=2)
+    module = memorizer.to_torch(multihead=True)
+    assert type(module.attention) is nn.MultiheadAttention
+    assert type(module.readout) is nn.Linear
+    np.testing.assert_allclose(
+        outputs(module, some), memorizer.predict(some.contexts, some.queries), atol=1e-9
+    )
+    assert np.abs(outputs(module, some) - some.targets).max() < 1e-8
+    again = Memorizer.from_torch(module)
+    assert again.max_error(some) < 1e-8
+    np.testing.assert_allclose(again.layer.query_weights, memorizer.layer.query_weights, rtol=1e-15)
+
+
+def test_shapes_which_multihead_attention_does_not_have():
+    memorizer = build_memorizer(make(), num_heads=8)
+    with pytest.raises(ParameterError) as caught:
+        memorizer.to_torch(multihead=True)
+    assert str(caught.value) == (
+        "torch.nn.MultiheadAttention has H d_h = d and d_v = d_h; here H = 8, d = 8, d_h = 4, "
+        "d_v = 1\n  witness: (8, 8, 4, 1)\n"
+        "  try: build_memorizer(..., head_dim=1, value_dim=1), or multihead=False"
+    )
+
+
+def test_a_module_of_ours_comes_back_bit_by_bit():
+    memorizer = build_memorizer(make(), num_heads=8)
+    again = Memorizer.from_torch(memorizer.to_torch())
+    for name, array in memorizer.layer.tensors.items():
+        assert (again.layer.tensors[name] == array).all()
+    assert again.record == TrainedRecord("AttentionModule", scalar_targets=True)
+    assert "weights of a AttentionModule" in str(again)
+    assert repr(again).startswith("Memorizer(of a AttentionModule, AttentionLayer(H=8, d=8")
+
+
+def test_readouts_beyond_float64_and_rational_weights_are_no_modules():
+    data = make()
+    for options in ({"precision": 80}, {"arithmetic": "rational"}):
+        exact = data if "precision" in options else generators.integers(
+            num_examples=3, context_size=3, width=4)  # fmt: skip
+        memorizer = build_memorizer(exact, num_heads=8, **options)
+        with pytest.raises(ParameterError, match="hold floats, not the weights of a"):
+            memorizer.to_torch()
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("heads", [1, 2, 8])
+def test_a_module_with_biases_is_a_layer_for_data_with_a_constant(bias, heads):
+    data = make(target_dim=3)
+    module = multihead(heads=heads, bias=bias)
+    read = Memorizer.from_torch(module)
+    data = data.with_constant()
+    assert read.layer.width == 9  # the readout has a bias in any case
+    np.testing.assert_allclose(
+        read.predict(data.contexts, data.queries),
+        outputs(module, make(target_dim=3)),
+        atol=1e-12,
+    )
+
+
+def test_a_trained_module_is_certified(tmp_path):
+    """Its Z has full rank; it memorizes within what training reached, and no better."""
+    data = generators.gaussian(num_examples=20, context_size=4, width=8, target_dim=2, seed=1)
+    module = multihead(target_dim=2)
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.02)
+    contexts, queries = tensors(data)
+    targets = torch.tensor(data.targets)
+    for _ in range(300):
+        optimizer.zero_grad()
+        loss = ((module(contexts, queries) - targets) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+    reached = np.abs(outputs(module, data) - data.targets).max()
+    certificate = certify(module, data, epsilon=reached * 1.01)
+    assert [claim.name for claim in certificate.claims] == ["rank", "error", "readout"]
+    assert certificate["rank"].verdict is Verdict.PROVED
+    assert certificate["error"].verdict is Verdict.PROVED
+    better = certify(module, data, claims=["error"], epsilon=reached * 0.99)
+    assert better.verdict is Verdict.REFUTED
+    read = Memorizer.from_torch(module)
+    read.save(tmp_path / "m.safetensors")
+    data.with_constant().save(tmp_path / "d.npz")
+    certify(module, data, claims=["rank", "error"], epsilon=reached * 1.01).save(
+        tmp_path / "c.json"
+    )
+    paths = (tmp_path / name for name in ("c.json", "m.safetensors", "d.npz"))
+    assert check(*paths).verdict is Verdict.PROVED
+    assert Memorizer.load(tmp_path / "m.safetensors").record == read.record
+
+
+def test_equal_inputs_refute_the_rank_of_a_trained_module():
+    data = make(target_dim=3)
+    twice = np.concatenate([data.contexts, data.contexts[:1]])
+    queries = np.concatenate([data.queries, data.queries[:1]])
+    targets = np.concatenate([data.targets, data.targets[:1] + 1])
+    certificate = certify(multihead(), Dataset(twice, queries, targets), claims=["rank"])
+    assert certificate.verdict is Verdict.REFUTED
+
+
+def test_trained_weights_have_no_groups():
+    with pytest.raises(ParameterError, match="are not claims about trained heads"):
+        certify(multihead(), make(target_dim=3), claims=["grouping"])
+    with pytest.raises(ParameterError, match="were not built here"):
+        _ = Memorizer.from_torch(multihead()).built
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True, dtype=torch.float64)
+        self.head = nn.Linear(8, 1, dtype=torch.float64)
+
+    def forward(self, contexts, queries):
+        mixed, _ = self.attention(queries[:, None], contexts, contexts)
+        return self.head(mixed[:, 0] + queries)
+
+
+class OtherArguments(Residual):
+    def forward(self, tokens):
+        return tokens
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (Residual(), "computes something else than its attention and readout"),
+        (OtherArguments(), r"forward\(contexts, queries\) of a OtherArguments fails"),
+        (nn.Linear(3, 4), "has 0 MultiheadAttention and 1 Linear, not one of each"),
+        (multihead(add_bias_kv=True), "with bias_k or bias_v is no layer"),
+        (multihead(add_zero_attn=True), "with add_zero_attn is no layer"),
+        (multihead(kdim=5, vdim=5), "with kdim or vdim is no layer"),
+        (MultiheadModule(nn.MultiheadAttention(4, 2), nn.Linear(4, 1)), "batch_first=False"),
+        ("module", "a str is no torch.nn.Module"),
+    ],
+)
+def test_modules_which_are_something_else(module, message):
+    with pytest.raises(ParameterError, match=message):
+        Memorizer.from_torch(module)
+
+
+def test_dropout_is_off_as_in_evaluation_mode():
+    module = multihead(dropout=0.5).train()
+    data = make(target_dim=3)
+    read, wide = Memorizer.from_torch(module), data.with_constant()
+    assert module.training
+    np.testing.assert_allclose(
+        read.predict(wide.contexts, wide.queries), outputs(module.eval(), data), atol=1e-12
+    )
+
+
+def test_safetensors_files_have_the_documented_names(tmp_path):
+    memorizer = build_memorizer(make(), num_heads=8)
+    memorizer.save(tmp_path / "m.safetensors")
+    with safetensors.safe_open(tmp_path / "m.safetensors", framework="pt") as file:
+        assert sorted(file.keys()) == ["W_D", "W_K", "W_O", "W_Q", "W_V"]
+        assert file.get_slice("W_Q").get_shape() == [8, 8, 4]  # (H, d, d_h)
+    module = AttentionModule(
+        build_memorizer(make(), num_heads=8, seed=9).layer, scalar_targets=True
+    )
+    module.load_state_dict(safetensors.torch.load_file(tmp_path / "m.safetensors"))
+    np.testing.assert_allclose(outputs(module, make()), make().targets, atol=1e-9)
