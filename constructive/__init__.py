@@ -18,6 +18,7 @@ from constructive.capacity import (
     rank_one_capacity,
     saturated_capacity,
 )
+from constructive.capacity_map import CapacityMap, MapPoint, capacity_map
 from constructive.certificate import (
     Certificate,
     Checked,
@@ -54,6 +55,7 @@ __all__ = [
     "AttentionLayer",
     "BuildRecord",
     "CapacityError",
+    "CapacityMap",
     "Certificate",
     "Checked",
     "Claim",
@@ -65,6 +67,7 @@ __all__ = [
     "ExtendedLayer",
     "FormatError",
     "HeadRecord",
+    "MapPoint",
     "Memorizer",
     "MissingExtraError",
     "OutputError",
@@ -77,6 +80,7 @@ __all__ = [
     "Verdict",
     "assumptions",
     "build_memorizer",
+    "capacity_map",
     "capacity_table",
     "certify",
     "check",

@@ -16,12 +16,11 @@ import numpy.typing as npt
 from constructive.build import build_memorizer
 from constructive.capacity import heads_needed
 from constructive.dataset import Array, Dataset
-from constructive.extras import require
 from constructive.memorizer import Memorizer
 from constructive.multihead.assumptions import dependency
 from constructive.progress import Progress, silent
+from constructive.real_data import digit_images
 
-PATCH = 2
 WIDTH = 64
 CLASSES = 10
 CLOSE = 1e-6
@@ -64,25 +63,20 @@ def load_digits(*, seed: int = 0) -> Digits:
     >>> digits.contexts.shape, digits.dependent_without_positions
     ((1797, 16, 64), 1797)
     """
-    datasets = require("sklearn.datasets", extra="demo", purpose="the demo")
-    bundled = datasets.load_digits()
-    images = bundled.images / 16.0
-    count, side, _ = images.shape
-    grid = side // PATCH
-    patches = images.reshape(count, grid, PATCH, grid, PATCH).swapaxes(2, 3)
-    patches = patches.reshape(count, grid * grid, PATCH * PATCH)
-
+    images = digit_images()
+    _, size, pixels = images.patches.shape
     rng = np.random.default_rng(seed)
-    embedding = rng.standard_normal((PATCH * PATCH, WIDTH))
-    positions = rng.standard_normal((grid * grid, WIDTH))
-    whole_image = rng.standard_normal((side * side, WIDTH)) / side
-    embedded = patches @ embedding
+    embedding = rng.standard_normal((pixels, WIDTH))
+    positions = rng.standard_normal((size, WIDTH))
+    all_pixels = images.pixels.shape[1]
+    whole_image = rng.standard_normal((all_pixels, WIDTH)) / np.sqrt(all_pixels)
+    embedded = images.patches @ embedding
     return Digits(
         contexts=embedded + positions,
-        queries=images.reshape(count, -1) @ whole_image,
-        labels=bundled.target.astype(np.int64),
+        queries=images.pixels @ whole_image,
+        labels=images.labels,
         dependent_without_positions=sum(dependency(c)[0] < len(c) for c in embedded),
-        equal_patches=sum(len(np.unique(p, axis=0)) < len(p) for p in patches),
+        equal_patches=sum(len(np.unique(p, axis=0)) < len(p) for p in images.patches),
     )
 
 

@@ -141,6 +141,29 @@ def _bits(text: str) -> int:
 
 
 @app.command()
+def export(
+    memorizer: Annotated[Path, typer.Argument(help=".safetensors file from `build`.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help=".onnx file.")] = Path(
+        "memorizer.onnx"
+    ),
+    shared: Annotated[
+        bool, typer.Option("--shared", help="A model for one context of all examples.")
+    ] = False,
+) -> None:
+    """Write a saved memorizer as an ONNX model, with inputs contexts and queries.
+
+    Needs the extra `onnx`.
+
+    Example:
+
+        constructive export memorizer.safetensors -o memorizer.onnx
+    """
+    require_writable(output)
+    Memorizer.load(memorizer).to_onnx(output, shared_context=shared)
+    typer.echo(f"written to {output}")
+
+
+@app.command()
 def predict(
     memorizer: Annotated[Path, typer.Argument(help=".safetensors file from `build`.")],
     data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
@@ -211,7 +234,8 @@ def demo(
         constructive demo --picture digits.png
     """
     from constructive import demo as digits_demo
-    from constructive import plots
+    from constructive import real_data
+    from constructive.figures import saturation
 
     require_writable(picture)
     digits = digits_demo.load_digits(seed=seed)
@@ -219,7 +243,7 @@ def demo(
     typer.echo(
         f"{count} images of 8 x 8 pixels, as contexts of n = {size} patches in d = {width}.\n"
         f"Assumption 2 (contexts of rank n) fails for {digits.dependent_without_positions} of "
-        f"{count} before the positional encoding\n(a patch has {digits_demo.PATCH**2} pixels, and "
+        f"{count} before the positional encoding\n(a patch has {real_data.PATCH**2} pixels, and "
         f"{digits.equal_patches} images have two equal patches), and for none after it.\n"
     )
     table = Table(box=None, pad_edge=False)
@@ -245,7 +269,7 @@ def demo(
     Console(width=100).print(table)
     if first is not None:
         title = f"{count} digits, {first.memorizer.layer.num_heads} heads: who saturates on what"
-        plots.saturation(first.memorizer, first.dataset, picture, title=title)
+        saturation.draw_heads(first.memorizer, first.dataset, picture, title=title)
         typer.echo(
             "\nNo weight was trained. 'saturated' is the share of the examples off its group on "
             f"which a head\ngives all but 1e-6 of its attention to one token. Drawn in {picture}.\n"

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from constructive import __version__
+from constructive.environment import environment
 from constructive.errors import ConstructiveError
 from constructive.progress import Progress as ProgressCallback
 
@@ -68,6 +69,20 @@ def _print_version(value: bool) -> None:
     if value:
         typer.echo(f"constructive {__version__}")
         raise typer.Exit
+
+
+@app.command()
+def info() -> None:
+    """Print versions, the BLAS of numpy and the number of threads: put it into an issue.
+
+    Example:
+
+        constructive info
+    """
+    found = environment()
+    space = max(map(len, found)) + 2
+    for name, value in found.items():
+        typer.echo(f"{name:<{space}}{value}")
 
 
 @app.callback()

@@ -1,0 +1,108 @@
+"""Commands which compute many things: figures, capacity-map."""
+
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from constructive.capacity_map import capacity_map
+from constructive.cli.common import app, progress_bar
+from constructive.files import require_writable
+
+Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to compute with.")]
+
+
+class Figure(StrEnum):
+    """The values of --only."""
+
+    kruskal = "kruskal"
+    capacity = "capacity"
+    saturation = "saturation"
+    position = "position"
+    assumptions = "assumptions"
+
+
+@contextmanager
+def processes(jobs: int) -> Iterator[Executor | None]:
+    """A pool of so many processes, or None for this one alone."""
+    if jobs == 1:
+        yield None
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield pool
+
+
+@app.command()
+def figures(
+    folder: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for PNG, SVG and text files.")
+    ] = Path(),
+    only: Annotated[
+        list[Figure] | None, typer.Option(help="A figure; repeat it. By default all.")
+    ] = None,
+    jobs: Jobs = 1,
+) -> None:
+    """Redo the figures of the paper by construction, without training anything.
+
+    Needs the extra `demo` (scikit-learn and matplotlib); nothing is downloaded.
+
+    Examples:
+
+        constructive figures
+
+        constructive figures --only capacity --jobs 4 -o pictures
+    """
+    from constructive.figures import gallery
+
+    names = [figure.value for figure in only] if only else None
+    with processes(jobs) as executor, progress_bar() as progress:
+        for drawn in gallery.draw(folder, only=names, executor=executor, progress=progress):
+            typer.echo(f"{drawn.seconds:7.1f} s  {drawn.shows}")
+            for path in drawn.paths:
+                typer.echo(f"           {path}")
+                if path.suffix == ".txt":
+                    typer.echo("\n" + path.read_text())
+
+
+@app.command("capacity-map")
+def capacity_map_command(
+    heads: Annotated[list[int], typer.Option("--heads", "-H", min=1, help="H; repeat it.")],
+    context_size: Annotated[list[int], typer.Option("-n", min=1, help="n; repeat it.")],
+    width: Annotated[int, typer.Option("--width", "-d", min=1, help="d.")],
+    head_dim: Annotated[
+        list[int] | None, typer.Option(min=1, help="d_h; repeat it. By default 1.")
+    ] = None,
+    shared: Annotated[bool, typer.Option("--shared", help="One context for all examples.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help=".csv file for the map.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of data and weights.")] = 0,
+    jobs: Jobs = 1,
+) -> None:
+    """Prove the largest rank of Z over all weights on a grid of H, n and d_h.
+
+    Example:
+
+        constructive capacity-map -H 10 -H 20 -n 16 -n 32 -d 64 --shared --jobs 2 -o map.csv
+    """
+    if output is not None:
+        require_writable(output)
+    with processes(jobs) as executor, progress_bar() as progress:
+        found = capacity_map(
+            num_heads=heads,
+            context_size=context_size,
+            head_dim=head_dim or [1],
+            width=width,
+            shared_context=shared,
+            seed=seed,
+            executor=executor,
+            progress=progress,
+        )
+    typer.echo(str(found))
+    if output is not None:
+        found.save(output)
+        typer.echo(f"\nwritten to {output}")

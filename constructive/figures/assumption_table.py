@@ -1,0 +1,76 @@
+"""Table 1: do real data meet the assumptions?
+
+For each stage of `stages` the report of `assumptions.check`: Assumption 2 is decided exactly for
+every context; Assumption 1 is proved, refuted with a witness, or left open, with the estimated
+share of dependent subsets; and the question which the construction asks, whether the examples can
+be put into groups, is decided exactly, too.
+"""
+
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from constructive import assumptions, tables
+from constructive.assumptions.report import Report
+from constructive.figures.stages import Stage, digits, text
+from constructive.files import replacing
+from constructive.progress import Progress
+
+SUBSETS = 1000
+BUDGET = 0.01
+"""Little search: at these stages dependent subsets are small, or there are none to be found."""
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A stage with what is known of it."""
+
+    stage: Stage
+    report: Report
+
+
+def rows(*, executor: Executor | None, progress: Progress) -> list[Row]:
+    """Check every stage of both data. Raises MissingExtraError without scikit-learn."""
+    return [
+        Row(stage, assumptions.check(stage.dataset, subsets=SUBSETS, budget=BUDGET,
+                                     executor=executor, progress=progress))
+        for stage in (*digits(), *text())
+    ]  # fmt: skip
+
+
+def write(folder: Path, *, executor: Executor | None, progress: Progress) -> tuple[Path, ...]:
+    """Write the table as text, whole or not at all."""
+    path = folder / "table-1-assumptions.txt"
+    with replacing(path) as file:
+        file.write(render(rows(executor=executor, progress=progress)).encode())
+    return (path,)
+
+
+def render(found: list[Row]) -> str:
+    """The table as text."""
+    table = Table(box=None, pad_edge=False)
+    for heading in (
+        "data", "stage", "Assumption 2", "Assumption 1", "Kruskal rank",
+        "dependent subsets of n", "general position", "grouping",
+    ):  # fmt: skip
+        table.add_column(heading)
+    for row in found:
+        report = row.report
+        failing = f" ({len(report.contexts)})" if report.contexts else ""
+        known = report.kruskal
+        share = report.share
+        table.add_row(
+            row.stage.data,
+            row.stage.stage,
+            report.assumption_2.name + failing,
+            report.assumption_1.name,
+            f"{known.lower}" if known.exact else f"{known.lower} to {known.upper}",
+            "" if share is None else f"{share.dependent / share.subsets:.1%}",
+            f"{1 - report.position.dependent / report.position.subsets:.1%}",
+            report.construction.name,
+        )
+    first = found[0].report
+    heading = f"T = {first.count} examples, n = {first.size} tokens, d = {first.width}"
+    return "\n".join([heading, "", *tables.lines(table, 140)]) + "\n"

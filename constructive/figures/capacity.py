@@ -1,0 +1,157 @@
+"""Figure 2: how many examples are memorized, against H, n and d_h.
+
+The paper trains layers on more examples than fit, and counts those which were fitted. Here nothing
+is trained:
+
+- *Proved ranks*: the largest rank of Z over all weights, proved from below and from above
+  (`capacity_map`). It is the number of examples which can be given any labels at all, so it is
+  the answer for every task at once.
+- *Built*: at the theorem's bound weights are built and run. One set of heads carries both tasks, a
+  real number for each example (regression) and one of ten classes (classification).
+
+With a shared context and d_h < n the built weights are those of Theorem 1: those of Theorem 2 are
+out of reach of a float64 readout there (docs/precision.md).
+"""
+
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from constructive import generators
+from constructive.build import build_memorizer
+from constructive.capacity import rank_one_capacity, saturated_capacity
+from constructive.capacity_map import CapacityMap, MapPoint, capacity_map
+from constructive.dataset import Array, Dataset
+from constructive.errors import PrecisionError
+from constructive.figures import drawing
+from constructive.parallel import ordered_map
+from constructive.progress import Progress
+
+WIDTH, HEADS, SIZE = 64, 20, 32
+CLASSES = 10
+CLOSE = 1e-6
+
+SWEEPS: tuple[tuple[str, tuple[int, ...]], ...] = (
+    ("heads H", (1, 5, 10, 20, 30, 40, 50, 60)),
+    ("tokens n", (1, 5, 10, 20, 30, 40, 50, 60)),
+    ("head dimension d_h", (1, 2, 4, 8, 16, 32, 64)),
+)
+"""The values of H, n and d_h; the first two are those of the authors' program."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """How many of T examples built weights reproduce: real numbers, and classes."""
+
+    total: int
+    numbers: int
+    classes: int
+
+
+def sizes_of(sweep: int, value: int) -> tuple[int, int, int]:
+    """H, n and d_h at a point of a sweep; heads are as wide as contexts unless d_h is swept."""
+    if sweep == 0:
+        return value, SIZE, SIZE
+    return (HEADS, value, value) if sweep == 1 else (HEADS, SIZE, value)
+
+
+def draw(folder: Path, *, executor: Executor | None, progress: Progress) -> tuple[Path, ...]:
+    """Compute and draw: a row for own contexts, one for a shared one; a column for each sweep."""
+    figure = drawing.new_figure(12, 7.2)
+    panels = figure.subplots(2, 3)
+    for row, shared in enumerate((False, True)):
+        for column, (label, values) in enumerate(SWEEPS):
+            points = _capacities(
+                column, values, shared=shared, executor=executor, progress=progress
+            )
+            tasks = [(point, 0) for point in points]
+            built = ordered_map(
+                built_at, tasks, executor=executor, progress=progress, step="build for both tasks"
+            )
+            axes = panels[row, column]
+            _panel(axes, values, points, built)
+            kind = "one shared context" if shared else "contexts of their own"
+            fixed = (f"n = d_h = {SIZE}", f"H = {HEADS}, d_h = n", f"H = {HEADS}, n = {SIZE}")
+            title = f"{kind}; {fixed[column]}, d = {WIDTH}"
+            drawing.describe(axes, x=label, y="examples T", title=title)
+            if column == len(SWEEPS) - 1:
+                axes.set_xscale("log", base=2)
+                axes.set_xticks(values, [str(value) for value in values])
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False)
+    return drawing.save_both(figure, folder, "figure-2-capacity")
+
+
+def _capacities(
+    sweep: int,
+    values: tuple[int, ...],
+    *,
+    shared: bool,
+    executor: Executor | None,
+    progress: Progress,
+) -> tuple[MapPoint, ...]:
+    """The map of one panel; n and d_h go together where n is swept."""
+    grids = [[[size] for size in sizes_of(sweep, value)] for value in values]
+    if sweep == 0:
+        grids = [[list(values), [SIZE], [SIZE]]]
+    elif sweep == 2:
+        grids = [[[HEADS], [SIZE], list(values)]]
+    maps: list[CapacityMap] = [
+        capacity_map(
+            num_heads=heads, context_size=size, head_dim=inner, width=WIDTH,
+            shared_context=shared, executor=executor, progress=progress,
+        )
+        for heads, size, inner in grids
+    ]  # fmt: skip
+    return tuple(point for found in maps for point in found.points)
+
+
+def built_at(task: tuple[MapPoint, int]) -> Built:
+    """Build weights at the bound of a theorem, and run them on both tasks."""
+    point, seed = task
+    heads, size, inner = point.num_heads, point.context_size, point.head_dim
+    narrow = inner < size and not point.shared_context
+    construction = "rank_one" if narrow else "saturated"
+    total = rank_one_capacity(heads, size) if narrow else saturated_capacity(heads, size, inner)
+    kind = generators.shared_context if point.shared_context else generators.uniform
+    data = kind(num_examples=total, context_size=size, width=point.width, seed=seed)
+    labels = np.random.default_rng(seed + 1).integers(CLASSES, size=total)
+    classes: Array = np.eye(CLASSES)[labels]
+    both = Dataset(data.contexts, data.queries, np.column_stack([data.targets, classes]))
+    try:
+        memorizer = build_memorizer(
+            both, num_heads=heads, head_dim=inner, construction=construction, seed=seed
+        )
+    except PrecisionError:
+        return Built(total, 0, 0)
+    outputs = np.asarray(memorizer.predict(both.contexts, both.queries), dtype=np.float64)
+    right = outputs[:, 1:].argmax(axis=1) == labels
+    close = np.abs(outputs[:, 0] - data.targets) <= CLOSE
+    return Built(total, int(close.sum()), int(right.sum()))
+
+
+def _panel(
+    axes: Any,  # noqa: ANN401
+    values: tuple[int, ...],
+    points: tuple[MapPoint, ...],
+    built: list[Built],
+) -> None:
+    lines = (
+        ("at most, for all weights", [p.upper for p in points], drawing.GREY, ":"),
+        ("Theorem 2", [p.theorem_2 for p in points], drawing.ORANGE, "-"),
+        ("Theorem 1", [p.theorem_1 for p in points], drawing.BLUE, "--"),
+    )
+    for label, heights, colour, style in lines:
+        axes.plot(values, heights, style, color=colour, label=label, linewidth=1.8)
+    ranks = [point.lower for point in points]
+    axes.plot(values, ranks, "o", color="black", markersize=4, label="proved rank of Z")
+    marks = (
+        ("regression, built", [b.numbers for b in built], "x", drawing.VERMILLION),
+        ("classification, built", [b.classes for b in built], "+", drawing.GREEN),
+    )
+    for label, heights, mark, colour in marks:
+        axes.plot(values, heights, mark, color=colour, markersize=10, label=label)
+    axes.set_ylim(bottom=0)

@@ -1,0 +1,46 @@
+"""What all figures share: colours, a figure, and its files. Needs matplotlib."""
+
+from pathlib import Path
+from typing import Any
+
+from constructive.extras import require
+from constructive.files import replacing
+
+BLUE, ORANGE, GREEN, VERMILLION, PURPLE, GREY = (
+    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#666666",
+)  # fmt: skip
+"""Colours of Okabe and Ito (2008), which readers with any colour vision tell apart."""
+
+COLOUR_MAP = "cividis"
+"""Dark to bright in equal steps, for the same readers."""
+
+
+def new_figure(width: float, height: float) -> Any:  # noqa: ANN401 - of matplotlib, if installed
+    """An empty figure, in inches. Raises MissingExtraError without matplotlib."""
+    figures = require("matplotlib.figure", extra="demo", purpose="a picture")
+    return figures.Figure(figsize=(width, height), layout="constrained")
+
+
+def save(figure: Any, path: Path) -> Path:  # noqa: ANN401
+    """Write a picture, whole or not at all; the ending of its name says whether PNG or SVG."""
+    matplotlib = require("matplotlib", extra="demo", purpose="a picture")
+    kind = path.suffix[1:].lower() or "png"
+    # The same drawing gives the same bytes: no date, and names of SVG elements from their content.
+    metadata = {"Date": None} if kind == "svg" else None
+    with replacing(path) as file, matplotlib.rc_context({"svg.hashsalt": "constructive"}):
+        figure.savefig(file, format=kind, dpi=130, metadata=metadata)
+    return path
+
+
+def save_both(figure: Any, folder: Path, name: str) -> tuple[Path, ...]:  # noqa: ANN401
+    """The picture as NAME.png and NAME.svg."""
+    return tuple(save(figure, folder / f"{name}.{kind}") for kind in ("png", "svg"))
+
+
+def describe(axes: Any, *, x: str, y: str, title: str = "") -> None:  # noqa: ANN401
+    """Name the axes, and take away lines which say nothing."""
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    if title:
+        axes.set_title(title, loc="left", fontsize="medium")
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,120 @@
+"""Figure 3: softmax saturation. A head attends freely on its group, and to one token elsewhere.
+
+The paper looks at trained heads; these are built, so that every head saturates because its proof
+says so.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from constructive import generators
+from constructive.attention import attend
+from constructive.build import build_memorizer
+from constructive.capacity import rank_one_capacity
+from constructive.dataset import Array, Dataset
+from constructive.extras import require
+from constructive.figures import drawing
+from constructive.memorizer import Memorizer
+from constructive.multihead.heads import SATURATION_EPS
+
+_FLOOR = 1e-12
+"""Attention below this is drawn as this."""
+_SHOWN = 20
+_SIZE, _WIDTH = 6, 64
+_HEADS = (8, 4)
+
+
+def attention_off_top(memorizer: Memorizer, dataset: Dataset) -> Array:
+    """How far each head is from one-hot on each example, 1 - max_i alpha_i: (H, T)."""
+    layer = memorizer.layer
+    out = np.empty((layer.num_heads, dataset.num_examples))
+    weights = layer.query_weights, layer.key_weights
+    for chunk in attend(*weights, dataset.contexts, dataset.queries):
+        # Summing the small entries keeps digits which 1 - max would lose.
+        small = np.sort(chunk.attention, axis=2)[:, :, :-1].sum(axis=2)
+        out[:, chunk.rows] = small.T
+    return out
+
+
+def draw(folder: Path) -> tuple[Path, ...]:
+    """H = 8 and H = 4 heads at the theorem's bound: the first 20 examples, and histograms of all.
+
+    The first head has no examples before it, so that it need not saturate.
+    """
+    figure = drawing.new_figure(11, 6.6)
+    panels = figure.subplots(len(_HEADS), 2, width_ratios=[3, 2])
+    for (left, right), heads in zip(panels, _HEADS, strict=True):
+        total = rank_one_capacity(heads, _SIZE)
+        data = generators.uniform(num_examples=total, context_size=_SIZE, width=_WIDTH)
+        memorizer = build_memorizer(data, num_heads=heads)
+        off_top = attention_off_top(memorizer, data)
+        image = left.imshow(
+            1.0 - off_top[:, :_SHOWN], aspect="auto", cmap=drawing.COLOUR_MAP,
+            vmin=1.0 / _SIZE, vmax=1.0, interpolation="nearest",
+        )  # fmt: skip
+        left.set_xticks(range(_SHOWN))
+        left.set_yticks(range(heads))
+        title = f"H = {heads}, n = {_SIZE}, d = {_WIDTH}: the first {_SHOWN} of {total} examples"
+        drawing.describe(left, x="example", y="head", title=title)
+        figure.colorbar(image, ax=left, label="largest attention weight")
+        own = np.zeros(off_top.shape, dtype=bool)
+        for index, head in enumerate(memorizer.built.heads):
+            own[index, head.start : head.stop] = True
+        # A few heads never come off the top by as little as a float can say.
+        logs = np.log10(np.maximum(off_top, _FLOOR))
+        bins = np.linspace(np.log10(_FLOOR), 0.0, 49)
+        shares = (
+            (~own, "other examples", drawing.BLUE),
+            (own, "its own group", drawing.VERMILLION),
+        )
+        for chosen, label, colour in shares:
+            right.hist(logs[chosen], bins, color=colour, label=label, alpha=0.85)
+        right.axvline(np.log10(SATURATION_EPS), color="black", linewidth=1, linestyle=":")
+        right.set_xticks([-12, -9, -6, -3, 0], ["below\n1e-12", "1e-9", "1e-6", "1e-3", "1"])
+        drawing.describe(
+            right, x="attention off the top token, 1 - max alpha", y="pairs of head and example",
+            title="saturated: left of the dotted line",
+        )  # fmt: skip
+        right.legend(frameon=False)
+    return drawing.save_both(figure, folder, "figure-3-saturation")
+
+
+def draw_heads(memorizer: Memorizer, dataset: Dataset, path: str | Path, *, title: str) -> None:
+    """Draw which heads saturate on which examples: one row a head, one column an example.
+
+    Dark is saturated. The bright staircase are the groups: there a head attends as the proof chose.
+    A second panel enlarges the corner of the first heads. Raises MissingExtraError without
+    matplotlib.
+    """
+    colors = require("matplotlib.colors", extra="demo", purpose="a picture")
+    off_top = np.maximum(attention_off_top(memorizer, dataset), _FLOOR)
+    few_heads = min(len(off_top), 12)
+    few_examples = max(memorizer.built.heads[few_heads - 1].stop, 1)
+
+    figure = drawing.new_figure(11, 8.5)
+    whole, corner = figure.subplots(2, 1, height_ratios=[3, 2])
+    norm = colors.LogNorm(_FLOOR, 1.0)
+    for axes, shown in ((whole, off_top), (corner, off_top[:few_heads, :few_examples])):
+        image = axes.imshow(
+            shown,
+            aspect="auto",
+            interpolation="nearest",
+            cmap=drawing.COLOUR_MAP,
+            norm=norm,
+            origin="upper",
+        )
+        axes.set_ylabel("head")
+    whole.set_title(title, loc="left")
+    corner.set_xlabel("example")
+    corner.set_title(
+        f"first {few_heads} heads on their own examples: each attends freely on its group",
+        loc="left",
+        fontsize="medium",
+    )
+    bar = figure.colorbar(image, ax=[whole, corner], shrink=0.8)
+    bar.set_label(
+        f"attention off the top token, 1 - max alpha (saturated: below {SATURATION_EPS:.0e})"
+    )
+    bar.ax.axhline(SATURATION_EPS, color="white", linewidth=1.5)
+    drawing.save(figure, Path(path))

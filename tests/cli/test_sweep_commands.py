@@ -1,0 +1,65 @@
+"""figures, capacity-map, export and info on the command line; completion and version."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+
+import constructive
+
+
+def test_figures(run, tmp_path):
+    assert "Figure 3: softmax saturation" in run("figures", "--only", "saturation")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "figure-3-saturation.png", "figure-3-saturation.svg",
+    ]  # fmt: skip
+
+
+def test_figures_into_nowhere(run):
+    assert "no such folder" in run("figures", "-o", "none", status=2)
+
+
+def test_capacity_map(run, tmp_path):
+    printed = run("capacity-map", "-H", 2, "-H", 3, "-n", 4, "-d", 6, "--shared", "--jobs", 2,
+                  "-o", "map.csv")  # fmt: skip
+    assert [line.split()[-2:] for line in printed.splitlines()[2:4]] == [["7", "7"], ["10", "10"]]
+    assert len((tmp_path / "map.csv").read_text().splitlines()) == 3
+
+
+def test_export(run, tmp_path):
+    run("generate", "uniform", "-T", 7, "-n", 3, "-d", 5, "-o", "data.npz")
+    run("build", "data.npz", "--heads", 3, "-o", "m.safetensors")
+    assert "written to m.onnx" in run("export", "m.safetensors", "-o", "m.onnx")
+    onnx.checker.check_model(tmp_path / "m.onnx", full_check=True)
+
+
+def test_info(run):
+    lines = dict(line.split(maxsplit=1) for line in run("info").splitlines())
+    assert lines["constructive"] == constructive.__version__
+    assert {"python", "system", "cores", "BLAS", "threads", "numpy", "torch"} <= set(lines)
+
+
+def test_version(run):
+    assert run("--version") == f"constructive {constructive.__version__}\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_the_commands(shell, tmp_path):
+    """What a shell asks for after `constructive cap`: typer's protocol."""
+    environment = {
+        "_CONSTRUCTIVE_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": "constructive cap", "COMP_CWORD": "1",
+        "_TYPER_COMPLETE_ARGS": "constructive cap", "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "PATH": "/usr/bin:/bin",
+    }  # fmt: skip
+    command = Path(sys.executable).with_name("constructive")
+    done = subprocess.run(
+        [command], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "capacity-map" in done.stdout, done.stderr
+
+
+def test_the_package_says_that_it_is_typed():
+    assert (Path(constructive.__file__).parent / "py.typed").is_file()

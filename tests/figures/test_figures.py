@@ -1,0 +1,145 @@
+"""Pictures: what is drawn is what was computed, and files are whole PNG and SVG."""
+
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from matplotlib import image
+
+from constructive import OutputError, ParameterError, build_memorizer, generators
+from constructive.capacity_map import capacity_map
+from constructive.figures import assumption_table, capacity, gallery, independence, saturation
+from constructive.figures.stages import digits, text
+from constructive.progress import silent
+from constructive.real_data import random_attention_layer, sinusoidal_positions, text_windows
+
+
+def words(path):
+    """The text of an SVG, which matplotlib keeps as comments beside its outlines."""
+    return path.read_text()
+
+
+def assert_pictures(paths, name):
+    assert [path.name for path in paths] == [f"{name}.png", f"{name}.svg"]
+    pixels = image.imread(paths[0])
+    assert min(pixels.shape[:2]) > 400
+    assert pixels.std() > 0.05  # not empty
+    assert ET.fromstring(paths[1].read_text()).tag.endswith("svg")  # noqa: S314 - our own file
+
+
+def test_saturation(tmp_path):
+    (drawn,) = gallery.draw(tmp_path, only=["saturation"])
+    assert_pictures(drawn.paths, "figure-3-saturation")
+    assert drawn.shows == "Figure 3: softmax saturation"
+    assert drawn.seconds > 0
+    svg = words(drawn.paths[1])
+    for label in ("H = 8, n = 6, d = 64", "H = 4, n = 6, d = 64", "example", "head", "1 - max alpha"):
+        assert label in svg
+
+
+def test_the_same_drawing_gives_the_same_bytes(tmp_path):
+    (tmp_path / "again").mkdir()
+    first, second = (
+        next(gallery.draw(folder, only=["saturation"])).paths
+        for folder in (tmp_path, tmp_path / "again")
+    )
+    assert first[1].read_bytes() == second[1].read_bytes()
+
+
+def test_attention_off_the_top():
+    data = generators.uniform(num_examples=7, context_size=3, width=5)
+    memorizer = build_memorizer(data, num_heads=3)
+    attention = memorizer.layer.attention(data.contexts, data.queries)
+    off_top = saturation.attention_off_top(memorizer, data)
+    np.testing.assert_allclose(off_top, 1 - attention.max(axis=2).T, atol=1e-15)
+
+
+def test_capacity(tmp_path, monkeypatch):
+    monkeypatch.setattr(capacity, "WIDTH", 6)
+    monkeypatch.setattr(capacity, "HEADS", 3)
+    monkeypatch.setattr(capacity, "SIZE", 4)
+    monkeypatch.setattr(
+        capacity, "SWEEPS",
+        (("heads H", (1, 3)), ("tokens n", (1, 4)), ("head dimension d_h", (1, 4))),
+    )  # fmt: skip
+    paths = capacity.draw(tmp_path, executor=None, progress=silent)
+    assert_pictures(paths, "figure-2-capacity")
+    svg = words(paths[1])
+    for label in ("Theorem 1", "Theorem 2", "at most, for all weights", "proved rank of Z",
+                  "regression, built", "classification, built", "examples T"):  # fmt: skip
+        assert label in svg
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_built_weights_carry_both_tasks(shared):
+    (point,) = capacity_map(
+        num_heads=[3], context_size=[4], head_dim=[4], width=6, shared_context=shared
+    ).points
+    built = capacity.built_at((point, 0))
+    assert (built.total, built.numbers, built.classes) == (10, 10, 10)
+
+
+@pytest.mark.parametrize("name", ["kruskal", "position"])
+def test_independence(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(independence, "SUBSETS", 20)
+    monkeypatch.setattr(independence, "CANDIDATES", (1, 2, 16))
+    (drawn,) = gallery.draw(tmp_path, only=[name])
+    stem = {"kruskal": "figure-1-kruskal-rank", "position": "figure-4-general-position"}[name]
+    assert_pictures(drawn.paths, stem)
+    for label in ("after attention", "sinusoidal positions", "share of independent subsets"):
+        assert label in words(drawn.paths[1])
+
+
+def test_stages_are_what_they_say():
+    for stages in (digits(), text()):
+        assert [stage.stage for stage in stages] == [
+            "embedded", "random positions", "sinusoidal positions", "after attention",
+        ]  # fmt: skip
+        assert {repr(stage.dataset) for stage in stages} == {
+            "Dataset(T=1797, n=16, d=64, d_out=1, own contexts, float64)"
+        }
+    embedded, _, _, after = digits()
+    tokens = embedded.dataset.contexts.reshape(-1, 64)
+    scaled = tokens * 2.0**20
+    assert (scaled == np.round(scaled)).all()  # nothing was rounded in embedding
+    assert np.linalg.matrix_rank(tokens) == 4
+    assert len(np.unique(embedded.dataset.queries, axis=0)) == 1
+    assert len(np.unique(after.dataset.queries, axis=0)) == 1797
+
+
+def test_windows_of_text_differ():
+    windows = text_windows(500, 16)
+    assert len(np.unique(windows, axis=0)) == 500
+    assert bytes(windows[0].tolist()).decode().isprintable()
+
+
+def test_positions_and_attention_against_their_definitions():
+    encoding = sinusoidal_positions(7, 10)
+    for position, k in [(0, 0), (3, 2), (6, 4)]:
+        angle = position / 10000 ** (2 * k / 10)
+        np.testing.assert_allclose(encoding[position, 2 * k : 2 * k + 2],
+                                   [np.sin(angle), np.cos(angle)])  # fmt: skip
+    tokens = np.random.default_rng(0).standard_normal((3, 4, 6))
+    alone = random_attention_layer(tokens[:, :1], num_heads=2, seed=0)
+    twice = random_attention_layer(tokens[:, [0, 0]], num_heads=2, seed=0)
+    np.testing.assert_allclose(twice, np.repeat(alone, 2, axis=1))  # attention over equal tokens
+
+
+@pytest.mark.slow
+def test_the_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(assumption_table, "SUBSETS", 20)
+    (drawn,) = gallery.draw(tmp_path, only=["assumptions"])
+    lines = drawn.paths[0].read_text().splitlines()
+    assert lines[0] == "T = 1797 examples, n = 16 tokens, d = 64"
+    rows = {tuple(line.split()[:2]): line for line in lines[3:]}
+    assert "REFUTED (1797)" in rows["digits", "embedded"]
+    assert rows["digits", "after"].split().count("PROVED") == 2
+    assert rows["text", "sinusoidal"].split()[3:5] == ["PROVED", "REFUTED"]
+    assert rows["text", "after"].split().count("PROVED") == 2
+
+
+def test_bad_input(tmp_path):
+    with pytest.raises(ParameterError, match="unknown figure 'cat'"):
+        list(gallery.draw(tmp_path, only=["cat"]))
+    with pytest.raises(OutputError, match="no such folder"):
+        list(gallery.draw(tmp_path / "none"))

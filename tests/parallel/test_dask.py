@@ -1,0 +1,58 @@
+"""The same on a real Dask cluster on this machine."""
+
+import os
+import signal
+import warnings
+
+import distributed
+import numpy as np
+import pytest
+
+from constructive import assumptions, capacity_map
+from constructive.parallel import ordered_map
+from constructive.progress import silent
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("default"),  # dask's own
+]
+GRID = {"num_heads": [2, 3], "context_size": [3, 4], "head_dim": [1], "width": 6}
+
+
+@pytest.fixture
+def client(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with (
+            distributed.LocalCluster(
+                n_workers=2, threads_per_worker=1, processes=True,
+                dashboard_address=None, local_directory=str(tmp_path),
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):  # fmt: skip
+            yield client
+
+
+def always_fatal(task):
+    number, home = task
+    if number == 2 and os.getpid() != home:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number * number
+
+
+def test_results_are_those_of_one_process(client):
+    executor = client.get_executor()
+    assert capacity_map(**GRID, executor=executor) == capacity_map(**GRID)
+    vectors = np.random.default_rng(0).integers(-1, 2, size=(300, 64)).astype(float)
+    vectors[::3] = vectors[0]
+    here = assumptions.dependent_share(vectors, 32, subsets=1000)
+    assert assumptions.dependent_share(vectors, 32, subsets=1000, executor=executor) == here
+
+
+def test_killed_workers_lose_nothing(client):
+    """Dask starts them anew, and gives a task up which kills four of them; it is done here."""
+    tasks = [(number, os.getpid()) for number in range(6)]
+    found = ordered_map(
+        always_fatal, tasks, executor=client.get_executor(), progress=silent, step="squares"
+    )
+    assert found == [0, 1, 4, 9, 16, 25]
