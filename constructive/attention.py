@@ -1,7 +1,7 @@
 """The layer: its weights, its forward pass, and the intermediate representation.
 
 Notation: E a context (n, d), e a query (d,), H heads with W_Q, W_K (d, d_h), W_V (d, d_v), an
-output matrix W_O (H d_v, d_v) and a readout W_D (d_v, d_out).
+output matrix W_O (H d_v, d_o) and a readout W_D (d_o, d_out); the paper has d_o = d_v.
 
     alpha_h = softmax(E W_K W_Q^T e)                                   attention of head h, (n,)
     z       = [E^T alpha_1; ...; E^T alpha_H]                intermediate representation, (H d,)
@@ -115,9 +115,11 @@ class HeadShapes:
 class AttentionLayer(HeadShapes):
     """Multi-head attention with a linear readout, as plain arrays.
 
-    query_weights:   W_Q (H, d, d_h)         output_weights:  W_O (H d_v, d_o)
-    key_weights:     W_K (H, d, d_h)         readout_weights: W_D (d_o, d_out)
-    value_weights:   W_V (H, d, d_v)         (d_o = d_v in layers which are built)
+    query_weights:   W_Q (H, d, d_h)
+    key_weights:     W_K (H, d, d_h)
+    value_weights:   W_V (H, d, d_v)
+    output_weights:  W_O (H d_v, d_o); d_o = d_v in layers which are built
+    readout_weights: W_D (d_o, d_out)
 
     All five have one dtype, float64 or float32, and the layer computes in it. Raises
     ParameterError for shapes which do not fit, mixed dtypes, and entries which are not finite.

@@ -2,13 +2,17 @@
 
 import doctest
 import importlib
+import importlib.util
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import constructive
+from constructive.cli import app
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -41,6 +45,81 @@ def test_pages(page, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", NAMES)
 def test_docstrings(name):
     assert doctest.testmod(importlib.import_module(name), optionflags=FLAGS).failed == 0
+
+
+def test_the_command_line_page_names_every_command():
+    page = (ROOT / "docs" / "api" / "cli.md").read_text()
+    for command in app.registered_commands:
+        name = command.name or command.callback.__name__
+        assert f"\nconstructive {name}" in page, name
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path):
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", tmp_path / "cache"]
+    done = subprocess.run(
+        [*command, "-c", ROOT / "docs", ROOT, tmp_path / "site"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    site = tmp_path / "site"
+    assert 'class="math notranslate' in (site / "proofs" / "3-heads.html").read_text()
+    build = (site / "docs" / "api" / "build.html").read_text()
+    for text in ('id="constructive.build_memorizer"', "num_heads", "CapacityError", "&gt;&gt;&gt;"):
+        assert text in build
+
+
+def test_a_broken_link_would_be_seen(tmp_path):
+    """What the site is built with does fail, here on two pages of which one is not there."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text("# Title\n\n[nowhere](nowhere.md)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-q", "-W", "-c", ROOT / "docs", tmp_path, tmp_path / "o"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "nowhere.md" in done.stderr
+
+
+def test_docstrings_become_restructured_text():
+    spec = importlib.util.spec_from_file_location("docstrings", ROOT / "docs" / "docstrings.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    text = """Solve `z` for |y|, see `Dataset`.
+
+    z:       (T, d)
+    targets: (T,), for
+             all T
+
+    Raises
+      DataError   where there
+                  is none
+
+        x = softmax(E w)
+
+    >>> 1 + 1
+    2
+    """
+    assert (
+        "\n".join(module.to_restructured(text))
+        == """\
+Solve ``z`` for \\|y\\|, see :py:obj:`~constructive.Dataset`.
+
+- **z**: (T, d)
+- **targets**: (T,), for
+  all T
+
+:raises DataError: where there
+    is none
+
+::
+
+        x = softmax(E w)
+
+>>> 1 + 1
+2
+"""
+    )
 
 
 def test_pages_have_examples():

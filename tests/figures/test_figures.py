@@ -33,7 +33,13 @@ def test_saturation(tmp_path):
     assert drawn.shows == "Figure 3: softmax saturation"
     assert drawn.seconds > 0
     svg = words(drawn.paths[1])
-    for label in ("H = 8, n = 6, d = 64", "H = 4, n = 6, d = 64", "example", "head", "1 - max alpha"):
+    for label in (
+        "H = 8, n = 6, d = 64",
+        "H = 4, n = 6, d = 64",
+        "example",
+        "head",
+        "1 - max alpha",
+    ):
         assert label in svg
 
 

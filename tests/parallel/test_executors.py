@@ -64,10 +64,13 @@ def pool():
 def test_order_is_that_of_the_tasks(pool):
     expected = [square(number) for number in range(20)]
     for executor in (None, pool, ThreadPoolExecutor(3), Lost()):
-        steps = []
-        found = run(square, range(20), executor, lambda *step: steps.append(step))
-        assert found == expected
-        assert [done for _, done, _ in steps] == list(range(1, 21))
+        seen = []
+
+        def progress(_step, done, _total, seen=seen):
+            seen.append(done)
+
+        assert run(square, range(20), executor, progress) == expected
+        assert seen == list(range(1, 21))
 
 
 def test_a_killed_process_loses_nothing():
@@ -111,9 +114,7 @@ def test_sampling_is_the_same_everywhere(pool):
     assert assumptions.dependent_share(vectors, 32, subsets=1000, executor=pool) == here
     assert assumptions.dependent_share(vectors, 32, subsets=1000, executor=Lost()) == here
     data = generators.uniform(num_examples=20, context_size=3, width=5)
-    reports = [
-        assumptions.check(data, subsets=50, executor=executor) for executor in (None, pool)
-    ]
+    reports = [assumptions.check(data, subsets=50, executor=executor) for executor in (None, pool)]
     assert str(reports[0]) == str(reports[1])
 
 
