@@ -23,7 +23,8 @@ _ERROR = re.compile(r"\s+(\w+(?:, \w+)*)\s\s+(\S.*)")
 _CODE = re.compile(r"`([^`]+)`")
 _EMPHASIS = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*]+)(?<=[^\s*])\*(?![\w*])")
 _ALIASES = {
-    r"~numpy\.ndarray\[tuple\[[~.\w]+, \.\.\.\], ~numpy\.dtype\[[~.\w]+(?:\[[~.\w]+\])?\]\]": "Array",
+    r"~numpy\.ndarray\[tuple\[[~.\w]+, \.\.\.\], "
+    r"~numpy\.dtype\[[~.\w]+(?:\[[~.\w]+\])?\]\]": "Array",
     r"~numpy\._typing\.[.\w]+_Buffer \| .*?_NestedSequence\[complex \| bytes \| str\]": "ArrayLike",
     r"~collections\.abc\.Callable\[\[str, int, int\], None\]": "Progress",
 }
