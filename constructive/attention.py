@@ -281,12 +281,21 @@ class AttentionLayer(HeadShapes):
         )
         if not fits:
             message = f"contexts {contexts.shape} and queries {queries.shape} do not fit the layer"
-            raise DataError(
-                message,
-                witness=(contexts.shape, queries.shape),
-                suggestion=f"contexts (T, n, d) or (n, d) and queries (T, d) with d={self.width}",
-            )
+            suggestion = f"contexts (T, n, d) or (n, d) and queries (T, d) with d={self.width}"
+            if queries.shape[-1:] == (self.width - 1,):
+                suggestion += ", or Dataset.with_constant() for weights of a module with biases"
+            raise DataError(message, witness=(contexts.shape, queries.shape), suggestion=suggestion)
         return contexts, queries
+
+
+def require_single_target(target_dim: int, *, scalar_targets: bool) -> None:
+    """Raise ParameterError for outputs (T,) of a layer which has several for each example."""
+    if scalar_targets and target_dim != 1:
+        raise ParameterError(
+            f"scalar_targets=True, but the layer has d_out={target_dim}",
+            witness=target_dim,
+            suggestion="scalar_targets=False",
+        )
 
 
 def _flat(representation: Array) -> Array:

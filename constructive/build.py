@@ -254,9 +254,7 @@ def _check_parameters(
         message = f"precision={precision!r} is not a number of bits"
         suggestion = f"{FLOAT64} (float64) to {_MOST_BITS}, or 'auto'"
         raise ParameterError(message, witness=precision, suggestion=suggestion)
-    if not hasattr(seed, "__index__") or seed < 0:
-        message = f"seed={seed!r} is not a non-negative integer"
-        raise ParameterError(message, witness=seed, suggestion="seed=0")
+    capacity.require_seed(seed)
 
 
 def _is_real(value: object) -> bool:

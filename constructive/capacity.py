@@ -204,3 +204,11 @@ def require_positive(**counts: int) -> None:
         if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
             message = f"{name}={value!r} is not a positive integer"
             raise ParameterError(message, witness=value, suggestion=f"{name} >= 1")
+
+
+def require_seed(seed: object) -> None:
+    """Raise ParameterError for what is not a non-negative integer."""
+    if isinstance(seed, bool) or not hasattr(seed, "__index__") or seed.__index__() < 0:
+        raise ParameterError(
+            f"seed={seed!r} is not a non-negative integer", witness=seed, suggestion="seed=0"
+        )

@@ -15,7 +15,12 @@ from pathlib import Path
 from rich.table import Table
 
 from constructive import generators
-from constructive.capacity import rank_one_capacity, require_positive, saturated_capacity
+from constructive.capacity import (
+    rank_one_capacity,
+    require_positive,
+    require_seed,
+    saturated_capacity,
+)
 from constructive.data_capacity import exact_capacity
 from constructive.errors import ParameterError
 from constructive.files import replacing
@@ -104,7 +109,8 @@ def capacity_map(
     Each point has one example more than the bound that is known beforehand: H(n - 1) + 2 with a
     shared context, H d + 1 without.
 
-    Raises ParameterError for sizes which are not positive, and where there are none.
+    Raises ParameterError for sizes which are not positive or are none at all, and for n > d, where
+    no context has rank n.
 
     >>> print(capacity_map(num_heads=[2, 3], context_size=[4], head_dim=[1], width=6,
     ...                    shared_context=True))
@@ -114,14 +120,31 @@ def capacity_map(
       3  4    1   shared  11          1         10           10       10
     """
     require_positive(width=width)
-    grid = list(product(num_heads, context_size, head_dim))
-    if not grid:
-        raise ParameterError("the grid is empty", suggestion="num_heads=[20], and so on")
-    for heads, size, inner in grid:
-        require_positive(num_heads=heads, context_size=size, head_dim=inner)
-    tasks = [(*sizes, width, shared_context, seed) for sizes in grid]
+    require_seed(seed)
+    sweeps = {"num_heads": num_heads, "context_size": context_size, "head_dim": head_dim}
+    heads, sizes, inner = (_values(name, given) for name, given in sweeps.items())
+    if max(sizes) > width:
+        raise ParameterError(
+            f"contexts of n={max(sizes)} tokens in d={width} dimensions cannot have rank n",
+            witness=max(sizes),
+            suggestion=f"context_size of at most {width}, or a larger width",
+        )
+    grid = list(product(heads, sizes, inner))
+    tasks = [(*point, width, shared_context, seed) for point in grid]
     points = ordered_map(_point, tasks, executor=executor, progress=progress, step="capacities")
     return CapacityMap(tuple(points))
+
+
+def _values(name: str, given: Iterable[int]) -> list[int]:
+    """The values of one axis of the grid, checked."""
+    values = list(given) if isinstance(given, Iterable) else []
+    if not values:
+        raise ParameterError(
+            f"{name}={given!r} are no values for a grid", witness=given, suggestion=f"{name}=[20]"
+        )
+    for value in values:
+        require_positive(**{name: value})
+    return values
 
 
 def _point(task: tuple[int, int, int, int, bool, int]) -> MapPoint:

@@ -18,7 +18,7 @@ import numpy as np
 from rich.table import Table
 
 from constructive.attention import AttentionLayer
-from constructive.capacity import require_positive
+from constructive.capacity import require_positive, require_seed
 from constructive.claims import error, grouping, impossible, rank, readout
 from constructive.claims.evaluation import evaluate
 from constructive.claims.paired import judge as paired
@@ -30,7 +30,7 @@ from constructive.exact.rational import RationalLayer
 from constructive.files import replacing
 from constructive.memorizer import Memorizer
 from constructive.progress import Progress, silent
-from constructive.record import BuildRecord
+from constructive.record import BuildRecord, TrainedRecord
 from constructive.tables import Sheet
 from constructive.verdict import Claim, Verdict
 
@@ -126,11 +126,13 @@ class Certificate:
             data, weights, made_by = (
                 dict(content[name]) for name in ("data", "weights", "made_by")
             )
-            return cls(claims, data, weights, made_by, content["format"])
+            loaded = cls(claims, data, weights, made_by, content["format"])
+            loaded._sheet()  # it can be shown
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as failure:
             message = f"{path} is not a certificate: {failure}"
             suggestion = "a file written by Certificate.save or `constructive certify`"
             raise FormatError(message, witness=str(path), suggestion=suggestion) from failure
+        return loaded
 
     def __repr__(self) -> str:
         claims = ", ".join(f"{claim.name} {claim.verdict.name}" for claim in self.claims)
@@ -220,10 +222,7 @@ def certify(
         largest = float(np.abs(dataset.targets).max()) or 1.0
         epsilon = float(f"{1e-6 * largest:.0e}")
     epsilon, delta = _bound("epsilon", epsilon), _bound("delta", delta)
-    if not hasattr(seed, "__index__") or seed < 0:
-        raise ParameterError(
-            f"seed={seed!r} is not a non-negative integer", witness=seed, suggestion="seed=0"
-        )
+    require_seed(seed)
     hashes = fingerprint(_data_arrays(dataset)), fingerprint(layer.tensors)
     rng = np.random.default_rng(seed)
     if paired.applies(memorizer, dataset):
@@ -354,8 +353,8 @@ def _as_memorizer(
     """A module as a memorizer, and its data with a constant entry where it has biases."""
     if isinstance(given, Memorizer):
         return given, dataset
-    memorizer = Memorizer.from_torch(given)
-    biased = memorizer.layer.width == dataset.width + 1
+    memorizer = Memorizer.from_torch(given, dataset)
+    biased = isinstance(memorizer.record, TrainedRecord) and memorizer.record.constant
     return memorizer, dataset.with_constant() if biased else dataset
 
 

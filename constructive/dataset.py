@@ -189,9 +189,10 @@ def checked_array(name: str, values: object) -> Array:
     """Read `values` as a finite, read-only array of float32 or float64."""
     try:
         array = np.asarray(values)
-    except ValueError as error:
-        message = f"{name} are ragged or not numbers: {error}"
-        raise DataError(message, suggestion="arrays whose rows have one length") from error
+    except (ValueError, TypeError, RuntimeError) as error:  # of numpy, or of what is converted
+        message = f"{name} are ragged or not numbers which numpy can hold: {error}"
+        suggestion = "arrays whose rows have one length; tensor.detach().float() for tensors"
+        raise DataError(message, suggestion=suggestion) from error
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         index = tuple(int(i) for i in np.argwhere(np.ma.getmaskarray(values))[0])
         message = f"{name}{list(index)} is masked"

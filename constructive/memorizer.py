@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as deserialize
 from safetensors.numpy import save as serialize
 
-from constructive.attention import AttentionLayer
+from constructive.attention import AttentionLayer, require_single_target
 from constructive.dataset import Array, Dataset
 from constructive.errors import DataError, FormatError, ParameterError
 from constructive.exact.extended import ExtendedLayer
@@ -43,6 +43,9 @@ class Memorizer:
 
     layer: AttentionLayer | ExtendedLayer | RationalLayer
     record: BuildRecord | TrainedRecord
+
+    def __post_init__(self) -> None:
+        require_single_target(self.layer.target_dim, scalar_targets=self.record.scalar_targets)
 
     @property
     def built(self) -> BuildRecord:
@@ -132,11 +135,13 @@ class Memorizer:
             if isinstance(record, BuildRecord) and len(record.heads) != layer.num_heads:
                 message = f"{layer.num_heads} heads have {len(record.heads)} records"
                 raise ValueError(message)
-        except (SafetensorError, ValueError, TypeError, KeyError, RecursionError) as error:
+            return cls(layer, record)
+        except (
+            SafetensorError, ValueError, TypeError, KeyError, RecursionError, OverflowError,
+        ) as error:  # fmt: skip
             message = f"{path} is not a memorizer: {error}"
             suggestion = "a file written by Memorizer.save or `constructive build`"
             raise FormatError(message, witness=str(path), suggestion=suggestion) from error
-        return cls(layer, record)
 
     def to_torch(
         self, dtype: "torch.dtype | None" = None, *, multihead: bool = False
@@ -159,28 +164,32 @@ class Memorizer:
         from constructive.interop import pytorch  # noqa: PLC0415 - torch is optional
 
         scalar = self.record.scalar_targets
+        pytorch.check_dtype(dtype)
         kind = pytorch.multihead_module if multihead else pytorch.AttentionModule
         return kind(layer, scalar_targets=scalar).to(dtype)
 
     @classmethod
-    def from_torch(cls, module: "torch.nn.Module") -> "Memorizer":
+    def from_torch(cls, module: "torch.nn.Module", dataset: Dataset | None = None) -> "Memorizer":
         """Read the weights of a PyTorch module, trained ones also, as they are in evaluation mode.
 
-        module: what `to_torch` gives, or any module whose `forward(contexts, queries)` is one
-                `torch.nn.MultiheadAttention` (batch_first) and one `torch.nn.Linear`
+        module:  what `to_torch` gives, or any module whose `forward(contexts, queries)` is one
+                 `torch.nn.MultiheadAttention` (batch_first) and one `torch.nn.Linear`
+        dataset: examples on which it is compared with what was read, beside random ones
 
         Where it has biases, the layer is one for data with a constant entry, of width d + 1
         (`Dataset.with_constant`; see `interop.pytorch` for why). `MultiheadAttention` divides by
         sqrt(d_h); here W_Q is divided, in float64. Other weights are not rounded.
 
         Raises MissingExtraError without torch, ParameterError for a module which is or does
-        something else, as a comparison on random tokens shows.
+        something else, as far as these comparisons in float64 show. They are no proof: a module
+        which differs elsewhere is not found out.
         """
         require("torch", extra="torch", purpose="Memorizer.from_torch")
         from constructive.interop import pytorch  # noqa: PLC0415 - torch is optional
 
-        found = pytorch.read(module)
-        return cls(found.layer, TrainedRecord(type(module).__name__, found.scalar_targets))
+        found = pytorch.read(module, dataset)
+        source = type(module).__name__
+        return cls(found.layer, TrainedRecord(source, found.scalar_targets, found.constant))
 
     def to_onnx(self, path: str | Path, *, shared_context: bool = False) -> None:
         """Write an ONNX model of the layer, whole or not at all.

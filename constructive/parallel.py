@@ -5,10 +5,11 @@ An executor is anything with the interface of `concurrent.futures.Executor`: a p
 same random numbers, whatever computes them, so that results do not depend on the executor.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, as_completed
 from typing import TypeVar
 
+from constructive.errors import ParameterError
 from constructive.progress import Progress
 
 Task = TypeVar("Task")
@@ -31,7 +32,8 @@ def ordered_map(
     executor: where they are computed; None for here. Functions and tasks go there by pickle.
 
     Tasks which are lost with a killed worker are computed here, so that nothing is lost. An error
-    of a task itself is raised, and an interrupt too, after what has not begun was cancelled.
+    of a task itself is raised, and an interrupt too, after what has not begun was cancelled. Raises
+    ParameterError for what is no executor.
 
     >>> from concurrent.futures import ThreadPoolExecutor
     >>> from constructive.progress import silent
@@ -41,7 +43,21 @@ def ordered_map(
     """
     done: dict[int, Result] = {}
     if executor is not None:
-        done = _collected(_submitted(function, tasks, executor), len(tasks), progress, step)
+        if not isinstance(executor, Executor):
+            raise ParameterError(
+                f"executor={executor!r} is no concurrent.futures.Executor",
+                witness=type(executor).__name__,
+                suggestion="a ProcessPoolExecutor, or client.get_executor() of a dask Client",
+            )
+        futures: dict[Future[Result], int] = {}
+        try:
+            _submit(function, tasks, executor, futures)
+            for index, result in _results(futures):
+                done[index] = result
+                progress(step, len(done), len(tasks))
+        finally:
+            for future in futures:
+                future.cancel()
     for index, task in enumerate(tasks):
         if index not in done:
             done[index] = function(task)
@@ -49,36 +65,27 @@ def ordered_map(
     return [done[index] for index in range(len(tasks))]
 
 
-def _submitted(
-    function: Callable[[Task], Result], tasks: Sequence[Task], executor: Executor
-) -> "dict[Future[Result], int]":
-    """A future for each task, until the executor breaks."""
-    futures: dict[Future[Result], int] = {}
+def _submit(
+    function: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    executor: Executor,
+    futures: "dict[Future[Result], int]",
+) -> None:
+    """Add a future for each task, until the executor breaks."""
     try:
         for index, task in enumerate(tasks):
             futures[executor.submit(function, task)] = index
     except BrokenExecutor:
         pass
-    return futures
 
 
-def _collected(
-    futures: "dict[Future[Result], int]", total: int, progress: Progress, step: str
-) -> dict[int, Result]:
-    """The results of the futures which were not lost."""
-    done: dict[int, Result] = {}
-    try:
-        for future in as_completed(futures):
-            try:
-                done[futures[future]] = future.result()
-            except (BrokenExecutor, CancelledError):
-                continue
-            except Exception as error:
-                if type(error).__name__ in _LOST:
-                    continue
+def _results(futures: "dict[Future[Result], int]") -> Iterator[tuple[int, Result]]:
+    """The results of the futures which were not lost, as they come."""
+    for future in as_completed(futures):
+        try:
+            yield futures[future], future.result()
+        except (BrokenExecutor, CancelledError):
+            continue
+        except Exception as error:
+            if type(error).__name__ not in _LOST:
                 raise
-            progress(step, len(done), total)
-    finally:
-        for future in futures:
-            future.cancel()
-    return done

@@ -68,11 +68,13 @@ class BuildRecord:
 class TrainedRecord:
     """What is known of weights which were not built here: where they came from.
 
-    source: the class of the module which they were read from
+    source:   the class of the module which they were read from
+    constant: whether they are for data with a constant entry (`Dataset.with_constant`)
     """
 
     source: str
     scalar_targets: bool
+    constant: bool
 
     construction: ClassVar[str] = "trained"
     precision: ClassVar[int] = FLOAT64
@@ -80,13 +82,18 @@ class TrainedRecord:
 
 def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
     """A record from the fields of its JSON; TypeError or ValueError for anything else."""
+    if not isinstance(fields, dict):
+        raise TypeError("its record is no object")
     if "source" in fields:
         trained: TrainedRecord = _typed(TrainedRecord, fields)
+        if not trained.source.isprintable():
+            raise ValueError("its source is not printable")
         return trained
     heads = tuple(_typed(HeadRecord, head) for head in fields.pop("heads"))
     order = tuple(fields.pop("order", ()))
     record: BuildRecord = _typed(BuildRecord, {**fields, "heads": heads, "order": order})
-    if order and sorted(order) != list(range(record.num_examples)):
+    permuted = len(order) == record.num_examples and sorted(order) == list(range(len(order)))
+    if order and not permuted:
         raise ValueError("its order is no order of the examples")
     stops = [0, *(head.stop for head in record.heads)]
     tiled = [head.start for head in record.heads] == stops[:-1] and stops == sorted(stops)
@@ -105,4 +112,6 @@ def _typed(kind: type[Any], fields: dict[str, Any]) -> Any:  # noqa: ANN401
         if not isinstance(value, (float, int) if expected is float else expected):  # type: ignore[arg-type]
             message = f"{field.name} is {value!r}"
             raise TypeError(message)
+        if isinstance(value, int):
+            float(value)  # OverflowError for integers beyond all floats
     return record

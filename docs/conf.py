@@ -36,6 +36,9 @@ add_module_names = False
 
 html_theme = "furo"
 html_title = f"constructive {version}"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
+html_extra_path = ["_extra"]
 html_show_sourcelink = False
 html_copy_source = False
 

@@ -11,7 +11,7 @@ Blocks between blank lines become, in this order of preference:
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from sphinx.application import Sphinx
 
@@ -27,6 +27,9 @@ _ALIASES = {
     r"~numpy\.dtype\[[~.\w]+(?:\[[~.\w]+\])?\]\]": "Array",
     r"~numpy\._typing\.[.\w]+_Buffer \| .*?_NestedSequence\[complex \| bytes \| str\]": "ArrayLike",
     r"~collections\.abc\.Callable\[\[str, int, int\], None\]": "Progress",
+    r"type\[~typing\.Any\] \| ~numpy\.dtype\[~typing\.Any\] \| "
+    r"[^,=]*?_HasDType\b[^,=)]*": "DTypeLike",
+    r"Array \| Array": "Array",
 }
 """Long types, as autodoc writes them, and the names which the code uses."""
 
@@ -35,6 +38,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Convert docstrings when autodoc reads them; Sphinx calls this."""
     app.connect("autodoc-process-docstring", _process)
     app.connect("autodoc-process-signature", _shorten)
+    app.connect("autodoc-skip-member", _skip)
     return {"parallel_read_safe": True}
 
 
@@ -65,8 +69,13 @@ def _block(lines: list[str]) -> Iterator[str]:
     rest = lines[1:]
     if first.lstrip().startswith(">>>"):
         yield from lines
-    elif _FIELD.match(first) and all(_FIELD.match(x) or x.startswith(" ") for x in rest):
-        yield from _fields(lines)
+    elif _FIELD.match(first):
+        prose = (i for i, x in enumerate(lines) if not (_FIELD.match(x) or x.startswith(" ")))
+        end = next(prose, len(lines))
+        yield from _fields(_apart(lines[:end]))
+        if end < len(lines):
+            yield ""
+            yield from _block(lines[end:])
     elif first in ("Raises", "Raises:") and rest:
         for line in rest:
             error = _ERROR.match(line)
@@ -75,10 +84,16 @@ def _block(lines: list[str]) -> Iterator[str]:
     elif any(line.startswith(" ") or "   " in line for line in lines) and not _is_list(lines):
         yield from ("::", "", *(f"    {line}" for line in lines))
     else:
-        yield from (_inline(line) for line in lines)
+        yield from _inline("\n".join(lines)).splitlines()
 
 
-def _fields(lines: list[str]) -> Iterator[str]:
+def _apart(lines: list[str]) -> Iterator[str]:
+    """Fields which share a line, on lines of their own."""
+    for line in lines:
+        yield from re.split(r";\s\s+(?=[a-z_]+:\s)", line)
+
+
+def _fields(lines: Iterable[str]) -> Iterator[str]:
     """A list of fields; quoted values which a field may take are a list in it."""
     nested = False
     for line in lines:
@@ -120,6 +135,12 @@ def _shorten(_app: Sphinx, _kind: str, _name: str, _object: object, _options: ob
     for pattern, name in _ALIASES.items():
         texts = [text and re.sub(pattern, name, text) for text in texts]
     return tuple(texts)
+
+
+def _skip(_app: Sphinx, _kind: str, _name: str, member: object, _skipped: bool,  # noqa: FBT001
+          _options: object) -> bool | None:  # fmt: skip
+    """Leave out what named tuples say of their fields; the class says it."""
+    return True if str(inspect.getdoc(member)).startswith("Alias for field") else None
 
 
 def _code(text: str) -> str:

@@ -42,6 +42,28 @@ def test_pages(page, tmp_path, monkeypatch):
     assert result.failed == 0
 
 
+SCRIPTS = {
+    f"{page.name}-{index}": script
+    for page in PAGES
+    for index, script in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts(name, tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPTS[name])
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_there_are_scripts():
+    assert {"many-cores.md-0", "many-cores.md-1"} <= set(SCRIPTS)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_docstrings(name):
     assert doctest.testmod(importlib.import_module(name), optionflags=FLAGS).failed == 0

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 from scipy import stats
 
-from constructive.capacity import require_positive
+from constructive.capacity import require_positive, require_seed
 from constructive.dataset import CHUNK_BYTES, Array, checked_matrix
 from constructive.errors import ParameterError
 from constructive.exact import dyadic
@@ -62,6 +62,7 @@ def dependent_share(
     """
     vectors = checked_matrix("vectors", vectors)
     require_positive(subsets=subsets)
+    require_seed(seed)
     if not 0.0 < confidence < 1.0:
         raise ParameterError(
             f"confidence={confidence!r} is not between 0 and 1",

@@ -149,6 +149,9 @@ def export(
     shared: Annotated[
         bool, typer.Option("--shared", help="A model for one context of all examples.")
     ] = False,
+    single: Annotated[
+        bool, typer.Option("--float32", help="Round weights to float32; measure what is left.")
+    ] = False,
 ) -> None:
     """Write a saved memorizer as an ONNX model, with inputs contexts and queries.
 
@@ -159,7 +162,10 @@ def export(
         constructive export memorizer.safetensors -o memorizer.onnx
     """
     require_writable(output)
-    Memorizer.load(memorizer).to_onnx(output, shared_context=shared)
+    loaded = Memorizer.load(memorizer)
+    if single:
+        loaded = loaded.astype(np.float32)
+    loaded.to_onnx(output, shared_context=shared)
     typer.echo(f"written to {output}")
 
 

@@ -34,7 +34,7 @@ NAMES = {
 
 
 def draw(
-    folder: Path,
+    folder: str | Path,
     *,
     only: Iterable[str] | None = None,
     executor: Executor | None = None,
@@ -54,6 +54,7 @@ def draw(
         raise ParameterError(
             f"unknown figure {unknown[0]!r}", witness=unknown[0], suggestion=", ".join(NAMES)
         )
+    folder = Path(folder)
     require_writable(folder / "figure.png")
     drawings: dict[str, Callable[[], tuple[Path, ...]]] = {
         "kruskal": partial(independence.draw_kruskal, folder, executor=executor, progress=progress),

@@ -61,12 +61,13 @@ def draw(folder: Path) -> tuple[Path, ...]:
         own = np.zeros(off_top.shape, dtype=bool)
         for index, head in enumerate(memorizer.built.heads):
             own[index, head.start : head.stop] = True
-        # A few heads never come off the top by as little as a float can say.
         logs = np.log10(np.maximum(off_top, _FLOOR))
         bins = np.linspace(np.log10(_FLOOR), 0.0, 49)
+        first = np.arange(heads)[:, np.newaxis] == 0
         shares = (
-            (~own, "other examples", drawing.BLUE),
+            (~own & ~first, "other examples", drawing.BLUE),
             (own, "its own group", drawing.VERMILLION),
+            (~own & first, "other examples, first head", drawing.ORANGE),
         )
         for chosen, label, colour in shares:
             right.hist(logs[chosen], bins, color=colour, label=label, alpha=0.85)

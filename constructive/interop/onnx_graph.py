@@ -38,7 +38,6 @@ def model(
     for name, array in layer.tensors.items():
         flat = array.transpose(1, 0, 2).reshape(width, -1) if array.ndim > 2 else array
         constant(name, flat)
-    first = constant("first_axis", np.array([0]))
     apart = constant("heads_apart", np.array([0, 0, heads, -1]))
     joined = constant("heads_joined", np.array([0, -1]))
 
@@ -56,6 +55,7 @@ def model(
 
     contexts = "contexts"
     if shared_context:
+        first = constant("first_axis", np.array([0]))
         contexts = node("Unsqueeze", ["contexts", first], "one_context")
     second = constant("second_axis", np.array([1]))
     each = node("Unsqueeze", ["queries", second], "query_tokens")  # (T, 1, d)

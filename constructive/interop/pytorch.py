@@ -18,20 +18,24 @@ Needs torch (`pip install "constructive[torch]"`).
 import copy
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from constructive.attention import AttentionLayer
-from constructive.dataset import Array, with_one
+from constructive.attention import AttentionLayer, require_single_target
+from constructive.dataset import Array, Dataset, with_one
 from constructive.errors import ParameterError
 
-_AGREEMENT = 1e-6
-"""Relative to the largest output: how far a module and the layer read from it may be apart."""
-_PROBES, _PROBE_TOKENS = 5, 4
+_NAMES = dict.fromkeys(("W_Q", "W_K", "W_V", "W_O", "W_D")).keys()
+_PROBES = ((4, 1.0), (1, 1.0), (7, 1e-2), (5, 30.0))
+"""Tokens, and their size, of random examples on which a module is compared with its layer."""
+_EXAMPLES = 16
+_AT_ONCE = 256
+_MEANINGFUL = 1e-3
+"""Relative rounding from which on a comparison says nothing."""
 
 
 class AttentionModule(nn.Module):
@@ -60,6 +64,7 @@ class AttentionModule(nn.Module):
 
     def __init__(self, layer: AttentionLayer, *, scalar_targets: bool = False) -> None:
         super().__init__()
+        require_single_target(layer.target_dim, scalar_targets=scalar_targets)
         self.scalar_targets = scalar_targets
         for name, array in layer.tensors.items():
             self.register_parameter(name, nn.Parameter(torch.tensor(array)))
@@ -68,6 +73,8 @@ class AttentionModule(nn.Module):
         """Evaluate examples: (T, d_out), or (T,) for scalar targets.
 
         contexts: (T, n, d) or one shared (n, d);  queries: (T, d)
+
+        Takes T H n (d_h + d_v) numbers of memory: hand large data over in batches.
         """
         contexts = contexts.unsqueeze(-3)  # an axis for the heads
         query = queries.unsqueeze(-2).unsqueeze(-2) @ self.W_Q  # (T, H, 1, d_h)
@@ -113,6 +120,16 @@ class MultiheadModule(nn.Module):
         return outputs[:, 0] if self.scalar_targets else outputs
 
 
+def check_dtype(dtype: torch.dtype | None) -> None:
+    """Raise ParameterError for what weights cannot be rounded to."""
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise ParameterError(
+            f"dtype={dtype!r} is no torch.dtype of real numbers",
+            witness=str(dtype),
+            suggestion="torch.float64, torch.float32 or torch.bfloat16",
+        )
+
+
 def multihead_module(layer: AttentionLayer, *, scalar_targets: bool) -> MultiheadModule:
     """The layer as `torch.nn.MultiheadAttention` and `torch.nn.Linear`, without biases.
 
@@ -121,9 +138,8 @@ def multihead_module(layer: AttentionLayer, *, scalar_targets: bool) -> Multihea
     """
     heads, width = layer.num_heads, layer.width
     between, target_dim = layer.readout_weights.shape
-    if not (
-        heads * layer.head_dim == width and layer.value_dim == layer.head_dim <= width >= between
-    ):
+    fits = heads * layer.head_dim == width and layer.value_dim == layer.head_dim
+    if not fits or between > width:
         share, rest = divmod(width, heads)
         way = "heads whose number divides d" if rest else f"head_dim={share}, value_dim={share}"
         raise ParameterError(
@@ -163,41 +179,86 @@ class ReadModule(NamedTuple):
     scalar_targets: bool
 
 
-def read(module: nn.Module) -> ReadModule:
+def read(module: nn.Module, dataset: Dataset | None = None) -> ReadModule:
     """The layer which a module computes, as it does in evaluation mode (without dropout).
 
-    An `AttentionModule` is read as it is. Any other module must hold one `MultiheadAttention` and
-    one `Linear`, and its `forward(contexts, queries)` must be these two, one after the other: that
-    is tested on random tokens, in float64.
+    The module must hold one `AttentionModule`, or one `MultiheadAttention` and one `Linear`, and
+    its `forward(contexts, queries)` must be just these. That is tested in float64: on random tokens
+    of several sizes and numbers, and on all examples of the data, if there are any.
 
     Raises ParameterError for a module which is or does something else.
     """
+    _check_parameters(module)
+    if _is_ours(module):
+        arrays = (_array(getattr(module, name)) for name in _NAMES)
+        return ReadModule(AttentionLayer(*arrays), False, module.scalar_targets)  # noqa: FBT003
+    try:
+        twin = copy.deepcopy(module).to(torch.float64).eval()
+    except Exception as error:  # modules may hold anything
+        raise ParameterError(
+            f"a {type(module).__name__} cannot be copied and read in float64: {error}",
+            witness=type(module).__name__,
+            suggestion="torch.nn.utils.prune.remove and the like, which leave plain weights",
+        ) from error
+    found = _layer_of(twin)
+    width = found.layer.width - found.constant
+    outputs = None
+    for size, scale in _PROBES:
+        examples = _random_examples(size, scale, width)
+        outputs = _compared(twin, type(module).__name__, found, *examples, first=None)
+    if dataset is not None:
+        found.layer.check_fits(dataset.with_constant() if found.constant else dataset)
+        for first in range(0, dataset.num_examples, _AT_ONCE):
+            examples = _examples(dataset, slice(first, first + _AT_ONCE))
+            outputs = _compared(twin, type(module).__name__, found, *examples, first=first)
+    scalar = outputs is not None and outputs.ndim == 1
+    return found._replace(scalar_targets=scalar)
+
+
+def _check_parameters(module: nn.Module) -> None:
+    """Raise ParameterError for what is no module, or has no real weights yet."""
     if not isinstance(module, nn.Module):
         raise ParameterError(
             f"a {type(module).__name__} is no torch.nn.Module",
             witness=type(module).__name__,
             suggestion="a module of torch.nn.MultiheadAttention and torch.nn.Linear",
         )
-    if type(module) is AttentionModule:  # a class derived from it may have another forward
-        layer = AttentionLayer(*(_array(parameter) for parameter in module.parameters()))
-        return ReadModule(layer, constant=False, scalar_targets=module.scalar_targets)
-    found = _read_multihead(module)
-    return found._replace(scalar_targets=_probe(module, found))
+    for name, parameter in module.named_parameters():
+        lazy = isinstance(parameter, nn.parameter.UninitializedParameter)
+        if lazy or parameter.is_meta or not parameter.is_floating_point():
+            kind = "not there yet" if lazy or parameter.is_meta else f"of {parameter.dtype}"
+            raise ParameterError(
+                f"the parameter {name} of a {type(module).__name__} is {kind}",
+                witness=name,
+                suggestion="a module with weights in memory, of float64, float32 or shorter",
+            )
+
+
+def _is_ours(module: nn.Module) -> TypeGuard[AttentionModule]:
+    """Whether it is known what a module does: an `AttentionModule` which nobody has changed."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks)  # noqa: SLF001 - no public way
+    plain = type(module) is AttentionModule and "forward" not in vars(module)
+    return plain and not any(hooks) and {name for name, _ in module.named_parameters()} == _NAMES
 
 
 def _array(tensor: Tensor) -> Array:
     """float64 and float32 as they are, shorter ones as float32, exactly."""
-    short = tensor.dtype in (torch.bfloat16, torch.float16)
-    array: Array = tensor.detach().cpu().to(torch.float32 if short else tensor.dtype).numpy().copy()
+    kind = tensor.dtype if tensor.dtype == torch.float64 else torch.float32
+    array: Array = tensor.detach().cpu().to(kind).numpy().copy()
     return array
 
 
-def _read_multihead(module: nn.Module) -> ReadModule:
+def _layer_of(module: nn.Module) -> ReadModule:
+    """What the weights of a module say; whether it is what the module does, is another question."""
+    ours = [part for part in module.modules() if isinstance(part, AttentionModule)]
     attentions = [part for part in module.modules() if isinstance(part, nn.MultiheadAttention)]
     inside = {id(part) for attention in attentions for part in attention.modules()}
     linears = [
         part for part in module.modules() if isinstance(part, nn.Linear) and id(part) not in inside
     ]
+    if len(ours) == 1 and not attentions:
+        layer = AttentionLayer(*(_array(getattr(ours[0], name)) for name in _NAMES))
+        return ReadModule(layer, False, False)  # noqa: FBT003
     if len(attentions) != 1 or len(linears) != 1:
         raise ParameterError(
             f"a {type(module).__name__} has {len(attentions)} MultiheadAttention and "
@@ -220,11 +281,11 @@ def _read_multihead(module: nn.Module) -> ReadModule:
             suggestion="torch.nn.MultiheadAttention(d, H, batch_first=True)",
         )
     heads, inner = attention.num_heads, attention.head_dim
-    projections = np.split(_wide(attention.in_proj_weight), 3)
+    projections = np.split(_array(attention.in_proj_weight), 3)
     query, key, value = (part.reshape(heads, inner, -1).swapaxes(1, 2) for part in projections)
-    weights = query, key, value, _wide(attention.out_proj.weight).T, _wide(readout.weight).T
+    weights = query, key, value, _array(attention.out_proj.weight).T, _array(readout.weight).T
     biases = [
-        None if bias is None else _wide(bias)
+        None if bias is None else _array(bias)
         for bias in (attention.in_proj_bias, attention.out_proj.bias, readout.bias)
     ]
     constant = any(bias is not None and bias.any() for bias in biases)
@@ -232,10 +293,6 @@ def _read_multihead(module: nn.Module) -> ReadModule:
         weights = _with_biases(*weights, biases)
     layer = AttentionLayer(weights[0] / math.sqrt(inner), *weights[1:])
     return ReadModule(layer, constant, scalar_targets=False)
-
-
-def _wide(tensor: Tensor) -> Array:
-    return _array(tensor).astype(np.float64)
 
 
 def _with_biases(
@@ -263,36 +320,91 @@ def _with_biases(
     return query, key, value, rows.reshape(heads * (inner + 1), -1), np.vstack([last, outputs])
 
 
-def _probe(module: nn.Module, found: ReadModule) -> bool:
-    """Whether outputs are (T,). Raises ParameterError if they are not those of the layer."""
-    rng = np.random.default_rng(0)
-    layer, width = found.layer.astype(np.float64), found.layer.width - found.constant
-    contexts: Array = rng.standard_normal((_PROBES, _PROBE_TOKENS, width))
-    queries: Array = rng.standard_normal((_PROBES, width))
+def _random_examples(size: int, scale: float, width: int) -> tuple[Array, Array]:
+    rng = np.random.default_rng(size)
+    contexts: Array = scale * rng.standard_normal((_EXAMPLES, size, width))
+    contexts[0] = 0.0
+    queries: Array = scale * rng.standard_normal((_EXAMPLES, width))
+    return contexts, queries
+
+
+def _examples(dataset: Dataset, rows: slice) -> tuple[Array, Array]:
+    queries = dataset.queries[rows].astype(np.float64)
+    contexts = dataset.contexts_of(rows)
+    return np.broadcast_to(contexts, (len(queries), *contexts.shape[1:])), queries
+
+
+def _compared(
+    twin: nn.Module,
+    name: str,
+    found: ReadModule,
+    contexts: Array,
+    queries: Array,
+    *,
+    first: int | None,
+) -> Array:
+    """What a module gives for some examples. Raises ParameterError unless the layer gives it, too.
+
+    first: the index of the first example in the data; None for random examples
+
+    They may differ by a bound of the rounding in float64: each of the numbers which are added up
+    is off by a few units in its last place, and a logit which is off changes attention as much.
+    """
     try:
-        device = next(module.parameters()).device
-        twin = copy.deepcopy(module).to(torch.float64).eval()
+        device = next(twin.parameters()).device
         with torch.no_grad():
             tensors = (torch.tensor(array, device=device) for array in (contexts, queries))
-            outputs: Array = _array(twin(*tensors))
+            outputs = _array(twin(*tensors))
     except Exception as error:  # whatever a forward of somebody else raises
         raise ParameterError(
-            f"forward(contexts, queries) of a {type(module).__name__} fails: {error}",
+            f"forward(contexts, queries) of a {name} fails: {error}",
             witness=(contexts.shape, queries.shape),
             suggestion="a module with forward(contexts, queries), such as "
             "interop.pytorch.MultiheadModule(attention, readout)",
         ) from error
     if found.constant:
         contexts, queries = with_one(contexts), with_one(queries)
-    wanted = layer(contexts, queries)
-    scalar = outputs.ndim == 1
-    fits = outputs.shape == (wanted.shape[:1] if scalar else wanted.shape)
-    apart = np.abs(outputs.reshape(wanted.shape) - wanted).max() if fits else np.inf
-    if not apart <= _AGREEMENT * max(float(np.abs(wanted).max()), np.finfo(float).tiny):
+    wanted = found.layer(contexts, queries)
+    if outputs.shape not in (wanted.shape, wanted.shape[: 1 + (wanted.shape[1] > 1)]):
         raise ParameterError(
-            f"a {type(module).__name__} computes something else than its attention and readout: "
-            f"outputs differ by {apart:.1e} on random tokens",
-            witness=(outputs.shape, wanted.shape) if not fits else float(apart),
+            f"a {name} gives outputs {outputs.shape}; its attention and readout have "
+            f"{wanted.shape}",
+            witness=outputs.shape,
+            suggestion="a module without pooling or further layers",
+        )
+    size, relative = _rounding(found.layer, contexts, queries)
+    apart = np.abs(outputs.reshape(wanted.shape) - wanted)
+    if not (relative < _MEANINGFUL).all():
+        raise ParameterError(
+            f"the logits of a {name} are too sharp, by a factor of {relative.max():.0e}, for its "
+            "outputs to be compared in float64",
+            witness=int(relative.argmax()),
+            suggestion="Memorizer.load, if the weights were built and saved here",
+        )
+    wrong = (~(apart <= size * relative[:, np.newaxis])).any(axis=1)
+    if wrong.any():
+        example = int(wrong.argmax())
+        where = "random tokens" if first is None else f"example {first + example} of the data"
+        raise ParameterError(
+            f"a {name} computes something else than its attention and readout: "
+            f"outputs differ by {apart[example].max():.1e} on {where}",
+            witness=None if first is None else first + example,
             suggestion="a module without residual connections, normalization or activations",
         )
-    return scalar
+    return outputs
+
+
+def _rounding(layer: AttentionLayer, contexts: Array, queries: Array) -> tuple[Array, Array]:
+    """How large the numbers are which make up an output (T, d_out), and how far they are off (T,).
+
+    The first is what the outputs would be if all weights were positive, and attention on the
+    largest entries of the tokens.
+    """
+    query, key, value, output, last = (np.abs(array) for array in layer.tensors.values())
+    tokens, asked = np.abs(contexts), np.abs(queries)
+    logits = np.einsum("tnd,hdk,hek,te->thn", tokens, key, query, asked, optimize=True)
+    per_head = value @ output.reshape(layer.num_heads, layer.value_dim, -1) @ last
+    size: Array = tokens.max(axis=1) @ per_head.sum(axis=0)
+    terms = sum(layer.tensors["W_V"].shape) + contexts.shape[1]
+    unit = float(np.finfo(np.float64).eps)
+    return size, 8.0 * terms * unit * (1.0 + logits.max(axis=(1, 2)))

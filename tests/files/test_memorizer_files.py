@@ -68,6 +68,11 @@ def record_with(path, **changes):
     return json.dumps({**json.loads(metadata_of(path)["record"]), **changes})
 
 
+def trained(**changes):
+    fields = {"source": "Module", "scalar_targets": True, "constant": False}
+    return json.dumps(fields | changes)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -84,6 +89,16 @@ def record_with(path, **changes):
         lambda path: rewrite(path, record=record_with(path, max_error="small")),
         lambda path: rewrite(path, record=record_with(path, surprise=1)),
         lambda path: rewrite(path, record="[" * 100_000),
+        lambda path: rewrite(path, record='"abc"'),
+        lambda path: rewrite(path, record=record_with(path, num_examples=10**9, order=[0])),
+        lambda path: rewrite(path, record=record_with(path, num_examples=10**30, order=[0])),
+        lambda path: rewrite(path, record=record_with(path, max_error=10**400)),
+        lambda path: rewrite(path, record=trained(source="a\x1b[2J")),
+        lambda path: rewrite(path, record=trained(scalar_targets=1)),
+        lambda path: rewrite(path, record=trained(more=1)),
+        lambda path: rewrite(
+            path, tensors={**load_file(path), "W_D": np.ones((1, 2))}, record=trained()
+        ),
         lambda path: rewrite(path, tensors={**load_file(path), "W_D": np.ones((2, 2))}),
         lambda path: rewrite(path, tensors={**load_file(path), "W_D": np.full((1, 1), np.nan)}),
         lambda path: rewrite(

@@ -6,8 +6,10 @@ import safetensors
 import safetensors.torch
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 from constructive import (
+    DataError,
     Dataset,
     Memorizer,
     ParameterError,
@@ -107,7 +109,7 @@ def test_a_module_of_ours_comes_back_bit_by_bit():
     again = Memorizer.from_torch(memorizer.to_torch())
     for name, array in memorizer.layer.tensors.items():
         assert (again.layer.tensors[name] == array).all()
-    assert again.record == TrainedRecord("AttentionModule", scalar_targets=True)
+    assert again.record == TrainedRecord("AttentionModule", scalar_targets=True, constant=False)
     assert "weights of a AttentionModule" in str(again)
     assert repr(again).startswith("Memorizer(of a AttentionModule, AttentionLayer(H=8, d=8")
 
@@ -214,6 +216,139 @@ class OtherArguments(Residual):
 )
 def test_modules_which_are_something_else(module, message):
     with pytest.raises(ParameterError, match=message):
+        Memorizer.from_torch(module)
+
+
+def wrapped(change, base=MultiheadModule):
+    class Changed(base):
+        def forward(self, contexts, queries):
+            return change(super().forward, contexts, queries)
+
+    torch.manual_seed(0)
+    module = Changed(nn.MultiheadAttention(8, 2, batch_first=True), nn.Linear(8, 1),
+                     scalar_targets=True)  # fmt: skip
+    return module.double()
+
+
+@pytest.mark.parametrize(
+    ("change", "scale"),
+    [
+        (lambda f, c, q: torch.relu(f(c, q)), 1.0),
+        (lambda f, c, q: f(c, q).clamp(-5, 5), 100.0),
+        (lambda f, c, q: f(c.clamp(-80, 80), q), 100.0),
+        (lambda f, c, q: f(c[..., :8, :], q), 1.0),
+    ],
+)
+def test_a_module_which_is_something_else_on_the_data_is_refused(change, scale):
+    """Whether or not random tokens show it, the data to be certified do."""
+    drawn = generators.gaussian(num_examples=300, context_size=12, width=8, seed=1)
+    data = Dataset(scale * drawn.contexts, scale * drawn.queries, drawn.targets)
+    with pytest.raises(ParameterError, match="computes something else than its attention"):
+        certify(wrapped(change), data, claims=["error"])
+
+
+def pruned(module):
+    prune.custom_from_mask(module, "W_D", torch.zeros_like(module.W_D))
+
+
+def hooked(module):
+    module.register_forward_hook(lambda _module, _inputs, outputs: 2 * outputs)
+
+
+def replaced(module):
+    module.forward = lambda contexts, queries: queries.sum(dim=1) + 0 * contexts.sum()
+
+
+def swapped(module):
+    key = module.W_K
+    del module.W_K
+    module.register_parameter("W_K", nn.Parameter(key.detach().clone()))
+
+
+def tied(module):
+    module.W_K = module.W_Q
+
+
+@pytest.mark.parametrize("change", [pruned, hooked, replaced])
+def test_modules_of_ours_which_do_something_else_now_are_refused(change):
+    data = make()
+    module = build_memorizer(data, num_heads=8).to_torch()
+    change(module)
+    with pytest.raises(ParameterError, match=r"computes something else|cannot be copied"):
+        Memorizer.from_torch(module, data)
+
+
+@pytest.mark.parametrize("change", [swapped, tied])
+def test_modules_of_ours_are_read_by_names(change):
+    data = make()
+    module = build_memorizer(data, num_heads=8).to_torch()
+    change(module)
+    read = Memorizer.from_torch(module, data)
+    np.testing.assert_allclose(
+        read.predict(data.contexts, data.queries), outputs(module, data), atol=1e-8
+    )
+
+
+def test_a_parametrized_readout_is_read():
+    module = multihead()
+    nn.utils.parametrizations.weight_norm(module.readout)
+    data = make(target_dim=3)
+    read, wide = Memorizer.from_torch(module, data), data.with_constant()
+    np.testing.assert_allclose(
+        read.predict(wide.contexts, wide.queries), outputs(module, data), atol=1e-12
+    )
+
+
+def test_data_of_another_width_are_refused():
+    plain = build_memorizer(
+        generators.gaussian(num_examples=10, context_size=4, width=9), num_heads=5
+    ).to_torch()
+    with pytest.raises(DataError, match="do not fit the layer"):
+        certify(plain, make(), claims=["rank"])  # d = 8, and there are no biases
+    wide = generators.gaussian(num_examples=12, context_size=4, width=9, target_dim=3)
+    with pytest.raises(DataError, match="do not fit the layer"):
+        certify(multihead(), wide, claims=["rank"])  # biases, but the data are wide already
+    with pytest.raises(DataError, match=r"or Dataset.with_constant\(\) for weights of a module"):
+        certify(Memorizer.from_torch(multihead()), make(target_dim=3))
+
+
+@pytest.mark.parametrize("kind", [torch.int32, np.float32, "float32", torch.complex64])
+def test_dtypes_which_are_none(kind):
+    memorizer = build_memorizer(make(), num_heads=8)
+    with pytest.raises(ParameterError, match=r"is no torch.dtype of real numbers"):
+        memorizer.to_torch(kind)
+
+
+def test_weights_which_are_no_real_numbers():
+    attention = nn.MultiheadAttention(8, 2, batch_first=True)
+    readout = nn.Linear(8, 3, dtype=torch.complex64)
+    with pytest.raises(ParameterError, match=r"is of torch.complex64"):
+        Memorizer.from_torch(MultiheadModule(attention, readout))
+    with pytest.raises(ParameterError, match="is not there yet"):
+        Memorizer.from_torch(multihead().to("meta"))
+    lazy = MultiheadModule(attention, nn.LazyLinear(3))
+    with pytest.raises(ParameterError, match=r"readout.weight of a MultiheadModule is not there"):
+        Memorizer.from_torch(lazy)
+
+
+def test_one_number_a_target_and_several_do_not_go_together():
+    module = multihead()  # three outputs
+    module.scalar_targets = True  # and it hands out the first one
+    with pytest.raises(ParameterError, match=r"gives outputs \(16,\); its attention and readout"):
+        Memorizer.from_torch(module)
+    layer = build_memorizer(make(target_dim=3), num_heads=8).layer
+    with pytest.raises(ParameterError, match="scalar_targets=True, but the layer has d_out=3"):
+        AttentionModule(layer, scalar_targets=True)
+    with pytest.raises(ParameterError, match="scalar_targets=True, but the layer has d_out=3"):
+        Memorizer(layer, TrainedRecord("a", scalar_targets=True, constant=False))
+
+
+def test_logits_too_sharp_to_compare():
+    """A comparison which can say nothing is no comparison."""
+    module = multihead(bias=False, heads=1)
+    with torch.no_grad():
+        module.attention.in_proj_weight[:16] *= 1e8
+    with pytest.raises(ParameterError, match="are too sharp, by a factor of"):
         Memorizer.from_torch(module)
 
 

@@ -146,7 +146,36 @@ def test_maps_are_written_and_shown(tmp_path):
     assert head.startswith("num_heads,context_size,head_dim,width,shared_context,num_examples")
     assert row == "2,3,1,4,False,9,1,5,8,8"
     assert "<td" in found._repr_html_()
-    with pytest.raises(ParameterError, match="the grid is empty"):
-        capacity_map(num_heads=[], context_size=[3], head_dim=[1], width=4)
-    with pytest.raises(ParameterError, match="num_heads=0 is not a positive integer"):
-        capacity_map(num_heads=[0], context_size=[3], head_dim=[1], width=4)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_heads": []}, r"num_heads=\[\] are no values for a grid"),
+        ({"num_heads": 5}, "num_heads=5 are no values for a grid"),
+        ({"num_heads": [0]}, "num_heads=0 is not a positive integer"),
+        ({"context_size": [3, 5]}, "contexts of n=5 tokens in d=4 dimensions cannot have rank n"),
+        ({"seed": -1}, "seed=-1 is not a non-negative integer"),
+        ({"seed": None}, "seed=None is not a non-negative integer"),
+        ({"executor": 4}, "executor=4 is no concurrent.futures.Executor"),
+    ],
+)
+def test_bad_grids(change, message):
+    grid = {"num_heads": [2], "context_size": [3], "head_dim": [1], "width": 4}
+    with pytest.raises(ParameterError, match=message):
+        capacity_map(**grid | change)
+
+
+def test_an_interrupt_while_submitting_cancels_too():
+    class Interrupted(Executor):
+        futures = []  # noqa: RUF012
+
+        def submit(self, function, /, *args, **kwargs):  # noqa: ARG002
+            if len(self.futures) == 2:
+                raise KeyboardInterrupt
+            self.futures.append(Future())
+            return self.futures[-1]
+
+    with pytest.raises(KeyboardInterrupt):
+        run(square, range(4), Interrupted())
+    assert [future.cancelled() for future in Interrupted.futures] == [True, True]
