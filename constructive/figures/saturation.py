@@ -77,7 +77,7 @@ def draw(folder: Path) -> tuple[Path, ...]:
             right, x="attention off the top token, 1 - max alpha", y="pairs of head and example",
             title="saturated: left of the dotted line",
         )  # fmt: skip
-        right.legend(frameon=False)
+        right.legend(edgecolor="none", framealpha=1.0)
     return drawing.save_both(figure, folder, "figure-3-saturation")
 
 
