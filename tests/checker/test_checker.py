@@ -277,7 +277,7 @@ GROUPING = ("claims", "grouping", "evidence")
         (("claims", "error", "evidence", "bound"), "-0x1p-3", "is no number"),
         (("claims", "readout", "evidence", "bound"), "0x1p-80", "does not state"),
         (("claims", "error", "statement"), "max |f(E_t, e_t) - y_t| <= 0.0", "does not state"),
-        (("claims", "rank", "verdict"), "REFUTED", "does not state as PROVED"),
+        (("claims", "rank", "verdict"), "REFUTED", "not all claims are PROVED"),
         (("claims", "beauty"), {"verdict": "PROVED"}, "nothing known"),
         (("claims",), {}, "claims nothing"),
         (("claims",), [], "claims nothing"),

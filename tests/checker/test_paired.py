@@ -325,7 +325,7 @@ def evidence(content):
         (lambda c: c["claims"].pop("rank"), "without the claim rank"),
         (lambda c: c["claims"]["error"]["evidence"].update(bound="0x1p-70"), "does not state"),
         (lambda c: c["claims"]["error"]["evidence"].update(bound="inf"), "no number"),
-        (lambda c: c["claims"]["rank"].update(verdict="UNDECIDED"), "does not state as PROVED"),
+        (lambda c: c["claims"]["rank"].update(verdict="UNDECIDED"), "not all claims are PROVED"),
         (lambda c: c["claims"].update(beauty={}), "nothing known"),
         (lambda c: c.update(claims={}), "claims nothing"),
         (lambda c: c.update(format="constructive certificate 1"), "format"),

@@ -187,3 +187,14 @@ def test_words_which_the_terminal_cannot_print(tmp_path):
 def test_no_number_of_heads(heads):
     with pytest.raises(constructive.ParameterError, match="is not a positive integer"):
         certify_bound(generators.shared_context(num_examples=8, context_size=3, width=5), heads)
+
+
+def test_an_undecided_certificate_is_refused_in_words(tmp_path):
+    own = generators.uniform(num_examples=9, context_size=3, width=5)
+    own.save(tmp_path / "data.npz")
+    undecided = certify_bound(own, num_heads=2)
+    assert undecided.verdict is Verdict.UNDECIDED
+    undecided.save(tmp_path / "bound.json")
+    checked = check(tmp_path / "bound.json", None, tmp_path / "data.npz")
+    assert checked.verdict is Verdict.UNDECIDED
+    assert "not all claims are PROVED" in checked.report
