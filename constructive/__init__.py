@@ -26,6 +26,7 @@ from constructive.certificate import (
     check,
     upper_bound_certificate,
 )
+from constructive.contextual.memorizer import SequenceMemorizer, build_sequence_memorizer
 from constructive.data_capacity import ExactCapacity, exact_capacity
 from constructive.dataset import Dataset
 from constructive.errors import (
@@ -76,10 +77,12 @@ __all__ = [
     "PublishedBound",
     "RationalDataset",
     "RationalLayer",
+    "SequenceMemorizer",
     "TrainedRecord",
     "Verdict",
     "assumptions",
     "build_memorizer",
+    "build_sequence_memorizer",
     "capacity_map",
     "capacity_table",
     "certify",

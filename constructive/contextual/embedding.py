@@ -1,0 +1,294 @@
+"""Tokens to integers whose sums tell contexts apart.
+
+A token x is projected to an integer z = D_c u.x + offset, reduced modulo a small q, and embedded as
+h(z). Attention adds up h over a context. What is asked for is that examples with different labels
+get different sums (and residues of their own token); it is checked, and chance is asked again until
+it holds, so that nothing rests on luck.
+
+*Power hash.* h(z) = alpha^z mod P. *Lemma.* Let c_1, ..., c_N be distinct count vectors of total n,
+on the residues 0, ..., q - 1, and P > n a prime. For uniform alpha the probability that some two of
+the sums sum_z c_i(z) h(z) agree is at most C(N, 2) (q - 1) / P.
+*Proof.* Equal sums are equal modulo P, so alpha is a root of sum_z (c_i - c_j)(z) X^z modulo P.
+That polynomial is not zero, since 0 < |c_i - c_j|(z) <= n < P for some z, and it has degree below
+q, so at most q - 1 roots. There are C(N, 2) pairs. QED
+
+*Separating set.* Begin with one class of all N multisets, and walk through the residues: keep one
+if its counts split a class. Each kept residue adds a class, so at most N - 1 are kept, and counts
+of these tell all multisets apart. Weights are then chosen one after the other, each a positive
+integer which keeps the partial sums of different classes apart: a pair of classes whose counts of
+this residue differ forbids at most one value, so some weight up to C(N, 2) + 1 will do. All other
+residues count 0, exactly.
+
+Source: the separating set is Bondy's theorem; the power hash is ours.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain, pairwise, repeat
+from math import lcm
+from typing import Any
+
+import flint
+import numpy as np
+import numpy.typing as npt
+
+from constructive.contextual import dictionary
+from constructive.contextual.dictionary import Layout
+from constructive.contextual.examples import Examples, Integers
+from constructive.contextual.gadgets import Comparison, remainder, where_at_least
+from constructive.contextual.network import Affine, Program, Step
+
+_TRIES = 8
+"""Random choices of one size before a larger one is tried."""
+_MOST_BITS = 61
+"""Of a modulus, so that remainders fit into int64."""
+_FEW = 16
+"""Sums up to which sets are quicker than sorting."""
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """A token-wise network: its program, and what it does to the tokens.
+
+    program:  from the d entries of a token to h, and to its residue t where examples need it
+    hashes:   h of each token (V,);  residues: t of each token (V,)
+    modulus:  q, above all residues
+    """
+
+    program: Program
+    hashes: Integers
+    residues: Integers
+    modulus: int
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """Tokens as integers z in 0, ..., size - 1, and z mod q, which still tells examples apart.
+
+    weights, offset: of z = weights.x + offset, with x as it was given
+    """
+
+    weights: tuple[Any, ...]
+    offset: int
+    size: int
+    modulus: int
+    residues: Integers
+
+
+def project(examples: Examples, rng: np.random.Generator) -> Projection:
+    """Random integer combinations of the entries, then the smallest modulus that was found."""
+    width = examples.tokens.shape[1]
+    unit = lcm(*(x.denominator for x in examples.tokens.ravel()))
+    whole = np.frompyfunc(int, 1, 1)(examples.tokens * unit)
+    spread = 1
+    while True:
+        drawn = rng.integers(-spread, spread, size=(width,), endpoint=True)
+        u = [1] if width == 1 else [int(x) for x in drawn]
+        combined = whole @ np.array(u, dtype=object)
+        places: Integers = np.unique(combined, return_inverse=True)[1].reshape(-1)
+        if examples.told_apart(*examples.keys(places)):
+            break
+        spread *= 2
+    offset = -int(combined.min())
+    values = combined + offset
+    size = int(values.max()) + 1
+    modulus, residues = smallest_modulus(values, size, lambda r: examples.told_apart(
+        *examples.keys(r)), rng)  # fmt: skip
+    return Projection(tuple(int(x) * unit for x in u), offset, size, modulus, residues)
+
+
+def smallest_modulus(
+    values: npt.NDArray[Any],
+    size: int,
+    suits: Callable[[Integers], bool],
+    rng: np.random.Generator,
+) -> tuple[int, Integers]:
+    """A modulus, of as few bits as were found, whose residues suit; all values suit as they are."""
+    for bits in chain(range(1, _MOST_BITS), repeat(_MOST_BITS, 1000)):
+        if bits >= size.bit_length():
+            return size, values.astype(np.int64)
+        for _ in range(_TRIES):
+            modulus = int(rng.integers(1 << (bits - 1), 1 << bits))
+            if 1 < modulus < size:
+                residues = (values % modulus).astype(np.int64)
+                if suits(residues):
+                    return modulus, residues
+    raise ArithmeticError("no modulus tells the examples apart")  # nearly all of 61 bits do
+
+
+def power_hash(
+    examples: Examples, projected: Projection, comparison: Comparison, rng: np.random.Generator
+) -> Embedding:
+    """h(z) = alpha^z modulo the smallest prime for which sums tell examples apart."""
+    residues, places = np.unique(projected.residues, return_inverse=True)
+    for bits in range(2, _MOST_BITS):
+        for _ in range(_TRIES):
+            prime = _prime_from(int(rng.integers(1 << (bits - 1), 1 << bits)))
+            base = int(rng.integers(1, prime))
+            powers = np.array([pow(base, int(z), prime) for z in residues], dtype=np.int64)
+            hashes = powers[places.reshape(-1)]
+            sums = hashes[examples.ids].sum(axis=1)
+            if examples.told_apart(*examples.with_own(sums, projected.residues)):
+                steps = [
+                    *_reduced(projected, comparison),
+                    *_powers(base, prime, projected.modulus, comparison),
+                ]
+                program = _program(examples, projected, steps, "h")
+                return Embedding(program, hashes, projected.residues, projected.modulus)
+    raise ArithmeticError("no prime tells the sums apart")  # nearly all of 60 bits do
+
+
+def _prime_from(number: int) -> int:
+    """The smallest prime which is not below a number."""
+    while not flint.fmpz(number).is_prime():
+        number += 1
+    return number
+
+
+def _powers(base: int, prime: int, modulus: int, comparison: Comparison) -> Iterator[Step]:
+    """h = base^z mod prime, for 0 <= z < modulus, by the bits of z, highest first."""
+    source = "z"
+    for bit in reversed(range(max((modulus - 1).bit_length(), 1))):
+        factor = pow(base, 1 << bit, prime)
+        rest = {"rest": -(1 << bit)}
+        start = {"rest": Affine({source: 1})}
+        if source == "z":  # h is still 1
+            change = rest | {"h": factor - 1}
+            yield from where_at_least("z", 1 << bit, change, comparison=comparison,
+                                      start=start | {"h": Affine({}, 1)})  # fmt: skip
+        else:
+            yield from where_at_least("rest", 1 << bit, rest | {"b": 1}, comparison=comparison,
+                                      start=start | {"b": Affine()})  # fmt: skip
+            gated = Affine({"h": 1, "b": prime}, -prime)
+            yield Step({"gated": gated}, {"h": Affine({"h": 1, "gated": factor - 1})})
+            yield from remainder("h", prime, factor * (prime - 1) + 1, comparison=comparison)
+        source = "rest"
+
+
+def separating_set(
+    examples: Examples,
+    projected: Projection,
+    comparison: Comparison,
+    layout: Layout,
+    max_word_bits: int | None,
+    rng: np.random.Generator,
+) -> Embedding:
+    """h is a weight on at most N - 1 residues, and 0 on all others."""
+    weights = separating_weights(projected.residues[examples.ids], rng)
+    hashes = np.array([weights.get(int(z), 0) for z in projected.residues], dtype=np.int64)
+    blocks = dictionary.plan(weights or {0: 0}, projected.modulus, max_word_bits=max_word_bits)
+    steps = [
+        *_reduced(projected, comparison),
+        *dictionary.steps(blocks, layout=layout, comparison=comparison),
+    ]
+    program = _program(examples, projected, steps, "out")
+    return Embedding(program, hashes, projected.residues, projected.modulus)
+
+
+def separating_weights(rows: Integers, rng: np.random.Generator) -> dict[int, int]:
+    """Positive weights of a few residues, such that different multisets have different sums.
+
+    rows: (N, n), the residues of each sequence
+
+    >>> rows = np.array([[1, 1, 2], [1, 2, 2], [1, 2, 3]])
+    >>> separating_weights(rows, np.random.default_rng(0))
+    {1: 1, 3: 2}
+    """
+    multisets = np.unique(np.sort(rows, axis=1), axis=0)
+    total = len(multisets)
+    classes, sizes, sums = np.zeros(total, dtype=np.int64), [total], [0]  # a sum for each class
+    weights: dict[int, int] = {}
+    for residue, members, counts in _occurrences(multisets):
+        if len(sizes) == total:
+            break
+        parts = _split(classes, sizes, members, counts)
+        if parts is None:
+            continue
+        touched = {new: (sums[old], count) for new, (old, count) in parts.items()}
+        others = [value for index, value in enumerate(sums) if index not in touched]
+        weight = _weight(touched, others, rng)
+        sums += [0] * (len(sizes) - len(sums))
+        for index, (value, count) in touched.items():
+            sums[index] = value + weight * count
+        weights[residue] = weight
+    return weights
+
+
+def _occurrences(multisets: Integers) -> Iterator[tuple[int, Integers, Integers]]:
+    """Each residue with the multisets which hold it, and how often."""
+    total, size = multisets.shape
+    pairs = multisets.reshape(-1) * total + np.repeat(np.arange(total), size)
+    distinct, counts = np.unique(pairs, return_counts=True)
+    residues, members = np.divmod(distinct, total)
+    starts = np.flatnonzero(np.diff(residues, prepend=-1))
+    for start, stop in pairwise([*starts.tolist(), len(distinct)]):
+        yield int(residues[start]), members[start:stop], counts[start:stop]
+
+
+def _split(
+    classes: Integers, sizes: list[int], members: Integers, counts: Integers
+) -> dict[int, tuple[int, int]] | None:
+    """Divide classes by the counts of their members; None if no class is divided.
+
+    Else for each class with members: the class it was part of, and the count, once divided.
+    """
+    groups: dict[tuple[int, int], list[int]] = {}
+    for member, count in zip(members.tolist(), counts.tolist(), strict=True):
+        groups.setdefault((int(classes[member]), count), []).append(member)
+    touched: dict[int, int] = {}
+    for (old, _), found in groups.items():
+        touched[old] = touched.get(old, 0) + len(found)
+    if all(len(found) == sizes[old] for (old, _), found in groups.items()):
+        return None
+    parts: dict[int, tuple[int, int]] = {}
+    for (old, count), found in groups.items():
+        whole = touched[old] == sizes[old]  # nobody is left with count 0
+        if whole and old not in parts:
+            parts[old] = old, count
+            continue
+        new = len(sizes)
+        sizes.append(len(found))
+        classes[found] = new
+        parts[new] = old, count
+    for new, (old, _) in parts.items():
+        if new != old:
+            sizes[old] -= sizes[new]
+    return parts
+
+
+def _weight(
+    touched: dict[int, tuple[int, int]], others: list[int], rng: np.random.Generator
+) -> int:
+    """A weight for which all sums are different: sums + weight counts, and the others.
+
+    The least one where few sums change; else one of as few bits as some random ones have.
+    """
+    weight = 1
+    if len(touched) < _FEW:
+        taken = set(others)
+        while True:
+            tried = [value + weight * count for value, count in touched.values()]
+            if len(set(tried)) == len(tried) and not taken.intersection(tried):
+                return weight
+            weight += 1
+    values, counts = np.array(list(touched.values()), dtype=np.int64).T
+    fixed = np.array(others, dtype=np.int64)
+    while True:
+        for trial in rng.integers(weight, 2 * weight, size=_TRIES * _FEW).tolist():
+            everything = np.concatenate([values + trial * counts, fixed])
+            everything.sort()
+            if (everything[1:] != everything[:-1]).all():
+                return int(trial)
+        weight *= 2
+
+
+def _reduced(projected: Projection, comparison: Comparison) -> list[Step]:
+    return remainder("z", projected.modulus, projected.size, comparison=comparison)
+
+
+def _program(examples: Examples, projected: Projection, steps: list[Step], name: str) -> Program:
+    """From the entries of a token to h, and to its residue where keys have an own token."""
+    inputs = tuple(f"x{k}" for k in range(len(projected.weights)))
+    start = {"z": Affine(dict(zip(inputs, projected.weights, strict=True)), projected.offset)}
+    outputs = (Affine({name: 1}), *([Affine({"z": 1})] if examples.per_position else []))
+    return Program(inputs, start, tuple(steps), outputs)

@@ -1,0 +1,222 @@
+"""Sequences and labels as integers: tokens by index, and what a label may depend on.
+
+Uniform attention sees a context as a multiset. So the label of an example has to be a function of
+its *key*: the multiset (`next`), the multiset and the last token (`last`), or the multiset and the
+token at the position (`seq2seq`, where every position is an example).
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Real
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.errors import DataError, ParameterError
+
+Task = Literal["next", "last", "seq2seq"]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Sequences of tokens, and one label for each key.
+
+    task:    what a label belongs to
+    tokens:  (V, d) integers and Fractions, the different tokens
+    ids:     (N, n), each token's index
+    symbols: the tokens themselves, if they are no numbers; a token is then its index
+    labels:  for each example the index of its class
+    classes: the different labels, in order of appearance
+    """
+
+    task: Task
+    tokens: npt.NDArray[Any]
+    ids: Integers
+    symbols: tuple[Hashable, ...] | None
+    labels: Integers
+    classes: tuple[Hashable, ...]
+
+    @property
+    def integers(self) -> bool:
+        """Whether all labels are integers."""
+        return all(isinstance(label, int) for label in self.classes)
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """What the network outputs for each class: integer labels themselves, else the index."""
+        if self.integers:
+            return tuple(int(label) for label in self.classes)  # type: ignore[call-overload]
+        return tuple(range(len(self.classes)))
+
+    @property
+    def per_position(self) -> bool:
+        """Whether keys have a token of their own."""
+        return self.task != "next"
+
+    def keys(self, values: Integers) -> tuple[Integers, Integers]:
+        """The keys when tokens are replaced by values (V,): contexts, and own tokens (or zeros).
+
+        Both (M,): contexts are numbered, equal numbers for equal multisets.
+        """
+        rows = np.sort(values[self.ids], axis=1)
+        contexts = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        return self.with_own(contexts, values)
+
+    def with_own(self, contexts: Integers, values: Integers) -> tuple[Integers, Integers]:
+        """A number for each sequence (N,), and the value of the own token, for each example."""
+        if self.task == "next":
+            return contexts, np.zeros_like(contexts)
+        if self.task == "last":
+            return contexts, values[self.ids[:, -1]]
+        return np.repeat(contexts, self.ids.shape[1]), values[self.ids].reshape(-1)
+
+    def told_apart(self, contexts: Integers, own: Integers) -> bool:
+        """Whether examples with equal keys have equal labels."""
+        return self.conflict(contexts, own) is None
+
+    @staticmethod
+    def agree(labels: Integers, own: Integers, contexts: Integers) -> bool:
+        """Whether equal keys have equal labels, for any keys and labels."""
+        return _conflict(labels, own, contexts) is None
+
+    def conflict(self, contexts: Integers, own: Integers) -> tuple[int, int] | None:
+        """Two examples with one key and different labels, or None."""
+        return _conflict(self.labels, own, contexts)
+
+
+def _conflict(labels: Integers, own: Integers, contexts: Integers) -> tuple[int, int] | None:
+    order = np.lexsort((labels, own, contexts))
+    before, after = order[:-1], order[1:]
+    same = (contexts[before] == contexts[after]) & (own[before] == own[after])
+    wrong = np.flatnonzero(same & (labels[before] != labels[after]))
+    if not len(wrong):
+        return None
+    first, second = sorted((int(before[wrong[0]]), int(after[wrong[0]])))
+    return first, second
+
+
+def read(sequences: Sequence[Any], labels: Sequence[Any], task: str) -> Examples:
+    """Sequences and labels as they are given, checked.
+
+    Raises ParameterError for an unknown task, DataError for no sequences, different lengths, labels
+    of the wrong number, tokens of different kinds, and inconsistent labels.
+
+    >>> read(["ab", "ba"], [1, 2], "next")
+    Traceback (most recent call last):
+        ...
+    constructive.errors.DataError: examples 0 and 1 have one multiset of tokens and labels 1 and 2
+      witness: (0, 1)
+      try: equal labels, or task='last' or 'seq2seq', which also see a token of their own
+    """
+    if task not in get_args(Task):
+        raise ParameterError(
+            f"unknown task={task!r}", witness=task, suggestion=", ".join(map(repr, get_args(Task)))
+        )
+    listed = rectangular(sequences)
+    tokens, ids, symbols = indexed(listed)
+    flat = list(labels)
+    if task == "seq2seq":
+        wrong = [i for i, row in enumerate(flat) if len(row) != len(listed[0])]
+        if wrong or len(flat) != len(listed):
+            raise DataError(
+                f"labels do not fit {len(listed)} sequences of {len(listed[0])} tokens",
+                witness=wrong[:1] or len(flat),
+                suggestion="one label for each token",
+            )
+        flat = [label for row in flat for label in row]
+    elif len(flat) != len(listed):
+        raise DataError(
+            f"{len(listed)} sequences have {len(flat)} labels",
+            witness=len(flat),
+            suggestion="one label for each sequence",
+        )
+    plain = [label.item() if isinstance(label, np.generic) else label for label in flat]
+    classes = tuple(dict.fromkeys(plain))
+    index = {label: place for place, label in enumerate(classes)}
+    found = Examples(
+        task=task,  # type: ignore[arg-type] # checked above
+        tokens=tokens,
+        ids=ids,
+        symbols=symbols,
+        labels=np.array([index[label] for label in plain], dtype=np.int64),
+        classes=classes,
+    )
+    clash = found.conflict(*found.keys(np.arange(len(tokens))))
+    if clash is not None:
+        first, second = clash
+        raise DataError(
+            f"examples {first} and {second} have one multiset of tokens"
+            + (" and one own token" if found.per_position else "")
+            + f" and labels {plain[first]!r} and {plain[second]!r}",
+            witness=clash,
+            suggestion="equal labels"
+            + ("" if found.per_position else ", or task='last' or 'seq2seq', which also see a "
+               "token of their own"),
+        )  # fmt: skip
+    return found
+
+
+def rectangular(sequences: Sequence[Any]) -> list[list[Any]]:
+    """Sequences as lists of one length. Raises DataError where they are not."""
+    listed = [list(sequence) for sequence in sequences]
+    lengths = {len(sequence) for sequence in listed}
+    if len(lengths) != 1 or 0 in lengths:
+        lengths_seen = sorted(lengths)
+        raise DataError(
+            f"sequences have lengths {lengths_seen}; attention sees proportions only"
+            if listed
+            else "there are no sequences",
+            witness=lengths_seen,
+            suggestion="sequences of one length; pad them with a token of its own",
+        )
+    return listed
+
+
+def indexed(
+    listed: list[list[Any]],
+) -> tuple[npt.NDArray[Any], Integers, tuple[Hashable, ...] | None]:
+    """The different tokens as exact vectors (V, d), the index of each token, and symbols.
+
+    Tokens which are no numbers are symbols, and the vectors their numbers 0, 1, 2, ...
+    Raises DataError for vectors of different lengths, and numbers which are not finite.
+    """
+    hashable = [[_hashable(token) for token in row] for row in listed]
+    places: dict[Hashable, int] = {}
+    ids = np.array(
+        [[places.setdefault(token, len(places)) for token in row] for row in hashable],
+        dtype=np.int64,
+    )
+    different = list(places)
+    vectors = [token if isinstance(token, tuple) else (token,) for token in different]
+    if any(not isinstance(x, Real) for vector in vectors for x in vector):
+        numbered: npt.NDArray[Any] = np.arange(len(different)).astype(object)[:, np.newaxis]
+        return numbered, ids, tuple(different)
+    widths = sorted({len(vector) for vector in vectors})
+    if len(widths) != 1 or 0 in widths:
+        raise DataError(
+            f"tokens have {widths} entries", witness=widths, suggestion="vectors of one length"
+        )
+    try:
+        exact = [[_shortest(Fraction(x)) for x in vector] for vector in vectors]
+    except (ValueError, OverflowError) as error:
+        raise DataError(
+            f"a token is no finite number: {error}", suggestion="finite numbers only"
+        ) from error
+    array = np.empty((len(exact), widths[0]), dtype=object)
+    array[:] = exact
+    return array, ids, None
+
+
+def _shortest(number: Fraction) -> int | Fraction:
+    return number.numerator if number.denominator == 1 else number
+
+
+def _hashable(token: Any) -> Hashable:  # noqa: ANN401 - whatever users have
+    if isinstance(token, np.generic):
+        token = token.item()
+    if isinstance(token, np.ndarray):
+        token = token.tolist()
+    return tuple(token) if isinstance(token, list) else token

@@ -1,0 +1,74 @@
+"""Steps of programs: comparisons, remainders and products with a bit, exact at integers.
+
+*Lemma (a comparison).* For integers r and t, relu(r - t + 1) - relu(r - t) is 1 if r >= t, else 0;
+and so is 1 - relu(1 - relu(r - t + 1)).
+*Proof.* If r >= t, the first is (r - t + 1) - (r - t) = 1, and in the second the inner relu is at
+least 1, so the outer one is 0. If r < t, all of r - t + 1 <= 0 and r - t < 0: the first is 0, and
+the second 1 - relu(1) = 0. QED
+
+The first takes one layer (`ramp`), and is a difference of numbers as large as r times the
+coefficient it gets; the second (`saturating`) takes two layers and never cancels, so that floats
+carry words of as many bits as they have.
+
+*Lemma (remainders).* If 0 <= r < q 2^J, subtracting q 2^j where r >= q 2^j, for j = J - 1, ..., 0,
+leaves r mod q. *Proof.* After step j, 0 <= r < q 2^j, and r has changed by a multiple of q. QED
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from constructive.contextual.network import Affine, Number, Step
+
+Comparison = Literal["ramp", "saturating"]
+
+
+def where_at_least(
+    register: str,
+    threshold: int,
+    changes: Mapping[str, Number],
+    *,
+    comparison: Comparison,
+    start: Mapping[str, Affine] | None = None,
+) -> list[Step]:
+    """Steps which add changes[name] to each named register where `register` >= threshold.
+
+    start: what is added to, where that is not the register as it is
+
+    >>> steps = where_at_least("r", 5, {"r": -5}, comparison="ramp")
+    >>> steps[0].updates["r"]
+    Affine(terms={'r': 1, 'high': -5, 'low': 5}, constant=0)
+    """
+    above = Affine({register: 1}, 1 - threshold)
+    begin = {name: Affine({name: 1}) for name in changes} | dict(start or {})
+    if comparison == "ramp":
+        units = {"high": above, "low": Affine({register: 1}, -threshold)}
+        updates = {
+            name: Affine({**begin[name].terms, "high": value, "low": -value}, begin[name].constant)
+            for name, value in changes.items()
+        }
+        return [Step(units, updates)]
+    first = Step({"high": above}, {"above": Affine({"high": 1})})
+    second = Step(
+        {"below": Affine({"above": -1}, 1)},
+        {
+            name: Affine({**begin[name].terms, "below": -value}, begin[name].constant + value)
+            for name, value in changes.items()
+        },
+    )
+    return [first, second]
+
+
+def remainder(register: str, modulus: int, below: int, *, comparison: Comparison) -> list[Step]:
+    """Steps which leave register mod modulus, for 0 <= register < below.
+
+    >>> len(remainder("r", 3, below=12, comparison="ramp"))
+    2
+    """
+    powers: list[int] = []
+    while modulus << len(powers) < below:
+        powers.append(modulus << len(powers))
+    return [
+        step
+        for power in reversed(powers)
+        for step in where_at_least(register, power, {register: -power}, comparison=comparison)
+    ]

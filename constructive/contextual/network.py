@@ -1,0 +1,316 @@
+"""ReLU networks as plain data: programs on integer registers, their layers, and exact evaluation.
+
+A *program* is a sequence of steps on named registers. Each step is one hidden layer: its units are
+relu(a.r + b), and registers are then carried over or made anew from the units. Programs are how the
+proofs speak; networks are what is handed out:
+
+- `plain` lowers a program to a feed-forward network without skip connections. A register which is
+  carried and still needed costs one unit relu(r), so it must not be negative there.
+- `residual` lowers it to blocks x <- x + W_2 relu(W_1 x + b_1) + b_2, the feed-forward layers of a
+  transformer. Registers are coordinates of x, and cost nothing to carry.
+
+All weights are integers or Fractions. Nothing is rounded, so `==` decides.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Number = int | Fraction
+Column = npt.NDArray[Any]
+"""One quantity for all examples: (N,), int64, or objects where numbers are long or fractions."""
+
+_WORD = 1 << 62
+"""Integers up to this size are computed in int64."""
+
+
+@dataclass(frozen=True)
+class Affine:
+    """A sum of coefficients times named quantities, and a constant.
+
+    >>> Affine({"x": 2, "y": 0}, 1)
+    Affine(terms={'x': 2}, constant=1)
+    """
+
+    terms: Mapping[str, Number] = field(default_factory=dict)
+    constant: Number = 0
+
+    def __post_init__(self) -> None:
+        kept = {name: value for name, value in self.terms.items() if value}
+        object.__setattr__(self, "terms", kept)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A hidden layer: units relu(...) of registers, and registers made of units.
+
+    units:   what goes into each relu, by the name of the unit
+    updates: registers which change, as sums of units and of registers; these are carried by units
+             of their own, so that they must not be negative in a plain network
+    """
+
+    units: Mapping[str, Affine]
+    updates: Mapping[str, Affine]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Registers from inputs, steps, and outputs from registers.
+
+    inputs:  names of the inputs, in order
+    start:   registers as affine functions of the inputs
+    outputs: affine functions of the registers, in order
+    """
+
+    inputs: tuple[str, ...]
+    start: Mapping[str, Affine]
+    steps: tuple[Step, ...]
+    outputs: tuple[Affine, ...]
+
+    def needed(self) -> list[frozenset[str]]:
+        """The registers which are still read after each step, and before the first one."""
+        live = frozenset(name for output in self.outputs for name in output.terms)
+        after = [live]
+        for step in reversed(self.steps):
+            read = {name for unit in step.units.values() for name in unit.terms}
+            carried = {
+                part
+                for name in live
+                for part in step.updates.get(name, Affine({name: 1})).terms
+                if part not in step.units
+            }
+            live = frozenset(read | carried)
+            after.append(live)
+        return after[::-1]
+
+
+@dataclass(frozen=True)
+class SparseMatrix:
+    """x -> W x + b, the non-zero weights row by row.
+
+    columns, values: for each row; biases: a number a row; width: the length of x
+    """
+
+    columns: tuple[tuple[int, ...], ...]
+    values: tuple[tuple[Number, ...], ...]
+    biases: tuple[Number, ...]
+    width: int
+
+    @classmethod
+    def of(cls, rows: Iterable[Affine], names: Sequence[str]) -> "SparseMatrix":
+        """Rows which are affine functions of quantities with these names, in this order."""
+        index = {name: place for place, name in enumerate(names)}
+        listed = list(rows)
+        return cls(
+            tuple(tuple(index[name] for name in row.terms) for row in listed),
+            tuple(tuple(row.terms.values()) for row in listed),
+            tuple(row.constant for row in listed),
+            len(names),
+        )
+
+    def __call__(self, inputs: Sequence[Column], count: int) -> list[Column]:
+        """Apply it to a column (count,) for each entry of x."""
+        sizes = [_largest(column) for column in inputs]
+        return [
+            _combination(
+                [inputs[c] for c in columns], [sizes[c] for c in columns], values, bias, count
+            )
+            for columns, values, bias in zip(self.columns, self.values, self.biases, strict=True)
+        ]
+
+    @property
+    def nonzero(self) -> int:
+        """Weights and biases which are not zero."""
+        return sum(map(len, self.values)) + sum(1 for bias in self.biases if bias)
+
+    @property
+    def total(self) -> int:
+        """Weights and biases of the dense matrix."""
+        return len(self.biases) * (self.width + 1)
+
+    def numbers(self) -> Iterable[Number]:
+        """All weights and biases which are not zero."""
+        for row in self.values:
+            yield from row
+        yield from (bias for bias in self.biases if bias)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A ReLU network.
+
+    layers: each an affine map; relu follows all but the last, of a plain network. In a residual
+            one they are, after the first, pairs W_1, W_2 of blocks x <- x + W_2 relu(W_1 x), and
+            the last one reads the outputs.
+    """
+
+    layers: tuple[SparseMatrix, ...]
+    residual: bool = False
+
+    def __call__(self, inputs: Sequence[Column]) -> list[Column]:
+        """Evaluate examples exactly: a column of numbers for each input and for each output."""
+        values, count = list(inputs), len(inputs[0])
+        if not self.residual:
+            for layer in self.layers[:-1]:
+                values = [_relu(column) for column in layer(values, count)]
+            return self.layers[-1](values, count)
+        values = self.layers[0](values, count)
+        for first, second in zip(self.layers[1:-1:2], self.layers[2:-1:2], strict=True):
+            added = second([_relu(column) for column in first(values, count)], count)
+            values = [_sum(x, y) for x, y in zip(values, added, strict=True)]
+        return self.layers[-1](values, count)
+
+    @property
+    def depth(self) -> int:
+        """The number of hidden layers."""
+        return (len(self.layers) - 2) // 2 if self.residual else len(self.layers) - 1
+
+    @property
+    def width(self) -> int:
+        """The largest number of units of a hidden layer."""
+        hidden = self.layers[1:-1:2] if self.residual else self.layers[:-1]
+        return max((len(layer.biases) for layer in hidden), default=0)
+
+    @property
+    def nonzero_parameters(self) -> int:
+        """Weights and biases which are not zero."""
+        return sum(layer.nonzero for layer in self.layers)
+
+    @property
+    def total_parameters(self) -> int:
+        """Weights and biases of the dense matrices."""
+        return sum(layer.total for layer in self.layers)
+
+    @property
+    def largest_bits(self) -> int:
+        """Bits of the longest weight (`bits`)."""
+        return max((bits(x) for layer in self.layers for x in layer.numbers()), default=0)
+
+    @property
+    def total_bits(self) -> int:
+        """Bits of all weights which are not zero."""
+        return sum(bits(x) for layer in self.layers for x in layer.numbers())
+
+
+def bits(number: Number) -> int:
+    """The length of an integer, or of numerator and denominator less one.
+
+    >>> bits(-5), bits(Fraction(1, 4))
+    (3, 3)
+    """
+    if isinstance(number, int):
+        return number.bit_length()
+    return number.numerator.bit_length() + number.denominator.bit_length() - 1
+
+
+def plain(program: Program) -> Network:
+    """A feed-forward network without skip connections which computes what the program does."""
+    needed = program.needed()
+    before: Sequence[str] = program.inputs
+    registers: Mapping[str, Affine] = program.start
+    layers = []
+    for step, live in zip(program.steps, needed[1:], strict=True):
+        used = {part for name in live & set(step.updates) for part in step.updates[name].terms}
+        units = {f"unit {name}": unit for name, unit in step.units.items() if name in used}
+        after: dict[str, Affine] = {}
+        for name in sorted(live):
+            update = step.updates.get(name, Affine({name: 1}))
+            terms: dict[str, Number] = {}
+            for part, value in update.terms.items():
+                if part in step.units:
+                    terms[f"unit {part}"] = value
+                else:
+                    units[f"carried {part}"] = Affine({part: 1})
+                    terms[f"carried {part}"] = value
+            after[name] = Affine(terms, update.constant)
+        layers.append(SparseMatrix.of([_inserted(u, registers) for u in units.values()], before))
+        before, registers = list(units), after
+    outputs = [_inserted(output, registers) for output in program.outputs]
+    return Network((*layers, SparseMatrix.of(outputs, before)))
+
+
+def residual(program: Program) -> Network:
+    """Blocks with skip connections, one coordinate a register, which compute the same."""
+    names = sorted({*program.start, *(name for step in program.steps for name in step.updates)})
+    zero = Affine()
+    layers = [SparseMatrix.of([program.start.get(n, zero) for n in names], program.inputs)]
+    for step in program.steps:
+        if not step.updates:  # there for plain networks only
+            continue
+        units = dict(step.units)
+        rows = []
+        for name in names:
+            update = step.updates.get(name)
+            if update is None:
+                rows.append(zero)
+                continue
+            terms = {part: v for part, v in update.terms.items() if part in step.units}
+            changes = {part: v for part, v in update.terms.items() if part not in step.units}
+            changes[name] = changes.get(name, 0) - 1  # what it was is taken away
+            for part, value in changes.items():
+                if value:
+                    units[f"carried {part}"] = Affine({part: 1})
+                    terms[f"carried {part}"] = value
+            rows.append(Affine(terms, update.constant))
+        layers += [SparseMatrix.of(units.values(), names), SparseMatrix.of(rows, list(units))]
+    return Network((*layers, SparseMatrix.of(program.outputs, names)), residual=True)
+
+
+def _inserted(affine: Affine, registers: Mapping[str, Affine]) -> Affine:
+    """An affine function of registers as one of what the registers are made of."""
+    terms: dict[str, Number] = {}
+    constant = affine.constant
+    for name, value in affine.terms.items():
+        register = registers[name]
+        constant += value * register.constant
+        for part, weight in register.terms.items():
+            terms[part] = terms.get(part, 0) + value * weight
+    return Affine(terms, constant)
+
+
+def _largest(column: Column) -> int:
+    """The size of the largest integer; at least that of a long one where there are fractions."""
+    if column.dtype == object and Fraction in set(map(type, column)):
+        return _WORD
+    return max(int(column.max(initial=0)), -int(column.min(initial=0)))
+
+
+def _combination(
+    columns: Sequence[Column],
+    sizes: Sequence[int],
+    values: Sequence[Number],
+    bias: Number,
+    count: int,
+) -> Column:
+    """The sum of values times columns, and a bias; in int64 where no number can get long."""
+    bound: Number = max(bias, -bias)
+    for value, size in zip(values, sizes, strict=True):
+        bound += max(value, -value) * max(size, 1)
+    short = bound < _WORD and all(isinstance(v, int) for v in (*values, bias))
+    kind: Any = np.int64 if short else object
+    total = np.full(count, bias, dtype=kind)
+    for column, value in zip(columns, values, strict=True):
+        total = total + value * column.astype(kind)
+    return total if short else _normalised(total)
+
+
+def _sum(x: Column, y: Column) -> Column:
+    return _combination([x, y], [_largest(x), _largest(y)], [1, 1], 0, len(x))
+
+
+def _relu(column: Column) -> Column:
+    return np.maximum(column, 0)
+
+
+def _normalised(column: Column) -> Column:
+    """Fractions which are integers as integers, which are quicker."""
+    if Fraction not in set(map(type, column)):
+        return column
+    for place, value in enumerate(column):
+        if isinstance(value, Fraction) and value.denominator == 1:
+            column[place] = value.numerator
+    return column

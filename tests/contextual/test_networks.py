@@ -1,0 +1,179 @@
+"""Programs and networks against Python's own arithmetic, and against an evaluator of flint."""
+
+from fractions import Fraction
+
+import flint
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from constructive.contextual import dictionary, embedding
+from constructive.contextual.embedding import separating_weights
+from constructive.contextual.gadgets import remainder, where_at_least
+from constructive.contextual.network import Affine, Program, Step, bits, plain, residual
+
+LAYOUTS = st.sampled_from(["deep", "wide"])
+STEPS = st.sampled_from(["ramp", "saturating"])
+LOWERINGS = st.sampled_from([plain, residual])
+
+
+@st.composite
+def tables(draw):
+    domain = draw(st.integers(1, 60))
+    keys = draw(st.sets(st.integers(0, domain - 1), min_size=1, max_size=12))
+    label = draw(st.sampled_from([st.integers(0, 3), st.integers(0, 1 << 80)]))
+    return {k: draw(label) for k in keys}, domain
+
+
+def dense(network, inputs):
+    """The outputs for one input, by rational matrices of flint; an evaluator of its own."""
+
+    def exact(number):
+        return flint.fmpq(Fraction(number).numerator, Fraction(number).denominator)
+
+    vector = flint.fmpq_mat(len(inputs), 1, [exact(x) for x in inputs])
+
+    def affine(layer, x):
+        weights = [[flint.fmpq(0)] * layer.width for _ in layer.biases]
+        for row, columns, values in zip(weights, layer.columns, layer.values, strict=True):
+            for column, value in zip(columns, values, strict=True):
+                row[column] += exact(value)
+        bias = [exact(b) for b in layer.biases]
+        product = flint.fmpq_mat(len(weights), layer.width, sum(weights, [])) * x  # noqa: RUF017
+        return product + flint.fmpq_mat(len(bias), 1, bias)
+
+    def relu(x):
+        return flint.fmpq_mat(x.nrows(), 1, [max(entry, flint.fmpq(0)) for entry in x.entries()])
+
+    if network.residual:
+        vector = affine(network.layers[0], vector)
+        for first, second in zip(network.layers[1:-1:2], network.layers[2:-1:2], strict=True):
+            vector += affine(second, relu(affine(first, vector)))
+    else:
+        for layer in network.layers[:-1]:
+            vector = relu(affine(layer, vector))
+    return [Fraction(int(e.p), int(e.q)) for e in affine(network.layers[-1], vector).entries()]
+
+
+@settings(max_examples=120, deadline=None)
+@given(tables(), LAYOUTS, STEPS, LOWERINGS, st.sampled_from([None, 6, 52]))
+def test_a_dictionary_is_a_dict_on_its_whole_domain(table, layout, step, lower, most):
+    entries, domain = table
+    network = lower(
+        dictionary.program(entries, domain, layout=layout, comparison=step, max_word_bits=most)
+    )
+    found = network([np.arange(domain)])[0].tolist()
+    assert found == [entries.get(z, 0) for z in range(domain)]
+
+
+@settings(max_examples=25, deadline=None)
+@given(tables(), LAYOUTS, STEPS, LOWERINGS, st.data())
+def test_flint_agrees(table, layout, step, lower, data):
+    entries, domain = table
+    network = lower(dictionary.program(entries, domain, layout=layout, comparison=step))
+    z = data.draw(st.integers(0, domain - 1))
+    assert dense(network, [z]) == [entries.get(z, 0)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 50), st.integers(1, 400), STEPS, LOWERINGS)
+def test_remainders(modulus, below, step, lower):
+    steps = tuple(remainder("r", modulus, below, comparison=step))
+    program = Program(("r",), {"r": Affine({"r": 1})}, steps, (Affine({"r": 1}),))
+    found = lower(program)([np.arange(below)])[0].tolist()
+    assert found == [r % modulus for r in range(below)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from([2, 3, 5, 7, 31, 97, 1009]), st.integers(1, 1008), st.integers(1, 70), STEPS,
+    LOWERINGS,
+)  # fmt: skip
+def test_powers(prime, base, modulus, step, lower):
+    base = base % prime or 1
+    steps = tuple(embedding._powers(base, prime, modulus, step))
+    program = Program(("z",), {"z": Affine({"z": 1})}, steps, (Affine({"h": 1}),))
+    found = lower(program)([np.arange(modulus)])[0].tolist()
+    assert found == [pow(base, z, prime) for z in range(modulus)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10), st.integers(-3, 13), STEPS, LOWERINGS)
+def test_comparisons(threshold, coefficient, step, lower):
+    steps = where_at_least("r", threshold, {"s": coefficient}, comparison=step,
+                           start={"s": Affine({}, 100)})  # fmt: skip
+    program = Program(("r",), {"r": Affine({"r": 1})}, tuple(steps), (Affine({"s": 1}),))
+    found = lower(program)([np.arange(12)])[0].tolist()
+    assert found == [100 + coefficient * (r >= threshold) for r in range(12)]
+
+
+def test_a_register_which_gets_negative_needs_a_residual_network():
+    program = Program(
+        ("x",),
+        {"r": Affine({"x": 1})},
+        (Step({"u": Affine({"r": 1})}, {"s": Affine({"u": 1})}),),
+        (Affine({"r": 1, "s": 1}),),
+    )
+    inputs = [np.array([-3, 2])]
+    assert residual(program)(inputs)[0].tolist() == [-3, 4]
+    assert plain(program)(inputs)[0].tolist() == [0, 4]  # as its documentation says
+
+
+def test_fractions_are_exact():
+    program = Program(
+        ("x",),
+        {"r": Affine({"x": Fraction(1, 3)}, Fraction(1, 7))},
+        (Step({"u": Affine({"r": 3})}, {"r": Affine({"u": 7})}),),
+        (Affine({"r": 1}),),
+    )
+    inputs = [np.array([1, Fraction(1, 2), 10**30], dtype=object)]
+    expected = [7 * (x + Fraction(3, 7)) for x in (1, Fraction(1, 2), 10**30)]
+    for network in (plain(program), residual(program)):
+        found = network(inputs)[0].tolist()
+        assert found == expected
+        assert type(found[0]) is int
+
+
+def test_counting():
+    network = plain(dictionary.program({2: 7, 3: 1, 11: 4}, domain=16))
+    assert network.nonzero_parameters == sum(
+        sum(map(len, layer.values)) + sum(b != 0 for b in layer.biases) for layer in network.layers
+    )
+    assert network.total_parameters == sum(
+        len(layer.biases) * (layer.width + 1) for layer in network.layers
+    )
+    assert network.width <= 6
+    assert network.depth == len(network.layers) - 1
+    assert network.largest_bits == max(bits(x) for x in (x for layer in network.layers
+                                                         for x in layer.numbers()))  # fmt: skip
+    assert network.total_bits > network.largest_bits
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 6), min_size=3, max_size=3), min_size=1, max_size=12))
+def test_separating_sets(rows):
+    weights = separating_weights(np.array(rows), np.random.default_rng(0))
+    multisets = {tuple(sorted(row)) for row in rows}
+    assert len(weights) <= len(multisets) - 1
+    sums = {sum(weights.get(z, 0) for z in multiset) for multiset in multisets}
+    assert len(sums) == len(multisets)
+    counts = {tuple(multiset.count(z) for z in weights) for multiset in multisets}
+    assert len(counts) == len(multisets)
+
+
+def test_one_distinguishing_token_needs_the_whole_set():
+    rows = np.array([[0, 0, 1 + i] for i in range(40)])
+    weights = separating_weights(rows, np.random.default_rng(0))
+    assert len(weights) == 39
+    assert max(weights.values()) <= 40
+
+
+@pytest.mark.parametrize("layout", ["deep", "wide"])
+def test_widths_and_depths(layout):
+    rng = np.random.default_rng(0)
+    keys = rng.choice(4000, size=64, replace=False).tolist()
+    program = dictionary.program({k: 1 + k % 16 for k in keys}, 4000, layout=layout)
+    network = plain(program)
+    assert (network.width <= 6) == (layout == "deep")
+    assert network.nonzero_parameters < 700
