@@ -60,9 +60,9 @@ class SequenceMemorizer:
     def predict(self, sequences: Sequence[Any]) -> list[Any]:
         """The label of each sequence; for seq2seq a list of labels, one for each token.
 
-        Exact: integers, and so are all numbers on the way, in units of the tokens. Tokens may be
-        any numbers; symbols must be those which were memorized. Raises DataError for others, and
-        for sequences of another length.
+        Exact: all numbers on the way are integers or Fractions. Tokens may be any numbers; symbols
+        must be those which were memorized. Raises DataError for others, and for sequences of
+        another length.
         """
         listed = rectangular(sequences)
         if len(listed[0]) != self.context_size:
