@@ -37,6 +37,7 @@ from constructive.contextual.dictionary import Layout
 from constructive.contextual.examples import Examples, Integers
 from constructive.contextual.gadgets import Comparison, remainder, where_at_least
 from constructive.contextual.network import Affine, Program, Step
+from constructive.errors import PrecisionError
 
 _TRIES = 8
 """Random choices of one size before a larger one is tried."""
@@ -103,7 +104,10 @@ def smallest_modulus(
     suits: Callable[[Integers], bool],
     rng: np.random.Generator,
 ) -> tuple[int, Integers]:
-    """A modulus, of as few bits as were found, whose residues suit; all values suit as they are."""
+    """A modulus, of as few bits as were found, whose residues suit; all values suit as they are.
+
+    Raises PrecisionError where none was found which fits into int64.
+    """
     for bits in chain(range(1, _MOST_BITS), repeat(_MOST_BITS, 1000)):
         if bits >= size.bit_length():
             return size, values.astype(np.int64)
@@ -113,15 +117,19 @@ def smallest_modulus(
                 residues = (values % modulus).astype(np.int64)
                 if suits(residues):
                     return modulus, residues
-    raise ArithmeticError("no modulus tells the examples apart")  # nearly all of 61 bits do
+    raise _none_found("modulus", _MOST_BITS)
 
 
 def power_hash(
     examples: Examples, projected: Projection, comparison: Comparison, rng: np.random.Generator
 ) -> Embedding:
-    """h(z) = alpha^z modulo the smallest prime for which sums tell examples apart."""
+    """h(z) = alpha^z modulo the smallest prime for which sums tell examples apart.
+
+    Raises PrecisionError where no prime was found whose sums fit into int64.
+    """
     residues, places = np.unique(projected.residues, return_inverse=True)
-    for bits in range(2, _MOST_BITS):
+    most = _MOST_BITS - examples.ids.shape[1].bit_length()
+    for bits in range(2, most):
         for _ in range(_TRIES):
             prime = _prime_from(int(rng.integers(1 << (bits - 1), 1 << bits)))
             base = int(rng.integers(1, prime))
@@ -135,7 +143,16 @@ def power_hash(
                 ]
                 program = _program(examples, projected, steps, "h")
                 return Embedding(program, hashes, projected.residues, projected.modulus)
-    raise ArithmeticError("no prime tells the sums apart")  # nearly all of 60 bits do
+    raise _none_found("prime", most)
+
+
+def _none_found(what: str, bits: int) -> PrecisionError:
+    """What is hardly ever said: nearly all numbers of so many bits will do."""
+    return PrecisionError(
+        f"no {what} of up to {bits} bits tells the examples apart",
+        witness=bits,
+        suggestion="another seed=",
+    )
 
 
 def _prime_from(number: int) -> int:

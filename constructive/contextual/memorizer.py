@@ -156,10 +156,12 @@ def build_sequence_memorizer(
     backend:   "plain", without skip connections, or "residual", as the blocks of a transformer
     step:      "ramp", or "saturating": twice as deep, and kinder to floats
     max_word_bits: of the code words in the dictionary; 53 bits fit a float64
-    seed:      of all random choices; the result is checked, so that nothing rests on chance
+    seed:      of all random choices; each is checked before it is used, so that no label rests on
+               chance
 
     Raises ParameterError for arguments which make no sense, DataError for sequences of different
-    lengths and for labels which are no function of the key, with two examples as witness.
+    lengths and for labels which are no function of the key, with two examples as witness, and
+    PrecisionError where no number of 61 bits tells the examples apart, which was never seen.
 
     >>> memorizer = build_sequence_memorizer(["abc", "abd", "aab"], ["x", "y", "z"])
     >>> memorizer.predict(["bca", "aab"])

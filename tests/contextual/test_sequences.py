@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from constructive import DataError, ParameterError, build_sequence_memorizer
+from constructive import DataError, ParameterError, PrecisionError, build_sequence_memorizer
+from constructive.contextual import embedding
 
 TASKS = ("next", "last", "seq2seq")
 OPTIONS = st.fixed_dictionaries(
@@ -103,8 +104,8 @@ def test_one_class_needs_no_units(backend):
 
 def test_multiplicity_alone_tells_apart():
     sequences = [list("aab"), list("abb")]
-    for embedding in ("power_hash", "separating_set"):
-        memorizer = build_sequence_memorizer(sequences, [0, 1], embedding=embedding)
+    for name in ("power_hash", "separating_set"):
+        memorizer = build_sequence_memorizer(sequences, [0, 1], embedding=name)
         assert memorizer.predict(sequences) == [0, 1]
 
 
@@ -152,6 +153,19 @@ def test_bad_input(sequences, labels, options, error, message):
         build_sequence_memorizer(sequences, labels, **options)
 
 
+def test_no_prime_is_found(monkeypatch):
+    monkeypatch.setattr(embedding, "_MOST_BITS", 6)  # a prime below 8 for 20 sums
+    with pytest.raises(PrecisionError, match="no prime of up to 4 bits tells the examples apart"):
+        build_sequence_memorizer([[i, i + 1] for i in range(20)], range(20))
+
+
+def test_tokens_of_any_size():
+    for scale in (Fraction(1, 10**300), 10**300, 1e-300):
+        tokens = [[k * scale, -k * scale, 0] for k in range(1, 9)]
+        memorizer = build_sequence_memorizer(tokens, range(8))
+        assert memorizer.predict(tokens) == list(range(8))
+
+
 def test_predictions_for_other_sequences():
     words = build_sequence_memorizer(["ab", "cd"], [1, 2])
     with pytest.raises(DataError, match="unknown token 'e'"):
@@ -172,8 +186,8 @@ def test_numbers_may_be_arrays():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("embedding", ["power_hash", "separating_set"])
-def test_parameters_grow_as_the_square_root(embedding):
+@pytest.mark.parametrize("name", ["power_hash", "separating_set"])
+def test_parameters_grow_as_the_square_root(name):
     """Next-token data of section 4 of the design: all tokens different, n = 8, 16 classes."""
     counts = {}
     for total in (64, 1024):
@@ -181,7 +195,7 @@ def test_parameters_grow_as_the_square_root(embedding):
         numbers = rng.choice(10**6, size=(total, 8), replace=False)
         tokens = [[Fraction(int(x), 100) for x in row] for row in numbers]
         labels = rng.integers(16, size=total).tolist()
-        memorizer = build_sequence_memorizer(tokens, labels, embedding=embedding)
+        memorizer = build_sequence_memorizer(tokens, labels, embedding=name)
         assert memorizer.predict(tokens) == labels
         counts[total] = memorizer.nonzero_parameters
     exponent = np.log(counts[1024] / counts[64]) / np.log(16)
