@@ -209,7 +209,7 @@ def separating_weights(rows: Integers, rng: np.random.Generator) -> dict[int, in
 
     >>> rows = np.array([[1, 1, 2], [1, 2, 2], [1, 2, 3]])
     >>> separating_weights(rows, np.random.default_rng(0))
-    {1: 1, 3: 2}
+    {1: 1, 2: 2}
     """
     multisets = np.unique(np.sort(rows, axis=1), axis=0)
     total = len(multisets)

@@ -5,7 +5,7 @@ its *key*: the multiset (`next`), the multiset and the last token (`last`), or t
 token at the position (`seq2seq`, where every position is an example).
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
@@ -116,9 +116,11 @@ def read(sequences: Sequence[Any], labels: Sequence[Any], task: str) -> Examples
             f"unknown task={task!r}", witness=task, suggestion=", ".join(map(repr, get_args(Task)))
         )
     listed = rectangular(sequences)
-    tokens, ids, symbols = indexed(listed)
+    different, ids = numbered(listed)
+    tokens = exact_vectors(different)
     flat = list(labels)
     if task == "seq2seq":
+        flat = [list(row) if isinstance(row, Iterable) else [row] for row in flat]
         wrong = [i for i, row in enumerate(flat) if len(row) != len(listed[0])]
         if wrong or len(flat) != len(listed):
             raise DataError(
@@ -134,17 +136,23 @@ def read(sequences: Sequence[Any], labels: Sequence[Any], task: str) -> Examples
             suggestion="one label for each sequence",
         )
     plain = [label.item() if isinstance(label, np.generic) else label for label in flat]
-    classes = tuple(dict.fromkeys(plain))
+    try:
+        classes = tuple(dict.fromkeys(plain))
+    except TypeError as error:
+        raise DataError(
+            f"a label cannot be told from others: {error}",
+            suggestion="integers, or hashable classes; task='seq2seq' for several a sequence",
+        ) from error
     index = {label: place for place, label in enumerate(classes)}
     found = Examples(
         task=task,  # type: ignore[arg-type] # checked above
-        tokens=tokens,
+        tokens=codes(len(different)) if tokens is None else tokens,
         ids=ids,
-        symbols=symbols,
+        symbols=different if tokens is None else None,
         labels=np.array([index[label] for label in plain], dtype=np.int64),
         classes=classes,
     )
-    clash = found.conflict(*found.keys(np.arange(len(tokens))))
+    clash = found.conflict(*found.keys(np.arange(len(different))))
     if clash is not None:
         first, second = clash
         raise DataError(
@@ -161,7 +169,12 @@ def read(sequences: Sequence[Any], labels: Sequence[Any], task: str) -> Examples
 
 def rectangular(sequences: Sequence[Any]) -> list[list[Any]]:
     """Sequences as lists of one length. Raises DataError where they are not."""
-    listed = [list(sequence) for sequence in sequences]
+    try:
+        listed = [list(sequence) for sequence in sequences]
+    except TypeError as error:
+        raise DataError(
+            f"a sequence is none: {error}", suggestion="lists of tokens, of one length"
+        ) from error
     lengths = {len(sequence) for sequence in listed}
     if len(lengths) != 1 or 0 in lengths:
         lengths_seen = sorted(lengths)
@@ -175,25 +188,44 @@ def rectangular(sequences: Sequence[Any]) -> list[list[Any]]:
     return listed
 
 
-def indexed(
-    listed: list[list[Any]],
-) -> tuple[npt.NDArray[Any], Integers, tuple[Hashable, ...] | None]:
-    """The different tokens as exact vectors (V, d), the index of each token, and symbols.
+def codes(count: int) -> npt.NDArray[Any]:
+    """The integers 0, 1, 2, ... as vectors of one entry, which stand for symbols: (V, 1)."""
+    integers: npt.NDArray[Any] = np.arange(count).astype(object)[:, np.newaxis]
+    return integers
 
-    Tokens which are no numbers are symbols, and the vectors their numbers 0, 1, 2, ...
-    Raises DataError for vectors of different lengths, and numbers which are not finite.
+
+def numbered(listed: list[list[Any]]) -> tuple[tuple[Hashable, ...], Integers]:
+    """The different tokens, and the index of each (N, n). Raises DataError for unhashable ones.
+
+    >>> numbered([["a", "b"], ["b", "b"]])
+    (('a', 'b'), array([[0, 1],
+           [1, 1]]))
     """
-    hashable = [[_hashable(token) for token in row] for row in listed]
     places: dict[Hashable, int] = {}
-    ids = np.array(
-        [[places.setdefault(token, len(places)) for token in row] for row in hashable],
-        dtype=np.int64,
-    )
-    different = list(places)
-    vectors = [token if isinstance(token, tuple) else (token,) for token in different]
+    try:
+        rows = [
+            [places.setdefault(_hashable(token), len(places)) for token in row] for row in listed
+        ]
+    except TypeError as error:
+        raise DataError(
+            f"a token cannot be told from others: {error}",
+            suggestion="numbers, vectors of numbers, or hashable symbols",
+        ) from error
+    return tuple(places), np.array(rows, dtype=np.int64)
+
+
+def exact_vectors(tokens: tuple[Hashable, ...]) -> npt.NDArray[Any] | None:
+    """Tokens as integers and Fractions (V, d), or None if some are no numbers.
+
+    Raises DataError for vectors of different lengths, and numbers which are not finite.
+
+    >>> exact_vectors((0.5, 2))
+    array([[Fraction(1, 2)],
+           [2]], dtype=object)
+    """
+    vectors = [token if isinstance(token, tuple) else (token,) for token in tokens]
     if any(not isinstance(x, Real) for vector in vectors for x in vector):
-        numbered: npt.NDArray[Any] = np.arange(len(different)).astype(object)[:, np.newaxis]
-        return numbered, ids, tuple(different)
+        return None
     widths = sorted({len(vector) for vector in vectors})
     if len(widths) != 1 or 0 in widths:
         raise DataError(
@@ -201,13 +233,13 @@ def indexed(
         )
     try:
         exact = [[_shortest(Fraction(x)) for x in vector] for vector in vectors]
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, TypeError) as error:
         raise DataError(
             f"a token is no finite number: {error}", suggestion="finite numbers only"
         ) from error
     array = np.empty((len(exact), widths[0]), dtype=object)
     array[:] = exact
-    return array, ids, None
+    return array
 
 
 def _shortest(number: Fraction) -> int | Fraction:
@@ -219,4 +251,4 @@ def _hashable(token: Any) -> Hashable:  # noqa: ANN401 - whatever users have
         token = token.item()
     if isinstance(token, np.ndarray):
         token = token.tolist()
-    return tuple(token) if isinstance(token, list) else token
+    return tuple(map(_hashable, token)) if isinstance(token, (list, tuple)) else token

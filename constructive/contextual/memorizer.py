@@ -20,7 +20,15 @@ from constructive.capacity import require_positive, require_seed
 from constructive.contextual import dictionary, embedding
 from constructive.contextual.dictionary import Layout
 from constructive.contextual.embedding import Embedding
-from constructive.contextual.examples import Examples, Integers, Task, indexed, read, rectangular
+from constructive.contextual.examples import (
+    Examples,
+    Integers,
+    Task,
+    exact_vectors,
+    numbered,
+    read,
+    rectangular,
+)
 from constructive.contextual.gadgets import Comparison, remainder
 from constructive.contextual.network import (
     Affine,
@@ -71,15 +79,8 @@ class SequenceMemorizer:
                 witness=len(listed[0]),
                 suggestion=f"n={self.context_size}",
             )
-        tokens, ids, symbols = indexed(listed)
-        if self.symbols is not None:
-            tokens = self._codes(symbols)
-        elif symbols is not None:
-            raise DataError(
-                "the tokens are no numbers, but numbers were memorized",
-                witness=str(symbols[0]),
-                suggestion="numbers, or vectors of numbers",
-            )
+        different, ids = numbered(listed)
+        tokens = self._vectors(different)
         found = self._outputs([tokens[:, k] for k in range(tokens.shape[1])], ids).tolist()
         labels = found if self.classes is None else [self._class(value) for value in found]
         if self.task != "seq2seq":
@@ -87,16 +88,27 @@ class SequenceMemorizer:
         size = self.context_size
         return [labels[start : start + size] for start in range(0, len(labels), size)]
 
-    def _codes(self, symbols: tuple[Hashable, ...] | None) -> Column:
-        known = {symbol: place for place, symbol in enumerate(self.symbols or ())}
-        unknown = [symbol for symbol in symbols or ("a number",) if symbol not in known]
-        if unknown or symbols is None:
+    def _vectors(self, tokens: tuple[Hashable, ...]) -> Column:
+        """Different tokens as the embedding takes them: (V, d)."""
+        if self.symbols is not None:
+            known = {symbol: place for place, symbol in enumerate(self.symbols)}
+            unknown = [token for token in tokens if token not in known]
+            if unknown:
+                raise DataError(
+                    f"unknown token {unknown[0]!r}",
+                    witness=str(unknown[0]),
+                    suggestion=f"one of the {len(known)} symbols which were memorized",
+                )
+            return np.array([[known[token]] for token in tokens], dtype=object)
+        vectors = exact_vectors(tokens)
+        width = self.embedding.layers[0].width
+        if vectors is None or vectors.shape[1] != width:
             raise DataError(
-                f"unknown token {unknown[0]!r}",
-                witness=str(unknown[0]),
-                suggestion=f"one of the {len(known)} symbols which were memorized",
+                f"the tokens are no vectors of {width} numbers, as those which were memorized",
+                witness=str(tokens[0]),
+                suggestion="tokens of the same kind",
             )
-        return np.array([[known[symbol]] for symbol in symbols], dtype=object)
+        return vectors
 
     def _class(self, value: int) -> Hashable:
         """What an output stands for; None where it stands for no class (off the data)."""

@@ -135,6 +135,10 @@ def test_the_own_token_may_decide():
         ([[]], [1], {}, DataError, r"sequences have lengths \[0\]"),
         (["ab", "abc"], [1, 2], {}, DataError, r"lengths \[2, 3\]; attention sees proportions"),
         (["ab"], [1, 2], {}, DataError, "1 sequences have 2 labels"),
+        ([1, 2], [1, 2], {}, DataError, "a sequence is none"),
+        ([[{1}]], [1], {}, DataError, "a token cannot be told from others"),
+        (["ab"], [[1]], {}, DataError, "a label cannot be told from others"),
+        (["ab"], [1], {"task": "seq2seq"}, DataError, "labels do not fit 1 sequences of 2"),
         (["ab"], [[1]], {"task": "seq2seq"}, DataError, "labels do not fit 1 sequences of 2"),
         ([[(1, 2), (1,)]], [1], {}, DataError, r"tokens have \[1, 2\] entries"),
         ([[float("nan")]], [1], {}, DataError, "a token is no finite number"),
@@ -173,9 +177,17 @@ def test_predictions_for_other_sequences():
     with pytest.raises(DataError, match="sequences have 3 tokens, not 2"):
         words.predict(["abc"])
     numbers = build_sequence_memorizer([[1, 2], [3, 4]], [1, 2])
-    with pytest.raises(DataError, match="the tokens are no numbers"):
-        numbers.predict(["ab"])
+    for other in (["ab"], [[(1, 2), (3, 4)]]):
+        with pytest.raises(DataError, match="the tokens are no vectors of 1 numbers"):
+            numbers.predict(other)
     assert repr(numbers).startswith("SequenceMemorizer(next, n=2, ")
+
+
+def test_numbers_among_symbols_are_symbols():
+    sequences = [[1, 2], ["a", "b"], [(1, "x"), None]]
+    memorizer = build_sequence_memorizer(sequences, ["p", None, 2.5])
+    assert memorizer.predict([[2, 1]]) == ["p"]
+    assert memorizer.predict(sequences) == ["p", None, 2.5]
 
 
 def test_numbers_may_be_arrays():
