@@ -25,9 +25,11 @@ import numpy as np
 
 from constructive.contextual.gadgets import Comparison, where_at_least
 from constructive.contextual.network import Affine, Number, Program, Step
+from constructive.errors import ParameterError
 
 Layout = Literal["deep", "wide"]
 
+_LARGEST_DOMAIN = 1 << 62
 _BLOCK, _BIT, _ENTRY = 11, 16, 18
 """Non-zero weights for a block, for a bit and for an entry, of the deep layout."""
 
@@ -68,9 +70,23 @@ class Blocks:
 def plan(table: Mapping[int, int], domain: int, *, max_word_bits: int | None = None) -> Blocks:
     """Cut the keys into blocks such that the weights of the deep layout are the fewest.
 
+    Raises ParameterError for no keys, keys outside of the domain, and negative labels.
+
     >>> plan(dict.fromkeys(range(10, 26), 1), domain=64).keys[:3]
     ((10, 11), (12, 13), (14, 15))
     """
+    if not table or not 0 <= min(table) <= max(table) < domain <= _LARGEST_DOMAIN:
+        raise ParameterError(
+            f"{len(table)} keys are none below domain={domain!r}, or none at all",
+            witness=max(table, default=None),
+            suggestion=f"keys from 0 to domain - 1, below {_LARGEST_DOMAIN}",
+        )
+    if min(table.values()) < 0:
+        raise ParameterError(
+            f"the label {min(table.values())} is negative",
+            witness=min(table.values()),
+            suggestion="labels less the smallest one",
+        )
     keys = np.array(sorted(table), dtype=np.int64)
     gaps = np.diff(keys)
     label_bits = max(max(table.values()).bit_length(), 1)

@@ -43,6 +43,8 @@ _TRIES = 8
 """Random choices of one size before a larger one is tried."""
 _MOST_BITS = 61
 """Of a modulus, so that remainders fit into int64."""
+_WIDEST = 1 << 40
+"""Of the entries of a projection."""
 _FEW = 16
 """Sums up to which sets are quicker than sorting."""
 
@@ -90,6 +92,8 @@ def project(examples: Examples, rng: np.random.Generator) -> Projection:
         if examples.told_apart(*examples.keys(places)):
             break
         spread *= 2
+        if spread > _WIDEST:
+            raise _none_found("projection", _WIDEST.bit_length())
     offset = -int(combined.min())
     values = combined + offset
     size = int(values.max()) + 1
@@ -106,11 +110,14 @@ def smallest_modulus(
 ) -> tuple[int, Integers]:
     """A modulus, of as few bits as were found, whose residues suit; all values suit as they are.
 
-    Raises PrecisionError where none was found which fits into int64.
+    Raises PrecisionError where none was found which fits into int64, or the values do not suit.
     """
     for bits in chain(range(1, _MOST_BITS), repeat(_MOST_BITS, 1000)):
         if bits >= size.bit_length():
-            return size, values.astype(np.int64)
+            residues = values.astype(np.int64)
+            if not suits(residues):
+                break
+            return size, residues
         for _ in range(_TRIES):
             modulus = int(rng.integers(1 << (bits - 1), 1 << bits))
             if 1 < modulus < size:
@@ -234,12 +241,14 @@ def separating_weights(rows: Integers, rng: np.random.Generator) -> dict[int, in
 def _occurrences(multisets: Integers) -> Iterator[tuple[int, Integers, Integers]]:
     """Each residue with the multisets which hold it, and how often."""
     total, size = multisets.shape
-    pairs = multisets.reshape(-1) * total + np.repeat(np.arange(total), size)
+    values, places = np.unique(multisets, return_inverse=True)
+    # Places, not residues, which may be long, so that pairs are numbers below n N^2.
+    pairs = places.reshape(-1) * total + np.repeat(np.arange(total), size)
     distinct, counts = np.unique(pairs, return_counts=True)
-    residues, members = np.divmod(distinct, total)
-    starts = np.flatnonzero(np.diff(residues, prepend=-1))
+    owners, members = np.divmod(distinct, total)
+    starts = np.flatnonzero(np.diff(owners, prepend=-1))
     for start, stop in pairwise([*starts.tolist(), len(distinct)]):
-        yield int(residues[start]), members[start:stop], counts[start:stop]
+        yield int(values[owners[start]]), members[start:stop], counts[start:stop]
 
 
 def _split(

@@ -118,7 +118,7 @@ def read(sequences: Sequence[Any], labels: Sequence[Any], task: str) -> Examples
     listed = rectangular(sequences)
     different, ids = numbered(listed)
     tokens = exact_vectors(different)
-    flat = list(labels)
+    flat = list(labels) if isinstance(labels, Iterable) else []
     if task == "seq2seq":
         flat = [list(row) if isinstance(row, Iterable) else [row] for row in flat]
         wrong = [i for i, row in enumerate(flat) if len(row) != len(listed[0])]
@@ -135,7 +135,7 @@ def read(sequences: Sequence[Any], labels: Sequence[Any], task: str) -> Examples
             witness=len(flat),
             suggestion="one label for each sequence",
         )
-    plain = [label.item() if isinstance(label, np.generic) else label for label in flat]
+    plain = [_plain(label) for label in flat]
     try:
         classes = tuple(dict.fromkeys(plain))
     except TypeError as error:
@@ -143,6 +143,14 @@ def read(sequences: Sequence[Any], labels: Sequence[Any], task: str) -> Examples
             f"a label cannot be told from others: {error}",
             suggestion="integers, or hashable classes; task='seq2seq' for several a sequence",
         ) from error
+    for kind, values in (("token", different), ("label", classes)):
+        odd = [value for value in values if value != value]  # noqa: PLR0124 - NaN
+        if odd:
+            raise DataError(
+                f"a {kind} is {odd[0]}, which is not equal to itself; no finite number",
+                witness=str(odd[0]),
+                suggestion="a symbol such as None for what is missing",
+            )
     index = {label: place for place, label in enumerate(classes)}
     found = Examples(
         task=task,  # type: ignore[arg-type] # checked above
@@ -247,8 +255,18 @@ def _shortest(number: Fraction) -> int | Fraction:
 
 
 def _hashable(token: Any) -> Hashable:  # noqa: ANN401 - whatever users have
-    if isinstance(token, np.generic):
-        token = token.item()
     if isinstance(token, np.ndarray):
         token = token.tolist()
-    return tuple(map(_hashable, token)) if isinstance(token, (list, tuple)) else token
+    if isinstance(token, (list, tuple)):
+        entries = tuple(map(_hashable, token))
+        single = len(entries) == 1 and isinstance(entries[0], Real)
+        # A vector of one number is that number.
+        first: Hashable = entries[0] if single else entries
+        return first
+    plain: Hashable = _plain(token)
+    return plain
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    """Numbers of numpy as those of Python, which are exact; anything else as it is."""
+    return value.item() if isinstance(value, (np.number, np.bool_)) else value

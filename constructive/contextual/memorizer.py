@@ -1,10 +1,11 @@
 """`build_sequence_memorizer`: sequences and labels in, exact weights out.
 
 *Theorem.* Let N sequences have n tokens in Q^d each, and labels which are functions of the key of
-an example (`examples`). Then two token-wise ReLU networks around one layer of uniform attention,
-with rational weights, output exactly the labels. With M keys, the second one has
-O(sqrt(M log(M C))) weights of as many bits for C classes, and the first one O(d + log(q) log(P)) by
-a power hash.
+an example (`examples`): integers in a range of C, or classes, which are numbered. Then two
+token-wise ReLU networks around one layer of uniform attention, with rational weights, output
+exactly the labels. With M keys below R, the second one has O(sqrt(M log(M C log R)) + log(C R))
+weights, of as many bits, and the first one O(d + log(q) log(P) + log(U)) by a power hash of
+projections below U (proofs/14-sequences.md).
 
 Source: Kajitsuka and Sato (ICLR 2025) for the statement; the construction is a derivation of this
 project, from Vardi, Yehudai and Shamir (ICLR 2022), and its constants may differ from theirs.
@@ -113,7 +114,8 @@ class SequenceMemorizer:
     def _class(self, value: int) -> Hashable:
         """What an output stands for; None where it stands for no class (off the data)."""
         classes = self.classes or ()
-        return classes[value] if 0 <= value < len(classes) else None
+        known = isinstance(value, int) and 0 <= value < len(classes)
+        return classes[value] if known else None
 
     def _outputs(self, columns: list[Column], ids: Integers) -> Column:
         """What the classifier gives for each example."""
@@ -164,10 +166,11 @@ def build_sequence_memorizer(
     task:      "next": a label belongs to a multiset of tokens; "last": to that and the last token;
                "seq2seq": to that and the token at its position
     embedding: "power_hash", or "separating_set" of at most N - 1 tokens
-    layout:    "deep": width 6; "wide": fewer weights and layers
+    layout:    "deep": width 6, or 7 where a residue is carried beside; "wide": fewer layers
     backend:   "plain", without skip connections, or "residual", as the blocks of a transformer
     step:      "ramp", or "saturating": twice as deep, and kinder to floats
-    max_word_bits: of the code words in the dictionary; 53 bits fit a float64
+    max_word_bits: of the code words in the dictionary, as far as no label alone is longer; 53 bits
+               fit a float64
     seed:      of all random choices; each is checked before it is used, so that no label rests on
                chance
 
@@ -182,7 +185,7 @@ def build_sequence_memorizer(
     given = {"embedding": (embedding, EmbeddingName), "layout": (layout, Layout),
              "backend": (backend, Backend), "step": (step, Comparison)}  # fmt: skip
     for name, (value, kind) in given.items():
-        if value not in get_args(kind):
+        if not isinstance(value, str) or value not in get_args(kind):
             raise ParameterError(
                 f"unknown {name}={value!r}",
                 witness=value,

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from constructive import ParameterError
 from constructive.contextual import dictionary, embedding
 from constructive.contextual.embedding import separating_weights
 from constructive.contextual.gadgets import remainder, where_at_least
@@ -167,6 +168,19 @@ def test_one_distinguishing_token_needs_the_whole_set():
     weights = separating_weights(rows, np.random.default_rng(0))
     assert len(weights) == 39
     assert max(weights.values()) <= 40
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({}, "0 keys are none below domain=9, or none at all"),
+        ({9: 1}, "1 keys are none below domain=9"),
+        ({1: -1, 2: 3}, "the label -1 is negative"),
+    ],
+)
+def test_tables_which_are_none(table, message):
+    with pytest.raises(ParameterError, match=message):
+        dictionary.program(table, 9)
 
 
 @pytest.mark.parametrize("layout", ["deep", "wide"])

@@ -141,7 +141,10 @@ def test_the_own_token_may_decide():
         (["ab"], [1], {"task": "seq2seq"}, DataError, "labels do not fit 1 sequences of 2"),
         (["ab"], [[1]], {"task": "seq2seq"}, DataError, "labels do not fit 1 sequences of 2"),
         ([[(1, 2), (1,)]], [1], {}, DataError, r"tokens have \[1, 2\] entries"),
-        ([[float("nan")]], [1], {}, DataError, "a token is no finite number"),
+        ([[float("nan")]], [1], {}, DataError, "no finite number"),
+        (["a"], [float("nan")], {}, DataError, "a label is nan, which is not equal to itself"),
+        (["ab"], None, {}, DataError, "1 sequences have 0 labels"),
+        (["ab"], [1], {"layout": np.array([1, 2])}, ParameterError, "unknown layout="),
         ([[float("inf")]], [1], {}, DataError, "a token is no finite number"),
         (["ab"], [1], {"task": "first"}, ParameterError, "unknown task='first'"),
         (["ab"], [1], {"embedding": "hash"}, ParameterError, "unknown embedding='hash'"),
@@ -181,6 +184,31 @@ def test_predictions_for_other_sequences():
         with pytest.raises(DataError, match="the tokens are no vectors of 1 numbers"):
             numbers.predict(other)
     assert repr(numbers).startswith("SequenceMemorizer(next, n=2, ")
+
+
+def test_off_the_data_there_is_some_answer():
+    memorizer = build_sequence_memorizer([[1], [2], [5], [9]], list("abcd"))
+    for x in (0.5, 1.5, 4.9, 9.5):
+        (found,) = memorizer.predict([[x]])
+        assert found in [*"abcd", None]
+
+
+def test_long_residues_do_not_overflow():
+    rows = np.random.default_rng(1).integers(0, 2**60, (300, 3))
+    weights = embedding.separating_weights(rows, np.random.default_rng(0))
+    sums = {sum(weights.get(z, 0) for z in row) for row in rows.tolist()}
+    assert len(sums) == 300
+
+
+def test_vectors_of_one_number_are_numbers():
+    memorizer = build_sequence_memorizer([[(1,)], [2]], [1, 2])
+    assert memorizer.predict([[1], [(2,)]]) == [1, 2]
+
+
+def test_other_labels_of_numpy():
+    days = np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[ns]")
+    memorizer = build_sequence_memorizer(["a", "b"], days)
+    assert memorizer.predict(["b"]) == [days[1]]
 
 
 def test_numbers_among_symbols_are_symbols():
