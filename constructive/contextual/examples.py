@@ -75,19 +75,15 @@ class Examples:
 
     def told_apart(self, contexts: Integers, own: Integers) -> bool:
         """Whether examples with equal keys have equal labels."""
-        return self.conflict(contexts, own) is None
-
-    @staticmethod
-    def agree(labels: Integers, own: Integers, contexts: Integers) -> bool:
-        """Whether equal keys have equal labels, for any keys and labels."""
-        return _conflict(labels, own, contexts) is None
-
-    def conflict(self, contexts: Integers, own: Integers) -> tuple[int, int] | None:
-        """Two examples with one key and different labels, or None."""
-        return _conflict(self.labels, own, contexts)
+        return conflict(self.labels, own, contexts) is None
 
 
-def _conflict(labels: Integers, own: Integers, contexts: Integers) -> tuple[int, int] | None:
+def conflict(labels: Integers, own: Integers, contexts: Integers) -> tuple[int, int] | None:
+    """Two examples with one key, a context and an own token, and different labels; or None.
+
+    >>> conflict(np.array([1, 2, 2]), np.array([0, 0, 5]), np.array([7, 7, 7]))
+    (0, 1)
+    """
     order = np.lexsort((labels, own, contexts))
     before, after = order[:-1], order[1:]
     same = (contexts[before] == contexts[after]) & (own[before] == own[after])
@@ -160,7 +156,8 @@ def read(sequences: Sequence[Any], labels: Sequence[Any], task: str) -> Examples
         labels=np.array([index[label] for label in plain], dtype=np.int64),
         classes=classes,
     )
-    clash = found.conflict(*found.keys(np.arange(len(different))))
+    contexts, own = found.keys(np.arange(len(different)))
+    clash = conflict(found.labels, own, contexts)
     if clash is not None:
         first, second = clash
         raise DataError(

@@ -18,13 +18,20 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from constructive.capacity import require_positive, require_seed
-from constructive.contextual import dictionary, embedding
+from constructive.contextual import dictionary
 from constructive.contextual.dictionary import Layout
-from constructive.contextual.embedding import Embedding
+from constructive.contextual.embedding import (
+    Embedding,
+    power_hash,
+    project,
+    separating_set,
+    smallest_modulus,
+)
 from constructive.contextual.examples import (
     Examples,
     Integers,
     Task,
+    conflict,
     exact_vectors,
     numbered,
     read,
@@ -219,10 +226,10 @@ class _Options:
 def _embedded(
     examples: Examples, name: str, options: _Options, rng: np.random.Generator
 ) -> Embedding:
-    projected = embedding.project(examples, rng)
+    projected = project(examples, rng)
     if name == "power_hash":
-        return embedding.power_hash(examples, projected, options.step, rng)
-    return embedding.separating_set(
+        return power_hash(examples, projected, options.step, rng)
+    return separating_set(
         examples, projected, options.step, options.layout, options.max_word_bits, rng
     )
 
@@ -247,8 +254,8 @@ def _classifier(
     if least == max(values):
         return Program(inputs, {}, (), (Affine({}, least),))
     alone = np.zeros(len(different), dtype=np.int64)
-    modulus, residues = embedding.smallest_modulus(
-        different, below, lambda r: examples.agree(labels, alone, r), rng
+    modulus, residues = smallest_modulus(
+        different, below, lambda r: conflict(labels, alone, r) is None, rng
     )
     table = {z: value - least for z, value in zip(residues.tolist(), values, strict=True)}
     blocks = dictionary.plan(

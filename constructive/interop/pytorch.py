@@ -17,7 +17,7 @@ Needs torch (`pip install "constructive[torch]"`).
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeGuard
 
 import numpy as np
@@ -29,7 +29,7 @@ from constructive.attention import AttentionLayer, require_single_target
 from constructive.dataset import Array, Dataset, with_one
 from constructive.errors import ParameterError
 
-_NAMES = dict.fromkeys(("W_Q", "W_K", "W_V", "W_O", "W_D")).keys()
+_NAMES = "W_Q", "W_K", "W_V", "W_O", "W_D"
 _PROBES = ((4, 1.0), (1, 1.0), (7, 1e-2), (5, 30.0))
 """Tokens, and their size, of random examples on which a module is compared with its layer."""
 _EXAMPLES = 16
@@ -201,18 +201,24 @@ def read(module: nn.Module, dataset: Dataset | None = None) -> ReadModule:
             suggestion="torch.nn.utils.prune.remove and the like, which leave plain weights",
         ) from error
     found = _layer_of(twin)
+    outputs = [
+        _compared(twin, type(module).__name__, found, contexts, queries, first=first)
+        for contexts, queries, first in _probes(found, dataset)
+    ]
+    return found._replace(scalar_targets=outputs[0].ndim == 1)
+
+
+def _probes(
+    found: ReadModule, dataset: Dataset | None
+) -> Iterator[tuple[Array, Array, int | None]]:
+    """Random examples, then all of the data: contexts, queries, and the index of the first one."""
     width = found.layer.width - found.constant
-    outputs = None
     for size, scale in _PROBES:
-        examples = _random_examples(size, scale, width)
-        outputs = _compared(twin, type(module).__name__, found, *examples, first=None)
+        yield *_random_examples(size, scale, width), None
     if dataset is not None:
         found.layer.check_fits(dataset.with_constant() if found.constant else dataset)
         for first in range(0, dataset.num_examples, _AT_ONCE):
-            examples = _examples(dataset, slice(first, first + _AT_ONCE))
-            outputs = _compared(twin, type(module).__name__, found, *examples, first=first)
-    scalar = outputs is not None and outputs.ndim == 1
-    return found._replace(scalar_targets=scalar)
+            yield *_examples(dataset, slice(first, first + _AT_ONCE)), first
 
 
 def _check_parameters(module: nn.Module) -> None:
@@ -238,7 +244,8 @@ def _is_ours(module: nn.Module) -> TypeGuard[AttentionModule]:
     """Whether it is known what a module does: an `AttentionModule` which nobody has changed."""
     hooks = (module._forward_hooks, module._forward_pre_hooks)  # noqa: SLF001 - no public way
     plain = type(module) is AttentionModule and "forward" not in vars(module)
-    return plain and not any(hooks) and {name for name, _ in module.named_parameters()} == _NAMES
+    names = {name for name, _ in module.named_parameters()}
+    return plain and not any(hooks) and names == set(_NAMES)
 
 
 def _array(tensor: Tensor) -> Array:

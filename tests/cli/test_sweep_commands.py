@@ -8,6 +8,8 @@ import onnx
 import pytest
 
 import constructive
+from constructive.cli import sweeps
+from constructive.figures import gallery
 
 
 def test_figures(run, tmp_path):
@@ -15,6 +17,10 @@ def test_figures(run, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "figure-3-saturation.png", "figure-3-saturation.svg",
     ]  # fmt: skip
+
+
+def test_every_figure_can_be_asked_for():
+    assert [figure.value for figure in sweeps.Figure] == list(gallery.NAMES)
 
 
 def test_figures_into_nowhere(run):

@@ -1,12 +1,12 @@
 """The same on a real Dask cluster on this machine."""
 
 import os
-import signal
 import warnings
 
 import distributed
 import numpy as np
 import pytest
+from tasks import fatal_elsewhere
 
 from constructive import assumptions, capacity_map
 from constructive.parallel import ordered_map
@@ -33,13 +33,6 @@ def client(tmp_path):
             yield client
 
 
-def always_fatal(task):
-    number, home = task
-    if number == 2 and os.getpid() != home:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number * number
-
-
 def test_results_are_those_of_one_process(client):
     executor = client.get_executor()
     assert capacity_map(**GRID, executor=executor) == capacity_map(**GRID)
@@ -53,6 +46,6 @@ def test_killed_workers_lose_nothing(client):
     """Dask starts them anew, and gives a task up which kills four of them; it is done here."""
     tasks = [(number, os.getpid()) for number in range(6)]
     found = ordered_map(
-        always_fatal, tasks, executor=client.get_executor(), progress=silent, step="squares"
+        fatal_elsewhere, tasks, executor=client.get_executor(), progress=silent, step="squares"
     )
     assert found == [0, 1, 4, 9, 16, 25]

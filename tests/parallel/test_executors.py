@@ -6,6 +6,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 
 import numpy as np
 import pytest
+from tasks import fatal_elsewhere
 
 from constructive import ParameterError, assumptions, capacity_map, generators
 from constructive.parallel import ordered_map
@@ -16,14 +17,6 @@ GRID = {"num_heads": [2, 3], "context_size": [3, 4], "head_dim": [1, 3], "width"
 
 
 def square(number):
-    return number * number
-
-
-def fatal_elsewhere(task):
-    """Kills the process it runs in, once among the tasks, unless that is the test itself."""
-    number, home = task
-    if number == 3 and os.getpid() != home:
-        os.kill(os.getpid(), signal.SIGKILL)
     return number * number
 
 
