@@ -67,9 +67,8 @@ def draw(folder: Path, *, executor: Executor | None, progress: Progress) -> tupl
             points = _capacities(
                 column, values, shared=shared, executor=executor, progress=progress
             )
-            tasks = [(point, 0) for point in points]
             built = ordered_map(
-                built_at, tasks, executor=executor, progress=progress, step="build for both tasks"
+                built_at, points, executor=executor, progress=progress, step="build for both tasks"
             )
             axes = panels[row, column]
             _panel(axes, values, points, built)
@@ -109,21 +108,20 @@ def _capacities(
     return tuple(point for found in maps for point in found.points)
 
 
-def built_at(task: tuple[MapPoint, int]) -> Built:
+def built_at(point: MapPoint) -> Built:
     """Build weights at the bound of a theorem, and run them on both tasks."""
-    point, seed = task
     heads, size, inner = point.num_heads, point.context_size, point.head_dim
     narrow = inner < size and not point.shared_context
     construction = "rank_one" if narrow else "saturated"
     total = rank_one_capacity(heads, size) if narrow else saturated_capacity(heads, size, inner)
     kind = generators.shared_context if point.shared_context else generators.uniform
-    data = kind(num_examples=total, context_size=size, width=point.width, seed=seed)
-    labels = np.random.default_rng(seed + 1).integers(CLASSES, size=total)
+    data = kind(num_examples=total, context_size=size, width=point.width)
+    labels = np.random.default_rng(1).integers(CLASSES, size=total)
     classes: Array = np.eye(CLASSES)[labels]
     both = Dataset(data.contexts, data.queries, np.column_stack([data.targets, classes]))
     try:
         memorizer = build_memorizer(
-            both, num_heads=heads, head_dim=inner, construction=construction, seed=seed
+            both, num_heads=heads, head_dim=inner, construction=construction
         )
     except PrecisionError:
         return Built(total, 0, 0)

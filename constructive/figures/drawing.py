@@ -6,9 +6,7 @@ from typing import Any
 from constructive.extras import require
 from constructive.files import replacing
 
-BLUE, ORANGE, GREEN, VERMILLION, PURPLE, GREY = (
-    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#666666",
-)  # fmt: skip
+BLUE, ORANGE, GREEN, VERMILLION, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#666666"
 """Colours of Okabe and Ito (2008), which readers with any colour vision tell apart."""
 
 COLOUR_MAP = "cividis"

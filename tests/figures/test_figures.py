@@ -14,11 +14,6 @@ from constructive.progress import silent
 from constructive.real_data import random_attention_layer, sinusoidal_positions, text_windows
 
 
-def words(path):
-    """The text of an SVG, which matplotlib keeps as comments beside its outlines."""
-    return path.read_text()
-
-
 def assert_pictures(paths, name):
     assert [path.name for path in paths] == [f"{name}.png", f"{name}.svg"]
     pixels = image.imread(paths[0])
@@ -32,7 +27,7 @@ def test_saturation(tmp_path):
     assert_pictures(drawn.paths, "figure-3-saturation")
     assert drawn.shows == "Figure 3: softmax saturation"
     assert drawn.seconds > 0
-    svg = words(drawn.paths[1])
+    svg = drawn.paths[1].read_text()
     for label in (
         "H = 8, n = 6, d = 64",
         "H = 4, n = 6, d = 64",
@@ -70,7 +65,7 @@ def test_capacity(tmp_path, monkeypatch):
     )  # fmt: skip
     paths = capacity.draw(tmp_path, executor=None, progress=silent)
     assert_pictures(paths, "figure-2-capacity")
-    svg = words(paths[1])
+    svg = paths[1].read_text()
     for label in ("Theorem 1", "Theorem 2", "at most, for all weights", "proved rank of Z",
                   "regression, built", "classification, built", "examples T"):  # fmt: skip
         assert label in svg
@@ -81,7 +76,7 @@ def test_built_weights_carry_both_tasks(shared):
     (point,) = capacity_map(
         num_heads=[3], context_size=[4], head_dim=[4], width=6, shared_context=shared
     ).points
-    built = capacity.built_at((point, 0))
+    built = capacity.built_at(point)
     assert (built.total, built.numbers, built.classes) == (10, 10, 10)
 
 
@@ -93,7 +88,7 @@ def test_independence(tmp_path, monkeypatch, name):
     stem = {"kruskal": "figure-1-kruskal-rank", "position": "figure-4-general-position"}[name]
     assert_pictures(drawn.paths, stem)
     for label in ("after attention", "sinusoidal positions", "share of independent subsets"):
-        assert label in words(drawn.paths[1])
+        assert label in drawn.paths[1].read_text()
 
 
 def test_stages_are_what_they_say():
