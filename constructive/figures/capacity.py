@@ -15,6 +15,7 @@ out of reach of a float64 readout there (docs/precision.md).
 
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import numpy as np
 from constructive import generators
 from constructive.build import build_memorizer
 from constructive.capacity import rank_one_capacity, saturated_capacity
-from constructive.capacity_map import CapacityMap, MapPoint, capacity_map
+from constructive.capacity_map import MapPoint, capacity_map
 from constructive.dataset import Array, Dataset
 from constructive.errors import PrecisionError
 from constructive.figures import drawing
@@ -60,52 +61,38 @@ def sizes_of(sweep: int, value: int) -> tuple[int, int, int]:
 
 def draw(folder: Path, *, executor: Executor | None, progress: Progress) -> tuple[Path, ...]:
     """Compute and draw: a row for own contexts, one for a shared one; a column for each sweep."""
+    panels = [(shared, sweep) for shared in (False, True) for sweep in range(len(SWEEPS))]
+    tasks = [
+        (*sizes_of(sweep, value), WIDTH, shared)
+        for shared, sweep in panels
+        for value in SWEEPS[sweep][1]
+    ]
+    measured = iter(
+        ordered_map(measure, tasks, executor=executor, progress=progress, step="capacities")
+    )
     figure = drawing.new_figure(12, 7.2)
-    panels = figure.subplots(2, 3)
-    for row, shared in enumerate((False, True)):
-        for column, (label, values) in enumerate(SWEEPS):
-            points = _capacities(
-                column, values, shared=shared, executor=executor, progress=progress
-            )
-            built = ordered_map(
-                built_at, points, executor=executor, progress=progress, step="build for both tasks"
-            )
-            axes = panels[row, column]
-            _panel(axes, values, points, built)
-            kind = "one shared context" if shared else "contexts of their own"
-            fixed = (f"n = d_h = {SIZE}", f"H = {HEADS}, d_h = n", f"H = {HEADS}, n = {SIZE}")
-            title = f"{kind}; {fixed[column]}, d = {WIDTH}"
-            drawing.describe(axes, x=label, y="examples T", title=title)
-            if column == len(SWEEPS) - 1:
-                axes.set_xscale("log", base=2)
-                axes.set_xticks(values, [str(value) for value in values])
-    handles, labels = panels[0, 0].get_legend_handles_labels()
+    for axes, (shared, sweep) in zip(figure.subplots(2, 3).flat, panels, strict=True):
+        label, values = SWEEPS[sweep]
+        _panel(axes, values, list(islice(measured, len(values))))
+        kind = "one shared context" if shared else "contexts of their own"
+        fixed = (f"n = d_h = {SIZE}", f"H = {HEADS}, d_h = n", f"H = {HEADS}, n = {SIZE}")
+        title = f"{kind}; {fixed[sweep]}, d = {WIDTH}"
+        drawing.describe(axes, x=label, y="examples T", title=title)
+        if sweep == len(SWEEPS) - 1:
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(values, [str(value) for value in values])
+    handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False)
     return drawing.save_both(figure, folder, "figure-2-capacity")
 
 
-def _capacities(
-    sweep: int,
-    values: tuple[int, ...],
-    *,
-    shared: bool,
-    executor: Executor | None,
-    progress: Progress,
-) -> tuple[MapPoint, ...]:
-    """The map of one panel; n and d_h go together where n is swept."""
-    grids = [[[size] for size in sizes_of(sweep, value)] for value in values]
-    if sweep == 0:
-        grids = [[list(values), [SIZE], [SIZE]]]
-    elif sweep == 2:
-        grids = [[[HEADS], [SIZE], list(values)]]
-    maps: list[CapacityMap] = [
-        capacity_map(
-            num_heads=heads, context_size=size, head_dim=inner, width=WIDTH,
-            shared_context=shared, executor=executor, progress=progress,
-        )
-        for heads, size, inner in grids
-    ]  # fmt: skip
-    return tuple(point for found in maps for point in found.points)
+def measure(task: tuple[int, int, int, int, bool]) -> tuple[MapPoint, Built]:
+    """The capacity at H, n, d_h and d, with own contexts or a shared one, and what was built."""
+    heads, size, inner, width, shared = task
+    (point,) = capacity_map(
+        num_heads=[heads], context_size=[size], head_dim=[inner], width=width, shared_context=shared
+    ).points
+    return point, built_at(point)
 
 
 def built_at(point: MapPoint) -> Built:
@@ -134,9 +121,9 @@ def built_at(point: MapPoint) -> Built:
 def _panel(
     axes: Any,  # noqa: ANN401
     values: tuple[int, ...],
-    points: tuple[MapPoint, ...],
-    built: list[Built],
+    measured: list[tuple[MapPoint, Built]],
 ) -> None:
+    points, built = zip(*measured, strict=True)
     lines = (
         ("at most, for all weights", [p.upper for p in points], drawing.GREY, ":"),
         ("Theorem 2", [p.theorem_2 for p in points], drawing.ORANGE, "-"),
