@@ -1,24 +1,29 @@
 """A table of integers in a narrow ReLU network: f(z) = table.get(z, 0), for every 0 <= z < Q.
 
-Sort the keys and cut them into blocks. The labels of a block, and the gaps between its keys, are
-the digits of one long integer T, its *code word*. The network finds the code word of the block of
-z, by one comparison a block, and then reads it bit by bit: after the label and the gap of each
-entry it compares z with the key, and adds the label where they agree. So M keys need about
-sqrt(M) blocks of sqrt(M) keys, and as many weights; what grows is the length of the code words.
+With a scale W above all labels, the table is a *set of integers*: s = W (key + 1) - label, one for
+each key, all positive. For an integer z, 0 <= W (z + 1) - s < W just where z is the key, and then
+W (z + 1) - s is the label: it is that difference which the network has to find. It cuts the sorted
+set into blocks; the differences between neighbours in a block are the digits of one long integer
+T, its *code word*. One comparison a block finds the code word of the block of z; then it is read
+bit by bit, and each digit that was read is taken from X = W (z + 1) - s. M keys need about sqrt(M)
+blocks of sqrt(M) keys, and as many weights; what grows is the length of the code words.
 
 *Lemma (exactness).* Every register is a non-negative integer for every integer 0 <= z < Q, and at
-integers r the ramp relu(r - t + 1) - relu(r - t) is 1 where r >= t, else 0. So T and D are those
+integers r the ramp relu(r - t + 1) - relu(r - t) is 1 where r >= t, else 0. So T and X are those
 of the last block whose first key is at most z (of the first one, if there is none); peeling T at
-2^(B-1), 2^(B-2), ... gives its binary digits; D - Q = z - key for each key in turn; and
-relu(l - 2^c |D - Q|) is l if D = Q, and 0 otherwise, since l < 2^c. Keys are distinct, so at most
-one entry adds its label. QED
+its highest places gives its binary digits, so that x = X - W Q = W (z + 1) - s for each s in
+turn. With a = relu(x) and u = relu(x - W + 1) the unit relu(a - W u) is x where 0 <= x < W, and 0
+elsewhere: for x = W + e, e >= 0, it is relu(W + e - W (e + 1)) = 0. What it finds is taken from X,
+which leaves 0, so that nothing is found twice where a short block is filled up with zeros; and it
+is added to T below all places that are read, where it stays. Keys are different, so at most one of
+them is found. QED
 
 Source: bit extraction and groups of sqrt(M) keys are from Vardi, Yehudai and Shamir (ICLR 2022);
-gaps in place of keys, and 0 off the keys, are ours.
+the set in place of the table, its differences, and 0 off the keys, are ours.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -30,50 +35,61 @@ from constructive.errors import ParameterError
 Layout = Literal["deep", "wide"]
 
 _LARGEST_DOMAIN = 1 << 62
-_BLOCK, _BIT, _ENTRY = 11, 16, 18
-"""Non-zero weights for a block, for a bit and for an entry, of the deep layout."""
+BLOCK, JUMP, BIT, ENTRY = 8, 3, 14, 14
+"""Non-zero weights of the deep layout: of a block, of X in it, of a bit, and of an entry."""
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Keys in order, cut into blocks, and the bits of labels and gaps.
+    """The set of a table, in order, cut into blocks.
 
-    keys, labels: for each block;  entries: k, of the longest block;  label_bits, gap_bits: c and
-    gamma;  domain: Q
+    keys:       the first key of each block
+    members:    s = W (key + 1) - label, for each block
+    entries:    k, the length of the longest block
+    scale:      W, above all labels
+    digit_bits: of the differences in a block
+    first_bits: of the first s of a block, where it stands in the code word; 0 where it does not,
+                and X jumps with T
+    domain:     Q
     """
 
-    keys: tuple[tuple[int, ...], ...]
-    labels: tuple[tuple[int, ...], ...]
+    keys: tuple[int, ...]
+    members: tuple[tuple[int, ...], ...]
     entries: int
-    label_bits: int
-    gap_bits: int
+    scale: int
+    digit_bits: int
+    first_bits: int
     domain: int
 
     @property
+    def answer_bits(self) -> int:
+        """Of the labels, which are added to T below the code word."""
+        return (self.scale - 1).bit_length()
+
+    @property
     def word_bits(self) -> int:
-        """B = k c + (k - 1) gamma, the length of a code word."""
-        return self.entries * self.label_bits + (self.entries - 1) * self.gap_bits
+        """B, the length of a code word with the place for an answer."""
+        return self.answer_bits + self.first_bits + (self.entries - 1) * self.digit_bits
 
     def words(self) -> list[int]:
-        """The code word of each block: label, then gap and label of each further entry."""
+        """The code word of each block: its first member or nothing, then differences."""
         found = []
-        for keys, labels in zip(self.keys, self.labels, strict=True):
-            word = labels[0]
-            for before, key, label in zip(keys, keys[1:], labels[1:], strict=False):
-                word = (word << self.label_bits) | label
-                word = (word << self.gap_bits) | (key - before)
-            missing = self.entries - len(keys)
-            found.append(word << (missing * (self.label_bits + self.gap_bits)))
+        for members in self.members:
+            word = members[0] if self.first_bits else 0
+            for before, after in zip(members, members[1:], strict=False):
+                word = (word << self.digit_bits) | (after - before)
+            missing = self.entries - len(members)
+            found.append(word << (missing * self.digit_bits + self.answer_bits))
         return found
 
 
 def plan(table: Mapping[int, int], domain: int, *, max_word_bits: int | None = None) -> Blocks:
-    """Cut the keys into blocks such that the weights of the deep layout are the fewest.
+    """Cut the set of a table such that the weights of the deep layout are the fewest.
 
     Raises ParameterError for no keys, keys outside of the domain, and negative labels.
 
-    >>> plan(dict.fromkeys(range(10, 26), 1), domain=64).keys[:3]
-    ((10, 11), (12, 13), (14, 15))
+    >>> plan(dict.fromkeys(range(10, 26), 1), domain=64).members[:2]
+    ((19, 21, 23), (25, 27, 29))
     """
     if not table or not 0 <= min(table) <= max(table) < domain <= _LARGEST_DOMAIN:
         raise ParameterError(
@@ -87,65 +103,93 @@ def plan(table: Mapping[int, int], domain: int, *, max_word_bits: int | None = N
             witness=min(table.values()),
             suggestion="labels less the smallest one",
         )
-    keys = np.array(sorted(table), dtype=np.int64)
-    gaps = np.diff(keys)
-    label_bits = max(max(table.values()).bit_length(), 1)
-    longest = 4 * int(np.sqrt(len(keys))) + 1
-    best: tuple[int, int, int] | None = None
-    for gap_bits in range(1, max(int(gaps.max(initial=1)).bit_length(), 1) + 1):
-        ends = np.flatnonzero(gaps >= 1 << gap_bits)
-        runs = np.diff(np.concatenate([[-1], ends, [len(keys) - 1]]))
-        for entries in range(1, longest + 1):
-            word_bits = entries * label_bits + (entries - 1) * gap_bits
-            if max_word_bits is not None and entries > 1 and word_bits > max_word_bits:
-                break
-            blocks = int((-(-runs // entries)).sum())
-            cost = _BLOCK * blocks + _BIT * word_bits + _ENTRY * entries
-            if best is None or cost < best[0]:
-                best = cost, gap_bits, entries
-    _, gap_bits, entries = best  # type: ignore[misc] # there is at least one plan
-    cut: list[list[int]] = []
-    for key in keys.tolist():
-        if not cut or len(cut[-1]) == entries or key - cut[-1][-1] >= 1 << gap_bits:
-            cut.append([])
-        cut[-1].append(key)
+    scale = max(table.values()) + 1
+    keys = sorted(table)
+    members = [scale * (key + 1) - table[key] for key in keys]
+    lengths = np.array([(b - a).bit_length() for a, b in zip(members, members[1:], strict=False)])
+    first_bits = members[-1].bit_length()
+    entries, digit_bits, in_word = _cheapest(lengths, first_bits, (scale - 1).bit_length(),
+                                             max_word_bits)  # fmt: skip
+    starts: list[int] = []
+    for place in range(len(members)):
+        full = not starts or place - starts[-1] == entries
+        if full or lengths[place - 1] > digit_bits:
+            starts.append(place)
+    stops = [*starts[1:], len(members)]
+    blocks = [tuple(members[start:stop]) for start, stop in zip(starts, stops, strict=True)]
     return Blocks(
-        tuple(map(tuple, cut)),
-        tuple(tuple(table[key] for key in block) for block in cut),
-        max(map(len, cut)),
-        label_bits,
-        gap_bits,
-        domain,
+        keys=tuple(keys[start] for start in starts),
+        members=tuple(blocks),
+        entries=max(map(len, blocks)),
+        scale=scale,
+        digit_bits=digit_bits,
+        first_bits=first_bits if in_word else 0,
+        domain=domain,
     )
 
 
+def _cheapest(
+    lengths: np.ndarray, first_bits: int, answer_bits: int, most: int | None
+) -> tuple[int, int, bool]:
+    """k, the bits of a digit, and whether first members are in the word, of the fewest weights.
+
+    lengths: bits of the differences of neighbours (M - 1,)
+    """
+    best: tuple[int, tuple[int, int, bool]] | None = None
+    longest = 4 * int(np.sqrt(len(lengths) + 1)) + 1
+    for digit_bits in range(1, int(lengths.max(initial=1)) + 1):
+        ends = np.flatnonzero(lengths > digit_bits)
+        runs = np.diff(np.concatenate([[-1], ends, [len(lengths)]]))
+        for entries in range(1, longest + 1):
+            digits = (entries - 1) * digit_bits
+            blocks = int((-(-runs // entries)).sum())
+            for in_word in (False, True):
+                bits = digits + first_bits * in_word
+                shortest = entries == 1 and not in_word
+                if most is not None and bits + answer_bits > most and not shortest:
+                    continue
+                cost = BLOCK * blocks + BIT * bits + ENTRY * entries
+                cost += 0 if in_word else JUMP * blocks
+                if best is None or cost < best[0]:
+                    best = cost, (entries, digit_bits, in_word)
+    return best[1]  # type: ignore[index] # there is at least one
+
+
 def steps(blocks: Blocks, *, layout: Layout, comparison: Comparison) -> list[Step]:
-    """The steps which read register z and leave the table's value in register out."""
+    """The steps which read register z and leave the table's value in register T."""
     return [*_find(blocks, layout, comparison), *_read(blocks, comparison)]
 
 
 def _find(blocks: Blocks, layout: Layout, comparison: Comparison) -> Iterator[Step]:
-    """Stage II: T and D of the block of z."""
+    """The code word T of the block of z, and X."""
     words = blocks.words()
-    firsts = [keys[0] for keys in blocks.keys]
-    begin = {"T": Affine({}, words[0]), "D": Affine({"z": 1}, blocks.domain - firsts[0])}
+    firsts = [0 if blocks.first_bits else members[0] for members in blocks.members]
+    offset = blocks.scale * blocks.domain
+    above = offset + blocks.scale
+    begin = {"T": Affine({}, words[0]), "X": Affine({"z": blocks.scale}, above - firsts[0])}
     jumps = [
-        (first, {"T": word - last, "D": before - first})
-        for first, before, word, last in zip(firsts[1:], firsts, words[1:], words, strict=False)
+        (key, {"T": word - last, **({"X": before - first} if first != before else {})})
+        for key, first, before, word, last in zip(
+            blocks.keys[1:], firsts[1:], firsts, words[1:], words, strict=False
+        )
     ]
     if not jumps:
         yield Step({}, begin)
         return
     if layout == "deep":
-        for index, (first, changes) in enumerate(jumps):
-            start = None if index else begin
-            yield from where_at_least("z", first, changes, comparison=comparison, start=start)
+        found: list[Step] = []
+        for key, changes in jumps:
+            start = None if found else {name: begin[name] for name in changes}
+            found += where_at_least("z", key, changes, comparison=comparison, start=start)
+        yield from found[:-1]
+        late = {"X": begin["X"]} if blocks.first_bits else {}  # z itself is carried until then
+        yield replace(found[-1], updates={**found[-1].updates, **late})
         return
     units: dict[str, Affine] = {}
-    sums: dict[str, dict[str, Number]] = {"T": {}, "D": dict(begin["D"].terms)}
-    for index, (first, changes) in enumerate(jumps):
-        units[f"high {index}"] = Affine({"z": 1}, 1 - first)
-        units[f"low {index}"] = Affine({"z": 1}, -first)
+    sums: dict[str, dict[str, Number]] = {"T": {}, "X": dict(begin["X"].terms)}
+    for index, (key, changes) in enumerate(jumps):
+        units[f"high {index}"] = Affine({"z": 1}, 1 - key)
+        units[f"low {index}"] = Affine({"z": 1}, -key)
         for name, value in changes.items():
             sums[name] |= {f"high {index}": value, f"low {index}": -value}
     yield Step(units, {name: Affine(terms, begin[name].constant) for name, terms in sums.items()})
@@ -153,30 +197,20 @@ def _find(blocks: Blocks, layout: Layout, comparison: Comparison) -> Iterator[St
 
 
 def _read(blocks: Blocks, comparison: Comparison) -> Iterator[Step]:
-    """Stage III: peel labels and gaps, and compare."""
+    """Peel the digits of T, take them from X, and look whether X is now a label."""
     place = blocks.word_bits
-    offset = blocks.domain
-
-    def peel(bits: int, name: str, sign: int, *, fresh: bool) -> Iterator[Step]:
-        nonlocal place
-        for bit in reversed(range(bits)):
-            place -= 1
-            new = {name: Affine()} if fresh and bit == bits - 1 else None
-            yield from where_at_least(
-                "T", 1 << place, {"T": -(1 << place), name: sign * (1 << bit)},
-                comparison=comparison, start=new,
-            )  # fmt: skip
-
+    offset, scale = blocks.scale * blocks.domain, blocks.scale
     for entry in range(blocks.entries):
-        yield from peel(blocks.label_bits, "l", 1, fresh=True)
-        if entry:
-            yield from peel(blocks.gap_bits, "D", -1, fresh=False)
-        above = Affine({"D": 1}, -offset)
-        below = Affine({"D": -1}, offset)
-        yield Step({"above": above, "below": below}, {"far": Affine({"above": 1, "below": 1})})
-        found = Affine({"l": 1, "far": -(1 << blocks.label_bits)})
-        kept = {"out": 1} if entry else {}
-        yield Step({"found": found}, {"out": Affine({**kept, "found": 1})})
+        for bit in reversed(range(blocks.digit_bits if entry else blocks.first_bits)):
+            place -= 1
+            changes = {"T": -(1 << place), "X": -(1 << bit)}
+            yield from where_at_least("T", 1 << place, changes, comparison=comparison)
+        beyond = {"at least": Affine({"X": 1}, -offset),
+                  "beyond": Affine({"X": 1}, -offset - scale + 1)}  # fmt: skip
+        yield Step(beyond, {name: Affine({name: 1}) for name in beyond})
+        found = Affine({"at least": 1, "beyond": -scale})
+        yield Step({"found": found}, {"T": Affine({"T": 1, "found": 1}),
+                                      "X": Affine({"X": 1, "found": -1})})  # fmt: skip
 
 
 def program(
@@ -201,5 +235,5 @@ def program(
         inputs=("z",),
         start={"z": Affine({"z": 1})},
         steps=tuple(steps(blocks, layout=layout, comparison=comparison)),
-        outputs=(Affine({"out": 1}),),
+        outputs=(Affine({"T": 1}),),
     )

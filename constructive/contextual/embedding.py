@@ -12,6 +12,14 @@ the sums sum_z c_i(z) h(z) agree is at most C(N, 2) (q - 1) / P.
 That polynomial is not zero, since 0 < |c_i - c_j|(z) <= n < P for some z, and it has degree below
 q, so at most q - 1 roots. There are C(N, 2) pairs. QED
 
+*Product hash.* h(z) is the product of a_i over the bits i that are set in z, an integer. *Lemma.*
+Let the residues have J bits, and let a_1, ..., a_J be drawn uniformly from a set of A integers. The
+probability that some two of the sums agree is at most C(N, 2) J / A.
+*Proof.* The difference of two sums is a polynomial in a_1, ..., a_J, of degree at most J, whose
+coefficients are the numbers (c_i - c_j)(z), since different z have different bits. They are not all
+zero, so it vanishes with probability at most J / A (Schwartz and Zippel). QED
+It takes no remainders, and so about log(q) weights, where a power hash takes log(q) log(P).
+
 *Separating set.* Begin with one class of all N multisets, and walk through the residues: keep one
 if its counts split a class. Each kept residue adds a class, so at most N - 1 are kept, and counts
 of these tell all multisets apart. Weights are then chosen one after the other, each a positive
@@ -19,13 +27,13 @@ integer which keeps the partial sums of different classes apart: a pair of class
 this residue differ forbids at most one value, so some weight up to C(N, 2) + 1 will do. All other
 residues count 0, exactly.
 
-Source: the separating set is Bondy's theorem; the power hash is ours.
+Source: the separating set is Bondy's theorem; both hashes are ours.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise, repeat
-from math import lcm
+from math import lcm, prod
 from typing import Any
 
 import flint
@@ -36,10 +44,10 @@ from constructive.contextual import dictionary
 from constructive.contextual.dictionary import Layout
 from constructive.contextual.examples import Examples, Integers
 from constructive.contextual.gadgets import Comparison, remainder, where_at_least
-from constructive.contextual.network import Affine, Program, Step
+from constructive.contextual.network import Affine, Column, Program, Step
 from constructive.errors import PrecisionError
 
-_TRIES = 8
+_TRIES = 32
 """Random choices of one size before a larger one is tried."""
 _MOST_BITS = 61
 """Of a modulus, so that remainders fit into int64."""
@@ -54,12 +62,12 @@ class Embedding:
     """A token-wise network: its program, and what it does to the tokens.
 
     program:  from the d entries of a token to h, and to its residue t where examples need it
-    hashes:   h of each token (V,);  residues: t of each token (V,)
+    hashes:   h of each token (V,), long ones as objects;  residues: t of each token (V,)
     modulus:  q, above all residues
     """
 
     program: Program
-    hashes: Integers
+    hashes: Column
     residues: Integers
     modulus: int
 
@@ -77,6 +85,11 @@ class Projection:
     modulus: int
     residues: Integers
 
+    @property
+    def bits(self) -> int:
+        """Of the residues."""
+        return max((self.modulus - 1).bit_length(), 1)
+
 
 def project(examples: Examples, rng: np.random.Generator) -> Projection:
     """Random integer combinations of the entries, then the smallest modulus that was found."""
@@ -89,7 +102,7 @@ def project(examples: Examples, rng: np.random.Generator) -> Projection:
         u = [1] if width == 1 else [int(x) for x in drawn]
         combined = whole @ np.array(u, dtype=object)
         places: Integers = np.unique(combined, return_inverse=True)[1].reshape(-1)
-        if examples.told_apart(*examples.keys(places)):
+        if examples.told_apart_by(places):
             break
         spread *= 2
         if spread > _WIDEST:
@@ -97,8 +110,7 @@ def project(examples: Examples, rng: np.random.Generator) -> Projection:
     offset = -int(combined.min())
     values = combined + offset
     size = int(values.max()) + 1
-    modulus, residues = smallest_modulus(values, size, lambda r: examples.told_apart(
-        *examples.keys(r)), rng)  # fmt: skip
+    modulus, residues = smallest_modulus(values, size, examples.told_apart_by, rng)
     return Projection(tuple(int(x) * unit for x in u), offset, size, modulus, residues)
 
 
@@ -112,6 +124,8 @@ def smallest_modulus(
 
     Raises PrecisionError where none was found which fits into int64, or the values do not suit.
     """
+    if size.bit_length() <= _MOST_BITS:
+        values = values.astype(np.int64)  # quicker than objects
     for bits in chain(range(1, _MOST_BITS), repeat(_MOST_BITS, 1000)):
         if bits >= size.bit_length():
             residues = values.astype(np.int64)
@@ -134,23 +148,58 @@ def power_hash(
 
     Raises PrecisionError where no prime was found whose sums fit into int64.
     """
-    residues, places = np.unique(projected.residues, return_inverse=True)
     most = _MOST_BITS - examples.ids.shape[1].bit_length()
     for bits in range(2, most):
         for _ in range(_TRIES):
             prime = _prime_from(int(rng.integers(1 << (bits - 1), 1 << bits)))
             base = int(rng.integers(1, prime))
-            powers = np.array([pow(base, int(z), prime) for z in residues], dtype=np.int64)
-            hashes = powers[places.reshape(-1)]
-            sums = hashes[examples.ids].sum(axis=1)
-            if examples.told_apart(*examples.with_own(sums, projected.residues)):
-                steps = [
-                    *_reduced(projected, comparison),
-                    *_powers(base, prime, projected.modulus, comparison),
-                ]
-                program = _program(examples, projected, steps, "h")
-                return Embedding(program, hashes, projected.residues, projected.modulus)
+            factors = [pow(base, 1 << bit, prime) for bit in range(projected.bits)]
+            found = _hashed(examples, projected, factors, prime, comparison)
+            if found is not None:
+                return found
     raise _none_found("prime", most)
+
+
+def product_hash(
+    examples: Examples, projected: Projection, comparison: Comparison, rng: np.random.Generator
+) -> Embedding:
+    """h(z) = the product of a_i over the bits i of z, with the smallest factors that were found.
+
+    Raises PrecisionError where none were found up to 2^61, which the lemma makes unlikely.
+    """
+    for half_bits in range(2, 2 * _MOST_BITS):
+        largest = int(2 ** (half_bits / 2))
+        for _ in range(_TRIES):
+            factors = rng.integers(2, largest, projected.bits, endpoint=True).tolist()
+            found = _hashed(examples, projected, factors, None, comparison)
+            if found is not None:
+                return found
+    raise _none_found("factors", _MOST_BITS)
+
+
+def _hashed(
+    examples: Examples,
+    projected: Projection,
+    factors: Sequence[int],
+    prime: int | None,
+    comparison: Comparison,
+) -> Embedding | None:
+    """The embedding by products of these factors, or None if it does not tell examples apart."""
+    largest = prod(factors) if prime is None else prime * max(factors)
+    short = largest * examples.ids.shape[1] < 1 << _MOST_BITS
+    hashes = np.ones(len(projected.residues), dtype=np.int64 if short else object)
+    for bit, factor in enumerate(factors):
+        hashes[(projected.residues >> bit) & 1 == 1] *= factor
+        if prime is not None:
+            hashes %= prime
+    sums = hashes[examples.ids].sum(axis=1)
+    if not short:
+        sums = np.unique(sums, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    if not examples.told_apart(*examples.with_own(sums, projected.residues)):
+        return None
+    steps = [*_reduced(projected, comparison), *_products(factors, prime, comparison)]
+    program = _program(examples, projected, steps, "h")
+    return Embedding(program, hashes, projected.residues, projected.modulus)
 
 
 def _none_found(what: str, bits: int) -> PrecisionError:
@@ -169,11 +218,14 @@ def _prime_from(number: int) -> int:
     return number
 
 
-def _powers(base: int, prime: int, modulus: int, comparison: Comparison) -> Iterator[Step]:
-    """h = base^z mod prime, for 0 <= z < modulus, by the bits of z, highest first."""
-    source = "z"
-    for bit in reversed(range(max((modulus - 1).bit_length(), 1))):
-        factor = pow(base, 1 << bit, prime)
+def _products(factors: Sequence[int], prime: int | None, comparison: Comparison) -> Iterator[Step]:
+    """h = the product of factors over the bits of 0 <= z < 2^len(factors), modulo a prime or not.
+
+    Bits are read highest first. Where h <= bound, a bit b times h is relu(h - bound (1 - b)).
+    """
+    source, bound = "z", 1
+    for bit in reversed(range(len(factors))):
+        factor = factors[bit]
         rest = {"rest": -(1 << bit)}
         start = {"rest": Affine({source: 1})}
         if source == "z":  # h is still 1
@@ -183,10 +235,12 @@ def _powers(base: int, prime: int, modulus: int, comparison: Comparison) -> Iter
         else:
             yield from where_at_least("rest", 1 << bit, rest | {"b": 1}, comparison=comparison,
                                       start=start | {"b": Affine()})  # fmt: skip
-            gated = Affine({"h": 1, "b": prime}, -prime)
+            gated = Affine({"h": 1, "b": bound}, -bound)
             yield Step({"gated": gated}, {"h": Affine({"h": 1, "gated": factor - 1})})
-            yield from remainder("h", prime, factor * (prime - 1) + 1, comparison=comparison)
-        source = "rest"
+        source, bound = "rest", bound * factor
+        if prime is not None:
+            yield from remainder("h", prime, bound + 1, comparison=comparison)
+            bound = min(bound, prime - 1)
 
 
 def separating_set(
@@ -205,7 +259,7 @@ def separating_set(
         *_reduced(projected, comparison),
         *dictionary.steps(blocks, layout=layout, comparison=comparison),
     ]
-    program = _program(examples, projected, steps, "out")
+    program = _program(examples, projected, steps, "T")
     return Embedding(program, hashes, projected.residues, projected.modulus)
 
 

@@ -1,20 +1,21 @@
 """Steps of programs: comparisons, remainders and products with a bit, exact at integers.
 
 *Lemma (a comparison).* For integers r and t, relu(r - t + 1) - relu(r - t) is 1 if r >= t, else 0;
-and so is 1 - relu(1 - relu(r - t + 1)).
-*Proof.* If r >= t, the first is (r - t + 1) - (r - t) = 1, and in the second the inner relu is at
-least 1, so the outer one is 0. If r < t, all of r - t + 1 <= 0 and r - t < 0: the first is 0, and
-the second 1 - relu(1) = 0. QED
+and so is 1 - relu(1 - relu(2 (r - t) + 3/2)), for all r within 1/4 of an integer.
+*Proof.* If r >= t, the first is (r - t + 1) - (r - t) = 1, and in the second r - t >= -1/4, so that
+the inner relu is at least 1 and the outer one is 0. If r < t, all of r - t + 1 <= 0 and r - t < 0:
+the first is 0; and r - t <= -3/4 in the second, which is 1 - relu(1 - 0) = 0. QED
 
 The first takes one layer (`ramp`), and is a difference of numbers as large as r times the
-coefficient it gets; the second (`saturating`) takes two layers and never cancels, so that floats
-carry words of as many bits as they have.
+coefficient it gets. The second (`saturating`) takes two layers and never cancels, so that floats
+carry words of as many bits as they have; and it forgives rounding.
 
 *Lemma (remainders).* If 0 <= r < q 2^J, subtracting q 2^j where r >= q 2^j, for j = J - 1, ..., 0,
 leaves r mod q. *Proof.* After step j, 0 <= r < q 2^j, and r has changed by a multiple of q. QED
 """
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Literal
 
 from constructive.contextual.network import Affine, Number, Step
@@ -38,15 +39,16 @@ def where_at_least(
     >>> steps[0].updates["r"]
     Affine(terms={'r': 1, 'high': -5, 'low': 5}, constant=0)
     """
-    above = Affine({register: 1}, 1 - threshold)
     begin = {name: Affine({name: 1}) for name in changes} | dict(start or {})
     if comparison == "ramp":
+        above = Affine({register: 1}, 1 - threshold)
         units = {"high": above, "low": Affine({register: 1}, -threshold)}
         updates = {
             name: Affine({**begin[name].terms, "high": value, "low": -value}, begin[name].constant)
             for name, value in changes.items()
         }
         return [Step(units, updates)]
+    above = Affine({register: 2}, Fraction(3 - 4 * threshold, 2))
     first = Step({"high": above}, {"above": Affine({"high": 1})})
     second = Step(
         {"below": Affine({"above": -1}, 1)},

@@ -23,6 +23,7 @@ from constructive.contextual.dictionary import Layout
 from constructive.contextual.embedding import (
     Embedding,
     power_hash,
+    product_hash,
     project,
     separating_set,
     smallest_modulus,
@@ -49,9 +50,10 @@ from constructive.contextual.network import (
 from constructive.errors import DataError, ParameterError
 
 Backend = Literal["plain", "residual"]
-EmbeddingName = Literal["power_hash", "separating_set"]
+EmbeddingName = Literal["power_hash", "product_hash", "separating_set"]
 
 _LOWERINGS: Mapping[str, Callable[[Program], Network]] = {"plain": plain, "residual": residual}
+_HASHES = {"power_hash": power_hash, "product_hash": product_hash}
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,8 +229,8 @@ def _embedded(
     examples: Examples, name: str, options: _Options, rng: np.random.Generator
 ) -> Embedding:
     projected = project(examples, rng)
-    if name == "power_hash":
-        return power_hash(examples, projected, options.step, rng)
+    if name != "separating_set":
+        return _HASHES[name](examples, projected, options.step, rng)
     return separating_set(
         examples, projected, options.step, options.layout, options.max_word_bits, rng
     )
@@ -267,4 +269,4 @@ def _classifier(
         *remainder("z", modulus, below, comparison=options.step),
         *dictionary.steps(blocks, layout=options.layout, comparison=options.step),
     )
-    return Program(inputs, {"z": key}, steps, (Affine({"out": 1}, least),))
+    return Program(inputs, {"z": key}, steps, (Affine({"T": 1}, least),))

@@ -1,6 +1,8 @@
 """Programs and networks against Python's own arithmetic, and against an evaluator of flint."""
 
+import dataclasses
 from fractions import Fraction
+from math import prod
 
 import flint
 import numpy as np
@@ -57,15 +59,44 @@ def dense(network, inputs):
     return [Fraction(int(e.p), int(e.q)) for e in affine(network.layers[-1], vector).entries()]
 
 
-@settings(max_examples=120, deadline=None)
-@given(tables(), LAYOUTS, STEPS, LOWERINGS, st.sampled_from([None, 6, 52]))
-def test_a_dictionary_is_a_dict_on_its_whole_domain(table, layout, step, lower, most):
+@settings(max_examples=150, deadline=None)
+@given(tables(), LAYOUTS, STEPS, LOWERINGS, st.sampled_from([None, 6, 52]), st.booleans())
+def test_a_dictionary_is_a_dict_on_its_whole_domain(table, layout, step, lower, most, in_word):
     entries, domain = table
-    network = lower(
-        dictionary.program(entries, domain, layout=layout, comparison=step, max_word_bits=most)
-    )
+    blocks = dictionary.plan(entries, domain, max_word_bits=most)
+    last = blocks.members[-1][-1].bit_length()  # first members in code words, or beside them
+    blocks = dataclasses.replace(blocks, first_bits=last if in_word else 0)
+    steps = tuple(dictionary.steps(blocks, layout=layout, comparison=step))
+    network = lower(Program(("z",), {"z": Affine({"z": 1})}, steps, (Affine({"T": 1}),)))
     found = network([np.arange(domain)])[0].tolist()
     assert found == [entries.get(z, 0) for z in range(domain)]
+
+
+@pytest.mark.parametrize("layout", ["deep", "wide"])
+@pytest.mark.parametrize("lower", [plain, residual])
+@pytest.mark.parametrize("most", [0, 3, 1 << 17, 1 << 40])
+def test_large_dictionaries(layout, lower, most):
+    rng = np.random.default_rng(most)
+    domain = 4096
+    keys = [0, *rng.choice(np.arange(1, domain), size=400, replace=False).tolist()]
+    table = {key: 1 + int(rng.integers(most + 1)) for key in keys}
+    network = lower(dictionary.program(table, domain, layout=layout))
+    assert network([np.arange(domain)])[0].tolist() == [table.get(z, 0) for z in range(domain)]
+
+
+def test_what_a_dictionary_costs():
+    """The constants by which `plan` chooses, and section 14's bound."""
+    rng = np.random.default_rng(0)
+    for size, domain in [(40, 300), (400, 1 << 14)]:
+        keys = rng.choice(domain, size=size, replace=False).tolist()
+        table = {key: 1 + int(rng.integers(15)) for key in keys}
+        blocks = dictionary.plan(table, domain)
+        bits = blocks.word_bits - blocks.answer_bits
+        per_block = dictionary.BLOCK + (0 if blocks.first_bits else dictionary.JUMP)
+        expected = per_block * len(blocks.keys) + dictionary.BIT * bits
+        expected += dictionary.ENTRY * blocks.entries
+        found = plain(dictionary.program(table, domain)).nonzero_parameters
+        assert abs(found - expected) < 30
 
 
 @settings(max_examples=25, deadline=None)
@@ -88,15 +119,28 @@ def test_remainders(modulus, below, step, lower):
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.sampled_from([2, 3, 5, 7, 31, 97, 1009]), st.integers(1, 1008), st.integers(1, 70), STEPS,
+    st.sampled_from([2, 3, 5, 7, 31, 97, 1009]), st.integers(1, 1008), st.integers(1, 7), STEPS,
     LOWERINGS,
 )  # fmt: skip
-def test_powers(prime, base, modulus, step, lower):
+def test_powers(prime, base, bits, step, lower):
     base = base % prime or 1
-    steps = tuple(embedding._powers(base, prime, modulus, step))
+    factors = [pow(base, 1 << bit, prime) for bit in range(bits)]
+    steps = tuple(embedding._products(factors, prime, step))
     program = Program(("z",), {"z": Affine({"z": 1})}, steps, (Affine({"h": 1}),))
-    found = lower(program)([np.arange(modulus)])[0].tolist()
-    assert found == [pow(base, z, prime) for z in range(modulus)]
+    found = lower(program)([np.arange(1 << bits)])[0].tolist()
+    assert found == [pow(base, z, prime) for z in range(1 << bits)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 1 << 40), min_size=1, max_size=6), STEPS, LOWERINGS)
+def test_products(factors, step, lower):
+    steps = tuple(embedding._products(factors, None, step))
+    program = Program(("z",), {"z": Affine({"z": 1})}, steps, (Affine({"h": 1}),))
+    found = lower(program)([np.arange(1 << len(factors))])[0].tolist()
+    assert found == [
+        prod(factor for bit, factor in enumerate(factors) if z >> bit & 1)
+        for z in range(1 << len(factors))
+    ]
 
 
 @settings(max_examples=40, deadline=None)

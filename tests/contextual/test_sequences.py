@@ -14,7 +14,7 @@ from constructive.contextual import embedding
 TASKS = ("next", "last", "seq2seq")
 OPTIONS = st.fixed_dictionaries(
     {
-        "embedding": st.sampled_from(["power_hash", "separating_set"]),
+        "embedding": st.sampled_from(["power_hash", "product_hash", "separating_set"]),
         "layout": st.sampled_from(["deep", "wide"]),
         "backend": st.sampled_from(["plain", "residual"]),
         "step": st.sampled_from(["ramp", "saturating"]),
