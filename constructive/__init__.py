@@ -19,14 +19,12 @@ from constructive.capacity import (
     saturated_capacity,
 )
 from constructive.capacity_map import CapacityMap, MapPoint, capacity_map
-from constructive.certificate import (
-    Certificate,
-    Checked,
-    certify,
-    check,
-    upper_bound_certificate,
-)
-from constructive.contextual.memorizer import SequenceMemorizer, build_sequence_memorizer
+from constructive.certificate import Certificate
+from constructive.certification import certify, upper_bound_certificate
+from constructive.checking import Checked, check
+from constructive.contextual.build import build_sequence_memorizer
+from constructive.contextual.examples import SequenceDataset
+from constructive.contextual.memorizer import SequenceMemorizer, SequenceRecord
 from constructive.data_capacity import ExactCapacity, exact_capacity
 from constructive.dataset import Dataset
 from constructive.errors import (
@@ -77,7 +75,9 @@ __all__ = [
     "PublishedBound",
     "RationalDataset",
     "RationalLayer",
+    "SequenceDataset",
     "SequenceMemorizer",
+    "SequenceRecord",
     "TrainedRecord",
     "Verdict",
     "assumptions",

@@ -43,7 +43,7 @@ class Verdict(enum.Enum):
 class Claim:
     """One statement about stored numbers, and what is known of it.
 
-    name:      "grouping", "rank", "error" or "readout"
+    name:      "grouping", "rank", "error" or "readout"; "equality" or "size" for sequences
     statement: what is claimed
     verdict:   what is known
     detail:    how it was shown, or what to try where it is undecided

@@ -11,7 +11,8 @@ from rich.table import Table
 
 from constructive import generators, planning
 from constructive.build import build_memorizer
-from constructive.certificate import certify, check
+from constructive.certification import certify
+from constructive.checking import check
 from constructive.cli.common import app, progress_bar
 from constructive.dataset import Dataset
 from constructive.errors import ParameterError

@@ -6,12 +6,8 @@ from typing import Annotated
 
 import typer
 
-from constructive.certificate import (
-    ClaimName,
-    certify,
-    check,
-    upper_bound_certificate,
-)
+from constructive.certification import ClaimName, certify, upper_bound_certificate
+from constructive.checking import check
 from constructive.cli.common import app, progress_bar
 from constructive.dataset import Dataset
 from constructive.errors import ParameterError

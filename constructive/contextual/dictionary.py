@@ -24,6 +24,7 @@ the set in place of the table, its differences, and 0 off the keys, are ours.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -76,7 +77,7 @@ class Blocks:
         found = []
         for members in self.members:
             word = members[0] if self.first_bits else 0
-            for before, after in zip(members, members[1:], strict=False):
+            for before, after in pairwise(members):
                 word = (word << self.digit_bits) | (after - before)
             missing = self.entries - len(members)
             found.append(word << (missing * self.digit_bits + self.answer_bits))
@@ -106,7 +107,7 @@ def plan(table: Mapping[int, int], domain: int, *, max_word_bits: int | None = N
     scale = max(table.values()) + 1
     keys = sorted(table)
     members = [scale * (key + 1) - table[key] for key in keys]
-    lengths = np.array([(b - a).bit_length() for a, b in zip(members, members[1:], strict=False)])
+    lengths = np.array([(b - a).bit_length() for a, b in pairwise(members)])
     first_bits = members[-1].bit_length()
     entries, digit_bits, in_word = _cheapest(lengths, first_bits, (scale - 1).bit_length(),
                                              max_word_bits)  # fmt: skip

@@ -42,7 +42,7 @@ import numpy.typing as npt
 
 from constructive.contextual import dictionary
 from constructive.contextual.dictionary import Layout
-from constructive.contextual.examples import Examples, Integers
+from constructive.contextual.examples import Integers, SequenceDataset
 from constructive.contextual.gadgets import Comparison, remainder, where_at_least
 from constructive.contextual.network import Affine, Column, Program, Step
 from constructive.errors import PrecisionError
@@ -61,15 +61,22 @@ _FEW = 16
 class Embedding:
     """A token-wise network: its program, and what it does to the tokens.
 
-    program:  from the d entries of a token to h, and to its residue t where examples need it
+    program:  from the d entries of a token to the stream (h, t, 0), or (h, 0) where examples need
+              no token of their own
     hashes:   h of each token (V,), long ones as objects;  residues: t of each token (V,)
-    modulus:  q, above all residues
+    size:     U, above all projections;  modulus: q, above all residues
+    prime:    P of a power hash, else 0
+    kept, heaviest: the number of residues of a separating set, and W above their weights, else 0
     """
 
     program: Program
     hashes: Column
     residues: Integers
+    size: int
     modulus: int
+    prime: int = 0
+    kept: int = 0
+    heaviest: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +98,7 @@ class Projection:
         return max((self.modulus - 1).bit_length(), 1)
 
 
-def project(examples: Examples, rng: np.random.Generator) -> Projection:
+def project(examples: SequenceDataset, rng: np.random.Generator) -> Projection:
     """Random integer combinations of the entries, then the smallest modulus that was found."""
     width = examples.tokens.shape[1]
     unit = lcm(*(x.denominator for x in examples.tokens.ravel()))
@@ -142,7 +149,10 @@ def smallest_modulus(
 
 
 def power_hash(
-    examples: Examples, projected: Projection, comparison: Comparison, rng: np.random.Generator
+    examples: SequenceDataset,
+    projected: Projection,
+    comparison: Comparison,
+    rng: np.random.Generator,
 ) -> Embedding:
     """h(z) = alpha^z modulo the smallest prime for which sums tell examples apart.
 
@@ -161,7 +171,10 @@ def power_hash(
 
 
 def product_hash(
-    examples: Examples, projected: Projection, comparison: Comparison, rng: np.random.Generator
+    examples: SequenceDataset,
+    projected: Projection,
+    comparison: Comparison,
+    rng: np.random.Generator,
 ) -> Embedding:
     """h(z) = the product of a_i over the bits i of z, with the smallest factors that were found.
 
@@ -178,7 +191,7 @@ def product_hash(
 
 
 def _hashed(
-    examples: Examples,
+    examples: SequenceDataset,
     projected: Projection,
     factors: Sequence[int],
     prime: int | None,
@@ -199,7 +212,10 @@ def _hashed(
         return None
     steps = [*_reduced(projected, comparison), *_products(factors, prime, comparison)]
     program = _program(examples, projected, steps, "h")
-    return Embedding(program, hashes, projected.residues, projected.modulus)
+    return Embedding(
+        program, hashes, projected.residues, projected.size, projected.modulus,
+        prime=prime or 0,
+    )  # fmt: skip
 
 
 def _none_found(what: str, bits: int) -> PrecisionError:
@@ -244,7 +260,7 @@ def _products(factors: Sequence[int], prime: int | None, comparison: Comparison)
 
 
 def separating_set(
-    examples: Examples,
+    examples: SequenceDataset,
     projected: Projection,
     comparison: Comparison,
     layout: Layout,
@@ -260,7 +276,10 @@ def separating_set(
         *dictionary.steps(blocks, layout=layout, comparison=comparison),
     ]
     program = _program(examples, projected, steps, "T")
-    return Embedding(program, hashes, projected.residues, projected.modulus)
+    return Embedding(
+        program, hashes, projected.residues, projected.size, projected.modulus,
+        kept=sum(map(len, blocks.members)), heaviest=blocks.scale,
+    )  # fmt: skip
 
 
 def separating_weights(rows: Integers, rng: np.random.Generator) -> dict[int, int]:
@@ -366,9 +385,11 @@ def _reduced(projected: Projection, comparison: Comparison) -> list[Step]:
     return remainder("z", projected.modulus, projected.size, comparison=comparison)
 
 
-def _program(examples: Examples, projected: Projection, steps: list[Step], name: str) -> Program:
-    """From the entries of a token to h, and to its residue where keys have an own token."""
+def _program(
+    examples: SequenceDataset, projected: Projection, steps: list[Step], name: str
+) -> Program:
+    """From the entries of a token to the stream: h, its residue where keys have one, and 0."""
     inputs = tuple(f"x{k}" for k in range(len(projected.weights)))
     start = {"z": Affine(dict(zip(inputs, projected.weights, strict=True)), projected.offset)}
-    outputs = (Affine({name: 1}), *([Affine({"z": 1})] if examples.per_position else []))
-    return Program(inputs, start, tuple(steps), outputs)
+    own = [Affine({"z": 1})] if examples.per_position else []
+    return Program(inputs, start, tuple(steps), (Affine({name: 1}), *own, Affine()))

@@ -9,19 +9,31 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from constructive.contextual.storage import (
+    Json,
+    decoded,
+    digest,
+    encoded,
+    number,
+    read_json,
+    write_json,
+    written,
+)
 from constructive.errors import DataError, ParameterError
 
+FORMAT = "constructive sequences 1"
 Task = Literal["next", "last", "seq2seq"]
 Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Examples:
+class SequenceDataset:
     """Sequences of tokens, and one label for each key.
 
     task:    what a label belongs to
@@ -39,6 +51,124 @@ class Examples:
     labels: Integers
     classes: tuple[Hashable, ...]
 
+    @classmethod
+    def of(
+        cls, sequences: Sequence[Any], labels: Sequence[Any], task: str = "next"
+    ) -> "SequenceDataset":
+        """Sequences and labels as they are given, checked.
+
+        sequences, labels, task: as in `build_sequence_memorizer`
+
+        Raises ParameterError for an unknown task, DataError for no sequences, different lengths,
+        labels of the wrong number, tokens of different kinds, and inconsistent labels.
+
+        >>> SequenceDataset.of(["abb", "abc", "bba"], [1, 2, 1])
+        SequenceDataset(next, N=3, n=3, V=3, symbols, 2 labels)
+        """
+        if task not in get_args(Task):
+            raise ParameterError(
+                f"unknown task={task!r}",
+                witness=task,
+                suggestion=", ".join(map(repr, get_args(Task))),
+            )
+        listed = rectangular(sequences)
+        different, ids = numbered(listed)
+        tokens = exact_vectors(different)
+        flat = list(labels) if isinstance(labels, Iterable) else []
+        if task == "seq2seq":
+            flat = [list(row) if isinstance(row, Iterable) else [row] for row in flat]
+            wrong = [i for i, row in enumerate(flat) if len(row) != len(listed[0])]
+            if wrong or len(flat) != len(listed):
+                raise DataError(
+                    f"labels do not fit {len(listed)} sequences of {len(listed[0])} tokens",
+                    witness=wrong[:1] or len(flat),
+                    suggestion="one label for each token",
+                )
+            flat = [label for row in flat for label in row]
+        elif len(flat) != len(listed):
+            raise DataError(
+                f"{len(listed)} sequences have {len(flat)} labels",
+                witness=len(flat),
+                suggestion="one label for each sequence",
+            )
+        plain = [_plain(label) for label in flat]
+        try:
+            classes = tuple(dict.fromkeys(plain))
+        except TypeError as error:
+            raise DataError(
+                f"a label cannot be told from others: {error}",
+                suggestion="integers, or hashable classes; task='seq2seq' for several a sequence",
+            ) from error
+        for kind, values in (("token", different), ("label", classes)):
+            odd = [value for value in values if value != value]  # noqa: PLR0124 - NaN
+            if odd:
+                raise DataError(
+                    f"a {kind} is {odd[0]}, which is not equal to itself; no finite number",
+                    witness=str(odd[0]),
+                    suggestion="a symbol such as None for what is missing",
+                )
+        index = {label: place for place, label in enumerate(classes)}
+        found = cls(
+            task=task,  # type: ignore[arg-type] # checked above
+            tokens=codes(len(different)) if tokens is None else tokens,
+            ids=ids,
+            symbols=different if tokens is None else None,
+            labels=np.array([index[label] for label in plain], dtype=np.int64),
+            classes=classes,
+        )
+        contexts, own = found.keys(np.arange(len(different)))
+        clash = conflict(found.labels, own, contexts)
+        if clash is not None:
+            first, second = clash
+            raise DataError(
+                f"examples {first} and {second} have one multiset of tokens"
+                + (" and one own token" if found.per_position else "")
+                + f" and labels {plain[first]!r} and {plain[second]!r}",
+                witness=clash,
+                suggestion="equal labels"
+                + ("" if found.per_position else ", or task='last' or 'seq2seq', which also see a "
+                   "token of their own"),
+            )  # fmt: skip
+        return found
+
+    def save(self, path: str | Path) -> None:
+        """Write a JSON file, whole or not at all.
+
+        Raises ParameterError for symbols and labels which JSON cannot hold: strings, bytes,
+        numbers, None and tuples of these can be held.
+        """
+        write_json(path, self.content())
+
+    def content(self) -> Json:
+        """What `save` writes."""
+        numbers = [list(map(written, row)) for row in self.tokens.tolist()]
+        return {
+            "format": FORMAT,
+            "task": self.task,
+            "tokens": numbers if self.symbols is None else None,
+            "symbols": None if self.symbols is None else list(map(encoded, self.symbols)),
+            "ids": self.ids.tolist(),
+            "classes": list(map(encoded, self.classes)),
+            "labels": self.labels.tolist(),
+        }
+
+    @classmethod
+    def load(cls, path: str | Path) -> "SequenceDataset":
+        """Read a file written by `save`.
+
+        Raises FormatError if it is not one, OSError if it cannot be read.
+        """
+        found: SequenceDataset = read_json(path, _read, FORMAT, "SequenceDataset.save")
+        return found
+
+    def __repr__(self) -> str:
+        count, size = self.ids.shape
+        kind = f"d={self.tokens.shape[1]}" if self.symbols is None else "symbols"
+        return (
+            f"SequenceDataset({self.task}, N={count}, n={size}, V={len(self.tokens)}, {kind}, "
+            f"{len(self.classes)} labels)"
+        )
+
     @property
     def integers(self) -> bool:
         """Whether all labels are integers."""
@@ -50,6 +180,12 @@ class Examples:
         if self.integers:
             return tuple(int(label) for label in self.classes)  # type: ignore[call-overload]
         return tuple(range(len(self.classes)))
+
+    @property
+    def num_keys(self) -> int:
+        """M, what labels are given to."""
+        contexts, own = self.keys(np.arange(len(self.tokens)))
+        return len(np.unique(np.stack([contexts, own]), axis=1).T)
 
     @property
     def per_position(self) -> bool:
@@ -87,6 +223,28 @@ class Examples:
         return conflict(self.labels, own, contexts) is None
 
 
+def _read(content: Json) -> SequenceDataset:
+    """A data set as `of` makes it, from what was written of one."""
+    symbols, classes = content["symbols"], list(map(decoded, content["classes"]))
+    tokens: list[Any] = (
+        [tuple(map(number, row)) for row in content["tokens"]]
+        if symbols is None
+        else list(map(decoded, symbols))
+    )
+    task, size = content["task"], len(content["ids"][0])
+    if any(
+        type(i) is not int or i < 0 for row in [*content["ids"], content["labels"]] for i in row
+    ):
+        raise ValueError("an index is no index")
+    labels: list[Any] = [classes[i] for i in content["labels"]]
+    if task == "seq2seq":
+        labels = [labels[start : start + size] for start in range(0, len(labels), size)]
+    found = SequenceDataset.of([[tokens[i] for i in row] for row in content["ids"]], labels, task)
+    if digest(found.content()) != digest(content):
+        raise ValueError("it is not written as it should be")
+    return found
+
+
 def _mixed(values: Integers) -> npt.NDArray[np.uint64]:
     """Integers whose bits look random (splitmix64: multiplications and shifts modulo 2^64)."""
     mixed = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
@@ -109,84 +267,6 @@ def conflict(labels: Integers, own: Integers, contexts: Integers) -> tuple[int, 
         return None
     first, second = sorted((int(before[wrong[0]]), int(after[wrong[0]])))
     return first, second
-
-
-def read(sequences: Sequence[Any], labels: Sequence[Any], task: str) -> Examples:
-    """Sequences and labels as they are given, checked.
-
-    Raises ParameterError for an unknown task, DataError for no sequences, different lengths, labels
-    of the wrong number, tokens of different kinds, and inconsistent labels.
-
-    >>> read(["ab", "ba"], [1, 2], "next")
-    Traceback (most recent call last):
-        ...
-    constructive.errors.DataError: examples 0 and 1 have one multiset of tokens and labels 1 and 2
-      witness: (0, 1)
-      try: equal labels, or task='last' or 'seq2seq', which also see a token of their own
-    """
-    if task not in get_args(Task):
-        raise ParameterError(
-            f"unknown task={task!r}", witness=task, suggestion=", ".join(map(repr, get_args(Task)))
-        )
-    listed = rectangular(sequences)
-    different, ids = numbered(listed)
-    tokens = exact_vectors(different)
-    flat = list(labels) if isinstance(labels, Iterable) else []
-    if task == "seq2seq":
-        flat = [list(row) if isinstance(row, Iterable) else [row] for row in flat]
-        wrong = [i for i, row in enumerate(flat) if len(row) != len(listed[0])]
-        if wrong or len(flat) != len(listed):
-            raise DataError(
-                f"labels do not fit {len(listed)} sequences of {len(listed[0])} tokens",
-                witness=wrong[:1] or len(flat),
-                suggestion="one label for each token",
-            )
-        flat = [label for row in flat for label in row]
-    elif len(flat) != len(listed):
-        raise DataError(
-            f"{len(listed)} sequences have {len(flat)} labels",
-            witness=len(flat),
-            suggestion="one label for each sequence",
-        )
-    plain = [_plain(label) for label in flat]
-    try:
-        classes = tuple(dict.fromkeys(plain))
-    except TypeError as error:
-        raise DataError(
-            f"a label cannot be told from others: {error}",
-            suggestion="integers, or hashable classes; task='seq2seq' for several a sequence",
-        ) from error
-    for kind, values in (("token", different), ("label", classes)):
-        odd = [value for value in values if value != value]  # noqa: PLR0124 - NaN
-        if odd:
-            raise DataError(
-                f"a {kind} is {odd[0]}, which is not equal to itself; no finite number",
-                witness=str(odd[0]),
-                suggestion="a symbol such as None for what is missing",
-            )
-    index = {label: place for place, label in enumerate(classes)}
-    found = Examples(
-        task=task,  # type: ignore[arg-type] # checked above
-        tokens=codes(len(different)) if tokens is None else tokens,
-        ids=ids,
-        symbols=different if tokens is None else None,
-        labels=np.array([index[label] for label in plain], dtype=np.int64),
-        classes=classes,
-    )
-    contexts, own = found.keys(np.arange(len(different)))
-    clash = conflict(found.labels, own, contexts)
-    if clash is not None:
-        first, second = clash
-        raise DataError(
-            f"examples {first} and {second} have one multiset of tokens"
-            + (" and one own token" if found.per_position else "")
-            + f" and labels {plain[first]!r} and {plain[second]!r}",
-            witness=clash,
-            suggestion="equal labels"
-            + ("" if found.per_position else ", or task='last' or 'seq2seq', which also see a "
-               "token of their own"),
-        )  # fmt: skip
-    return found
 
 
 def rectangular(sequences: Sequence[Any]) -> list[list[Any]]:

@@ -1,10 +1,10 @@
 """Steps of programs: comparisons, remainders and products with a bit, exact at integers.
 
 *Lemma (a comparison).* For integers r and t, relu(r - t + 1) - relu(r - t) is 1 if r >= t, else 0;
-and so is 1 - relu(1 - relu(2 (r - t) + 3/2)), for all r within 1/4 of an integer.
-*Proof.* If r >= t, the first is (r - t + 1) - (r - t) = 1, and in the second r - t >= -1/4, so that
+and so is 1 - relu(1 - relu(3 (r - t) + 2)), for all r within 1/3 of an integer.
+*Proof.* If r >= t, the first is (r - t + 1) - (r - t) = 1, and in the second r - t >= -1/3, so that
 the inner relu is at least 1 and the outer one is 0. If r < t, all of r - t + 1 <= 0 and r - t < 0:
-the first is 0; and r - t <= -3/4 in the second, which is 1 - relu(1 - 0) = 0. QED
+the first is 0; and r - t <= -2/3 in the second, which is 1 - relu(1 - 0) = 0. QED
 
 The first takes one layer (`ramp`), and is a difference of numbers as large as r times the
 coefficient it gets. The second (`saturating`) takes two layers and never cancels, so that floats
@@ -15,7 +15,6 @@ leaves r mod q. *Proof.* After step j, 0 <= r < q 2^j, and r has changed by a mu
 """
 
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Literal
 
 from constructive.contextual.network import Affine, Number, Step
@@ -48,7 +47,7 @@ def where_at_least(
             for name, value in changes.items()
         }
         return [Step(units, updates)]
-    above = Affine({register: 2}, Fraction(3 - 4 * threshold, 2))
+    above = Affine({register: 3}, 2 - 3 * threshold)
     first = Step({"high": above}, {"above": Affine({"high": 1})})
     second = Step(
         {"below": Affine({"above": -1}, 1)},

@@ -1,79 +1,82 @@
-"""`build_sequence_memorizer`: sequences and labels in, exact weights out.
+"""`SequenceMemorizer`: two token-wise networks around one layer of uniform attention."""
 
-*Theorem.* Let N sequences have n tokens in Q^d each, and labels which are functions of the key of
-an example (`examples`): integers in a range of C, or classes, which are numbered. Then two
-token-wise ReLU networks around one layer of uniform attention, with rational weights, output
-exactly the labels. With M keys below R, the second one has O(sqrt(M log(M C log R)) + log(C R))
-weights, of as many bits, and the first one O(d + log(q) log(P) + log(U)) by a power hash of
-projections below U (proofs/14-sequences.md).
-
-Source: Kajitsuka and Sato (ICLR 2025) for the statement; the construction is a derivation of this
-project, from Vardi, Yehudai and Shamir (ICLR 2022), and its constants may differ from theirs.
-"""
-
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import dataclasses
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
+from rich.table import Table
 
-from constructive.capacity import require_positive, require_seed
-from constructive.contextual import dictionary
-from constructive.contextual.dictionary import Layout
-from constructive.contextual.embedding import (
-    Embedding,
-    power_hash,
-    product_hash,
-    project,
-    separating_set,
-    smallest_modulus,
-)
+from constructive.contextual.attention import WEIGHTS, UniformAttention
+from constructive.contextual.bounds import Sizes
 from constructive.contextual.examples import (
-    Examples,
     Integers,
+    SequenceDataset,
     Task,
-    conflict,
     exact_vectors,
     numbered,
-    read,
     rectangular,
 )
-from constructive.contextual.gadgets import Comparison, remainder
-from constructive.contextual.network import (
-    Affine,
-    Column,
-    Network,
-    Program,
-    plain,
-    residual,
+from constructive.contextual.network import Column, Network
+from constructive.contextual.storage import (
+    Json,
+    decoded,
+    encoded,
+    network_content,
+    network_from,
+    number,
+    read_json,
+    write_json,
+    written,
 )
-from constructive.errors import DataError, ParameterError
+from constructive.errors import DataError
+from constructive.tables import Sheet
 
-Backend = Literal["plain", "residual"]
-EmbeddingName = Literal["power_hash", "product_hash", "separating_set"]
+if TYPE_CHECKING:
+    pass
 
-_LOWERINGS: Mapping[str, Callable[[Program], Network]] = {"plain": plain, "residual": residual}
-_HASHES = {"power_hash": power_hash, "product_hash": product_hash}
+FORMAT = "constructive sequence memorizer 1"
+
+
+@dataclass(frozen=True)
+class SequenceRecord:
+    """How a sequence memorizer came to be: the choices, and the sizes in its bound."""
+
+    embedding: str
+    layout: str
+    backend: str
+    step: str
+    max_word_bits: int | None
+    seed: int
+    num_sequences: int
+    sizes: Sizes
 
 
 @dataclass(frozen=True, eq=False)
 class SequenceMemorizer:
     """Two token-wise ReLU networks around one layer of uniform attention, in exact arithmetic.
 
-    embedding:  from the d entries of a token to (h, t), or to h alone for the task next
-    classifier: from (S, t), or from S alone, to the label
-    context_size: n. Attention has W_Q = W_K = 0, so that it is the mean; W_V is n on h and W_O
-                  puts that, S, beside (h, t), which a skip connection keeps
+    embedding:  from the d entries of a token to the stream (h, t, 0), or (h, 0) for the task next
+    attention:  adds up h over the context, in the last entry of the stream: (h, t, S)
+    classifier: from the stream to the label
+    context_size: n
     symbols:    tokens which are no numbers, in the order of the integers that stand for them
     classes:    labels which are no integers, in the order of the integers that stand for them
+    record:     how it was built
+
+    `repr` is one line, `str` a table, and so is the HTML which notebooks show.
     """
 
     task: Task
     context_size: int
     embedding: Network
+    attention: UniformAttention
     classifier: Network
     symbols: tuple[Hashable, ...] | None
     classes: tuple[Hashable, ...] | None
+    record: SequenceRecord
 
     def predict(self, sequences: Sequence[Any]) -> list[Any]:
         """The label of each sequence; for seq2seq a list of labels, one for each token.
@@ -81,6 +84,14 @@ class SequenceMemorizer:
         Exact: all numbers on the way are integers or Fractions. Tokens may be any numbers; symbols
         must be those which were memorized. Raises DataError for others, and for sequences of
         another length.
+        """
+        columns, ids = self.encode(sequences)
+        return self.labelled(self.outputs(columns, ids), len(ids))
+
+    def encode(self, sequences: Sequence[Any]) -> tuple[list[Column], Integers]:
+        """What the network reads: a column (V,) for each entry of tokens, and their indices (N, n).
+
+        A symbol is its index. Raises DataError as `predict` does.
         """
         listed = rectangular(sequences)
         if len(listed[0]) != self.context_size:
@@ -91,12 +102,49 @@ class SequenceMemorizer:
             )
         different, ids = numbered(listed)
         tokens = self._vectors(different)
-        found = self._outputs([tokens[:, k] for k in range(tokens.shape[1])], ids).tolist()
-        labels = found if self.classes is None else [self._class(value) for value in found]
+        return [tokens[:, k] for k in range(tokens.shape[1])], ids
+
+    def encode_dataset(self, dataset: SequenceDataset) -> tuple[list[Column], Integers]:
+        """The same for a data set. Raises DataError for another task, and as `predict` does."""
+        size = dataset.ids.shape[1]
+        if dataset.task != self.task or size != self.context_size:
+            raise DataError(
+                f"the data are for task={dataset.task!r} and n={size}, the memorizer is for "
+                f"{self.task!r} and n={self.context_size}",
+                witness=(dataset.task, size),
+                suggestion="the data which it was built for",
+            )
+        tokens = dataset.tokens
+        if dataset.symbols is not None or self.symbols is not None:
+            vectors = dataset.symbols or tuple(map(_token, dataset.tokens.tolist()))
+            tokens = self._vectors(vectors)
+        elif tokens.shape[1] != self.width:
+            raise self._other_tokens(tokens[0].tolist())
+        return [tokens[:, k] for k in range(tokens.shape[1])], dataset.ids
+
+    def outputs(self, columns: list[Column], ids: Integers) -> Column:
+        """What the classifier gives for each example: integers, for classes their indices.
+
+        columns, ids: of `encode`
+        """
+        stream = self.attention(self.embedding(columns), ids)
+        chosen = slice(None) if self.task == "seq2seq" else slice(-1, None)
+        return self.classifier([column[:, chosen].reshape(-1) for column in stream])[0]
+
+    def labelled(self, outputs: Column, count: int) -> list[Any]:
+        """Outputs of `count` sequences as labels; None where one stands for no class."""
+        found: list[Any] = outputs.tolist()
+        if self.classes is not None:
+            found = [self._class(value) for value in found]
         if self.task != "seq2seq":
-            return labels
+            return found
         size = self.context_size
-        return [labels[start : start + size] for start in range(0, len(labels), size)]
+        return [found[start : start + size] for start in range(0, count * size, size)]
+
+    def _class(self, value: int) -> Hashable:
+        classes = self.classes or ()
+        known = isinstance(value, int) and 0 <= value < len(classes)
+        return classes[value] if known else None
 
     def _vectors(self, tokens: tuple[Hashable, ...]) -> Column:
         """Different tokens as the embedding takes them: (V, d)."""
@@ -111,41 +159,80 @@ class SequenceMemorizer:
                 )
             return np.array([[known[token]] for token in tokens], dtype=object)
         vectors = exact_vectors(tokens)
-        width = self.embedding.layers[0].width
-        if vectors is None or vectors.shape[1] != width:
-            raise DataError(
-                f"the tokens are no vectors of {width} numbers, as those which were memorized",
-                witness=str(tokens[0]),
-                suggestion="tokens of the same kind",
-            )
+        if vectors is None or vectors.shape[1] != self.width:
+            raise self._other_tokens(tokens[0])
         return vectors
 
-    def _class(self, value: int) -> Hashable:
-        """What an output stands for; None where it stands for no class (off the data)."""
-        classes = self.classes or ()
-        known = isinstance(value, int) and 0 <= value < len(classes)
-        return classes[value] if known else None
+    def _other_tokens(self, token: object) -> DataError:
+        return DataError(
+            f"the tokens are no vectors of {self.width} numbers, as those which were memorized",
+            witness=str(token),
+            suggestion="tokens of the same kind",
+        )
 
-    def _outputs(self, columns: list[Column], ids: Integers) -> Column:
-        """What the classifier gives for each example."""
-        embedded = self.embedding(columns)
-        sums = embedded[0][ids].sum(axis=1)
-        if self.task == "next":
-            return self.classifier([sums])[0]
-        if self.task == "last":
-            return self.classifier([sums, embedded[1][ids[:, -1]]])[0]
-        repeated = np.repeat(sums, self.context_size)
-        return self.classifier([repeated, embedded[1][ids].reshape(-1)])[0]
+    @property
+    def width(self) -> int:
+        """d, the entries of a token."""
+        return self.embedding.layers[0].width
 
     @property
     def nonzero_parameters(self) -> int:
-        """Weights and biases which are not zero; the attention has two, in W_V and in W_O."""
-        return self.embedding.nonzero_parameters + self.classifier.nonzero_parameters + 2
+        """Weights and biases which are not zero."""
+        return sum(part.nonzero_parameters for part in self._parts)
 
     @property
     def total_parameters(self) -> int:
-        """Weights and biases of dense matrices, and the two of the attention."""
-        return self.embedding.total_parameters + self.classifier.total_parameters + 2
+        """Weights and biases of dense matrices."""
+        return sum(part.total_parameters for part in self._parts)
+
+    @property
+    def largest_bits(self) -> int:
+        """Bits of the longest weight (`network.bits`)."""
+        return max(self.embedding.largest_bits, self.classifier.largest_bits)
+
+    @property
+    def total_bits(self) -> int:
+        """Bits of all weights of the two networks which are not zero."""
+        return self.embedding.total_bits + self.classifier.total_bits
+
+    @property
+    def _parts(self) -> tuple[Network | UniformAttention, ...]:
+        return self.embedding, self.attention, self.classifier
+
+    def save(self, path: str | Path) -> None:
+        """Write a JSON file of weights, symbols and classes, whole or not at all.
+
+        Raises ParameterError for symbols and classes which JSON cannot hold: strings, bytes,
+        numbers, None and tuples of these can be held.
+        """
+        write_json(path, self.content())
+
+    def content(self) -> Json:
+        """What `save` writes."""
+        classes = self.classes
+        return {
+            "format": FORMAT,
+            "task": self.task,
+            "context_size": self.context_size,
+            "embedding": network_content(self.embedding),
+            "attention": {
+                name: list(map(written, weights))
+                for name, weights in zip(WEIGHTS, dataclasses.astuple(self.attention), strict=True)
+            },
+            "classifier": network_content(self.classifier),
+            "symbols": None if self.symbols is None else list(map(encoded, self.symbols)),
+            "classes": None if classes is None else list(map(encoded, classes)),
+            "record": dataclasses.asdict(self.record),
+        }
+
+    @classmethod
+    def load(cls, path: str | Path) -> "SequenceMemorizer":
+        """Read a file written by `save`.
+
+        Raises FormatError if it is not one, OSError if it cannot be read.
+        """
+        found: SequenceMemorizer = read_json(path, _read, FORMAT, "SequenceMemorizer.save")
+        return found
 
     def __repr__(self) -> str:
         return (
@@ -154,119 +241,72 @@ class SequenceMemorizer:
             f"{self.embedding.depth} + {self.classifier.depth})"
         )
 
+    def __str__(self) -> str:
+        return self._sheet().text(100)
 
-def build_sequence_memorizer(
-    sequences: Sequence[Any],
-    labels: Sequence[Any],
-    *,
-    task: str = "next",
-    embedding: str = "power_hash",
-    layout: str = "deep",
-    backend: str = "plain",
-    step: str = "ramp",
-    max_word_bits: int | None = None,
-    seed: int = 0,
-) -> SequenceMemorizer:
-    """Memorize a label for each sequence, or for each token of each, with about sqrt(N) weights.
+    def _repr_html_(self) -> str:
+        return self._sheet().html()
 
-    sequences: N sequences of n tokens: integers, Fractions or floats (taken exactly), vectors of
-               these in Q^d, or hashable symbols such as words
-    labels:    N of them, or N times n for seq2seq; integers of any size, or hashable classes
-    task:      "next": a label belongs to a multiset of tokens; "last": to that and the last token;
-               "seq2seq": to that and the token at its position
-    embedding: "power_hash", or "separating_set" of at most N - 1 tokens
-    layout:    "deep": width 6, or 7 where a residue is carried beside; "wide": fewer layers
-    backend:   "plain", without skip connections, or "residual", as the blocks of a transformer
-    step:      "ramp", or "saturating": twice as deep, and kinder to floats
-    max_word_bits: of the code words in the dictionary, as far as no label alone is longer; 53 bits
-               fit a float64
-    seed:      of all random choices; each is checked before it is used, so that no label rests on
-               chance
+    def _sheet(self) -> Sheet:
+        record, sizes = self.record, self.record.sizes
+        kind = f"{len(self.symbols)} symbols" if self.symbols is not None else f"d = {self.width}"
+        facts = (
+            ("examples", f"N = {record.num_sequences}, n = {self.context_size}, {kind}, "
+                         f"{sizes.keys} keys, labels of {sizes.label_bits} bits"),
+            ("weights", f"{self.nonzero_parameters:,} non-zero (Theorem 7: at most "
+                        f"{sizes.bound:,}), of up to {self.largest_bits} bits"),
+            ("options", f"{record.embedding}, {record.layout}, {record.backend}, {record.step}, "
+                        f"seed {record.seed}"),
+        )  # fmt: skip
+        table = Table(box=None, pad_edge=False, show_edge=False)
+        for heading in ("part", "depth", "width", "non-zero", "total", "largest bits"):
+            table.add_column(heading, justify="left" if heading == "part" else "right")
+        for name, network in (("embedding", self.embedding), ("classifier", self.classifier)):
+            numbers = network.nonzero_parameters, network.total_parameters
+            table.add_row(
+                name, str(network.depth), str(network.width), *(f"{x:,}" for x in numbers),
+                str(network.largest_bits),
+            )  # fmt: skip
+            if name == "embedding":
+                attention = self.attention
+                counts = attention.nonzero_parameters, attention.total_parameters
+                table.add_row("attention", "1", "1", *map(str, counts),
+                              str(self.context_size.bit_length()))  # fmt: skip
+        return Sheet(f"SequenceMemorizer: task {self.task}, exact", facts, table)
 
-    Raises ParameterError for arguments which make no sense, DataError for sequences of different
-    lengths and for labels which are no function of the key, with two examples as witness, and
-    PrecisionError where no number of 61 bits tells the examples apart, which was never seen.
 
-    >>> memorizer = build_sequence_memorizer(["abc", "abd", "aab"], ["x", "y", "z"])
-    >>> memorizer.predict(["bca", "aab"])
-    ['x', 'z']
-    """
-    given = {"embedding": (embedding, EmbeddingName), "layout": (layout, Layout),
-             "backend": (backend, Backend), "step": (step, Comparison)}  # fmt: skip
-    for name, (value, kind) in given.items():
-        if not isinstance(value, str) or value not in get_args(kind):
-            raise ParameterError(
-                f"unknown {name}={value!r}",
-                witness=value,
-                suggestion=" or ".join(map(repr, get_args(kind))),
-            )
-    require_seed(seed)
-    if max_word_bits is not None:
-        require_positive(max_word_bits=max_word_bits)
-    examples = read(sequences, labels, task)
-    options = _Options(layout, step, max_word_bits)  # type: ignore[arg-type] # checked above
-    rng = np.random.default_rng(seed)
-    embedded = _embedded(examples, embedding, options, rng)
-    lower = _LOWERINGS[backend]
-    return SequenceMemorizer(
-        task=examples.task,
-        context_size=examples.ids.shape[1],
-        embedding=lower(embedded.program),
-        classifier=lower(_classifier(examples, embedded, options, rng)),
-        symbols=examples.symbols,
-        classes=None if examples.integers else examples.classes,
+def _token(vector: list[Any]) -> Hashable:
+    return vector[0] if len(vector) == 1 else tuple(vector)
+
+
+def _read(content: Json) -> SequenceMemorizer:
+    record = dict(content["record"])
+    sizes = Sizes(**record.pop("sizes"))
+    attention = UniformAttention(
+        *(tuple(map(number, content["attention"][name])) for name in WEIGHTS)
     )
-
-
-@dataclass(frozen=True)
-class _Options:
-    layout: Layout
-    step: Comparison
-    max_word_bits: int | None
-
-
-def _embedded(
-    examples: Examples, name: str, options: _Options, rng: np.random.Generator
-) -> Embedding:
-    projected = project(examples, rng)
-    if name != "separating_set":
-        return _HASHES[name](examples, projected, options.step, rng)
-    return separating_set(
-        examples, projected, options.step, options.layout, options.max_word_bits, rng
+    symbols, classes = (
+        None if content[name] is None else tuple(map(decoded, content[name]))
+        for name in ("symbols", "classes")
     )
-
-
-def _classifier(
-    examples: Examples, embedded: Embedding, options: _Options, rng: np.random.Generator
-) -> Program:
-    """The program from S, or (S, t), to the label: one key, its remainder, and the dictionary."""
-    sums = embedded.hashes[examples.ids].sum(axis=1)
-    contexts, own = examples.with_own(sums, embedded.residues)
-    below = examples.ids.shape[1] * int(embedded.hashes.max()) + 1
-    inputs: tuple[str, ...] = ("S",)
-    key, keys = Affine({"S": 1}), contexts.astype(object)
-    if examples.per_position:
-        inputs, key = ("S", "t"), Affine({"S": embedded.modulus, "t": 1})
-        keys = keys * embedded.modulus + own
-        below *= embedded.modulus
-    different, first = np.unique(keys, return_index=True)
-    labels = examples.labels[first]
-    values = [examples.values[label] for label in labels.tolist()]
-    least = min(values)
-    if least == max(values):
-        return Program(inputs, {}, (), (Affine({}, least),))
-    alone = np.zeros(len(different), dtype=np.int64)
-    modulus, residues = smallest_modulus(
-        different, below, lambda r: conflict(labels, alone, r) is None, rng
+    found = SequenceMemorizer(
+        content["task"],
+        content["context_size"],
+        network_from(content["embedding"]),
+        attention,
+        network_from(content["classifier"]),
+        symbols,
+        classes,
+        SequenceRecord(**record, sizes=sizes),
     )
-    table = {z: value - least for z, value in zip(residues.tolist(), values, strict=True)}
-    blocks = dictionary.plan(
-        {z: value for z, value in table.items() if value},  # 0 is what all other integers get
-        modulus,
-        max_word_bits=options.max_word_bits,
-    )
-    steps = (
-        *remainder("z", modulus, below, comparison=options.step),
-        *dictionary.steps(blocks, layout=options.layout, comparison=options.step),
-    )
-    return Program(inputs, {"z": key}, steps, (Affine({"T": 1}, least),))
+    stream = found.embedding.outputs
+    widths = {stream, found.classifier.layers[0].width, *map(len, dataclasses.astuple(attention))}
+    fits = len(widths) == 1 and found.classifier.outputs == 1
+    if not fits or found.task not in get_args(Task) or not found.context_size > 0:
+        raise ValueError("its parts do not fit together")
+    if symbols is not None and (found.width != 1 or len(set(symbols)) != len(symbols)):
+        raise ValueError("its symbols are no symbols")
+    if any(attention.query_weights) or any(attention.key_weights):
+        raise ValueError("its attention is not uniform")
+    _ = str(found)  # it can be shown
+    return found

@@ -116,7 +116,7 @@ class SparseMatrix:
         """Apply it to a column (count,) for each entry of x."""
         sizes = [_largest(column) for column in inputs]
         return [
-            _combination(
+            _combined(
                 [inputs[c] for c in columns], [sizes[c] for c in columns], values, bias, count
             )
             for columns, values, bias in zip(self.columns, self.values, self.biases, strict=True)
@@ -161,8 +161,32 @@ class Network:
         values = self.layers[0](values, count)
         for first, second in zip(self.layers[1:-1:2], self.layers[2:-1:2], strict=True):
             added = second([_relu(column) for column in first(values, count)], count)
-            values = [_sum(x, y) for x, y in zip(values, added, strict=True)]
+            values = [combination(both, [1, 1], 0) for both in zip(values, added, strict=True)]
         return self.layers[-1](values, count)
+
+    def require_consistent(self) -> None:
+        """Raise ValueError unless layers fit together, and name each of their inputs once."""
+        if not self.layers or (self.residual and len(self.layers) % 2):
+            raise ValueError(f"a network of {len(self.layers)} layers")
+        for layer in self.layers:
+            for columns, values in zip(layer.columns, layer.values, strict=True):
+                known = all(type(c) is int and 0 <= c < layer.width for c in columns)
+                if not known or len(set(columns)) != len(columns) or 0 in values:
+                    raise ValueError(f"a row of a layer of {layer.width} inputs has others")
+                if len(values) != len(columns):
+                    raise ValueError(f"{len(values)} weights for {len(columns)} columns")
+        for before, after in zip(self.layers, self.layers[1:], strict=False):
+            if len(before.biases) != after.width:
+                raise ValueError(f"{after.width} inputs after {len(before.biases)} outputs")
+        if self.residual and {layer.width for layer in self.layers[1::2]} != {
+            self.layers[-1].width
+        }:
+            raise ValueError("blocks of different widths")
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs."""
+        return len(self.layers[-1].biases)
 
     @property
     def depth(self) -> int:
@@ -279,7 +303,24 @@ def _largest(column: Column) -> int:
     return max(int(column.max(initial=0)), -int(column.min(initial=0)))
 
 
-def _combination(
+def combination(
+    columns: Sequence[Column], values: Sequence[Number], bias: Number, *, divided_by: int = 1
+) -> Column:
+    """The sum of values times columns (of one length), and a bias; then divided by an integer.
+
+    >>> combination([np.array([1, 3]), np.array([5, 6])], [2, -1], 10, divided_by=2).tolist()
+    [Fraction(7, 2), 5]
+    """
+    sizes = [_largest(column) for column in columns]
+    total = _combined(columns, sizes, values, bias, len(columns[0]))
+    if divided_by == 1:
+        return total
+    if total.dtype != object and not (total % divided_by).any():
+        return total // divided_by
+    return _normalised(total.astype(object) * Fraction(1, divided_by))
+
+
+def _combined(
     columns: Sequence[Column],
     sizes: Sequence[int],
     values: Sequence[Number],
@@ -294,12 +335,9 @@ def _combination(
     kind: Any = np.int64 if short else object
     total = np.full(count, bias, dtype=kind)
     for column, value in zip(columns, values, strict=True):
-        total = total + value * column.astype(kind)
+        if value:
+            total = total + value * column.astype(kind)
     return total if short else _normalised(total)
-
-
-def _sum(x: Column, y: Column) -> Column:
-    return _combination([x, y], [_largest(x), _largest(y)], [1, 1], 0, len(x))
 
 
 def _relu(column: Column) -> Column:

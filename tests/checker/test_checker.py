@@ -20,7 +20,7 @@ from safetensors.numpy import load_file
 
 import constructive
 from constructive import Dataset, Verdict, build_memorizer, certify, check, generators, strategies
-from constructive.certificate import fingerprint
+from constructive.certification import fingerprint
 from constructive.claims import rank
 from constructive.exact import modular, specialize
 

@@ -1,0 +1,71 @@
+"""The claims about sequence memorizers: *equality* of every label, and their *size*.
+
+Both are statements about integers and Fractions, so there is no third answer: they are PROVED or
+REFUTED. Equality is shown by evaluating the network on every example; the bound in the claim size
+is the formula of Theorem 7 (`contextual.bounds`), with the numbers of these data and of this build.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from constructive.contextual.examples import SequenceDataset
+from constructive.contextual.memorizer import SequenceMemorizer
+from constructive.verdict import Claim, Verdict
+
+
+def expected(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> list[int | None]:
+    """What the network has to put out for each class of a data set; None for none of its classes.
+
+    >>> from constructive import build_sequence_memorizer
+    >>> memorizer = build_sequence_memorizer(["ab", "cd"], ["x", "y"])
+    >>> expected(memorizer, SequenceDataset.of(["ab", "cd"], ["y", "z"]))
+    [1, None]
+    """
+    if memorizer.classes is None:
+        return [label if isinstance(label, int) else None for label in dataset.classes]
+    places = {label: place for place, label in enumerate(memorizer.classes)}
+    return [places.get(label) for label in dataset.classes]
+
+
+def equality(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> Claim:
+    """Evaluate all examples, and compare with ==."""
+    count, size = dataset.ids.shape
+    total = len(dataset.labels)
+    statement = f"f(X) == y for all {total} labels of N = {count} sequences of n = {size} tokens"
+    values = np.array(expected(memorizer, dataset), dtype=object)[dataset.labels]
+    found = memorizer.outputs(*memorizer.encode_dataset(dataset))
+    wrong = np.flatnonzero(found.astype(object) != values)
+    if not len(wrong):
+        return Claim("equality", statement, Verdict.PROVED, "by rational arithmetic, exactly")
+    first = int(wrong[0])
+    sequence, position = divmod(first, size)
+    witness = (sequence, position) if dataset.task == "seq2seq" else first
+    label = dataset.classes[dataset.labels[first]]
+    (given,) = memorizer.labelled(found[first : first + 1], 1)[:1]
+    given = given[0] if dataset.task == "seq2seq" else given
+    detail = f"{len(wrong)} labels differ: at {witness} it is {given!r}, not {label!r}"
+    return Claim("equality", statement, Verdict.REFUTED, detail, witness)
+
+
+def size(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> Claim:
+    """Count weights, and compare with the formula."""
+    known = [value for value in expected(memorizer, dataset) if value is not None]
+    labels = max(known) - min(known) + 1 if known else 1
+    sizes = dataclasses.replace(
+        memorizer.record.sizes,
+        keys=dataset.num_keys,
+        width=memorizer.width,
+        label_bits=labels.bit_length(),
+    )
+    weights = memorizer.nonzero_parameters
+    numbers = dataclasses.asdict(sizes)
+    named = ", ".join(f"{name} {value}" for name, value in numbers.items())
+    statement = f"{weights} non-zero parameters <= {sizes.bound}: Theorem 7 for {named}"
+    detail = (
+        f"{memorizer.total_parameters:,} in dense matrices; non-zero ones have "
+        f"{memorizer.total_bits:,} bits in all, {memorizer.largest_bits} at most"
+    )
+    if weights <= sizes.bound:
+        return Claim("size", statement, Verdict.PROVED, detail, evidence=numbers)
+    return Claim("size", statement, Verdict.REFUTED, detail, weights, numbers)

@@ -1,0 +1,75 @@
+"""How many weights a sequence memorizer has at most: the formula of Theorem 7, in integers.
+
+Nothing here looks at data. L(x) is the number of bits of x. *Bound* (proofs/14-sequences.md):
+
+    dictionary of M keys below Q, labels below C:  36 sqrt(M F) + 14 (F + 5),
+                                                   F = L(C) + L(Q) - L(M) // 2 + 2, at least 1
+    token to residue, d entries, range U:          4 (d + 1) + 14 L(U)
+    product hash, residues below q:                40 L(q)
+    power hash, modulo P:                          40 L(q) + 14 L(q) (L(P) + 1)
+    separating set of S residues, weights below W: dictionary of S keys below q, labels below W
+    sum to key, range R:                           14 L(R) + 8
+    attention:                                     2
+
+C is the range of the labels. M is at most N (nN for seq2seq), Q may be taken about M^2, and R below
+n q (P + 1), so that all grows as sqrt(M log(M C)), up to logarithms of n, U and N.
+"""
+
+from dataclasses import dataclass
+from math import isqrt
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The numbers in the bound; those which may be long by their bits.
+
+    keys:         M, of the examples
+    width:        d
+    label_bits:   of C, the range of what is put out
+    token_bits:   of U, above projections of tokens
+    residue_bits: of q
+    prime_bits:   of P, of a power hash; 0 for others
+    kept:         S, of a separating set;  weight_bits: of W; both 0 for others
+    sum_bits:     of R, above keys before they are reduced
+    key_bits:     of Q, above keys after that
+    """
+
+    keys: int
+    width: int
+    label_bits: int
+    token_bits: int
+    residue_bits: int
+    prime_bits: int
+    kept: int
+    weight_bits: int
+    sum_bits: int
+    key_bits: int
+
+    @property
+    def bound(self) -> int:
+        """The number of non-zero weights which is not exceeded.
+
+        >>> Sizes(4096, 4, 5, 31, 6, 22, 0, 0, 25, 22).bound
+        14000
+        """
+        embedding = 4 * (self.width + 1) + 14 * self.token_bits
+        if self.kept:
+            embedding += dictionary_bound(self.kept, self.weight_bits, self.residue_bits)
+        else:
+            embedding += 40 * self.residue_bits
+            if self.prime_bits:
+                embedding += 14 * self.residue_bits * (self.prime_bits + 1)
+        classifier = dictionary_bound(self.keys, self.label_bits, self.key_bits)
+        return embedding + 2 + 14 * self.sum_bits + 8 + classifier
+
+
+def dictionary_bound(keys: int, label_bits: int, key_bits: int) -> int:
+    """The bound for a dictionary alone.
+
+    >>> dictionary_bound(4096, 5, 22)
+    10945
+    """
+    factor = max(label_bits + key_bits - keys.bit_length() // 2 + 2, 1)
+    squared = 36 * 36 * keys * factor
+    root = isqrt(squared)
+    return root + (root * root < squared) + 14 * (factor + 5)
