@@ -12,12 +12,17 @@ drawn example is used. Entries are small integers, stored as float64, and shrink
 >>> test_what_the_theorem_promises()
 """
 
-from typing import NamedTuple, get_args
+from collections import Counter
+from collections.abc import Hashable
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from constructive.build import build_memorizer
 from constructive.capacity import Theorem, rank_one_capacity, saturated_capacity
+from constructive.contextual.build import build_sequence_memorizer
+from constructive.contextual.examples import Task
+from constructive.contextual.memorizer import SequenceMemorizer
 from constructive.dataset import Array, Dataset
 from constructive.errors import MissingExtraError
 from constructive.generators import moment_curve_points
@@ -169,6 +174,75 @@ def memorizable(
         _datasets_of_shape(count, size, width, max_target_dim=max_target_dim, shared=shared)
     )
     return Problem(dataset, num_heads, head_dim, construction)
+
+
+class SequenceProblem(NamedTuple):
+    """Sequences with a label for each key, and what a label may depend on."""
+
+    sequences: list[list[Any]]
+    labels: list[Any]
+    task: Task
+
+    def build(self, **options: Any) -> SequenceMemorizer:  # noqa: ANN401 - those of the builder
+        """Build the memorizer of this problem."""
+        return build_sequence_memorizer(self.sequences, self.labels, task=self.task, **options)
+
+
+@st.composite
+def sequence_problems(
+    draw: st.DrawFn,
+    *,
+    max_sequences: int = 7,
+    max_context_size: int = 4,
+    tasks: st.SearchStrategy[Task] | None = None,
+    tokens: st.SearchStrategy[Any] | None = None,
+    labels: st.SearchStrategy[Any] | None = None,
+) -> SequenceProblem:
+    """Sequences of one length, and labels which are a function of the key (`contextual.examples`).
+
+    Sequences may repeat, and differ in the order of tokens or in their multiplicity only. By
+    default tokens are integers, Fractions, floats, vectors or symbols, of one kind in a problem,
+    and labels are small or long integers or strings.
+
+    >>> from hypothesis import find
+    >>> find(sequence_problems(), lambda problem: len(problem.sequences) == 2)
+    SequenceProblem(sequences=[[0], [0]], labels=[0, 0], task='next')
+    """
+    task = draw(st.sampled_from(get_args(Task)) if tasks is None else tasks)
+    size = draw(st.integers(1, max_context_size))
+    token = draw(st.sampled_from(_TOKENS)) if tokens is None else tokens
+    label = draw(st.sampled_from(_LABELS)) if labels is None else labels
+    rows = st.lists(token, min_size=size, max_size=size)
+    drawn = draw(st.lists(rows, min_size=1, max_size=max_sequences))
+    known: dict[Hashable, Any] = {}
+    labelled: list[Any] = []
+    for row in drawn:
+        context = frozenset(Counter(row).items())
+        found = []
+        for own in row if task == "seq2seq" else row[-1:]:
+            key = context if task == "next" else (context, own)
+            if key not in known:
+                known[key] = draw(label)
+            found.append(known[key])
+        labelled.append(found if task == "seq2seq" else found[0])
+    return SequenceProblem(drawn, labelled, task)
+
+
+_TOKENS: list[st.SearchStrategy[Any]] = [
+    st.integers(-3, 3),
+    st.fractions(0, 2, max_denominator=7),
+    st.floats(-2, 2, width=16),
+    st.tuples(st.integers(-2, 2), st.integers(0, 1), st.fractions(0, 1, max_denominator=3)),
+    st.sampled_from("abcd"),
+    st.sampled_from([b"x", ("y", 1), "z", None]),
+]
+_LABELS: list[st.SearchStrategy[Any]] = [
+    st.integers(-3, 12),
+    st.integers(0, 1 << 80),
+    st.sampled_from(["cat", "dog", "cow"]),
+    st.integers(0, 1),
+    st.just(7),
+]
 
 
 @st.composite

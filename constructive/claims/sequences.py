@@ -10,22 +10,8 @@ import dataclasses
 import numpy as np
 
 from constructive.contextual.examples import SequenceDataset
-from constructive.contextual.memorizer import SequenceMemorizer
+from constructive.contextual.memorizer import SequenceMemorizer, expected_outputs
 from constructive.verdict import Claim, Verdict
-
-
-def expected(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> list[int | None]:
-    """What the network has to put out for each class of a data set; None for none of its classes.
-
-    >>> from constructive import build_sequence_memorizer
-    >>> memorizer = build_sequence_memorizer(["ab", "cd"], ["x", "y"])
-    >>> expected(memorizer, SequenceDataset.of(["ab", "cd"], ["y", "z"]))
-    [1, None]
-    """
-    if memorizer.classes is None:
-        return [label if isinstance(label, int) else None for label in dataset.classes]
-    places = {label: place for place, label in enumerate(memorizer.classes)}
-    return [places.get(label) for label in dataset.classes]
 
 
 def equality(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> Claim:
@@ -33,7 +19,8 @@ def equality(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> Claim:
     count, size = dataset.ids.shape
     total = len(dataset.labels)
     statement = f"f(X) == y for all {total} labels of N = {count} sequences of n = {size} tokens"
-    values = np.array(expected(memorizer, dataset), dtype=object)[dataset.labels]
+    known = expected_outputs(memorizer.classes, dataset.classes)
+    values = np.array(known, dtype=object)[dataset.labels]
     found = memorizer.outputs(*memorizer.encode_dataset(dataset))
     wrong = np.flatnonzero(found.astype(object) != values)
     if not len(wrong):
@@ -50,7 +37,8 @@ def equality(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> Claim:
 
 def size(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> Claim:
     """Count weights, and compare with the formula."""
-    known = [value for value in expected(memorizer, dataset) if value is not None]
+    outputs = expected_outputs(memorizer.classes, dataset.classes)
+    known = [value for value in outputs if value is not None]
     labels = max(known) - min(known) + 1 if known else 1
     sizes = dataclasses.replace(
         memorizer.record.sizes,

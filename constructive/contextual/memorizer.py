@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
+import numpy.typing as npt
 from rich.table import Table
 
 from constructive.contextual.attention import WEIGHTS, UniformAttention
@@ -20,9 +21,11 @@ from constructive.contextual.examples import (
     rectangular,
 )
 from constructive.contextual.network import Column, Network
+from constructive.contextual.rounded import Floats, RoundedNetwork
 from constructive.contextual.storage import (
     Json,
     decoded,
+    digest,
     encoded,
     network_content,
     network_from,
@@ -32,7 +35,12 @@ from constructive.contextual.storage import (
     written,
 )
 from constructive.errors import DataError
+from constructive.extras import require
+from constructive.files import replacing
 from constructive.tables import Sheet
+
+if TYPE_CHECKING:
+    import torch
 
 if TYPE_CHECKING:
     pass
@@ -170,6 +178,75 @@ class SequenceMemorizer:
             suggestion="tokens of the same kind",
         )
 
+    def arrays(self, sequences: Sequence[Any], dtype: npt.DTypeLike = np.float64) -> Floats:
+        """Sequences as the exported models take them: (N, n, d), rounded to floats.
+
+        Raises DataError as `predict` does.
+        """
+        columns, ids = self.encode(sequences)
+        return np.stack([column.astype(dtype) for column in columns], axis=-1)[ids]
+
+    def reproduced(self, dataset: SequenceDataset, dtype: npt.DTypeLike = np.float64) -> float:
+        """The share of labels which are left when all is computed in floats. Measured, not proved.
+
+        Words of more bits than a float has are lost: expect 1.0 for `step="saturating"` and
+        `max_word_bits=52`, and chance for long words. Raises DataError as `predict` does.
+        """
+        columns, ids = self.encode_dataset(dataset)
+        tokens = np.stack([column.astype(dtype) for column in columns], axis=-1)
+        with np.errstate(all="ignore"):  # what overflows is not reproduced
+            stream = RoundedNetwork.of(self.embedding, dtype)(tokens)
+            value, output = (
+                np.array(weights, dtype=dtype)
+                for weights in (self.attention.value_weights, self.attention.output_weights)
+            )
+            mean = (stream @ value)[ids].mean(axis=1)
+            own = ids if self.task == "seq2seq" else ids[:, -1:]
+            moved = stream[own] + mean[:, np.newaxis, np.newaxis] * output
+            found = RoundedNetwork.of(self.classifier, dtype)(moved.reshape(-1, len(output)))
+        values = expected_outputs(self.classes, dataset.classes)
+        nearest = np.rint(found[:, 0]).tolist()
+        pairs = zip(nearest, dataset.labels.tolist(), strict=True)
+        return sum(1 for out, label in pairs if out == values[label]) / len(nearest)
+
+    def to_torch(self, dtype: "torch.dtype | None" = None) -> "torch.nn.Module":
+        """A PyTorch module with the same weights: `interop.sequence_module.SequenceModule`.
+
+        dtype: torch.float64 by default
+
+        `forward(sequences)` takes (N, n, d) (`arrays`) and gives outputs (N,), or (N, n) for
+        seq2seq: labels when rounded, for classes their indices. Measure `reproduced` before.
+
+        Raises MissingExtraError without torch, and PrecisionError where a weight is no number of
+        that dtype.
+        """
+        require("torch", extra="torch", purpose="SequenceMemorizer.to_torch")
+        from constructive.interop import sequence_module  # noqa: PLC0415 - torch is optional
+
+        given = {} if dtype is None else {"dtype": dtype}
+        return sequence_module.SequenceModule(
+            self.embedding, self.attention, self.classifier, task=self.task, **given
+        )
+
+    def to_onnx(self, path: str | Path, dtype: npt.DTypeLike = np.float64) -> None:
+        """Write an ONNX model, whole or not at all.
+
+        Input sequences (N, n, d), output outputs (N,), or (N, n) for seq2seq, in that dtype; N is
+        free. What they are is said at `to_torch`.
+
+        Raises MissingExtraError without onnx, PrecisionError where a weight is no number of that
+        dtype, OutputError where the file cannot be written.
+        """
+        require("onnx", extra="onnx", purpose="SequenceMemorizer.to_onnx")
+        from constructive.interop import sequence_graph  # noqa: PLC0415 - onnx is optional
+
+        model = sequence_graph.model(
+            self.embedding, self.attention, self.classifier,
+            task=self.task, context_size=self.context_size, dtype=dtype,
+        )  # fmt: skip
+        with replacing(path) as file:
+            file.write(model.SerializeToString())
+
     @property
     def width(self) -> int:
         """d, the entries of a token."""
@@ -275,6 +352,22 @@ class SequenceMemorizer:
         return Sheet(f"SequenceMemorizer: task {self.task}, exact", facts, table)
 
 
+def expected_outputs(
+    known: tuple[Hashable, ...] | None, classes: Sequence[Hashable]
+) -> list[int | None]:
+    """What is to be put out for classes: themselves, or their places among the known ones.
+
+    None for what cannot be put out.
+
+    >>> expected_outputs(("x", "y"), ["y", "z"])
+    [1, None]
+    """
+    if known is None:
+        return [label if isinstance(label, int) else None for label in classes]
+    places = {label: place for place, label in enumerate(known)}
+    return [places.get(label) for label in classes]
+
+
 def _token(vector: list[Any]) -> Hashable:
     return vector[0] if len(vector) == 1 else tuple(vector)
 
@@ -308,5 +401,14 @@ def _read(content: Json) -> SequenceMemorizer:
         raise ValueError("its symbols are no symbols")
     if any(attention.query_weights) or any(attention.key_weights):
         raise ValueError("its attention is not uniform")
-    _ = str(found)  # it can be shown
+    counts = [*dataclasses.astuple(sizes), found.record.seed, found.record.num_sequences]
+    if found.record.max_word_bits is not None:
+        counts.append(found.record.max_word_bits)
+    if any(type(x) is not int or x < 0 for x in [*counts, found.context_size]):
+        raise ValueError("a number of its record is no number")
+    names = found.record.embedding, found.record.layout, found.record.backend, found.record.step
+    if not all(isinstance(name, str) and name.isidentifier() for name in names):
+        raise ValueError("a name in its record is no name")
+    if digest(found.content()) != digest(content):
+        raise ValueError("it is not written as it should be")
     return found

@@ -1,17 +1,23 @@
 """Every label, with ==, for small problems of every kind."""
 
-from collections import Counter
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from dense import dense
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from constructive import DataError, ParameterError, PrecisionError, build_sequence_memorizer
-from constructive.contextual import embedding
+from constructive import (
+    DataError,
+    ParameterError,
+    PrecisionError,
+    SequenceDataset,
+    build_sequence_memorizer,
+    strategies,
+)
+from constructive.contextual import build, embedding
 
-TASKS = ("next", "last", "seq2seq")
 OPTIONS = st.fixed_dictionaries(
     {
         "embedding": st.sampled_from(["power_hash", "product_hash", "separating_set"]),
@@ -22,56 +28,22 @@ OPTIONS = st.fixed_dictionaries(
         "seed": st.integers(0, 3),
     }
 )
-LABELS = st.one_of(
-    st.integers(-3, 12), st.integers(0, 1 << 80), st.sampled_from(["cat", "dog", "cow"])
-)
-TOKENS = st.sampled_from(
-    [
-        st.integers(-3, 3),
-        st.fractions(max_denominator=7).map(lambda x: x % 2),
-        st.floats(-2, 2, width=16),
-        st.tuples(st.integers(-2, 2), st.integers(0, 1), st.fractions(0, 1, max_denominator=3)),
-        st.sampled_from("abcd"),
-        st.sampled_from([b"x", ("y", 1), "z"]),
-    ]
-)
-
-
-def key(task, sequence, position):
-    """What a label may depend on."""
-    context = frozenset(Counter(sequence).items())
-    return context if task == "next" else (context, sequence[position])
-
-
-@st.composite
-def problems(draw):
-    task = draw(st.sampled_from(TASKS))
-    size = draw(st.integers(1, 4))
-    rows = st.lists(draw(TOKENS), min_size=size, max_size=size)
-    sequences = draw(st.lists(rows, min_size=1, max_size=7))
-    kind, known = draw(st.sampled_from([LABELS, st.integers(0, 1), st.just(7)])), {}
-    labels = []
-    for sequence in sequences:
-        positions = range(size) if task == "seq2seq" else [size - 1]
-        keys = [key(task, sequence, position) for position in positions]
-        row = [known.setdefault(k, draw(kind)) if k not in known else known[k] for k in keys]
-        labels.append(row if task == "seq2seq" else row[0])
-    return task, sequences, labels
+problems = strategies.sequence_problems
 
 
 @settings(max_examples=150, deadline=None)
 @given(problems(), OPTIONS)
 def test_every_label_is_reproduced(problem, options):
-    task, sequences, labels = problem
-    memorizer = build_sequence_memorizer(sequences, labels, task=task, **options)
-    assert memorizer.predict(sequences) == labels
+    memorizer = problem.build(**options)
+    assert memorizer.predict(problem.sequences) == problem.labels
+    assert memorizer.nonzero_parameters <= memorizer.record.sizes.bound or options["max_word_bits"]
 
 
 @settings(max_examples=30, deadline=None)
 @given(problems(), OPTIONS, st.randoms(use_true_random=False))
 def test_a_permutation_of_the_tokens(problem, options, random):
-    task, sequences, labels = problem
-    memorizer = build_sequence_memorizer(sequences, labels, task=task, **options)
+    sequences, labels, task = problem
+    memorizer = problem.build(**options)
     order = list(range(len(sequences[0])))
     if task == "last":
         head = order[:-1]
@@ -87,10 +59,7 @@ def test_a_permutation_of_the_tokens(problem, options, random):
 @settings(max_examples=30, deadline=None)
 @given(problems(), OPTIONS)
 def test_the_same_seed_gives_the_same_weights(problem, options):
-    task, sequences, labels = problem
-    first, second = (
-        build_sequence_memorizer(sequences, labels, task=task, **options) for _ in range(2)
-    )
+    first, second = (problem.build(**options) for _ in range(2))
     assert first.embedding == second.embedding
     assert first.classifier == second.classifier
 
@@ -240,3 +209,117 @@ def test_parameters_grow_as_the_square_root(name):
         counts[total] = memorizer.nonzero_parameters
     exponent = np.log(counts[1024] / counts[64]) / np.log(16)
     assert 0.4 < exponent < 0.62
+
+
+@pytest.mark.parametrize("name", ["power_hash", "product_hash", "separating_set"])
+@pytest.mark.parametrize("total", [15, 16, 17, 33])
+def test_one_distinguishing_token(name, total):
+    """All sequences agree but for one token; as many as a power of two, and one more or less."""
+    sequences = [[0, 0, 10**6 + 7 * i] for i in range(total)]
+    for labels in (list(range(total)), [i % 2 for i in range(total)]):
+        memorizer = build_sequence_memorizer(sequences, labels, embedding=name)
+        assert memorizer.predict(sequences) == labels
+        assert memorizer.nonzero_parameters <= memorizer.record.sizes.bound
+
+
+def test_all_tokens_are_equal():
+    for task, labels in [("next", [3]), ("last", [3]), ("seq2seq", [[3, 3, 3]])]:
+        memorizer = build_sequence_memorizer([[5, 5, 5]], labels, task=task)
+        assert memorizer.predict([[5, 5, 5]]) == labels
+
+
+def test_wide_tokens():
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(-3, 4, size=(20, 3, 300))
+    memorizer = build_sequence_memorizer(tokens, range(20))
+    assert memorizer.predict(tokens) == list(range(20))
+
+
+def test_sums_off_the_data_do_not_overflow():
+    """An embedding may be long on tokens it was not built for; n times as much is a sum."""
+    memorizer = build_sequence_memorizer([[1, 2], [3, 4]], [1, 2])
+    columns, ids = memorizer.encode([[2**62, 2**62]])
+    huge = np.array([2**61], dtype=np.int64)
+    stream = [huge, np.zeros(1, dtype=np.int64)]
+    assert memorizer.attention(stream, ids)[-1].tolist() == [[2**62, 2**62]]
+    assert len(columns) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(), OPTIONS)
+def test_registers_are_integers_and_those_carried_are_not_negative(problem, options):
+    """Of the steps, as a program means them, on the tokens and the sums of the data."""
+    examples = SequenceDataset.of(*problem)
+    rng = np.random.default_rng(options["seed"])
+    chosen = build._Options(options["layout"], options["step"], options["max_word_bits"])
+    embedded = build._embedded(examples, options["embedding"], chosen, rng)
+    classified = build._classifier(examples, embedded, chosen, rng)
+    tokens = [dict(zip(embedded.program.inputs, row, strict=True)) for row in examples.tokens]
+    registers_of(embedded.program, tokens)
+    sums = embedded.hashes[examples.ids].sum(axis=1)
+    contexts, own = examples.with_own(sums, embedded.residues)
+    keys = [{"h": 0, "t": int(t), "S": int(s)} for s, t in zip(contexts, own, strict=True)]
+    found = registers_of(classified.program, keys)
+    assert found == [examples.values[label] for label in examples.labels]
+
+
+def registers_of(program, examples):
+    """Run a program as it is written, and look at every register; its last outputs."""
+
+    def value(affine, known):
+        return affine.constant + sum(v * known[name] for name, v in affine.terms.items())
+
+    last = []
+    for inputs in examples:
+        known = {name: value(affine, inputs) for name, affine in program.start.items()}
+        for step, live in zip(program.steps, program.needed()[1:], strict=True):
+            units = {name: max(value(unit, known), 0) for name, unit in step.units.items()}
+            known |= {name: value(u, known | units) for name, u in step.updates.items()}
+            carried = {name: known[name] for name in live}
+            assert all(x == int(x) >= 0 for x in carried.values()), carried
+        outputs = [value(output, known) for output in program.outputs]
+        last.append(outputs[0])
+    return last
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(tasks=st.just("seq2seq")), OPTIONS, st.lists(st.integers(0, 10**4), min_size=3))
+def test_plain_and_residual_agree_off_the_data(problem, options, others):
+    first, second = (problem.build(**options | {"backend": b}) for b in ("plain", "residual"))
+    stream = [np.array(others, dtype=object)] * 3
+    domain = 1 << (first.record.sizes.sum_bits - 1)
+    keys = [np.array([x % max(domain // 8, 1) for x in others], dtype=object), *stream[1:]]
+    sums = [keys[0], np.zeros(len(others), dtype=np.int64), keys[0] // 2]
+    assert first.classifier(sums)[0].tolist() == second.classifier(sums)[0].tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(max_sequences=5), OPTIONS)
+def test_an_evaluator_of_flint_agrees(problem, options):
+    """The whole memorizer, dense, in rational matrices, with the mean of attention."""
+    memorizer = problem.build(**options)
+    columns, ids = memorizer.encode(problem.sequences)
+    streams = [dense(memorizer.embedding, token) for token in zip(*columns, strict=True)]
+    attention, outputs = memorizer.attention, []
+    for row in ids:
+        values = [
+            sum(Fraction(w) * x for w, x in zip(attention.value_weights, streams[i], strict=True))
+            for i in row
+        ]
+        mean = sum(values) / len(row)
+        for i in row if problem.task == "seq2seq" else row[-1:]:
+            weights = attention.output_weights
+            moved = [x + w * mean for x, w in zip(streams[i], weights, strict=True)]
+            outputs += dense(memorizer.classifier, moved)
+    assert all(x.denominator == 1 for x in outputs)
+    found = np.array([int(x) for x in outputs], dtype=object)
+    assert memorizer.labelled(found, len(ids)) == problem.labels
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 6), min_size=3, max_size=3), min_size=1, max_size=12))
+def test_weights_of_a_separating_set_are_small(rows):
+    """At most C(N, 2) + 1, where the least one is taken: here fewer than 16 classes change."""
+    weights = embedding.separating_weights(np.array(rows), np.random.default_rng(0))
+    count = len({tuple(sorted(row)) for row in rows})
+    assert all(0 < weight <= count * (count - 1) // 2 + 1 for weight in weights.values())

@@ -1,0 +1,86 @@
+"""Networks in floating point: dense matrices of rounded weights, and what they put out.
+
+Nothing is proved here. A float has 53 bits (24 in float32), and words longer than that are lost;
+`SequenceMemorizer.reproduced` measures how many labels are left.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.contextual.network import Network, Number, SparseMatrix
+from constructive.errors import PrecisionError
+
+Floats = npt.NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class RoundedNetwork:
+    """x -> W x + b for each layer, in floats, with relu and skip connections as in `Network`.
+
+    layers: pairs of W (outputs, inputs) and b (outputs,)
+
+    >>> from constructive.contextual.network import Affine, Program, plain
+    >>> program = Program(("x",), {"r": Affine({"x": 2}, 1)}, (), (Affine({"r": 1}),))
+    >>> RoundedNetwork.of(plain(program), np.float32)(np.array([[3.0]], dtype=np.float32))
+    array([[7.]], dtype=float32)
+    """
+
+    layers: tuple[tuple[Floats, Floats], ...]
+    residual: bool
+
+    @classmethod
+    def of(cls, network: Network, dtype: npt.DTypeLike) -> "RoundedNetwork":
+        """Round the weights of a network; those beyond all floats become infinite."""
+        kind = np.dtype(dtype)
+        layers = (_dense(layer, kind) for layer in network.layers)
+        return cls(tuple(layers), network.residual)
+
+    def __call__(self, values: Floats) -> Floats:
+        """Evaluate examples: (B, inputs) to (B, outputs)."""
+        maps = self.layers
+        if not self.residual:
+            for layer in maps[:-1]:
+                values = np.maximum(_affine(layer, values), 0)
+            return _affine(maps[-1], values)
+        values = _affine(maps[0], values)
+        for first, second in zip(maps[1:-1:2], maps[2:-1:2], strict=True):
+            values = values + _affine(second, np.maximum(_affine(first, values), 0))
+        return _affine(maps[-1], values)
+
+
+def require_exact(network: Network, dtype: npt.DTypeLike) -> None:
+    """Raise PrecisionError where a weight is no number of that type."""
+    kind = np.dtype(dtype)
+    for layer in network.layers:
+        for weight in layer.numbers():
+            rounded = float(np.array(_float(weight)).astype(kind))
+            if not np.isfinite(rounded) or Fraction(rounded) != weight:
+                bits = weight.numerator.bit_length()
+                raise PrecisionError(
+                    f"a weight of {bits} bits is no number of {kind.name}",
+                    witness=bits,
+                    suggestion="step='saturating' and max_word_bits=52, or 23 for float32; and "
+                    "measure `reproduced`",
+                )
+
+
+def _dense(layer: SparseMatrix, kind: np.dtype[Any]) -> tuple[Floats, Floats]:
+    weights = np.zeros((len(layer.biases), layer.width), dtype=kind)
+    for row, columns, values in zip(weights, layer.columns, layer.values, strict=True):
+        row[list(columns)] = list(map(_float, values))
+    return weights, np.array(list(map(_float, layer.biases)), dtype=kind)
+
+
+def _affine(layer: tuple[Floats, Floats], values: Floats) -> Floats:
+    return values @ layer[0].T + layer[1]
+
+
+def _float(number: Number) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")

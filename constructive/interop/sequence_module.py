@@ -1,0 +1,109 @@
+"""A sequence memorizer as a PyTorch module. Needs torch (`pip install "constructive[torch]"`)."""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import relu, scaled_dot_product_attention
+
+from constructive.contextual.attention import WEIGHTS, UniformAttention
+from constructive.contextual.network import Network
+from constructive.contextual.rounded import RoundedNetwork, require_exact
+from constructive.errors import ParameterError
+
+_DTYPES = {torch.float64: np.float64, torch.float32: np.float32}
+
+
+class TokenwiseModule(nn.Module):
+    """A ReLU network of `torch.nn.Linear` layers, with skip connections where it is residual.
+
+    >>> from constructive.contextual.network import Affine, Program, plain
+    >>> program = Program(("x",), {"r": Affine({"x": 2}, 1)}, (), (Affine({"r": 1}),))
+    >>> module = TokenwiseModule(plain(program), torch.float64)
+    >>> module(torch.tensor([[3.0]], dtype=torch.float64)).tolist()
+    [[7.0]]
+    """
+
+    def __init__(self, network: Network, dtype: torch.dtype) -> None:
+        super().__init__()
+        require_exact(network, _DTYPES[dtype])
+        self.residual = network.residual
+        self.layers = nn.ModuleList()
+        for weights, bias in RoundedNetwork.of(network, _DTYPES[dtype]).layers:
+            linear = nn.Linear(weights.shape[1], weights.shape[0], dtype=dtype)
+            with torch.no_grad():
+                linear.weight.copy_(torch.tensor(weights))
+                linear.bias.copy_(torch.tensor(bias))
+            self.layers.append(linear)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Evaluate tokens: (..., inputs) to (..., outputs)."""
+        *inner, last = self.layers
+        if not self.residual:
+            for layer in inner:
+                values = relu(layer(values))
+        else:
+            values = inner[0](values)
+            for first, second in zip(inner[1::2], inner[2::2], strict=True):
+                values = values + second(relu(first(values)))
+        outputs: Tensor = last(values)
+        return outputs
+
+
+class SequenceModule(nn.Module):
+    """Two token-wise networks around a head of attention whose queries and keys are zero.
+
+    embedding, attention, classifier, task: of the `SequenceMemorizer`
+    dtype: torch.float64 or torch.float32
+
+    Made by `SequenceMemorizer.to_torch`.
+
+    >>> from constructive import build_sequence_memorizer
+    >>> memorizer = build_sequence_memorizer(["ab", "cd"], ["x", "y"], step="saturating")
+    >>> memorizer.to_torch()(torch.tensor(memorizer.arrays(["ba", "cd"]))).round().tolist()
+    [0.0, 1.0]
+    """
+
+    W_Q: Tensor
+    W_K: Tensor
+    W_V: Tensor
+    W_O: Tensor
+
+    def __init__(
+        self,
+        embedding: Network,
+        attention: UniformAttention,
+        classifier: Network,
+        *,
+        task: str,
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
+        super().__init__()
+        if dtype not in _DTYPES:
+            raise ParameterError(
+                f"dtype={dtype!r} has too few bits for sequences",
+                witness=str(dtype),
+                suggestion="torch.float64, or torch.float32 for few of them",
+            )
+        self.task = task
+        self.embedding = TokenwiseModule(embedding, dtype)
+        self.classifier = TokenwiseModule(classifier, dtype)
+        rows = (
+            attention.query_weights,
+            attention.key_weights,
+            attention.value_weights,
+            attention.output_weights,
+        )
+        for name, weights in zip(WEIGHTS, rows, strict=True):
+            tensor = torch.tensor([float(weight) for weight in weights], dtype=dtype)
+            shaped = tensor[None, :] if name == "W_O" else tensor[:, None]
+            self.register_parameter(name, nn.Parameter(shaped))
+
+    def forward(self, sequences: Tensor) -> Tensor:
+        """Evaluate sequences (N, n, d): outputs (N,), or (N, n) for seq2seq."""
+        stream = self.embedding(sequences)
+        query, key, value = (stream @ weights for weights in (self.W_Q, self.W_K, self.W_V))
+        attended = scaled_dot_product_attention(query, key, value, scale=1.0)
+        moved = stream + attended @ self.W_O
+        own = moved if self.task == "seq2seq" else moved[:, -1]
+        outputs: Tensor = self.classifier(own)[..., 0]
+        return outputs
