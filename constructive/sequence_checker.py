@@ -103,23 +103,23 @@ class Network:
 
     def __call__(self, x):
         """A list of arrays of numbers, one for each output, from such a list of inputs."""
-        maps = [rows for _, rows in self.layers]
+        maps, count = [rows for _, rows in self.layers], len(x[0])
         if not self.residual:
             for rows in maps[:-1]:
-                x = [np.maximum(y, 0) for y in affine(rows, x)]
-            return affine(maps[-1], x)
-        x = affine(maps[0], x)
+                x = [np.maximum(y, 0) for y in affine(rows, x, count)]
+            return affine(maps[-1], x, count)
+        x = affine(maps[0], x, count)
         for first, second in zip(maps[1:-1:2], maps[2:-1:2], strict=True):
-            added = affine(second, [np.maximum(y, 0) for y in affine(first, x)])
+            added = affine(second, [np.maximum(y, 0) for y in affine(first, x, count)], count)
             x = [a + b for a, b in zip(x, added, strict=True)]
-        return affine(maps[-1], x)
+        return affine(maps[-1], x, count)
 
 
-def affine(rows, x):
-    """For each row the sum of values times the arrays in its columns, and the bias."""
+def affine(rows, x, count):
+    """For each row the sum of values times the arrays (count,) in its columns, and the bias."""
     found, fractions = [], [any(type(entry) is Fraction for entry in y) for y in x]
     for columns, values, bias in rows:
-        total = np.full(len(x[0]), bias, dtype=object)
+        total = np.full(count, bias, dtype=object)
         for column, value in zip(columns, values, strict=True):
             total = total + value * x[column]
         exact = [type(v) is Fraction for v in [*values, bias]]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.contextual.network import Network, Number, SparseMatrix
-from constructive.errors import PrecisionError
+from constructive.errors import ParameterError, PrecisionError
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -53,8 +53,14 @@ class RoundedNetwork:
 
 
 def require_exact(network: Network, dtype: npt.DTypeLike) -> None:
-    """Raise PrecisionError where a weight is no number of that type."""
+    """Raise PrecisionError where a weight is no number of that type, ParameterError for others."""
     kind = np.dtype(dtype)
+    if kind not in (np.float64, np.float32):
+        raise ParameterError(
+            f"dtype={kind!r} is none for sequences",
+            witness=str(kind),
+            suggestion="float64, or float32 for few of them",
+        )
     for layer in network.layers:
         for weight in layer.numbers():
             rounded = float(np.array(_float(weight)).astype(kind))

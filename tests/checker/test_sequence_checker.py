@@ -1,0 +1,358 @@
+"""Certificates about sequences, and the third island, which checks them."""
+
+import copy
+import dataclasses
+import importlib.util
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from islands import EVIL, foreign_imports, leaves, modules_loaded_by, mutate_bytes, mutate_fields
+
+import constructive
+from constructive import (
+    Certificate,
+    DataError,
+    Dataset,
+    ParameterError,
+    SequenceDataset,
+    SequenceMemorizer,
+    Verdict,
+    build_memorizer,
+    build_sequence_memorizer,
+    certify,
+    check,
+    generators,
+    strategies,
+)
+from constructive.contextual import storage
+
+SOURCE = Path(constructive.__file__).with_name("sequence_checker.py")
+FILES = ("certificate.json", "memorizer.json", "data.json")
+SEQUENCES = [[(1, 2), (3, 4), (1, 2)], [(1, 2), (3, 4), (3, 4)], [(Fraction(1, 3), 0)] * 3]
+LABELS = [[7, 8, 7], [9, 7, 7], [11, 11, 11]]
+
+
+@pytest.fixture(scope="module")
+def checker():
+    spec = importlib.util.spec_from_file_location("sequence_island", SOURCE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def paths(folder):
+    return [str(folder / name) for name in FILES]
+
+
+def saved(folder, memorizer, dataset, certificate=None):
+    certificate = certify(memorizer, dataset) if certificate is None else certificate
+    for name, content in zip(FILES, (certificate, memorizer, dataset), strict=True):
+        content.save(folder / name)
+    return paths(folder)
+
+
+@pytest.fixture(scope="module")
+def proved(tmp_path_factory):
+    """A folder with the files of three sequences, with a label for each token."""
+    folder = tmp_path_factory.mktemp("sequences")
+    memorizer = build_sequence_memorizer(SEQUENCES, LABELS, task="seq2seq")
+    saved(folder, memorizer, SequenceDataset.of(SEQUENCES, LABELS, "seq2seq"))
+    return folder
+
+
+# It is an island.
+
+
+def test_it_imports_nothing_of_the_package(proved):
+    assert not foreign_imports(SOURCE.read_text())
+    assert modules_loaded_by(SOURCE, paths(proved)) == "status 0 loaded []"
+    assert len(SOURCE.read_text().splitlines()) < 500
+
+
+# What holds is proved.
+
+
+def test_the_statements(proved, capsys, checker):
+    assert checker.main(paths(proved)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "equality  f(X) == y for all 9 labels of N = 3 sequences of n = 3 tokens"
+    assert lines[1].startswith("size      ")
+    assert lines[2] == "PROVED"
+    assert check(*paths(proved)).verdict is Verdict.PROVED
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    problem=strategies.sequence_problems(),
+    options=st.fixed_dictionaries(
+        {
+            "embedding": st.sampled_from(["power_hash", "product_hash", "separating_set"]),
+            "layout": st.sampled_from(["deep", "wide"]),
+            "backend": st.sampled_from(["plain", "residual"]),
+            "step": st.sampled_from(["ramp", "saturating"]),
+        }
+    ),
+)
+def test_every_small_problem_is_certified_and_checked(tmp_path_factory, checker, problem, options):
+    memorizer, dataset = problem.build(**options), SequenceDataset.of(*problem)
+    certificate = certify(memorizer, dataset)
+    assert certificate.verdict is Verdict.PROVED
+    files = saved(tmp_path_factory.mktemp("small"), memorizer, dataset, certificate)
+    assert checker.main(files) == 0
+    assert Certificate.load(files[0]) == certificate
+    assert str(Certificate.load(files[0])) == str(certificate)
+
+
+def test_the_table():
+    memorizer = build_sequence_memorizer(["ab", "cd"], ["x", "y"])
+    certificate = certify(memorizer, SequenceDataset.of(["ab", "cd"], ["x", "y"]))
+    lines = str(certificate).splitlines()
+    assert lines[0].startswith("Certificate: PROVED, for the stored rational weights")
+    assert "N = 2, n = 2, 4 tokens, task next" in lines[1]
+    assert repr(certificate) == "<Certificate: PROVED, equality PROVED, size PROVED>"
+
+
+# What does not hold is refuted.
+
+
+@pytest.mark.parametrize(
+    ("labels", "witness", "detail"),
+    [
+        ([[7, 8, 7], [9, 7, 7], [11, 11, 12]], None, None),
+        ([[7, 8, 7], [9, 0, 0], [11, 11, 11]], (1, 1), "2 labels differ: at (1, 1) it is 7, not 0"),
+        ([[7, 8, 7], [9, 7, 7], ["x"] * 3], (2, 0), "3 labels differ: at (2, 0) it is 11, not 'x'"),
+    ],
+)
+def test_other_labels_are_refuted(labels, witness, detail):
+    memorizer = build_sequence_memorizer(SEQUENCES, LABELS, task="seq2seq")
+    if witness is None:
+        with pytest.raises(DataError, match="one multiset of tokens and one own token"):
+            SequenceDataset.of(SEQUENCES, labels, "seq2seq")
+        return
+    claim = certify(memorizer, SequenceDataset.of(SEQUENCES, labels, "seq2seq"))["equality"]
+    assert (claim.verdict, claim.witness) == (Verdict.REFUTED, witness)
+    assert claim.detail == detail
+
+
+def test_more_parameters_than_the_formula_are_refuted():
+    """Words of 6 bits hold one key each, and need as many blocks."""
+    sequences = [[i * i] for i in range(1500)]
+    labels = [i % 32 for i in range(1500)]
+    memorizer = build_sequence_memorizer(sequences, labels, max_word_bits=6)
+    claim = certify(memorizer, SequenceDataset.of(sequences, labels))["size"]
+    assert claim.verdict is Verdict.REFUTED
+    assert claim.witness == memorizer.nonzero_parameters
+
+
+def test_what_makes_no_sense_is_refused():
+    memorizer = build_sequence_memorizer(["ab", "cd"], ["x", "y"])
+    dataset = SequenceDataset.of(["ab", "cd"], ["x", "y"])
+    with pytest.raises(ParameterError, match="are not claims about sequences"):
+        certify(memorizer, dataset, claims=["rank"])
+    with pytest.raises(ParameterError, match="are exact, and have no bounds"):
+        certify(memorizer, dataset, epsilon=1e-6)
+    other = generators.uniform(num_examples=7, context_size=3, width=5)
+    with pytest.raises(DataError, match="a SequenceMemorizer does not fit a Dataset"):
+        certify(memorizer, other)
+    with pytest.raises(DataError, match="a Memorizer does not fit a SequenceDataset"):
+        certify(build_memorizer(other, num_heads=3), dataset)
+    with pytest.raises(ParameterError, match="are not claims about a layer"):
+        certify(build_memorizer(other, num_heads=3), other, claims=["size"])
+    with pytest.raises(DataError, match="the data are for task='last' and n=2"):
+        certify(memorizer, SequenceDataset.of(["ab"], ["x"], "last"))
+    with pytest.raises(DataError, match="unknown token 'e'"):
+        certify(memorizer, SequenceDataset.of(["ae"], ["x"]))
+    assert isinstance(other, Dataset)
+
+
+# What a forger would try.
+
+
+def forged(folder, target, part, change):
+    """Files with one of them changed, and the certificate signed anew."""
+    contents = [json.loads((folder / name).read_text()) for name in FILES]
+    change(contents[FILES.index(part)])
+    certificate, memorizer, data = contents
+    if part != FILES[0]:
+        certificate["data"]["sha256"] = storage.digest(data)
+        certificate["weights"]["sha256"] = storage.digest(memorizer)
+    for name, content in zip(FILES, contents, strict=True):
+        (target / name).write_text(json.dumps(content))
+    return paths(target)
+
+
+def claims(name, **fields):
+    return lambda c: c["claims"][name].update(fields)
+
+
+def sizes(**fields):
+    return lambda c: c["claims"]["size"]["evidence"].update(fields)
+
+
+def last_row(network):
+    return network["layers"][-1]["rows"][-1]
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "words"),
+    [
+        (0, claims("equality", statement="f(X) == y"), "it does not state"),
+        (0, claims("equality", verdict="REFUTED"), "not all claims are PROVED"),
+        (0, lambda c: c.update(claims={}), "claims nothing"),
+        (0, lambda c: c["claims"].update(beauty={"verdict": "PROVED"}), "nothing known"),
+        (0, lambda c: c.update(format="constructive certificate 1"), "format"),
+        (0, lambda c: c["data"].update(sha256="0" * 64), "other data"),
+        (0, lambda c: c["weights"].update(sha256="0" * 64), "other weights"),
+        (0, lambda c: c["data"].update(sequences=4), "something else about the data"),
+        (0, lambda c: c["weights"].update(nonzero=3), "non-zero weights"),
+        (0, sizes(keys=6), "the sizes of the data are"),
+        (0, sizes(label_bits=2), "the sizes of the data are"),
+        (0, sizes(width=20), "the sizes of the data are"),
+        (0, sizes(token_bits=10**6), "sizes are above"),
+        (0, sizes(kept=10**6), "sizes are above"),
+        (0, sizes(sum_bits=10**6), "sizes are above"),
+        (0, sizes(more=1), "other sizes"),
+        (0, sizes(kept=True), "no number"),
+        (0, sizes(prime_bits=-1), "no number"),
+        (0, sizes(token_bits=6), "NOT PROVED"),
+        (1, lambda m: m.update(task="next"), "another task"),
+        (1, lambda m: m.update(task="first"), "an unknown task"),
+        (1, lambda m: m.update(context_size=4), "lengths differ"),
+        (1, lambda m: m.update(context_size=True), "n is no number"),
+        (1, lambda m: m["attention"].update(W_Q=["1", "0", "0"]), "not uniform"),
+        (1, lambda m: m["attention"].update(W_O=["0", "0"]), "do not fit"),
+        (1, lambda m: m["attention"].update(W_V=["2", "0", "0"]), "NOT PROVED"),
+        (1, lambda m: m["attention"].update(bias="1"), "other weights"),
+        (1, lambda m: last_row(m["classifier"])[0].append(0), "a row is no row"),
+        (1, lambda m: last_row(m["classifier"]).append(0), "columns, values and a bias"),
+        (1, lambda m: last_row(m["classifier"]).__setitem__(2, "8"), "equality: label 0"),
+        (1, lambda m: m["classifier"].update(residual=1), "without layers"),
+        (1, lambda m: m["classifier"].update(layers=[]), "without layers"),
+        (1, lambda m: m["classifier"]["layers"].pop(0), "NOT PROVED"),
+        (1, lambda m: m["classifier"].update(residual=True), "NOT PROVED"),
+        (1, lambda m: m.update(classes=[["str", "a"]]), "a label is none of"),
+        (1, lambda m: m.update(symbols=[["str", "a"]]), "one number each"),
+        (2, lambda d: d["ids"].reverse(), "equality: label"),
+        (2, lambda d: d["ids"].append([0, 0, 0]), "labels do not fit"),
+        (2, lambda d: d["ids"][0].append(0), "lengths differ"),
+        (2, lambda d: d["ids"][0].__setitem__(0, 17), "is no index below"),
+        (2, lambda d: d["ids"][0].__setitem__(0, -1), "is no index below"),
+        (2, lambda d: d["ids"].__setitem__(0, [True, 0, 1]), "is no index below"),
+        (2, lambda d: d["labels"].reverse(), "equality: label"),
+        (2, lambda d: d["labels"].pop(), "labels do not fit"),
+        (2, lambda d: d["classes"].__setitem__(0, ["int", "8"]), "equality: label 0"),
+        (2, lambda d: d["classes"].__setitem__(0, ["int", "7/2"]), "a label is no integer"),
+        (2, lambda d: d["classes"].__setitem__(0, ["float", "0x1.cp+2"]), "a label is none"),
+        (2, lambda d: d["tokens"].__setitem__(1, d["tokens"][0]), "a token is there twice"),
+        (2, lambda d: d["tokens"][0].append("0"), "have not 2 entries"),
+        (2, lambda d: d["tokens"][0].__setitem__(0, 1), "NOT PROVED"),
+        (2, lambda d: d["tokens"][0].__setitem__(0, "1_0"), "is no number"),
+        (2, lambda d: d["tokens"].append(["1", "1"]), "something else about the data"),
+        (2, lambda d: d.update(symbols=[]), "tokens, or symbols"),
+        (2, lambda d: d.update(ids=[], labels=[]), "lengths differ"),
+    ],
+)  # fmt: skip
+def test_altered_files(checker, proved, tmp_path, capsys, part, change, words):
+    assert checker.main(forged(proved, tmp_path, FILES[part], change)) == 1
+    said = capsys.readouterr().out
+    assert words in said
+    assert said.startswith("NOT PROVED: ")
+
+
+def test_symbols_and_classes(checker, tmp_path, capsys):
+    """Kinds count: a 1 is not "1", whatever their places are."""
+    sequences, labels = [["a", 1], ["b", b"x"]], ["p", None]
+    memorizer = build_sequence_memorizer(sequences, labels)
+    folder = tmp_path / "honest"
+    folder.mkdir()
+    assert checker.main(saved(folder, memorizer, SequenceDataset.of(sequences, labels))) == 0
+    for part, change, words in [
+        (1, lambda m: m["symbols"].reverse(), "NOT PROVED"),
+        (1, lambda m: m["classes"].reverse(), "equality: label 0"),
+        (1, lambda m: m["symbols"].append(m["symbols"][0]), "is named twice"),
+        (1, lambda m: m.update(symbols=None), "knows no symbols"),
+        (2, lambda d: d["symbols"].__setitem__(1, ["str", "1"]), "is not one of the memorizer's"),
+        (2, lambda d: d["classes"].__setitem__(1, ["str", ""]), "a label is none of"),
+        (2, lambda d: d.update(tokens=[["0"], ["1"], ["2"], ["3"]], symbols=None), "reads symbols"),
+    ]:
+        target = tmp_path / words.replace(" ", "")[:12]
+        target.mkdir(exist_ok=True)
+        assert checker.main(forged(folder, target, FILES[part], change)) == 1
+        assert words in capsys.readouterr().out
+
+
+def test_what_is_not_asked_is_not_enough(checker, proved, tmp_path, capsys):
+    memorizer = SequenceMemorizer.load(proved / FILES[1])
+    dataset = SequenceDataset.load(proved / FILES[2])
+    files = saved(tmp_path, memorizer, dataset, certify(memorizer, dataset, claims=["size"]))
+    assert checker.main(files) == 0
+    assert checker.main([*files, "--claims", "equality"]) == 1
+    assert "does not claim all that is asked" in capsys.readouterr().out
+
+
+def test_a_certificate_of_other_data(checker, proved, tmp_path, capsys):
+    dataset = SequenceDataset.load(proved / FILES[2])
+    other = dataclasses.replace(dataset, labels=np.roll(dataset.labels, 1))
+    memorizer = SequenceMemorizer.load(proved / FILES[1])
+    files = saved(tmp_path, memorizer, other, Certificate.load(proved / FILES[0]))
+    assert checker.main(files) == 1
+    assert "it is about other data" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_spoilt_json_is_not_proved(checker, proved, tmp_path, part):
+    """Fields exchanged, removed or replaced; what else is proved is a part of what was proved."""
+    rng = np.random.default_rng(part)
+    original = [json.loads((proved / name).read_text()) for name in FILES]
+    for name in FILES:
+        (tmp_path / name).write_bytes((proved / name).read_bytes())
+    for _ in range(250):
+        text = mutate_fields(rng, copy.deepcopy(original[part]))
+        (tmp_path / FILES[part]).write_bytes(text)
+        if checker.main(paths(tmp_path)) == 1:
+            continue
+        changed = json.loads(text)
+        if part:
+            assert changed == original[part]
+            continue
+        for name, claim in changed["claims"].items():
+            assert claim["statement"] == original[0]["claims"][name]["statement"]
+        assert changed["data"] == original[0]["data"]
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_spoilt_bytes_are_not_proved(checker, proved, tmp_path, part):
+    rng = np.random.default_rng(10 + part)
+    for _ in range(150):
+        for name in FILES:
+            (tmp_path / name).write_bytes((proved / name).read_bytes())
+        spoilt = mutate_bytes(rng, (proved / FILES[part]).read_bytes())
+        (tmp_path / FILES[part]).write_bytes(spoilt)
+        if checker.main(paths(tmp_path)) == 0:
+            assert part == 0 or json.loads(spoilt) == json.loads((proved / FILES[part]).read_text())
+
+
+@pytest.mark.parametrize("value", EVIL)
+def test_evil_leaves(checker, proved, tmp_path, value):
+    original = json.loads((proved / FILES[1]).read_text())
+    for trail in list(leaves(original))[:60]:
+        content = copy.deepcopy(original)
+        inner = content
+        for key in trail[:-1]:
+            inner = inner[key]
+        if inner[trail[-1]] == value and type(inner[trail[-1]]) is type(value):
+            continue
+        inner[trail[-1]] = value
+
+        def change(memorizer, content=content):
+            memorizer.clear()
+            memorizer.update(content)
+
+        if checker.main(forged(proved, tmp_path, FILES[1], change)) == 0:
+            # Another network may be right, too.
+            assert SequenceMemorizer.load(tmp_path / FILES[1]).predict(SEQUENCES) == LABELS
