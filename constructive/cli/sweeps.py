@@ -24,6 +24,7 @@ class Figure(StrEnum):
     saturation = "saturation"
     position = "position"
     assumptions = "assumptions"
+    sequences = "sequences"
 
 
 @contextmanager

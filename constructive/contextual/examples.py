@@ -5,6 +5,7 @@ its *key*: the multiset (`next`), the multiset and the last token (`last`), or t
 token at the position (`seq2seq`, where every position is an example).
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -41,7 +42,7 @@ class SequenceDataset:
     ids:     (N, n), each token's index
     symbols: the tokens themselves, if they are no numbers; a token is then its index
     labels:  for each example the index of its class
-    classes: the different labels, in order of appearance
+    classes: the different labels, most frequent ones first: what stands for the first costs nothing
     """
 
     task: Task
@@ -93,7 +94,8 @@ class SequenceDataset:
             )
         plain = [_plain(label) for label in flat]
         try:
-            classes = tuple(dict.fromkeys(plain))
+            counts = Counter(plain)
+            classes = tuple(sorted(counts, key=lambda label: -counts[label]))
         except TypeError as error:
             raise DataError(
                 f"a label cannot be told from others: {error}",

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from constructive.errors import ParameterError
-from constructive.figures import assumption_table, capacity, independence, saturation
+from constructive.figures import assumption_table, capacity, independence, saturation, sequences
 from constructive.files import require_writable
 from constructive.progress import Progress, silent
 
@@ -29,6 +29,7 @@ NAMES = {
     "saturation": "Figure 3: softmax saturation",
     "position": "Figure 4: general position of tokens",
     "assumptions": "Table 1: the assumptions on real data",
+    "sequences": "Sequences: parameters against N (not of that paper)",
 }
 """What can be drawn."""
 
@@ -66,6 +67,7 @@ def draw(
         "assumptions": partial(
             assumption_table.write, folder, executor=executor, progress=progress
         ),
+        "sequences": partial(sequences.draw, folder, progress=progress),
     }
     for name in wanted:
         start = time.perf_counter()

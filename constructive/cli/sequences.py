@@ -1,0 +1,249 @@
+"""Commands about sequences: build, ask and certify, of a text."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from constructive import text
+from constructive.certification import certify
+from constructive.cli.common import app, progress_bar
+from constructive.contextual.examples import SequenceDataset
+from constructive.contextual.growth import GrowthPoint, exponent, growth
+from constructive.contextual.memorizer import SequenceMemorizer
+from constructive.errors import DataError
+from constructive.files import require_writable
+from constructive.verdict import Verdict
+
+sequence = typer.Typer(
+    no_args_is_help=True, help="Memorize a text with about sqrt(N) parameters, exactly."
+)
+app.add_typer(sequence, name="sequence")
+
+
+class Question(StrEnum):
+    """The values of --question."""
+
+    next_byte = "next-byte"
+    line = "line"
+
+
+class Embedding(StrEnum):
+    """The values of --embedding."""
+
+    power_hash = "power_hash"
+    product_hash = "product_hash"
+    separating_set = "separating_set"
+
+
+class Layout(StrEnum):
+    """The values of --layout."""
+
+    deep = "deep"
+    wide = "wide"
+
+
+class Backend(StrEnum):
+    """The values of --backend."""
+
+    plain = "plain"
+    residual = "residual"
+
+
+class Comparison(StrEnum):
+    """The values of --step."""
+
+    ramp = "ramp"
+    saturating = "saturating"
+
+
+@sequence.command("build")
+def build_command(
+    corpus: Annotated[Path, typer.Argument(help="A file; it is read as bytes.")],
+    question: Annotated[
+        Question, typer.Option(help="What is memorized: the next byte, or the number of a line.")
+    ] = Question.next_byte,
+    window: Annotated[
+        int | None,
+        typer.Option(min=1, help="Bytes n of a window; by default as few as decide the next one."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Sequences N to memorize; by default all.")
+    ] = None,
+    embedding: Annotated[Embedding, typer.Option()] = Embedding.power_hash,
+    layout: Annotated[Layout, typer.Option()] = Layout.deep,
+    backend: Annotated[Backend, typer.Option()] = Backend.plain,
+    step: Annotated[Comparison, typer.Option()] = Comparison.ramp,
+    max_word_bits: Annotated[
+        int | None, typer.Option(min=1, help="Bits of code words; 52 for float64.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the weights go.")] = Path(
+        "sequences.json"
+    ),
+    data: Annotated[
+        Path, typer.Option(help="Where sequences and labels go, for `certify` and `check`.")
+    ] = Path("sequences-data.json"),
+    picture: Annotated[
+        Path | None, typer.Option(help="PNG or SVG file with parameters against N.")
+    ] = None,
+) -> None:
+    """Memorize a text: the next byte of every window of n bytes, or which line it is.
+
+    The first 64, 256, 1024, ... sequences are memorized, too, to see how parameters grow.
+    `--picture` needs the extra `demo` (matplotlib).
+
+    Examples:
+
+        constructive sequence build README.md --limit 1024 -o readme.json
+
+        constructive sequence build README.md --question line --embedding product_hash
+    """
+    for path in (output, data, picture):
+        if path is not None:
+            require_writable(path)
+    examples = _read(corpus, question, window)
+    if limit is not None:
+        examples = examples.first(limit)
+    options: dict[str, Any] = {
+        "embedding": embedding.value,
+        "layout": layout.value,
+        "backend": backend.value,
+        "step": step.value,
+        "max_word_bits": max_word_bits,
+        "seed": seed,
+    }
+    count, size, _ = examples.tokens.shape
+    what = "different lines" if question is Question.line else "different windows and what follows"
+    typer.echo(f"{corpus}: N = {count} {what}, n = {size} bytes with their positions")
+    tokens = examples.tokens.tolist()
+    with progress_bar() as progress:
+        points = list(growth(tokens, examples.labels, progress=progress, **options))
+    memorizer = points[-1].memorizer
+    memorizer.save(output)
+    SequenceDataset.of(tokens, examples.labels).save(data)
+    Console(width=100).print(_table(points))
+    typer.echo(_exponents(points))
+    if picture is not None:
+        _draw(points, picture)
+    typer.echo(f"\n{memorizer}\n\nwritten to {output}; the data are in {data}")
+    if not all(point.exact for point in points):
+        raise typer.Exit(1)
+
+
+@sequence.command("ask")
+def ask_command(
+    memorizer: Annotated[Path, typer.Argument(help=".json file from `sequence build`.")],
+    question: Annotated[str, typer.Argument(help="A line, or the n bytes before the next one.")],
+) -> None:
+    """Ask what was memorized: the number of a line, or the byte which follows.
+
+    What was not memorized gets some answer, too.
+
+    Example:
+
+        constructive sequence ask readme.json "# construct"
+    """
+    loaded = SequenceMemorizer.load(memorizer)
+    asked, size = question.encode(), loaded.context_size
+    if loaded.classes is not None and len(asked) != size:
+        raise DataError(
+            f"what follows {len(asked)} bytes was not memorized",
+            witness=len(asked),
+            suggestion=f"the {size} bytes before it",
+        )
+    tokens = text.encode(asked, size)
+    (answer,) = loaded.predict([tokens.tolist()])
+    typer.echo("nothing that was memorized" if answer is None else str(answer))
+
+
+@sequence.command("certify")
+def certify_command(
+    memorizer: Annotated[Path, typer.Argument(help=".json file from `sequence build`.")],
+    data: Annotated[Path, typer.Argument(help=".json file from `sequence build --data`.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where the certificate goes.")
+    ] = Path("sequences-certificate.json"),
+) -> None:
+    """Prove that every label is put out, and that the weights are as few as the theorem says.
+
+    Exit status 0 if both are PROVED, else 1; the certificate is written in any case. `constructive
+    check` gives it to the independent checker.
+
+    Example:
+
+        constructive sequence certify sequences.json sequences-data.json
+    """
+    require_writable(output)
+    loaded, dataset = SequenceMemorizer.load(memorizer), SequenceDataset.load(data)
+    with progress_bar() as progress:
+        certificate = certify(loaded, dataset, progress=progress)
+    certificate.save(output)
+    typer.echo(f"{certificate}\n\nwritten to {output}")
+    if certificate.verdict is not Verdict.PROVED:
+        raise typer.Exit(1)
+
+
+def _read(corpus: Path, question: Question, window: int | None) -> text.TextExamples:
+    content = corpus.read_bytes()
+    if question is Question.next_byte:
+        return text.windows(content, window)
+    if window is not None:
+        raise DataError(
+            f"--window={window} is for the next byte, not for lines",
+            witness=window,
+            suggestion="--question next-byte, or no --window",
+        )
+    return text.lines(content)
+
+
+def _table(points: list[GrowthPoint]) -> Table:
+    from constructive.figures.sequences import multihead_parameters
+
+    table = Table(box=None, pad_edge=False)
+    for heading in (
+        "N", "exact", "non-zero", "total", "per sequence", "of heads", "depth", "bits", "build",
+        "check",
+    ):  # fmt: skip
+        table.add_column(heading, justify="right")
+    for point in points:
+        memorizer, total = point.memorizer, point.num_sequences
+        heads = multihead_parameters(total, memorizer.context_size)
+        table.add_row(
+            str(total),
+            "all" if point.exact else "NO",
+            f"{memorizer.nonzero_parameters:,}",
+            f"{memorizer.total_parameters:,}",
+            f"{memorizer.nonzero_parameters / total:.2f}",
+            f"{heads:,}",
+            str(memorizer.embedding.depth + memorizer.classifier.depth),
+            str(memorizer.largest_bits),
+            *(f"{seconds:.1f} s" for seconds in point.seconds),
+        )
+    return table
+
+
+def _exponents(points: list[GrowthPoint]) -> str:
+    """A line about slopes; nothing where there are too few points for one."""
+    keys = [point.num_keys for point in points]
+    few = 2
+    if len(set(keys)) <= few:
+        return ""
+    counts = [point.memorizer.nonzero_parameters for point in points]
+    slope, after = exponent(keys, counts), exponent(keys, counts, after_log=True)
+    return (
+        f"\nNon-zero parameters grow as N^{slope:.3f} here, as N^{after:.3f} after dividing by "
+        "sqrt(log2 N).\n'of heads': an attention layer of Theorem 2 for as many examples, d = n."
+    )
+
+
+def _draw(points: list[GrowthPoint], picture: Path) -> None:
+    from constructive.figures import drawing, sequences
+
+    figure = drawing.new_figure(12, 5.2)
+    sequences.draw_points(figure, {points[-1].memorizer.record.embedding: points})
+    drawing.save(figure, picture)
+    typer.echo(f"drawn in {picture}")

@@ -1,0 +1,120 @@
+"""Parameters of sequence memorizers against N, with sqrt(N), N, and the heads for as many examples.
+
+The data are random: contexts of eight different tokens in Q^4, and one of 16 labels. Each point is
+a memorizer which was built, and whose labels were all compared by ==.
+"""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from constructive.capacity import heads_needed, parameter_count
+from constructive.contextual.growth import GrowthPoint, exponent, growth
+from constructive.errors import ParameterError
+from constructive.figures import drawing
+from constructive.progress import Progress
+
+CONTEXT_SIZE, WIDTH, CLASSES = 8, 4, 16
+LARGEST = 4096
+EMBEDDINGS = {
+    "power_hash": ("power hash", drawing.BLUE, "o"),
+    "product_hash": ("product hash", drawing.ORANGE, "s"),
+    "separating_set": ("separating set", drawing.GREEN, "^"),
+}
+
+
+def random_sequences(
+    total: int, context_size: int = CONTEXT_SIZE, denominator: int = 100
+) -> tuple[list[list[tuple[Fraction, ...]]], list[int]]:
+    """Contexts of different tokens, entries k / denominator from 0 to 1, and random labels from 1.
+
+    >>> sequences, labels = random_sequences(3)
+    >>> len(sequences), len(sequences[0]), len(sequences[0][0]), len(labels)
+    (3, 8, 4, 3)
+    """
+    rng = np.random.default_rng(total)
+    chosen = rng.choice(denominator**WIDTH, size=total * context_size, replace=False)
+    digits = np.stack([chosen // denominator**k % denominator for k in range(WIDTH)], axis=1)
+    tokens = [tuple(Fraction(int(x), denominator) for x in row) for row in digits]
+    starts = range(0, len(tokens), context_size)
+    sequences = [tokens[start : start + context_size] for start in starts]
+    return sequences, rng.integers(1, CLASSES + 1, size=total).tolist()
+
+
+def multihead_parameters(total: int, context_size: int) -> int:
+    """Parameters of the attention layer of Theorem 2 for as many examples, in the least width n.
+
+    >>> multihead_parameters(4096, context_size=8)
+    14629
+    """
+    return parameter_count(
+        num_heads=heads_needed(total, context_size),
+        width=context_size,
+        head_dim=1,
+        value_dim=1,
+        target_dim=1,
+    )
+
+
+def draw(folder: Path, *, progress: Progress) -> tuple[Path, ...]:
+    """Build memorizers of 64 to 4096 sequences with each embedding, and draw their parameters."""
+    sequences, labels = random_sequences(LARGEST)
+    found = {
+        name: list(growth(sequences, labels, embedding=name, progress=progress))
+        for name in EMBEDDINGS
+    }
+    figure = drawing.new_figure(12, 5.2)
+    draw_points(figure, found)
+    return drawing.save_both(figure, folder, "sequences-parameters")
+
+
+def draw_points(figure: Any, found: dict[str, list[GrowthPoint]]) -> None:  # noqa: ANN401 - of matplotlib
+    """Draw parameters of each embedding, their exponents, sqrt(N), N, and those of heads.
+
+    found: points by the name of the embedding
+
+    On the left the weights which are not zero, on the right all of dense matrices.
+    """
+    if not all(point.exact for points in found.values() for point in points):
+        raise ParameterError(
+            "a memorizer which predicts other labels is not drawn",
+            suggestion="points of `growth` for the data they were built for",
+        )
+    for axes, (title, attribute) in zip(figure.subplots(1, 2, sharey=True), _COUNTS, strict=True):
+        keys = _draw_counts(axes, found, attribute)
+        size = next(iter(found.values()))[0].memorizer.context_size
+        ends = np.array([min(keys), max(keys)])
+        heads = [multihead_parameters(int(key), size) for key in ends]
+        axes.plot(ends, heads, "--", color=drawing.VERMILLION,
+                  label=f"heads of rank one (Theorem 2), n = {size}")  # fmt: skip
+        anchor = 25 * np.sqrt(ends[0])
+        for name, heights in (("sqrt(N)", np.sqrt(ends)), ("N", ends)):
+            line = anchor * heights / heights[0]
+            axes.plot(ends, line, ":", color=drawing.GREY, linewidth=1)
+            axes.annotate(name, (ends[1], line[1]), xytext=(4, -3), textcoords="offset points",
+                          color=drawing.GREY)  # fmt: skip
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        drawing.describe(axes, x="keys", y="parameters", title=title)
+        axes.legend(frameon=False, fontsize="small")
+
+
+_COUNTS = (
+    ("weights which are not zero", "nonzero_parameters"),
+    ("all weights of dense matrices", "total_parameters"),
+)
+
+
+def _draw_counts(axes: Any, found: dict[str, list[GrowthPoint]], attribute: str) -> list[int]:  # noqa: ANN401
+    """Draw one kind of count for each embedding; the keys of all points."""
+    for name, points in found.items():
+        label, colour, mark = EMBEDDINGS[name]
+        keys = [point.num_keys for point in points]
+        counts = [getattr(point.memorizer, attribute) for point in points]
+        if len(set(keys)) > 1:
+            after = exponent(keys, counts, after_log=True)
+            label += f": exponent {exponent(keys, counts):.3f}, {after:.3f} after log"
+        axes.plot(keys, counts, mark + "-", color=colour, markersize=5, label=label)
+    return [point.num_keys for points in found.values() for point in points]
