@@ -226,7 +226,7 @@ def check_size(claim, memorizer, tokens, ids, expected):
         "residue_bits": sizes["token_bits"],
         "prime_bits": 62,
         "kept": len(ids),
-        "weight_bits": 62,
+        "weight_bits": 63,
         "sum_bits": 62 * (sizes["residue_bits"] + 2) + memorizer.size.bit_length(),
         "key_bits": min(sizes["sum_bits"], 63),
     }
@@ -244,10 +244,13 @@ def check_size(claim, memorizer, tokens, ids, expected):
 
 
 def dictionary_bound(keys, label_bits, key_bits):
-    """36 sqrt(M F) + 14 (F + 5), rounded up."""
-    factor = max(label_bits + key_bits - keys.bit_length() // 2 + 2, 1)
-    root = isqrt(1296 * keys * factor - 1) + 1
-    return root + 14 * (factor + 5)
+    """The least of 14 m + 15 ((k - 1) f + k), and 40, for m blocks of at most k keys."""
+    reach, found = label_bits + key_bits, []
+    for entries in range(1, 4 * isqrt(keys) + 2):
+        for bits in range(1, reach + 1):
+            blocks = (keys + entries - 1) // entries + 2 ** (reach - bits) + 1
+            found.append(14 * blocks + 15 * ((entries - 1) * bits + entries))
+    return min(found) + 40
 
 
 def check(files, asked=()):

@@ -2,8 +2,9 @@
 
 Nothing here looks at data. L(x) is the number of bits of x. *Bound* (proofs/14-sequences.md):
 
-    dictionary of M keys below Q, labels below C:  36 sqrt(M F) + 14 (F + 5),
-                                                   F = L(C) + L(Q) - L(M) // 2 + 2, at least 1
+    dictionary of M keys below Q, labels below C:  the least of 14 m + 15 ((k - 1) f + k) over
+                                                   k and f, m = M / k + 2^(L(C) + L(Q) - f) + 1,
+                                                   quotients rounded up and down, and 40
     token to residue, d entries, range U:          4 (d + 1) + 14 L(U)
     product hash, residues below q:                40 L(q)
     power hash, modulo P:                          40 L(q) + 14 L(q) (L(P) + 1)
@@ -12,7 +13,8 @@ Nothing here looks at data. L(x) is the number of bits of x. *Bound* (proofs/14-
     attention:                                     2
 
 C is the range of the labels. M is at most N (nN for seq2seq), Q may be taken about M^2, and R below
-n q (P + 1), so that all grows as sqrt(M log(M C)), up to logarithms of n, U and N.
+n q (P + 1), so that all grows as sqrt(M log(M C)), up to logarithms of n, U and N. It holds where
+`max_word_bits` is not given.
 """
 
 from dataclasses import dataclass
@@ -50,7 +52,7 @@ class Sizes:
         """The number of non-zero weights which is not exceeded.
 
         >>> Sizes(4096, 4, 5, 31, 6, 22, 0, 0, 25, 22).bound
-        14000
+        12023
         """
         embedding = 4 * (self.width + 1) + 14 * self.token_bits
         if self.kept:
@@ -67,9 +69,12 @@ def dictionary_bound(keys: int, label_bits: int, key_bits: int) -> int:
     """The bound for a dictionary alone.
 
     >>> dictionary_bound(4096, 5, 22)
-    10945
+    9037
     """
-    factor = max(label_bits + key_bits - keys.bit_length() // 2 + 2, 1)
-    squared = 36 * 36 * keys * factor
-    root = isqrt(squared)
-    return root + (root * root < squared) + 14 * (factor + 5)
+    reach = label_bits + key_bits
+    return 40 + min(
+        14 * (-(-keys // entries) + (1 << (reach - bits)) + 1)
+        + 15 * ((entries - 1) * bits + entries)
+        for entries in range(1, 4 * isqrt(keys) + 2)
+        for bits in range(1, reach + 1)
+    )

@@ -21,7 +21,7 @@ from constructive.capacity import require_positive, require_seed
 from constructive.contextual import dictionary
 from constructive.contextual.attention import UniformAttention
 from constructive.contextual.bounds import Sizes
-from constructive.contextual.dictionary import Layout
+from constructive.contextual.dictionary import Costs, Layout
 from constructive.contextual.embedding import (
     Embedding,
     power_hash,
@@ -93,7 +93,7 @@ def build_sequence_memorizer(
     if max_word_bits is not None:
         require_positive(max_word_bits=max_word_bits)
     examples = SequenceDataset.of(sequences, labels, task)
-    options = _Options(layout, step, max_word_bits)  # type: ignore[arg-type] # checked above
+    options = _Options(layout, step, backend, max_word_bits)  # type: ignore[arg-type] # checked above
     rng = np.random.default_rng(seed)
     embedded = _embedded(examples, embedding, options, rng)
     classified = _classifier(examples, embedded, options, rng)
@@ -134,7 +134,13 @@ def build_sequence_memorizer(
 class _Options:
     layout: Layout
     step: Comparison
+    backend: Backend
     max_word_bits: int | None
+
+    def costs(self, carried: int = 0) -> Costs:
+        """Of a dictionary which is built like this."""
+        residual = self.backend == "residual"
+        return Costs.of(self.layout, self.step, residual=residual, carried=carried)
 
 
 @dataclass(frozen=True)
@@ -153,8 +159,9 @@ def _embedded(
     if name in _HASHES:
         return _HASHES[name](examples, projected, options.step, rng)
     return separating_set(
-        examples, projected, options.step, options.layout, options.max_word_bits, rng
-    )
+        examples, projected, options.step, options.layout,
+        options.costs(carried=int(examples.per_position)), options.max_word_bits, rng,
+    )  # fmt: skip
 
 
 def _classifier(
@@ -184,6 +191,7 @@ def _classifier(
     blocks = dictionary.plan(
         {z: value for z, value in table.items() if value},  # 0 is what all other integers get
         modulus,
+        costs=options.costs(),
         max_word_bits=options.max_word_bits,
     )
     steps = (

@@ -12,11 +12,11 @@ blocks of sqrt(M) keys, and as many weights; what grows is the length of the cod
 integers r the ramp relu(r - t + 1) - relu(r - t) is 1 where r >= t, else 0. So T and X are those
 of the last block whose first key is at most z (of the first one, if there is none); peeling T at
 its highest places gives its binary digits, so that x = X - W Q = W (z + 1) - s for each s in
-turn. With a = relu(x) and u = relu(x - W + 1) the unit relu(a - W u) is x where 0 <= x < W, and 0
-elsewhere: for x = W + e, e >= 0, it is relu(W + e - W (e + 1)) = 0. What it finds is taken from X,
-which leaves 0, so that nothing is found twice where a short block is filled up with zeros; and it
-is added to T below all places that are read, where it stays. Keys are different, so at most one of
-them is found. QED
+turn. With u = relu(x - W + 1) the unit relu(x - W u) is x where 0 <= x < W, and 0 elsewhere: for
+x < 0 also u = 0, and for x = W + e, e >= 0, it is relu(W + e - W (e + 1)) = 0. What it finds is
+taken from X, which leaves 0, so that nothing is found twice where a short block is filled up with
+zeros; and it is added to T below all places that are read, where it stays. Keys are different, so
+at most one of them is found. QED
 
 Source: bit extraction and groups of sqrt(M) keys are from Vardi, Yehudai and Shamir (ICLR 2022);
 the set in place of the table, its differences, and 0 off the keys, are ours.
@@ -28,6 +28,7 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from constructive.contextual.gadgets import Comparison, where_at_least
 from constructive.contextual.network import Affine, Number, Program, Step
@@ -36,8 +37,36 @@ from constructive.errors import ParameterError
 Layout = Literal["deep", "wide"]
 
 _LARGEST_DOMAIN = 1 << 62
-BLOCK, JUMP, BIT, ENTRY = 8, 3, 14, 14
-"""Non-zero weights of the deep layout: of a block, of X in it, of a bit, and of an entry."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Non-zero weights of a dictionary: what `plan` makes as few as it can.
+
+    block: of a block, whose first member stands in the code word;  jump: where X jumps instead
+    bit:   of a bit of a code word;  entry: of looking whether X is a label
+    """
+
+    block: int = 8
+    jump: int = 11
+    bit: int = 14
+    entry: int = 11
+
+    @classmethod
+    def of(
+        cls, layout: Layout, comparison: Comparison, *, residual: bool, carried: int = 0
+    ) -> "Costs":
+        """Those of a layout, a kind of comparison and a back end.
+
+        carried: other registers, which are carried through the dictionary
+        """
+        ramp = comparison == "ramp"
+        if residual:
+            block, jump = (6, 8) if ramp or layout == "wide" else (9, 11)
+            return cls(block, jump, 8 if ramp else 11, 10)
+        block, jump = (6, 8) if layout == "wide" else (8, 11) if ramp else (10, 14)
+        bit = 14 + carried if ramp else 13 + 2 * carried
+        return cls(block, jump, bit, (11 if ramp else 12) + 2 * carried)
 
 
 @dataclass(frozen=True)
@@ -84,8 +113,14 @@ class Blocks:
         return found
 
 
-def plan(table: Mapping[int, int], domain: int, *, max_word_bits: int | None = None) -> Blocks:
-    """Cut the set of a table such that the weights of the deep layout are the fewest.
+def plan(
+    table: Mapping[int, int],
+    domain: int,
+    *,
+    costs: Costs | None = None,
+    max_word_bits: int | None = None,
+) -> Blocks:
+    """Cut the set of a table such that weights are the fewest, by default those of the deep layout.
 
     Raises ParameterError for no keys, keys outside of the domain, and negative labels.
 
@@ -109,8 +144,9 @@ def plan(table: Mapping[int, int], domain: int, *, max_word_bits: int | None = N
     members = [scale * (key + 1) - table[key] for key in keys]
     lengths = np.array([(b - a).bit_length() for a, b in pairwise(members)])
     first_bits = members[-1].bit_length()
-    entries, digit_bits, in_word = _cheapest(lengths, first_bits, (scale - 1).bit_length(),
-                                             max_word_bits)  # fmt: skip
+    answer_bits = (scale - 1).bit_length()
+    most = None if max_word_bits is None else max_word_bits - answer_bits
+    entries, digit_bits, in_word = _cheapest(lengths, first_bits, costs or Costs(), most)
     starts: list[int] = []
     for place in range(len(members)):
         full = not starts or place - starts[-1] == entries
@@ -130,11 +166,11 @@ def plan(table: Mapping[int, int], domain: int, *, max_word_bits: int | None = N
 
 
 def _cheapest(
-    lengths: np.ndarray, first_bits: int, answer_bits: int, most: int | None
+    lengths: npt.NDArray[np.int64], first_bits: int, costs: Costs, most: int | None
 ) -> tuple[int, int, bool]:
     """k, the bits of a digit, and whether first members are in the word, of the fewest weights.
 
-    lengths: bits of the differences of neighbours (M - 1,)
+    lengths: bits of the differences of neighbours (M - 1,);  most: bits of a code word
     """
     best: tuple[int, tuple[int, int, bool]] | None = None
     longest = 4 * int(np.sqrt(len(lengths) + 1)) + 1
@@ -147,10 +183,10 @@ def _cheapest(
             for in_word in (False, True):
                 bits = digits + first_bits * in_word
                 shortest = entries == 1 and not in_word
-                if most is not None and bits + answer_bits > most and not shortest:
+                if most is not None and bits > most and not shortest:
                     continue
-                cost = BLOCK * blocks + BIT * bits + ENTRY * entries
-                cost += 0 if in_word else JUMP * blocks
+                cost = costs.bit * bits + costs.entry * entries
+                cost += (costs.block if in_word else costs.jump) * blocks
                 if best is None or cost < best[0]:
                     best = cost, (entries, digit_bits, in_word)
     return best[1]  # type: ignore[index] # there is at least one
@@ -206,12 +242,12 @@ def _read(blocks: Blocks, comparison: Comparison) -> Iterator[Step]:
             place -= 1
             changes = {"T": -(1 << place), "X": -(1 << bit)}
             yield from where_at_least("T", 1 << place, changes, comparison=comparison)
-        beyond = {"at least": Affine({"X": 1}, -offset),
-                  "beyond": Affine({"X": 1}, -offset - scale + 1)}  # fmt: skip
-        yield Step(beyond, {name: Affine({name: 1}) for name in beyond})
-        found = Affine({"at least": 1, "beyond": -scale})
-        yield Step({"found": found}, {"T": Affine({"T": 1, "found": 1}),
-                                      "X": Affine({"X": 1, "found": -1})})  # fmt: skip
+        beyond = Affine({"X": 1}, -offset - scale + 1)
+        yield Step({"over": beyond}, {"over": Affine({"over": 1})})
+        yield Step(
+            {"found": Affine({"X": 1, "over": -scale}, -offset)},
+            {"T": Affine({"T": 1, "found": 1}), "X": Affine({"X": 1, "found": -1})},
+        )
 
 
 def program(

@@ -41,7 +41,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.contextual import dictionary
-from constructive.contextual.dictionary import Layout
+from constructive.contextual.dictionary import Costs, Layout
 from constructive.contextual.examples import Integers, SequenceDataset
 from constructive.contextual.gadgets import Comparison, remainder, where_at_least
 from constructive.contextual.network import Affine, Column, Program, Step
@@ -264,13 +264,16 @@ def separating_set(
     projected: Projection,
     comparison: Comparison,
     layout: Layout,
+    costs: Costs,
     max_word_bits: int | None,
     rng: np.random.Generator,
 ) -> Embedding:
     """h is a weight on at most N - 1 residues, and 0 on all others."""
     weights = separating_weights(projected.residues[examples.ids], rng)
     hashes = np.array([weights.get(int(z), 0) for z in projected.residues], dtype=np.int64)
-    blocks = dictionary.plan(weights or {0: 0}, projected.modulus, max_word_bits=max_word_bits)
+    blocks = dictionary.plan(
+        weights or {0: 0}, projected.modulus, costs=costs, max_word_bits=max_word_bits
+    )
     steps = [
         *_reduced(projected, comparison),
         *dictionary.steps(blocks, layout=layout, comparison=comparison),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from constructive import ParameterError
 from constructive.contextual import dictionary, embedding
+from constructive.contextual.bounds import dictionary_bound
 from constructive.contextual.embedding import separating_weights
 from constructive.contextual.gadgets import remainder, where_at_least
 from constructive.contextual.network import Affine, Program, Step, bits, plain, residual
@@ -54,19 +55,27 @@ def test_large_dictionaries(layout, lower, most):
     assert network([np.arange(domain)])[0].tolist() == [table.get(z, 0) for z in range(domain)]
 
 
-def test_what_a_dictionary_costs():
-    """The constants by which `plan` chooses, and section 14's bound."""
+@pytest.mark.parametrize("layout", ["deep", "wide"])
+@pytest.mark.parametrize("step", ["ramp", "saturating"])
+@pytest.mark.parametrize("lower", [plain, residual])
+@pytest.mark.parametrize("carried", [0, 1])
+def test_what_a_dictionary_costs(layout, step, lower, carried):
+    """The numbers by which `plan` chooses, and the bound of Lemma 14.2."""
     rng = np.random.default_rng(0)
-    for size, domain in [(40, 300), (400, 1 << 14)]:
+    costs = dictionary.Costs.of(layout, step, residual=lower is residual, carried=carried)
+    for size, domain in [(40, 300), (400, 1 << 14), (1500, 1 << 20)]:
         keys = rng.choice(domain, size=size, replace=False).tolist()
         table = {key: 1 + int(rng.integers(15)) for key in keys}
-        blocks = dictionary.plan(table, domain)
+        blocks = dictionary.plan(table, domain, costs=costs)
+        steps = tuple(dictionary.steps(blocks, layout=layout, comparison=step))
+        outputs = Affine({"T": 1}), Affine({"z": carried})
+        program = Program(("z",), {"z": Affine({"z": 1})}, steps, outputs)
+        found = lower(program).nonzero_parameters
         bits = blocks.word_bits - blocks.answer_bits
-        per_block = dictionary.BLOCK + (0 if blocks.first_bits else dictionary.JUMP)
-        expected = per_block * len(blocks.keys) + dictionary.BIT * bits
-        expected += dictionary.ENTRY * blocks.entries
-        found = plain(dictionary.program(table, domain)).nonzero_parameters
-        assert abs(found - expected) < 30
+        expected = (costs.block if blocks.first_bits else costs.jump) * len(blocks.keys)
+        expected += costs.bit * bits + costs.entry * blocks.entries
+        assert abs(found - expected) < 35
+        assert found <= dictionary_bound(size, (16).bit_length(), domain.bit_length())
 
 
 @settings(max_examples=25, deadline=None)

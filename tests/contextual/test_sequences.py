@@ -17,6 +17,7 @@ from constructive import (
     strategies,
 )
 from constructive.contextual import build, embedding
+from constructive.contextual.network import Affine
 
 OPTIONS = st.fixed_dictionaries(
     {
@@ -251,7 +252,9 @@ def test_registers_are_integers_and_those_carried_are_not_negative(problem, opti
     """Of the steps, as a program means them, on the tokens and the sums of the data."""
     examples = SequenceDataset.of(*problem)
     rng = np.random.default_rng(options["seed"])
-    chosen = build._Options(options["layout"], options["step"], options["max_word_bits"])
+    chosen = build._Options(
+        options["layout"], options["step"], options["backend"], options["max_word_bits"]
+    )
     embedded = build._embedded(examples, options["embedding"], chosen, rng)
     classified = build._classifier(examples, embedded, chosen, rng)
     tokens = [dict(zip(embedded.program.inputs, row, strict=True)) for row in examples.tokens]
@@ -274,9 +277,12 @@ def registers_of(program, examples):
         known = {name: value(affine, inputs) for name, affine in program.start.items()}
         for step, live in zip(program.steps, program.needed()[1:], strict=True):
             units = {name: max(value(unit, known), 0) for name, unit in step.units.items()}
-            known |= {name: value(u, known | units) for name, u in step.updates.items()}
-            carried = {name: known[name] for name in live}
-            assert all(x == int(x) >= 0 for x in carried.values()), carried
+            before = dict(known)
+            known |= {name: value(u, before | units) for name, u in step.updates.items()}
+            assert all(known[name] == int(known[name]) for name in live)
+            updates = {name: step.updates.get(name, Affine({name: 1})) for name in live}
+            carried = {p for u in updates.values() for p in u.terms if p not in step.units}
+            assert all(before[name] >= 0 for name in carried), carried
         outputs = [value(output, known) for output in program.outputs]
         last.append(outputs[0])
     return last
