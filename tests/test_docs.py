@@ -71,9 +71,11 @@ def test_docstrings(name):
 
 def test_the_command_line_page_names_every_command():
     page = (ROOT / "docs" / "api" / "cli.md").read_text()
-    for command in app.registered_commands:
-        name = command.name or command.callback.__name__
-        assert f"\nconstructive {name}" in page, name
+    groups = [("", app), *((f"{g.name} ", g.typer_instance) for g in app.registered_groups)]
+    for group, members in groups:
+        for command in members.registered_commands:
+            name = command.name or command.callback.__name__
+            assert f"\nconstructive {group}{name}" in page, name
 
 
 @pytest.mark.slow

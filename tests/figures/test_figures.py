@@ -1,5 +1,6 @@
 """Pictures: what is drawn is what was computed, and files are whole PNG and SVG."""
 
+import dataclasses
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -8,7 +9,16 @@ from matplotlib import image
 
 from constructive import OutputError, ParameterError, build_memorizer, generators
 from constructive.capacity_map import capacity_map
-from constructive.figures import assumption_table, capacity, gallery, independence, saturation
+from constructive.contextual.growth import exponent, growth, prefixes
+from constructive.figures import (
+    assumption_table,
+    capacity,
+    drawing,
+    gallery,
+    independence,
+    saturation,
+    sequences,
+)
 from constructive.figures.stages import digits, text
 from constructive.progress import silent
 from constructive.real_data import random_attention_layer, sinusoidal_positions, text_windows
@@ -144,3 +154,39 @@ def test_bad_input(tmp_path):
         list(gallery.draw(tmp_path, only=["cat"]))
     with pytest.raises(OutputError, match="no such folder"):
         list(gallery.draw(tmp_path / "none"))
+
+
+def test_sequences(tmp_path, monkeypatch):
+    monkeypatch.setattr(sequences, "LARGEST", 128)
+    (drawn,) = gallery.draw(tmp_path, only=["sequences"])
+    assert_pictures(drawn.paths, "sequences-parameters")
+    svg = drawn.paths[1].read_text()
+    for label in ("power hash: exponent", "product hash", "separating set", "sqrt(N)",
+                  "heads of rank one (Theorem 2), n = 8"):  # fmt: skip
+        assert label in svg
+
+
+def test_only_what_is_exact_is_drawn():
+    (point,) = growth([[1], [2]], [1, 2])
+    wrong = dataclasses.replace(point, exact=False)
+    with pytest.raises(ParameterError, match="predicts other labels is not drawn"):
+        sequences.draw_points(drawing.new_figure(2, 2), {"power_hash": [wrong]})
+
+
+def test_growth():
+    windows = [[i, i * i] for i in range(100)]
+    labels = [i % 7 for i in range(100)]
+    points = list(growth(windows, labels, totals=[10, 100], embedding="separating_set"))
+    assert [(p.num_sequences, p.num_keys, p.exact) for p in points] == [
+        (10, 10, True), (100, 100, True),
+    ]  # fmt: skip
+    assert points[0].memorizer.record.embedding == "separating_set"
+    assert prefixes(64) == (64,)
+    assert prefixes(3) == (3,)
+    with pytest.raises(ParameterError, match="totals=101 is not between 1 and 100"):
+        next(growth(windows, labels, totals=[101]))
+    with pytest.raises(ParameterError, match=r"keys=\[5\] give no slope"):
+        exponent([5], [3])
+    assert exponent([16, 64], [16, 64], after_log=True) == pytest.approx(
+        1 - np.log(1.5) / np.log(16)
+    )

@@ -1,0 +1,91 @@
+"""sequence build, ask and certify on the command line, and check of what they write."""
+
+import json
+
+import pytest
+
+TEXT = "the cat sat on the mat, and the dog sat on the log; the cat saw the dog.\n" * 2
+LINES = "one\ntwo\nthree\none\n\nowt\n"
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT)
+    (tmp_path / "lines.txt").write_text(LINES)
+    return tmp_path
+
+
+def test_the_next_byte(run, corpus):
+    printed = run("sequence", "build", "text.txt", "-o", "m.json", "--data", "d.json",
+                  "--embedding", "product_hash", "--picture", "curve.png")  # fmt: skip
+    assert "N = 73 different windows and what follows, n = 13 bytes" in printed
+    rows = [line.split() for line in printed.splitlines() if line.split()[1:2] == ["all"]]
+    assert [row[0] for row in rows] == ["64", "73"]
+    assert "written to m.json; the data are in d.json" in printed
+    assert sorted(path.name for path in corpus.iterdir()) == [
+        "curve.png", "d.json", "lines.txt", "m.json", "text.txt",
+    ]  # fmt: skip
+    assert run("sequence", "ask", "m.json", "the cat sat o").strip() == "b'n'"
+    assert run("sequence", "ask", "m.json", "sat on the ma").strip() == "b't'"
+    printed = run("sequence", "certify", "m.json", "d.json", "-o", "c.json")
+    assert "Certificate: PROVED" in printed
+    assert run("check", "c.json", "m.json", "d.json").strip().endswith("PROVED")
+    content = json.loads((corpus / "d.json").read_text())
+    content["labels"].reverse()
+    (corpus / "d.json").write_text(json.dumps(content))
+    assert "REFUTED" in run("sequence", "certify", "m.json", "d.json", "-o", "c.json", status=1)
+    assert "NOT PROVED" in run("check", "c.json", "m.json", "d.json", status=1)
+
+
+def test_which_line_is_this(run, corpus):
+    printed = run("sequence", "build", "lines.txt", "--question", "line", "-o", "m.json")
+    assert "N = 5 different lines, n = 5 bytes" in printed
+    for number, line in [(1, "one"), (2, "two"), (3, "three"), (5, ""), (6, "owt")]:
+        assert run("sequence", "ask", "m.json", line).strip() == str(number)
+    assert (corpus / "sequences-data.json").exists()
+
+
+@pytest.mark.usefixtures("corpus")
+def test_options(run):
+    printed = run("sequence", "build", "text.txt", "--limit", 20, "--window", 14, "-o", "m.json",
+                  "--layout", "wide", "--backend", "residual", "--step", "saturating",
+                  "--max-word-bits", 52, "--seed", 3)  # fmt: skip
+    assert "N = 20 different windows and what follows, n = 14 bytes" in printed
+    assert "power_hash, wide, residual, saturating, seed 3" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["build", "text.txt", "--window", 3], "is followed by b"),
+        (["build", "text.txt", "--window", 500], "n=500 is no length of windows"),
+        (["build", "lines.txt", "--question", "line", "--window", 3], "is for the next byte"),
+        (["build", "empty.txt"], "a text of 0 bytes has no next byte"),
+        (["build", "empty.txt", "--question", "line"], "the text has no lines"),
+        (["build", "none.txt"], "FileNotFoundError"),
+        (["build", "text.txt", "-o", "none/m.json"], "no such folder"),
+        (["build", "text.txt", "--picture", "none/p.png"], "no such folder"),
+        (["certify", "lines.txt", "text.txt"], "is no file of SequenceMemorizer.save"),
+        (["ask", "text.txt", "what"], "is no file of SequenceMemorizer.save"),
+    ],
+)
+def test_bad_input(run, corpus, arguments, words):
+    (corpus / "empty.txt").write_text("")
+    before = sorted(corpus.iterdir())
+    assert words in run("sequence", *arguments, status=2)
+    assert sorted(corpus.iterdir()) == before
+
+
+@pytest.mark.usefixtures("corpus")
+def test_questions_which_cannot_be_asked(run):
+    run("sequence", "build", "text.txt", "--limit", 16, "-o", "m.json")
+    printed = run("sequence", "ask", "m.json", "the", status=2)
+    assert "what follows 3 bytes was not memorized" in printed
+    run("sequence", "build", "lines.txt", "--question", "line", "-o", "l.json")
+    assert "7 bytes are more than n=5" in run("sequence", "ask", "l.json", "a longer"[:7], status=2)
+
+
+def test_a_text_which_repeats_itself(run, corpus):
+    (corpus / "long.txt").write_text("a" * 9000 + "b" + "a" * 5000)
+    printed = run("sequence", "build", "long.txt", status=2)
+    assert "4096 bytes do not decide the next one everywhere" in printed
