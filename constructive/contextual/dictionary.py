@@ -229,8 +229,9 @@ def _find(blocks: Blocks, layout: Layout, comparison: Comparison) -> Iterator[St
         units[f"low {index}"] = Affine({"z": 1}, -key)
         for name, value in changes.items():
             sums[name] |= {f"high {index}": value, f"low {index}": -value}
+    yield Step({}, {})  # else each unit would hold all that z is a sum of
     yield Step(units, {name: Affine(terms, begin[name].constant) for name, terms in sums.items()})
-    yield Step({}, {})  # else the next three rows would each hold all of these sums
+    yield Step({}, {})  # and the next three rows would each hold all of these sums
 
 
 def _read(blocks: Blocks, comparison: Comparison) -> Iterator[Step]:
