@@ -85,9 +85,11 @@ def draw_points(figure: Any, found: dict[str, list[GrowthPoint]]) -> None:  # no
     for axes, (title, attribute) in zip(figure.subplots(1, 2, sharey=True), _COUNTS, strict=True):
         keys = _draw_counts(axes, found, attribute)
         size = next(iter(found.values()))[0].memorizer.context_size
-        ends = np.array([min(keys), max(keys)])
-        heads = [multihead_parameters(int(key), size) for key in ends]
-        axes.plot(ends, heads, "--", color=drawing.VERMILLION,
+        low, high = min(keys), max(keys)
+        ends = np.array([low, high])
+        between = np.unique(np.geomspace(low, high, 200).astype(int)).tolist()
+        heads = [multihead_parameters(total, size) for total in between]
+        axes.plot(between, heads, "--", color=drawing.VERMILLION,
                   label=f"heads of rank one (Theorem 2), n = {size}")  # fmt: skip
         anchor = 25 * np.sqrt(ends[0])
         for name, heights in (("sqrt(N)", np.sqrt(ends)), ("N", ends)):
