@@ -4,6 +4,7 @@ Nothing here looks at data. Symbols: H heads, n tokens in a context, d the width
 head dimension, d_v the value dimension, T examples, r = min(n, d_h).
 """
 
+import operator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -201,14 +202,23 @@ def _too_many(num_examples: int, chosen: Plan, context_size: int) -> CapacityErr
 def require_positive(**counts: int) -> None:
     """Raise ParameterError, with its name, for what is not a positive integer."""
     for name, value in counts.items():
-        if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+        if not _is_integer(value) or value < 1:
             message = f"{name}={value!r} is not a positive integer"
             raise ParameterError(message, witness=value, suggestion=f"{name} >= 1")
 
 
+def _is_integer(value: object) -> bool:
+    """Whether it is an integer, of Python or numpy, and no Boolean."""
+    try:
+        operator.index(value)  # type: ignore[arg-type] # that is the question
+    except TypeError:
+        return False
+    return not isinstance(value, bool)
+
+
 def require_seed(seed: object) -> None:
     """Raise ParameterError for what is not a non-negative integer."""
-    if isinstance(seed, bool) or not hasattr(seed, "__index__") or seed.__index__() < 0:
+    if not _is_integer(seed) or operator.index(seed) < 0:  # type: ignore[arg-type] # just asked
         raise ParameterError(
             f"seed={seed!r} is not a non-negative integer", witness=seed, suggestion="seed=0"
         )

@@ -35,8 +35,10 @@ STATEMENTS = {
 }
 SIZES = ("keys", "width", "label_bits", "token_bits", "residue_bits", "prime_bits", "kept",
          "weight_bits", "sum_bits", "key_bits")  # fmt: skip
-NUMBER = re.compile(r"(-?(?:0|[1-9a-f][0-9a-f]*))(?:/([1-9a-f][0-9a-f]*))?", re.ASCII)
+NUMBER = re.compile(r"(0|-?[1-9a-f][0-9a-f]*)(?:/([1-9a-f][0-9a-f]*))?", re.ASCII)
 CHUNK = 1 << 12  # examples which are evaluated at a time
+SPARE = 8  # bits by which chance may miss the least prime or modulus
+LONGEST = 1 << 14  # bits of a denominator; those of tokens cancel in the first layer
 
 
 def require(condition, reason):
@@ -61,15 +63,22 @@ def digest(content):
 
 
 def number(text):
-    """An integer or Fraction of text in base 16, which is not an integer when it looks like one."""
+    """An integer or Fraction of text in base 16, which is written in one way only."""
     found = NUMBER.fullmatch(text)
     require(found, f"{text[:40]!r} is no number")
-    numerator, denominator = int(found[1], 16), int(found[2] or "1", 16)
-    return numerator if denominator == 1 else whole(Fraction(numerator, denominator))
+    if not found[2]:
+        return int(found[1], 16)
+    numerator, denominator = int(found[1], 16), int(found[2], 16)
+    fraction = Fraction(numerator, denominator)
+    require(1 < denominator == fraction.denominator, f"{text[:40]!r} is not in lowest terms")
+    return fraction
 
 
 def whole(x):
-    return x.numerator if type(x) is Fraction and x.denominator == 1 else x
+    if type(x) is Fraction:
+        require(x.denominator.bit_length() < LONGEST, "a denominator is too long to go on")
+        return x.numerator if x.denominator == 1 else x
+    return x
 
 
 def index(x, below):
@@ -96,8 +105,10 @@ class Network:
                 self.nonzero += sum(v != 0 for v in [*values, bias])
             self.layers.append((width, rows))
         self.inputs, self.outputs = self.layers[0][0], len(self.layers[-1][1])
+        self.depth = len(self.layers) - 1
         if self.residual:
             require(len(self.layers) % 2 == 0, "a residual network of an odd number of layers")
+            self.depth = len(self.layers) // 2 - 1
             widths = {width for width, _ in self.layers[1::2]}
             require(len(widths) == 1, "blocks of different widths")
 
@@ -140,12 +151,14 @@ class Memorizer:
         self.classifier = Network(content["classifier"])
         weights = content["attention"]
         require(set(weights) == {"W_Q", "W_K", "W_V", "W_O"}, "attention has other weights")
+        require(all(type(x) is list for x in weights.values()), "attention is no lists")
         w_q, w_k, self.w_v, self.w_o = (
             [number(x) for x in weights[name]] for name in ("W_Q", "W_K", "W_V", "W_O")
         )
         stream = {len(w_q), len(w_k), len(self.w_v), len(self.w_o)}
         stream |= {self.embedding.outputs, self.classifier.inputs}
-        require(len(stream) == 1 and self.classifier.outputs == 1, "the parts do not fit")
+        fits = len(stream) == 1 and min(stream) > 1 and self.classifier.outputs == 1
+        require(fits, "the parts do not fit")
         require(not any(w_q) and not any(w_k), "attention is not uniform")
         self.nonzero = self.embedding.nonzero + self.classifier.nonzero
         self.nonzero += sum(x != 0 for x in [*self.w_v, *self.w_o])
@@ -168,6 +181,8 @@ def places(listed):
     """The place of each symbol or class, by its JSON; None for none."""
     if listed is None:
         return None
+    pairs = type(listed) is list and all(type(x) is list and len(x) == 2 for x in listed)
+    require(pairs, "symbols and classes are no pairs of a kind and a value")
     found = {json.dumps(value): place for place, value in enumerate(listed)}
     require(len(found) == len(listed), "a symbol or class is named twice")
     return found
@@ -194,6 +209,7 @@ def read_tokens(data, memorizer):
 
 def read_labels(data, memorizer):
     """What has to be put out for each class of the data."""
+    require(len(places(data["classes"])) > 0, "there are no classes")
     if memorizer.classes is not None:
         found = [memorizer.classes.get(json.dumps(value)) for value in data["classes"]]
         require(None not in found, "a label is none of the memorizer's")
@@ -206,7 +222,7 @@ def read_labels(data, memorizer):
 
 
 def check_size(claim, memorizer, tokens, ids, expected):
-    """Theorem 7's formula, for numbers which the data allow."""
+    """Theorem 7's formula, for numbers which are possible for these data and this network."""
     sizes = dict(claim["evidence"])
     require(set(sizes) == set(SIZES), "the evidence names other sizes")
     require(all(type(x) is int and x >= 0 for x in sizes.values()), "a size is no number")
@@ -219,22 +235,29 @@ def check_size(claim, memorizer, tokens, ids, expected):
     labels = (max(expected) - min(expected) + 1).bit_length()
     true = {"keys": keys, "width": width, "label_bits": labels}
     require(all(sizes[name] == true[name] for name in true), f"the sizes of the data are {true}")
+    columns = [tokens[:, k] for k in range(width)]
+    first = affine(memorizer.embedding.layers[0][1], columns, len(tokens))
+    spans = [y.max() - y.min() for y in first]  # z is there, and three times z; or nothing
     unit = lcm(*(x.denominator for x in tokens.ravel()))
-    reach = int(max(abs(x * unit) for x in tokens.ravel()))
+    most = 2 * width * int(max(abs(x * unit) for x in tokens.ravel())) << 40
+    hashes = memorizer.embedding(columns)[0]
+    largest = (memorizer.size * int(hashes.max()) + 1) << sizes["residue_bits"]
     allowed = {
-        "token_bits": (2 * width * reach + 1).bit_length() + 41,
+        "token_bits": int(min([span for span in spans if span] or [most]) + 1).bit_length(),
         "residue_bits": sizes["token_bits"],
-        "prime_bits": 62,
-        "kept": len(ids),
-        "weight_bits": 63,
-        "sum_bits": 62 * (sizes["residue_bits"] + 2) + memorizer.size.bit_length(),
-        "key_bits": min(sizes["sum_bits"], 63),
+        "prime_bits": int(hashes.max()).bit_length() + SPARE,
+        "kept": max(context.max(), 1),
+        "weight_bits": int(hashes.max() + 1).bit_length(),
+        "sum_bits": largest.bit_length(),
+        "key_bits": min(sizes["sum_bits"], 2 * keys.bit_length() + SPARE),
     }
     require(all(sizes[name] <= allowed[name] for name in allowed), f"sizes are above {allowed}")
-    bound = 4 * (width + 1) + 14 * sizes["token_bits"] + 2 + 14 * sizes["sum_bits"] + 8
+    bound = 4 * (width + 1) + 14 * sizes["token_bits"] + 2
+    bound += 14 * (sizes["sum_bits"] + sizes["key_bits"]) + 8
     bound += dictionary_bound(keys, labels, sizes["key_bits"])
     if sizes["kept"]:
         bound += dictionary_bound(sizes["kept"], sizes["weight_bits"], sizes["residue_bits"])
+        bound += 14 * sizes["residue_bits"]
     else:
         bound += 40 * sizes["residue_bits"]
         if sizes["prime_bits"]:
@@ -262,20 +285,25 @@ def check(files, asked=()):
     require(claims and set(claims) <= set(STATEMENTS), "it claims nothing, or nothing known")
     require(set(asked) <= set(claims), "it does not claim all that is asked")
     require(all(c["verdict"] == "PROVED" for c in claims.values()), "not all claims are PROVED")
+    require(certificate["verdict"] == "PROVED", "its verdict is not PROVED")
     memorizer = Memorizer(weights)
     tokens, labels = read_tokens(data, memorizer), read_labels(data, memorizer)
     size = memorizer.size
     require(data["task"] == memorizer.task, "the data are for another task")
     require(data["ids"] and all(len(row) == size for row in data["ids"]), "lengths differ")
     ids = np.array([[index(i, len(tokens)) for i in row] for row in data["ids"]])
+    require(len(np.unique(ids)) == len(tokens), "a token is in no sequence")
     each = ids.size if memorizer.task == "seq2seq" else len(ids)
     require(len(data["labels"]) == each, "labels do not fit the sequences")
+    require(len(set(data["labels"])) == len(labels), "a class is the label of nothing")
     expected = [labels[index(i, len(labels))] for i in data["labels"]]
     about = {"sequences": len(ids), "context_size": size, "tokens": len(tokens)}
     about |= {"task": memorizer.task, "sha256": digest(data)}
-    require(certificate["data"] == about, "the certificate says something else about the data")
-    told = certificate["weights"]["nonzero"]
-    require(told == memorizer.nonzero, f"there are {memorizer.nonzero} non-zero weights")
+    told = digest(certificate["data"]), digest(certificate["weights"])
+    require(told[0] == digest(about), f"the certificate says something else than {about}")
+    about = {"nonzero": memorizer.nonzero, "embedding_depth": memorizer.embedding.depth}
+    about |= {"classifier_depth": memorizer.classifier.depth, "sha256": digest(weights)}
+    require(told[1] == digest(about), f"the certificate says something else than {about}")
     for name, claim in claims.items():
         if name == "equality":
             shown, per = (each, len(ids), size), each // len(ids)

@@ -1,5 +1,6 @@
 """Commands about sequences: build, ask and certify, of a text."""
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -148,7 +149,7 @@ def ask_command(
         constructive sequence ask readme.json "# construct"
     """
     loaded = SequenceMemorizer.load(memorizer)
-    asked, size = question.encode(), loaded.context_size
+    asked, size = os.fsencode(question), loaded.context_size
     if loaded.classes is not None and len(asked) != size:
         raise DataError(
             f"what follows {len(asked)} bytes was not memorized",

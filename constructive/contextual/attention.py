@@ -4,8 +4,9 @@ Queries and keys are zero, so that all logits are 0 and softmax is 1/n for every
 tokens are. What is left is a mean of values, which is rational where the weights are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -62,13 +63,13 @@ class UniformAttention:
     @property
     def nonzero_parameters(self) -> int:
         """Weights which are not zero."""
-        return sum(1 for weights in self._weights for weight in weights if weight)
+        return sum(1 for weight in self.numbers() if weight)
 
     @property
     def total_parameters(self) -> int:
         """All weights, as in dense matrices."""
-        return sum(map(len, self._weights))
+        return len(list(self.numbers()))
 
-    @property
-    def _weights(self) -> tuple[tuple[Number, ...], ...]:
-        return self.query_weights, self.key_weights, self.value_weights, self.output_weights
+    def numbers(self) -> Iterable[Number]:
+        """All weights."""
+        return chain(self.query_weights, self.key_weights, self.value_weights, self.output_weights)

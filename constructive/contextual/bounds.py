@@ -8,8 +8,9 @@ Nothing here looks at data. L(x) is the number of bits of x. *Bound* (proofs/14-
     token to residue, d entries, range U:          4 (d + 1) + 14 L(U)
     product hash, residues below q:                40 L(q)
     power hash, modulo P:                          40 L(q) + 14 L(q) (L(P) + 1)
-    separating set of S residues, weights below W: dictionary of S keys below q, labels below W
-    sum to key, range R:                           14 L(R) + 8
+    separating set of S residues, weights below W: dictionary of S keys below q, labels below W,
+                                                   and 14 L(q)
+    sum to key, range R:                           14 (L(R) + L(Q)) + 8
     attention:                                     2
 
 C is the range of the labels. M is at most N (nN for seq2seq), Q may be taken about M^2, and R below
@@ -52,17 +53,18 @@ class Sizes:
         """The number of non-zero weights which is not exceeded.
 
         >>> Sizes(4096, 4, 5, 31, 6, 22, 0, 0, 25, 22).bound
-        12023
+        12331
         """
         embedding = 4 * (self.width + 1) + 14 * self.token_bits
         if self.kept:
             embedding += dictionary_bound(self.kept, self.weight_bits, self.residue_bits)
+            embedding += 14 * self.residue_bits
         else:
             embedding += 40 * self.residue_bits
             if self.prime_bits:
                 embedding += 14 * self.residue_bits * (self.prime_bits + 1)
         classifier = dictionary_bound(self.keys, self.label_bits, self.key_bits)
-        return embedding + 2 + 14 * self.sum_bits + 8 + classifier
+        return embedding + 2 + 14 * (self.sum_bits + self.key_bits) + 8 + classifier
 
 
 def dictionary_bound(keys: int, label_bits: int, key_bits: int) -> int:

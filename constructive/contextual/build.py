@@ -13,6 +13,7 @@ project, from Vardi, Yehudai and Shamir (ICLR 2022), and its constants may diffe
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -39,6 +40,8 @@ from constructive.errors import ParameterError
 Backend = Literal["plain", "residual"]
 EmbeddingName = Literal["power_hash", "product_hash", "separating_set"]
 
+_SEEDS = 1 << 128
+_FLOAT64, _FLOAT32 = 53, 24
 _LOWERINGS: Mapping[str, Callable[[Program], Network]] = {"plain": plain, "residual": residual}
 _HASHES = {"power_hash": power_hash, "product_hash": product_hash}
 
@@ -92,6 +95,12 @@ def build_sequence_memorizer(
     require_seed(seed)
     if max_word_bits is not None:
         require_positive(max_word_bits=max_word_bits)
+        max_word_bits = index(max_word_bits)
+    seed = index(seed)
+    if seed >= _SEEDS:
+        raise ParameterError(
+            f"seed= has {seed.bit_length()} bits", witness=seed.bit_length(), suggestion="seed=0"
+        )
     examples = SequenceDataset.of(sequences, labels, task)
     options = _Options(layout, step, backend, max_word_bits)  # type: ignore[arg-type] # checked above
     rng = np.random.default_rng(seed)
@@ -137,6 +146,11 @@ class _Options:
     backend: Backend
     max_word_bits: int | None
 
+    def noise(self, units: int) -> int:
+        """Rounding in last bits of a float64; those of a float32 where words are made for it."""
+        short = self.max_word_bits is not None and self.max_word_bits <= _FLOAT32
+        return units << (_FLOAT64 - _FLOAT32) if short else units
+
     def costs(self, carried: int = 0) -> Costs:
         """Of a dictionary which is built like this."""
         residual = self.backend == "residual"
@@ -160,7 +174,8 @@ def _embedded(
         return _HASHES[name](examples, projected, options.step, rng)
     return separating_set(
         examples, projected, options.step, options.layout,
-        options.costs(carried=int(examples.per_position)), options.max_word_bits, rng,
+        options.costs(carried=int(examples.per_position)), options.max_word_bits,
+        options.noise(4 * projected.size), rng,
     )  # fmt: skip
 
 
@@ -196,7 +211,12 @@ def _classifier(
     )
     steps = (
         *remainder("z", modulus, below, comparison=options.step),
-        *dictionary.steps(blocks, layout=options.layout, comparison=options.step),
+        *dictionary.steps(
+            blocks,
+            layout=options.layout,
+            comparison=options.step,
+            noise=options.noise((examples.ids.shape[1] + 4) * below + 4 * embedded.size),
+        ),
     )
     program = Program(inputs, {"z": key}, steps, (Affine({"T": 1}, least),))
     return _Classifier(program, below, modulus)

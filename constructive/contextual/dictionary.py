@@ -30,13 +30,15 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from constructive.contextual.gadgets import Comparison, where_at_least
+from constructive.contextual.gadgets import Comparison, rounded, where_at_least
 from constructive.contextual.network import Affine, Number, Program, Step
 from constructive.errors import ParameterError
 
 Layout = Literal["deep", "wide"]
 
 _LARGEST_DOMAIN = 1 << 62
+_QUIET = 49
+"""Bits below which W times the noise, in units of 2^-53, is less than 1/16."""
 
 
 @dataclass(frozen=True)
@@ -192,9 +194,15 @@ def _cheapest(
     return best[1]  # type: ignore[index] # there is at least one
 
 
-def steps(blocks: Blocks, *, layout: Layout, comparison: Comparison) -> list[Step]:
-    """The steps which read register z and leave the table's value in register T."""
-    return [*_find(blocks, layout, comparison), *_read(blocks, comparison)]
+def steps(blocks: Blocks, *, layout: Layout, comparison: Comparison, noise: int = 0) -> list[Step]:
+    """The steps which read register z and leave the table's value in register T.
+
+    noise: of z, in last bits of a float64. Where comparisons forgive it, but labels, which are
+           differences of W z, would not, z is rounded first
+    """
+    loud = comparison == "saturating" and blocks.scale * noise >> _QUIET
+    first = rounded("z", blocks.domain, comparison=comparison) if loud else []
+    return [*first, *_find(blocks, layout, comparison), *_read(blocks, comparison)]
 
 
 def _find(blocks: Blocks, layout: Layout, comparison: Comparison) -> Iterator[Step]:

@@ -104,12 +104,17 @@ def project(examples: SequenceDataset, rng: np.random.Generator) -> Projection:
     unit = lcm(*(x.denominator for x in examples.tokens.ravel()))
     whole = np.frompyfunc(int, 1, 1)(examples.tokens * unit)
     spread = 1
+    salt = int(rng.integers(1 << 63))
+
+    def told_apart(residues: Integers) -> bool:
+        return examples.told_apart_by(residues, salt)
+
     while True:
         drawn = rng.integers(-spread, spread, size=(width,), endpoint=True)
         u = [1] if width == 1 else [int(x) for x in drawn]
         combined = whole @ np.array(u, dtype=object)
         places: Integers = np.unique(combined, return_inverse=True)[1].reshape(-1)
-        if examples.told_apart_by(places):
+        if told_apart(places):
             break
         spread *= 2
         if spread > _WIDEST:
@@ -117,7 +122,7 @@ def project(examples: SequenceDataset, rng: np.random.Generator) -> Projection:
     offset = -int(combined.min())
     values = combined + offset
     size = int(values.max()) + 1
-    modulus, residues = smallest_modulus(values, size, examples.told_apart_by, rng)
+    modulus, residues = smallest_modulus(values, size, told_apart, rng)
     return Projection(tuple(int(x) * unit for x in u), offset, size, modulus, residues)
 
 
@@ -266,6 +271,7 @@ def separating_set(
     layout: Layout,
     costs: Costs,
     max_word_bits: int | None,
+    noise: int,
     rng: np.random.Generator,
 ) -> Embedding:
     """h is a weight on at most N - 1 residues, and 0 on all others."""
@@ -276,7 +282,7 @@ def separating_set(
     )
     steps = [
         *_reduced(projected, comparison),
-        *dictionary.steps(blocks, layout=layout, comparison=comparison),
+        *dictionary.steps(blocks, layout=layout, comparison=comparison, noise=noise),
     ]
     program = _program(examples, projected, steps, "T")
     return Embedding(
@@ -297,6 +303,7 @@ def separating_weights(rows: Integers, rng: np.random.Generator) -> dict[int, in
     multisets = np.unique(np.sort(rows, axis=1), axis=0)
     total = len(multisets)
     classes, sizes, sums = np.zeros(total, dtype=np.int64), [total], [0]  # a sum for each class
+    taken = {0}
     weights: dict[int, int] = {}
     for residue, members, counts in _occurrences(multisets):
         if len(sizes) == total:
@@ -305,11 +312,14 @@ def separating_weights(rows: Integers, rng: np.random.Generator) -> dict[int, in
         if parts is None:
             continue
         touched = {new: (sums[old], count) for new, (old, count) in parts.items()}
-        others = [value for index, value in enumerate(sums) if index not in touched]
-        weight = _weight(touched, others, rng)
+        for index in touched:
+            if index < len(sums):
+                taken.remove(sums[index])
+        weight = _weight(touched, taken, rng)
         sums += [0] * (len(sizes) - len(sums))
         for index, (value, count) in touched.items():
             sums[index] = value + weight * count
+            taken.add(sums[index])
         weights[residue] = weight
     return weights
 
@@ -358,23 +368,20 @@ def _split(
     return parts
 
 
-def _weight(
-    touched: dict[int, tuple[int, int]], others: list[int], rng: np.random.Generator
-) -> int:
-    """A weight for which all sums are different: sums + weight counts, and the others.
+def _weight(touched: dict[int, tuple[int, int]], taken: set[int], rng: np.random.Generator) -> int:
+    """A weight for which all sums are different: sums + weight counts, and those which are taken.
 
     The least one where few sums change; else one of as few bits as some random ones have.
     """
     weight = 1
     if len(touched) < _FEW:
-        taken = set(others)
         while True:
-            tried = [value + weight * count for value, count in touched.values()]
-            if len(set(tried)) == len(tried) and not taken.intersection(tried):
+            tried = {value + weight * count for value, count in touched.values()}
+            if len(tried) == len(touched) and taken.isdisjoint(tried):
                 return weight
             weight += 1
     values, counts = np.array(list(touched.values()), dtype=np.int64).T
-    fixed = np.array(others, dtype=np.int64)
+    fixed = np.fromiter(taken, dtype=np.int64, count=len(taken))
     while True:
         for trial in rng.integers(weight, 2 * weight, size=_TRIES * _FEW).tolist():
             everything = np.concatenate([values + trial * counts, fixed])

@@ -6,7 +6,7 @@ token at the position (`seq2seq`, where every position is an example).
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
@@ -66,7 +66,7 @@ class SequenceDataset:
         >>> SequenceDataset.of(["abb", "abc", "bba"], [1, 2, 1])
         SequenceDataset(next, N=3, n=3, V=3, symbols, 2 labels)
         """
-        if task not in get_args(Task):
+        if not isinstance(task, str) or task not in get_args(Task):
             raise ParameterError(
                 f"unknown task={task!r}",
                 witness=task,
@@ -75,9 +75,9 @@ class SequenceDataset:
         listed = rectangular(sequences)
         different, ids = numbered(listed)
         tokens = exact_vectors(different)
-        flat = list(labels) if isinstance(labels, Iterable) else []
+        flat = _listed(labels)
         if task == "seq2seq":
-            flat = [list(row) if isinstance(row, Iterable) else [row] for row in flat]
+            flat = [_listed(row) for row in flat]
             wrong = [i for i, row in enumerate(flat) if len(row) != len(listed[0])]
             if wrong or len(flat) != len(listed):
                 raise DataError(
@@ -102,7 +102,7 @@ class SequenceDataset:
                 suggestion="integers, or hashable classes; task='seq2seq' for several a sequence",
             ) from error
         for kind, values in (("token", different), ("label", classes)):
-            odd = [value for value in values if value != value]  # noqa: PLR0124 - NaN
+            odd = [value for value in values if _unequal(value)]
             if odd:
                 raise DataError(
                     f"a {kind} is {odd[0]}, which is not equal to itself; no finite number",
@@ -211,13 +211,14 @@ class SequenceDataset:
             return contexts, values[self.ids[:, -1]]
         return np.repeat(contexts, self.ids.shape[1]), values[self.ids].reshape(-1)
 
-    def told_apart_by(self, values: Integers) -> bool:
+    def told_apart_by(self, values: Integers, salt: int) -> bool:
         """Whether examples with equal keys have equal labels, when tokens are replaced by values.
 
         Contexts are compared by sums of 64 mixed bits of their values, which is quick. Equal
-        multisets have equal sums, so True is certain; False is wrong once in 2^64 pairs or so.
+        multisets have equal sums, so True is certain. False is wrong once in 2^64 pairs or so, and
+        for no data which were made before the salt was drawn.
         """
-        sums = _mixed(values)[self.ids].sum(axis=1).view(np.int64)
+        sums = _mixed(values, salt)[self.ids].sum(axis=1).view(np.int64)
         return self.told_apart(*self.with_own(sums, values))
 
     def told_apart(self, contexts: Integers, own: Integers) -> bool:
@@ -247,9 +248,9 @@ def _read(content: Json) -> SequenceDataset:
     return found
 
 
-def _mixed(values: Integers) -> npt.NDArray[np.uint64]:
+def _mixed(values: Integers, salt: int) -> npt.NDArray[np.uint64]:
     """Integers whose bits look random (splitmix64: multiplications and shifts modulo 2^64)."""
-    mixed = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    mixed = (values.astype(np.uint64) ^ np.uint64(salt)) + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     return mixed
@@ -339,7 +340,8 @@ def exact_vectors(tokens: tuple[Hashable, ...]) -> npt.NDArray[Any] | None:
         exact = [[_shortest(Fraction(x)) for x in vector] for vector in vectors]
     except (ValueError, OverflowError, TypeError) as error:
         raise DataError(
-            f"a token is no finite number: {error}", suggestion="finite numbers only"
+            f"a token is no finite number: {error}",
+            suggestion="finite integers, Fractions or floats of 64 bits at most",
         ) from error
     array = np.empty((len(exact), widths[0]), dtype=object)
     array[:] = exact
@@ -364,5 +366,23 @@ def _hashable(token: Any) -> Hashable:  # noqa: ANN401 - whatever users have
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401
-    """Numbers of numpy as those of Python, which are exact; anything else as it is."""
-    return value.item() if isinstance(value, (np.number, np.bool_)) else value
+    """Numbers and strings of numpy as those of Python; anything else as it is."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    kinds = np.number, np.bool_, np.str_, np.bytes_
+    return value.item() if isinstance(value, kinds) else value
+
+
+def _listed(labels: Any) -> list[Any]:  # noqa: ANN401
+    """Labels as a list; none of what is no list."""
+    try:
+        return list(labels)
+    except TypeError:
+        return []
+
+
+def _unequal(value: Any) -> bool:  # noqa: ANN401
+    """Whether it holds a NaN, which is not equal to itself."""
+    if isinstance(value, tuple):
+        return any(map(_unequal, value))
+    return bool(value != value)  # noqa: PLR0124 - NaN

@@ -12,6 +12,11 @@ carry words of as many bits as they have; and it forgives rounding.
 
 *Lemma (remainders).* If 0 <= r < q 2^J, subtracting q 2^j where r >= q 2^j, for j = J - 1, ..., 0,
 leaves r mod q. *Proof.* After step j, 0 <= r < q 2^j, and r has changed by a multiple of q. QED
+
+*Lemma (rounding).* If r is within 1/3 of an integer z, 0 <= z < 2^J, then adding up 2^j where what
+is left of r is at least 2^j, for j = J - 1, ..., 0, gives z itself.
+*Proof.* Comparisons which forgive 1/3 see z: what is left of r stays within 1/3 of what is left of
+z, and the bits are those of z. QED
 """
 
 from collections.abc import Mapping
@@ -73,3 +78,18 @@ def remainder(register: str, modulus: int, below: int, *, comparison: Comparison
         for power in reversed(powers)
         for step in where_at_least(register, power, {register: -power}, comparison=comparison)
     ]
+
+
+def rounded(register: str, below: int, *, comparison: Comparison) -> list[Step]:
+    """Steps which leave the integer that is nearest to register, for 0 <= register < below.
+
+    >>> len(rounded("r", below=12, comparison="saturating"))
+    9
+    """
+    steps: list[Step] = []
+    for bit in reversed(range((below - 1).bit_length())):
+        change = {register: -(1 << bit), "exact": 1 << bit}
+        start = None if steps else {"exact": Affine()}
+        steps += where_at_least(register, 1 << bit, change, comparison=comparison, start=start)
+    end = {register: Affine({"exact": 1} if steps else {}), "exact": Affine()}
+    return [*steps, Step({}, end)]

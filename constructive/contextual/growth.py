@@ -68,6 +68,7 @@ def growth(
     >>> [p.num_sequences for p in growth(windows, [i % 5 for i in range(256)])]
     [64, 256]
     """
+    labels = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
     wanted = prefixes(len(sequences)) if totals is None else tuple(totals)
     beyond = [total for total in wanted if not 0 < total <= len(sequences)]
     if beyond:
@@ -82,7 +83,7 @@ def growth(
         memorizer = build_sequence_memorizer(sequences[:total], labels[:total], **options)
         built = time.perf_counter()
         progress(f"evaluate {total} sequences", place, len(wanted))
-        exact = memorizer.predict(sequences[:total]) == list(labels[:total])
+        exact = memorizer.predict(sequences[:total]) == labels[:total]
         seconds = built - start, time.perf_counter() - built
         yield GrowthPoint(total, memorizer, exact, seconds)
 

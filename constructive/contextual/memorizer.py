@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -21,7 +23,7 @@ from constructive.contextual.examples import (
     rectangular,
 )
 from constructive.contextual.network import Column, Network
-from constructive.contextual.rounded import Floats, RoundedNetwork
+from constructive.contextual.rounded import Floats, RoundedNetwork, float_type, floats
 from constructive.contextual.storage import (
     Json,
     decoded,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     pass
 
 FORMAT = "constructive sequence memorizer 1"
+_MET = Fraction(1, 8)
 
 
 @dataclass(frozen=True)
@@ -181,33 +184,49 @@ class SequenceMemorizer:
     def arrays(self, sequences: Sequence[Any], dtype: npt.DTypeLike = np.float64) -> Floats:
         """Sequences as the exported models take them: (N, n, d), rounded to floats.
 
-        Raises DataError as `predict` does.
+        Raises DataError as `predict` does, and for tokens beyond all floats; ParameterError for a
+        dtype which is neither float64 nor float32.
         """
         columns, ids = self.encode(sequences)
-        return np.stack([column.astype(dtype) for column in columns], axis=-1)[ids]
+        tokens = self._floats(columns, dtype)
+        if not np.isfinite(tokens).all():
+            raise DataError(
+                f"a token is beyond {np.dtype(dtype).name}",
+                witness=int(np.flatnonzero(~np.isfinite(tokens).all(axis=1))[0]),
+                suggestion="smaller numbers",
+            )
+        return tokens[ids]
+
+    @staticmethod
+    def _floats(columns: list[Column], dtype: npt.DTypeLike) -> Floats:
+        kind = float_type(dtype)
+        return np.stack([floats(column.tolist(), kind) for column in columns], axis=-1)
 
     def reproduced(self, dataset: SequenceDataset, dtype: npt.DTypeLike = np.float64) -> float:
         """The share of labels which are left when all is computed in floats. Measured, not proved.
 
         Words of more bits than a float has are lost: expect 1.0 for `step="saturating"` and
-        `max_word_bits=52`, and chance for long words. Raises DataError as `predict` does.
+        `max_word_bits=52`, and chance for long words. Attention is computed as exported models do,
+        by rounded shares 1/n, and a label counts if it is met within 1/8; other programs may add in
+        another order. Raises DataError as `predict` does, ParameterError as `arrays` does.
         """
         columns, ids = self.encode_dataset(dataset)
-        tokens = np.stack([column.astype(dtype) for column in columns], axis=-1)
+        kind = float_type(dtype)
+        tokens = self._floats(columns, kind)
         with np.errstate(all="ignore"):  # what overflows is not reproduced
-            stream = RoundedNetwork.of(self.embedding, dtype)(tokens)
+            stream = RoundedNetwork.of(self.embedding, kind)(tokens)
             value, output = (
-                np.array(weights, dtype=dtype)
+                floats(weights, kind)
                 for weights in (self.attention.value_weights, self.attention.output_weights)
             )
-            mean = (stream @ value)[ids].mean(axis=1)
+            share = kind.type(1) / kind.type(self.context_size)
+            mean = ((stream @ value)[ids] * share).sum(axis=1)
             own = ids if self.task == "seq2seq" else ids[:, -1:]
             moved = stream[own] + mean[:, np.newaxis, np.newaxis] * output
-            found = RoundedNetwork.of(self.classifier, dtype)(moved.reshape(-1, len(output)))
+            found = RoundedNetwork.of(self.classifier, kind)(moved.reshape(-1, len(output)))[:, 0]
         values = expected_outputs(self.classes, dataset.classes)
-        nearest = np.rint(found[:, 0]).tolist()
-        pairs = zip(nearest, dataset.labels.tolist(), strict=True)
-        return sum(1 for out, label in pairs if out == values[label]) / len(nearest)
+        pairs = zip(found.tolist(), dataset.labels.tolist(), strict=True)
+        return sum(_met(out, values[label]) for out, label in pairs) / len(found)
 
     def to_torch(self, dtype: "torch.dtype | None" = None) -> "torch.nn.Module":
         """A PyTorch module with the same weights: `interop.sequence_module.SequenceModule`.
@@ -368,6 +387,11 @@ def expected_outputs(
     return [places.get(label) for label in classes]
 
 
+def _met(output: float, label: int | None) -> bool:
+    """Whether an output is a label, within 1/8."""
+    return label is not None and isfinite(output) and abs(Fraction(output) - label) <= _MET
+
+
 def _token(vector: list[Any]) -> Hashable:
     return vector[0] if len(vector) == 1 else tuple(vector)
 
@@ -394,11 +418,13 @@ def _read(content: Json) -> SequenceMemorizer:
     )
     stream = found.embedding.outputs
     widths = {stream, found.classifier.layers[0].width, *map(len, dataclasses.astuple(attention))}
-    fits = len(widths) == 1 and found.classifier.outputs == 1
+    fits = len(widths) == 1 and stream > 1 and found.classifier.outputs == 1
     if not fits or found.task not in get_args(Task) or not found.context_size > 0:
         raise ValueError("its parts do not fit together")
     if symbols is not None and (found.width != 1 or len(set(symbols)) != len(symbols)):
         raise ValueError("its symbols are no symbols")
+    if classes is not None and len(set(classes)) != len(classes):
+        raise ValueError("a class is there twice")
     if any(attention.query_weights) or any(attention.key_weights):
         raise ValueError("its attention is not uniform")
     counts = [*dataclasses.astuple(sizes), found.record.seed, found.record.num_sequences]

@@ -15,6 +15,7 @@ All weights are integers or Fractions. Nothing is rounded, so `==` decides.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -183,6 +184,10 @@ class Network:
         }:
             raise ValueError("blocks of different widths")
 
+    def numbers(self) -> Iterable[Number]:
+        """All weights and biases which are not zero."""
+        return chain.from_iterable(layer.numbers() for layer in self.layers)
+
     @property
     def outputs(self) -> int:
         """The number of outputs."""
@@ -212,12 +217,12 @@ class Network:
     @property
     def largest_bits(self) -> int:
         """Bits of the longest weight (`bits`)."""
-        return max((bits(x) for layer in self.layers for x in layer.numbers()), default=0)
+        return max(map(bits, self.numbers()), default=0)
 
     @property
     def total_bits(self) -> int:
         """Bits of all weights which are not zero."""
-        return sum(bits(x) for layer in self.layers for x in layer.numbers())
+        return sum(map(bits, self.numbers()))
 
 
 def bits(number: Number) -> int:

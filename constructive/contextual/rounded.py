@@ -4,6 +4,7 @@ Nothing is proved here. A float has 53 bits (24 in float32), and words longer th
 `SequenceMemorizer.reproduced` measures how many labels are left.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -35,7 +36,7 @@ class RoundedNetwork:
     @classmethod
     def of(cls, network: Network, dtype: npt.DTypeLike) -> "RoundedNetwork":
         """Round the weights of a network; those beyond all floats become infinite."""
-        kind = np.dtype(dtype)
+        kind = float_type(dtype)
         layers = (_dense(layer, kind) for layer in network.layers)
         return cls(tuple(layers), network.residual)
 
@@ -52,33 +53,51 @@ class RoundedNetwork:
         return _affine(maps[-1], values)
 
 
-def require_exact(network: Network, dtype: npt.DTypeLike) -> None:
+def require_exact(weights: Iterable[Number], dtype: npt.DTypeLike) -> None:
     """Raise PrecisionError where a weight is no number of that type, ParameterError for others."""
-    kind = np.dtype(dtype)
+    kind = float_type(dtype)
+    for weight in weights:
+        (rounded,) = floats([weight], kind)
+        if not np.isfinite(rounded) or Fraction(float(rounded)) != weight:
+            bits = weight.numerator.bit_length()
+            raise PrecisionError(
+                f"a weight of {bits} bits is no number of {kind.name}",
+                witness=bits,
+                suggestion="step='saturating' and max_word_bits=52, or 23 for float32; and "
+                "measure `reproduced`",
+            )
+
+
+def float_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """float64 or float32, as numpy calls it. Raises ParameterError for others."""
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        kind = np.dtype(object)
     if kind not in (np.float64, np.float32):
         raise ParameterError(
-            f"dtype={kind!r} is none for sequences",
-            witness=str(kind),
+            f"dtype={dtype!r} is none for sequences",
+            witness=str(dtype),
             suggestion="float64, or float32 for few of them",
         )
-    for layer in network.layers:
-        for weight in layer.numbers():
-            rounded = float(np.array(_float(weight)).astype(kind))
-            if not np.isfinite(rounded) or Fraction(rounded) != weight:
-                bits = weight.numerator.bit_length()
-                raise PrecisionError(
-                    f"a weight of {bits} bits is no number of {kind.name}",
-                    witness=bits,
-                    suggestion="step='saturating' and max_word_bits=52, or 23 for float32; and "
-                    "measure `reproduced`",
-                )
+    return kind
+
+
+def floats(numbers: Iterable[Number], dtype: npt.DTypeLike) -> Floats:
+    """Rounded numbers; infinite where they are beyond all floats.
+
+    >>> floats([Fraction(1, 2), 10**400], np.float64)
+    array([0.5, inf])
+    """
+    with np.errstate(over="ignore"):
+        return np.array(list(map(_float, numbers))).astype(dtype)
 
 
 def _dense(layer: SparseMatrix, kind: np.dtype[Any]) -> tuple[Floats, Floats]:
     weights = np.zeros((len(layer.biases), layer.width), dtype=kind)
     for row, columns, values in zip(weights, layer.columns, layer.values, strict=True):
-        row[list(columns)] = list(map(_float, values))
-    return weights, np.array(list(map(_float, layer.biases)), dtype=kind)
+        row[list(columns)] = floats(values, kind)
+    return weights, floats(layer.biases, kind)
 
 
 def _affine(layer: tuple[Floats, Floats], values: Floats) -> Floats:

@@ -154,6 +154,13 @@ def write_json(path: str | Path, content: Json) -> None:
         file.write(text.encode() + b"\n")
 
 
+def _without_duplicates(pairs: list[tuple[str, Json]]) -> Json:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("an object repeats a key")
+    return found
+
+
 def read_json(path: str | Path, read: Callable[[Json], Any], format_name: str, made_by: str) -> Any:  # noqa: ANN401
     """What `read` makes of a file's JSON.
 
@@ -161,7 +168,7 @@ def read_json(path: str | Path, read: Callable[[Json], Any], format_name: str, m
     """
     content = Path(path).read_bytes()
     try:
-        found = json.loads(content)
+        found = json.loads(content, object_pairs_hook=_without_duplicates)
         if found["format"] != format_name:
             raise ValueError(f"its format is {found['format']!r}, not {format_name!r}")
         return read(found)

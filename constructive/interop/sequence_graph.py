@@ -9,7 +9,7 @@ from onnx import helper, numpy_helper
 
 from constructive.contextual.attention import UniformAttention
 from constructive.contextual.network import Network
-from constructive.contextual.rounded import RoundedNetwork, require_exact
+from constructive.contextual.rounded import RoundedNetwork, float_type, require_exact
 from constructive.interop.onnx_graph import IR_VERSION, OPSET
 
 
@@ -33,7 +33,8 @@ def model(
     >>> [value.name for value in (*graph.input, *graph.output)]
     ['sequences', 'outputs']
     """
-    kind = np.dtype(dtype)
+    kind = float_type(dtype)
+    require_exact(attention.numbers(), kind)
     graph = _Graph(kind)
     width = embedding.layers[0].width
     stream = graph.tokenwise("embedding", embedding, "sequences")
@@ -89,7 +90,7 @@ class _Graph:
 
     def tokenwise(self, name: str, network: Network, values: str) -> str:
         """A ReLU network on the last axis."""
-        require_exact(network, self.kind)
+        require_exact(network.numbers(), self.kind)
         rounded = RoundedNetwork.of(network, self.kind)
 
         def affine(index: int, inputs: str) -> str:

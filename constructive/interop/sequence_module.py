@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu, scaled_dot_product_attention
+from torch.nn.utils import skip_init
 
 from constructive.contextual.attention import WEIGHTS, UniformAttention
 from constructive.contextual.network import Network
@@ -25,11 +26,11 @@ class TokenwiseModule(nn.Module):
 
     def __init__(self, network: Network, dtype: torch.dtype) -> None:
         super().__init__()
-        require_exact(network, _DTYPES[dtype])
+        require_exact(network.numbers(), _DTYPES[dtype])
         self.residual = network.residual
         self.layers = nn.ModuleList()
         for weights, bias in RoundedNetwork.of(network, _DTYPES[dtype]).layers:
-            linear = nn.Linear(weights.shape[1], weights.shape[0], dtype=dtype)
+            linear = skip_init(nn.Linear, weights.shape[1], weights.shape[0], dtype=dtype)
             with torch.no_grad():
                 linear.weight.copy_(torch.tensor(weights))
                 linear.bias.copy_(torch.tensor(bias))
@@ -84,6 +85,7 @@ class SequenceModule(nn.Module):
                 witness=str(dtype),
                 suggestion="torch.float64, or torch.float32 for few of them",
             )
+        require_exact(attention.numbers(), _DTYPES[dtype])
         self.task = task
         self.embedding = TokenwiseModule(embedding, dtype)
         self.classifier = TokenwiseModule(classifier, dtype)

@@ -194,6 +194,11 @@ def sizes(**fields):
     return lambda c: c["claims"]["size"]["evidence"].update(fields)
 
 
+def long_fractions(memorizer):
+    """A layer which divides by a long number."""
+    last_row(memorizer["classifier"])[2] = "1/" + "f" * 5000
+
+
 def last_row(network):
     return network["layers"][-1]["rows"][-1]
 
@@ -208,8 +213,14 @@ def last_row(network):
         (0, lambda c: c.update(format="constructive certificate 1"), "format"),
         (0, lambda c: c["data"].update(sha256="0" * 64), "other data"),
         (0, lambda c: c["weights"].update(sha256="0" * 64), "other weights"),
-        (0, lambda c: c["data"].update(sequences=4), "something else about the data"),
-        (0, lambda c: c["weights"].update(nonzero=3), "non-zero weights"),
+        (0, lambda c: c["data"].update(sequences=4), "something else than"),
+        (0, lambda c: c["data"].update(sequences=3.0), "something else than"),
+        (0, lambda c: c["weights"].update(nonzero=3), "something else than"),
+        (0, lambda c: c["weights"].update(classifier_depth=1), "something else than"),
+        (0, lambda c: c.update(verdict="REFUTED"), "its verdict is not PROVED"),
+        (0, sizes(residue_bits=9), "sizes are above"),
+        (0, sizes(prime_bits=62), "sizes are above"),
+        (0, sizes(key_bits=6), "it does not state"),
         (0, sizes(keys=6), "the sizes of the data are"),
         (0, sizes(label_bits=2), "the sizes of the data are"),
         (0, sizes(width=20), "the sizes of the data are"),
@@ -245,14 +256,21 @@ def last_row(network):
         (2, lambda d: d["ids"].__setitem__(0, [True, 0, 1]), "is no index below"),
         (2, lambda d: d["labels"].reverse(), "equality: label"),
         (2, lambda d: d["labels"].pop(), "labels do not fit"),
-        (2, lambda d: d["classes"].__setitem__(0, ["int", "8"]), "equality: label 0"),
+        (2, lambda d: d["classes"].__setitem__(0, ["int", "c"]), "equality: label"),
         (2, lambda d: d["classes"].__setitem__(0, ["int", "7/2"]), "a label is no integer"),
         (2, lambda d: d["classes"].__setitem__(0, ["float", "0x1.cp+2"]), "a label is none"),
         (2, lambda d: d["tokens"].__setitem__(1, d["tokens"][0]), "a token is there twice"),
         (2, lambda d: d["tokens"][0].append("0"), "have not 2 entries"),
         (2, lambda d: d["tokens"][0].__setitem__(0, 1), "NOT PROVED"),
         (2, lambda d: d["tokens"][0].__setitem__(0, "1_0"), "is no number"),
-        (2, lambda d: d["tokens"].append(["1", "1"]), "something else about the data"),
+        (2, lambda d: d["tokens"].append(["1", "1"]), "a token is in no sequence"),
+        (2, lambda d: d["classes"].append(["int", "5"]), "a class is the label of nothing"),
+        (2, lambda d: d["classes"].append(d["classes"][0]), "is named twice"),
+        (2, lambda d: d["classes"].append("ab"), "no pairs of a kind and a value"),
+        (2, lambda d: d["tokens"][0].__setitem__(0, "2/2"), "not in lowest terms"),
+        (2, lambda d: d["tokens"][0].__setitem__(0, "-0"), "is no number"),
+        (1, lambda m: m["attention"].update(W_Q="000"), "attention is no lists"),
+        (1, long_fractions, "a denominator is too long to go on"),
         (2, lambda d: d.update(symbols=[]), "tokens, or symbols"),
         (2, lambda d: d.update(ids=[], labels=[]), "lengths differ"),
     ],

@@ -1,5 +1,6 @@
 """Sequence memorizers in floats, in PyTorch and in ONNX."""
 
+import dataclasses
 from fractions import Fraction
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from constructive import (
+    DataError,
     OutputError,
     ParameterError,
     PrecisionError,
@@ -68,6 +70,36 @@ def test_small_problems_in_float64(given):
     assert np.rint(found).tolist() == [known[label] for label in dataset.labels]
 
 
+def test_long_labels_and_means_which_are_rounded():
+    """1/49 is no float; 49/49 of it is off by a last bit, and labels of 30 bits would see that."""
+    rng = np.random.default_rng(9)
+    tokens = rng.integers(100, size=(60, 49))
+    labels = rng.integers(1 << 30, size=60).tolist()
+    for backend in ("plain", "residual"):
+        memorizer = build_sequence_memorizer(tokens, labels, backend=backend, **SAFE)
+        assert memorizer.reproduced(SequenceDataset.of(tokens, labels)) == 1.0
+        outputs = memorizer.to_torch()(torch.tensor(memorizer.arrays(tokens)))
+        assert outputs.round().tolist() == labels
+
+
+def test_tokens_beyond_all_floats():
+    given = [[0], [10**400]], [1, 2]
+    memorizer = build_sequence_memorizer(*given)
+    assert memorizer.reproduced(SequenceDataset.of(*given)) <= 0.5
+    with pytest.raises(DataError, match="a token is beyond float64"):
+        memorizer.arrays(given[0])
+
+
+def test_attention_which_no_float_holds(tmp_path):
+    memorizer = build_sequence_memorizer(["ab", "cd"], [1, 2], **SAFE)
+    values = (Fraction(1, 3), *memorizer.attention.value_weights[1:])
+    attention = dataclasses.replace(memorizer.attention, value_weights=values)
+    other = dataclasses.replace(memorizer, attention=attention)
+    for export in (other.to_torch, lambda: other.to_onnx(tmp_path / "m.onnx")):
+        with pytest.raises(PrecisionError, match="a weight of 1 bits is no number of float64"):
+            export()
+
+
 def test_long_words_are_lost_in_floats():
     tokens, labels, _ = given = problem(total=600)
     memorizer = build_sequence_memorizer(tokens, labels)
@@ -104,7 +136,7 @@ def test_types_with_too_few_bits(tmp_path):
         memorizer.to_torch(torch.bfloat16)
     with pytest.raises(OutputError, match="no such folder"):
         memorizer.to_onnx(tmp_path / "none" / "m.onnx")
-    with pytest.raises(ParameterError, match="dtype=dtype"):
+    with pytest.raises(ParameterError, match=r"dtype=<class 'numpy.int64'> is none"):
         memorizer.to_onnx(tmp_path / "m.onnx", np.int64)
     assert list(tmp_path.iterdir()) == []
 
