@@ -12,11 +12,12 @@ blocks of sqrt(M) keys, and as many weights; what grows is the length of the cod
 integers r the ramp relu(r - t + 1) - relu(r - t) is 1 where r >= t, else 0. So T and X are those
 of the last block whose first key is at most z (of the first one, if there is none); peeling T at
 its highest places gives its binary digits, so that x = X - W Q = W (z + 1) - s for each s in
-turn. With u = relu(x - W + 1) the unit relu(x - W u) is x where 0 <= x < W, and 0 elsewhere: for
-x < 0 also u = 0, and for x = W + e, e >= 0, it is relu(W + e - W (e + 1)) = 0. What it finds is
-taken from X, which leaves 0, so that nothing is found twice where a short block is filled up with
-zeros; and it is added to T below all places that are read, where it stays. Keys are different, so
-at most one of them is found. QED
+turn. With u = relu(2 x - 2 W + 1) the unit relu(x - W u) is x where 0 <= x < W, and 0 elsewhere:
+for x < 0 also u = 0, and for x = W + e, e >= 0, it is relu(W + e - W (2 e + 1)) = 0. (For positive
+labels x is never W, and an error of x below 1/2 stays what it is.) What it finds is taken from X,
+which leaves 0, so that nothing is found twice where a short block is filled up with zeros; and it
+is added to T below all places that are read, where it stays. Keys are different, so at most one of
+them is found. QED
 
 Source: bit extraction and groups of sqrt(M) keys are from Vardi, Yehudai and Shamir (ICLR 2022);
 the set in place of the table, its differences, and 0 off the keys, are ours.
@@ -251,7 +252,7 @@ def _read(blocks: Blocks, comparison: Comparison) -> Iterator[Step]:
             place -= 1
             changes = {"T": -(1 << place), "X": -(1 << bit)}
             yield from where_at_least("T", 1 << place, changes, comparison=comparison)
-        beyond = Affine({"X": 1}, -offset - scale + 1)
+        beyond = Affine({"X": 2}, 1 - 2 * offset - 2 * scale)
         yield Step({"over": beyond}, {"over": Affine({"over": 1})})
         yield Step(
             {"found": Affine({"X": 1, "over": -scale}, -offset)},

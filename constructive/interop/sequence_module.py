@@ -3,8 +3,7 @@
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import relu, scaled_dot_product_attention
-from torch.nn.utils import skip_init
+from torch.nn.functional import linear, relu, scaled_dot_product_attention
 
 from constructive.contextual.attention import WEIGHTS, UniformAttention
 from constructive.contextual.network import Network
@@ -15,7 +14,9 @@ _DTYPES = {torch.float64: np.float64, torch.float32: np.float32}
 
 
 class TokenwiseModule(nn.Module):
-    """A ReLU network of `torch.nn.Linear` layers, with skip connections where it is residual.
+    """A ReLU network of linear layers, with skip connections where it is residual.
+
+    weights, biases: of each layer, as `torch.nn.Linear` has them
 
     >>> from constructive.contextual.network import Affine, Program, plain
     >>> program = Program(("x",), {"r": Affine({"x": 2}, 1)}, (), (Affine({"r": 1}),))
@@ -28,26 +29,21 @@ class TokenwiseModule(nn.Module):
         super().__init__()
         require_exact(network.numbers(), _DTYPES[dtype])
         self.residual = network.residual
-        self.layers = nn.ModuleList()
-        for weights, bias in RoundedNetwork.of(network, _DTYPES[dtype]).layers:
-            linear = skip_init(nn.Linear, weights.shape[1], weights.shape[0], dtype=dtype)
-            with torch.no_grad():
-                linear.weight.copy_(torch.tensor(weights))
-                linear.bias.copy_(torch.tensor(bias))
-            self.layers.append(linear)
+        layers = RoundedNetwork.of(network, _DTYPES[dtype]).layers
+        self.weights = nn.ParameterList(torch.tensor(weights) for weights, _ in layers)
+        self.biases = nn.ParameterList(torch.tensor(bias) for _, bias in layers)
 
     def forward(self, values: Tensor) -> Tensor:
         """Evaluate tokens: (..., inputs) to (..., outputs)."""
-        *inner, last = self.layers
+        *inner, last = zip(self.weights, self.biases, strict=True)
         if not self.residual:
             for layer in inner:
-                values = relu(layer(values))
+                values = relu(linear(values, *layer))
         else:
-            values = inner[0](values)
+            values = linear(values, *inner[0])
             for first, second in zip(inner[1::2], inner[2::2], strict=True):
-                values = values + second(relu(first(values)))
-        outputs: Tensor = last(values)
-        return outputs
+                values = values + linear(relu(linear(values, *first)), *second)
+        return linear(values, *last)
 
 
 class SequenceModule(nn.Module):

@@ -126,7 +126,7 @@ def test_few_sequences_fit_float32():
 def test_labels_which_no_float_holds():
     memorizer = build_sequence_memorizer(["ab", "cd"], [0, 10**400])
     assert memorizer.reproduced(SequenceDataset.of(["ab", "cd"], [0, 10**400])) < 1
-    with pytest.raises(PrecisionError, match="a weight of 1329 bits"):
+    with pytest.raises(PrecisionError, match=r"a weight of \d+ bits"):
         memorizer.to_torch()
 
 
