@@ -111,6 +111,37 @@ def test_spoilt_files_are_refused_or_are_files_of_something_else(files, name, ki
     assert refused > 100
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda m: m.update(classes=[["int", "1"], ["bool", 1]]), "a class is there twice"),
+        (lambda m: m.update(symbols=[["str", "a"], ["str", "a"]]), "its symbols are no symbols"),
+        (
+            lambda m: m.update(attention={name: ["0"] for name in m["attention"]}),
+            "do not fit together",
+        ),
+        (lambda m: m["attention"].update(W_K=["1", "0"]), "its attention is not uniform"),
+        (lambda m: m.update(context_size=0), "do not fit together"),
+        (lambda m: m["record"].update(layout="<deep>"), "a name in its record is no name"),
+        (lambda m: m["record"].update(seed=-1), "a number of its record is no number"),
+        (lambda m: m.update(more=1), "it is not written as it should be"),
+    ],
+)
+def test_what_is_wrong_with_a_memorizer(files, change, words):
+    content = json.loads((files / "m.json").read_text())
+    change(content)
+    (files / "m.json").write_text(json.dumps(content))
+    with pytest.raises(FormatError, match=words):
+        SequenceMemorizer.load(files / "m.json")
+
+
+def test_an_object_which_repeats_a_key(files):
+    text = (files / "d.json").read_text()
+    (files / "d.json").write_text(text.replace("{", '{"task":"next",', 1))
+    with pytest.raises(FormatError, match="an object repeats a key"):
+        SequenceDataset.load(files / "d.json")
+
+
 @pytest.mark.parametrize("kind", [SequenceMemorizer, SequenceDataset])
 @pytest.mark.parametrize("text", ["", "[]", "7", "{", '{"format": "x"}', "[" * 10**5, '{"a": NaN}'])
 def test_other_files(tmp_path, kind, text):

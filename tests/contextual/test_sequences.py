@@ -13,10 +13,11 @@ from constructive import (
     ParameterError,
     PrecisionError,
     SequenceDataset,
+    SequenceMemorizer,
     build_sequence_memorizer,
     strategies,
 )
-from constructive.contextual import build, embedding
+from constructive.contextual import build, embedding, examples
 from constructive.contextual.network import Affine
 
 OPTIONS = st.fixed_dictionaries(
@@ -123,6 +124,13 @@ def test_the_own_token_may_decide():
         (["ab"], [1], {"step": "sigmoid"}, ParameterError, "unknown step='sigmoid'"),
         (["ab"], [1], {"max_word_bits": 0}, ParameterError, "max_word_bits=0 is not a positive"),
         (["ab"], [1], {"seed": -1}, ParameterError, "seed=-1 is not a non-negative"),
+        (["ab"], [1], {"seed": 10**5000}, ParameterError, "seed= has 16610 bits"),
+        (["ab"], [1], {"seed": np.array([1])}, ParameterError, "is not a non-negative integer"),
+        (["ab"], [1], {"max_word_bits": np.array([1, 2])}, ParameterError, "is not a positive"),
+        (["ab"], [1], {"task": np.array(["next", "last"])}, ParameterError, "unknown task="),
+        (["ab"], np.array(1), {}, DataError, "1 sequences have 0 labels"),
+        (["ab"], [("x", float("nan"))], {}, DataError, "which is not equal to itself"),
+        ([[("x", float("nan"))]], [1], {}, DataError, "which is not equal to itself"),
     ],
 )
 def test_bad_input(sequences, labels, options, error, message):
@@ -173,6 +181,26 @@ def test_long_residues_do_not_overflow():
 def test_vectors_of_one_number_are_numbers():
     memorizer = build_sequence_memorizer([[(1,)], [2]], [1, 2])
     assert memorizer.predict([[1], [(2,)]]) == [1, 2]
+
+
+def test_options_and_symbols_of_numpy(tmp_path):
+    tokens, labels = np.array([["a", "b"], ["b", "b"]]), [(np.int64(1), np.str_("x")), "y"]
+    memorizer = build_sequence_memorizer(
+        tokens, labels, seed=np.int64(3), max_word_bits=np.uint8(20)
+    )
+    memorizer.save(tmp_path / "m.json")
+    SequenceDataset.of(tokens, labels).save(tmp_path / "d.json")
+    assert SequenceMemorizer.load(tmp_path / "m.json").predict(tokens) == [(1, "x"), "y"]
+
+
+def test_tokens_are_mixed_with_a_salt():
+    """No data can be made beforehand whose sums of mixed bits agree."""
+    dataset = SequenceDataset.of([[0, 1], [2, 3]], [0, 1])
+    values = np.arange(4)
+    first, second = (examples._mixed(values, salt) for salt in (1, 2))
+    assert not (first == second).any()
+    assert dataset.told_apart_by(values, salt=5)
+    assert not dataset.told_apart_by(np.array([1, 2, 2, 1]), salt=5)
 
 
 def test_other_labels_of_numpy():
@@ -250,20 +278,20 @@ def test_sums_off_the_data_do_not_overflow():
 @given(problems(), OPTIONS)
 def test_registers_are_integers_and_those_carried_are_not_negative(problem, options):
     """Of the steps, as a program means them, on the tokens and the sums of the data."""
-    examples = SequenceDataset.of(*problem)
+    dataset = SequenceDataset.of(*problem)
     rng = np.random.default_rng(options["seed"])
     chosen = build._Options(
         options["layout"], options["step"], options["backend"], options["max_word_bits"]
     )
-    embedded = build._embedded(examples, options["embedding"], chosen, rng)
-    classified = build._classifier(examples, embedded, chosen, rng)
-    tokens = [dict(zip(embedded.program.inputs, row, strict=True)) for row in examples.tokens]
+    embedded = build._embedded(dataset, options["embedding"], chosen, rng)
+    classified = build._classifier(dataset, embedded, chosen, rng)
+    tokens = [dict(zip(embedded.program.inputs, row, strict=True)) for row in dataset.tokens]
     registers_of(embedded.program, tokens)
-    sums = embedded.hashes[examples.ids].sum(axis=1)
-    contexts, own = examples.with_own(sums, embedded.residues)
+    sums = embedded.hashes[dataset.ids].sum(axis=1)
+    contexts, own = dataset.with_own(sums, embedded.residues)
     keys = [{"h": 0, "t": int(t), "S": int(s)} for s, t in zip(contexts, own, strict=True)]
     found = registers_of(classified.program, keys)
-    assert found == [examples.values[label] for label in examples.labels]
+    assert found == [dataset.values[label] for label in dataset.labels]
 
 
 def registers_of(program, examples):
