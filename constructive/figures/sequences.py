@@ -47,7 +47,7 @@ def multihead_parameters(total: int, context_size: int) -> int:
     """Parameters of the attention layer of Theorem 2 for as many examples, in the least width n.
 
     >>> multihead_parameters(4096, context_size=8)
-    14629
+    14626
     """
     return parameter_count(
         num_heads=heads_needed(total, context_size),
