@@ -91,7 +91,8 @@ def certify(
     >>> certificate["rank"].statement
     'rank Z = T = 7: these attention weights memorize every labelling'
     """
-    if isinstance(memorizer, SequenceMemorizer) or isinstance(dataset, SequenceDataset):
+    about_sequences = SequenceMemorizer, SequenceDataset
+    if isinstance(memorizer, about_sequences) or isinstance(dataset, about_sequences):
         if epsilon is not None or delta is not None:
             raise ParameterError(
                 "claims about sequences are exact, and have no bounds",

@@ -6,8 +6,16 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from constructive.certificate import CHECKERS, FORMAT
+from constructive.certificate import CHECKERS, FORMAT, SEQUENCE_FORMAT
+from constructive.contextual import examples, memorizer
+from constructive.errors import FormatError
 from constructive.verdict import Verdict
+
+_OTHERS = {
+    memorizer.FORMAT: "a memorizer of sequences, no certificate",
+    examples.FORMAT: "a file of sequences, no certificate",
+}
+"""What may be taken for a certificate."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +43,21 @@ def check(
     `constructive/checker.py`, where `quick` checks the rank claim by
     products with vectors which nobody can choose, in O(T^2), instead of by elimination.
 
+    Raises FormatError where the files are those of sequences in another order, or one is missing.
+
     >>> check("none.json", "none.safetensors", "none.npz").verdict
     <Verdict.UNDECIDED: 'neither was shown; the claim says what to try'>
     """
     paths = [certificate, data] if weights is None else [certificate, weights, data]
     files = [str(Path(path).resolve()) for path in paths]
-    named = CHECKERS.get(str(_format_of(certificate)), CHECKERS[FORMAT])
+    found = _format_of(certificate)
+    if found in _OTHERS or (found == SEQUENCE_FORMAT and weights is None):
+        raise FormatError(
+            f"{certificate} is {_OTHERS.get(str(found), 'a certificate of a memorizer')}",
+            witness=str(certificate),
+            suggestion="three files in this order: certificate, memorizer, data",
+        )
+    named = CHECKERS.get(str(found), CHECKERS[FORMAT])
     checker = CHECKERS[FORMAT] if weights is None else named
     command = [sys.executable, "-I", str(Path(__file__).with_name(checker)), *files]
     if quick and checker == CHECKERS[FORMAT]:

@@ -93,18 +93,20 @@ def upper_bound(
 @app.command("check")
 def check_command(
     certificate: Annotated[
-        Path, typer.Argument(help=".json file from `certify` or `upper-bound`.")
+        Path,
+        typer.Argument(help=".json file from `certify`, `upper-bound` or `sequence certify`."),
     ],
     files: Annotated[
         list[Path],
         typer.Argument(
             metavar="[MEMORIZER] DATA",
-            help=".safetensors file from `build` (none for an upper bound), and .npz file.",
+            help=".safetensors file from `build` (none for an upper bound) and .npz file; for "
+            "sequences both .json files from `sequence build`.",
         ),
     ],
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Rank by random products (not for pairs, which are quick)."),
+        typer.Option("--quick", help="Rank by random products (others than it are quick anyway)."),
     ] = False,
 ) -> None:
     """Check a certificate with the independent checker, in a process of its own.

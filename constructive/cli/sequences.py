@@ -146,7 +146,7 @@ def ask_command(
 
     Example:
 
-        constructive sequence ask readme.json "# construct"
+        constructive sequence ask lines.json "## Two commands"
     """
     loaded = SequenceMemorizer.load(memorizer)
     asked, size = os.fsencode(question), loaded.context_size
@@ -169,7 +169,7 @@ def certify_command(
         Path, typer.Option("--output", "-o", help="Where the certificate goes.")
     ] = Path("sequences-certificate.json"),
 ) -> None:
-    """Prove that every label is put out, and that the weights are as few as the theorem says.
+    """Prove that every label is put out, and that weights are no more than the theorem allows.
 
     Exit status 0 if both are PROVED, else 1; the certificate is written in any case. `constructive
     check` gives it to the independent checker.
@@ -237,7 +237,8 @@ def _exponents(points: list[GrowthPoint]) -> str:
     slope, after = exponent(keys, counts), exponent(keys, counts, after_log=True)
     return (
         f"\nNon-zero parameters grow as N^{slope:.3f} here, as N^{after:.3f} after dividing by "
-        "sqrt(log2 N).\n'of heads': an attention layer of Theorem 2 for as many examples, d = n."
+        "sqrt(log2 N).\n'of heads': all weights of a layer of Theorem 2 for as many examples in "
+        "width d = n, to be seen beside 'total'."
     )
 
 

@@ -3,8 +3,8 @@
 Nothing here looks at data. L(x) is the number of bits of x. *Bound* (proofs/14-sequences.md):
 
     dictionary of M keys below Q, labels below C:  the least of 14 m + 15 ((k - 1) f + k) over
-                                                   k and f, m = M / k + 2^(L(C) + L(Q) - f) + 1,
-                                                   quotients rounded up and down, and 40
+                                                   k and f, with m = M / k (rounded up)
+                                                   + 2^(L(C) + L(Q) - f) + 1; and 40 more
     token to residue, d entries, range U:          4 (d + 1) + 14 L(U)
     product hash, residues below q:                40 L(q)
     power hash, modulo P:                          40 L(q) + 14 L(q) (L(P) + 1)

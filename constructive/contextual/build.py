@@ -62,16 +62,17 @@ def build_sequence_memorizer(
 
     sequences: N sequences of n tokens: integers, Fractions or floats (taken exactly), vectors of
                these in Q^d, or hashable symbols such as words
-    labels:    N of them, or N times n for seq2seq; integers of any size, or hashable classes
+    labels:    N of them, or N times n for seq2seq; integers of any size, or hashable classes, which
+               are numbered by frequency
     task:      "next": a label belongs to a multiset of tokens; "last": to that and the last token;
                "seq2seq": to that and the token at its position
-    embedding: "power_hash"; "product_hash", which takes the fewest weights; or "separating_set" of
-               at most N - 1 tokens
-    layout:    "deep": width 6, or 7 where a residue is carried beside; "wide": fewer layers
+    embedding: "power_hash"; "product_hash", which needs no remainders, and so fewer weights; or
+               "separating_set" of at most N - 1 tokens, which may need fewer still, or more
+    layout:    "deep": layers of at most 6 units; "wide": fewer layers
     backend:   "plain", without skip connections, or "residual", as the blocks of a transformer
     step:      "ramp", or "saturating": twice as deep, and kinder to floats
-    max_word_bits: of the code words in the dictionary, as far as no label alone is longer; 53 bits
-               fit a float64
+    max_word_bits: of the code words in the dictionary, as far as no label alone is longer; 52 bits
+               suit float64
     seed:      of all random choices; each is checked before it is used, so that no label rests on
                chance
 

@@ -5,19 +5,20 @@ each key, all positive. For an integer z, 0 <= W (z + 1) - s < W just where z is
 W (z + 1) - s is the label: it is that difference which the network has to find. It cuts the sorted
 set into blocks; the differences between neighbours in a block are the digits of one long integer
 T, its *code word*. One comparison a block finds the code word of the block of z; then it is read
-bit by bit, and each digit that was read is taken from X = W (z + 1) - s. M keys need about sqrt(M)
-blocks of sqrt(M) keys, and as many weights; what grows is the length of the code words.
+bit by bit, and each digit that was read is taken from W (z + 1) - s, which is held as X, more by
+W Q so as not to be negative. M keys need about sqrt(M) blocks of sqrt(M) keys, and as many weights;
+what grows is the length of the code words.
 
 *Lemma (exactness).* Every register is a non-negative integer for every integer 0 <= z < Q, and at
 integers r the ramp relu(r - t + 1) - relu(r - t) is 1 where r >= t, else 0. So T and X are those
 of the last block whose first key is at most z (of the first one, if there is none); peeling T at
 its highest places gives its binary digits, so that x = X - W Q = W (z + 1) - s for each s in
 turn. With u = relu(2 x - 2 W + 1) the unit relu(x - W u) is x where 0 <= x < W, and 0 elsewhere:
-for x < 0 also u = 0, and for x = W + e, e >= 0, it is relu(W + e - W (2 e + 1)) = 0. (For positive
-labels x is never W, and an error of x below 1/2 stays what it is.) What it finds is taken from X,
-which leaves 0, so that nothing is found twice where a short block is filled up with zeros; and it
-is added to T below all places that are read, where it stays. Keys are different, so at most one of
-them is found. QED
+for x < 0 also u = 0, and for x = W + e, e >= 0, it is relu(W + e - W (2 e + 1)) = 0. (In floats an
+error of x below 1/2 changes the label by that much and no more, as x is never W for positive
+labels.) What it finds is taken from X, which leaves x = 0, so that nothing is found twice where a
+short block is filled up with zeros; and it is added to T below all places that are read, where it
+stays. Keys are different, so at most one of them is found. QED
 
 Source: bit extraction and groups of sqrt(M) keys are from Vardi, Yehudai and Shamir (ICLR 2022);
 the set in place of the table, its differences, and 0 off the keys, are ours.
@@ -44,16 +45,16 @@ _QUIET = 49
 
 @dataclass(frozen=True)
 class Costs:
-    """Non-zero weights of a dictionary: what `plan` makes as few as it can.
+    """Non-zero weights of a dictionary: what `plan` makes as few as it can (Lemma 14.2).
 
     block: of a block, whose first member stands in the code word;  jump: where X jumps instead
     bit:   of a bit of a code word;  entry: of looking whether X is a label
     """
 
-    block: int = 8
-    jump: int = 11
-    bit: int = 14
-    entry: int = 11
+    block: int
+    jump: int
+    bit: int
+    entry: int
 
     @classmethod
     def of(
@@ -120,14 +121,15 @@ def plan(
     table: Mapping[int, int],
     domain: int,
     *,
-    costs: Costs | None = None,
+    costs: Costs,
     max_word_bits: int | None = None,
 ) -> Blocks:
-    """Cut the set of a table such that weights are the fewest, by default those of the deep layout.
+    """Cut the set of a table such that weights are the fewest.
 
     Raises ParameterError for no keys, keys outside of the domain, and negative labels.
 
-    >>> plan(dict.fromkeys(range(10, 26), 1), domain=64).members[:2]
+    >>> costs = Costs.of("deep", "ramp", residual=False)
+    >>> plan(dict.fromkeys(range(10, 26), 1), domain=64, costs=costs).members[:2]
     ((21, 23), (25, 27))
     """
     if not table or not 0 <= min(table) <= max(table) < domain <= _LARGEST_DOMAIN:
@@ -149,7 +151,7 @@ def plan(
     first_bits = members[-1].bit_length()
     answer_bits = (scale - 1).bit_length()
     most = None if max_word_bits is None else max_word_bits - answer_bits
-    entries, digit_bits, in_word = _cheapest(lengths, first_bits, costs or Costs(), most)
+    entries, digit_bits, in_word = _cheapest(lengths, first_bits, costs, most)
     starts: list[int] = []
     for place in range(len(members)):
         full = not starts or place - starts[-1] == entries
@@ -277,7 +279,8 @@ def program(
     >>> network([np.arange(16)])[0].tolist()
     [0, 0, 7, 1, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0]
     """
-    blocks = plan(table, domain, max_word_bits=max_word_bits)
+    costs = Costs.of(layout, comparison, residual=False)
+    blocks = plan(table, domain, costs=costs, max_word_bits=max_word_bits)
     return Program(
         inputs=("z",),
         start={"z": Affine({"z": 1})},

@@ -138,7 +138,7 @@ def smallest_modulus(
     """
     if size.bit_length() <= _MOST_BITS:
         values = values.astype(np.int64)  # quicker than objects
-    for bits in chain(range(1, _MOST_BITS), repeat(_MOST_BITS, 1000)):
+    for bits in chain(range(2, _MOST_BITS), repeat(_MOST_BITS, 1000)):
         if bits >= size.bit_length():
             residues = values.astype(np.int64)
             if not suits(residues):

@@ -173,8 +173,8 @@ class SequenceDataset:
 
     @property
     def integers(self) -> bool:
-        """Whether all labels are integers."""
-        return all(isinstance(label, int) for label in self.classes)
+        """Whether all labels are integers, and no Booleans."""
+        return all(type(label) is int for label in self.classes)
 
     @property
     def values(self) -> tuple[int, ...]:

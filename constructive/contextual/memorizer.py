@@ -44,9 +44,6 @@ from constructive.tables import Sheet
 if TYPE_CHECKING:
     import torch
 
-if TYPE_CHECKING:
-    pass
-
 FORMAT = "constructive sequence memorizer 1"
 _MET = Fraction(1, 8)
 

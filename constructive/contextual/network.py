@@ -50,8 +50,10 @@ class Step:
     """A hidden layer: units relu(...) of registers, and registers made of units.
 
     units:   what goes into each relu, by the name of the unit
-    updates: registers which change, as sums of units and of registers; these are carried by units
-             of their own, so that they must not be negative in a plain network
+    updates: registers which change, as sums of units and of registers; these are copied by units
+             relu(r) of their own, so that they must not be negative
+
+    Registers which do not change are carried: in a plain network by such units as well.
     """
 
     units: Mapping[str, Affine]
@@ -302,7 +304,7 @@ def _inserted(affine: Affine, registers: Mapping[str, Affine]) -> Affine:
 
 
 def _largest(column: Column) -> int:
-    """The size of the largest integer; at least that of a long one where there are fractions."""
+    """The size of the largest integer; for fractions one that does not fit into int64."""
     if column.dtype == object and Fraction in set(map(type, column)):
         return _WORD
     return max(int(column.max(initial=0)), -int(column.min(initial=0)))

@@ -54,7 +54,10 @@ class RoundedNetwork:
 
 
 def require_exact(weights: Iterable[Number], dtype: npt.DTypeLike) -> None:
-    """Raise PrecisionError where a weight is no number of that type, ParameterError for others."""
+    """Raise PrecisionError where a weight is no number of that type.
+
+    Raises ParameterError for other types than float64 and float32.
+    """
     kind = float_type(dtype)
     for weight in weights:
         (rounded,) = floats([weight], kind)
@@ -76,9 +79,9 @@ def float_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
         kind = np.dtype(object)
     if kind not in (np.float64, np.float32):
         raise ParameterError(
-            f"dtype={dtype!r} is none for sequences",
+            f"dtype={dtype!r} is neither float64 nor float32",
             witness=str(dtype),
-            suggestion="float64, or float32 for few of them",
+            suggestion="float64, or float32 for few sequences",
         )
     return kind
 

@@ -18,6 +18,7 @@ from constructive import (
     Certificate,
     DataError,
     Dataset,
+    FormatError,
     ParameterError,
     SequenceDataset,
     SequenceMemorizer,
@@ -163,6 +164,8 @@ def test_what_makes_no_sense_is_refused():
         certify(build_memorizer(other, num_heads=3), dataset)
     with pytest.raises(ParameterError, match="are not claims about a layer"):
         certify(build_memorizer(other, num_heads=3), other, claims=["size"])
+    with pytest.raises(DataError, match="a SequenceDataset does not fit a SequenceMemorizer"):
+        certify(dataset, memorizer)
     with pytest.raises(DataError, match="the data are for task='last' and n=2"):
         certify(memorizer, SequenceDataset.of(["ab"], ["x"], "last"))
     with pytest.raises(DataError, match="unknown token 'e'"):
@@ -280,6 +283,18 @@ def test_altered_files(checker, proved, tmp_path, capsys, part, change, words):
     said = capsys.readouterr().out
     assert words in said
     assert said.startswith("NOT PROVED: ")
+
+
+def test_files_in_another_order(proved):
+    certificate, memorizer, data = paths(proved)
+    for files, words in [
+        ((memorizer, certificate, data), "is a memorizer of sequences, no certificate"),
+        ((data, memorizer, certificate), "is a file of sequences, no certificate"),
+        ((certificate, None, data), "is a certificate of a memorizer"),
+    ]:
+        with pytest.raises(FormatError, match=words) as caught:
+            check(*files)
+        assert "certificate, memorizer, data" in caught.value.suggestion
 
 
 def test_symbols_and_classes(checker, tmp_path, capsys):

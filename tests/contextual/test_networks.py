@@ -34,7 +34,8 @@ def tables(draw):
 @given(tables(), LAYOUTS, STEPS, LOWERINGS, st.sampled_from([None, 6, 52]), st.booleans())
 def test_a_dictionary_is_a_dict_on_its_whole_domain(table, layout, step, lower, most, in_word):
     entries, domain = table
-    blocks = dictionary.plan(entries, domain, max_word_bits=most)
+    costs = dictionary.Costs.of(layout, step, residual=lower is residual)
+    blocks = dictionary.plan(entries, domain, costs=costs, max_word_bits=most)
     last = blocks.members[-1][-1].bit_length()  # first members in code words, or beside them
     blocks = dataclasses.replace(blocks, first_bits=last if in_word else 0)
     steps = tuple(dictionary.steps(blocks, layout=layout, comparison=step))

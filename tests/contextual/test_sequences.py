@@ -178,6 +178,11 @@ def test_long_residues_do_not_overflow():
     assert len(sums) == 300
 
 
+def test_booleans_are_classes():
+    memorizer = build_sequence_memorizer(["a", "b"], [True, False])
+    assert [type(label) for label in memorizer.predict(["b", "a"])] == [bool, bool]
+
+
 def test_vectors_of_one_number_are_numbers():
     memorizer = build_sequence_memorizer([[(1,)], [2]], [1, 2])
     assert memorizer.predict([[1], [(2,)]]) == [1, 2]

@@ -136,7 +136,7 @@ def test_types_with_too_few_bits(tmp_path):
         memorizer.to_torch(torch.bfloat16)
     with pytest.raises(OutputError, match="no such folder"):
         memorizer.to_onnx(tmp_path / "none" / "m.onnx")
-    with pytest.raises(ParameterError, match=r"dtype=<class 'numpy.int64'> is none"):
+    with pytest.raises(ParameterError, match=r"dtype=<class 'numpy.int64'> is neither"):
         memorizer.to_onnx(tmp_path / "m.onnx", np.int64)
     assert list(tmp_path.iterdir()) == []
 
