@@ -2,6 +2,9 @@
 
 from typing import Any
 
+_LONGEST = 200
+"""Bits of an integer, or characters, which a message shows whole."""
+
 
 class ConstructiveError(Exception):
     """Base of all errors raised on purpose by this package.
@@ -26,6 +29,21 @@ class ConstructiveError(Exception):
         self.problem = problem
         self.witness = witness
         self.suggestion = suggestion
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it; long ones are cut.
+
+    >>> shown("cat"), shown(10**5000)
+    ("'cat'", 'an integer of 16610 bits')
+    """
+    if isinstance(value, int) and value.bit_length() > _LONGEST:
+        return f"an integer of {value.bit_length()} bits"
+    try:
+        text = repr(value)
+    except ValueError:  # of long integers in something else
+        return f"a {type(value).__name__}"
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 class DataError(ConstructiveError, ValueError):

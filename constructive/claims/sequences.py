@@ -11,6 +11,7 @@ import numpy as np
 
 from constructive.contextual.examples import SequenceDataset
 from constructive.contextual.memorizer import SequenceMemorizer, expected_outputs
+from constructive.errors import shown
 from constructive.verdict import Claim, Verdict
 
 
@@ -31,7 +32,7 @@ def equality(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> Claim:
     label = dataset.classes[dataset.labels[first]]
     (given,) = memorizer.labelled(found[first : first + 1], 1)[:1]
     given = given[0] if dataset.task == "seq2seq" else given
-    detail = f"{len(wrong)} labels differ: at {witness} it is {given!r}, not {label!r}"
+    detail = f"{len(wrong)} labels differ: at {witness} it is {shown(given)}, not {shown(label)}"
     return Claim("equality", statement, Verdict.REFUTED, detail, witness)
 
 

@@ -26,7 +26,7 @@ from constructive.contextual.storage import (
     write_json,
     written,
 )
-from constructive.errors import DataError, ParameterError
+from constructive.errors import DataError, ParameterError, shown
 
 FORMAT = "constructive sequences 1"
 Task = Literal["next", "last", "seq2seq"]
@@ -125,7 +125,7 @@ class SequenceDataset:
             raise DataError(
                 f"examples {first} and {second} have one multiset of tokens"
                 + (" and one own token" if found.per_position else "")
-                + f" and labels {plain[first]!r} and {plain[second]!r}",
+                + f" and labels {shown(plain[first])} and {shown(plain[second])}",
                 witness=clash,
                 suggestion="equal labels"
                 + ("" if found.per_position else ", or task='last' or 'seq2seq', which also see a "

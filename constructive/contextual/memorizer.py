@@ -36,7 +36,7 @@ from constructive.contextual.storage import (
     write_json,
     written,
 )
-from constructive.errors import DataError
+from constructive.errors import DataError, shown
 from constructive.extras import require
 from constructive.files import replacing
 from constructive.tables import Sheet
@@ -46,11 +46,16 @@ if TYPE_CHECKING:
 
 FORMAT = "constructive sequence memorizer 1"
 _MET = Fraction(1, 8)
+"""How near to a label an output of floats has to be."""
 
 
 @dataclass(frozen=True)
 class SequenceRecord:
-    """How a sequence memorizer came to be: the choices, and the sizes in its bound."""
+    """How a sequence memorizer came to be.
+
+    embedding, layout, backend, step, max_word_bits, seed: the options of `build_sequence_memorizer`
+    num_sequences: N;  sizes: the numbers in the bound of Theorem 7 (`contextual.bounds`)
+    """
 
     embedding: str
     layout: str
@@ -161,8 +166,8 @@ class SequenceMemorizer:
             unknown = [token for token in tokens if token not in known]
             if unknown:
                 raise DataError(
-                    f"unknown token {unknown[0]!r}",
-                    witness=str(unknown[0]),
+                    f"unknown token {shown(unknown[0])}",
+                    witness=shown(unknown[0]),
                     suggestion=f"one of the {len(known)} symbols which were memorized",
                 )
             return np.array([[known[token]] for token in tokens], dtype=object)
@@ -174,7 +179,7 @@ class SequenceMemorizer:
     def _other_tokens(self, token: object) -> DataError:
         return DataError(
             f"the tokens are no vectors of {self.width} numbers, as those which were memorized",
-            witness=str(token),
+            witness=shown(token),
             suggestion="tokens of the same kind",
         )
 

@@ -15,6 +15,7 @@ from constructive import (
     SequenceDataset,
     SequenceMemorizer,
     build_sequence_memorizer,
+    certify,
     strategies,
 )
 from constructive.contextual import build, embedding, examples
@@ -92,6 +93,14 @@ def test_inconsistent_labels(task, sequences, labels, witness):
     with pytest.raises(DataError, match="have one multiset of tokens") as caught:
         build_sequence_memorizer(sequences, labels, task=task)
     assert caught.value.witness == witness
+
+
+def test_long_labels_in_messages():
+    with pytest.raises(DataError, match="labels 1 and an integer of 33220 bits"):
+        build_sequence_memorizer(["ab", "ba"], [1, 10**10000])
+    long = build_sequence_memorizer(["a", "b"], [10**10000, 1])
+    claim = certify(long, SequenceDataset.of(["a", "b"], [1, 1]))["equality"]
+    assert claim.detail == "1 labels differ: at 0 it is an integer of 33220 bits, not 1"
 
 
 def test_the_own_token_may_decide():
