@@ -50,14 +50,14 @@ def check(
     """
     paths = [certificate, data] if weights is None else [certificate, weights, data]
     files = [str(Path(path).resolve()) for path in paths]
-    found = _format_of(certificate)
+    found = str(_format_of(certificate))
     if found in _OTHERS or (found == SEQUENCE_FORMAT and weights is None):
         raise FormatError(
-            f"{certificate} is {_OTHERS.get(str(found), 'a certificate of a memorizer')}",
+            f"{certificate} is {_OTHERS.get(found, 'a certificate of a memorizer')}",
             witness=str(certificate),
             suggestion="three files in this order: certificate, memorizer, data",
         )
-    named = CHECKERS.get(str(found), CHECKERS[FORMAT])
+    named = CHECKERS.get(found, CHECKERS[FORMAT])
     checker = CHECKERS[FORMAT] if weights is None else named
     command = [sys.executable, "-I", str(Path(__file__).with_name(checker)), *files]
     if quick and checker == CHECKERS[FORMAT]:

@@ -36,7 +36,7 @@ STATEMENTS = {
 SIZES = ("keys", "width", "label_bits", "token_bits", "residue_bits", "prime_bits", "kept",
          "weight_bits", "sum_bits", "key_bits")  # fmt: skip
 NUMBER = re.compile(r"(0|-?[1-9a-f][0-9a-f]*)(?:/([1-9a-f][0-9a-f]*))?", re.ASCII)
-CHUNK = 1 << 12  # examples which are evaluated at a time
+CHUNK = 1 << 10  # examples which are evaluated at a time
 SPARE = 8  # bits by which chance may miss the least prime or modulus
 LONGEST = 1 << 14  # bits of a denominator; those of tokens cancel in the first layer
 
@@ -237,18 +237,21 @@ def check_size(claim, memorizer, tokens, ids, expected):
     require(all(sizes[name] == true[name] for name in true), f"the sizes of the data are {true}")
     columns = [tokens[:, k] for k in range(width)]
     first = affine(memorizer.embedding.layers[0][1], columns, len(tokens))
-    spans = [y.max() - y.min() for y in first]  # z is there, and three times z; or nothing
+    spans = [int(y.max() - y.min() + 1).bit_length() for y in first if y.max() > y.min()]
     unit = lcm(*(x.denominator for x in tokens.ravel()))
-    most = 2 * width * int(max(abs(x * unit) for x in tokens.ravel())) << 40
-    hashes = memorizer.embedding(columns)[0]
-    largest = (memorizer.size * int(hashes.max()) + 1) << sizes["residue_bits"]
+    reach = (2 * width * int(max(abs(x * unit) for x in tokens.ravel())) + 1).bit_length()
+    reach += 0 if width == 1 else 2 * len(tokens).bit_length() + SPARE  # for the projection
+    read = sum(w * y for w, y in zip(memorizer.w_v, memorizer.embedding(columns), strict=True))
+    hashes = int(max(read.max(), 0)).bit_length()  # n times the largest one
+    pairs, residue_bits = 2 * len(ids).bit_length() + SPARE, sizes["residue_bits"]
+    longest = memorizer.size.bit_length() + max(residue_bits, 1) * (pairs + SPARE)
     allowed = {
-        "token_bits": int(min([span for span in spans if span] or [most]) + 1).bit_length(),
+        "token_bits": min([reach, *spans]),  # z is there, and three times z; or nothing
         "residue_bits": sizes["token_bits"],
-        "prime_bits": int(hashes.max()).bit_length() + SPARE,
-        "kept": max(context.max(), 1),
-        "weight_bits": int(hashes.max() + 1).bit_length(),
-        "sum_bits": largest.bit_length(),
+        "prime_bits": min(hashes, pairs + residue_bits) + SPARE,
+        "kept": max(int(context.max()), 1),
+        "weight_bits": min(hashes + 1, pairs),
+        "sum_bits": min(hashes + 1, longest) + residue_bits + 1,
         "key_bits": min(sizes["sum_bits"], 2 * keys.bit_length() + SPARE),
     }
     require(all(sizes[name] <= allowed[name] for name in allowed), f"sizes are above {allowed}")
@@ -269,8 +272,8 @@ def check_size(claim, memorizer, tokens, ids, expected):
 def dictionary_bound(keys, label_bits, key_bits):
     """The least of 14 m + 15 ((k - 1) f + k), and 40, for m blocks of at most k keys."""
     reach, found = label_bits + key_bits, []
-    for entries in range(1, 4 * isqrt(keys) + 2):
-        for bits in range(1, reach + 1):
+    for entries in range(1, 4 * isqrt(keys) + 2):  # with fewer bits, 28 k blocks cost 15 (k - 1)
+        for bits in range(max(1, reach - entries.bit_length() - 2), reach + 1):
             blocks = (keys + entries - 1) // entries + 2 ** (reach - bits) + 1
             found.append(14 * blocks + 15 * ((entries - 1) * bits + entries))
     return min(found) + 40

@@ -74,9 +74,10 @@ def dictionary_bound(keys: int, label_bits: int, key_bits: int) -> int:
     9037
     """
     reach = label_bits + key_bits
+    # Below these f one bit more saves 28 k or more blocks, and costs 15 (k - 1).
     return 40 + min(
         14 * (-(-keys // entries) + (1 << (reach - bits)) + 1)
         + 15 * ((entries - 1) * bits + entries)
         for entries in range(1, 4 * isqrt(keys) + 2)
-        for bits in range(1, reach + 1)
+        for bits in range(max(1, reach - entries.bit_length() - 2), reach + 1)
     )

@@ -35,7 +35,7 @@ from constructive.contextual.examples import SequenceDataset, conflict
 from constructive.contextual.gadgets import Comparison, remainder
 from constructive.contextual.memorizer import SequenceMemorizer, SequenceRecord
 from constructive.contextual.network import Affine, Network, Program, plain, residual
-from constructive.errors import ParameterError
+from constructive.errors import ParameterError, shown
 
 Backend = Literal["plain", "residual"]
 EmbeddingName = Literal["power_hash", "product_hash", "separating_set"]
@@ -89,8 +89,8 @@ def build_sequence_memorizer(
     for name, (value, kind) in given.items():
         if not isinstance(value, str) or value not in get_args(kind):
             raise ParameterError(
-                f"unknown {name}={value!r}",
-                witness=value,
+                f"unknown {name}={shown(value)}",
+                witness=shown(value),
                 suggestion=" or ".join(map(repr, get_args(kind))),
             )
     require_seed(seed)

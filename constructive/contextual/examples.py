@@ -68,8 +68,8 @@ class SequenceDataset:
         """
         if not isinstance(task, str) or task not in get_args(Task):
             raise ParameterError(
-                f"unknown task={task!r}",
-                witness=task,
+                f"unknown task={shown(task)}",
+                witness=shown(task),
                 suggestion=", ".join(map(repr, get_args(Task))),
             )
         listed = rectangular(sequences)

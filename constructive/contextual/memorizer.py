@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 FORMAT = "constructive sequence memorizer 1"
 _MET = Fraction(1, 8)
 """How near to a label an output of floats has to be."""
+_LARGEST = 1 << 32
+"""Of the sizes in a record."""
 
 
 @dataclass(frozen=True)
@@ -432,7 +434,8 @@ def _read(content: Json) -> SequenceMemorizer:
     counts = [*dataclasses.astuple(sizes), found.record.seed, found.record.num_sequences]
     if found.record.max_word_bits is not None:
         counts.append(found.record.max_word_bits)
-    if any(type(x) is not int or x < 0 for x in [*counts, found.context_size]):
+    small = all(type(x) is int and 0 <= x < _LARGEST for x in dataclasses.astuple(sizes))
+    if not small or any(type(x) is not int or x < 0 for x in [*counts, found.context_size]):
         raise ValueError("a number of its record is no number")
     names = found.record.embedding, found.record.layout, found.record.backend, found.record.step
     if not all(isinstance(name, str) and name.isidentifier() for name in names):

@@ -285,6 +285,40 @@ def test_altered_files(checker, proved, tmp_path, capsys, part, change, words):
     assert said.startswith("NOT PROVED: ")
 
 
+def test_a_scale_in_the_network_does_not_inflate_the_bound(checker, tmp_path, capsys):
+    """relu(2^50 x) / 2^50 = relu(x): the network is another, the range of its tokens is not."""
+    sequences, labels = [[i * i % 97, i] for i in range(30)], [i % 5 for i in range(30)]
+    memorizer = build_sequence_memorizer(sequences, labels)
+    layers = list(memorizer.embedding.layers)
+    for place, scale in ((0, 1 << 50), (1, Fraction(1, 1 << 50))):
+        values = tuple(tuple(v * scale for v in row) for row in layers[place].values)
+        biases = layers[place].biases
+        biases = tuple(b * scale for b in biases) if place == 0 else biases
+        layers[place] = dataclasses.replace(layers[place], values=values, biases=biases)
+    embedding = dataclasses.replace(memorizer.embedding, layers=tuple(layers))
+    other = dataclasses.replace(memorizer, embedding=embedding)
+    assert other.predict(sequences) == labels
+    dataset = SequenceDataset.of(sequences, labels)
+    assert checker.main(saved(tmp_path, other, dataset)) == 0
+    inflated = dataclasses.replace(memorizer.record.sizes, token_bits=58)
+    record = dataclasses.replace(memorizer.record, sizes=inflated)
+    assert checker.main(saved(tmp_path, dataclasses.replace(other, record=record), dataset)) == 1
+    assert "sizes are above {'token_bits': " in capsys.readouterr().out
+
+
+def test_formats_which_are_none(tmp_path):
+    for content in ({"format": []}, {"format": {}}, {}, []):
+        (tmp_path / "c.json").write_text(json.dumps(content))
+        assert check(*[tmp_path / "c.json"] * 3).verdict is Verdict.UNDECIDED
+
+
+def test_long_labels_take_no_memory(checker, tmp_path):
+    sequences, labels = [[i] for i in range(40)], [1 << 20000, *[0] * 39]
+    memorizer = build_sequence_memorizer(sequences, labels)
+    dataset = SequenceDataset.of(sequences, labels)
+    assert checker.main(saved(tmp_path, memorizer, dataset)) == 0
+
+
 def test_files_in_another_order(proved):
     certificate, memorizer, data = paths(proved)
     for files, words in [
