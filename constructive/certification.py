@@ -1,6 +1,7 @@
 """`certify`: claims about stored weights on stored data, each proved, refuted or left undecided."""
 
 import hashlib
+import math
 import numbers
 import platform
 from collections.abc import Iterable, Sequence
@@ -113,7 +114,7 @@ def certify(
     leading.check_fits(dataset)
     if epsilon is None:
         largest = float(np.abs(dataset.targets).max()) or 1.0
-        epsilon = float(f"{1e-6 * largest:.0e}")
+        epsilon = float(f"{1e-6 * largest:.0e}") or math.ulp(0.0)
     epsilon, delta = _bound("epsilon", epsilon), _bound("delta", delta)
     require_seed(seed)
     hashes = fingerprint(_data_arrays(dataset)), fingerprint(layer.tensors)

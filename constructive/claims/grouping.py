@@ -27,6 +27,10 @@ _ATTEMPTS = 8
 Groups = tuple[tuple[int, int], ...]
 
 
+class _UndecidedError(Exception):
+    """Why the claim cannot be decided, and what to try."""
+
+
 class _RefutedError(Exception):
     """A part of the claim fails: what, and a witness."""
 
@@ -69,20 +73,22 @@ def prove(dataset: Dataset, groups: Groups, rng: np.random.Generator) -> Claim:
     return Claim("grouping", statement, Verdict.PROVED, f"modulo p = {prime}", evidence=evidence)
 
 
-class _UndecidedError(Exception):
-    """The prime divides a determinant which is not zero."""
-
-
 def _check_cover(dataset: Dataset, groups: Groups) -> None:
-    """Groups of at most n, then n - 1 examples, which are all of the examples."""
+    """Groups of at most n, then n - 1 examples, which are all of the examples.
+
+    Others are no groups of these data. The claim does not say so, so nothing is refuted.
+    """
     ends = [0, *(stop for _, stop in groups)]
+    suggestion = "certify the data which the memorizer was built for"
     if [start for start, _ in groups] != ends[:-1] or ends[-1] != dataset.num_examples:
-        raise _RefutedError(
-            f"the groups cover {ends[-1]} of {dataset.num_examples} examples", ends[-1]
+        raise _UndecidedError(
+            f"the groups cover {ends[-1]} of {dataset.num_examples} examples; {suggestion}"
         )
     for head, (start, stop) in enumerate(groups):
         if stop - start > max(dataset.context_size - (head > 0), 1):
-            raise _RefutedError(f"the group of head {head} has {stop - start} examples", head)
+            raise _UndecidedError(
+                f"the group of head {head} has {stop - start} examples; {suggestion}"
+            )
 
 
 def _check_contexts(dataset: Dataset, prime: int, rng: np.random.Generator) -> None:

@@ -1,5 +1,8 @@
 """The claim *rank*: Z has rank T, so these attention weights memorize every labelling of the data.
 
+With them Z U = Y for some effective readout U, (H d, d_out), whatever the targets are; where
+d_v >= d_out, weights of the stored shapes hold it.
+
 Proof by one prime p and one value a at which Z has rank T modulo p (`exact.specialize`). What a
 certificate carries:
 
@@ -30,6 +33,7 @@ from constructive.multihead.assumptions import repeated_inputs
 from constructive.verdict import Claim, Verdict, pack
 
 ROUNDS = 12
+STATEMENT = "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y"
 
 
 def prove(
@@ -40,7 +44,7 @@ def prove(
     fingerprints: the SHA-256 of the data, followed by that of the weights
     """
     total = dataset.num_examples
-    statement = f"rank Z = T = {total}: these attention weights memorize every labelling"
+    statement = STATEMENT.format(total)
     refuted = refute(layer, dataset)
     if refuted is not None:
         detail, witness = refuted

@@ -1,25 +1,36 @@
 """The claim *readout*: some U' with Z U' = Y exactly is within delta of the stored readout U.
 
-Let r = Y - Z U be the residuals. If R is any matrix with |I - Z R| = q < 1 (infinity norm), then
-U' = U + R (Z R)^-1 r is exact, and |U' - U| <= kappa max |r| with kappa = |R| / (1 - q)
-(`exact.verified`). For most layers float64 finds such an R; for the ill-conditioned ones R is
-Z^T (Z Z^T)^-1 in balls, where q = 0.
+Let D be diagonal with the powers of two 2^(-e_t) which bring every context to size one, so that D Z
+has rows of size one. Let r = Y - Z U be the residuals. If R is any matrix with |I - D Z R| = q < 1
+(infinity norm), then U' = U + R (D Z R)^-1 D r is exact, and |U' - U| <= kappa max |D r| with
+kappa = |R| / (1 - q) (`exact.verified`). For most layers float64 finds such an R; for the
+ill-conditioned ones R is a right inverse of D Z in balls, where q = 0.
+
+U is the effective readout, of shape (H d, d_out): f = U^T z. Whether U' can be written in weights
+of the stored shapes is another question; it can where d_v >= d_out.
 """
 
 from collections.abc import Callable
 
 import numpy as np
-from flint import arb_mat
+from flint import arb, arb_mat
 
-from constructive.claims.error import upwards
-from constructive.claims.evaluation import Evaluation
+from constructive.claims.evaluation import Evaluation, scaled_representation
 from constructive.exact import ball, verified
+from constructive.exact.directed import at_most, short_bound
+from constructive.exact.precision import working_precision
 from constructive.verdict import Claim, Verdict
 
+STATEMENT = (
+    "some U' with Z U' = Y is within {!r} of the stored effective readout U (H d, d_out), "
+    "entry by entry"
+)
+UNKNOWN = "some U' with Z U' = Y is near the stored effective readout U (H d, d_out)"
+"""The statement where no distance is shown."""
 LARGEST_IN_BALLS = 2_000_000
 """Entries of Z up to which an ill-conditioned one is inverted in balls (16 bytes a bit or so)."""
-_SMALLEST = 1e-100
-"""No smaller distance is claimed unasked: a checker may have to round up."""
+_ROOM = 1.25
+"""What is claimed is this much more than what is shown: whoever checks it has another R."""
 
 
 def judge(
@@ -31,23 +42,25 @@ def judge(
     """
     if evaluation.midpoints is None:
         raise TypeError("the evaluation did not keep Z")
-    kappa = verified.right_inverse_bound(evaluation.midpoints, evaluation.radius)
-    how = "float64 with a-priori bounds"
-    if not np.isfinite(kappa) and evaluation.midpoints.size <= LARGEST_IN_BALLS:
-        kappa = ball.right_inverse_bound(representation(), evaluation.prec)
-        how = f"balls of {evaluation.prec} bits"
-    residual = float(evaluation.largest_residual) * (1 + 2.0**-50)
-    bound = kappa * residual * (1 + 2.0**-50)
-    if residual == 0:
-        bound = 0.0 if np.isfinite(kappa) else float("inf")
-    shown = delta if delta is not None else float(upwards(max(1.01 * bound, _SMALLEST)))
-    statement = f"an exact readout is within {shown!r} of the stored one, entry by entry"
-    if not bound <= shown or not np.isfinite(bound):
-        detail = f"{how} show a distance of at most {bound:.1e}; raise max_prec= or delta="
-        if not np.isfinite(bound):
-            statement = "an exact readout is near the stored one"
+    with working_precision(evaluation.prec):
+        kappa = arb(verified.right_inverse_bound(evaluation.midpoints, evaluation.radius))
+        how = "float64 with a-priori bounds"
+        if not kappa.is_finite() and evaluation.midpoints.size <= LARGEST_IN_BALLS:
+            z = scaled_representation(representation(), evaluation)
+            kappa = ball.right_inverse_bound(z, evaluation.prec)
+            how = f"balls of {evaluation.prec} bits"
+        bound = kappa * evaluation.largest_scaled_residual
+        shown = short_bound(bound * _ROOM) if delta is None else delta
+        statement = STATEMENT.format(shown)
+        if not bound.is_finite() or not np.isfinite(shown):
             detail = f"{how} find no right inverse of Z; raise max_prec="
-        return Claim("readout", statement, Verdict.UNDECIDED, detail)
-    evidence = {"bound": float(shown).hex()}
-    detail = f"distance at most kappa max |r| = {kappa:.1e} * {residual:.1e} ({how})"
+            return Claim("readout", UNKNOWN, Verdict.UNDECIDED, detail)
+        if not bound * _ROOM <= shown:
+            detail = (
+                f"{how} show a distance of at most {at_most(bound)}, and {_ROOM} times that may be "
+                "claimed; raise max_prec= or delta="
+            )
+            return Claim("readout", statement, Verdict.UNDECIDED, detail)
+    evidence = {"bound": shown.hex()}
+    detail = f"distance at most {at_most(bound, shown)}; kappa = {at_most(kappa)} ({how})"
     return Claim("readout", statement, Verdict.PROVED, detail, evidence=evidence)

@@ -1,8 +1,9 @@
 """The claims about sequence memorizers: *equality* of every label, and their *size*.
 
-Both are statements about integers and Fractions, so there is no third answer: they are PROVED or
-REFUTED. Equality is shown by evaluating the network on every example; the bound in the claim size
-is the formula of Theorem 7 (`contextual.bounds`), with the numbers of these data and of this build.
+Both are statements about integers and Fractions. Equality is shown by evaluating the network on
+every example. The bound in the claim size is the formula of Theorem 7 (`contextual.bounds`), with
+numbers of these data and of this build; the latter stand in the record, and where they are larger
+than they can be (`contextual.limits`), the claim is left UNDECIDED.
 """
 
 import dataclasses
@@ -10,6 +11,7 @@ import dataclasses
 import numpy as np
 
 from constructive.contextual.examples import SequenceDataset
+from constructive.contextual.limits import largest_sizes
 from constructive.contextual.memorizer import SequenceMemorizer, expected_outputs
 from constructive.errors import shown
 from constructive.verdict import Claim, Verdict
@@ -51,6 +53,15 @@ def size(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> Claim:
     numbers = dataclasses.asdict(sizes)
     named = ", ".join(f"{name} {value}" for name, value in numbers.items())
     statement = f"{weights} non-zero parameters <= {sizes.bound}: Theorem 7 for {named}"
+    largest = largest_sizes(memorizer, dataset, sizes)
+    beyond = {name: most for name, most in largest.items() if numbers[name] > most}
+    if beyond:
+        which, most = next(iter(beyond.items()))
+        detail = (
+            f"{which} = {numbers[which]} of the record is more than the {most} which are possible "
+            "for these data; certify what was built, with the data it was built for"
+        )
+        return Claim("size", statement, Verdict.UNDECIDED, detail)
     detail = (
         f"{memorizer.total_parameters:,} in dense matrices; non-zero ones have "
         f"{memorizer.total_bits:,} bits in all, {memorizer.largest_bits} at most"

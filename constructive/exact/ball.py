@@ -23,12 +23,13 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from flint import arb, arb_mat, ctx
+from flint import arb, arb_mat
 
 from constructive.attention import AttentionLayer
 from constructive.dataset import Array, Dataset
+from constructive.exact.directed import TINY, UNIT
+from constructive.exact.precision import working_precision
 
-_UNIT = 2.0**-53
 _CHUNK = 32
 """Examples whose logits are bounded at a time."""
 
@@ -65,7 +66,7 @@ class BallLayer:
             for example in range(rows.start, rows.stop):
                 tokens = context if context is not None else exact_matrix(dataset.contexts[example])
                 query = dataset.queries[example]
-                with ctx.workprec(self.prec):
+                with working_precision(self.prec):
                     z = self._attend(tokens, query, relevant[example - start]) * tokens
                     flat = arb_mat(1, z.nrows() * z.ncols(), z.entries())
                     output = flat * self.readout
@@ -101,7 +102,7 @@ def enclose_layer(
     layer: AttentionLayer, *, prec: int, corrections: tuple[Array, ...] = ()
 ) -> BallLayer:
     """The layer in balls; W_V is the sum of `layer.value_weights` and `corrections`, exactly."""
-    with ctx.workprec(prec):
+    with working_precision(prec):
         products = tuple(
             exact_matrix(w_q) * exact_matrix(w_k.T)
             for w_q, w_k in zip(layer.query_weights, layer.key_weights, strict=True)
@@ -136,29 +137,28 @@ def solve(square: arb_mat, targets: arb_mat, prec: int) -> arb_mat | None:
 
     square: A (T, T);  targets: Y (T, d_out)
     """
-    with ctx.workprec(prec):
+    with working_precision(prec):
         try:
             return square.solve(targets)
         except ZeroDivisionError:
             return None
 
 
-def right_inverse_bound(z: arb_mat, prec: int) -> float:
+def right_inverse_bound(z: arb_mat, prec: int) -> arb:
     """An upper bound of the norm of Z^T (Z Z^T)^-1, or infinity where the balls are too wide.
 
     For every residual r some c has Z c = r, and entries of at most this bound times max |r|.
     """
-    with ctx.workprec(prec):
+    with working_precision(prec):
         transposed = z.transpose()
         try:
             inverse = transposed * (z * transposed).inv()
         except ZeroDivisionError:
-            return float("inf")
+            return arb.pos_inf()
         bound = arb(0)
         for row in inverse.tolist():
             bound = bound.max(sum((x.abs_upper() for x in row), arb(0)))
-        rounded = float(bound.upper()) * (1 + 2.0**-50)
-    return rounded if np.isfinite(rounded) else float("inf")
+        return bound.upper()
 
 
 def largest(matrix: arb_mat) -> arb:
@@ -195,12 +195,16 @@ def _relevant_tokens(
         logits = _logits(w_q, w_k, contexts, queries)
         sizes = _logits(np.abs(w_q), np.abs(w_k), np.abs(contexts), np.abs(queries))
         roundings = layer.head_dim + 2 * layer.width + 16
-        # Twice gamma, for `sizes` is rounded as well. The last term covers underflow.
-        bound = 2.1 * roundings * _UNIT * sizes
-        bound += 2.0**-1000 * (1 + np.abs(contexts).max()) * (1 + np.abs(queries).max())
+        # Twice gamma, for `sizes` is rounded as well. The last term is for what underflows: at most
+        # 3 d^2 d_h products lose 2^-1075 each, times what they are multiplied by; W_Q W_K^T has
+        # d^2 entries, and W_Q d d_h, in memory, so that d^2 d_h < 2^70.
+        bound = 2.1 * roundings * UNIT * sizes
+        bound += TINY * (1 + np.abs(contexts).max()) * (1 + np.abs(queries).max())
         top = logits.argmax(axis=2)[:, :, np.newaxis]
         least_of_top = np.take_along_axis(logits - bound, top, axis=2)
-        margin = 0.7 * prec + 1.0 + 1e-9 * np.abs(least_of_top)  # log(2) < 0.7; slack for rounding
+        # log(2) < 0.7. Both sides below are rounded by 2^-53 of their own sizes; whichever is
+        # larger, 1 + 1e-9 |least_of_top| is more than that can decide.
+        margin = 0.7 * prec + 1.0 + 1e-9 * np.abs(least_of_top)
         dropped: npt.NDArray[np.bool_] = logits + bound < least_of_top - margin
     return ~dropped
 

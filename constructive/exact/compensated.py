@@ -8,16 +8,17 @@ rounded sum and its error (Knuth), both exact; the errors are summed in plain ar
 
     |high + low - x.y| <= gamma_d^2 |x|.|y|
 
-up to underflow (Ogita, Rump and Oishi, *Accurate sum and dot product*, SIAM J. Sci. Comput. 2005,
+but for underflow (Ogita, Rump and Oishi, *Accurate sum and dot product*, SIAM J. Sci. Comput. 2005,
 section 5): the terms may be 10^8 times the sum, and `high` is still good to its last digit. Two
 such results that nearly agree have a difference which is good, too, if it is taken of both parts.
+Of each term a product and the four parts of its error may underflow, and lose 2^-1075 each.
 
-*Exponentials* of -700 <= x <= 0.1. With k = rint(x / ln 2), f = (x - k L_1) - k L_2 where L_1 has
+*Exponentials* of -700 <= x <= 700. With k = rint(x / ln 2), f = (x - k L_1) - k L_2 where L_1 has
 32 bits: k L_1 is exact, and so is the first difference (k = 0, or the two are within a factor of
 two). L_2 is ln 2 - L_1 rounded, so f is off by at most u, and |f| <= 0.35. The Taylor polynomial of
 degree 13 is off by less than 0.35^14 / 14! * 1.5 < 2^-57, and Horner's rule, of 26 operations with
 rounded coefficients, by at most gamma_40 exp(0.35). Together that is less than 2^-46 of exp(f),
-and 2^k times it is exact, for x >= -700 keeps away from underflow.
+and 2^k times it is exact, for x >= -700 keeps away from underflow, and x <= 700 from overflow.
 """
 
 import math
@@ -25,12 +26,8 @@ import math
 import numpy as np
 
 from constructive.dataset import Array
+from constructive.exact.directed import gamma, up
 
-UNIT = 2.0**-53
-SLACK = 1.0 + 1e-9
-"""Covers the rounding of a sum of up to 10^6 non-negative numbers, a few products included."""
-TINY = 1e-280
-"""Covers underflow in a bound."""
 EXPONENTIAL_ERROR = 2.0**-46
 """Relative error of `exponential`."""
 
@@ -38,18 +35,13 @@ _SPLITTER = 2.0**27 + 1.0
 _LN2_HIGH = float.fromhex("0x1.62e42feep-1")
 _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
 _DEGREE = 13
-_LEAST = -700.0
-
-
-def gamma(terms: int) -> float:
-    """gamma_k, rounded up, for sums of k products: k u / (1 - k u)."""
-    return terms * UNIT / (1.0 - terms * UNIT) * SLACK
+_LARGEST = 700.0
 
 
 def dot(left: Array, right: Array) -> tuple[Array, Array, Array]:
     """Products x.y along the last axis as high + low, and bounds of their errors.
 
-    high is high + low rounded. Bounds are NaN after an overflow.
+    high is high + low rounded. Bounds are NaN after an overflow. Vectors have 2^40 entries at most.
 
     >>> high, low, bound = dot(np.array([1e16, 1.0, -1e16]), np.array([1.0, 1.0, 1.0]))
     >>> float(high), float(low), bool(bound < 1e-12)
@@ -72,8 +64,8 @@ def dot(left: Array, right: Array) -> tuple[Array, Array, Array]:
             sizes += np.abs(product)
         high, low = _two_sum(total, compensation)
         # gamma_d^2 for the rounding of the compensation, and as much again for that of `sizes`.
-        bound = 2.0 * gamma(terms) ** 2 * sizes * SLACK
-    return high, low, bound + 2.0**-1000
+        bound = up(2.0 * gamma(terms) ** 2 * sizes) + 0.0 * high
+    return high, low, bound
 
 
 def _two_sum(x: Array, y: Array) -> tuple[Array, Array]:
@@ -91,12 +83,12 @@ def _leading(x: Array) -> Array:
 
 
 def exponential(x: Array) -> Array:
-    """exp(x) for x <= 0.1, with a relative error of at most 2^-46; 0 below -700, for exp(-700).
+    """exp(x) with a relative error of at most 2^-46; 0 below -700, for exp(-700); NaN above 700.
 
     >>> float(exponential(np.array([-1.0]))[0]) - math.exp(-1.0) < 1e-15
     True
     """
-    clipped = np.maximum(x, _LEAST)
+    clipped = np.clip(np.nan_to_num(x), -_LARGEST, _LARGEST)
     power = np.rint(clipped * (1.0 / math.log(2.0)))
     rest = (clipped - power * _LN2_HIGH) - power * _LN2_LOW
     result = np.full_like(rest, 1.0 / math.factorial(_DEGREE))
@@ -104,4 +96,4 @@ def exponential(x: Array) -> Array:
         result *= rest
         result += 1.0 / math.factorial(index)
     result = np.ldexp(result, power.astype(np.int64))
-    return np.where(x < _LEAST, 0.0, result)
+    return np.where(x < -_LARGEST, 0.0, np.where(x <= _LARGEST, result, np.nan))

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from flint import arb, arb_mat, ctx
+from flint import arb, arb_mat
 
 from constructive.attention import AttentionLayer
 from constructive.dataset import Array, Dataset
 from constructive.errors import ParameterError, PrecisionError
 from constructive.exact import ball
 from constructive.exact.ball import BallLayer, enclose_layer, exact_matrix, largest
+from constructive.exact.directed import upper
+from constructive.exact.precision import working_precision
 
 PART_BITS = 53
 _GUARD_BITS = 64
@@ -127,9 +129,9 @@ class ExtendedLayer:
         bound = arb(0)
         for row in enclosed(dataset):
             target = exact_matrix(dataset.target_matrix[row.example][np.newaxis])
-            with ctx.workprec(enclosed.prec):
+            with working_precision(enclosed.prec):
                 bound = bound.max(largest(row.output - target))
-        return float(bound.upper())
+        return upper(bound)
 
     def __repr__(self) -> str:
         return f"ExtendedLayer({self.leading!r}, precision={self.precision})"
@@ -149,7 +151,7 @@ def solve(
     prec = 2 * precision + _GUARD_BITS
     while prec <= _WIDEST:
         z = ball.intermediate(enclose_layer(layer, prec=prec), dataset)
-        with ctx.workprec(prec):
+        with working_precision(prec):
             chosen = columns.tolist()
             square = arb_mat([[row[c] for c in chosen] for row in z.tolist()])
             solution = ball.solve(square, exact_matrix(dataset.target_matrix), prec)

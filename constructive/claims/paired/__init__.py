@@ -19,12 +19,12 @@ sum_j N_ij w_j |g_j| / w_j <= (N w)_i |g_i| / w_i < |g_i|. So X R is nonsingular
 
 Here K takes the difference of the two heads of each pair (and one more column, below), and R holds
 approximate right inverses R_p of the blocks. N has the defects of D_p R_p, rows |x_{t,p} R_p| where
-a pair does not agree on an example of another, and tails. If no example couples to a pair whose
-examples couple back to its own, directly or through others, the first and the last can be made as
-small as one likes against the second by iterating w = max(1, 2 N w): in the order of pairs from
-which the coupling leads, X R is block triangular up to defects and tails, and the iteration ends
-after as many steps as coupling is deep. Where there are cycles it does, too, if they contract.
-Nothing of size T x T is formed.
+a pair does not agree on an example of another, and tails. For c > 1 the iteration w = 1 + c N w
+converges where c N has a spectral radius below 1, to w with N w < w / c. With c = 2 it does if no
+example couples to a pair whose examples couple back to its own, directly or through others: in the
+order of pairs from which the coupling leads, X R is block triangular up to defects and tails, and
+the iteration ends after as many steps as coupling is deep. Where there are circles it converges
+for a smaller c, if they contract. Nothing of size T x T is formed.
 
 *The extra example* t* belongs to no pair. The last column of K is x* / |x*|^2 for the token x* on
 which pair 0 agrees at t*, read by its second head; the last unknown solves t*'s equation.

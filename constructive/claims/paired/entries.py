@@ -5,24 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constructive.claims.paired.examples import (
-    MARGIN,
-    TAIL,
-    Examples,
-    Integers,
-    UndecidedError,
-    lengths,
-)
+from constructive.claims.paired.examples import MARGIN, TAIL, Examples, Integers, UndecidedError
 from constructive.dataset import CHUNK_BYTES, Array
-from constructive.exact.compensated import (
-    EXPONENTIAL_ERROR,
-    SLACK,
-    TINY,
-    UNIT,
-    dot,
-    exponential,
-    gamma,
-)
+from constructive.exact.compensated import EXPONENTIAL_ERROR, dot, exponential
+from constructive.exact.directed import UNIT, gamma, lengths, up
 from constructive.progress import Progress
 
 _MOST_COUPLED = 4
@@ -58,10 +44,11 @@ def evaluate(examples: Examples, progress: Progress) -> Entries:
     Raises UndecidedError where too many are not.
     """
     owner = examples.owner
-    positions, pairs = _coupled(examples, owner, progress)
-    progress("evaluate what is coupled", 0, 1)
-    own = read(examples, np.arange(len(owner)), owner, DIFFERENCE)
-    coupled = read(examples, positions, pairs, DIFFERENCE)
+    with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
+        positions, pairs = _coupled(examples, owner, progress)
+        progress("evaluate what is coupled", 0, 1)
+        own = read(examples, np.arange(len(owner)), owner, DIFFERENCE)
+        coupled = read(examples, positions, pairs, DIFFERENCE)
     return Entries(*own, positions, pairs, *coupled)
 
 
@@ -71,20 +58,21 @@ def _coupled(examples: Examples, owner: Integers, progress: Progress) -> tuple[I
     ordered = np.sort(examples.scores, axis=1)
     weights = np.ascontiguousarray(np.concatenate(list(examples.query_weights)).T)
     longest = float(lengths(examples.query_weights).max())
-    reach_error = gamma(len(weights) + 2) * longest * lengths(examples.queries) * SLACK + TINY
-    with np.errstate(divide="ignore"):
-        needed = [
-            MARGIN / np.maximum(gap / SLACK - 2.0 * examples.score_error, 0.0) * SLACK + reach_error
-            for gap in (ordered[:, -1] - ordered[:, -2], ordered[:, 1] - ordered[:, 0])
-        ]
+    reach_error = up(gamma(len(weights) + 2) * longest * lengths(examples.queries))
+    needed = []
+    for gap in (ordered[:, -1] - ordered[:, -2], ordered[:, 1] - ordered[:, 0]):
+        least = np.maximum(gap - up(2.0 * examples.score_error + 2.0 * UNIT * gap), 0.0)
+        needed.append(up(up(MARGIN / least) + reach_error))
     found_positions, found_pairs, count = [], [], 0
     step = max(1, CHUNK_BYTES // (8 * 2 * pairs))
     for start in range(0, total, step):
         rows = slice(start, min(start + step, total))
         reach = examples.queries[rows] @ weights
+        if not np.isfinite(reach).all():
+            raise UndecidedError("logits leave the range of float64; scale the data")
         first, second = reach[:, :pairs], reach[:, pairs:]
         top, bottom = (each[rows, np.newaxis] for each in needed)
-        # Of one sign, and beyond what is needed there; written so that a NaN does not agree.
+        # Of one sign, and beyond what is needed there (infinity, where scores may be equal).
         agree = np.minimum(first, second) >= top
         agree |= np.maximum(first, second) <= -bottom
         inside = np.arange(rows.start, min(rows.stop, len(owner)))
@@ -126,7 +114,7 @@ def read(
             )
         combined = signs[0] * attention[:, 0] + signs[1] * attention[:, 1]
         values[part] = np.matmul(combined[:, np.newaxis], contexts)[:, 0]
-        errors[part] = (error + 3.0 * gamma(size + 2)) * examples.largest[chosen] * SLACK + TINY
+        errors[part] = up(up(error + 3.0 * gamma(size + 2)) * examples.largest[chosen])
     return values, errors
 
 
@@ -146,20 +134,21 @@ def _attention(
     below = high * difference + low * difference
     # Differences of scores are rounded twice, the second time by small parts; logits three times.
     size = np.abs(difference)
-    off = 2.0 * score_error[:, np.newaxis, np.newaxis] + 4.0 * UNIT * size
-    spread = (reach_error * (size + off) + np.abs(high) * (2.0 * off + 4.0 * UNIT * size)) * SLACK
+    off = up(2.0 * score_error[:, np.newaxis, np.newaxis] + 4.0 * UNIT * size)
+    spread = up(reach_error * up(size + off) + np.abs(high) * up(2.0 * off + 4.0 * UNIT * size))
     exponentials = exponential(below)
     attention = exponentials / exponentials.sum(axis=2, keepdims=True)
     # If exponentials w_i are off by e_i w_i, shares are off by 2 delta / (1 - delta) in all, for
-    # delta = sum_i alpha_i e_i.
-    each = 1.01 * (EXPONENTIAL_ERROR + spread) + TINY
-    delta = (attention * each).sum(axis=2) * SLACK
+    # delta = sum_i alpha_i e_i. Those which are taken for 0 are below exp(-700) of the largest one:
+    # far less than gamma, below.
+    each = up(1.01 * (EXPONENTIAL_ERROR + spread))
+    delta = up((attention * each).sum(axis=2))
     small = (each.max(axis=2) < _SMALL) & (delta < _SMALL)
     error = np.where(small, 2.1 * delta, np.inf)
     # If all others are certainly MARGIN below, both are within 2 (n - 1) exp(-MARGIN) of one-hot.
     others = scores.shape[1] - 1
     certain = below + spread
     np.put_along_axis(certain, top[:, :, np.newaxis], -np.inf, axis=2)
-    alone = certain.max(axis=2) <= -MARGIN * SLACK
+    alone = certain.max(axis=2) <= -MARGIN
     error = np.where(alone, 4.1 * others * TAIL, error) + gamma(others + 5)
-    return attention, error.sum(axis=1) * SLACK
+    return attention, up(error.sum(axis=1))

@@ -1,4 +1,12 @@
-"""Data and weights in the order of the pairs, with bounds of their rounding."""
+"""Data and weights in the order of the pairs, at size one, with bounds of their rounding.
+
+Contexts are divided by a power of two 2^a, and the key and the queries by others, so that their
+largest entries are below 1; the heads are multiplied by all three, so that no logit changes. What
+is read is Z 2^-a. Bounds hold at any scale; at this one, the 2^-1000 which they are raised by for
+underflow (`exact.directed`) is nothing. Dividing loses at most 2^-1075 of an entry, which
+these 2^-1000 cover as well: contexts and key have entries below 1. Queries are
+multiplied by heads of any size, so they are divided only where nothing is lost.
+"""
 
 from dataclasses import dataclass
 
@@ -7,20 +15,16 @@ import numpy.typing as npt
 
 from constructive.attention import AttentionLayer
 from constructive.dataset import CHUNK_BYTES, Array, Dataset
-from constructive.exact.compensated import SLACK, TINY, gamma
+from constructive.exact.directed import LONGEST, exponent_of, gamma, lengths, scaled, up
 from constructive.memorizer import Memorizer
 
 Integers = npt.NDArray[np.int64]
 
-MARGIN = 40.0
-"""Nats by which a pair has to agree on an example (it is built for 45)."""
+MARGIN = 41.0
+"""Nats by which a pair has to agree on an example: built for 45; a checker asks for 40."""
 
 TAIL = 4.3e-18
-"""exp(-MARGIN), rounded up."""
-
-_LARGEST, _FLOOR = 1e140, 1e-150
-"""No entry may be larger, so that squares and products stay in range. Squares below 1e-308 are
-lost, so what they add to a length, far below the floor, is not."""
+"""More than exp(-40)."""
 
 
 class UndecidedError(Exception):
@@ -34,38 +38,18 @@ def layer_of(memorizer: Memorizer) -> AttentionLayer:
     return memorizer.layer
 
 
-def require_range(memorizer: Memorizer, dataset: Dataset) -> None:
-    """Refuse numbers whose squares or products leave float64; small ones are harmless (_FLOOR)."""
-    arrays = (
-        dataset.contexts,
-        dataset.queries,
-        dataset.targets,
-        *layer_of(memorizer).tensors.values(),
-    )
-    largest = max(max(float(array.max()), -float(array.min())) for array in arrays)
-    if not largest <= _LARGEST:
-        raise UndecidedError(
-            f"an entry of the data or the weights is as large as {largest:.1e}; scale them"
-        )
-
-
-def lengths(vectors: Array) -> Array:
-    """Upper bounds of the lengths of vectors along the last axis, whose squares may underflow."""
-    squares = np.einsum("...d,...d->...", vectors, vectors)
-    lengths: Array = np.sqrt(squares) * SLACK + _FLOOR
-    return lengths
-
-
 @dataclass(frozen=True, eq=False)
 class Examples:
     """Data and weights in the order of the pairs, in float64, and bounds of rounding.
 
+    exponent: a; contexts here are those of the data times 2^-a
     queries: (T, d);  query_weights: (2, P, d), of the first and the second heads;  key: (d,)
-    scores:  E_t k (T, n), score_error (T,);  largest: max |E_t|, (T,)
+    scores:  E_t k (T, n), score_error (T,);  largest: bounds max |E_t|, (T,)
     stops:   (P,), the position after the last one of each pair
     """
 
     dataset: Dataset
+    exponent: int
     order: Integers
     stops: Integers
     queries: Array
@@ -77,26 +61,41 @@ class Examples:
 
     @classmethod
     def of(cls, memorizer: Memorizer, dataset: Dataset) -> "Examples":
-        """Read data and weights in the order of the record."""
+        """Read data and weights in the order of the record.
+
+        Raises UndecidedError where heads leave the range of float64 at this scale, and for
+        more examples than sums may have terms.
+        """
         layer, record = memorizer.layer, memorizer.built
         order = np.array(record.order, dtype=np.int64)
         pairs = layer.num_heads // 2
         stops = np.array([record.heads[2 * pair + 1].stop for pair in range(pairs)])
-        weights = layer.query_weights[: 2 * pairs, :, 0].astype(np.float64)
-        key = layer.key_weights[0, :, 0].astype(np.float64)
         total, size, width = len(order), dataset.context_size, dataset.width
+        if max(total, pairs * width, size * width) > LONGEST:
+            raise UndecidedError(f"sums of more than {LONGEST} terms; fewer examples or heads")
+        exponent = exponent_of(dataset.contexts)
+        queries, of_queries = scaled(dataset.queries[order].astype(np.float64, copy=False))
+        key = layer.key_weights[0, :, 0].astype(np.float64)
+        of_key = exponent_of(key)
+        key = np.ldexp(key, -of_key)
+        with np.errstate(over="ignore"):
+            weights = layer.query_weights[: 2 * pairs, :, 0].astype(np.float64)
+            weights = np.ldexp(weights, exponent + of_queries + of_key)
+        if not np.isfinite(weights).all():
+            raise UndecidedError("heads are too large for float64 at this scale; scale the data")
         scores, longest, largest = np.empty((total, size)), np.empty(total), np.empty(total)
         step = max(1, CHUNK_BYTES // (8 * size * width))
         for start in range(0, total, step):
             rows = slice(start, start + step)
-            contexts = dataset.contexts[order[rows]].astype(np.float64, copy=False)
+            contexts = _contexts(dataset, order[rows], exponent)
             scores[rows] = contexts @ key
             longest[rows] = lengths(contexts).max(axis=1)
-            largest[rows] = np.abs(contexts).max(axis=(1, 2))
-        error = gamma(width + 2) * float(lengths(key)) * longest * SLACK + TINY
-        queries = dataset.queries[order].astype(np.float64, copy=False)
+            largest[rows] = up(np.abs(contexts).max(axis=(1, 2)))
+        error = up(gamma(width + 2) * float(lengths(key)) * longest)
         split = np.stack([weights[::2], weights[1::2]])
-        return cls(dataset, order, stops, queries, split, key, scores, error, largest)
+        return cls(
+            dataset, exponent, order, stops, queries, split, key, scores, error, largest
+        )  # fmt: skip
 
     @property
     def owner(self) -> Integers:
@@ -112,9 +111,14 @@ class Examples:
     def tail(self) -> Array:
         """tail_t (T,): bounds the entries of x_{t,p} where pair p agrees on t."""
         others = self.scores.shape[1] - 1
-        tail: Array = 2.0 * others * TAIL * self.largest * SLACK + TINY
-        return tail
+        return up(2.0 * others * TAIL * self.largest)
 
     def contexts(self, positions: Integers) -> Array:
-        """Contexts in float64: (k, n, d)."""
-        return self.dataset.contexts[self.order[positions]].astype(np.float64, copy=False)
+        """Contexts times 2^-a in float64: (k, n, d)."""
+        return _contexts(self.dataset, self.order[positions], self.exponent)
+
+
+def _contexts(dataset: Dataset, examples: Integers, exponent: int) -> Array:
+    contexts = dataset.contexts[examples].astype(np.float64, copy=False)
+    scaled_down: Array = np.ldexp(contexts, -exponent)
+    return scaled_down

@@ -7,15 +7,18 @@ import numpy as np
 from constructive.claims.paired.entries import Entries
 from constructive.claims.paired.examples import Examples, UndecidedError
 from constructive.dataset import CHUNK_BYTES, Array
-from constructive.exact.compensated import SLACK, TINY, gamma
+from constructive.exact.directed import gamma, up
 
 _ROUNDS = 500
-"""Steps of the iteration for w."""
+"""Steps of an iteration for w."""
 
 _LARGEST_WEIGHT = 1e100
 
-_CONTRACTION = 0.51
-"""q at which the iteration is content; it tends to 1/2 where coupling is triangular."""
+_FACTORS = 2.0, 1.2, 1.02
+"""c of the iterations w = 1 + c N w, which converge where c N has a spectral radius below 1."""
+
+_NEARLY = 0.98
+"""An iteration is content with this part of 1 - 1/c, which 1 - q tends to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +49,11 @@ class _Bound:
             count, _, size = inverse.shape
             blocks = entries.own[rows].reshape(count, size, width)
             error = entries.own_error[rows].reshape(count, size, 1)
-            sums = np.abs(inverse).sum(axis=1) * SLACK
+            sums = up(np.abs(inverse).sum(axis=1))
             self.column_sums[rows] = sums.ravel()
             defect = np.abs(np.matmul(blocks, inverse) - np.eye(size))
-            defect += gamma(width + 2) * (np.matmul(np.abs(blocks), np.abs(inverse)) * SLACK + 1.0)
-            defect += error * sums[:, np.newaxis]
-            self.defects.append((rows, defect))
+            off = gamma(width + 2) * (up(np.matmul(np.abs(blocks), np.abs(inverse))) + 1.0)
+            self.defects.append((rows, up(defect + off + up(error * sums[:, np.newaxis]))))
             padded[pairs, :, :size] = inverse
         # Row t of |X R| at the examples of a pair p which is coupled to t.
         self.positions = entries.positions
@@ -62,50 +64,64 @@ class _Bound:
             chosen, x = padded[entries.pairs[part]], entries.coupled[part, np.newaxis]
             sizes_of = np.abs(chosen)
             row = np.abs(np.matmul(x, chosen))
-            row += gamma(width + 2) * np.matmul(np.abs(x), sizes_of) * SLACK
+            row += gamma(width + 2) * up(np.matmul(np.abs(x), sizes_of))
             error = entries.coupled_error[part, np.newaxis, np.newaxis]
-            row += error * sizes_of.sum(axis=1, keepdims=True) * SLACK
-            self.rows[part] = row[:, 0]
+            row += up(error * up(sizes_of.sum(axis=1, keepdims=True)))
+            self.rows[part] = up(row)[:, 0]
         first = (examples.stops - sizes)[entries.pairs]
         self.owners = np.minimum(first[:, np.newaxis] + np.arange(widest), total - 1)
         self.correction = _correction(examples, entries) if examples.has_extra else np.zeros(total)
 
     def __call__(self, weights: Array) -> Array:
-        result = self.examples.tail * float(self.column_sums @ weights) * SLACK + TINY
+        result = up(self.examples.tail * float(up(self.column_sums @ weights)))
         for rows, defect in self.defects:
             part = weights[rows].reshape(*defect.shape[:2], 1)
             result[rows] += np.matmul(defect, part).ravel()
         coupled = np.einsum("kj,kj->k", self.rows, weights[self.owners])
         result += np.bincount(self.positions, coupled, len(result))
-        bounded: Array = (result + self.correction * weights[-1]) * SLACK
-        return bounded
+        return up(result + self.correction * weights[-1])
 
 
 def bound_inverse(examples: Examples, entries: Entries) -> Inverse:
-    """Find w with N w < w."""
+    """Find w with N w < w. Raises UndecidedError where coupling is not shown to contract."""
     with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
         bound = _Bound(examples, entries)
-        weights = np.ones(len(examples.order))
-        bounded = bound(weights)
-        for _ in range(_ROUNDS):
-            done = (bounded <= _CONTRACTION * weights).all()
-            if done or not bounded.max() < _LARGEST_WEIGHT:
-                break
-            weights = np.maximum(1.0, 2.0 * bounded)
-            bounded = bound(weights)
-        contraction = float((bounded / weights).max()) * SLACK
-        if not contraction < 1.0:
+        found = _contracting(bound, len(examples.order))
+        if found is None:
             raise UndecidedError(
                 f"coupling does not contract ({len(entries.pairs)} entries beside the blocks of "
                 f"{len(examples.stops)} pairs); another seed=, or fewer examples"
             )
+        weights, contraction = found
         spread = 0.0
         for _, rows, inverse in bound.runs:
             part = weights[rows].reshape(len(inverse), inverse.shape[2], 1)
-            spread = max(spread, float(np.matmul(np.abs(inverse), part).max(initial=0.0)) * SLACK)
+            spread = max(spread, float(up(np.matmul(np.abs(inverse), part)).max(initial=0.0)))
         if examples.has_extra:
-            spread += float(np.abs(_extra_token(examples)[1]).max() * weights[-1]) * SLACK
+            extra = np.abs(_extra_token(examples)[1]).max() * weights[-1]
+            spread = float(up(spread + up(extra)))
     return Inverse(weights, contraction, spread)
+
+
+def _contracting(bound: _Bound, total: int) -> tuple[Array, float] | None:
+    """w with N w <= q w for some q < 1, and that q; or None.
+
+    Where c N has a spectral radius below 1, w = 1 + c N w converges from below, to the sum of all
+    (c N)^k 1, and N w = (w - 1) / c is less than w / c. So the largest c which converges is taken:
+    it leaves most room. Nothing has to be aperiodic or connected for that.
+    """
+    for factor in _FACTORS:
+        content = 1.0 - _NEARLY * (1.0 - 1.0 / factor)
+        weights: Array = np.ones(total)
+        for _ in range(_ROUNDS):
+            bounded = bound(weights)
+            if (bounded <= content * weights).all():
+                contraction = float(up(bounded / weights).max())
+                return (weights, contraction) if contraction < 1.0 else None
+            weights = 1.0 + factor * bounded
+            if not weights.max() < _LARGEST_WEIGHT:
+                break
+    return None
 
 
 def _right_inverses(examples: Examples, own: Array) -> tuple[tuple[slice, slice, Array], ...]:
@@ -142,9 +158,10 @@ def _correction(examples: Examples, entries: Entries) -> Array:
     if ((entries.positions == last) & (entries.pairs == 0)).any():
         raise UndecidedError("pair 0 does not agree on the extra example; another seed=")
     token, direction = _extra_token(examples)
-    length = float(np.abs(direction).sum()) * SLACK
+    length = float(up(np.abs(direction).sum()))
     # Attention weights sum to one: what is read is a mean of tokens, with entries up to largest.
-    column = examples.largest * length * SLACK
+    column = examples.largest * length
     rounding = gamma(len(token) + 2) * examples.largest[-1]
-    column[-1] = abs(float(token @ direction) - 1.0) + (rounding + examples.tail[-1]) * length
-    return column * SLACK
+    off = up(up(rounding + examples.tail[-1]) * length)
+    column[-1] = abs(float(token @ direction) - 1.0) + off
+    return up(column)

@@ -1,30 +1,30 @@
 """The claims themselves."""
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 
 from constructive.attention import AttentionLayer
-from constructive.claims import rank
-from constructive.claims.error import downwards, upwards
+from constructive.claims import error, rank, readout
 from constructive.claims.paired.entries import Entries, evaluate
-from constructive.claims.paired.examples import (
-    Examples,
-    UndecidedError,
-    layer_of,
-    require_range,
-)
+from constructive.claims.paired.examples import Examples, UndecidedError, layer_of
 from constructive.claims.paired.inverse import Inverse, bound_inverse
-from constructive.claims.paired.residuals import residuals_of
-from constructive.dataset import Array, Dataset
-from constructive.exact.compensated import SLACK, TINY
+from constructive.claims.paired.residuals import Residuals, residuals_of
+from constructive.dataset import Dataset
+from constructive.exact.directed import at_least, at_most, lower, short_bound, up, upper
 from constructive.memorizer import Memorizer
 from constructive.progress import Progress
 from constructive.record import BuildRecord
 from constructive.verdict import Claim, Verdict, pack
 
-_SMALLEST = 1e-100
-"""No smaller distance is claimed unasked: a checker may have to round up."""
+_ROOM = 2.0
+"""A distance which is claimed is this much more than what is shown: whoever checks it has another
+R and another w."""
+_SLACKS = 4.0
+"""An error has to be within epsilon by so many times the bound of its rounding, for others round
+in another order."""
 
 
 def applies(memorizer: Memorizer, dataset: Dataset) -> bool:
@@ -63,28 +63,26 @@ def prove(
     progress: Progress,
 ) -> tuple[Claim, ...]:
     """Decide the claims that are asked for, among rank, error and readout."""
-    total = dataset.num_examples
     statements = {
-        "rank": f"rank Z = T = {total}: these attention weights memorize every labelling",
-        "error": f"max |f(E_t, e_t) - y_t| <= {epsilon!r}",
-        "readout": "an exact readout is near the stored one",
+        "rank": rank.STATEMENT.format(dataset.num_examples),
+        "error": error.STATEMENT.format(epsilon),
+        "readout": readout.UNKNOWN,
     }
     done: dict[str, Claim] = {}
     try:
-        require_range(memorizer, dataset)
         examples = Examples.of(memorizer, dataset)
         entries = evaluate(examples, progress)
         if "error" in asked or "readout" in asked:
-            residuals, slack = residuals_of(examples, entries, memorizer)
+            residuals = residuals_of(examples, entries, memorizer)
         if "error" in asked:
-            done["error"] = _error(examples, residuals, slack, epsilon)
+            done["error"] = _error(examples, residuals, epsilon)
         if "rank" in asked or "readout" in asked:
             progress("bound the inverse", 0, 1)
             inverse = bound_inverse(examples, entries)
         if "rank" in asked:
             done["rank"] = _rank(statements["rank"], examples, entries, inverse)
         if "readout" in asked:
-            done["readout"] = _readout(inverse, residuals + slack, delta)
+            done["readout"] = _readout(examples, inverse, residuals, delta)
     except UndecidedError as reason:
         for name in set(asked) - set(done):
             done[name] = Claim(name, statements[name], Verdict.UNDECIDED, str(reason))
@@ -95,10 +93,10 @@ def prove(
 
 
 def _rank(statement: str, examples: Examples, entries: Entries, inverse: Inverse) -> Claim:
+    tail = Fraction(float(examples.tail.max())) * Fraction(2) ** examples.exponent
     detail = (
         f"{len(examples.stops)} blocks, {len(entries.pairs)} coupled entries beside them, all "
-        f"others below {upwards(float(examples.tail.max()))}; contraction "
-        f"{upwards(inverse.contraction)}"
+        f"others below {at_most(tail)}; contraction {at_most(inverse.contraction)}"
     )
     return Claim("rank", statement, Verdict.PROVED, detail, evidence=_evidence(examples))
 
@@ -107,39 +105,57 @@ def _evidence(examples: Examples) -> dict[str, str]:
     return {"order": pack(examples.order), "stops": pack(examples.stops)}
 
 
-def _error(examples: Examples, residuals: Array, slack: Array, epsilon: float) -> Claim:
-    statement = f"max |f(E_t, e_t) - y_t| <= {epsilon!r}"
-    surely = residuals * (2.0 - SLACK) - slack > epsilon
+def _error(examples: Examples, residuals: Residuals, epsilon: float) -> Claim:
+    statement = error.STATEMENT.format(epsilon)
+    unit = Fraction(2) ** residuals.exponent
+    allowed = Fraction(epsilon) / unit
+    # A difference of floats is rounded by a part of itself, which `lower` and 1 - 2^-50 make good.
+    least = (residuals.evaluated - residuals.slack) * (1.0 - 2.0**-50)
+    surely = least > upper(allowed)
     if surely.any():
         position, entry = (int(i) for i in np.argwhere(surely)[0])
         example = int(examples.order[position])
-        least = float(residuals[position, entry] - slack[position, entry])
-        detail = f"at example {example}, |f - y| is {downwards(least)} or more"
-        witness = (example, entry) if residuals.shape[1] > 1 else example
+        shown = at_least(Fraction(float(least[position, entry])) * unit, epsilon)
+        detail = f"at example {example}, |f - y| is {shown} or more"
+        witness = (example, entry) if surely.shape[1] > 1 else example
         return Claim("error", statement, Verdict.REFUTED, detail, witness)
-    bounds = (residuals + slack) * SLACK
-    if not (bounds <= epsilon).all():
-        worst = int(np.nan_to_num(bounds.max(axis=1), nan=np.inf).argmax())
+    bounds = up(residuals.evaluated + _SLACKS * residuals.slack)
+    within = bounds <= lower(allowed)
+    if not within.all():
+        position = int(np.flatnonzero(~within.all(axis=1))[0])
+        worst = float(bounds[position].max())
+        shown = at_most(Fraction(worst) * unit) if math.isfinite(worst) else "inf"
         detail = (
-            f"at example {examples.order[worst]} the bound {bounds[worst].max():.1e} in float64 "
-            "straddles epsilon; a larger epsilon="
+            f"at example {examples.order[position]} the bound {shown} in float64 straddles "
+            "epsilon; a larger epsilon="
         )
         return Claim("error", statement, Verdict.UNDECIDED, detail)
-    detail = (
-        f"max |f - y| <= {upwards(float(bounds.max()))} (float64 with bounds, "
-        f"{len(bounds)} examples)"
-    )
+    bound = at_most(Fraction(float(residuals.bounds.max())) * unit, epsilon)
+    detail = f"max |f - y| <= {bound} (float64 with bounds, {len(bounds)} examples)"
     return Claim("error", statement, Verdict.PROVED, detail, evidence={"bound": epsilon.hex()})
 
 
-def _readout(inverse: Inverse, bounds: Array, delta: float | None) -> Claim:
-    scaled = float((bounds / inverse.weights[:, np.newaxis]).max()) * SLACK
-    bound = inverse.spread * scaled / (1.0 - inverse.contraction) * SLACK + TINY
-    # Unasked, more is claimed than was shown: a checker has another R and w, and rounds too.
-    shown = delta if delta is not None else float(upwards(max(2.0 * bound, _SMALLEST)))
-    statement = f"an exact readout is within {shown!r} of the stored one, entry by entry"
-    if not bound <= shown or not np.isfinite(bound):
-        detail = f"only a distance of at most {bound:.1e} is shown; a larger delta="
+def _readout(
+    examples: Examples, inverse: Inverse, residuals: Residuals, delta: float | None
+) -> Claim:
+    with np.errstate(all="ignore"):  # what is not finite proves nothing
+        ratio = float(up(residuals.bounds / inverse.weights[:, np.newaxis]).max())
+    if not math.isfinite(ratio) or not math.isfinite(inverse.spread):
+        detail = "no distance is shown in float64; scale the data, or another seed="
+        return Claim("readout", readout.UNKNOWN, Verdict.UNDECIDED, detail)
+    # In fractions, as such numbers may be of any size; readouts here are those of f 2^-c from
+    # contexts times 2^-a.
+    bound = Fraction(inverse.spread) * Fraction(ratio) / (1 - Fraction(inverse.contraction))
+    bound *= Fraction(2) ** (residuals.exponent - examples.exponent)
+    shown = short_bound(_ROOM * bound) if delta is None else delta
+    statement = readout.STATEMENT.format(shown) if math.isfinite(shown) else readout.UNKNOWN
+    if not (_ROOM * bound <= shown and math.isfinite(shown)):
+        detail = (
+            f"a distance of at most {at_most(bound)} is shown, and {_ROOM} times that may be "
+            "claimed; a larger delta="
+        )
         return Claim("readout", statement, Verdict.UNDECIDED, detail)
-    detail = f"distance at most {upwards(bound)} (contraction {upwards(inverse.contraction)})"
+    detail = (
+        f"distance at most {at_most(bound, shown)} (contraction {at_most(inverse.contraction)})"
+    )
     return Claim("readout", statement, Verdict.PROVED, detail, evidence={"bound": shown.hex()})

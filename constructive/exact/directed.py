@@ -1,0 +1,191 @@
+"""Numbers which are rounded in a known direction: to floats, to text, and in arrays of bounds.
+
+A bound is worth nothing if a conversion rounds it to the wrong side, or a product of bounds
+underflows to zero. So there is one place for both, this one:
+
+- `upper` and `lower` turn an exact number or a ball into a float, `at_most` and `at_least` into
+  decimal text.
+- `up` covers the rounding of an array of bounds which float64 computed. With u = 2^-53, let s be a
+  sum of at most `LONGEST` = 2^22 products a b of floats which are not negative, added in any order,
+  with or without fused operations. Every addition loses at most a factor 1 - u (sums do not
+  underflow), every product a factor 1 - u or, where it underflows, 2^-1075. So
+
+      s >= (1 - u)^(2^22) (exact - 2^22 2^-1075),    up(s) = (1 + 2^-30) s + 2^-1000 >= exact.
+
+  That holds for all floats, subnormal and huge ones included: an overflow is an infinity, which
+  bounds everything, and a NaN compares as false, so that it proves nothing. What `up` has
+  covered may be a factor again. Quotients a / b with a lower bound b > 0 are like products.
+- `gamma` and `lengths` are such bounds of rounding errors and of Euclidean lengths.
+- `scaled` brings an array to size one by a power of two, where that loses no bit. Bounds hold
+  without it; but they say little where numbers are themselves as small as 2^-1000.
+
+Reference: Higham, *Accuracy and Stability of Numerical Algorithms*, section 3.
+"""
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+
+import numpy as np
+from flint import arb
+
+from constructive.dataset import Array
+
+UNIT = 2.0**-53
+LONGEST = 1 << 22
+"""Terms of a sum which `up` covers."""
+
+_SLACK = 1.0 + 2.0**-30
+TINY = 2.0**-1000
+"""More than LONGEST products lose by underflow."""
+
+_TOP, _BOTTOM = 1100, -1200
+"""Exponents of two beyond which a number is beyond all floats."""
+_DIGITS = 17
+"""Digits which tell any two floats apart."""
+
+Exact = arb | Fraction | int | float
+
+
+def upper(x: Exact) -> float:
+    """The least float which is at least x; infinite if there is none, or x is not a number.
+
+    >>> upper(Fraction(1, 3)) > Fraction(1, 3), upper(arb(10) ** -340), upper(arb(10) ** 340)
+    (True, 5e-324, inf)
+    """
+    return _above(_exactly(x, above=True))
+
+
+def lower(x: Exact) -> float:
+    """The largest float which is at most x; minus infinity if there is none, or x is not a number.
+
+    >>> lower(Fraction(1, 3)) < Fraction(1, 3), lower(arb(10) ** -340), lower(arb.nan())
+    (True, 0.0, -inf)
+    """
+    bound = _exactly(x, above=False)
+    return -math.inf if bound is None else -_above(-bound)
+
+
+def at_most(x: Exact, limit: float | None = None) -> str:
+    """Two digits of a number which is not negative, rounded up; more where that passes a limit.
+
+    >>> at_most(1.21e-9), at_most(0), at_most(5.8213e-6, 5.82131e-6)
+    ('1.3e-09', '0', '5.8213e-06')
+    """
+    return _text(_exactly(x, above=True), ROUND_CEILING, limit)
+
+
+def at_least(x: Exact, limit: float | None = None) -> str:
+    """Two digits of a number which is not negative, rounded down; more where it is above a limit.
+
+    >>> at_least(0.489), at_least(5.8213e-6, 5.82e-6), at_least(arb.nan())
+    ('4.8e-01', '5.821e-06', '0')
+    """
+    return _text(_exactly(x, above=False), ROUND_FLOOR, limit)
+
+
+def short_bound(x: Exact) -> float:
+    """A float of two digits which is at least x, which is not negative; infinite if there is none.
+
+    >>> short_bound(4.71e-8), short_bound(Fraction(1, 10**400)), short_bound(arb.nan())
+    (4.8e-08, 5e-324, inf)
+    """
+    bound = _exactly(x, above=True)
+    short = float(_text(bound, ROUND_CEILING, None))
+    return short if bound is None or short >= bound else math.nextafter(short, math.inf)
+
+
+def up(values: Array) -> Array:
+    """Bounds, above what a sum of at most LONGEST products would be without rounding.
+
+    >>> up(np.array([1e-200]) * 1e-200) > 0
+    array([ True])
+    """
+    covered: Array = values * _SLACK + TINY
+    return covered
+
+
+def gamma(terms: int) -> float:
+    """gamma_k, rounded up: a sum of k products, k < 2^40, is off by gamma_k sum |a| |b| at most.
+
+    But for underflow, which `up` covers. gamma_k = k u / (1 - k u).
+    """
+    return terms * UNIT / (1.0 - terms * UNIT) * _SLACK
+
+
+def lengths(vectors: Array) -> Array:
+    """Upper bounds of the lengths of vectors along the last axis, of at most LONGEST entries.
+
+    Squares that underflow add at most 2^22 2^-1075 < 2^-1052 to a square of a length.
+
+    >>> lengths(np.array([[3.0, 4.0], [1e-300, 0.0]])) > [5.0, 1e-300]
+    array([ True,  True])
+    """
+    with np.errstate(over="ignore"):
+        squares = np.einsum("...d,...d->...", vectors, vectors)
+    bounds: Array = np.sqrt(squares) * _SLACK + 2.0**-500
+    return bounds
+
+
+def scaled(values: Array) -> tuple[Array, int]:
+    """An array of size one and e with values = array 2^e, exactly; the array itself if not so.
+
+    >>> scaled(np.array([3e300, 1.0]))[1], scaled(np.array([3e300, 1e-300]))[1]
+    (999, 0)
+    """
+    exponent = exponent_of(values)
+    result: Array = np.ldexp(values, -exponent)
+    return (result, exponent) if (np.ldexp(result, exponent) == values).all() else (values, 0)
+
+
+def exponent_of(values: Array) -> int:
+    """The least e with all entries below 2^e in size, and 0 for zeros.
+
+    >>> exponent_of(np.array([-4.0, 3.0])), exponent_of(np.zeros(2))
+    (3, 0)
+    """
+    return math.frexp(max(float(values.max(initial=0.0)), -float(values.min(initial=0.0))))[1]
+
+
+def _exactly(x: Exact, *, above: bool) -> Fraction | None:
+    """A bound of x as a fraction; None if it is not finite. Beyond all floats any will do."""
+    if not isinstance(x, arb):
+        return None if isinstance(x, float) and not math.isfinite(x) else Fraction(x)
+    bound = x.upper() if above else x.lower()
+    if not bound.is_finite():
+        return None
+    mantissa, exponent = (int(part) for part in bound.man_exp())
+    reach = mantissa.bit_length() + exponent
+    if reach > _TOP:
+        mantissa, exponent = (1, _TOP) if mantissa > 0 else (-1, _TOP)
+    elif reach < _BOTTOM:
+        outwards = (mantissa > 0) == above
+        mantissa, exponent = ((1, _BOTTOM) if above else (-1, _BOTTOM)) if outwards else (0, 0)
+    return Fraction(mantissa) * Fraction(2) ** exponent
+
+
+def _above(bound: Fraction | None) -> float:
+    if bound is None:
+        return math.inf
+    try:
+        nearest = float(bound)
+    except OverflowError:
+        return math.inf if bound > 0 else -math.nextafter(math.inf, 0)
+    return nearest if nearest >= bound else math.nextafter(nearest, math.inf)
+
+
+def _text(bound: Fraction | None, rounding: str, limit: float | None) -> str:
+    if bound is None:
+        return "inf" if rounding == ROUND_CEILING else "0"
+    if bound <= 0:
+        return "0"
+    text = ""
+    for digits in range(2, _DIGITS + 1):
+        context = Context(prec=digits, rounding=rounding)
+        rounded = context.divide(Decimal(bound.numerator), Decimal(bound.denominator))
+        first, *rest = (str(digit) for digit in rounded.as_tuple().digits)
+        rest += ["0"] * (digits - 1 - len(rest))
+        text = f"{first}.{''.join(rest)}e{rounded.adjusted():+03d}"
+        if limit is None or (rounded <= limit if rounding == ROUND_CEILING else rounded > limit):
+            break
+    return text
