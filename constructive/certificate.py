@@ -10,17 +10,13 @@ from rich.table import Table
 from constructive.errors import FormatError
 from constructive.files import replacing
 from constructive.tables import Sheet
-from constructive.verdict import Claim, Verdict
+from constructive.verdict import Claim, Verdict, no_boolean
 
 FORMAT = "constructive certificate 1"
 PAIRED_FORMAT = "constructive paired certificate 1"
 SEQUENCE_FORMAT = "constructive sequence certificate 1"
-CHECKERS = {
-    FORMAT: "checker.py",
-    PAIRED_FORMAT: "paired_checker.py",
-    SEQUENCE_FORMAT: "sequence_checker.py",
-}
-"""Which independent checker reads a certificate of each format."""
+FORMATS = FORMAT, PAIRED_FORMAT, SEQUENCE_FORMAT
+"""What a certificate may be; the checker takes another path for each."""
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -34,10 +30,10 @@ class Certificate:
              of the JSON for sequences
     weights: the same; no array for a claim about all weights
     made_by: names and versions of the programs
-    format:  which checker reads its file
+    format:  which path the checker takes
 
-    `repr` is one line, `str` a table, and so is the HTML which notebooks show. Made by `certify`
-    and `upper_bound_certificate`.
+    It is no Boolean: ask `proved`. `repr` is one line, `str` a table, and so is the HTML which
+    notebooks show. Made by `certify` and `upper_bound_certificate`.
     """
 
     claims: tuple[Claim, ...]
@@ -50,6 +46,14 @@ class Certificate:
     def verdict(self) -> Verdict:
         """PROVED if all claims are, REFUTED if one is, else UNDECIDED."""
         return Verdict.all_of([claim.verdict for claim in self.claims])
+
+    @property
+    def proved(self) -> bool:
+        """Whether all claims are PROVED."""
+        return self.verdict is Verdict.PROVED
+
+    def __bool__(self) -> bool:
+        raise no_boolean("a certificate", "its .proved, or its .verdict")
 
     def __getitem__(self, name: str) -> Claim:
         """The claim of that name. Raises KeyError if it was not asked for."""
@@ -89,7 +93,7 @@ class Certificate:
         """
         try:
             content = json.loads(Path(path).read_bytes())
-            if content["format"] not in CHECKERS:
+            if content["format"] not in FORMATS:
                 raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
             claims = tuple(
                 Claim(

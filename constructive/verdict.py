@@ -9,6 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 
+def no_boolean(what: str, instead: str) -> TypeError:
+    """What is raised where something of three values is used as a Boolean.
+
+    >>> no_boolean("a verdict", "`is Verdict.PROVED`")
+    TypeError('a verdict has three values; ask `is Verdict.PROVED`')
+    """
+    return TypeError(f"{what} has three values; ask {instead}")
+
+
 class Verdict(enum.Enum):
     """What is known of a claim. It is no Boolean: compare with `is`.
 
@@ -25,9 +34,7 @@ class Verdict(enum.Enum):
     UNDECIDED = "neither was shown; the claim says what to try"
 
     def __bool__(self) -> bool:
-        raise TypeError(
-            "a verdict has three values; ask `is Verdict.PROVED` or `is Verdict.REFUTED`"
-        )
+        raise no_boolean("a verdict", "`is Verdict.PROVED` or `is Verdict.REFUTED`")
 
     @classmethod
     def all_of(cls, verdicts: "list[Verdict]") -> "Verdict":

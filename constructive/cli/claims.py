@@ -108,10 +108,14 @@ def check_command(
         bool,
         typer.Option("--quick", help="Rank by random products (others than it are quick anyway)."),
     ] = False,
+    max_memory: Annotated[
+        float, typer.Option(help="GB which the checker may take; it refuses before it takes more.")
+    ] = 8.0,
 ) -> None:
     """Check a certificate with the independent checker, in a process of its own.
 
-    Exit status 0 only if every claim of the certificate holds.
+    Exit status 0 only if every claim of the certificate holds, 1 if the checker says NOT PROVED,
+    2 if a file is not there or is in the place of another.
 
     Examples:
 
@@ -127,7 +131,7 @@ def check_command(
             suggestion="constructive check CERTIFICATE [MEMORIZER] DATA",
         )
     weights = files[0] if len(files) == most else None
-    checked = check(certificate, weights, files[-1], quick=quick)
+    checked = check(certificate, weights, files[-1], quick=quick, max_memory=max_memory)
     typer.echo(checked.report.rstrip())
-    if checked.verdict is not Verdict.PROVED:
+    if not checked.proved:
         raise typer.Exit(1)

@@ -16,8 +16,9 @@ underflows to zero. So there is one place for both, this one:
   bounds everything, and a NaN compares as false, so that it proves nothing. What `up` has
   covered may be a factor again. Quotients a / b with a lower bound b > 0 are like products.
 - `gamma` and `lengths` are such bounds of rounding errors and of Euclidean lengths.
-- `scaled` brings an array to size one by a power of two, where that loses no bit. Bounds hold
-  without it; but they say little where numbers are themselves as small as 2^-1000.
+
+Bounds hold at any scale, but say little where numbers are themselves as small as 2^-1000. So data
+and weights are brought to size one by powers of two (`exponent_of`) before.
 
 Reference: Higham, *Accuracy and Stability of Numerical Algorithms*, section 3.
 """
@@ -125,17 +126,6 @@ def lengths(vectors: Array) -> Array:
         squares = np.einsum("...d,...d->...", vectors, vectors)
     bounds: Array = np.sqrt(squares) * _SLACK + 2.0**-500
     return bounds
-
-
-def scaled(values: Array) -> tuple[Array, int]:
-    """An array of size one and e with values = array 2^e, exactly; the array itself if not so.
-
-    >>> scaled(np.array([3e300, 1.0]))[1], scaled(np.array([3e300, 1e-300]))[1]
-    (999, 0)
-    """
-    exponent = exponent_of(values)
-    result: Array = np.ldexp(values, -exponent)
-    return (result, exponent) if (np.ldexp(result, exponent) == values).all() else (values, 0)
 
 
 def exponent_of(values: Array) -> int:

@@ -5,8 +5,9 @@ their medians.
 """
 
 import argparse
-import importlib.util
+import importlib
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -172,10 +173,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5, help="counted runs of each measurement")
     parser.add_argument("--skip-real", action="store_true", help="only the claims modulo p")
     options = parser.parse_args()
-    path = Path(constructive.__file__).with_name("checker.py")
-    spec = importlib.util.spec_from_file_location("checker", path)
-    checker = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(checker)
+    sys.path.insert(0, str(Path(constructive.__file__).with_name("checker")))
+    checker = importlib.import_module("command")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         elimination(options.runs)

@@ -1,16 +1,23 @@
-"""What the tests of both checkers share: imports of a source, and mutations of files."""
+"""What the tests of the checker share: imports of its sources, and mutations of files."""
 
 import ast
 import copy
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 
+import constructive
+
+FOLDER = Path(constructive.__file__).with_name("checker")
+SOURCES = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
+PARTS = sorted(set(SOURCES) - {"__main__"})
+
 
 def foreign_imports(source):
-    """Modules which a source text imports beyond the standard library, numpy and mpmath."""
+    """Modules which a source imports beyond the standard library, numpy, mpmath and its folder."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -18,7 +25,7 @@ def foreign_imports(source):
         elif isinstance(node, ast.ImportFrom):
             found.add("." * node.level + (node.module or ""))
     roots = {name.partition(".")[0] for name in found}
-    return roots - set(sys.stdlib_module_names) - {"numpy", "mpmath"}
+    return roots - set(sys.stdlib_module_names) - {"numpy", "mpmath", *PARTS}
 
 
 def modules_loaded_by(path, arguments):

@@ -248,8 +248,17 @@ def test_dependent_queries(proved, change, witness, words):
 def test_groups_of_other_data(proved):
     data, memorizer, *_ = proved
     claim = certify(memorizer, data.take(range(6)), claims=["grouping"])["grouping"]
-    assert claim.verdict is Verdict.REFUTED
-    assert "cover 7 of 6 examples" in claim.detail
+    assert claim.verdict is Verdict.UNDECIDED  # the claim does not say which examples groups have
+    assert claim.detail == (
+        "the groups cover 7 of 6 examples; certify the data which the memorizer was built for"
+    )
+    large = dataclasses.replace(memorizer.record.heads[0], stop=4)
+    small = dataclasses.replace(memorizer.record.heads[1], start=4)
+    heads = (large, small, *memorizer.record.heads[2:])
+    other = Memorizer(memorizer.layer, dataclasses.replace(memorizer.record, heads=heads))
+    claim = certify(other, data, claims=["grouping"])["grouping"]
+    assert (claim.verdict, claim.witness) == (Verdict.UNDECIDED, None)
+    assert "the group of head 0 has 4 examples" in claim.detail
 
 
 # The object.

@@ -2,18 +2,15 @@
 
 import copy
 import dataclasses
-import importlib.util
 import json
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from islands import EVIL, foreign_imports, leaves, modules_loaded_by, mutate_bytes, mutate_fields
+from islands import EVIL, FOLDER, leaves, modules_loaded_by, mutate_bytes, mutate_fields
 
-import constructive
 from constructive import (
     Certificate,
     DataError,
@@ -32,18 +29,9 @@ from constructive import (
 )
 from constructive.contextual import storage
 
-SOURCE = Path(constructive.__file__).with_name("sequence_checker.py")
 FILES = ("certificate.json", "memorizer.json", "data.json")
 SEQUENCES = [[(1, 2), (3, 4), (1, 2)], [(1, 2), (3, 4), (3, 4)], [(Fraction(1, 3), 0)] * 3]
 LABELS = [[7, 8, 7], [9, 7, 7], [11, 11, 11]]
-
-
-@pytest.fixture(scope="module")
-def checker():
-    spec = importlib.util.spec_from_file_location("sequence_island", SOURCE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def paths(folder):
@@ -69,10 +57,8 @@ def proved(tmp_path_factory):
 # It is an island.
 
 
-def test_it_imports_nothing_of_the_package(proved):
-    assert not foreign_imports(SOURCE.read_text())
-    assert modules_loaded_by(SOURCE, paths(proved)) == "status 0 loaded []"
-    assert len(SOURCE.read_text().splitlines()) < 500
+def test_a_run_loads_nothing_of_the_package(proved):
+    assert modules_loaded_by(FOLDER, paths(proved)) == "status 0 loaded []"
 
 
 # What holds is proved.
@@ -197,9 +183,16 @@ def sizes(**fields):
     return lambda c: c["claims"]["size"]["evidence"].update(fields)
 
 
-def long_fractions(memorizer):
+def long_fraction(memorizer):
     """A layer which divides by a long number."""
     last_row(memorizer["classifier"])[2] = "1/" + "f" * 5000
+
+
+def long_fractions(memorizer):
+    """Layers which divide by numbers whose product is long."""
+    rows = [row for layer in memorizer["classifier"]["layers"] for row in layer["rows"]]
+    for place, row in enumerate(row for row in rows if row[2] != "0"):
+        row[2] = "1/" + ("f" * 3000 if place % 2 else "1" + "0" * 2999)
 
 
 def last_row(network):
@@ -213,7 +206,7 @@ def last_row(network):
         (0, claims("equality", verdict="REFUTED"), "not all claims are PROVED"),
         (0, lambda c: c.update(claims={}), "claims nothing"),
         (0, lambda c: c["claims"].update(beauty={"verdict": "PROVED"}), "nothing known"),
-        (0, lambda c: c.update(format="constructive certificate 1"), "format"),
+        (0, lambda c: c.update(format="constructive certificate 2"), "format"),
         (0, lambda c: c["data"].update(sha256="0" * 64), "other data"),
         (0, lambda c: c["weights"].update(sha256="0" * 64), "other weights"),
         (0, lambda c: c["data"].update(sequences=4), "something else than"),
@@ -273,6 +266,7 @@ def last_row(network):
         (2, lambda d: d["tokens"][0].__setitem__(0, "2/2"), "not in lowest terms"),
         (2, lambda d: d["tokens"][0].__setitem__(0, "-0"), "is no number"),
         (1, lambda m: m["attention"].update(W_Q="000"), "attention is no lists"),
+        (1, long_fraction, "ffff' is too long"),
         (1, long_fractions, "a denominator is too long to go on"),
         (2, lambda d: d.update(symbols=[]), "tokens, or symbols"),
         (2, lambda d: d.update(ids=[], labels=[]), "lengths differ"),
@@ -302,7 +296,15 @@ def test_a_scale_in_the_network_does_not_inflate_the_bound(checker, tmp_path, ca
     assert checker.main(saved(tmp_path, other, dataset)) == 0
     inflated = dataclasses.replace(memorizer.record.sizes, token_bits=58)
     record = dataclasses.replace(memorizer.record, sizes=inflated)
-    assert checker.main(saved(tmp_path, dataclasses.replace(other, record=record), dataset)) == 1
+    boasting = dataclasses.replace(other, record=record)
+    certificate = certify(boasting, dataset)
+    assert certificate["size"].verdict is Verdict.UNDECIDED
+    assert "token_bits = 58 of the record is more than the " in certificate["size"].detail
+    capsys.readouterr()
+    evidence = dataclasses.asdict(inflated)
+    forged = dataclasses.replace(certificate["size"], verdict=Verdict.PROVED, evidence=evidence)
+    certificate = dataclasses.replace(certificate, claims=(forged,))
+    assert checker.main(saved(tmp_path, boasting, dataset, certificate)) == 1
     assert "sizes are above {'token_bits': " in capsys.readouterr().out
 
 
@@ -322,13 +324,29 @@ def test_long_labels_take_no_memory(checker, tmp_path):
 def test_files_in_another_order(proved):
     certificate, memorizer, data = paths(proved)
     for files, words in [
-        ((memorizer, certificate, data), "is a memorizer of sequences, no certificate"),
-        ((data, memorizer, certificate), "is a file of sequences, no certificate"),
-        ((certificate, None, data), "is a certificate of a memorizer"),
+        ((memorizer, certificate, data), "the certificate .*memorizer.json is a memorizer"),
+        ((data, memorizer, certificate), "the certificate .*data.json is the data"),
+        ((certificate, data, memorizer), "the memorizer .*data.json is the data"),
+        ((certificate, memorizer, "none.json"), "the data none.json is not there"),
+        ((certificate, memorizer, proved), "is no file"),
     ]:
         with pytest.raises(FormatError, match=words) as caught:
             check(*files)
         assert "certificate, memorizer, data" in caught.value.suggestion
+    assert "needs a memorizer and data" in check(certificate, None, data).report
+
+
+def test_objects_are_checked_as_their_files_are(proved):
+    certificate = Certificate.load(proved / FILES[0])
+    memorizer = SequenceMemorizer.load(proved / FILES[1])
+    dataset = SequenceDataset.load(proved / FILES[2])
+    assert check(certificate, memorizer, dataset).proved
+    assert check(proved / FILES[0], memorizer, str(proved / FILES[2])).proved
+    with pytest.raises(FormatError, match="the memorizer SequenceDataset is the data"):
+        check(certificate, dataset, memorizer)
+    with pytest.raises(ParameterError, match="the memorizer is a list") as caught:
+        check(certificate, [1], dataset)
+    assert "Memorizer.from_torch reads a module" in caught.value.suggestion
 
 
 def test_symbols_and_classes(checker, tmp_path, capsys):

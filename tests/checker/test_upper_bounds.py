@@ -129,7 +129,7 @@ def test_forgeries(tmp_path, name):
     files[0].write_text(json.dumps(content))
     checked = check(*files)
     assert checked.verdict is Verdict.UNDECIDED
-    assert checked.report.startswith("NOT PROVED: ")
+    assert checked.report.splitlines()[-1].startswith("NOT PROVED: ")
 
 
 def test_a_forged_bound_at_the_limit(tmp_path):
@@ -158,13 +158,13 @@ def test_a_bound_says_nothing_of_other_data(tmp_path):
 def test_files_which_are_not_asked_for(tmp_path):
     data = generators.shared_context(num_examples=8, context_size=3, width=5)
     proof, _, npz = saved(tmp_path, certify_bound(data, num_heads=3), data)
-    checker = Path(constructive.__file__).with_name("checker.py")
+    checker = Path(constructive.__file__).with_name("checker")
     for files in ([proof, "a", "b", npz], [proof], [proof, "a", npz]):
         command = [sys.executable, "-I", str(checker), *map(str, files)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 1
         assert done.stdout.startswith("NOT PROVED: ")
-        assert not done.stderr
+        assert "Traceback" not in done.stderr
 
 
 def test_words_which_the_terminal_cannot_print(tmp_path):
@@ -173,7 +173,7 @@ def test_words_which_the_terminal_cannot_print(tmp_path):
     content = json.loads(proof.read_text())
     content["claims"]["impossible"]["evidence"]["solution"] = ["\u6f22"]
     proof.write_text(json.dumps(content))
-    checker = Path(constructive.__file__).with_name("checker.py")
+    checker = Path(constructive.__file__).with_name("checker")
     command = [sys.executable, "-I", "-X", "utf8=0", str(checker), str(proof), str(npz)]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={"LC_ALL": "C", "PATH": ""}

@@ -10,7 +10,7 @@ import pytest
 import constructive
 from constructive import Certificate, Memorizer, Verdict
 
-CHECKER = Path(constructive.__file__).with_name("checker.py")
+CHECKER = Path(constructive.__file__).with_name("checker")
 FILES = ["certificate.json", "memorizer.safetensors", "data.npz"]
 
 
@@ -31,7 +31,9 @@ def test_certify_and_check(built, tmp_path):
         assert text.splitlines()[-1] == "PROVED"
         command = [sys.executable, "-I", str(CHECKER), *FILES, *option]
         alone = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-        assert alone.stdout == text
+        assert alone.stderr + alone.stdout == text
+    text = built("check", *FILES, "--max-memory", "0.01", status=1)
+    assert "are needed, and --max-memory is 0.01" in text
 
 
 def test_claims_and_bounds_reach_certify(built, tmp_path):
@@ -51,8 +53,22 @@ def test_status_1_without_proof(built, tmp_path):
     assert text.startswith("Certificate: REFUTED")
     assert (tmp_path / "certificate.json").exists()
     assert "NOT PROVED: " in built("check", *FILES, status=1)
-    assert "NOT PROVED: " in built("check", "data.npz", "data.npz", "data.npz", status=1)
-    assert "NOT PROVED: " in built("check", "none", "none", "none", status=1)
+    (tmp_path / "spoilt.json").write_text("{")
+    assert "NOT PROVED: " in built("check", "spoilt.json", *FILES[1:], status=1)
+
+
+def test_status_2_for_files_in_the_place_of_others(built):
+    built("certify", "memorizer.safetensors", "data.npz")
+    for files, words in [
+        (["data.npz", *FILES[1:]], "the certificate data.npz is the data"),
+        ([FILES[0], FILES[2], FILES[1]], "the memorizer data.npz is the data"),
+        ([*FILES[:2], FILES[1]], "the data memorizer.safetensors is a memorizer"),
+        ([*FILES[:2], "none.npz"], "the data none.npz is not there"),
+        ([FILES[0], "none", FILES[2]], "the memorizer none is not there"),
+    ]:
+        text = built("check", *files, status=2)
+        assert f"FormatError: {words}" in text
+        assert "in this order: certificate, memorizer, data" in text
 
 
 def test_status_2_for_bad_input(built, tmp_path):
@@ -83,10 +99,9 @@ def test_paired_heads_are_explained_built_certified_and_checked(run, tmp_path):
     assert "grouping" not in text
     text = run("check", *FILES, "--quick")
     assert text.splitlines()[-1] == "PROVED"
-    island = Path(constructive.__file__).with_name("paired_checker.py")
-    command = [sys.executable, "-I", str(island), *FILES]
+    command = [sys.executable, "-I", str(CHECKER), *FILES]
     alone = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert alone.stdout == text
+    assert alone.stderr + alone.stdout == text
     text = run("certify", "memorizer.safetensors", "data.npz", "--claim", "grouping", status=2)
     assert "not claims about paired heads" in text
 

@@ -68,8 +68,6 @@ def _coupled(examples: Examples, owner: Integers, progress: Progress) -> tuple[I
     for start in range(0, total, step):
         rows = slice(start, min(start + step, total))
         reach = examples.queries[rows] @ weights
-        if not np.isfinite(reach).all():
-            raise UndecidedError("logits leave the range of float64; scale the data")
         first, second = reach[:, :pairs], reach[:, pairs:]
         top, bottom = (each[rows, np.newaxis] for each in needed)
         # Of one sign, and beyond what is needed there (infinity, where scores may be equal).

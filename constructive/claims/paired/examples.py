@@ -1,11 +1,10 @@
 """Data and weights in the order of the pairs, at size one, with bounds of their rounding.
 
-Contexts are divided by a power of two 2^a, and the key and the queries by others, so that their
-largest entries are below 1; the heads are multiplied by all three, so that no logit changes. What
-is read is Z 2^-a. Bounds hold at any scale; at this one, the 2^-1000 which they are raised by for
-underflow (`exact.directed`) is nothing. Dividing loses at most 2^-1075 of an entry, which
-these 2^-1000 cover as well: contexts and key have entries below 1. Queries are
-multiplied by heads of any size, so they are divided only where nothing is lost.
+Contexts (and so what is read), queries and the key are divided by powers of two, so that their
+largest entries are below 1, and the heads are multiplied by all three, so that no logit changes.
+Bounds hold at any scale; at this one, the 2^-1000 which they are raised by for underflow
+(`exact.directed`) is nothing. Dividing loses at most 2^-1075 of an entry. What it enters loses
+less than these 2^-1000 by that, as it is multiplied by entries below 1, or by heads below 2^50.
 """
 
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from constructive.attention import AttentionLayer
 from constructive.dataset import CHUNK_BYTES, Array, Dataset
-from constructive.exact.directed import LONGEST, exponent_of, gamma, lengths, scaled, up
+from constructive.exact.directed import LONGEST, exponent_of, gamma, lengths, up
 from constructive.memorizer import Memorizer
 
 Integers = npt.NDArray[np.int64]
@@ -25,6 +24,11 @@ MARGIN = 41.0
 
 TAIL = 4.3e-18
 """More than exp(-40)."""
+
+
+_LARGEST_HEAD = 2.0**50
+_WIDEST = 1024
+"""Entries of tokens up to which a checker has exact products."""
 
 
 class UndecidedError(Exception):
@@ -71,18 +75,20 @@ class Examples:
         pairs = layer.num_heads // 2
         stops = np.array([record.heads[2 * pair + 1].stop for pair in range(pairs)])
         total, size, width = len(order), dataset.context_size, dataset.width
-        if max(total, pairs * width, size * width) > LONGEST:
-            raise UndecidedError(f"sums of more than {LONGEST} terms; fewer examples or heads")
-        exponent = exponent_of(dataset.contexts)
-        queries, of_queries = scaled(dataset.queries[order].astype(np.float64, copy=False))
+        if max(total, 2 * pairs * width, size) > LONGEST or width > _WIDEST:
+            raise UndecidedError(
+                f"sums of more than {LONGEST} terms, or tokens of more than {_WIDEST} entries; "
+                "fewer examples or heads"
+            )
+        queries = dataset.queries[order].astype(np.float64, copy=False)
         key = layer.key_weights[0, :, 0].astype(np.float64)
-        of_key = exponent_of(key)
-        key = np.ldexp(key, -of_key)
+        weights = layer.query_weights[: 2 * pairs, :, 0].astype(np.float64)
+        exponent, others = exponent_of(dataset.contexts), (exponent_of(queries), exponent_of(key))
         with np.errstate(over="ignore"):
-            weights = layer.query_weights[: 2 * pairs, :, 0].astype(np.float64)
-            weights = np.ldexp(weights, exponent + of_queries + of_key)
-        if not np.isfinite(weights).all():
-            raise UndecidedError("heads are too large for float64 at this scale; scale the data")
+            weights = np.ldexp(weights, exponent + sum(others))
+        if not np.abs(weights).max() < _LARGEST_HEAD:
+            raise UndecidedError("logits are too large for float64; smaller gaps between tokens")
+        queries, key = np.ldexp(queries, -others[0]), np.ldexp(key, -others[1])
         scores, longest, largest = np.empty((total, size)), np.empty(total), np.empty(total)
         step = max(1, CHUNK_BYTES // (8 * size * width))
         for start in range(0, total, step):

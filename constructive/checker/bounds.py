@@ -1,0 +1,39 @@
+"""Bounds in float64: what rounding and underflow can do to them is covered in one place."""
+
+import math
+
+import numpy as np
+
+LONGEST = 1 << 22  # terms of a sum of bounds
+UNIT = 2.0**-53
+
+
+def up(x):
+    """Above what a sum of at most LONGEST products of bounds would be without rounding.
+
+    Every addition and every product loses a part of at most 2^-53, so 2^22 of them 2^-31 at most;
+    products which underflow lose 2^-1075 each. What overflows is infinite, or not a number, and
+    then compares as not proved. What is raised may be a factor again; quotients are like products.
+    """
+    return x * (1.0 + 2.0**-30) + 2.0**-1000
+
+
+def gamma(terms):
+    """A sum of so many products, in any order, is off by this part of the sum of their sizes."""
+    return terms * UNIT / (1.0 - terms * UNIT) * (1.0 + 2.0**-30)
+
+
+def lengths(x):
+    """Bounds of lengths along the last axis; squares that underflow add less than 2^-1000."""
+    return np.sqrt((x * x).sum(axis=-1)) * (1.0 + 2.0**-30) + 2.0**-500
+
+
+def exponent(x):
+    """The least e with all entries below 2^e in size, and 0 for zeros."""
+    return math.frexp(max(float(x.max()), -float(x.min())))[1]
+
+
+def chunks(total, entries, most):
+    """Slices of so many rows that `most` entries are not passed, or of one."""
+    step = max(1, most // entries)
+    return [slice(start, min(start + step, total)) for start in range(0, total, step)]

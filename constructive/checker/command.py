@@ -1,0 +1,50 @@
+"""Arguments, and which of the three kinds of certificate it is."""
+
+import argparse
+import math
+from collections import namedtuple
+
+import layers
+import paired
+import sequences
+from files import confine, read_json, require
+
+KINDS = {module.FORMAT: module.check for module in (layers, paired, sequences)}
+Options = namedtuple("Options", "quick asked epsilon most")
+
+
+def check(files, *, quick=False, asked=(), epsilon=math.inf, most=8e9):
+    """The statements which the files of these names prove, by claim; whatever is wrong raises.
+
+    files: certificate, weights and data; no weights for an upper bound
+    quick: the claim rank by random products, where there is one
+    asked: claims which have to be there;  epsilon: no larger error may be claimed
+    most:  bytes of memory which may be taken
+    """
+    certificate, *others = files
+    content = read_json(certificate, "certificate", most)
+    form = content["format"]
+    require(form in KINDS, f"the format of the certificate is {str(form)[:60]!r}")
+    return KINDS[form](content, others, Options(quick, asked, epsilon, most))
+
+
+def main(arguments=None):
+    """Run from the command line, where the process is confined, or from a test: 0 or 1."""
+    parser = argparse.ArgumentParser(prog="checker", description="Check a certificate.")
+    parser.add_argument("files", nargs="+", help="CERTIFICATE [WEIGHTS] DATA")
+    parser.add_argument("--quick", action="store_true", help="rank by products, error < 2^-100")
+    parser.add_argument("--claims", nargs="*", default=(), help="refuse if one is missing")
+    parser.add_argument("--epsilon", type=float, default=math.inf, help="refuse a larger epsilon")
+    parser.add_argument("--max-memory", type=float, default=8.0, help="in GB: refuse more")
+    given = parser.parse_args(arguments)
+    most = given.max_memory * 1e9
+    if arguments is None:
+        confine(most)
+    options = {"quick": given.quick, "asked": given.claims, "epsilon": given.epsilon}
+    try:
+        shown = check(given.files, most=most, **options)
+    except Exception as failure:  # hostile files make readers raise nearly everything
+        print(f"NOT PROVED: {failure!a:.300}")
+        return 1
+    print(*(f"{name:9} {statement}" for name, statement in shown.items()), "PROVED", sep="\n")
+    return 0

@@ -1,0 +1,123 @@
+"""The claims *grouping*, *rank* and *impossible*: integers modulo a prime, or as they are."""
+
+import hashlib
+import math
+import struct
+
+import numpy as np
+
+from bounds import chunks
+from files import require, unpack
+from modular import (
+    full_rank,
+    inverses,
+    reduce,
+    require_nonsingular,
+    require_prime,
+    residues,
+    times,
+)
+
+ROUNDS = 12  # columns of the system whose solution shows a rank
+CHUNK = 1 << 18  # entries of arrays which are worked on at a time
+
+
+def check_grouping(evidence, weights, data):
+    """Contexts of rank n, independent groups of queries, and no other query in the span of one."""
+    p, groups, contexts = require_prime(evidence["prime"]), evidence["groups"], data["contexts"]
+    size, width = contexts.shape[-2:]
+    normals = unpack(evidence["normals"], (len(groups), width), p).astype(np.float64)
+    require(all(type(end) is int for pair in groups for end in pair), "a group is not integers")
+    ends, total = [0, *(stop for _, stop in groups)], len(data["queries"])
+    tiled = ends[:-1] == [start for start, _ in groups] and ends[-1] == total
+    small = all(0 <= b - a <= max(1, size - (k > 0)) for k, (a, b) in enumerate(groups))
+    require(tiled and small and len(groups) == len(weights["W_Q"]), "the groups are no partition")
+    contexts = contexts.reshape(-1, size, width)
+    of_contexts = residues(contexts, p)
+    for rows in chunks(len(contexts), size * width, CHUNK):
+        full = size <= width and full_rank(of_contexts(contexts[rows])[0], p)
+        require(full, "a context is not shown to have rank n")
+    queries = residues(data["queries"], p)(data["queries"])[0]
+    for head, (start, stop) in enumerate(groups):
+        if start == stop:
+            continue
+        require(full_rank(queries[None, start:stop], p), f"group {head} is dependent modulo p")
+        normal = reduce(normals[head, :, None].copy(), p)
+        orthogonal = np.flatnonzero(times(queries, normal, p)[:, 0] == 0)
+        alone = head == 0 or np.array_equal(orthogonal, np.arange(start, stop))
+        require(alone, f"a query is not shown to be outside of the span of group {head}")
+    return size, len(groups)
+
+
+def check_rank(evidence, weights, data, hashes, quick):
+    """Z has rank T modulo p at x = a: by elimination, or by a solution for random columns."""
+    p, a, total = require_prime(evidence["prime"]), evidence["value"], len(data["queries"])
+    require(type(a) is int and 1 < a < p, "a is not between 1 and p")
+    columns = unpack(evidence["columns"], (total,), math.prod(weights["W_Q"].shape[:2]))
+    solution = unpack(evidence["solution"], (total, ROUNDS), p).astype(np.float64)
+    require(len(np.unique(columns)) == total, "a column of Z is named twice")
+    z = representation(weights, data, p, a, columns)
+    if quick:  # nobody can choose these right-hand sides, and a singular Z has few in its range
+        hashed = hashlib.shake_256(b"constructive rank 1" + hashes + struct.pack("<II", p, a))
+        hashed.update(columns.astype("<u4").tobytes())
+        right = np.frombuffer(hashed.digest(8 * ROUNDS * total), "<u8") % np.uint64(p)
+        left = times(z, reduce(solution, p), p).astype(np.int64) % p
+        require((left.ravel() == right.astype(np.int64)).all(), "the solution modulo p is wrong")
+    else:
+        require_nonsingular(z, p)
+    return (total,)
+
+
+def representation(weights, data, p, a, columns):
+    """The given columns of Z(a) modulo p, times a power of two."""
+    m, (heads, width, inner) = p - 1, weights["W_Q"].shape
+    contexts, queries = data["contexts"].reshape(-1, *data["contexts"].shape[-2:]), data["queries"]
+    of_contexts, of_queries = residues(contexts, m, p), residues(queries, m)
+    small = np.array([pow(a, k, p) for k in range(2048)], dtype=np.float64)
+    large = np.array([pow(a, 2048 * k, p) for k in range((p >> 11) + 1)], dtype=np.float64)
+    w_q, w_k = (residues(weights[name], m)(weights[name])[0] for name in ("W_Q", "W_K"))
+    w_q = np.ascontiguousarray(w_q.transpose(1, 0, 2)).reshape(width, -1)
+    w_k = np.ascontiguousarray(w_k.transpose(0, 2, 1))
+    out = np.empty((len(queries), len(columns)))
+    for rows in chunks(len(out), heads * max(*contexts.shape[1:], inner), CHUNK):
+        exponents, tokens = of_contexts(contexts[rows] if len(contexts) > 1 else contexts)
+        read = times(of_queries(queries[rows])[0], w_q, m).reshape(-1, heads, inner)
+        read = np.ascontiguousarray(read.transpose(1, 0, 2))
+        absorbed = np.ascontiguousarray(times(read, w_k, m).transpose(1, 0, 2))
+        logits = times(absorbed, exponents.transpose(0, 2, 1), m)
+        index = (logits + m * (logits < 0)).astype(np.int64)
+        powers = small.take(index & 2047, mode="clip") * large.take(index >> 11, mode="clip")
+        sums = reduce(reduce(powers, p).sum(axis=2), p)
+        require(sums.all(), "a softmax denominator vanishes modulo p")
+        z = times(powers, tokens, p).reshape(len(sums), -1)
+        inverse = inverses(sums, p).take(columns // width, axis=1, mode="clip")
+        out[rows] = reduce(z.take(columns, axis=1, mode="clip") * inverse, p)
+    return out
+
+
+def check_impossible(evidence, data):
+    """x with e.x = 1 for every token makes H - 1 null vectors, whatever the weights are."""
+    heads, tokens = evidence["heads"], data["contexts"].reshape(-1, data["contexts"].shape[-1])
+    require(type(heads) is int and heads > 0, "H is not a number of heads")
+    least, bound = min(tokens.shape), heads * (min(tokens.shape) - 1) + 1
+    mantissas, places = np.frexp(tokens.astype(np.float64))
+    lowest = min(0, int(places.min(where=mantissas != 0, initial=0))) - 53
+    highest = max(0, int(places.max(where=mantissas != 0, initial=0)))
+    solution = [int(x, 16) for x in evidence["solution"]]
+    denominator = int(evidence["denominator"], 16)
+    # They may be determinants of order `least` + 1, so of so many bits by Hadamard's inequality.
+    longest = (least + 1) * (highest - lowest + least.bit_length() + 1)
+    short = all(x.bit_length() <= longest for x in (*solution, denominator))
+    require(denominator and short, "the denominator is zero, or a number is too long")
+    require(len(solution) == tokens.shape[1], "x has another number of entries than a token")
+    used = [j for j, x in enumerate(solution) if x]
+    for start in range(0, len(tokens), 1 << 10):
+        rows = slice(start, start + (1 << 10))
+        whole = np.ldexp(mantissas[rows, used], 53).astype(np.int64).tolist()
+        shifts = np.maximum(places[rows, used].astype(np.int64) - 53 - lowest, 0).tolist()
+        for token, shift in zip(whole, shifts, strict=True):
+            terms = zip(token, shift, used, strict=True)
+            total = sum((mantissa << by) * solution[j] for mantissa, by, j in terms)
+            require(total == denominator << -lowest, "a token is off the hyperplane")
+    require(len(data["queries"]) > bound, f"{bound} examples or fewer are possible")
+    return bound, len(data["queries"]), heads

@@ -1,0 +1,185 @@
+"""Reading files which may be hostile: shapes first, then what is needed, then the bytes."""
+
+import base64
+import hashlib
+import json
+import math
+import struct
+import sys
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+LARGEST_INTEGER = 1 << 53  # up to which float64 holds every integer
+
+
+def require(condition, reason):
+    if not condition:
+        raise ValueError(reason)
+
+
+def announce(size, operations, most):
+    """Say how many bytes and operations shapes ask for, before they are taken; or refuse."""
+    needed = f"{size / 1e9:.2g} GB of memory and {operations:.1g} operations"
+    print(f"needs up to {needed}", file=sys.stderr, flush=True)
+    require(size <= most, f"{needed} are needed, and --max-memory is {most / 1e9:g}")
+
+
+def confine(most):
+    """Let this process take so many bytes more from now on, where the system sees to it.
+
+    What shapes ask for is refused before. This is for readers of JSON and zip files, which build
+    what a file says, and for what nobody thought of.
+    """
+    with suppress(ImportError, OSError, ValueError):
+        import resource  # noqa: PLC0415 - of Unix only
+
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (used + int(most), hard))
+
+
+def size_of(path, role):
+    require(Path(path).exists(), f"the {role} {path} is not there")
+    require(Path(path).is_file(), f"the {role} {path} is no file")
+    return Path(path).stat().st_size
+
+
+def read_json(path, role, most):
+    """JSON whose objects name each key once. A byte of text may become 64 bytes of objects."""
+    require(64 * size_of(path, role) <= most, f"the {role} {path} is too large for --max-memory")
+    return parsed(Path(path).read_bytes())
+
+
+def parsed(text):
+    def unique(pairs):
+        require(len({key for key, _ in pairs}) == len(pairs), "a JSON object repeats a key")
+        return dict(pairs)
+
+    return json.loads(text, object_pairs_hook=unique)
+
+
+def shape_of(listed):
+    shape = tuple(listed)
+    require(all(type(k) is int and k > 0 for k in shape), f"{str(shape)[:40]} is no shape")
+    return shape
+
+
+def weights_shapes(path, most):
+    """Type, shape and place of each tensor of a .safetensors file: a length, JSON, and bytes."""
+    total, found = size_of(path, "weights"), {}
+    with Path(path).open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        require(length <= total - 8, "the header of the weights is cut off")
+        require(64 * length <= most, "the header of the weights is too large for --max-memory")
+        header = parsed(file.read(length))
+    names = ["W_Q", "W_K", "W_V", "W_O", "W_D"]
+    names += ["W_V_corrections"] * ("W_V_corrections" in header)
+    require(set(header) - {"__metadata__"} == set(names), f"the weights are not {names}")
+    for name in names:
+        kind, shape = {"F64": "<f8", "F32": "<f4"}[header[name]["dtype"]], header[name]["shape"]
+        start, stop = header[name]["data_offsets"]
+        kind, shape = np.dtype(kind), shape_of(shape)
+        whole = type(start) is int and stop - start == math.prod(shape) * kind.itemsize
+        require(whole and start >= 0 and 8 + length + stop <= total, f"{name} is cut off")
+        found[name] = kind, shape, 8 + length + start
+    return found
+
+
+def read_weights(path, shapes):
+    read = {}
+    for name, (kind, shape, place) in shapes.items():
+        array = np.fromfile(path, kind, math.prod(shape), offset=place).reshape(shape)
+        require(np.isfinite(array).all(), f"{name} is not finite")
+        read[name] = array
+    return read
+
+
+def data_shapes(path):
+    """Type and shape of contexts, queries and targets in an .npz file."""
+    size_of(path, "data")
+    headers, found = np.lib.format, {}
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        require(len(set(names)) == len(names), "the data name an array twice")
+        for name in ("contexts", "queries", "targets"):
+            entry = archive.getinfo(f"{name}.npy")
+            with archive.open(entry) as file:
+                first = headers.read_magic(file) == (1, 0)
+                read = headers.read_array_header_1_0 if first else headers.read_array_header_2_0
+                shape, _, kind = read(file)
+            real = kind.kind in "biuf" and kind.itemsize <= 8
+            require(real, f"{name} are {kind}, no real numbers of 64 bits or fewer")
+            whole = math.prod(shape_of(shape)) * kind.itemsize < entry.file_size
+            require(whole, f"{name} are cut off")
+            found[name] = kind, shape
+    return found
+
+
+def read_data(path):
+    """The arrays of an .npz file as float32 or float64; integers become float64 exactly."""
+    data = {}
+    with np.load(path, allow_pickle=False) as archive:
+        for name in ("contexts", "queries", "targets"):
+            array = archive[name]
+            if array.dtype.kind in "iu":
+                largest = max(-int(array.min()), int(array.max()))
+                require(largest <= LARGEST_INTEGER, f"{name} have integers beyond 2^53")
+            single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+            data[name] = np.ascontiguousarray(array, dtype="<f4" if single else "<f8")
+            require(np.isfinite(data[name]).all(), f"{name} are not finite")
+    return data
+
+
+def bytes_of(shapes):
+    """What arrays of these types and shapes take when they are read, converted and looked at."""
+    return sum(math.prod(shape) * (kind.itemsize + 9) for kind, shape, *_ in shapes.values())
+
+
+def unpack(text, shape, below):
+    """Integers of 32 bits, which base64 holds, all below a limit."""
+    values = np.frombuffer(base64.b64decode(text, validate=True), dtype="<u4")
+    require(len(values) == math.prod(shape) and (values < below).all(), "packed integers misfit")
+    return values.astype(np.int64).reshape(shape)
+
+
+def same(one, other):
+    """Whether JSON values agree, types included: 1 is neither true nor 1.0."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def require_about(content, arrays, part):
+    """Require of a certificate the types, shapes and hash of these arrays, and return the hash."""
+    hashed, true = hashlib.sha256(), {}
+    for name, x in arrays.items():
+        true[name] = {"dtype": x.dtype.name, "shape": list(x.shape)}
+        hashed.update(f"{name} {x.dtype.str} {list(x.shape)}\n".encode())
+        hashed.update(np.ascontiguousarray(x).data)
+    true["sha256"] = hashed.hexdigest()
+    require(same(content[part], true), f"it is about other {part}")
+    return hashed.digest()
+
+
+def require_claims(content, statements, asked):
+    """Require that a certificate claims what is known and asked for; the claims."""
+    claims = content["claims"]
+    require(claims and set(claims) <= set(statements), "it claims nothing, or nothing known")
+    require(set(asked) <= set(claims), "it does not claim all that is asked")
+    proved = all(claim["verdict"] == "PROVED" for claim in claims.values())
+    require(proved, "not all claims are PROVED")
+    require(content["verdict"] == "PROVED", "its verdict is not PROVED")
+    return claims
+
+
+def require_bound(claim, name):
+    """The number which a claim is about, as a fraction would be: finite, and not negative."""
+    bound = float.fromhex(claim["evidence"]["bound"])
+    require(0 <= bound < math.inf, f"the bound of {name} is no number")
+    return bound
+
+
+def require_statement(claim, statement):
+    require(claim["statement"] == statement, f"it does not state: {statement}")
+    return statement

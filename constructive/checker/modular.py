@@ -1,0 +1,115 @@
+"""Linear algebra modulo a prime below 2^22: integers in floats, in sums below 2^53, so exactly."""
+
+import math
+
+import numpy as np
+
+from files import require
+
+MANY = 1 << 14  # entries which are reduced at a time
+ATTEMPTS = 8  # random mixtures which may show a rank
+
+
+def reduce(x, m):
+    """Integers modulo m < 2^22, as floats of size at most m/2 + 2, in the array itself."""
+    flat = x.reshape(-1) if x.flags.c_contiguous else x[None]
+    for start in range(0, len(flat), MANY):
+        part = flat[start : start + MANY]
+        part -= np.rint(part * (1.0 / m)) * m
+    return x
+
+
+def times(a, b, m):
+    """a @ b modulo m, exact since 1024 products stay below 2^53."""
+    out = reduce(a[..., :1024] @ b[..., :1024, :], m)
+    for k in range(1024, a.shape[-1], 1024):
+        reduce(np.add(out, a[..., k : k + 1024] @ b[..., k : k + 1024, :], out=out), m)
+    return out
+
+
+def residues(x, *moduli):
+    """How to make integers of parts of x, all times one power of two: a function for that.
+
+    It gives an array for each modulus. The power of two makes the smallest entry an integer.
+    """
+    flat, lowest, highest = x.reshape(-1), 2000, -2000
+    for start in range(0, x.size, MANY):
+        mantissa, exponent = np.frexp(flat[start : start + MANY])
+        lowest = min(lowest, int(exponent.min(where=mantissa != 0, initial=2000)))
+        highest = max(highest, int(exponent.max(where=mantissa != 0, initial=-2000)))
+    reach = range(max(highest - lowest, 0) + 28)
+    tables = [np.array([pow(2, k, m) for k in reach], dtype=np.float64) for m in moduli]
+
+    def of(part):
+        outs, parts = [np.empty(part.size) for _ in moduli], part.reshape(-1)
+        for start in range(0, part.size, MANY):
+            mantissa, exponent = np.frexp(parts[start : start + MANY].astype(np.float64))
+            high = np.trunc(mantissa * 2.0**26)  # 26 bits, and 27, to be times powers of 22
+            low = (mantissa * 2.0**26 - high) * 2.0**27
+            shift = np.maximum(exponent.astype(np.int64) - lowest, 0)  # a zero has any exponent
+            for m, table, out in zip(moduli, tables, outs, strict=True):
+                whole = high * table.take(shift + 27, mode="clip")
+                whole += low * table.take(shift, mode="clip")
+                out[start : start + MANY] = reduce(whole, m)
+        return [out.reshape(part.shape) for out in outs]
+
+    return of
+
+
+def inverses(x, p):
+    """1 / x modulo p, entry by entry, as x^(p - 2)."""
+    out, square, exponent = np.ones_like(x), x.copy(), p - 2
+    while exponent:
+        out = reduce(out * square, p) if exponent & 1 else out
+        square, exponent = reduce(square * square, p), exponent >> 1
+    return out
+
+
+def require_nonsingular(a, p):
+    """Eliminate a square matrix modulo p from the right, in blocks of rows; a is used up."""
+    for first in range(0, len(a), 64):
+        last = min(first + 64, len(a))
+        for k in range(first, last):  # entries of the rows below are sums of 64 products: < 2^49
+            reduce(a[k, k:], p)
+            pivot = k + int((a[k, k:] != 0).argmax())
+            require(a[k, pivot] != 0, "Z is singular modulo p at this point")
+            if pivot != k:
+                a[:, [k, pivot]] = a[:, [pivot, k]]
+            a[k + 1 : last, k] = reduce(a[k + 1 : last, k].copy(), p)
+            a[k, k + 1 :] = reduce(a[k, k + 1 :] * float(pow(int(a[k, k]), -1, p)), p)
+            a[k + 1 : last, k + 1 :] -= a[k + 1 : last, k : k + 1] * a[k, k + 1 :]
+        for k in range(first + 1, last):
+            a[last:, k] = reduce(a[last:, k] - a[last:, first:k] @ a[first:k, k], p)
+        for start in range(last, len(a), 1024):
+            rows = slice(start, start + 1024)
+            rest = a[rows, last:] - a[rows, first:last] @ a[first:last, last:]
+            a[rows, last:] = reduce(rest, p)
+
+
+def full_rank(batch, p):
+    """Whether all matrices (B, k, d), k <= d, are shown to have rank k modulo p.
+
+    They are multiplied by random d x k matrices, which lose rank with a chance of k/p each time.
+    """
+    pending, rng = np.arange(len(batch)), np.random.default_rng(len(batch))
+    for _ in range(ATTEMPTS):
+        mixing = reduce(rng.integers(p, size=batch.shape[:0:-1]).astype(np.float64), p)
+        a, full = times(batch[pending], mixing, p), np.ones(len(pending), dtype=bool)
+        for k in range(a.shape[1]):
+            pivot = np.arange(len(a)), k + (a[:, k:, k] != 0).argmax(axis=1)
+            row = a[pivot]
+            a[pivot] = a[:, k]
+            full &= row[:, k] != 0
+            rest = a[:, k + 1 :, k + 1 :] * row[:, None, k : k + 1]
+            rest -= a[:, k + 1 :, k : k + 1] * row[:, None, k + 1 :]
+            a[:, k + 1 :, k + 1 :] = reduce(rest, p)
+        pending = pending[~full]
+        if not len(pending):
+            return True
+    return False
+
+
+def require_prime(p):
+    require(type(p) is int and 1 << 21 < p < 1 << 22, "p is not between 2^21 and 2^22")
+    require(all(p % k for k in range(2, math.isqrt(p) + 1)), f"p = {p} is not prime")
+    return p

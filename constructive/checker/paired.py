@@ -1,0 +1,371 @@
+"""Certificates of paired heads, for layers so large that no T x T matrix fits.
+
+By proofs/12-paired-heads.md heads 2p and 2p + 1 read nearly the same on all but a few examples
+(`Layer.unlike`), so T equations fall apart into blocks (`Blocks`), up to remainders which a
+positive vector w with N w < w bounds. Real numbers are float64 with bounds of their errors: `gamma`
+covers rounding, in whatever order sums are taken, and `up` that of the bounds. Data and weights are
+brought to size one by powers of two first.
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from bounds import LONGEST, UNIT, chunks, exponent, gamma, lengths, up
+from files import (
+    announce,
+    bytes_of,
+    data_shapes,
+    read_data,
+    read_weights,
+    require,
+    require_about,
+    require_bound,
+    require_claims,
+    require_statement,
+    unpack,
+    weights_shapes,
+)
+
+FORMAT = "constructive paired certificate 1"
+STATEMENTS = {
+    "rank": "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y",
+    "error": "max |f(E_t, e_t) - y_t| <= {!r}",
+    "readout": "some U' with Z U' = Y is within {!r} of the stored effective readout U "
+    "(H d, d_out), entry by entry",
+}
+NATS, LEFT = 40.0, 4.3e-18  # a token which leads by NATS leaves others at most LEFT > exp(-NATS)
+CHUNK = 1 << 19  # entries of arrays which are worked on at a time
+BITS, DIGITS = 20, 5  # numbers as sums of digits, for products which have to be nearly exact
+LN2 = 2977044471 * 2.0**-32, 1.9082149292705877e-10  # log(2): its first 32 bits, and the rest
+FACTORS, ROUNDS = (2.0, 1.2, 1.02), 200  # of the search for w
+COUPLED = 5  # entries an example which may couple, on average
+
+
+def split(x):
+    """Digits of 20 bits, the unit of the first one, and a bound of what is left of each entry."""
+    top = exponent(x) - BITS
+    rest, digits = np.ldexp(x, -top), []
+    for _ in range(DIGITS):
+        digits.append(np.rint(rest))
+        rest = (rest - digits[-1]) * 2.0**BITS  # exact
+    return digits, top, up(2.0 ** max(top - BITS * (DIGITS - 1), -1000))
+
+
+def precisely(x, y):
+    """x.y along the last axis as high + low, and a bound of its error: about 2^-90 |x| |y|."""
+    (a, top_a, left_a), (b, top_b, left_b) = split(x), split(y)
+    high = low = 0.0
+    for order in range(DIGITS + 1):  # at most 5 * 1024 products of at most 2^40: exact
+        which = range(max(0, order - DIGITS + 1), min(order + 1, DIGITS))
+        term = sum(np.einsum("...d,...d->...", a[i], b[order - i]) for i in which)
+        term = np.ldexp(term, top_a + top_b - BITS * order)
+        total = high + term
+        part = total - high
+        low = low + ((high - (total - part)) + (term - part))
+        high = total
+    x_size, y_size = float(np.abs(x).max()), float(np.abs(y).max())
+    dropped = 2.0 ** max(top_a + top_b + 2 * BITS + 4 - BITS * (DIGITS + 1), -1000)
+    ends = up(x_size * left_b) + up(y_size * left_a) + up(left_a * left_b)
+    # Partial sums are below d size, so each of 6 parts of `low` is below 2^-53 of that.
+    return high, low, up(x.shape[-1] * (ends + dropped + up(x_size * y_size) * 2.0**-100))
+
+
+def exponentials(x):
+    """exp(x) for x < 700, with relative errors below 2^-46, or absolute ones below 1e-26."""
+    cut = np.clip(np.nan_to_num(x), -60.0, 700.0)
+    half = np.rint(cut / LN2[0])
+    y = cut - half * LN2[0] - half * LN2[1]  # the first difference is exact
+    out = np.full_like(x, 1.0 / math.factorial(14))
+    for k in range(13, -1, -1):  # off by 28 roundings, and by 0.35^15 / 15! < 2^-62
+        out = out * y + 1.0 / math.factorial(k)
+    out = np.ldexp(out, half.astype(np.int64))
+    return np.where(x < -60.0, 0.0, np.where(x < 700.0, out, np.nan))
+
+
+class Layer:
+    """Paired heads on examples in the order of the certificate, at size one.
+
+    Contexts (and what is read), queries and the key are divided by powers of two, to be below 1,
+    and heads are multiplied by all three. An entry loses 2^-1075 at most by that, so what it enters
+    less than `up` adds, as heads are below 2^60. Targets count times 2^-c, readouts 2^(a - c).
+    """
+
+    def __init__(self, weights, data, order, stops):
+        w_q, w_k, w_v = (weights[name].astype(np.float64) for name in ("W_Q", "W_K", "W_V"))
+        (heads, width, _), value_dim, pairs = w_q.shape, w_v.shape[-1], len(stops)
+        self.order, self.stops, self.contexts = order, stops, data["contexts"]
+        self.queries = data["queries"][order].astype(np.float64)
+        targets = data["targets"].reshape(len(order), -1)[order].astype(np.float64)
+        readouts, self.key = w_v[:, :, : targets.shape[1]], w_k[0, :, 0]
+        copies = (weights["W_O"] == np.tile(np.eye(value_dim), (heads, 1))).all()
+        copies &= (weights["W_D"] == np.eye(value_dim)[:, : targets.shape[1]]).all()
+        require(
+            copies and not readouts[2 * pairs :].any(),
+            "W_O or W_D do not copy, or a head without a partner reads",
+        )
+        alike = (w_k[: 2 * pairs, :, 0] == self.key).all() and not w_q[: 2 * pairs, :, 1:].any()
+        require(alike, "heads are not of rank one, with one key direction")
+        self.a, b, c = exponent(self.contexts), exponent(self.queries), exponent(self.key)
+        self.queries, self.key = np.ldexp(self.queries, -b), np.ldexp(self.key, -c)
+        self.heads = np.ldexp(w_q[: 2 * pairs, :, 0], self.a + b + c).reshape(pairs, 2, width)
+        require(np.abs(self.heads).max() < 2.0**60, "heads are too large for float64")
+        self.c = max(exponent(targets), exponent(readouts) + self.a)
+        self.targets, readouts = np.ldexp(targets, -self.c), np.ldexp(readouts, self.a - self.c)
+        self.first = readouts[: 2 * pairs : 2]
+        self.both = self.first + readouts[1 : 2 * pairs : 2]  # rounded, if it is not zero
+        (total, size, _), longest = self.contexts.shape, np.empty(len(order))
+        self.scores, self.largest = np.empty((total, size)), np.empty(total)
+        for rows in chunks(total, size * width, CHUNK):
+            tokens = self.tokens(np.arange(rows.start, rows.stop))
+            self.scores[rows] = tokens @ self.key
+            longest[rows] = lengths(tokens).max(axis=1)
+            self.largest[rows] = up(np.abs(tokens).max(axis=(1, 2)))
+        self.score_error = up(gamma(width + 2) * float(lengths(self.key)) * longest)
+        self.tail = up(2 * size * LEFT * self.largest)
+
+    def tokens(self, positions):
+        return np.ldexp(self.contexts[self.order[positions]].astype(np.float64), -self.a)
+
+    def unlike(self, owner):
+        """Examples and pairs, but for their own, whose heads are not sure to read one token."""
+        ends, least = np.sort(self.scores, axis=1), []
+        error = up(gamma(self.queries.shape[1] + 2) * float(lengths(self.heads).max()))
+        error = up(error * lengths(self.queries))
+        for gap in (ends[:, -1] - ends[:, -2], ends[:, 1] - ends[:, 0]):
+            surely = np.maximum(gap - up(2 * self.score_error + 2 * UNIT * gap), 0)
+            least.append(up(up(NATS / surely) + error))
+        found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        heads = self.heads.transpose(1, 0, 2).reshape(-1, self.heads.shape[2]).T
+        for rows in chunks(len(self.order), 2 * len(self.stops), CHUNK):
+            first, second = np.split(self.queries[rows] @ heads, 2, axis=1)
+            like = np.minimum(first, second) >= least[0][rows, None]
+            like |= np.maximum(first, second) <= -least[1][rows, None]
+            inside = np.arange(rows.start, min(rows.stop, len(owner)))
+            like[inside - rows.start, owner[inside]] = True
+            where, pair = np.nonzero(~like)
+            found.append((where + rows.start, pair))
+            require(sum(len(x) for x, _ in found) <= COUPLED * len(self.order), "too many couple")
+        return [np.concatenate(each) for each in zip(*found, strict=True)]
+
+    def read(self, positions, pairs, signs):
+        """signs[0] z_{t,2p} + signs[1] z_{t,2p+1}: (k, d), and bounds (k,) of their errors."""
+        (_, size), width = self.scores.shape, len(self.key)
+        out, errors = np.empty((len(positions), width)), np.empty(len(positions))
+        for part in chunks(len(positions), size * width, CHUNK):
+            at = positions[part]
+            tokens, scores, zero = self.tokens(at), self.scores[at], np.zeros((len(at), size))
+            reach = precisely(self.queries[at, None], self.heads[pairs[part]])
+            attention, error = self.attention(*reach, scores, zero, self.score_error[at, None])
+            worse = np.flatnonzero(~(error < 1e-10))
+            if len(worse):  # large logits with small gaps: scores have to be better
+                better = (reach[0][worse], reach[1][worse], reach[2])
+                better += precisely(tokens[worse], self.key)
+                attention[worse], error[worse] = self.attention(*better)
+            mixed = signs[0] * attention[:, 0] + signs[1] * attention[:, 1]
+            out[part] = np.matmul(mixed[:, None], tokens)[:, 0]
+            errors[part] = up(up(error + 3 * gamma(size + 2)) * self.largest[at])
+        return out, errors
+
+    @staticmethod
+    def attention(high, low, off, scores, low_scores, score_error):
+        """Softmax of both heads (k, 2, n), and a bound (k,) of all errors together."""
+        ends = np.stack([scores.argmin(axis=1), scores.argmax(axis=1)], axis=1)
+        top = np.take_along_axis(ends, (high > 0).astype(np.int64), axis=1)
+        both, high, low = (scores, low_scores), high[:, :, None], low[:, :, None]
+        gap = sum(x[:, None] - np.take_along_axis(x, top, axis=1)[:, :, None] for x in both)
+        logits, size = high * gap + low * gap, np.abs(gap)
+        gap_off = up(2 * np.reshape(score_error, (-1, 1, 1)) + 4 * UNIT * size)
+        spread = up(off * up(size + gap_off) + np.abs(high) * up(2 * gap_off + 4 * UNIT * size))
+        powers = exponentials(logits)
+        shares = powers / powers.sum(axis=2, keepdims=True)
+        each = up(1.01 * (2.0**-46 + spread))
+        delta = up((shares * each).sum(axis=2)) + scores.shape[1] * 1e-26
+        error = np.where(each.max(axis=2) < 0.01, 2.1 * delta, np.inf)
+        surely = logits + spread
+        np.put_along_axis(surely, top[:, :, None], -np.inf, axis=2)
+        alone = surely.max(axis=2) <= -NATS * (1 + 2.0**-30)
+        error = np.where(alone, 5 * scores.shape[1] * LEFT, error)
+        return shares, up((error + gamma(scores.shape[1] + 5)).sum(axis=1))
+
+
+class Blocks:
+    """I - X R, entry by entry at most N, as the function w -> N w for positive w.
+
+    X holds x_{t,p} = z_{t,2p} - z_{t,2p+1}, and what the second head of pair 0 reads along the
+    token of the extra example; R holds a right inverse of each block, near enough.
+    """
+
+    def __init__(self, layer, owner, own, coupled):
+        self.layer, self.parts, total, width = layer, [], len(layer.order), len(layer.key)
+        self.sums, self.column = np.zeros(total), np.zeros(total)
+        (values, errors), (at, pairs, x, x_error) = own, coupled
+        sizes = np.diff(layer.stops, prepend=0)
+        require(sizes.max() <= width, "a pair has more than d examples")
+        place = np.zeros(len(sizes), dtype=np.int64)
+        for size in set(sizes.tolist()) - {0}:
+            which = np.flatnonzero(sizes == size)
+            place[which] = np.arange(len(which))
+            rows = (layer.stops - sizes)[which, None] + np.arange(size)
+            inverse = np.empty((len(which), width, size))
+            defect = np.empty((len(which), size, size))
+            for part in chunks(len(which), width * width, CHUNK):
+                block = values[rows[part]]
+                basis, triangle = np.linalg.qr(block.transpose(0, 2, 1))
+                r = inverse[part] = basis @ np.linalg.inv(triangle).transpose(0, 2, 1)
+                column = self.sums[rows[part]] = up(np.abs(r).sum(axis=1))
+                off = gamma(width + 2) * (up(np.abs(block) @ np.abs(r)) + 1)
+                off += up(errors[rows[part]][:, :, None] * column[:, None])
+                defect[part] = up(np.abs(block @ r - np.eye(size)) + off)
+            mine = np.flatnonzero(sizes[pairs] == size)
+            near = np.empty((len(mine), size))
+            for part in chunks(len(mine), width * size, CHUNK):
+                row, r = x[mine[part], None], inverse[place[pairs[mine[part]]]]
+                off = gamma(width + 2) * up(np.abs(row) @ np.abs(r))[:, 0]
+                off += up(x_error[mine[part], None] * up(np.abs(r).sum(axis=1)))
+                near[part] = up(np.abs(row @ r)[:, 0] + off)
+            self.parts.append((rows, defect, inverse, at[mine], near, rows[place[pairs[mine]]]))
+        self.token = np.zeros(width)
+        if len(owner) < total:
+            sure = not ((at == total - 1) & (pairs == 0)).any()
+            require(sure, "pair 0 is not sure to read one token from the extra example")
+            end = np.argmax if float(layer.queries[-1] @ layer.heads[0, 1]) > 0 else np.argmin
+            token = layer.tokens(np.array([total - 1]))[0, end(layer.scores[-1])]
+            self.token = token / (token @ token)
+            length = float(up(np.abs(self.token).sum()))
+            self.column = up(layer.largest * length)
+            off = up(gamma(width + 2) * layer.largest[-1] + layer.tail[-1])
+            self.column[-1] = up(abs(float(token @ self.token) - 1) + up(off * length))
+
+    def __call__(self, w):
+        out = up(self.layer.tail * float(up(self.sums @ w))) + self.column * w[-1]
+        for rows, defect, _, at, near, columns in self.parts:
+            out[rows] += (defect @ w[rows][:, :, None])[:, :, 0]
+            out += np.bincount(at, np.einsum("ks,ks->k", near, w[columns]), len(out))
+        return up(out)
+
+    def solve(self):
+        """w with N w <= q w for some q < 1, and that q: so X R is nonsingular, and rank Z = T."""
+        for factor in FACTORS:  # w = 1 + c N w converges where c N has spectral radius below 1
+            w = np.ones(len(self.sums))
+            for _ in range(ROUNDS):
+                bound = self(w)
+                if (bound <= (1 - 0.98 * (1 - 1 / factor)) * w).all():
+                    return w, float(up(bound / w).max())
+                w = 1 + factor * bound
+                if not w.max() < 1e100:
+                    break
+        raise ValueError("rank: coupling is not shown to contract")
+
+    def reach(self, w):
+        """A bound of the entries of R w, the readouts of all heads taken together."""
+        bounds = [up(np.abs(part[2]) @ w[part[0]][:, :, None]).max() for part in self.parts]
+        return float(up(max(bounds, default=0.0) + up(np.abs(self.token).max() * w[-1])))
+
+
+def residuals(layer, owner, own, coupled):
+    """Upper bounds of |f - y| 2^-c: (T, d_out)."""
+    (total, outputs), bounds = layer.targets.shape, np.empty(layer.targets.shape)
+    unlike = np.flatnonzero(layer.both.any(axis=(1, 2)))
+    require(len(unlike) <= 1, "the readouts of more than one pair do not cancel")
+    terms = [(np.arange(len(owner)), *own, layer.first, owner)]
+    terms.append((coupled[0], *coupled[2:], layer.first, coupled[1]))
+    for pair in unlike:
+        at, which = np.arange(total), np.full(total, pair)
+        terms.append((at, *layer.read(at, which, (0.0, 1.0)), layer.both, which))
+    most = sum(int(np.bincount(at, minlength=1).max()) for at, *_ in terms)
+    for k in range(outputs):
+        f, size, error = np.zeros((3, total))
+        for at, x, x_error, readouts, pairs in terms:
+            for part in chunks(len(at), x.shape[1], CHUNK):
+                u = readouts[pairs[part], :, k]
+                spread = up(x_error[part] * up(np.abs(u).sum(axis=1)))
+                f += np.bincount(at[part], np.einsum("td,td->t", x[part], u), total)
+                sizes = np.einsum("td,td->t", np.abs(x[part]), np.abs(u))
+                size += np.bincount(at[part], sizes, total)
+                error += np.bincount(at[part], spread, total)
+        error += layer.tail * float(up(np.abs(layer.first[:, :, k]).sum()))
+        error += layer.largest * float(up(np.abs(layer.both[:, :, k]).sum() * 2 * UNIT))
+        distance = np.abs(f - layer.targets[:, k])
+        error = up(error + up(gamma(len(layer.key) + most + 8) * up(size + distance)))
+        bounds[:, k] = up(distance + error)
+    return bounds
+
+
+def needs(arrays, tensors):
+    """Bytes and operations for arrays of these types and shapes, which have to fit together."""
+    require(len(tensors) == 5, "paired heads have no W_V_corrections")
+    contexts, queries, targets = (shape for _, shape in arrays.values())
+    w_q, w_k, w_v, w_o, w_d = (shape for _, shape, _ in tensors.values())
+    fits = len(contexts) == 3 and contexts[::2] == queries and len(targets) in (1, 2)
+    fits = fits and targets[0] == queries[0] and contexts[1] > 1
+    require(fits, "these are no examples with contexts of their own")
+    (total, size, width), outputs = contexts, math.prod(targets[1:])
+    require(len(w_q) == len(w_v) == 3, "the weights have other axes")
+    heads, inner = w_q[0], w_v[2]
+    fits = w_q == w_k == (heads, width, w_q[2]) and w_v == (heads, width, inner)
+    fits = fits and w_o == (heads * inner, inner) and w_d == (inner, outputs) and outputs <= inner
+    require(fits, "the weights do not fit together, or not the data")
+    require(heads > 1 and width <= 1024, "no pair of heads, or tokens of more than 1024 entries")
+    require(max(total, heads * width) <= LONGEST, f"sums of more than {LONGEST} terms")
+    held = bytes_of(arrays) + 4 * bytes_of(tensors) + 200 * CHUNK
+    held += 8 * total * (5 * size + (9 + 4 * COUPLED) * width + 10 * outputs + 60)
+    steps = len(FACTORS) * ROUNDS * (1 + COUPLED)
+    each = width * (2 * heads + (2 + 40 * COUPLED) * size + 8 * width + steps)
+    return held, total * each
+
+
+def check(content, files, options):
+    """The statements which a certificate and its files prove; whatever is wrong raises."""
+    claims = require_claims(content, STATEMENTS, options.asked)
+    require(len(files) == 2, "a certificate of paired heads needs weights and data")
+    tensors, arrays = weights_shapes(files[0], options.most), data_shapes(files[1])
+    announce(*needs(arrays, tensors), options.most)
+    data, weights = read_data(files[1]), read_weights(files[0], tensors)
+    require_about(content, data, "data")
+    require_about(content, weights, "weights")
+    bound = {name: require_bound(claims[name], name) for name in claims if name != "rank"}
+    claimed = bound.get("error", math.inf) <= options.epsilon
+    require(claimed, "error: epsilon is not claimed, or is larger")
+    total, pairs = len(data["queries"]), len(weights["W_Q"]) // 2
+    shown = {"rank": total, **bound}
+    statements = {
+        name: require_statement(claim, STATEMENTS[name].format(shown[name]))
+        for name, claim in claims.items()
+    }
+
+    order, stops = np.arange(total), np.zeros(pairs, dtype=np.int64)  # the error needs no blocks
+    if "rank" in claims:
+        order = unpack(claims["rank"]["evidence"]["order"], (total,), total)
+        stops = unpack(claims["rank"]["evidence"]["stops"], (pairs,), total + 1)
+        require((np.bincount(order, minlength=total) == 1).all(), "order is no order of examples")
+        ordered = (np.diff(stops, prepend=0) >= 0).all() and stops[-1] >= total - 1
+        require(ordered, "the pairs do not take all examples but one at most")
+    require("rank" in claims or "readout" not in claims, "a readout without the claim rank")
+    with np.errstate(all="ignore"):  # what overflows or is not a number compares as not proved
+        prove(Layer(weights, data, order, stops), "rank" in claims, bound)
+    return statements
+
+
+def prove(layer, rank, bound):
+    """Require the rank, if it is claimed, and the bounds of the other claims."""
+    owner = np.repeat(np.arange(len(layer.stops)), np.diff(layer.stops, prepend=0))
+    at, which = layer.unlike(owner)
+    coupled = at, which, *layer.read(at, which, (1.0, -1.0))
+    own = layer.read(np.arange(len(owner)), owner, (1.0, -1.0))
+    distances = residuals(layer, owner, own, coupled) if bound else None
+    if "error" in bound:
+        worst = float(distances.max())
+        within = worst < math.inf and Fraction(worst) * Fraction(2) ** layer.c <= bound["error"]
+        require(within, f"error: it is not shown to be within {bound['error']!r}")
+    if rank:
+        blocks = Blocks(layer, owner, own, coupled)
+        w, q = blocks.solve()
+        require(q < 1, "rank: coupling is not shown to contract")
+    if "readout" in bound:  # in fractions, which neither underflow nor overflow
+        factors = blocks.reach(w), float(up(distances / w[:, None]).max())
+        require(all(map(math.isfinite, factors)), "readout: a bound overflows")
+        near = Fraction(factors[0]) * Fraction(factors[1]) / (1 - Fraction(q))
+        near *= Fraction(2) ** (layer.c - layer.a)
+        require(near <= bound["readout"], "readout: no exact one is shown to be so near")

@@ -1,0 +1,184 @@
+"""The claims *error* and *readout*, about real numbers: in fixed point, with enough digits."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from mpmath.libmp import from_man_exp, mpf_exp, to_fixed
+
+from bounds import LONGEST, chunks, gamma, up
+from files import require
+from fixed import BITS, Fixed, arranged, carried, fixed, floats, integers, moved, multiply
+
+COUNTS = (5, 7, 10, 14, 20, 28, 40, 56, 80, 112, 160, 224)  # of digits
+MINUTE = 2e12  # operations which more digits may cost
+LARGEST = 2_000_000  # entries of Z up to which it is inverted in fixed point
+CHUNK = 1 << 18  # entries of arrays which are worked on at a time
+NEAR = 0.1  # |I - Z R| above which R is too far from a right inverse
+
+
+def needs(shapes, count, keep):
+    """Bytes and operations for so many digits; `keep` for the inverse of Z."""
+    total, size, width, outputs, heads, inner, value_dim, between = shapes
+    units, columns = heads * max(size, width, inner), heads * width
+    number = 8 * (count + 6)
+    whole = keep and total * columns <= LARGEST
+    at_once = total * units if whole else max(CHUNK, units)
+    weights = columns * (2 * inner + value_dim) + heads * value_dim * between + between * outputs
+    held = number * (2 * weights + 3 * heads * (value_dim + width) * outputs + 8 * at_once)
+    each = units * (2 * inner + 2 * width) + columns * outputs
+    once = heads * value_dim * outputs * (between + width)
+    products = total * each + once
+    if keep:
+        held += total * columns * (48 + 8 * count + 4 * number * whole)
+        held += total * total * (48 + 4 * number * whole)
+        products += whole * total * total * (4 * columns + 6 * total)
+    operations = count * count * products + 2e5 * total * heads * size * (size > 1)
+    return held, operations + keep * 12 * total * total * (columns + total)
+
+
+def check_real(bounds, weights, data, shapes, most):
+    """|f - y| <= epsilon for the claim error, and kappa |f - y| <= delta for the claim readout.
+
+    kappa is for rows of Z, and residuals, times the powers of two which bring contexts to size one.
+    More digits are taken as long as they may decide, and cost about a minute at most.
+    """
+    kappa = previous = None
+    spent, allowed = 0, needs(shapes, COUNTS[0], "readout" in bounds)[1] + MINUTE
+    for count in COUNTS:
+        held, operations = needs(shapes, count, "readout" in bounds)
+        spent += operations
+        if spent > allowed or held > most:
+            break
+        try:
+            keep = "readout" in bounds and kappa is None
+            worst, scaled, z_all = residuals(weights, data, count, keep)
+            if keep:
+                kappa = right_inverse_bound(z_all, count)
+        except (OverflowError, np.linalg.LinAlgError):  # more digits may decide
+            continue
+        small = "error" not in bounds or worst <= bounds["error"]
+        near = "readout" not in bounds or (kappa and kappa * scaled <= bounds["readout"])
+        if small and near:
+            return
+        if previous is not None and scaled > previous * Fraction(99, 100):
+            require(small, f"error: it is not shown to be within {bounds.get('error')!r}")
+            require(kappa is None, "readout: no exact one is shown to be so near")
+        previous = scaled
+    raise ValueError(f"{', '.join(bounds)}: not shown with the digits which a minute allows")
+
+
+def residuals(weights, data, count, keep):
+    """Bounds of |f - y| and of |f - y| 2^-scale, as fractions, and parts of Z if kept."""
+    heads, width, value_dim = weights["W_V"].shape
+    output = fixed([weights["W_O"].reshape(heads, value_dim, -1)], count)
+    output = multiply(output, fixed([weights["W_D"]], count), count)
+    values = fixed([weights["W_V"], *weights.get("W_V_corrections", [])], count)
+    readout = arranged(multiply(values, output, count), lambda x: x.reshape(heads * width, -1))
+    targets, z_all = data["targets"].reshape(len(data["targets"]), -1), []
+    whole = keep and len(targets) * heads * width <= LARGEST  # at once, for its inverse
+    worst = scaled = Fraction(0)
+    for rows, scales, z in representation(weights, data, count, whole):
+        out = multiply(z, readout, count)
+        unit, error = Fraction(2) ** out.last, out.error * Fraction(2) ** out.last
+        found, wanted = integers(out.digits).tolist(), targets[rows].tolist()
+        for outputs, goals, scale in zip(found, wanted, scales, strict=True):
+            power = Fraction(2) ** scale
+            pairs = zip(outputs, goals, strict=True)
+            far = max(abs(x * unit - Fraction(y) / power) for x, y in pairs) + error
+            worst, scaled = max(worst, far * power), max(scaled, far)
+        z_all += [z] * keep
+    return worst, scaled, z_all
+
+
+def representation(weights, data, count, whole):
+    """Rows of Z times 2^-scale, for contexts of size one: rows, scales, and a Fixed (k, H d)."""
+    (heads, width, inner), contexts = weights["W_Q"].shape, data["contexts"]
+    w_q = fixed([weights["W_Q"].transpose(1, 0, 2).reshape(width, -1)], count)
+    w_k = fixed([weights["W_K"].transpose(0, 2, 1)], count)
+    total, units = len(data["queries"]), heads * max(*contexts.shape[-2:], inner)
+    for rows in chunks(total, units, total * units if whole else CHUNK):
+        read = multiply(fixed([data["queries"][rows]], count), w_q, count)
+        read = arranged(read, lambda x: x.reshape(-1, heads, inner).transpose(1, 0, 2))
+        absorbed = arranged(multiply(read, w_k, count), lambda x: x.transpose(1, 0, 2))
+        tokens = contexts[rows] if contexts.ndim == 3 else contexts[None]
+        logits = multiply(absorbed, fixed([tokens.transpose(0, 2, 1)], count), count)
+        scale = np.frexp(np.abs(tokens).max(axis=(1, 2)))[1]
+        z = multiply(softmax(logits, count), fixed([tokens], count, scale[:, None, None]), count)
+        z = arranged(z, lambda x: x.reshape(-1, heads * width))
+        yield rows, np.broadcast_to(scale, z.digits.shape[1]).tolist(), z
+
+
+def softmax(logits, count):
+    """Attention (B, H, n). Tokens whose share is below e^-cut of the largest one count as zero."""
+    tokens, unit, widest = logits.digits.shape[-1], BITS * (count - 1), 0
+    if tokens == 1:
+        return Fixed(np.ones_like(logits.digits[:1]), 0, 0)
+    off = moved(logits.error, -logits.last - unit)
+    if 100 * off >= 1 << unit:
+        raise OverflowError("logits need more digits")
+    top = logits.last + BITS * len(logits.digits)
+    large = floats(logits, top)[0].argmax(axis=-1)[..., None]  # nearly the largest; others less it:
+    less = arranged(logits, lambda x: x - np.take_along_axis(x, large, axis=-1)).digits
+    rough = np.ldexp(floats(logits._replace(digits=carried(less)), top)[0], top)
+    cut = 14.0 * count  # e^-cut is less than a unit
+    low = rough.max(axis=-1, keepdims=True) * (1 - 2.0**-48) - (cut + 0.1)
+    alive = rough + np.abs(rough) * 2.0**-48 >= low
+    several = alive & (alive.sum(axis=-1, keepdims=True) > 1)
+    digits = np.zeros((count, *rough.shape))
+    digits[0] = alive & ~several
+    places = np.argwhere(several)
+    if len(places):
+        exact = integers(logits.digits[(slice(None), *places.T)])
+        owner = places[:, 0] * rough.shape[1] + places[:, 1]
+        first, owner = np.unique(owner, return_index=True, return_inverse=True)[1:]
+        below = exact - np.maximum.reduceat(exact, first)[owner]
+        for k, difference in enumerate(below):
+            exponent = from_man_exp(difference, logits.last)
+            low, high = (to_fixed(mpf_exp(exponent, unit + 20, r), unit) for r in "fc")
+            below[k], widest = low, max(widest, high - low + 2)
+        share = (below << unit) // np.add.reduceat(below, first)[owner]
+        for k in range(count):
+            digits[(k, *places.T)] = (share >> (unit - BITS * k)) & ((1 << BITS) - 1)
+    # Logits off by e change a share by less than 2.1 e; the largest term of a denominator is 1.
+    lost = 2 * (tokens + 1) * (widest + 1) + 1 + 3 * off
+    return Fixed(digits, -unit, lost)
+
+
+def right_inverse_bound(z_all, count):
+    """kappa = |R| / (1 - |I - Z R|) for some R, by floats or else in fixed point; or None."""
+    pieces = [floats(part) for part in z_all]
+    z, error = np.concatenate([piece[0] for piece in pieces]), max(piece[1] for piece in pieces)
+    require(max(z.shape) <= LONGEST, f"Z has more than {LONGEST} columns")
+    one = np.eye(len(z))
+    with np.errstate(all="ignore"):  # what overflows or is not a number shows nothing
+        gram = z @ z.T
+        start = np.linalg.inv(gram + one * 2.0**-51 * gram.max())  # any guess will do
+        inverse = z.T @ start
+        for _ in range(3):
+            sums, defect = up(np.abs(inverse).sum(axis=1)), z @ inverse - one
+            off = gamma(z.shape[1] + 2) * (up(np.abs(z) @ sums) + 1)
+            off = up(np.abs(defect).sum(axis=1) + off)
+            q = float(up(off.max() + up(error * up(sums.sum()))))
+            if q < NEAR:
+                return Fraction(float(up(sums.max()))) / (1 - Fraction(q))
+            inverse = inverse - inverse @ defect  # Newton
+    if z.size > LARGEST:
+        return None
+    turned, right = arranged(z_all[0], np.transpose), fixed([start], count)
+    gram = multiply(z_all[0], turned, count)
+    for _ in range(8 + count):  # any R will do: the digits of one are R, without an error
+        left, error = floats(multiply(gram, right, count))
+        q = float(up(up(np.abs(left - one).sum(axis=1)).max() + up(len(one) * error)))
+        if q < NEAR:
+            wide = multiply(turned, right, count)
+            top = wide.last + BITS * len(wide.digits)
+            wide, error = floats(wide, top)
+            reach = float(up(up(np.abs(wide).sum(axis=1)).max() + up(len(one) * error)))
+            return Fraction(reach) * Fraction(2) ** top / (1 - Fraction(q))
+        if not math.isfinite(q):
+            return None
+        # What is still missing comes by steps of 2^50, where float64 sees a singular matrix.
+        step = np.linalg.inv(left + one * 2.0**-50)
+        right = multiply(right, fixed([step], count), count)._replace(error=0)
+    return None
