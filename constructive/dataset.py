@@ -125,7 +125,10 @@ class Dataset(ExampleShapes):
         return Dataset(with_one(self.contexts), with_one(self.queries), self.targets)
 
     def save(self, path: str | Path) -> None:
-        """Write an .npz file of `contexts`, `queries` and `targets`, whole or not at all."""
+        """Write an .npz file of `contexts`, `queries` and `targets`, whole or not at all.
+
+        An old file of that name is replaced. Raises OutputError where it cannot be written.
+        """
         with replacing(path) as file:
             np.savez(file, contexts=self.contexts, queries=self.queries, targets=self.targets)
 

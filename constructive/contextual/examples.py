@@ -134,10 +134,11 @@ class SequenceDataset:
         return found
 
     def save(self, path: str | Path) -> None:
-        """Write a JSON file, whole or not at all.
+        """Write a JSON file, whole or not at all; an old file of that name is replaced.
 
         Raises ParameterError for symbols and labels which JSON cannot hold: strings, bytes,
-        numbers, None and tuples of these can be held.
+        numbers, None and tuples of these can be held. Raises OutputError where the file cannot be
+        written.
         """
         write_json(path, self.content())
 
