@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from constructive.arrays import Rebuilt, private
 from constructive.contextual.storage import (
     Json,
     decoded,
@@ -34,8 +35,8 @@ Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class SequenceDataset:
-    """Sequences of tokens, and one label for each key.
+class SequenceDataset(Rebuilt):
+    """Sequences of tokens, and one label for each key. Its arrays are read-only.
 
     task:    what a label belongs to
     tokens:  (V, d) integers and Fractions, the different tokens
@@ -51,6 +52,10 @@ class SequenceDataset:
     symbols: tuple[Hashable, ...] | None
     labels: Integers
     classes: tuple[Hashable, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("tokens", "ids", "labels"):
+            object.__setattr__(self, name, private(name, getattr(self, name)))
 
     @classmethod
     def of(
