@@ -19,6 +19,7 @@ from typing import BinaryIO
 from constructive.errors import OutputError
 
 STANDARD_OUTPUT = Path("/dev/stdout")
+"""For whoever takes a path."""
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -117,7 +118,8 @@ def _require_kind(target: Target, *allowed: int) -> None:
         kind = _KINDS.get(stat.S_IFMT(mode), "no file")
         raise target.refused(f"it is {kind}", "the path of a file")
     # Root may write what nobody may write; but somebody has protected it on purpose.
-    if not mode & _ANYBODY or not os.access(target.path, os.W_OK):
+    where = target.path if target.is_stream else target.name  # a nameless pipe has but its path
+    if not mode & _ANYBODY or not os.access(where, os.W_OK):
         raise target.refused("it is write-protected", f"chmod u+w {target.name}, or another path")
 
 
@@ -189,6 +191,8 @@ def _now(target: Target) -> Target:
 
 def _keep_permissions(descriptor: int, old: os.stat_result) -> None:
     """Those of the old file, as far as one may give files away; before anything is written."""
+    if not hasattr(os, "fchown"):  # on Windows
+        return
     for owner, group in ((old.st_uid, -1), (-1, old.st_gid)):
         with suppress(PermissionError):
             os.fchown(descriptor, owner, group)

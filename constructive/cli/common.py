@@ -81,7 +81,7 @@ def several_outputs(
     outputs, inputs: paths by their names in its usage; files without such a name by their own
 
     Raises OutputError for an output which cannot be written, which is an input or another output,
-    and for one which exists, unless forced. This is so also for `-`, as there is only one.
+    for one which exists, unless forced, and for `-`, where several files would run together.
     """
     for role, path in outputs.items():
         require_no_dash(role, path)

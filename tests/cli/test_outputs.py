@@ -271,6 +271,17 @@ def test_nobody_listens(words):
     assert done.returncode == 1
 
 
+def test_standard_output_which_is_closed(folder):
+    before = sorted(folder.iterdir())
+    command = [sys.executable, "-m", "constructive", *GENERATE, "-o"]
+    for name, status in (("-", 2), ("data.npz", 0)):
+        shell = ["sh", "-c", 'exec "$@" >&-', "sh", *command, name]
+        done = subprocess.run(shell, stderr=subprocess.PIPE, check=False)
+        assert done.returncode == status, done.stderr
+        assert b"Traceback" not in done.stderr
+    assert sorted(folder.iterdir()) == sorted([*before, folder / "data.npz"])
+
+
 def test_links_are_followed(folder):
     (folder / "link.npz").symlink_to("real.npz")
     assert run(*GENERATE, "-o", "link.npz").returncode == 0

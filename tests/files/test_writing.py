@@ -343,6 +343,21 @@ def test_a_pipe_which_becomes_a_file_meanwhile_is_not_cut_off(tmp_path):
     assert path.read_bytes() == b"precious"
 
 
+@pytest.mark.parametrize("then", ["nothing", "another link"])
+def test_a_link_which_changes_meanwhile(tmp_path, then):
+    """Links are followed once, at the beginning."""
+    (tmp_path / "file").write_bytes(b"old")
+    (tmp_path / "other").write_bytes(b"other")
+    (tmp_path / "link").symlink_to("file")
+    with replacing(tmp_path / "link") as file:
+        file.write(b"new")
+        (tmp_path / "link").unlink()
+        if then == "another link":
+            (tmp_path / "link").symlink_to("other")
+    assert (tmp_path / "file").read_bytes() == b"new"
+    assert (tmp_path / "other").read_bytes() == b"other"
+
+
 def test_a_file_which_appears_meanwhile_is_replaced(tmp_path):
     """As `save` does with any file: the last one to write wins."""
     with replacing(tmp_path / "file") as file:
