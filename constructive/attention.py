@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from constructive.arrays import Rebuilt, private
 from constructive.dataset import CHUNK_BYTES, Array, Dataset
 from constructive.errors import DataError, ParameterError
 
@@ -84,7 +85,7 @@ def softmax_in_place(logits: Array) -> Array:
     return logits
 
 
-class HeadShapes:
+class HeadShapes(Rebuilt):
     """What the shapes of W_Q and W_K say of a layer, whatever their entries are."""
 
     query_weights: npt.NDArray[Any]
@@ -121,8 +122,9 @@ class AttentionLayer(HeadShapes):
     output_weights:  W_O (H d_v, d_o); d_o = d_v in layers which are built
     readout_weights: W_D (d_o, d_out)
 
-    All five have one dtype, float64 or float32, and the layer computes in it. Raises
-    ParameterError for shapes which do not fit, mixed dtypes, and entries which are not finite.
+    All five have one dtype, float64 or float32, and the layer computes in it. They are read-only
+    copies of what was given. Raises ParameterError for what is no array, shapes which do not fit,
+    mixed dtypes, and entries which are not finite.
 
     >>> layer = AttentionLayer.from_effective_readout(
     ...     np.zeros((1, 2, 1)), np.zeros((1, 2, 1)), np.array([[1.0], [10.0]])
@@ -138,6 +140,8 @@ class AttentionLayer(HeadShapes):
     readout_weights: Array
 
     def __post_init__(self) -> None:
+        for name, weights in tuple(vars(self).items()):
+            object.__setattr__(self, name, private(name, weights))
         _check_weights(self.tensors)
 
     @classmethod

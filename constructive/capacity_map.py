@@ -56,7 +56,10 @@ class CapacityMap:
     points: tuple[MapPoint, ...]
 
     def save(self, path: str | Path) -> None:
-        """Write a .csv file with a row for each point, whole or not at all."""
+        """Write a .csv file with a row for each point, whole or not at all.
+
+        An old file of that name is replaced. Raises OutputError where it cannot be written.
+        """
         text = io.StringIO()
         writer = csv.DictWriter(text, [field.name for field in fields(MapPoint)])
         writer.writeheader()

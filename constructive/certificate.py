@@ -63,7 +63,7 @@ class Certificate:
         raise KeyError(name)
 
     def save(self, path: str | Path) -> None:
-        """Write JSON, whole or not at all."""
+        """Write JSON, whole or not at all; an old file of that name is replaced."""
         content = {
             "format": self.format,
             "verdict": self.verdict.name,

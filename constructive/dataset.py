@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from constructive.arrays import Rebuilt, frozen
 from constructive.errors import DataError, FormatError
 from constructive.files import replacing
 
@@ -21,7 +22,7 @@ _LARGEST_EXACT_INTEGER = 2**53
 _MATRIX_AXES = 2
 
 
-class ExampleShapes:
+class ExampleShapes(Rebuilt):
     """What the shapes of contexts, queries and targets say, whatever their entries are."""
 
     contexts: npt.NDArray[Any]
@@ -68,8 +69,8 @@ class Dataset(ExampleShapes):
     targets:  (T,) or (T, d_out)
 
     Anything which numpy reads as real numbers is accepted. float32 and float64 stay as they are;
-    integers become float64, exactly. The arrays are read-only views: no copy is made of an array
-    which is float already, so do not change it elsewhere.
+    integers become float64, exactly. The arrays are read-only copies: what happens to those which
+    were given changes nothing here.
 
     Raises DataError for shapes which do not fit, a dtype which is not real, integers beyond 2^53,
     no example at all, and for a NaN or an infinity (the witness is its index).
@@ -84,9 +85,7 @@ class Dataset(ExampleShapes):
     targets: Array
 
     def __post_init__(self) -> None:
-        for name in ("contexts", "queries", "targets"):
-            object.__setattr__(self, name, checked_array(name, getattr(self, name)))
-        check_shapes(self.contexts, self.queries, self.targets)
+        _fill(self, (self.contexts, self.queries, self.targets), copy=True)
 
     def contexts_of(self, rows: slice) -> Array:
         """Contexts of some examples as float64: (rows, n, d), or (1, n, d) if shared."""
@@ -111,7 +110,7 @@ class Dataset(ExampleShapes):
         """
         index = np.asarray(examples)
         contexts = self.contexts if self.shared_context else self.contexts[index]
-        return Dataset(contexts, self.queries[index], self.targets[index])
+        return owning(contexts, self.queries[index], self.targets[index])
 
     def with_constant(self) -> "Dataset":
         """The data with an entry 1 appended to every token and every query: d becomes d + 1.
@@ -122,10 +121,13 @@ class Dataset(ExampleShapes):
         array([[2., 0., 1.],
                [2., 1., 1.]])
         """
-        return Dataset(with_one(self.contexts), with_one(self.queries), self.targets)
+        return owning(with_one(self.contexts), with_one(self.queries), self.targets)
 
     def save(self, path: str | Path) -> None:
-        """Write an .npz file of `contexts`, `queries` and `targets`, whole or not at all."""
+        """Write an .npz file of `contexts`, `queries` and `targets`, whole or not at all.
+
+        An old file of that name is replaced. Raises OutputError where it cannot be written.
+        """
         with replacing(path) as file:
             np.savez(file, contexts=self.contexts, queries=self.queries, targets=self.targets)
 
@@ -143,7 +145,7 @@ class Dataset(ExampleShapes):
             except Exception as error:  # readers of zip and npy raise nearly everything
                 message = f"{path} is not a data set: {error}"
                 raise FormatError(message, witness=str(path), suggestion=suggestion) from error
-        return cls(**arrays)
+        return owning(**arrays)
 
     def __repr__(self) -> str:
         kind = "one shared context" if self.shared_context else "own contexts"
@@ -151,6 +153,27 @@ class Dataset(ExampleShapes):
             f"Dataset(T={self.num_examples}, n={self.context_size}, d={self.width}, "
             f"d_out={self.target_dim}, {kind}, {self.queries.dtype})"
         )
+
+
+def owning(contexts: Any, queries: Any, targets: Any) -> Dataset:  # noqa: ANN401 - as for Dataset
+    """A data set which takes over arrays that nobody else holds: only for those just made.
+
+    They become read-only, and are not copied. Raises DataError as `Dataset` does.
+
+    >>> made = np.eye(2)
+    >>> np.shares_memory(owning([[1, 0]], made, [1, 2]).queries, made)
+    True
+    """
+    dataset = object.__new__(Dataset)
+    _fill(dataset, (contexts, queries, targets), copy=False)
+    return dataset
+
+
+def _fill(dataset: Dataset, arrays: tuple[object, object, object], *, copy: bool) -> None:
+    """Check the arrays of a data set, and set them."""
+    for name, values in zip(("contexts", "queries", "targets"), arrays, strict=True):
+        object.__setattr__(dataset, name, frozen(_read(name, values, copy=copy)))
+    check_shapes(dataset.contexts, dataset.queries, dataset.targets)
 
 
 def with_one(array: Array) -> Array:
@@ -186,7 +209,17 @@ def checked_matrix(name: str, values: object) -> Array:
 
 
 def checked_array(name: str, values: object) -> Array:
-    """Read `values` as a finite, read-only array of float32 or float64."""
+    """Read `values` as a finite, read-only array of float32 or float64. Raises DataError.
+
+    It may be a view of what was given, for a computation at once; a `Dataset` keeps a copy.
+    """
+    view = _read(name, values, copy=False).view()
+    view.flags.writeable = False
+    return view
+
+
+def _read(name: str, values: object, *, copy: bool) -> Array:
+    """Read `values` as a finite array of float32 or float64. A copy is made before the check."""
     try:
         array = np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:  # of numpy, or of what is converted
@@ -197,27 +230,24 @@ def checked_array(name: str, values: object) -> Array:
         index = tuple(int(i) for i in np.argwhere(np.ma.getmaskarray(values))[0])
         message = f"{name}{list(index)} is masked"
         raise DataError(message, witness=index, suggestion="fill or drop masked entries")
-    array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    if array.dtype.kind in "biu":
+    kind = array.dtype.newbyteorder("=")
+    if kind.kind in "biu":
         if array.size and int(np.abs(array.astype(object)).max()) > _LARGEST_EXACT_INTEGER:
             message = f"{name} has integers beyond 2^53, which float64 cannot hold exactly"
             raise DataError(message, suggestion="smaller integers, or floats")
-        array = array.astype(np.float64)
-    elif array.dtype == np.float16:
-        array = array.astype(np.float32)
-    elif array.dtype not in (np.float32, np.float64):
-        message = f"{name} has dtype {array.dtype}, which is not real numbers of 64 bits or fewer"
-        raise DataError(
-            message, witness=str(array.dtype), suggestion="float32, float64 or integers"
-        )
+        kind = np.dtype(np.float64)
+    elif kind == np.float16:
+        kind = np.dtype(np.float32)
+    elif kind not in (np.float32, np.float64):
+        message = f"{name} has dtype {kind}, which is not real numbers of 64 bits or fewer"
+        raise DataError(message, witness=str(kind), suggestion="float32, float64 or integers")
+    array = array.astype(kind, copy=copy)
     finite = np.isfinite(array)
     if not finite.all():
         index = tuple(int(i) for i in np.argwhere(~finite)[0])
         message = f"{name}{list(index)} is {array[index]}"
         raise DataError(message, witness=index, suggestion="finite numbers only")
-    view = array.view()
-    view.flags.writeable = False
-    return view
+    return array
 
 
 def check_shapes(

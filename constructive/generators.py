@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import fmpz
 
-from constructive.dataset import Array, Dataset
+from constructive.dataset import Array, Dataset, owning
 from constructive.errors import ParameterError
 
 
@@ -153,11 +153,11 @@ def integers(
 
     targets = draw(num_examples) if target_dim is None else draw(num_examples, target_dim)
     contexts = draw(num_examples, context_size, width)
-    return Dataset(contexts, draw(num_examples, width), targets)
+    return owning(contexts, draw(num_examples, width), targets)
 
 
 def _with_targets(
     rng: np.random.Generator, contexts: Array, queries: Array, target_dim: int | None
 ) -> Dataset:
     shape = (len(queries),) if target_dim is None else (len(queries), target_dim)
-    return Dataset(contexts, queries, rng.random(shape))
+    return owning(contexts, queries, rng.random(shape))

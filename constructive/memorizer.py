@@ -96,11 +96,12 @@ class Memorizer:
         return dataclasses.replace(self, layer=layer.astype(dtype))
 
     def save(self, path: str | Path) -> None:
-        """Write a .safetensors file, whole or not at all.
+        """Write a .safetensors file, whole or not at all; an old file of that name is replaced.
 
         Tensors W_Q, W_K, W_V, W_O, W_D as in `AttentionLayer`, and W_V_corrections where the
         readout has more bits (`ExtendedLayer`); the record is JSON in the metadata. Raises
-        ParameterError for rational weights, which are not floats: build them anew from the seed.
+        ParameterError for rational weights, which are not floats (build them anew from the seed),
+        and OutputError where the file cannot be written.
         """
         if isinstance(self.layer, RationalLayer):
             raise ParameterError(
@@ -192,7 +193,7 @@ class Memorizer:
         return cls(found.layer, TrainedRecord(source, found.scalar_targets, found.constant))
 
     def to_onnx(self, path: str | Path, *, shared_context: bool = False) -> None:
-        """Write an ONNX model of the layer, whole or not at all.
+        """Write an ONNX model of the layer, whole or not at all; an old file is replaced.
 
         Inputs contexts (T, n, d) and queries (T, d), output predictions (T,) or (T, d_out), in the
         dtype of the weights; T and n are free. With shared_context, contexts are (n, d).

@@ -16,7 +16,7 @@ the proof are ours.
 
 import numpy as np
 
-from constructive.dataset import Array, Dataset
+from constructive.dataset import Array, Dataset, owning
 from constructive.errors import AssumptionError, DataError
 
 
@@ -53,7 +53,7 @@ def token_mixing(dataset: Dataset) -> Dataset:
         contexts = dataset.contexts + means[..., np.newaxis, :]
         queries = dataset.queries + means
     kind = dataset.queries.dtype
-    return Dataset(_finite(contexts, kind), _finite(queries, kind), dataset.targets)
+    return owning(_finite(contexts, kind), _finite(queries, kind), dataset.targets)
 
 
 def _finite(array: Array, kind: np.dtype[np.floating]) -> Array:

@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "constructive"
 READING_ORDER = [
     "errors",
     "files",
+    "arrays",
     "extras",
     "progress",
     "parallel",

@@ -146,6 +146,24 @@ Solve ``z`` for \\|y\\|, see :py:obj:`~constructive.Dataset`.
     )
 
 
+def test_the_commands_of_a_page_overwrite_nothing():
+    """Each writes files of its own, and reads what one before it has written, or the README."""
+    for page in PAGES:
+        text = page.read_text()
+        lines = "".join(re.findall(r"```console\n(.*?)```", text, re.DOTALL)).splitlines()
+        made = ["README.md"]
+        for line in lines:
+            if not re.match("constructive |python -I constructive/", line):
+                continue
+            line = line.partition("  #")[0]  # noqa: PLW2901
+            new = re.findall(r"(?:-o|--output|--data|--picture) (\S+)", line)
+            read = set(re.findall(r"\S+\.(?:npz|json|safetensors)", line)) - set(new)
+            assert not set(new) & set(made), (page.name, line)
+            if page.name in {"README.md", "cli.md", "capacity.md", "memorize-a-text.md"}:
+                assert read <= set(made), (page.name, line)
+            made += new
+
+
 def test_pages_have_examples():
     with_examples = [page.name for page in PAGES if ">>> " in page.read_text()]
     assert {"README.md", "tutorial.md"} <= set(with_examples)

@@ -19,6 +19,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 import numpy.typing as npt
 
+from constructive.arrays import Rebuilt, private
 from constructive.assumptions import enumeration
 from constructive.assumptions.contexts import dependent_contexts
 from constructive.capacity import group_sizes, require_positive
@@ -40,11 +41,11 @@ Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Regrouping:
+class Regrouping(Rebuilt):
     """An order of the examples in which consecutive groups meet what the construction needs.
 
     verdict:    PROVED if `order` is such an order, REFUTED if none exists, else UNDECIDED
-    order:      the T examples, group after group, for `Dataset.take`; or None
+    order:      the T examples, group after group, for `Dataset.take` (read-only); or None
     groups:     (start, stop) of each head's group in that order
     detail:     how it was found or why not
     dependency: queries (or, if `contexts_fail`, tokens) which stand in the way, or None
@@ -57,6 +58,10 @@ class Regrouping:
     detail: str
     dependency: Dependency | None = None
     members: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.order is not None:
+            object.__setattr__(self, "order", private("order", self.order))
 
 
 def regroup(

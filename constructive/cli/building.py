@@ -6,17 +6,16 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from constructive import generators, planning
 from constructive.build import build_memorizer
 from constructive.certification import certify
 from constructive.checking import check
-from constructive.cli.common import app, progress_bar
+from constructive.cli.common import Force, Say, app, one_output, progress_bar, several_outputs
 from constructive.dataset import Dataset
 from constructive.errors import ParameterError
-from constructive.files import replacing, require_writable
+from constructive.files import replacing
 from constructive.memorizer import Memorizer
 from constructive.verdict import Verdict
 
@@ -81,6 +80,7 @@ def build(
         float, typer.Option(help="Largest error handed out, relative to the largest target.")
     ] = 1e-6,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 0,
+    force: Force = False,
 ) -> None:
     """Build weights which memorize a data set, and save them.
 
@@ -90,7 +90,7 @@ def build(
 
         constructive build data.npz --heads 60 --construction rank_one -o small.safetensors
     """
-    require_writable(output)
+    output, say = one_output(output, inputs={"DATA": data}, force=force)
     dataset = Dataset.load(data)
     with progress_bar() as progress:
         memorizer = build_memorizer(
@@ -106,8 +106,7 @@ def build(
             progress=progress,
         )
     memorizer.save(output)
-    typer.echo(str(memorizer))
-    typer.echo(f"\nwritten to {output}")
+    say(f"{memorizer}\n\nwritten to {output}")
 
 
 @app.command()
@@ -153,6 +152,7 @@ def export(
     single: Annotated[
         bool, typer.Option("--float32", help="Round weights to float32; measure what is left.")
     ] = False,
+    force: Force = False,
 ) -> None:
     """Write a saved memorizer as an ONNX model, with inputs contexts and queries.
 
@@ -162,12 +162,12 @@ def export(
 
         constructive export memorizer.safetensors -o memorizer.onnx
     """
-    require_writable(output)
+    output, say = one_output(output, inputs={"MEMORIZER": memorizer}, force=force)
     loaded = Memorizer.load(memorizer)
     if single:
         loaded = loaded.astype(np.float32)
     loaded.to_onnx(output, shared_context=shared)
-    typer.echo(f"written to {output}")
+    say(f"written to {output}")
 
 
 @app.command()
@@ -177,6 +177,7 @@ def predict(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help=".npy file for the predictions.")
     ] = None,
+    force: Force = False,
 ) -> None:
     """Run a saved memorizer on a data set, and compare with its targets.
 
@@ -186,14 +187,16 @@ def predict(
 
         constructive predict memorizer.safetensors data.npz -o predictions.npy
     """
+    inputs = {"MEMORIZER": memorizer, "DATA": data}
+    output, say = one_output(output, inputs=inputs, force=force)
     loaded, dataset = Memorizer.load(memorizer), Dataset.load(data)
     error = loaded.max_error(dataset)
     if output is not None:
         predictions = loaded.predict(dataset.contexts, dataset.queries)
         with replacing(output) as file:
             np.save(file, predictions)
-        typer.echo(f"written to {output}")
-    typer.echo(f"{dataset.num_examples} examples, max error {error:.1e}")
+        say(f"written to {output}")
+    say(f"{dataset.num_examples} examples, max error {error:.1e}")
 
 
 @app.command()
@@ -207,6 +210,7 @@ def generate(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
     output: Annotated[Path, typer.Option("--output", "-o", help=".npz file.")] = Path("data.npz"),
+    force: Force = False,
 ) -> None:
     """Make a data set to try things on.
 
@@ -214,6 +218,7 @@ def generate(
 
         constructive generate uniform --examples 1861 --context-size 32 --width 64 -o data.npz
     """
+    output, say = one_output(output, inputs={}, force=force)
     dataset = _GENERATORS[kind](
         num_examples=examples,
         context_size=context_size,
@@ -222,7 +227,7 @@ def generate(
         seed=seed,
     )
     dataset.save(output)
-    typer.echo(f"{dataset}\nwritten to {output}")
+    say(f"{dataset}\nwritten to {output}")
 
 
 @app.command()
@@ -231,6 +236,7 @@ def demo(
         Path, typer.Option(help="PNG file which shows the saturated heads; others go beside it.")
     ] = Path("digits-saturation.png"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the embedding and of the weights.")] = 0,
+    force: Force = False,
 ) -> None:
     """Memorize 1,797 images of handwritten digits, with true, random and real-valued targets.
 
@@ -244,10 +250,14 @@ def demo(
     from constructive import real_data
     from constructive.figures import saturation
 
-    require_writable(picture)
+    data, weights, proof = (
+        picture.parent / name for name in ("digits.npz", "digits.safetensors", "digits.json")
+    )
+    beside = {path.name: path for path in (data, weights, proof)}
+    say = several_outputs({"--picture": picture, **beside}, inputs={}, force=force)
     digits = digits_demo.load_digits(seed=seed)
     count, size, width = digits.contexts.shape
-    typer.echo(
+    say(
         f"{count} images of 8 x 8 pixels, as contexts of n = {size} patches in d = {width}.\n"
         f"Assumption 2 (contexts of rank n) fails for {digits.dependent_without_positions} of "
         f"{count} before the positional encoding\n(a patch has {real_data.PATCH**2} pixels, and "
@@ -273,28 +283,29 @@ def demo(
                 f"{outcome.reproduced}/{count}",
                 f"{np.mean([h.saturated_fraction for h in record.heads if h.sharpness]):.1%}",
             )
-    Console(width=100).print(table)
+    say(table)
     if first is not None:
         title = f"{count} digits, {first.memorizer.layer.num_heads} heads: who saturates on what"
         saturation.draw_heads(first.memorizer, first.dataset, picture, title=title)
-        typer.echo(
+        say(
             "\nNo weight was trained. 'saturated' is the share of the examples off its group on "
             f"which a head\ngives all but 1e-6 of its attention to one token. Drawn in {picture}.\n"
         )
     if last is not None:
-        _prove_and_check(last.memorizer, last.dataset, picture.with_name("digits"))
+        _prove_and_check(last.memorizer, last.dataset, data, weights, proof, say)
 
 
-def _prove_and_check(memorizer: Memorizer, dataset: Dataset, stem: Path) -> None:
+def _prove_and_check(
+    memorizer: Memorizer, dataset: Dataset, data: Path, weights: Path, proof: Path, say: Say
+) -> None:
     """Write data, weights and certificate, and let the checker read them."""
-    data, weights, proof = (stem.with_suffix(end) for end in (".npz", ".safetensors", ".json"))
     with progress_bar() as progress:
         certificate = certify(memorizer, dataset, progress=progress)
     dataset.save(data)
     memorizer.save(weights)
     certificate.save(proof)
     checked = check(proof, weights, data)
-    typer.echo(f"{certificate}\n\n$ constructive check {proof} {weights} {data}")
-    typer.echo(checked.report.rstrip())
+    say(f"{certificate}\n\n$ constructive check {proof} {weights} {data}")
+    say(checked.report.rstrip())
     if certificate.verdict is not Verdict.PROVED or checked.verdict is not Verdict.PROVED:
         raise typer.Exit(1)

@@ -8,10 +8,9 @@ import typer
 
 from constructive.certification import ClaimName, certify, upper_bound_certificate
 from constructive.checking import check
-from constructive.cli.common import app, progress_bar
+from constructive.cli.common import Force, app, one_output, progress_bar
 from constructive.dataset import Dataset
 from constructive.errors import ParameterError
-from constructive.files import require_writable
 from constructive.memorizer import Memorizer
 from constructive.verdict import Verdict
 
@@ -41,6 +40,7 @@ def certify_command(
     delta: Annotated[
         float | None, typer.Option(help="Distance to an exact readout; by default what is shown.")
     ] = None,
+    force: Force = False,
 ) -> None:
     """Prove that stored weights memorize stored data, and write a certificate.
 
@@ -52,7 +52,8 @@ def certify_command(
 
         constructive certify memorizer.safetensors data.npz --claim rank --claim error
     """
-    require_writable(output)
+    inputs = {"MEMORIZER": memorizer, "DATA": data}
+    output, say = one_output(output, inputs=inputs, force=force)
     loaded, dataset = Memorizer.load(memorizer), Dataset.load(data)
     claims: tuple[ClaimName, ...] | None = tuple(c.value for c in claim) if claim else None
     with progress_bar() as progress:
@@ -60,8 +61,7 @@ def certify_command(
             loaded, dataset, claims=claims, epsilon=epsilon, delta=delta, progress=progress
         )
     certificate.save(output)
-    typer.echo(str(certificate))
-    typer.echo(f"\nwritten to {output}")
+    say(f"{certificate}\n\nwritten to {output}")
     if certificate.verdict is not Verdict.PROVED:
         raise typer.Exit(1)
 
@@ -73,6 +73,7 @@ def upper_bound(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Where the certificate goes.")
     ] = Path("upper-bound.json"),
+    force: Force = False,
 ) -> None:
     """Prove that no weights of H heads memorize all labellings of a data set.
 
@@ -82,10 +83,10 @@ def upper_bound(
 
         constructive upper-bound data.npz --heads 20
     """
-    require_writable(output)
+    output, say = one_output(output, inputs={"DATA": data}, force=force)
     certificate = upper_bound_certificate(Dataset.load(data), heads)
     certificate.save(output)
-    typer.echo(f"{certificate}\n\nwritten to {output}")
+    say(f"{certificate}\n\nwritten to {output}")
     if certificate.verdict is not Verdict.PROVED:
         raise typer.Exit(1)
 

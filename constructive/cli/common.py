@@ -1,20 +1,33 @@
-"""What all commands share: the application, its end with bad input, and the progress bar."""
+"""What all commands share: the application, its end with bad input, files, and the progress bar."""
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from constructive import __version__
 from constructive.environment import environment
-from constructive.errors import ConstructiveError
+from constructive.errors import ConstructiveError, OutputError
+from constructive.files import STANDARD_OUTPUT, require_writable, same_file
 from constructive.progress import Progress as ProgressCallback
+
+Force = Annotated[bool, typer.Option("--force", help="Overwrite files which exist.")]
+"""Every command which writes a file has this, and calls `one_output` or `several_outputs`."""
+
+Say = Callable[[str | Table], None]
+"""How such a command speaks: on standard output, unless a file goes there."""
+
+Output = TypeVar("Output", Path, Path | None)
+
+_DASH = Path("-")
 
 app = typer.Typer(
     name="constructive",
@@ -47,6 +60,71 @@ def main() -> None:
 
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
     sys.exit(143)
+
+
+def one_output(output: Output, *, inputs: Mapping[str, Path], force: bool) -> tuple[Output, Say]:
+    """Look at the --output of a command before it works: its path, and how to speak.
+
+    inputs: the files it reads, by their names in its usage
+
+    `-` is standard output. Raises OutputError as `several_outputs` does.
+    """
+    path = STANDARD_OUTPUT if output == _DASH else output
+    return path, _looked_at({"--output": path}, inputs, force=force)
+
+
+def several_outputs(
+    outputs: Mapping[str, Path | None], *, inputs: Mapping[str, Path], force: bool
+) -> Say:
+    """Look at all that a command will write, before it works: how to speak.
+
+    outputs, inputs: paths by their names in its usage; files without such a name by their own
+
+    Raises OutputError for an output which cannot be written, which is an input or another output,
+    for one which exists, unless forced, and for `-`, where several files would run together.
+    """
+    for role, path in outputs.items():
+        require_no_dash(role, path)
+    return _looked_at(outputs, inputs, force=force)
+
+
+def require_no_dash(role: str, path: Path | None) -> None:
+    """Raise OutputError for standard output in a command which writes several files."""
+    if path == _DASH:
+        raise OutputError(
+            f"{role} - is standard output, but this command writes several files",
+            witness="-",
+            suggestion=f"a path for {role}",
+        )
+
+
+def _looked_at(
+    outputs: Mapping[str, Path | None], inputs: Mapping[str, Path], *, force: bool
+) -> Say:
+    taken, aside = dict(inputs), False
+    for role, path in outputs.items():
+        if path is None:
+            continue
+        for other, file in taken.items():
+            if same_file(path, file):
+                raise OutputError(
+                    f"cannot write {path}: {role} and {other} are one file",
+                    witness=str(file),
+                    suggestion=f"another path for {role}",
+                )
+        target = require_writable(path)
+        if target.is_old_file and not force:
+            raise target.refused("it exists already", "--force to overwrite it, or another path")
+        taken[role] = path
+        aside = aside or target.is_standard_output
+
+    def say(text: str | Table) -> None:
+        if isinstance(text, Table):
+            Console(width=100, stderr=aside).print(text)
+        else:
+            typer.echo(text, err=aside)
+
+    return say
 
 
 @contextmanager

@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from constructive import text
 from constructive.certification import certify
-from constructive.cli.common import app, progress_bar
+from constructive.cli.common import Force, app, one_output, progress_bar, several_outputs
 from constructive.contextual.examples import SequenceDataset
 from constructive.contextual.growth import GrowthPoint, exponent, growth
 from constructive.contextual.memorizer import SequenceMemorizer
 from constructive.errors import DataError
-from constructive.files import require_writable
 from constructive.verdict import Verdict
 
 sequence = typer.Typer(
@@ -91,6 +89,7 @@ def build_command(
     picture: Annotated[
         Path | None, typer.Option(help="PNG or SVG file with parameters against N.")
     ] = None,
+    force: Force = False,
 ) -> None:
     """Memorize a text: the next byte of every window of n bytes, or which line it is.
 
@@ -103,9 +102,8 @@ def build_command(
 
         constructive sequence build README.md --question line --embedding product_hash
     """
-    for path in (output, data, picture):
-        if path is not None:
-            require_writable(path)
+    outputs = {"--output": output, "--data": data, "--picture": picture}
+    say = several_outputs(outputs, inputs={"CORPUS": corpus}, force=force)
     examples = _read(corpus, question, window)
     if limit is not None:
         examples = examples.first(limit)
@@ -119,18 +117,19 @@ def build_command(
     }
     count, size, _ = examples.tokens.shape
     what = "different lines" if question is Question.line else "different windows and what follows"
-    typer.echo(f"{corpus}: N = {count} {what}, n = {size} bytes with their positions")
+    say(f"{corpus}: N = {count} {what}, n = {size} bytes with their positions")
     tokens = examples.tokens.tolist()
     with progress_bar() as progress:
         points = list(growth(tokens, examples.labels, progress=progress, **options))
     memorizer = points[-1].memorizer
     memorizer.save(output)
     SequenceDataset.of(tokens, examples.labels).save(data)
-    Console(width=100).print(_table(points))
-    typer.echo(_exponents(points))
+    say(_table(points))
+    say(_exponents(points))
     if picture is not None:
         _draw(points, picture)
-    typer.echo(f"\n{memorizer}\n\nwritten to {output}; the data are in {data}")
+        say(f"drawn in {picture}")
+    say(f"\n{memorizer}\n\nwritten to {output}; the data are in {data}")
     if not all(point.exact for point in points):
         raise typer.Exit(1)
 
@@ -168,6 +167,7 @@ def certify_command(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Where the certificate goes.")
     ] = Path("sequences-certificate.json"),
+    force: Force = False,
 ) -> None:
     """Prove that every label is put out, and that weights are no more than the theorem allows.
 
@@ -178,12 +178,13 @@ def certify_command(
 
         constructive sequence certify sequences.json sequences-data.json
     """
-    require_writable(output)
+    inputs = {"MEMORIZER": memorizer, "DATA": data}
+    output, say = one_output(output, inputs=inputs, force=force)
     loaded, dataset = SequenceMemorizer.load(memorizer), SequenceDataset.load(data)
     with progress_bar() as progress:
         certificate = certify(loaded, dataset, progress=progress)
     certificate.save(output)
-    typer.echo(f"{certificate}\n\nwritten to {output}")
+    say(f"{certificate}\n\nwritten to {output}")
     if certificate.verdict is not Verdict.PROVED:
         raise typer.Exit(1)
 
@@ -248,4 +249,3 @@ def _draw(points: list[GrowthPoint], picture: Path) -> None:
     figure = drawing.new_figure(12, 5.2)
     sequences.draw_points(figure, {points[-1].memorizer.record.embedding: points})
     drawing.save(figure, picture)
-    typer.echo(f"drawn in {picture}")

@@ -10,8 +10,14 @@ from typing import Annotated
 import typer
 
 from constructive.capacity_map import capacity_map
-from constructive.cli.common import app, progress_bar
-from constructive.files import require_writable
+from constructive.cli.common import (
+    Force,
+    app,
+    one_output,
+    progress_bar,
+    require_no_dash,
+    several_outputs,
+)
 
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to compute with.")]
 
@@ -46,6 +52,7 @@ def figures(
         list[Figure] | None, typer.Option(help="A figure; repeat it. By default all.")
     ] = None,
     jobs: Jobs = 1,
+    force: Force = False,
 ) -> None:
     """Redo the figures of the paper by construction, without training anything.
 
@@ -60,13 +67,16 @@ def figures(
     from constructive.figures import gallery
 
     names = [figure.value for figure in only] if only else None
+    require_no_dash("--output", folder)
+    written = {path.name: path for path in gallery.files(folder, names)}
+    say = several_outputs(written, inputs={}, force=force)
     with processes(jobs) as executor, progress_bar() as progress:
         for drawn in gallery.draw(folder, only=names, executor=executor, progress=progress):
-            typer.echo(f"{drawn.seconds:7.1f} s  {drawn.shows}")
+            say(f"{drawn.seconds:7.1f} s  {drawn.shows}")
             for path in drawn.paths:
-                typer.echo(f"           {path}")
+                say(f"           {path}")
                 if path.suffix == ".txt":
-                    typer.echo("\n" + path.read_text())
+                    say("\n" + path.read_text())
 
 
 @app.command("capacity-map")
@@ -83,6 +93,7 @@ def capacity_map_command(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of data and weights.")] = 0,
     jobs: Jobs = 1,
+    force: Force = False,
 ) -> None:
     """Prove the largest rank of Z over all weights on a grid of H, n and d_h.
 
@@ -90,8 +101,7 @@ def capacity_map_command(
 
         constructive capacity-map -H 10 -H 20 -n 16 -n 32 -d 64 --shared --jobs 2 -o map.csv
     """
-    if output is not None:
-        require_writable(output)
+    output, say = one_output(output, inputs={}, force=force)
     with processes(jobs) as executor, progress_bar() as progress:
         found = capacity_map(
             num_heads=heads,
@@ -103,7 +113,7 @@ def capacity_map_command(
             executor=executor,
             progress=progress,
         )
-    typer.echo(str(found))
+    say(str(found))
     if output is not None:
         found.save(output)
-        typer.echo(f"\nwritten to {output}")
+        say(f"\nwritten to {output}")

@@ -10,11 +10,10 @@ from rich.table import Table
 
 from constructive import assumptions, prove
 from constructive.capacity import saturated_capacity
-from constructive.cli.common import app, progress_bar
+from constructive.cli.common import Force, app, one_output, progress_bar
 from constructive.data_capacity import exact_capacity
 from constructive.dataset import Dataset
 from constructive.errors import AssumptionError
-from constructive.files import require_writable
 from constructive.published import capacity_table, comparison
 from constructive.verdict import Verdict
 
@@ -67,6 +66,7 @@ def regroup(
         Path, typer.Option("--output", "-o", help=".npz file for the data in the new order.")
     ] = Path("regrouped.npz"),
     seed: Seed = 0,
+    force: Force = False,
 ) -> None:
     """Put the examples into an order which meets what the construction needs.
 
@@ -74,7 +74,7 @@ def regroup(
 
         constructive regroup data.npz --heads 60 -o regrouped.npz
     """
-    require_writable(output)
+    output, say = one_output(output, inputs={"DATA": data}, force=force)
     dataset = Dataset.load(data)
     with progress_bar() as progress:
         found = assumptions.regroup(dataset, heads, seed=seed, progress=progress)
@@ -87,7 +87,7 @@ def regroup(
             else "drop examples of the witness, or token_mixing where queries agree",
         )
     dataset.take(found.order).save(output)
-    typer.echo(f"{found.verdict.name}: {found.detail}\nwritten to {output}")
+    say(f"{found.verdict.name}: {found.detail}\nwritten to {output}")
 
 
 @app.command()

@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from constructive.arrays import Rebuilt, private
 from constructive.contextual.storage import (
     Json,
     decoded,
@@ -34,8 +35,8 @@ Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class SequenceDataset:
-    """Sequences of tokens, and one label for each key.
+class SequenceDataset(Rebuilt):
+    """Sequences of tokens, and one label for each key. Its arrays are read-only.
 
     task:    what a label belongs to
     tokens:  (V, d) integers and Fractions, the different tokens
@@ -51,6 +52,10 @@ class SequenceDataset:
     symbols: tuple[Hashable, ...] | None
     labels: Integers
     classes: tuple[Hashable, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("tokens", "ids", "labels"):
+            object.__setattr__(self, name, private(name, getattr(self, name)))
 
     @classmethod
     def of(
@@ -134,10 +139,11 @@ class SequenceDataset:
         return found
 
     def save(self, path: str | Path) -> None:
-        """Write a JSON file, whole or not at all.
+        """Write a JSON file, whole or not at all; an old file of that name is replaced.
 
         Raises ParameterError for symbols and labels which JSON cannot hold: strings, bytes,
-        numbers, None and tuples of these can be held.
+        numbers, None and tuples of these can be held. Raises OutputError where the file cannot be
+        written.
         """
         write_json(path, self.content())
 

@@ -252,7 +252,7 @@ class SequenceMemorizer:
         )
 
     def to_onnx(self, path: str | Path, dtype: npt.DTypeLike = np.float64) -> None:
-        """Write an ONNX model, whole or not at all.
+        """Write an ONNX model, whole or not at all; an old file of that name is replaced.
 
         Input sequences (N, n, d), output outputs (N,), or (N, n) for seq2seq, in that dtype; N is
         free. What they are is said at `to_torch`.
@@ -302,8 +302,9 @@ class SequenceMemorizer:
     def save(self, path: str | Path) -> None:
         """Write a JSON file of weights, symbols and classes, whole or not at all.
 
-        Raises ParameterError for symbols and classes which JSON cannot hold: strings, bytes,
-        numbers, None and tuples of these can be held.
+        An old file of that name is replaced. Raises ParameterError for symbols and classes which
+        JSON cannot hold: strings, bytes, numbers, None and tuples of these can be held. Raises
+        OutputError where the file cannot be written.
         """
         write_json(path, self.content())
 

@@ -148,7 +148,7 @@ def digest(content: Json) -> str:
 
 
 def write_json(path: str | Path, content: Json) -> None:
-    """Write JSON, whole or not at all."""
+    """Write JSON, whole or not at all; an old file of that name is replaced."""
     text = json.dumps(content, separators=(",", ":"))
     with replacing(path) as file:
         file.write(text.encode() + b"\n")

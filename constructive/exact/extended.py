@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb, arb_mat
 
+from constructive.arrays import Rebuilt, private
 from constructive.attention import AttentionLayer
 from constructive.dataset import Array, Dataset
 from constructive.errors import ParameterError, PrecisionError
@@ -26,15 +27,15 @@ _WIDEST = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
-class ExtendedLayer:
+class ExtendedLayer(Rebuilt):
     """Multi-head attention whose values are sums of float64 arrays.
 
     leading:     an `AttentionLayer` of float64 weights
     corrections: (k, H, d, d_v); W_V = leading.value_weights + corrections.sum(axis=0), exactly
     precision:   bits of the readout
 
-    It is evaluated in balls, of `precision` + 64 bits or more. Raises ParameterError for
-    corrections which do not fit.
+    It is evaluated in balls, of `precision` + 64 bits or more. Corrections are kept as a read-only
+    copy. Raises ParameterError for some which do not fit.
     """
 
     leading: AttentionLayer
@@ -42,6 +43,7 @@ class ExtendedLayer:
     precision: int
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "corrections", private("corrections", self.corrections))
         shape = self.leading.value_weights.shape
         fits = (
             self.corrections.ndim == 4

@@ -23,6 +23,7 @@ import flint
 import numpy as np
 import numpy.typing as npt
 
+from constructive.arrays import frozen, private
 from constructive.attention import HeadShapes
 from constructive.capacity import Plan, group_sizes
 from constructive.dataset import Array, Dataset, ExampleShapes, check_shapes
@@ -41,8 +42,9 @@ _ATTEMPTS = 24
 class RationalDataset(ExampleShapes):
     """T examples of exact rational numbers: contexts (T, n, d) or (n, d), queries and targets.
 
-    The arrays hold Fractions; integers, Fractions and floats are accepted, floats as the dyadic
-    rationals which they are. Raises DataError for anything else, and for shapes which do not fit.
+    The arrays are read-only and hold Fractions; integers, Fractions and floats are accepted, floats
+    as the dyadic rationals which they are. Raises DataError for anything else, and for shapes which
+    do not fit.
 
     >>> data = RationalDataset([[[1, 0], [1, 1]]], [[2, 3]], [Fraction(1, 3)])
     >>> data.targets
@@ -55,7 +57,7 @@ class RationalDataset(ExampleShapes):
 
     def __post_init__(self) -> None:
         for name in ("contexts", "queries", "targets"):
-            object.__setattr__(self, name, _fractions(name, getattr(self, name)))
+            object.__setattr__(self, name, frozen(_fractions(name, getattr(self, name))))
         check_shapes(self.contexts, self.queries, self.targets)
 
     def context(self, example: int) -> Fractions:
@@ -71,6 +73,8 @@ class RationalLayer(HeadShapes):
     query_weights: W_Q (H, d, d_h);  key_weights: W_K / ln(2), (H, d, d_h)
     readout: U (H d, d_out), with f = U^T z
 
+    The arrays are read-only copies of what was given. Raises ParameterError for what is no array.
+
     >>> one = np.full((1, 1, 1), Fraction(1))
     >>> layer = RationalLayer(one, one, np.array([[Fraction(1, 2)]]))
     >>> layer([[[0], [1]]], [[1]])  # attention 1/3 and 2/3 on tokens 0 and 1
@@ -80,6 +84,10 @@ class RationalLayer(HeadShapes):
     query_weights: Fractions
     key_weights: Fractions
     readout: Fractions
+
+    def __post_init__(self) -> None:
+        for name, weights in tuple(vars(self).items()):
+            object.__setattr__(self, name, private(name, weights))
 
     @property
     def target_dim(self) -> int:
@@ -169,7 +177,7 @@ def construct(
             chosen = factors.columns.tolist()
             solution = _matrix(z[:, chosen]).solve(_matrix(dataset.target_matrix))
             readout[chosen] = _array(solution.tolist(), (total, num_targets))
-            return layer
+            return RationalLayer(*weights, readout)
     if smallest_excess:
         raise PrecisionError(
             f"logits of {smallest_excess} ln 2 would take numbers of that many bits",

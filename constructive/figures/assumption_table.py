@@ -18,6 +18,7 @@ from constructive.figures.stages import Stage, digits, text
 from constructive.files import replacing
 from constructive.progress import Progress
 
+NAME = "table-1-assumptions.txt"
 SUBSETS = 1000
 BUDGET = 0.01
 """Little search: at these stages dependent subsets are small, or there are none to be found."""
@@ -42,9 +43,10 @@ def rows(*, executor: Executor | None, progress: Progress) -> list[Row]:
 
 def write(folder: Path, *, executor: Executor | None, progress: Progress) -> tuple[Path, ...]:
     """Write the table as text, whole or not at all."""
-    path = folder / "table-1-assumptions.txt"
+    path = folder / NAME
+    table = render(rows(executor=executor, progress=progress))
     with replacing(path) as file:
-        file.write(render(rows(executor=executor, progress=progress)).encode())
+        file.write(table.encode())
     return (path,)
 
 

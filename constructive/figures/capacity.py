@@ -32,6 +32,7 @@ from constructive.parallel import ordered_map
 from constructive.progress import Progress
 
 WIDTH, HEADS, SIZE = 64, 20, 32
+NAME = "figure-2-capacity"
 CLASSES = 10
 CLOSE = 1e-6
 
@@ -83,7 +84,7 @@ def draw(folder: Path, *, executor: Executor | None, progress: Progress) -> tupl
             axes.set_xticks(values, [str(value) for value in values])
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False)
-    return drawing.save_both(figure, folder, "figure-2-capacity")
+    return drawing.save_both(figure, folder, NAME)
 
 
 def measure(task: tuple[int, int, int, int, bool]) -> tuple[MapPoint, Built]:

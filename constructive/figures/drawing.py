@@ -20,7 +20,10 @@ def new_figure(width: float, height: float) -> Any:  # noqa: ANN401 - of matplot
 
 
 def save(figure: Any, path: Path) -> Path:  # noqa: ANN401
-    """Write a picture, whole or not at all; the ending of its name says whether PNG or SVG."""
+    """Write a picture, whole or not at all; the ending of its name says whether PNG or SVG.
+
+    An old file of that name is replaced. Raises OutputError where it cannot be written.
+    """
     matplotlib = require("matplotlib", extra="demo", purpose="a picture")
     kind = path.suffix[1:].lower() or "png"
     # The same drawing gives the same bytes: no date, and names of SVG elements from their content.
@@ -32,7 +35,12 @@ def save(figure: Any, path: Path) -> Path:  # noqa: ANN401
 
 def save_both(figure: Any, folder: Path, name: str) -> tuple[Path, ...]:  # noqa: ANN401
     """The picture as NAME.png and NAME.svg."""
-    return tuple(save(figure, folder / f"{name}.{kind}") for kind in ("png", "svg"))
+    return tuple(save(figure, path) for path in both(folder, name))
+
+
+def both(folder: Path, name: str) -> tuple[Path, ...]:
+    """What `save_both` writes."""
+    return folder / f"{name}.png", folder / f"{name}.svg"
 
 
 def describe(axes: Any, *, x: str, y: str, title: str = "") -> None:  # noqa: ANN401

@@ -8,7 +8,14 @@ from functools import partial
 from pathlib import Path
 
 from constructive.errors import ParameterError
-from constructive.figures import assumption_table, capacity, independence, saturation, sequences
+from constructive.figures import (
+    assumption_table,
+    capacity,
+    drawing,
+    independence,
+    saturation,
+    sequences,
+)
 from constructive.files import require_writable
 from constructive.progress import Progress, silent
 
@@ -34,6 +41,34 @@ NAMES = {
 """What can be drawn."""
 
 
+_PICTURES = {
+    "kruskal": independence.KRUSKAL,
+    "capacity": capacity.NAME,
+    "saturation": saturation.NAME,
+    "position": independence.POSITION,
+    "sequences": sequences.NAME,
+}
+
+
+def files(folder: Path, only: Iterable[str] | None = None) -> tuple[Path, ...]:
+    """What `draw` writes. Raises ParameterError for an unknown name."""
+    paths: list[Path] = []
+    for name in _wanted(only):
+        picture = _PICTURES.get(name)
+        paths += drawing.both(folder, picture) if picture else (folder / assumption_table.NAME,)
+    return tuple(paths)
+
+
+def _wanted(only: Iterable[str] | None) -> list[str]:
+    wanted = list(NAMES if only is None else only)
+    unknown = [name for name in wanted if name not in NAMES]
+    if unknown:
+        raise ParameterError(
+            f"unknown figure {unknown[0]!r}", witness=unknown[0], suggestion=", ".join(NAMES)
+        )
+    return wanted
+
+
 def draw(
     folder: str | Path,
     *,
@@ -43,20 +78,17 @@ def draw(
 ) -> Iterator[Drawn]:
     """Draw the figures into a folder, as PNG and SVG each; yields them as they are done.
 
+    Old files of these names are replaced.
+
     only:     some of NAMES; by default all
     executor: where their parts are computed (`constructive.parallel`)
 
-    Raises ParameterError for an unknown name, OutputError if the folder is not there,
+    Raises ParameterError for an unknown name, OutputError if a file cannot be written,
     MissingExtraError without matplotlib or scikit-learn.
     """
-    wanted = list(NAMES if only is None else only)
-    unknown = [name for name in wanted if name not in NAMES]
-    if unknown:
-        raise ParameterError(
-            f"unknown figure {unknown[0]!r}", witness=unknown[0], suggestion=", ".join(NAMES)
-        )
-    folder = Path(folder)
-    require_writable(folder / "figure.png")
+    folder, wanted = Path(folder), _wanted(only)
+    for path in files(folder, wanted):
+        require_writable(path)
     drawings: dict[str, Callable[[], tuple[Path, ...]]] = {
         "kruskal": partial(independence.draw_kruskal, folder, executor=executor, progress=progress),
         "capacity": partial(capacity.draw, folder, executor=executor, progress=progress),

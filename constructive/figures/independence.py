@@ -21,6 +21,8 @@ from constructive.figures.stages import Stage, digits, text
 from constructive.progress import Progress
 
 SUBSETS = 1000
+KRUSKAL, POSITION = "figure-1-kruskal-rank", "figure-4-general-position"
+"""Names of the pictures."""
 CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64)
 
 _STYLES = {
@@ -35,14 +37,14 @@ def draw_kruskal(
     folder: Path, *, executor: Executor | None, progress: Progress
 ) -> tuple[Path, ...]:
     """Figure 1: queries of digits (a class token) and of text (the last byte)."""
-    return _draw(folder, "figure-1-kruskal-rank", "queries", executor, progress)
+    return _draw(folder, KRUSKAL, "queries", executor, progress)
 
 
 def draw_position(
     folder: Path, *, executor: Executor | None, progress: Progress
 ) -> tuple[Path, ...]:
     """Figure 4: the tokens of all contexts together."""
-    return _draw(folder, "figure-4-general-position", "tokens", executor, progress)
+    return _draw(folder, POSITION, "tokens", executor, progress)
 
 
 def _draw(

@@ -18,6 +18,7 @@ from constructive.figures import drawing
 from constructive.memorizer import Memorizer
 from constructive.multihead.heads import SATURATION_EPS
 
+NAME = "figure-3-saturation"
 _FLOOR = 1e-12
 """Attention below this is drawn as this."""
 _SHOWN = 20
@@ -78,7 +79,7 @@ def draw(folder: Path) -> tuple[Path, ...]:
             title="saturated: left of the dotted line",
         )  # fmt: skip
         right.legend(edgecolor="none", framealpha=1.0)
-    return drawing.save_both(figure, folder, "figure-3-saturation")
+    return drawing.save_both(figure, folder, NAME)
 
 
 def draw_heads(memorizer: Memorizer, dataset: Dataset, path: str | Path, *, title: str) -> None:

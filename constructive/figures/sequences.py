@@ -18,6 +18,7 @@ from constructive.progress import Progress
 
 CONTEXT_SIZE, WIDTH, CLASSES = 8, 4, 16
 LARGEST = 4096
+NAME = "sequences-parameters"
 EMBEDDINGS = {
     "power_hash": ("power hash", drawing.BLUE, "o"),
     "product_hash": ("product hash", drawing.ORANGE, "s"),
@@ -67,7 +68,7 @@ def draw(folder: Path, *, progress: Progress) -> tuple[Path, ...]:
     }
     figure = drawing.new_figure(12, 5.2)
     draw_points(figure, found)
-    return drawing.save_both(figure, folder, "sequences-parameters")
+    return drawing.save_both(figure, folder, NAME)
 
 
 def draw_points(figure: Any, found: dict[str, list[GrowthPoint]]) -> None:  # noqa: ANN401 - of matplotlib

@@ -76,13 +76,13 @@ def test_status_2_for_bad_input(built, tmp_path):
     assert "FormatError: data.npz is not a memorizer" in text
     text = built("certify", "memorizer.safetensors", "data.npz", "-o", "no/c.json", status=2)
     assert "OutputError: cannot write" in text
-    text = built("build", "data.npz", "--heads", 3, "--precision", "many", status=2)
+    text = built("build", "data.npz", "--heads", 3, "--precision", "many", "--force", status=2)
     assert "ParameterError: --precision='many' is not a number of bits" in text
     assert not (tmp_path / "certificate.json").exists()
 
 
 def test_precision(built, tmp_path):
-    text = built("build", "data.npz", "--heads", 3, "--precision", 120)
+    text = built("build", "data.npz", "--heads", 3, "--precision", 120, "--force")
     assert "readout of 120 bits" in text
     assert Memorizer.load(tmp_path / "memorizer.safetensors").record.precision == 120
     built("certify", "memorizer.safetensors", "data.npz", "--epsilon", "1e-30")
@@ -102,7 +102,8 @@ def test_paired_heads_are_explained_built_certified_and_checked(run, tmp_path):
     command = [sys.executable, "-I", str(CHECKER), *FILES]
     alone = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert alone.stderr + alone.stdout == text
-    text = run("certify", "memorizer.safetensors", "data.npz", "--claim", "grouping", status=2)
+    other = "--claim", "grouping", "--force"
+    text = run("certify", "memorizer.safetensors", "data.npz", *other, status=2)
     assert "not claims about paired heads" in text
 
 

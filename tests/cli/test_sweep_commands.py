@@ -17,6 +17,12 @@ def test_figures(run, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "figure-3-saturation.png", "figure-3-saturation.svg",
     ]  # fmt: skip
+    for path in tmp_path.iterdir():
+        path.write_bytes(b"old")
+    arguments = "figures", "--only", "saturation"
+    assert "figure-3-saturation.png: it exists already" in run(*arguments, status=2)
+    run(*arguments, "--force")
+    assert all(path.stat().st_size > 1000 for path in tmp_path.iterdir())
 
 
 def test_every_figure_can_be_asked_for():

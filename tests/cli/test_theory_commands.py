@@ -63,7 +63,7 @@ def test_upper_bound(run, tmp_path):
     assert "for all weights" in run("upper-bound", "data.npz", "--heads", 3)
     assert Certificate.load(tmp_path / "upper-bound.json").verdict is Verdict.PROVED
     assert run("check", "upper-bound.json", "data.npz").splitlines()[-1] == "PROVED"
-    assert "UNDECIDED" in run("upper-bound", "data.npz", "--heads", 4, status=1)
+    assert "UNDECIDED" in run("upper-bound", "data.npz", "--heads", 4, "--force", status=1)
     assert run("check", "upper-bound.json", "data.npz", status=1).startswith("NOT PROVED")
     text = run("check", "upper-bound.json", "a", "data.npz", "b", status=2)
     assert "3 files after the certificate" in text

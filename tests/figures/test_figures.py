@@ -35,6 +35,7 @@ def assert_pictures(paths, name):
 def test_saturation(tmp_path):
     (drawn,) = gallery.draw(tmp_path, only=["saturation"])
     assert_pictures(drawn.paths, "figure-3-saturation")
+    assert drawn.paths == gallery.files(tmp_path, ["saturation"])
     assert drawn.shows == "Figure 3: softmax saturation"
     assert drawn.seconds > 0
     svg = drawn.paths[1].read_text()
@@ -74,6 +75,7 @@ def test_capacity(tmp_path, monkeypatch):
         (("heads H", (1, 3)), ("tokens n", (1, 4)), ("head dimension d_h", (1, 4))),
     )  # fmt: skip
     paths = capacity.draw(tmp_path, executor=None, progress=silent)
+    assert paths == gallery.files(tmp_path, ["capacity"])
     assert_pictures(paths, "figure-2-capacity")
     svg = paths[1].read_text()
     for label in ("Theorem 1", "Theorem 2", "at most, for all weights", "proved rank of Z",
@@ -97,6 +99,7 @@ def test_independence(tmp_path, monkeypatch, name):
     (drawn,) = gallery.draw(tmp_path, only=[name])
     stem = {"kruskal": "figure-1-kruskal-rank", "position": "figure-4-general-position"}[name]
     assert_pictures(drawn.paths, stem)
+    assert drawn.paths == gallery.files(tmp_path, [name])
     for label in ("after attention", "sinusoidal positions", "share of independent subsets"):
         assert label in drawn.paths[1].read_text()
 
@@ -140,6 +143,7 @@ def test_positions_and_attention_against_their_definitions():
 def test_the_table(tmp_path, monkeypatch):
     monkeypatch.setattr(assumption_table, "SUBSETS", 20)
     (drawn,) = gallery.draw(tmp_path, only=["assumptions"])
+    assert drawn.paths == gallery.files(tmp_path, ["assumptions"])
     lines = drawn.paths[0].read_text().splitlines()
     assert lines[0] == "T = 1797 examples, n = 16 tokens, d = 64"
     rows = {tuple(line.split()[:2]): line for line in lines[3:]}
@@ -154,11 +158,17 @@ def test_bad_input(tmp_path):
         list(gallery.draw(tmp_path, only=["cat"]))
     with pytest.raises(OutputError, match="no such folder"):
         list(gallery.draw(tmp_path / "none"))
+    with pytest.raises(ParameterError, match="unknown figure 'cat'"):
+        gallery.files(tmp_path, ["cat"])
+    (tmp_path / "sequences-parameters.svg").touch(0o400)
+    with pytest.raises(OutputError, match="it is write-protected"):
+        list(gallery.draw(tmp_path, only=["sequences"]))
 
 
 def test_sequences(tmp_path, monkeypatch):
     monkeypatch.setattr(sequences, "LARGEST", 128)
     (drawn,) = gallery.draw(tmp_path, only=["sequences"])
+    assert drawn.paths == gallery.files(tmp_path, ["sequences"])
     assert_pictures(drawn.paths, "sequences-parameters")
     svg = drawn.paths[1].read_text()
     for label in ("power hash: exponent", "product hash", "separating set", "sqrt(N)",

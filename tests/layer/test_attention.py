@@ -100,7 +100,7 @@ def test_weights_which_do_not_fit(position):
 
 
 def test_weights_which_are_not_finite():
-    arrays = list(vars(random_layer(np.random.default_rng(0))).values())
+    arrays = [weights.copy() for weights in vars(random_layer(np.random.default_rng(0))).values()]
     arrays[2][1, 2, 3] = np.nan
     with pytest.raises(ParameterError, match=r"W_V\[1, 2, 3\] is nan"):
         AttentionLayer(*arrays)

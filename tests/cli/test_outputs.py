@@ -1,0 +1,306 @@
+"""No command destroys what is there: its inputs, files which exist, devices and links."""
+
+import inspect
+import io
+import os
+import stat
+import subprocess
+import sys
+from enum import StrEnum
+from pathlib import Path
+from types import NoneType
+from typing import get_args, get_type_hints
+
+import numpy as np
+import pytest
+from typer.models import OptionInfo
+from typer.testing import CliRunner
+
+from constructive import OutputError
+from constructive.cli import app
+
+BESIDE = {
+    "demo": ["digits.npz", "digits.safetensors", "digits.json"],
+    "figures": ["figure-1-kruskal-rank.svg", "table-1-assumptions.txt"],
+}
+"""Files which a command writes beside a name, or into a folder."""
+SLOW = {"demo", "figures"}
+
+
+class Parameter:
+    """An argument or option of a command, as its function has it."""
+
+    def __init__(self, parameter, hint):
+        kind, self.info = get_args(hint)
+        kinds = [k for k in get_args(kind) or [kind] if k is not NoneType]
+        self.name, self.kind = parameter.name, kinds[0]
+        self.is_option = isinstance(self.info, OptionInfo)
+        self.required = parameter.default is parameter.empty
+        given = [self.info.default, *self.info.param_decls] if self.is_option else []
+        self.options = [word for word in given if isinstance(word, str)] or [f"--{self.name}"]
+
+    @property
+    def value(self):
+        """Something which it takes."""
+        if self.kind is Path:
+            return f"{self.name}.in"
+        return next(iter(self.kind)).value if issubclass(self.kind, StrEnum) else "3"
+
+
+def parameters(function):
+    hints = get_type_hints(function, include_extras=True)
+    found = inspect.signature(function).parameters.items()
+    return [Parameter(parameter, hints[name]) for name, parameter in found]
+
+
+def commands():
+    groups = [("", app), *((f"{g.name} ", g.typer_instance) for g in app.registered_groups)]
+    for prefix, group in groups:
+        for command in group.registered_commands:
+            name = command.name or command.callback.__name__
+            yield prefix + name, parameters(command.callback)
+
+
+def paths(command, *, option):
+    return [p for p in command if p.kind is Path and p.is_option == option]
+
+
+def arguments(command, **outputs):
+    """A call with a value for all that must be given, and these outputs."""
+    found = []
+    for parameter in command:
+        option = parameter.options[:1] if parameter.is_option else []
+        if parameter.name in outputs:
+            found += [*option, str(outputs[parameter.name])]
+        elif parameter.required:
+            found += [*option, parameter.value]
+    return found
+
+
+COMMANDS = dict(commands())
+WRITING = {words: command for words, command in COMMANDS.items() if paths(command, option=True)}
+OPTIONS = [(words, option) for words in WRITING for option in paths(WRITING[words], option=True)]
+NAMED = [f"{words} {option.options[0]}" for words, option in OPTIONS]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Every input that a command may be given, none of which is one."""
+    monkeypatch.chdir(tmp_path)
+    for command in COMMANDS.values():
+        for argument in paths(command, option=False):
+            (tmp_path / f"{argument.name}.in").write_bytes(b"nonsense")
+    return tmp_path
+
+
+def invoke(words, *arguments):
+    return CliRunner().invoke(app, [*words.split(), *map(str, arguments)])
+
+
+def refusal(words, *arguments):
+    error = invoke(words, *arguments).exception
+    assert isinstance(error, OutputError), error
+    return str(error)
+
+
+def test_which_commands_write():
+    assert set(WRITING) == {
+        "build", "export", "predict", "generate", "demo", "certify", "upper-bound", "regroup",
+        "figures", "capacity-map", "sequence build", "sequence certify",
+    }  # fmt: skip
+    assert len(COMMANDS) > len(WRITING)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_what_writes_can_be_forced(words):
+    forcing = [p.options for p in COMMANDS[words] if p.name == "force"]
+    assert forcing == ([["--force"]] if words in WRITING else [])
+
+
+@pytest.mark.parametrize(("words", "option"), OPTIONS, ids=NAMED)
+def test_an_existing_file_is_kept(folder, words, option):
+    for name in BESIDE.get(words, []) + (["old"] if words != "figures" else []):
+        (folder / name).write_bytes(b"precious")
+        output = folder if words == "figures" else folder / (name if name == "old" else "new.png")
+        given = arguments(WRITING[words], **{option.name: output})
+        text = refusal(words, *given)
+        assert f"{name}: it exists already" in text
+        assert "--force" in text
+        assert (folder / name).read_bytes() == b"precious"
+        if words not in SLOW:  # then it begins to work, and complains of nonsense or ends well
+            error = invoke(words, *given, "--force").exception
+            assert not isinstance(error, OutputError)
+        (folder / name).unlink()
+
+
+INPUTS = [
+    (words, option, argument)
+    for words, command in WRITING.items()
+    for option in paths(command, option=True)
+    for argument in paths(command, option=False)
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "argument"), INPUTS,
+    ids=[f"{words} {option.options[0]} {argument.name}" for words, option, argument in INPUTS],
+)  # fmt: skip
+@pytest.mark.parametrize("forced", [[], ["--force"]])
+def test_an_input_is_never_an_output(folder, words, option, argument, forced):
+    read = folder / f"{argument.name}.in"
+    (folder / "link").symlink_to(read)
+    os.link(read, folder / "hard")
+    for output in (read.name, "link", "hard", folder / "." / read.name):
+        given = arguments(WRITING[words], **{option.name: output})
+        text = refusal(words, *given, *forced)
+        assert f"{option.options[0]} and {argument.name.upper()} are one file" in text
+        assert f"witness: {read.name}" in text
+        assert f"try: another path for {option.options[0]}" in text
+    assert read.read_bytes() == b"nonsense"
+
+
+@pytest.mark.parametrize(("words", "option"), OPTIONS, ids=NAMED)
+def test_standard_output_is_for_one_file(words, option):
+    if len(paths(WRITING[words], option=True)) + len(BESIDE.get(words, [])) == 1:
+        return
+    name = option.options[0]
+    text = refusal(words, *arguments(WRITING[words], **{option.name: "-"}), "--force")
+    assert f"{name} - is standard output, but this command writes several files" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "roles"),
+    [
+        ("sequence build", {"output": "a", "data": "a"}, "--data and --output"),
+        ("sequence build", {"data": "a.png", "picture": "./a.png"}, "--picture and --data"),
+        ("demo", {"picture": "digits.json"}, "digits.json and --picture"),
+    ],
+)
+def test_two_outputs_are_two_files(folder, words, given, roles):
+    text = refusal(words, *arguments(WRITING[words], **given), "--force")
+    assert f"{roles} are one file" in text
+    assert not [path for path in folder.iterdir() if path.suffix != ".in"]
+
+
+def test_two_new_outputs_by_a_link(folder):
+    (folder / "link").symlink_to("new")
+    given = arguments(WRITING["sequence build"], output="new", data="link")
+    assert "--data and --output are one file" in refusal("sequence build", *given)
+
+
+@pytest.mark.parametrize("words", [words for words in WRITING if words != "figures"])
+def test_a_protected_file_is_kept_also_if_forced(folder, words):
+    (folder / "old").write_bytes(b"precious")
+    (folder / "old").chmod(0o444)
+    option = paths(WRITING[words], option=True)[0]
+    text = refusal(words, *arguments(WRITING[words], **{option.name: "old"}), "--force")
+    assert "cannot write old: it is write-protected" in text
+    assert f"try: chmod u+w {folder.resolve() / 'old'}" in text
+
+
+GENERATE = ["generate", "uniform", "-T", "7", "-n", "3", "-d", "5"]
+
+
+def run(*arguments, **options):
+    command = [sys.executable, "-m", "constructive", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=not options, check=False, **options)
+    assert not done.stderr or b"Traceback" not in done.stderr
+    return done
+
+
+def test_a_dash_is_standard_output(folder):
+    """Bytes alone are there; what is said goes elsewhere, and no file appears."""
+    before = sorted(folder.iterdir())
+    done = run(*GENERATE, "-o", "-")
+    assert done.returncode == 0
+    assert np.load(io.BytesIO(done.stdout))["queries"].shape == (7, 5)
+    assert b"written to /dev/stdout" in done.stderr
+    assert sorted(folder.iterdir()) == before
+    (folder / "data.npz").write_bytes(done.stdout)
+    run("build", "data.npz", "--heads", 3)
+    done = run("predict", "memorizer.safetensors", "data.npz", "-o", "-")
+    assert np.load(io.BytesIO(done.stdout)).shape == (7,)
+    assert b"7 examples, max error" in done.stderr
+    done = run("certify", "memorizer.safetensors", "data.npz", "-o", "-")
+    assert done.stdout.startswith(b"{")
+    assert b"Certificate: PROVED" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdout", "out.npz"])
+def test_standard_output_which_is_a_file_is_not_replaced(folder, name):
+    with (folder / "out.npz").open("wb") as file:
+        file.write(b"first")
+        file.flush()
+        command = [sys.executable, "-m", "constructive", *GENERATE, "-o", name]
+        done = subprocess.run(command, stdout=file, stderr=subprocess.PIPE, check=True)
+    content = (folder / "out.npz").read_bytes()
+    assert content.startswith(b"firstPK")
+    assert b"written to" not in content
+    assert b"written to" in done.stderr
+
+
+def test_standard_output_which_is_an_input_is_refused(folder):
+    run(*GENERATE)
+    before = (folder / "data.npz").read_bytes()
+    with (folder / "data.npz").open("ab") as file:
+        command = [sys.executable, "-m", "constructive", "build", "data.npz", "-H", "3", "-o", "-"]
+        done = subprocess.run(command, stdout=file, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 2
+    assert b"--output and DATA are one file" in done.stderr
+    assert (folder / "data.npz").read_bytes() == before
+
+
+def test_devices_stay_and_fail_as_they_do():
+    assert run(*GENERATE, "-o", "/dev/null").returncode == 0
+    done = run(*GENERATE, "-o", "/dev/full", "--force")
+    assert done.returncode == 2
+    assert b"OutputError: cannot write /dev/full: No space left on device" in done.stderr
+    for device in ("/dev/null", "/dev/full"):
+        assert stat.S_ISCHR(Path(device).stat().st_mode)
+
+
+@pytest.mark.parametrize("words", [[*GENERATE, "-o", "-"], GENERATE, ["info"]])
+def test_nobody_listens(words):
+    """A closed pipe ends a command quietly."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "constructive", *words]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert done.stderr == b""
+    assert done.returncode == 1
+
+
+def test_standard_output_which_is_closed(folder):
+    before = sorted(folder.iterdir())
+    command = [sys.executable, "-m", "constructive", *GENERATE, "-o"]
+    for name, status in (("-", 2), ("data.npz", 0)):
+        shell = ["sh", "-c", 'exec "$@" >&-', "sh", *command, name]
+        done = subprocess.run(shell, stderr=subprocess.PIPE, check=False)
+        assert done.returncode == status, done.stderr
+        assert b"Traceback" not in done.stderr
+    assert sorted(folder.iterdir()) == sorted([*before, folder / "data.npz"])
+
+
+def test_links_are_followed(folder):
+    (folder / "link.npz").symlink_to("real.npz")
+    assert run(*GENERATE, "-o", "link.npz").returncode == 0
+    assert (folder / "link.npz").is_symlink()
+    done = run(*GENERATE, "-o", "link.npz")
+    assert done.returncode == 2
+    assert b"cannot write link.npz: it exists already" in done.stderr
+    (folder / "real.npz").chmod(0o600)
+    assert run(*GENERATE, "-o", "link.npz", "--force", "--seed", 1).returncode == 0
+    assert (folder / "link.npz").is_symlink()
+    assert stat.S_IMODE((folder / "real.npz").stat().st_mode) == 0o600
+
+
+def test_the_whole_text_of_a_refusal(folder):
+    (folder / "old.npz").write_bytes(b"precious")
+    done = run(*GENERATE, "-o", "old.npz")
+    assert done.returncode == 2
+    assert done.stderr.decode() == (
+        "OutputError: cannot write old.npz: it exists already\n"
+        f"  witness: {folder.resolve() / 'old.npz'}\n"
+        "  try: --force to overwrite it, or another path\n"
+    )
