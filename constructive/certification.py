@@ -68,7 +68,7 @@ def certify(
                   but the first has another query in its span (`claims.grouping`)
       "rank"      the intermediate representation Z has rank T (`claims.rank`)
       "error"     max |f(E_t, e_t) - y_t| <= epsilon (`claims.error`)
-      "readout"   an exact readout is within delta of the stored one (`claims.readout`)
+      "readout"   some exact effective readout is within delta of the stored one (`claims.readout`)
             and for sequences
       "equality"  every label is put out, with == (`claims.sequences`)
       "size"      the non-zero parameters are at most those of Theorem 7's formula
@@ -90,7 +90,7 @@ def certify(
     >>> certificate
     <Certificate: PROVED, grouping PROVED, rank PROVED, error PROVED, readout PROVED>
     >>> certificate["rank"].statement
-    'rank Z = T = 7: these attention weights memorize every labelling'
+    'rank Z = T = 7: for all Y some effective readout U (H d, d_out) has Z U = Y'
     """
     about_sequences = SequenceMemorizer, SequenceDataset
     if isinstance(memorizer, about_sequences) or isinstance(dataset, about_sequences):

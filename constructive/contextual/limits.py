@@ -2,7 +2,7 @@
 
 The formula grows with its sizes, so large ones make a weak claim. What they may be follows from
 the data and from what the network computes; `SPARE` bits are for the chance by which a search
-missed the least number. (`constructive/sequence_checker.py` has the same limits, of its own.)
+missed the least number. (`constructive/checker/sequences.py` has the same limits, of its own.)
 """
 
 from collections.abc import Iterable
