@@ -3,6 +3,7 @@
 import hashlib
 import math
 import struct
+from contextlib import suppress
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from modular import (
 )
 
 ROUNDS = 12  # columns of the system whose solution shows a rank
+POINTS = 3  # at which a rank is looked for
 CHUNK = 1 << 18  # entries of arrays which are worked on at a time
 
 
@@ -66,6 +68,22 @@ def check_rank(evidence, weights, data, hashes, quick):
     else:
         require_nonsingular(z, p)
     return (total,)
+
+
+def looks_singular(weights, data):
+    """Whether Z has less than rank T modulo a prime at a few points, by random mixtures of columns.
+
+    It may have rank T all the same, but hardly ever; so nobody needs to look for its inverse.
+    """
+    total, columns = len(data["queries"]), math.prod(weights["W_Q"].shape[:2])
+    rng, p = np.random.default_rng(total), 4194287
+    for a in rng.integers(2, p, size=POINTS).tolist() if total <= columns else ():
+        mixing = reduce(rng.integers(p, size=(columns, total)).astype(np.float64), p)
+        with suppress(ValueError):
+            z = representation(weights, data, p, a, np.arange(columns))
+            require_nonsingular(times(z, mixing, p), p)
+            return False
+    return True
 
 
 def representation(weights, data, p, a, columns):

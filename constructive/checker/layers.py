@@ -3,7 +3,7 @@
 import math
 
 import real_claims
-from exact_claims import CHUNK, ROUNDS, check_grouping, check_impossible, check_rank
+from exact_claims import CHUNK, ROUNDS, check_grouping, check_impossible, check_rank, looks_singular
 from files import (
     announce,
     bytes_of,
@@ -60,6 +60,8 @@ def check(content, files, options):
         statements[name] = require_statement(claim, STATEMENTS[name].format(*shown))
     claimed = bounds.get("error", math.inf) <= options.epsilon
     require(claimed, "error: epsilon is not claimed, or is larger")
+    if "readout" in bounds and "rank" not in claims:
+        require(not looks_singular(weights, data), "readout: Z has no right inverse, as it seems")
     if bounds:
         read = bytes_of(arrays) + bytes_of(tensors)
         real_claims.check_real(bounds, weights, data, shapes, options.most - read)
@@ -93,9 +95,10 @@ def needs(claims, arrays, tensors, shapes):
     if "grouping" in claims:
         held = at_once + 8 * (3 * total * width + 4 * heads * width)
         operations += 4 * tokens * size * width + 2 * total * heads * width
-    if "rank" in claims:
+    if {"rank", "readout"} & set(claims):
         held = max(held, at_once + 8 * total * (total + 4 * width + 3 * ROUNDS + 4096))
         held += 8 * 4 * heads * width * inner
+        held += 8 * 2 * total * heads * width * ("rank" not in claims)
         operations += 2 * total * heads * (2 * inner * width + 2 * size * width) + total**3
     if "impossible" in claims:
         held = max(held, 48 * tokens * width)

@@ -14,6 +14,7 @@ COUNTS = (5, 7, 10, 14, 20, 28, 40, 56, 80, 112, 160, 224)  # of digits
 MINUTE = 2e12  # operations which more digits may cost
 LARGEST = 2_000_000  # entries of Z up to which it is inverted in fixed point
 CHUNK = 1 << 18  # entries of arrays which are worked on at a time
+LESS = Fraction(99, 100)  # of a residual which more digits would still lower
 NEAR = 0.1  # |I - Z R| above which R is too far from a right inverse
 
 
@@ -44,28 +45,34 @@ def check_real(bounds, weights, data, shapes, most):
     More digits are taken as long as they may decide, and cost about a minute at most.
     """
     kappa = previous = None
-    spent, allowed = 0, needs(shapes, COUNTS[0], "readout" in bounds)[1] + MINUTE
-    for count in COUNTS:
-        held, operations = needs(shapes, count, "readout" in bounds)
-        spent += operations
-        if spent > allowed or held > most:
-            break
+    for count in affordable(shapes, "readout" in bounds, most):
+        keep = "readout" in bounds and kappa is None
         try:
-            keep = "readout" in bounds and kappa is None
-            worst, scaled, z_all = residuals(weights, data, count, keep)
-            if keep:
-                kappa = right_inverse_bound(z_all, count)
+            *found, z_all = residuals(weights, data, count, keep)
+            kappa = right_inverse_bound(z_all, count) if keep else kappa
         except (OverflowError, np.linalg.LinAlgError):  # more digits may decide
             continue
+        worst, scaled = found
         small = "error" not in bounds or worst <= bounds["error"]
         near = "readout" not in bounds or (kappa and kappa * scaled <= bounds["readout"])
         if small and near:
             return
-        if previous is not None and scaled > previous * Fraction(99, 100):
+        if previous and worst > LESS * previous[0] and scaled > LESS * previous[1]:
             require(small, f"error: it is not shown to be within {bounds.get('error')!r}")
             require(kappa is None, "readout: no exact one is shown to be so near")
-        previous = scaled
+        previous = found
     raise ValueError(f"{', '.join(bounds)}: not shown with the digits which a minute allows")
+
+
+def affordable(shapes, keep, most):
+    """Counts of digits, as long as memory allows and no more than about a minute is added."""
+    spent, allowed = 0, needs(shapes, COUNTS[0], keep)[1] + MINUTE
+    for count in COUNTS:
+        held, operations = needs(shapes, count, keep)
+        spent += operations
+        if spent > allowed or held > most:
+            return
+        yield count
 
 
 def residuals(weights, data, count, keep):
@@ -167,7 +174,7 @@ def right_inverse_bound(z_all, count):
         return None
     turned, right = arranged(z_all[0], np.transpose), fixed([start], count)
     gram = multiply(z_all[0], turned, count)
-    for _ in range(8 + count):  # any R will do: the digits of one are R, without an error
+    for _ in range(3 + count * BITS // 50):  # any R will do: its digits are R, without an error
         left, error = floats(multiply(gram, right, count))
         q = float(up(up(np.abs(left - one).sum(axis=1)).max() + up(len(one) * error)))
         if q < NEAR:
@@ -178,7 +185,7 @@ def right_inverse_bound(z_all, count):
             return Fraction(reach) * Fraction(2) ** top / (1 - Fraction(q))
         if not math.isfinite(q):
             return None
-        # What is still missing comes by steps of 2^50, where float64 sees a singular matrix.
+        # Where float64 sees a singular matrix, each step makes good what is smaller by 2^50.
         step = np.linalg.inv(left + one * 2.0**-50)
         right = multiply(right, fixed([step], count), count)._replace(error=0)
     return None

@@ -1,8 +1,9 @@
 """The claim *error*: max |f(E_t, e_t) - y_t| <= epsilon, for the stored weights in real arithmetic.
 
 Every operation is enclosed (`exact.ball`). An example surely beyond epsilon refutes the claim; one
-whose ball straddles it asks for more bits. An error which is not 0 has to be a little below epsilon
-(`ROOM`), so that whoever checks the claim in arithmetic of his own can decide it, too.
+whose ball straddles it asks for more bits. Whoever checks the claim has arithmetic of his own, so
+an error has to be a little below epsilon (`ROOM`), and epsilon more than 0 (but for a readout of
+zeros, where nothing is rounded).
 """
 
 from flint import arb
@@ -24,12 +25,12 @@ def judge(evaluation: Evaluation, epsilon: float) -> Claim:
 
 def _judge(evaluation: Evaluation, epsilon: float) -> Claim:
     statement = STATEMENT.format(epsilon)
-    allowed = arb(epsilon)
-    straddling = None
+    allowed, straddling = arb(epsilon), None
+    room = epsilon > 0 or evaluation.readout == 0
     rows, columns = evaluation.residuals.nrows(), evaluation.residuals.ncols()
     for index, residual in enumerate(evaluation.residuals.entries()):
         size = abs(residual)
-        if size * ROOM <= allowed:
+        if room and size * ROOM <= allowed:
             continue
         example, entry = divmod(index, columns)
         if size > allowed:
@@ -41,7 +42,8 @@ def _judge(evaluation: Evaluation, epsilon: float) -> Claim:
     bits = f"balls of {evaluation.prec} bits"
     if straddling is not None:
         detail = (
-            f"at example {straddling} the enclosure straddles epsilon ({bits}); raise max_prec="
+            f"at example {straddling} the enclosure straddles epsilon ({bits}); raise max_prec= or "
+            "epsilon="
         )
         return Claim("error", statement, Verdict.UNDECIDED, detail)
     bound = at_most(evaluation.largest_residual, epsilon)

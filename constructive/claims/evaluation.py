@@ -21,10 +21,12 @@ class Evaluation:
     exponents: e_t, (T,), so that the entries of E_t, and of row t of Z, are below 2^(e_t) in size
     midpoints: Z, with row t times 2^(-e_t), near enough; (T, H d), or None if it was not asked for
     radius:    bounds every entry of the difference; infinite if balls are not finite
+    readout:   bounds every entry of the effective readout U; 0 only if all of them are
     """
 
     prec: int
     residuals: arb_mat
+    readout: arb
     exponents: npt.NDArray[np.int64]
     midpoints: Array | None
     radius: float
@@ -68,7 +70,8 @@ def evaluate(
     if midpoints is not None and not (np.isfinite(midpoints).all() and np.isfinite(radius)):
         radius = float("inf")
     residuals = arb_mat(total, dataset.target_dim, entries)
-    return Evaluation(prec, residuals, exponents, midpoints, radius * (1 + 2.0**-50))
+    size = largest(enclosed.readout)
+    return Evaluation(prec, residuals, size, exponents, midpoints, radius * (1 + 2.0**-50))
 
 
 def context_exponents(dataset: Dataset) -> npt.NDArray[np.int64]:

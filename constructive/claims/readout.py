@@ -31,6 +31,8 @@ LARGEST_IN_BALLS = 2_000_000
 """Entries of Z up to which an ill-conditioned one is inverted in balls (16 bytes a bit or so)."""
 _ROOM = 1.25
 """What is claimed is this much more than what is shown: whoever checks it has another R."""
+_LEAST = 2.0**-100
+"""A distance of exactly 0 is claimed as this part of the readout, for he rounds, too."""
 
 
 def judge(
@@ -50,6 +52,8 @@ def judge(
             kappa = ball.right_inverse_bound(z, evaluation.prec)
             how = f"balls of {evaluation.prec} bits"
         bound = kappa * evaluation.largest_scaled_residual
+        if bound == 0:
+            bound = evaluation.readout * _LEAST
         shown = short_bound(bound * _ROOM) if delta is None else delta
         statement = STATEMENT.format(shown)
         if not bound.is_finite() or not np.isfinite(shown):

@@ -1,0 +1,695 @@
+"""Hostile triples: mutations of honest ones, claims which are built to be false, and spoilt files.
+
+Every function takes a random generator and returns a case: how to write its files, and how to
+judge what is accepted.
+"""
+
+import contextlib
+import copy
+import json
+import struct
+import warnings
+import zipfile
+from dataclasses import dataclass, field
+
+import judges
+import numpy as np
+import triples
+from hypothesis import strategies as st
+from triples import LAYER, PAIRED, Triple, bound, claim, pack, unpack
+
+PRIMES = (4194287, 4194181, 2097169)  # of the size which is asked for
+OTHERS = (4, 7, 4194285, 4194301, 2**31 - 1)
+EVIL = (
+    None, True, False, 0, 1, -1, 2, 4194287, 2**22, 10**30, -(10**400), 0.5, 1e308, "", "PROVED",
+    "REFUTED", "0x1p-1074", "0x1p-1000", "0x0p+0", "inf", "nan", "AAAA", "é", [], {}, [[0, 7]],
+    [True], [1.0], [0] * 500, {"prime": 7},
+)  # fmt: skip
+
+
+@dataclass
+class Case:
+    """Files of one case, and what they are for.
+
+    write:     puts them into a folder, and gives their names
+    kind:      "layer" or "sequence": who judges what is printed
+    true:      what is known of the claims by construction: True, False, or None
+    arguments: more for the command
+    """
+
+    label: str
+    write: object
+    kind: str = "layer"
+    true: bool | None = None
+    arguments: list = field(default_factory=list)
+
+
+def of_triple(label, triple, *, true=None, arguments=()):
+    return Case(label, triple.write, "layer", true, list(arguments))
+
+
+def any_honest(rng):
+    """An honest triple of some kind, at some scale."""
+    pools = triples.honest_layers, triples.honest_pairs, triples.honest_bounds
+    pool = pools[rng.choice(3, p=[0.6, 0.3, 0.1])]()
+    triple = pool[rng.integers(len(pool))]
+    return triple.scaled(rng) if rng.random() < 0.6 else triple.copy()
+
+
+# Family 1: mutations of honest certificates, weights and data.
+
+
+def leaves(content, trail=()):
+    if isinstance(content, dict | list):
+        for key, value in content.items() if isinstance(content, dict) else enumerate(content):
+            yield (*trail, key)
+            yield from leaves(value, (*trail, key))
+
+
+def mutate_json(rng, content):
+    """One or two values removed, exchanged, spoilt, or replaced by something evil."""
+    for _ in range(rng.integers(1, 3)):
+        trails = list(leaves(content))
+        if not trails:
+            return
+        trail = trails[rng.integers(len(trails))]
+        part = content
+        for key in trail[:-1]:
+            part = part[key]
+        kind, old = rng.integers(5), part[trail[-1]]
+        if kind == 0 and isinstance(part, dict):
+            part.pop(trail[-1])
+        elif kind == 1 and isinstance(old, str) and len(old) > 3:
+            text = list(old)
+            i, j = rng.integers(len(text), size=2)
+            text[i], text[j] = text[j], text[i]
+            part[trail[-1]] = "".join(text)
+        elif kind == 2 and isinstance(old, int) and not isinstance(old, bool):
+            part[trail[-1]] = old + int(rng.choice([-1, 1, 2]))
+        elif kind == 3:
+            other = content
+            for key in trails[rng.integers(len(trails))]:
+                other = other[key]
+            part[trail[-1]] = json.loads(json.dumps(other))
+        else:
+            part[trail[-1]] = copy.deepcopy(EVIL[rng.integers(len(EVIL))])
+
+
+def mutate_evidence(rng, triple):
+    """Evidence altered, with a statement that says so."""
+    claims = triple.content["claims"]
+    name = list(claims)[rng.integers(len(claims))]
+    evidence = claims[name]["evidence"]
+    if name in ("error", "readout"):
+        old = float.fromhex(evidence["bound"])
+        new = [
+            np.nextafter(old, 0), old / 2, old * 2.0 ** -int(rng.integers(2, 60)), old * 0.9, 0.0,
+            5e-324, old * 2,
+        ][rng.integers(7)]  # fmt: skip
+        claims[name] = bound(name, new if np.isfinite(new) else old)
+        return
+    packed = [key for key in evidence if isinstance(evidence[key], str) and key != "denominator"]
+    if packed and rng.random() < 0.7:
+        key = packed[rng.integers(len(packed))]
+        values = unpack(evidence[key]).copy()
+        kind = rng.integers(3)
+        if kind == 0:
+            i, j = rng.integers(len(values), size=2)
+            values[[i, j]] = values[[j, i]]
+        elif kind == 1:
+            values[rng.integers(len(values))] = rng.integers(1 << 22)
+        else:
+            values = np.roll(values, 1)
+        evidence[key] = pack(values)
+    elif "prime" in evidence and rng.random() < 0.5:
+        evidence["prime"] = int(rng.choice(PRIMES + OTHERS))
+    elif "value" in evidence:
+        evidence["value"] = int(rng.integers(0, 4194287))
+    elif "heads" in evidence:
+        evidence["heads"] = int(rng.integers(0, 6))
+    elif evidence.get("groups"):
+        group = evidence["groups"][rng.integers(len(evidence["groups"]))]
+        group[rng.integers(2)] += int(rng.choice([-1, 1]))
+
+
+def mutate_arrays(rng, triple):
+    """Numbers altered, and everything signed anew."""
+    parts = [triple.data] + ([triple.weights] if triple.weights else [])
+    arrays = parts[rng.integers(len(parts))]
+    name = list(arrays)[rng.integers(len(arrays))]
+    array = arrays[name].copy()
+    flat, kind = array.reshape(-1), rng.integers(7)
+    i, j = rng.integers(flat.size, size=2)
+    if kind == 0:
+        flat[i] = np.nextafter(flat[i], rng.choice([-np.inf, np.inf]).astype(flat.dtype))
+    elif kind == 1:
+        flat[i] = flat[i] + rng.standard_normal() * max(float(np.abs(flat).max()), 1e-300)
+    elif kind == 2:
+        k, m = rng.integers(len(array), size=2)
+        array[[k, m]] = array[[m, k]]
+    elif kind == 3:
+        array[rng.integers(len(array))] = array[rng.integers(len(array))]
+    elif kind == 4:
+        flat[i] = 0
+    elif kind == 5:
+        flat[i] = flat[j]
+    else:
+        with np.errstate(over="ignore"):
+            flat[:] = np.nan_to_num(np.ldexp(flat, int(rng.integers(-300, 300))), posinf=1.0)
+    arrays[name] = array
+    triple.signed()
+
+
+def mutation(rng):
+    """An honest triple after one to three mutations."""
+    if rng.random() < 0.12:
+        return sequence_mutation(rng)
+    triple = any_honest(rng)
+    label = []
+    for _ in range(rng.integers(1, 3)):
+        kind = rng.choice(["json", "evidence", "arrays", "subset"], p=[0.2, 0.35, 0.35, 0.1])
+        label.append(str(kind))
+        if kind == "json":
+            mutate_json(rng, triple.content)
+            break
+        if kind == "evidence":
+            mutate_evidence(rng, triple)
+        elif kind == "arrays":
+            mutate_arrays(rng, triple)
+        else:  # a part of the claims is true as well
+            names = list(triple.content["claims"])
+            if len(names) > 1:
+                triple.content["claims"].pop(names[rng.integers(len(names))])
+    arguments = ["--quick"] if rng.random() < 0.2 else []
+    return of_triple("mutated " + " ".join(label), triple, arguments=arguments)
+
+
+# Family 2: claims which are built to be false, beside some which are true.
+
+
+def exact_layer(rng, heads, width, head_dim, value_dim, outputs, kind):
+    """Weights of small integers or floats, or of zeros where attention is uniform."""
+    draw = {
+        "zero": lambda *shape: np.zeros(shape),
+        "integer": lambda *shape: rng.integers(-3, 4, size=shape).astype(float),
+        "float": lambda *shape: rng.standard_normal(shape),
+        "sharp": lambda *shape: rng.standard_normal(shape) * 30,
+    }[kind]
+    values = rng.integers(-2, 3, size=(heads, width, value_dim)).astype(float)
+    return {
+        "W_Q": draw(heads, width, head_dim),
+        "W_K": draw(heads, width, head_dim),
+        "W_V": values,
+        "W_O": np.concatenate([np.eye(value_dim)] * heads),
+        "W_D": np.eye(value_dim, outputs),
+    }
+
+
+def rank_evidence(rng, total, columns, prime=None):
+    chosen = rng.permutation(max(columns, total))[:total]
+    return {
+        "prime": int(prime or rng.choice(PRIMES)),
+        "value": int(rng.integers(2, 4194000)),
+        "columns": pack(chosen),
+        "solution": pack(rng.integers(2097152, size=(total, 12))),
+    }
+
+
+def singular(rng):
+    """Z of rank less than T, with a rank, an error and a readout claimed."""
+    heads, width, size = (int(x) for x in rng.integers(1, 4, size=3))
+    total = int(rng.integers(2, 7))
+    kind = str(rng.choice(["zero", "integer", "float", "sharp"]))
+    weights = exact_layer(rng, heads, width, 1, 1, 1, kind)
+    contexts = rng.integers(-4, 5, size=(total, size, width)).astype(float)
+    queries = rng.standard_normal((total, width))
+    why = str(rng.choice(["twice", "permuted", "many", "shared", "equal heads", "uniform"]))
+    if why == "twice":
+        contexts[1], queries[1] = contexts[0], queries[0]
+    elif why == "permuted":
+        contexts[1], queries[1] = contexts[0][::-1], queries[0]
+    elif why == "many":
+        total = heads * width + 1
+        contexts = rng.integers(-4, 5, size=(total, size, width)).astype(float)
+        queries = rng.standard_normal((total, width))
+    elif why == "shared":
+        total = heads * (size - 1) + 2
+        contexts = rng.standard_normal((size, width))
+        queries = rng.standard_normal((total, width))
+    elif why == "equal heads":
+        total = width + 1
+        for name in ("W_Q", "W_K"):
+            weights[name][:] = weights[name][0]
+        contexts = rng.standard_normal((total, size, width))
+        queries = rng.standard_normal((total, width))
+    else:
+        weights = exact_layer(rng, heads, width, 1, 1, 1, "zero")
+        contexts[-1] = contexts[:-1].sum(axis=0)  # the mean tokens are dependent, in integers
+    targets = rng.standard_normal(total)
+    claims = {
+        "rank": lambda: claim("rank", rank_evidence(rng, total, heads * width), total),
+        "readout": lambda: bound("readout", float(rng.choice([1e-300, 1.0, 1e300]))),
+    }
+    chosen = ["rank", "readout"] if rng.random() < 0.3 else [str(rng.choice(list(claims)))]
+    content = {
+        "format": LAYER,
+        "verdict": "PROVED",
+        "made_by": {},
+        "claims": {name: claims[name]() for name in chosen},
+    }
+    data = {"contexts": contexts, "queries": queries, "targets": targets}
+    triple = Triple(content, weights, data).signed()
+    triple = triple.scaled(rng) if rng.random() < 0.7 else triple
+    arguments = ["--quick"] if rng.random() < 0.3 else []
+    true = None if kind == "sharp" and why in ("shared", "many") else False
+    return of_triple(f"singular: {why}", triple, true=true, arguments=arguments)
+
+
+def near_the_truth(rng):
+    """A bound just below what it bounds (false), or well above it (true)."""
+    pool = (triples.honest_layers if rng.random() < 0.6 else triples.honest_pairs)()
+    place = int(rng.integers(len(pool)))
+    triple = pool[place]
+    names = [name for name in ("error", "readout") if name in triple.content["claims"]]
+    if not names:
+        return mutation(rng)
+    name = names[rng.integers(len(names))]
+    least, most = TRUTH.setdefault((id(pool), place, name), known_truth(triple, name))
+    triple = triple.copy()
+    below = [1 - 2.0**-40, 0.5, 0.9, 2.0**-10, 2.0 ** -int(rng.integers(11, 900))]
+    above = [float(1.5 * most), float(4 * most), float(100 * most)]
+    forged = rng.random() < 0.75
+    if forged:
+        value = float(least * float(rng.choice(below)))
+        value = [value, float(np.nextafter(float(least), 0)), 0.0, 5e-324][
+            rng.choice(4, p=[0.7, 0.2, 0.05, 0.05])
+        ]
+    else:
+        value = float(rng.choice(above))
+    triple.content["claims"][name] = bound(name, value)
+    triple = triple.scaled(rng) if rng.random() < 0.7 else triple
+    return of_triple(f"{name} near the truth", triple, true=False if forged else None)
+
+
+TRUTH = {}
+"""What judges found of honest triples, in one process."""
+
+
+def known_truth(triple, name):
+    """Bounds of the least number which may be claimed, as mpf."""
+    if name == "error":
+        worst, _ = judges.largest_error(triple.weights, triple.data)
+        return worst, worst
+    low, high, _ = judges.distance(triple.weights, triple.data)
+    return low, high
+
+
+def exact_bounds(rng):
+    """Errors which are dyadic numbers, claimed exactly (true), or one ulp less (false)."""
+    width, total, heads = (int(x) for x in rng.integers(1, 4, size=3))
+    size = int(rng.choice([1, 2, 4]))
+    weights = exact_layer(rng, heads, width, 1, 1, 1, "zero" if size > 1 else "float")
+    contexts = rng.integers(-8, 9, size=(total, size, width)).astype(float)
+    mean = contexts.mean(axis=1)
+    output = sum(mean @ weights["W_V"][h, :, 0] for h in range(heads))
+    targets = output + rng.integers(-4, 5, size=total)
+    worst = float(np.abs(output - targets).max())
+    less = rng.random() < 0.6 and worst > 0
+    value = float(np.nextafter(worst, 0)) if less else max(worst * 1.01, 1e-40)
+    content = {
+        "format": LAYER,
+        "verdict": "PROVED",
+        "made_by": {},
+        "claims": {"error": bound("error", value)},
+    }
+    data = {
+        "contexts": contexts,
+        "queries": rng.standard_normal((total, width)),
+        "targets": targets,
+    }
+    triple = Triple(content, weights, data).signed().scaled(rng)
+    return of_triple("exact error", triple, true=not less)
+
+
+def groups(rng):
+    """Contexts of smaller rank, dependent groups, queries in the span of a group, wrong groups."""
+    pool = [t for t in triples.honest_layers() if "grouping" in t.content["claims"]]
+    triple = pool[rng.integers(len(pool))].copy()
+    data, kept = triple.data, triple.content["claims"]["grouping"]
+    triple.content["claims"] = {"grouping": kept}
+    total, spans = len(data["queries"]), kept["evidence"]["groups"]
+    contexts = np.round(data["contexts"] * 2**10) / 2**10
+    queries = np.round(data["queries"] * 2**10) / 2**10
+    why, true = str(rng.choice(["context", "group", "span", "cover", "ulp"])), False
+    size = contexts.shape[-2]
+    if why == "context" and size > 1:
+        context = contexts.reshape(-1, *contexts.shape[-2:])
+        one = context[rng.integers(len(context))]
+        one[-1] = one[:-1].sum(axis=0)
+    elif why == "group" and any(b - a > 1 for a, b in spans):
+        start, stop = next((a, b) for a, b in spans if b - a > 1)
+        queries[stop - 1] = 2 * queries[start : stop - 1].sum(axis=0)
+    elif why == "span" and len(spans) > 1 and spans[1][1] > spans[1][0]:
+        start, stop = spans[1]
+        other = int(rng.choice([t for t in range(total) if not start <= t < stop]))
+        queries[other] = 3 * queries[start:stop].sum(axis=0)
+    elif why == "cover" and total > 1:
+        spans[-1][1] = total - 1
+    else:  # the last bit decides, and it is as it should be
+        true = None
+    data["contexts"], data["queries"] = contexts, queries
+    triple.signed()
+    triple = triple.scaled(rng) if rng.random() < 0.5 else triple
+    return of_triple(f"grouping: {why}", triple, true=true)
+
+
+def coupled_pairs(rng):
+    """Two or three pairs of heads by hand, whose coupling is near 1, on either side."""
+    pairs = int(rng.integers(1, 4))
+    width = max(2, pairs + int(rng.integers(0, 2)))
+    extra = int(rng.random() < 0.2)
+    total = pairs + extra
+    contexts = np.zeros((total, 2, width))
+    contexts[:, 0, 0] = rng.choice([1.0, 1.0, 2.0, 3.0], size=total)
+    if rng.random() < 0.5:
+        contexts[:, 1, 1:] = rng.integers(-2, 3, size=(total, width - 1))
+    queries = np.eye(total, width)
+    near = rng.random() < 0.6
+    size = (
+        rng.uniform(1.5, 5, size=(2 * pairs, width))
+        if near
+        else rng.normal(0, 20, (2 * pairs, width))
+    )
+    size[rng.random(size.shape) < 0.2] = 0
+    if rng.random() < 0.2:
+        size[1] = size[0]  # a pair of equal heads
+    key = np.zeros((2 * pairs, width, 1))
+    key[:, 0, 0] = 1
+    values = rng.choice([0.0, 1.0, -1.0], size=(2 * pairs, width, 1)) * float(rng.random() < 0.7)
+    values[1::2] = -values[::2]
+    weights = {
+        "W_Q": size[:, :, None],
+        "W_K": key,
+        "W_V": values,
+        "W_O": np.ones((2 * pairs, 1)),
+        "W_D": np.ones((1, 1)),
+    }
+    scale = int(rng.choice([0, 0, -30, -100, -225, -230, -290]))
+    targets = rng.choice([0.0, 1.0, 1.0, -2.5], size=total) * 10.0**scale
+    order = rng.permutation(total) if rng.random() < 0.2 else np.arange(total)
+    stops = (
+        np.arange(1, pairs + 1)
+        if rng.random() < 0.9
+        else np.sort(rng.integers(0, total + 1, pairs))
+    )
+    claims = {"rank": claim("rank", {"order": pack(order), "stops": pack(stops)}, total)}
+    if rng.random() < 0.6:
+        claims["readout"] = bound("readout", 10.0 ** max(-300, scale + rng.integers(-60, 10)))
+    if rng.random() < 0.4:
+        claims["error"] = bound("error", 10.0 ** max(-300, scale + rng.integers(-3, 3)))
+    content = {"format": PAIRED, "verdict": "PROVED", "made_by": {}, "claims": claims}
+    data = {"contexts": contexts, "queries": queries, "targets": targets}
+    triple = Triple(content, weights, data).signed()
+    triple = triple.scaled(rng) if rng.random() < 0.7 else triple
+    return of_triple("coupled pairs", triple)
+
+
+def narrow_values(rng):
+    """d_v < d_out: the statement is about an effective readout, and true of it."""
+    total, width = 2, 2
+    weights = {
+        "W_Q": np.zeros((1, width, 1)),
+        "W_K": np.zeros((1, width, 1)),
+        "W_V": rng.integers(1, 4, size=(1, width, 1)).astype(float),
+        "W_O": np.ones((1, 1)),
+        "W_D": np.ones((1, 2)),
+    }
+    contexts = np.array([[[1.0, 0], [0, 1]], [[2.0, 1], [1, 3]]])
+    mean = contexts.mean(axis=1)
+    far = 10.0 ** rng.integers(-12, 1)
+    targets = mean @ weights["W_V"][0] @ np.ones((1, 2)) + far * np.eye(2)
+    worst = far * np.abs(np.linalg.inv(mean)).sum(axis=1).max()
+    value = float(worst * rng.choice([1e-6, 0.5, 10.0]))
+    content = {
+        "format": LAYER,
+        "verdict": "PROVED",
+        "made_by": {},
+        "claims": {"readout": bound("readout", value)},
+    }
+    data = {"contexts": contexts, "queries": np.eye(total), "targets": targets}
+    triple = Triple(content, weights, data).signed().scaled(rng)
+    return of_triple("narrow values", triple)
+
+
+def impossible(rng):
+    """Upper bounds with other numbers of heads, tokens off the hyperplane, too few examples."""
+    pool = triples.honest_bounds()
+    triple = pool[rng.integers(len(pool))].copy()
+    claims, data = triple.content["claims"], triple.data
+    evidence = claims["impossible"]["evidence"]
+    why, total = str(rng.choice(["heads", "token", "few", "fine"])), len(data["queries"])
+    heads, size = evidence["heads"], data["contexts"].shape[0]
+    if why == "heads":
+        heads = max(1, heads + int(rng.choice([-1, 1])))
+        evidence["heads"] = heads
+    elif why == "token":
+        flat = data["contexts"].reshape(-1)
+        place = rng.integers(flat.size)
+        flat[place] = np.nextafter(flat[place], np.inf)
+    elif why == "few":
+        total -= 1
+        data |= {"queries": data["queries"][:-1], "targets": data["targets"][:-1]}
+    limit = heads * (min(size, data["contexts"].shape[1]) - 1) + 1
+    claims["impossible"] = claim("impossible", evidence, limit, total, heads)
+    triple = triple.signed()
+    if rng.random() < 0.3:
+        triple = triple.scaled(rng)
+    return of_triple(f"impossible: {why}", triple)
+
+
+# Sequences.
+
+
+def of_contents(label, contents, true=None):
+    def write(folder):
+        names = ["c.json", "m.json", "d.json"]
+        for name, content in zip(names, contents, strict=True):
+            (folder / name).write_text(json.dumps(content))
+        return [str(folder / name) for name in names]
+
+    return Case(label, write, "sequence", true)
+
+
+def honest_contents(rng):
+    pool = triples.honest_sequences()
+    return json.loads(json.dumps(pool[rng.integers(len(pool))]))
+
+
+def sequence_mutation(rng):
+    """A value of one of three JSON files altered, signed or not."""
+    contents = honest_contents(rng)
+    mutate_json(rng, contents[rng.integers(3)])
+    if rng.random() < 0.8:
+        with contextlib.suppress(TypeError, KeyError, AttributeError):
+            contents = triples.signed_sequences(*contents)
+    return of_contents("sequences mutated", contents)
+
+
+def false_sequences(rng):
+    """Labels exchanged, a weight altered, sizes inflated."""
+    certificate, memorizer, data = honest_contents(rng)
+    why = str(rng.choice(["labels", "weight", "sizes", "tokens"]))
+    if why == "labels" and len(data["labels"]) > 1:
+        i, j = rng.choice(len(data["labels"]), size=2, replace=False)
+        data["labels"][i], data["labels"][j] = data["labels"][j], data["labels"][i]
+    elif why == "weight":
+        network = memorizer[str(rng.choice(["embedding", "classifier"]))]
+        rows = [row for layer in network["layers"] for row in layer["rows"] if row[1]]
+        row = rows[rng.integers(len(rows))]
+        row[1][rng.integers(len(row[1]))] = str(rng.choice(["1", "-1", "2", "1/3", "ffff"]))
+    elif why == "sizes":
+        evidence = certificate["claims"]["size"]["evidence"]
+        name = list(evidence)[rng.integers(len(evidence))]
+        evidence[name] += int(rng.choice([1, 3, 10**6]))
+        sized = ", ".join(f"{k} {v}" for k, v in evidence.items())
+        if max(evidence.values()) < 200:
+            weights = certificate["weights"]["nonzero"]
+            certificate["claims"]["size"]["statement"] = (
+                f"{weights} non-zero parameters <= {judges.size_formula(evidence)}: "
+                f"Theorem 7 for {sized}"
+            )
+    elif data["tokens"] and len(data["tokens"]) > 1:
+        data["tokens"].reverse()
+    contents = triples.signed_sequences(certificate, memorizer, data)
+    return of_contents(f"sequences: {why}", contents)
+
+
+FALSE = (
+    (singular, 4),
+    (near_the_truth, 5),
+    (exact_bounds, 3),
+    (groups, 2),
+    (coupled_pairs, 5),
+    (narrow_values, 1),
+    (impossible, 1),
+    (false_sequences, 2),
+)
+
+
+def false_claim(rng):
+    """One of the builders of false claims, at any scale."""
+    shares = np.array([share for _, share in FALSE], dtype=float)
+    build = FALSE[rng.choice(len(FALSE), p=shares / shares.sum())][0]
+    return build(rng)
+
+
+# Family 3: the formats of the files, by Hypothesis.
+
+SHAPES = st.lists(
+    st.one_of(
+        st.integers(-2, 9),
+        st.sampled_from([0, 1, 2**20, 2**31, 2**62, 2**64]),
+        st.booleans(),
+        st.floats(-2, 9, allow_nan=False),
+        st.none(),
+    ),
+    max_size=4,
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+EDITS = st.one_of(
+    st.tuples(st.just("tensor shape"), st.integers(0, 5), SHAPES),
+    st.tuples(
+        st.just("tensor type"), st.integers(0, 5), st.sampled_from(["F64", "F32", "F16", "I64", ""])
+    ),
+    st.tuples(
+        st.just("tensor place"),
+        st.integers(0, 5),
+        st.tuples(st.integers(-9, 2**65), st.integers(-9, 2**65)),
+    ),
+    st.tuples(st.just("tensor more"), st.text(max_size=5), JSON),
+    st.tuples(st.just("header length"), st.integers(0, 2**64 - 1)),
+    st.tuples(st.just("array shape"), st.integers(0, 2), SHAPES),
+    st.tuples(
+        st.just("array type"),
+        st.integers(0, 2),
+        st.sampled_from(
+            ["<f8", ">f8", "<f4", "<f2", "<i8", "<u8", "|b1", "|i1", "<c16", "|O", "<U3"]
+        ),
+    ),
+    st.tuples(st.just("array order"), st.integers(0, 2)),
+    st.tuples(st.just("array gone"), st.integers(0, 2)),
+    st.tuples(st.just("array twice"), st.integers(0, 2)),
+    st.tuples(st.just("array version"), st.integers(0, 2), st.integers(0, 255)),
+    st.tuples(st.just("certificate"), st.lists(st.integers(0, 200), max_size=4), JSON),
+    st.tuples(st.just("cut"), st.integers(0, 2), st.floats(0, 1, exclude_max=True)),
+    st.tuples(
+        st.just("byte"), st.integers(0, 2), st.floats(0, 1, exclude_max=True), st.integers(1, 255)
+    ),
+    st.tuples(st.just("deep"), st.integers(1, 5000)),
+)
+
+
+def fuzzed(which, scale_seed, edits):
+    """An honest triple whose files have been written with these edits."""
+    rng = np.random.default_rng(scale_seed)
+    pools = triples.honest_layers() + triples.honest_pairs()
+    triple = pools[which % len(pools)]
+    triple = triple.scaled(rng) if scale_seed % 2 else triple.copy()
+
+    def write(target):
+        return write_fuzzed(target, triple, edits)
+
+    return Case("fuzzed " + " ".join(edit[0] for edit in edits), write)
+
+
+def write_fuzzed(folder, triple, edits):
+    """Write the files of a triple with edits of their formats; what makes no sense is left out."""
+    for kind, *rest in edits:
+        if kind == "certificate":
+            put(triple.content, *rest)
+        elif kind == "deep":
+            triple.content["made_by"] = "[" * rest[0]
+    text = json.dumps(triple.content).replace('"[', "[").replace('["', "[")
+    files = [folder / name for name in ("c.json", "w.safetensors", "d.npz")]
+    files[0].write_text(text)
+    files[1].write_bytes(spoilt_tensors(triple.weights, edits))
+    write_archive(files[2], triple.data, edits)
+    for kind, *rest in edits:
+        if kind in ("cut", "byte"):
+            which, where, *bits = rest
+            raw = bytearray(files[which].read_bytes())
+            place = int(where * len(raw))
+            if kind == "cut":
+                raw = raw[:place]
+            elif raw:
+                raw[place] ^= bits[0]
+            files[which].write_bytes(bytes(raw))
+    return [str(file) for file in files]
+
+
+def spoilt_tensors(tensors, edits):
+    """The bytes of a .safetensors file, whose header may say something else."""
+    raw = triples.safetensors(tensors)
+    (length,) = struct.unpack("<Q", raw[:8])
+    header, body = json.loads(raw[8 : 8 + length]), raw[8 + length :]
+    told = None
+    keys = {"tensor shape": "shape", "tensor type": "dtype", "tensor place": "data_offsets"}
+    for kind, *rest in edits:
+        if kind in keys:
+            entry = header[list(header)[rest[0] % len(header)]]
+            if isinstance(entry, dict):
+                entry[keys[kind]] = rest[1] if kind == "tensor type" else list(rest[1])
+        elif kind == "tensor more":
+            header[rest[0]] = rest[1]
+        elif kind == "header length":
+            told = rest[0]
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text) if told is None else told) + text + body
+
+
+def write_archive(path, arrays, edits):
+    """An .npz file whose arrays may be missing, there twice, or have other headers."""
+    names, headers = list(arrays), {}
+    edits = [(kind, names[rest[0]], *rest[1:]) for kind, *rest in edits if kind.startswith("array")]
+    for kind, name, *rest in edits:
+        headers.setdefault(name, {})[kind] = rest[0] if rest else True
+    listed = [name for name in names if "array gone" not in headers.get(name, {})]
+    listed += [name for name in listed if "array twice" in headers.get(name, {})]
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of zipfile, where a name is there twice
+        for name in listed:
+            archive.writestr(f"{name}.npy", npy(arrays[name], headers.get(name, {})))
+
+
+def put(content, trail, value):
+    """Put a value somewhere into JSON, along a trail of numbers."""
+    part = content
+    for step in trail[:-1]:
+        keys = list(part) if isinstance(part, dict) else range(len(part))
+        if not keys:
+            return
+        key = list(keys)[step % len(keys)]
+        if not isinstance(part[key], dict | list) or not part[key]:
+            break
+        part = part[key]
+    if isinstance(part, dict) and part:
+        part[list(part)[trail[-1] % len(part) if trail else 0]] = value
+    elif isinstance(part, list) and part:
+        part[trail[-1] % len(part) if trail else 0] = value
+
+
+def npy(array, edits):
+    """The bytes of an .npy file, whose header may say something else."""
+    kind, fortran = edits.get("array type", array.dtype.str), "array order" in edits
+    shape = edits.get("array shape", list(array.shape))
+    raw = np.asfortranarray(array).tobytes("F") if fortran else array.tobytes()
+    told = ", ".join(repr(k) for k in shape) + ("," if len(shape) == 1 else "")
+    header = f"{{'descr': {kind!r}, 'fortran_order': {fortran}, 'shape': ({told}), }}".ljust(117)
+    start = b"\x93NUMPY" + bytes([edits.get("array version", 1), 0])
+    return start + struct.pack("<H", len(header) + 1) + header.encode() + b"\n" + raw

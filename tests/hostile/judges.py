@@ -1,0 +1,467 @@
+"""Whether a statement of a certificate is true: judges which share no code with what they judge.
+
+They read arrays and texts, and compute with Python's integers and Fractions, or with mpmath at
+2,000 bits beyond what magnitudes cancel. A judge says True, False, or None where it cannot tell.
+
+- *Rank*: Z has rank T over the reals if and only if it has rank T over Q(x), as exp(2^s) is
+  transcendental (proofs/10). One point modulo the prime 2^127 - 1 shows that it has; three random
+  ones which do not have it show, but for a chance of 10^-100 or so, that it has not. Where no logit
+  is large, elimination in 2,000 bits has to agree.
+- *Error*: the layer as it is defined, example by example.
+- *Readout*: the least distance is between |c|^2 / |c|_1 and |c|_inf for the shortest c with
+  Z c = r; where that does not decide, a linear program proposes better bounds on both sides.
+"""
+
+import re
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+from scipy.optimize import linprog
+
+PRIME = 2**127 - 1
+SPARE = 2000
+"""Bits beyond what magnitudes may cancel."""
+
+
+class DisagreementError(Exception):
+    """Two judges of one statement differ."""
+
+
+def fractions(array):
+    """An array of floats as nested lists of Fractions."""
+    return np.vectorize(Fraction, otypes=[object])(np.asarray(array, dtype=float)).tolist()
+
+
+def whole(array):
+    """Integers and e with array = integers 2^e."""
+    listed = [Fraction(float(x)) for x in np.asarray(array).ravel()]
+    shift = max((x.denominator.bit_length() - 1 for x in listed), default=0)
+    integers = np.array([int(x * 2**shift) for x in listed], dtype=object)
+    return integers.reshape(np.shape(array)), -shift
+
+
+def contexts_of(data):
+    contexts = data["contexts"]
+    return contexts if contexts.ndim == 3 else np.broadcast_to(
+        contexts, (len(data["queries"]), *contexts.shape)
+    )  # fmt: skip
+
+
+# The rank.
+
+
+def rank_modulo(rows, prime):
+    """The rank of a matrix of integers modulo a prime."""
+    rows, rank = [list(row) for row in rows], 0
+    for column in range(len(rows[0])):
+        pivot = next((i for i in range(rank, len(rows)) if rows[i][column] % prime), None)
+        if pivot is None:
+            continue
+        rows[rank], rows[pivot] = rows[pivot], rows[rank]
+        scale = pow(rows[rank][column], -1, prime)
+        for i in range(rank + 1, len(rows)):
+            factor = rows[i][column] * scale % prime
+            if factor:
+                below = zip(rows[i], rows[rank], strict=True)
+                rows[i] = [(x - factor * y) % prime for x, y in below]
+        rank += 1
+    return rank
+
+
+def representation_modulo(weights, data, point):
+    """Z at x = point modulo PRIME, times a power of two; None where a denominator vanishes."""
+    w_q, w_k = whole(weights["W_Q"])[0], whole(weights["W_K"])[0]
+    queries, contexts = whole(data["queries"])[0], whole(contexts_of(data))[0]
+    rows = []
+    for query, tokens in zip(queries, contexts, strict=True):
+        row = []
+        for q, k in zip(w_q, w_k, strict=True):
+            logits = tokens @ (k @ (query @ q))
+            powers = [pow(point, int(x) % (PRIME - 1), PRIME) for x in logits]
+            if sum(powers) % PRIME == 0:
+                return None
+            scale = pow(sum(powers), -1, PRIME)
+            for entry in tokens.T:
+                total = sum(int(e) * x for e, x in zip(entry, powers, strict=True))
+                row.append(total * scale % PRIME)
+        rows.append(row)
+    return rows
+
+
+def rank_is_full(weights, data):
+    total = len(data["queries"])
+    if total > weights["W_Q"].shape[0] * weights["W_Q"].shape[1]:
+        return False
+    rng = np.random.default_rng(total)
+    found = False
+    for _ in range(3):
+        rows = None
+        while rows is None:
+            point = int.from_bytes(rng.bytes(15), "little") + 2
+            rows = representation_modulo(weights, data, point)
+        if rank_modulo(rows, PRIME) == total:
+            found = True
+            break
+    numeric = rank_in_digits(weights, data)
+    if numeric is not None and numeric != found:
+        raise DisagreementError(f"modulo a prime {found}, in digits {numeric}")
+    return found
+
+
+def rank_in_digits(weights, data):
+    """The same by elimination with 2,000 bits to spare; None where logits are large."""
+    z, largest = representation(weights, data)
+    if largest > 500:
+        return None
+    with mpmath.workprec(precision(largest)):
+        rows = [list(row) for row in z]
+        for column in range(len(rows)):
+            for i in range(column, len(rows)):
+                size = max(abs(x) for x in rows[i])
+                if size == 0 or size < mpmath.mpf(2) ** (-SPARE - 2200):
+                    return False
+                rows[i] = [x / size for x in rows[i]]
+            i, j = max(
+                ((i, j) for i in range(column, len(rows)) for j in range(len(rows[0]))),
+                key=lambda place: abs(rows[place[0]][place[1]]),
+            )
+            rows[column], rows[i] = rows[i], rows[column]
+            pivot = rows[column]
+            for k in range(column + 1, len(rows)):
+                factor = rows[k][j] / pivot[j]
+                rows[k] = [x - factor * y for x, y in zip(rows[k], pivot, strict=True)]
+                if max(abs(x) for x in rows[k]) < mpmath.mpf(2) ** -1500:
+                    return None if largest else False
+    return True
+
+
+# The layer, in digits.
+
+
+def exponent(array):
+    largest = float(np.abs(array).max(initial=0.0))
+    return int(np.frexp(largest)[1])
+
+
+def precision(largest):
+    """Bits for which SPARE are left after logits are taken and all has cancelled that can."""
+    logits = int(mpmath.log(largest + 2, 2)) + 1
+    return SPARE + 2200 + 2 * logits
+
+
+def representation(weights, data):
+    """Z as lists of mpf, and the size of the largest logit."""
+    w_q, w_k = weights["W_Q"], weights["W_K"]
+    reach = sum(exponent(x) for x in (w_q, w_k, data["queries"], data["contexts"]))
+    rows, largest = [], mpmath.mpf(0)
+    with mpmath.workprec(SPARE + 2300 + 2 * max(reach, 0)):
+        number = np.vectorize(lambda x: mpmath.mpf(float(x)), otypes=[object])
+        q_all, k_all = number(w_q), number(w_k)
+        for query, tokens in zip(number(data["queries"]), number(contexts_of(data)), strict=True):
+            row = []
+            for q, k in zip(q_all, k_all, strict=True):
+                logits = tokens @ (k @ (query @ q))
+                top = max(logits)
+                largest = max(largest, *(abs(x) for x in logits))
+                powers = [mpmath.exp(x - top) for x in logits]
+                total = mpmath.fsum(powers)
+                row += [mpmath.fdot(entry, powers) / total for entry in tokens.T]
+            rows.append(row)
+    return rows, largest
+
+
+def effective_readout(weights):
+    """U (H d, d_out) as Fractions."""
+    heads, width, value_dim = weights["W_V"].shape
+    values = np.array(fractions(weights["W_V"]), dtype=object).reshape(heads, width, value_dim)
+    for more in weights.get("W_V_corrections", ()):
+        values = values + np.array(fractions(more), dtype=object).reshape(values.shape)
+    output = np.array(fractions(weights["W_O"]), dtype=object).reshape(heads, value_dim, -1)
+    last = np.array(fractions(weights["W_D"]), dtype=object).reshape(weights["W_D"].shape)
+    return np.concatenate([v @ o @ last for v, o in zip(values, output, strict=True)])
+
+
+def mpf(fraction):
+    return mpmath.mpf(fraction.numerator) / fraction.denominator
+
+
+def residuals(weights, data):
+    """Z, and f - y (T, d_out), as lists of mpf, with the precision in which they are good."""
+    z, largest = representation(weights, data)
+    targets = np.asarray(data["targets"], dtype=float).reshape(len(z), -1)
+    bits = precision(largest)
+    with mpmath.workprec(bits):
+        readout = [[mpf(x) for x in row] for row in effective_readout(weights)]
+        columns = list(zip(*readout, strict=True))
+        off = [
+            [mpmath.fdot(row, c) - mpmath.mpf(float(y)) for c, y in zip(columns, goal, strict=True)]
+            for row, goal in zip(z, targets, strict=True)
+        ]
+    return z, off, bits
+
+
+def at_most(value, bound, bits):
+    """Whether value <= bound, up to what 2,000 bits cannot tell."""
+    with mpmath.workprec(bits):
+        limit = mpmath.mpf(float(bound))
+        return value <= limit or value - limit < (limit + mpmath.mpf(2) ** -3000) * mpmath.mpf(
+            2
+        ) ** -(SPARE // 2)
+
+
+def largest_error(weights, data):
+    """max |f - y| as mpf, and the precision in which it is good."""
+    _, off, bits = residuals(weights, data)
+    return max(abs(x) for row in off for x in row), bits
+
+
+def error_holds(weights, data, epsilon):
+    worst, bits = largest_error(weights, data)
+    return at_most(worst, epsilon, bits)
+
+
+# The distance to an exact readout.
+
+
+def distance(weights, data):
+    """Bounds below and above of the least max |U' - U| with Z U' = Y; None if there is no U'."""
+    z, off, bits = residuals(weights, data)
+    with mpmath.workprec(bits):
+        sizes = [mpmath.mpf(2) ** mpmath.frexp(max(map(abs, row)))[1] for row in z]
+        if min(sizes) == 0 or any(max(map(abs, row)) == 0 for row in z):
+            return None
+        z = [[x / size for x in row] for row, size in zip(z, sizes, strict=True)]
+        low = high = mpmath.mpf(0)
+        for column in zip(*off, strict=True):
+            r = [-x / size for x, size in zip(column, sizes, strict=True)]
+            if not any(r):
+                continue
+            gram = mpmath.matrix([[mpmath.fdot(a, b) for b in z] for a in z])
+            try:
+                y = mpmath.lu_solve(gram, mpmath.matrix(r))
+            except ZeroDivisionError:
+                return None
+            c = [mpmath.fdot(y, column) for column in zip(*z, strict=True)]
+            below, above = mpmath.fdot(c, c) / sum(map(abs, c)), max(map(abs, c))
+            better = by_program(z, r, above)
+            if better is not None:
+                dual, primal = better
+                value = abs(mpmath.fdot(dual, r))
+                length = sum(abs(mpmath.fdot(dual, column)) for column in zip(*z, strict=True))
+                below = max(below, value / length if length else below)
+                missing = [a - mpmath.fdot(row, primal) for a, row in zip(r, z, strict=True)]
+                more = mpmath.lu_solve(gram, mpmath.matrix(missing))
+                exact = [
+                    x + mpmath.fdot(more, column)
+                    for x, column in zip(primal, zip(*z, strict=True), strict=True)
+                ]
+                above = min(above, max(map(abs, exact)))
+            low, high = max(low, below), max(high, above)
+        return low, high, bits
+
+
+def by_program(z, r, scale):
+    """A dual and a primal solution of min |c|_inf with Z c = r, by floats; or None."""
+    size = max(map(abs, r))
+    matrix = np.array([[float(x) for x in row] for row in z])
+    right = np.array([float(x / size) for x in r])
+    unit = float(scale / size)
+    if not np.isfinite(unit) or unit == 0:
+        return None
+    total, columns = matrix.shape
+    cost = np.r_[np.zeros(columns), 1.0]
+    ones = np.ones((columns, 1))
+    limits = np.block([[np.eye(columns), -ones], [-np.eye(columns), -ones]])
+    found = linprog(
+        cost,
+        A_ub=limits,
+        b_ub=np.zeros(2 * columns),
+        A_eq=np.c_[matrix * unit, np.zeros(total)],
+        b_eq=right,
+        bounds=[(None, None)] * columns + [(0, None)],
+    )
+    if found.status != 0:
+        return None
+    dual = [mpmath.mpf(float(x)) for x in found.eqlin.marginals]
+    return dual, [mpmath.mpf(float(x)) * unit * size for x in found.x[:-1]]
+
+
+def readout_holds(weights, data, delta):
+    found = distance(weights, data)
+    if found is None:  # no readout is exact, unless the residuals are zero or lucky
+        worst, bits = largest_error(weights, data)
+        return True if worst == 0 else None if rank_is_full(weights, data) else False
+    low, high, bits = found
+    if at_most(high, delta, bits):
+        return True
+    return None if at_most(low, delta, bits) else False
+
+
+# Exact statements about the data.
+
+
+def rank_of(rows):
+    """The rank of a matrix of Fractions."""
+    rows, rank = [list(row) for row in rows], 0
+    for column in range(len(rows[0]) if rows else 0):
+        pivot = next((i for i in range(rank, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            continue
+        rows[rank], rows[pivot] = rows[pivot], rows[rank]
+        for i in range(rank + 1, len(rows)):
+            factor = rows[i][column] / rows[rank][column]
+            if factor:
+                below = zip(rows[i], rows[rank], strict=True)
+                rows[i] = [x - factor * y for x, y in below]
+        rank += 1
+    return rank
+
+
+def grouping_holds(data, groups):
+    """Contexts of rank n, independent groups, and but for the first no other query in a span."""
+    contexts, queries = data["contexts"], fractions(data["queries"])
+    for context in contexts.reshape(-1, *contexts.shape[-2:]):
+        if rank_of(fractions(context)) < len(context):
+            return False
+    for head, (start, stop) in enumerate(groups):
+        members = queries[start:stop]
+        if rank_of(members) < len(members):
+            return False
+        others = queries[:start] + queries[stop:]
+        if head and members and any(rank_of([*members, e]) == len(members) for e in others):
+            return False
+    return True
+
+
+def impossible_holds(data, bound, heads):
+    """Whether tokens lie on a hyperplane, and no more than `bound` rows are independent."""
+    tokens = fractions(data["contexts"].reshape(-1, data["contexts"].shape[-1]))
+    spanned = rank_of(tokens)
+    if rank_of([[*token, Fraction(1)] for token in tokens]) != spanned:
+        return None  # no x with e.x = 1: another reason may hold
+    return heads * (spanned - 1) + 1 <= bound < len(data["queries"])
+
+
+# What a checker prints.
+
+
+def layer_statement(name, statement, weights, data, evidence):
+    """Whether a printed statement about one layer is true."""
+    total = len(data["queries"])
+    if name == "rank":
+        wanted = f"rank Z = T = {total}: for all Y some effective readout U (H d, d_out)"
+        return statement.startswith(wanted) and rank_is_full(weights, data)
+    if name == "error":
+        return error_holds(weights, data, float(statement.split("<= ")[1]))
+    if name == "readout":
+        return readout_holds(weights, data, float(statement.split("within ")[1].split()[0]))
+    if name == "grouping":
+        told = re.match(
+            r"all contexts have rank n = (\d+); the queries of each of (\d+)", statement
+        )
+        groups = [tuple(group) for group in evidence["groups"]]
+        right = [int(x) for x in told.groups()] == [data["contexts"].shape[-2], len(groups)]
+        return right and grouping_holds(data, groups)
+    told = re.match(r"rank Z <= (\d+) < T = (\d+) for all weights of H = (\d+)", statement)
+    bound, claimed, heads = map(int, told.groups())
+    return claimed == total and impossible_holds(data, bound, heads)
+
+
+# Sequences.
+
+
+def evaluate(network, x):
+    """A ReLU network of the file, on one vector of Fractions."""
+
+    def affine(layer, x):
+        return [
+            sum((number(v) * x[c] for c, v in zip(row[0], row[1], strict=True)), number(row[2]))
+            for row in layer["rows"]
+        ]
+
+    layers = network["layers"]
+    if not network["residual"]:
+        for layer in layers[:-1]:
+            x = [max(y, Fraction(0)) for y in affine(layer, x)]
+        return affine(layers[-1], x)
+    x = affine(layers[0], x)
+    for first, second in zip(layers[1:-1:2], layers[2:-1:2], strict=True):
+        units = [max(y, Fraction(0)) for y in affine(first, x)]
+        x = [a + b for a, b in zip(x, affine(second, units), strict=True)]
+    return affine(layers[-1], x)
+
+
+def number(text):
+    top, _, bottom = text.partition("/")
+    return Fraction(int(top, 16), int(bottom, 16) if bottom else 1)
+
+
+def sequence_labels(memorizer, data):
+    """What the network puts out for every label of the data, in order."""
+    if data["symbols"] is None:
+        tokens = [[number(x) for x in row] for row in data["tokens"]]
+    else:
+        tokens = [[Fraction(memorizer["symbols"].index(name))] for name in data["symbols"]]
+    w_v, w_o = ([number(x) for x in memorizer["attention"][k]] for k in ("W_V", "W_O"))
+    streams = [evaluate(memorizer["embedding"], token) for token in tokens]
+    for row in data["ids"]:
+        read = [sum(v * x for v, x in zip(w_v, streams[i], strict=True)) for i in row]
+        mean = sum(read) / len(row)
+        for i in row if memorizer["task"] == "seq2seq" else row[-1:]:
+            moved = [x + w * mean for x, w in zip(streams[i], w_o, strict=True)]
+            yield evaluate(memorizer["classifier"], moved)[0]
+
+
+def label_value(memorizer, kind, value):
+    if memorizer["classes"] is not None:
+        return Fraction(memorizer["classes"].index([kind, value]))
+    return number(value) if kind == "int" else Fraction(int(value))
+
+
+def count_weights(memorizer):
+    texts = [x for k in ("W_Q", "W_K", "W_V", "W_O") for x in memorizer["attention"][k]]
+    for part in ("embedding", "classifier"):
+        for layer in memorizer[part]["layers"]:
+            for row in layer["rows"]:
+                texts += [*row[1], row[2]]
+    return sum(number(text) != 0 for text in texts)
+
+
+def dictionary(keys, labels, bits):
+    """The least of 14 m + 15 ((k - 1) f + k) + 40 over all k and f (proofs/14)."""
+    return 40 + min(
+        14 * (-(-keys // k) + 2 ** (labels + bits - f) + 1) + 15 * ((k - 1) * f + k)
+        for k in range(1, keys + 2)
+        for f in range(1, labels + bits + 1)
+    )
+
+
+def size_formula(s):
+    embedding = 4 * (s["width"] + 1) + 14 * s["token_bits"]
+    if s["kept"]:
+        embedding += dictionary(s["kept"], s["weight_bits"], s["residue_bits"])
+        embedding += 14 * s["residue_bits"]
+    else:
+        embedding += 40 * s["residue_bits"]
+        embedding += 14 * s["residue_bits"] * (s["prime_bits"] + 1) if s["prime_bits"] else 0
+    classifier = dictionary(s["keys"], s["label_bits"], s["key_bits"])
+    return embedding + 2 + 14 * (s["sum_bits"] + s["key_bits"]) + 8 + classifier
+
+
+def sequence_statement(name, statement, memorizer, data):
+    """Whether a printed statement about a sequence memorizer is true."""
+    if name == "equality":
+        told = re.fullmatch(
+            r"f\(X\) == y for all (\d+) labels of N = (\d+) sequences of n = (\d+) tokens",
+            statement,
+        )
+        found = list(sequence_labels(memorizer, data))
+        classes = [label_value(memorizer, *pair) for pair in data["classes"]]
+        counts = [len(found), len(data["ids"]), len(data["ids"][0])]
+        right = [int(x) for x in told.groups()] == counts and len(found) == len(data["labels"])
+        return right and found == [classes[i] for i in data["labels"]]
+    told = re.fullmatch(r"(\d+) non-zero parameters <= (\d+): Theorem 7 for (.*)", statement)
+    sizes = {k: int(v) for k, v in (pair.split() for pair in told[3].split(", "))}
+    weights, bound = int(told[1]), int(told[2])
+    return weights == count_weights(memorizer) and weights <= bound == size_formula(sizes)

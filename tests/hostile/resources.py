@@ -1,0 +1,281 @@
+"""Files which ask for much: small ones of large shapes, long numbers, deep and wide containers.
+
+Each runs in a process of its own, as a user would run it, and is told how much memory it may take;
+what it took, in memory and in time, is what the system counts.
+"""
+
+import json
+import struct
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import triples
+from triples import LAYER, PAIRED, Triple, bound, claim, pack
+
+LIMIT = 0.5
+"""GB which the checker is told. Python, numpy and the libraries take some before it counts."""
+BASE = 0.15
+"""GB of these."""
+
+
+def layer(heads, width, head_dim=1, value_dim=1, between=1, outputs=1, fill=1.0):
+    shapes = {
+        "W_Q": (heads, width, head_dim),
+        "W_K": (heads, width, head_dim),
+        "W_V": (heads, width, value_dim),
+        "W_O": (heads * value_dim, between),
+        "W_D": (between, outputs),
+    }
+    return {name: np.full(shape, fill) for name, shape in shapes.items()}
+
+
+def examples(total, size, width, outputs=1, *, shared=False, rng=None):
+    draw = np.ones if rng is None else rng.standard_normal
+    shape = (size, width) if shared else (total, size, width)
+    targets = (total,) if outputs == 1 else (total, outputs)
+    return {
+        "contexts": draw(shape), "queries": draw((total, width)), "targets": np.zeros(targets),
+    }  # fmt: skip
+
+
+def certificate(weights, data, claims, form=LAYER):
+    content = {"format": form, "verdict": "PROVED", "made_by": {}, "claims": claims}
+    return Triple(content, weights, data).signed()
+
+
+def rank(rng, total, columns):
+    evidence = {
+        "prime": 4194287,
+        "value": 2,
+        "columns": pack(rng.permutation(max(total, columns))[:total]),
+        "solution": pack(np.zeros(12 * total)),
+    }
+    return claim("rank", evidence, total)
+
+
+def wide_tokens(rng):
+    width = int(rng.integers(20_000, 60_000))
+    claims = {"error": bound("error", 1.0), "rank": rank(rng, 1, width)}
+    return certificate(layer(1, width), examples(1, 1, width), claims)
+
+
+def many_heads(rng):
+    heads = size = int(rng.integers(1 << 12, 1 << 14))
+    claims = {"error": bound("error", 1.0)}
+    return certificate(layer(heads, 1), examples(1, size, 1, shared=True), claims)
+
+
+def wide_between(rng):
+    claims = {"error": bound("error", 1.0)}
+    weights = layer(1, int(rng.integers(1, 30_000)), between=int(rng.integers(10**5, 10**6)))
+    return certificate(weights, examples(1, 1, weights["W_Q"].shape[1]), claims)
+
+
+def wide_outputs(rng):
+    outputs = int(rng.integers(10**4, 10**5))
+    claims = {"error": bound("error", 1.0)}
+    weights = layer(1, int(rng.integers(10**4, 10**5)), outputs=outputs)
+    return certificate(weights, examples(1, 1, weights["W_Q"].shape[1], outputs), claims)
+
+
+def many_examples(rng):
+    total = int(rng.integers(10**5, 10**6))
+    name = str(rng.choice(["rank", "error", "readout"]))
+    claims = {name: rank(rng, total, total) if name == "rank" else bound(name, 1.0)}
+    return certificate(layer(1, 1), examples(total, 1, 1), claims)
+
+
+def many_logits(rng):
+    """Every exponential is needed, and the claim is false, so that digits are added."""
+    total, heads = int(rng.integers(50, 400)), int(rng.integers(1, 20))
+    weights = layer(heads, 8, fill=0.1)
+    claims = {"error": bound("error", 1e-300)}
+    return certificate(weights, examples(total, 16, 8, rng=rng), claims)
+
+
+def nearly_singular(rng):
+    """An inverse which takes as many digits as there are."""
+    total = int(rng.integers(10, 60))
+    data = examples(total, 1, total, rng=rng)
+    data["contexts"][-1] = data["contexts"][0] * (1 + 2.0**-50)
+    data["contexts"][:, :, -1] *= 2.0 ** -int(rng.integers(100, 1000))
+    return certificate(layer(1, total), data, {"readout": bound("readout", 1e-300)})
+
+
+def many_pairs(rng):
+    """Heads which agree on nothing, or couple without end."""
+    pairs, total = int(rng.integers(100, 3000)), int(rng.integers(100, 3000))
+    data = examples(total, 2, 4, rng=rng)
+    weights = layer(2 * pairs, 4)
+    weights["W_Q"] = rng.standard_normal(weights["W_Q"].shape) * 10.0 ** rng.integers(-3, 9)
+    weights["W_V"][1::2] *= -1
+    stops = np.minimum(4 * (1 + np.arange(pairs)), total)
+    evidence = {"order": pack(np.arange(total)), "stops": pack(stops)}
+    claims = {"rank": claim("rank", evidence, total), "error": bound("error", 1e-300)}
+    return certificate(weights, data, claims, PAIRED)
+
+
+def long_hyperplane(rng):
+    """Numbers of a million digits for each of many tokens."""
+    tokens = int(rng.integers(100, 3000))
+    evidence = {
+        "heads": 1,
+        "solution": ["f" * int(rng.integers(10**4, 10**6)), "0x1"],
+        "denominator": "0x1",
+    }
+    claims = {"impossible": claim("impossible", evidence, 2, 3, 1)}
+    return certificate(None, examples(3, tokens, 2, shared=True, rng=rng), claims)
+
+
+SHAPES = (
+    wide_tokens, many_heads, wide_between, wide_outputs, many_examples, many_logits,
+    nearly_singular, many_pairs, long_hyperplane,
+)  # fmt: skip
+
+
+MAY_BE_TRUE = ("many_examples", "many_logits", "wide_tokens", "wide_between", "many_heads")
+"""Whose claims are not false, only large."""
+
+
+# Containers.
+
+
+def containers(rng, folder):
+    """Honest files of which one is something else."""
+    pool = triples.honest_layers()
+    files = pool[rng.integers(len(pool))].write(folder)
+    kind = str(
+        rng.choice(
+            ["deep", "many lists", "long header", "huge array", "zeros", "many entries", "endless"]
+        )
+    )
+    if kind == "deep":
+        (folder / "c.json").write_text("[" * int(rng.integers(10**3, 10**7)))
+    elif kind == "many lists":
+        (folder / "c.json").write_text("[" + "[]," * int(rng.integers(10**5, 10**7)) + "[]]")
+    elif kind == "long header":
+        text = b'{"W_Q":' + b"[]," * int(rng.integers(10**5, 10**7))
+        (folder / "w.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)
+    elif kind in ("huge array", "zeros"):
+        size = 1 << int(rng.integers(26, 28) if kind == "zeros" else rng.integers(28, 60))
+        header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({size}, 1), }}\n".encode()
+        start = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
+        with zipfile.ZipFile(
+            folder / "d.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1
+        ) as archive:
+            for name in ("contexts", "queries", "targets"):
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                    file.write(start)
+                    for _ in range(size >> 17 if kind == "zeros" else 1):
+                        file.write(bytes(1 << 20))
+    elif kind == "many entries":
+        with zipfile.ZipFile(folder / "d.npz", "w") as archive:
+            for place in range(int(rng.integers(10**4, 2 * 10**5))):
+                archive.writestr(f"{place}.npy", b"")
+    else:
+        place = rng.integers(3)
+        files[place] = "/dev/zero"
+    return kind, files
+
+
+# Sequences.
+
+
+def long_numbers(rng, folder):
+    """A network of few weights which makes numbers long, for many examples."""
+    count, size = int(rng.integers(100, 3000)), int(rng.integers(1, 9))
+    digits = int(rng.integers(100, 10_000))
+    long = "f" * digits
+    kind = str(rng.choice(["long", "doubling", "fractions", "labels", "tokens"]))
+    value = {"long": long, "doubling": "ffffffffffffffff", "fractions": "1/" + long[:3000]}
+    value = value.get(kind, "1")
+    depth = int(rng.integers(1, 30 if kind != "doubling" else 1500))
+    first = {"inputs": 1, "rows": [[[0], ["1"], "0"], [[0], ["1"], "0"]]}
+    bias = "1/2" if kind == "fractions" else "0"
+    rows = [[[0, 1], [value, "1"], bias], [[1], [value], "0"]]
+    layers = [{"inputs": 2, "rows": rows} for _ in range(depth)]
+    last = {"inputs": 2, "rows": [[[0, 1], ["1", "1"], "0"]]}
+    tokens = [
+        [long[:-4] + f"{i + 4096:x}" if kind == "tokens" else f"{i + 1:x}"] for i in range(count)
+    ]
+    memorizer = {
+        "format": "constructive sequence memorizer 1",
+        "task": "next",
+        "context_size": size,
+        "embedding": {"residual": False, "layers": [first]},
+        "attention": {"W_Q": ["0", "0"], "W_K": ["0", "0"], "W_V": ["1", "0"], "W_O": ["0", "1"]},
+        "classifier": {"residual": False, "layers": [*layers, last]},
+        "symbols": None,
+        "classes": None,
+        "record": {},
+    }
+    data = {
+        "format": "constructive sequences 1",
+        "task": "next",
+        "tokens": tokens,
+        "symbols": None,
+        "ids": [[(i + j) % count for j in range(size)] for i in range(count)],
+        "labels": [0] * count,
+        "classes": [["int", long if kind == "labels" else "1"]],
+    }
+    claims = {
+        "equality": {
+            "verdict": "PROVED",
+            "statement": f"f(X) == y for all {count} labels of N = {count} sequences "
+            f"of n = {size} tokens",
+            "evidence": {},
+        }
+    }
+    nonzero = 5 + sum(len(row[1]) + (row[2] != "0") for x in layers for row in x["rows"]) + 2 - 1
+    content = {
+        "format": triples.SEQUENCE,
+        "verdict": "PROVED",
+        "made_by": {},
+        "claims": claims,
+        "data": {
+            "sequences": count, "context_size": size, "tokens": count, "task": "next", "sha256": "",
+        },
+        "weights": {
+            "nonzero": nonzero, "embedding_depth": 0, "classifier_depth": depth, "sha256": "",
+        },
+    }  # fmt: skip
+    triples.signed_sequences(content, memorizer, data)
+    files = []
+    for name, part in (("c.json", content), ("m.json", memorizer), ("d.json", data)):
+        (folder / name).write_text(json.dumps(part))
+        files.append(str(folder / name))
+    return kind, files
+
+
+def case(rng, folder):
+    """A label and files."""
+    kind = rng.choice(3, p=[0.5, 0.25, 0.25])
+    if kind == 0:
+        build = SHAPES[rng.integers(len(SHAPES))]
+        triple = build(rng)
+        files = triple.write(folder)
+        if rng.random() < 0.3:
+            np.savez_compressed(files[-1], **triple.data)
+        return build.__name__, files
+    label, files = (containers if kind == 1 else long_numbers)(rng, folder)
+    return f"{['', 'containers', 'sequences'][kind]}: {label}", files
+
+
+LAUNCHER = """
+import json, resource, subprocess, sys
+done = subprocess.run(sys.argv[1:], capture_output=True, text=True)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+seconds, size = used.ru_utime + used.ru_stime, used.ru_maxrss / 1e6
+print(json.dumps([done.returncode, done.stdout + done.stderr, seconds, size]))
+"""
+"""A small process which starts the checker: a large one would count as what the checker took."""
+
+
+def measured(checker, files):
+    """Run the checker in a process of its own: status, output, seconds of a processor, and GB."""
+    command = [sys.executable, "-I", str(checker), *files, "--max-memory", str(LIMIT)]
+    launch = [sys.executable, "-I", "-S", "-c", LAUNCHER, *command]
+    done = subprocess.run(launch, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)

@@ -1,0 +1,121 @@
+"""A slice of the campaign of tests/benchmarks/hostile.py, with fixed seeds; and it can fail."""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import campaign
+import forgeries
+import judges
+import numpy as np
+import pytest
+import triples
+
+PIECES = [
+    *(("mutations", seed, 100) for seed in range(4)),
+    *(("false claims", seed, 200) for seed in range(10, 16)),
+    *(("fuzzed files", seed, 200) for seed in range(20, 22)),
+    *(("certify", seed, 30) for seed in range(30, 32)),
+]
+"""Families, seeds and numbers of cases: some thousand in all."""
+
+
+@pytest.mark.parametrize(("family", "seed", "cases"), PIECES)
+def test_nothing_false_is_accepted(tmp_path, family, seed, cases):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of numpy, where forgeries overflow
+        (counts,) = campaign.run(family, seed, cases, keep=tmp_path).values()
+    kept = [path.read_text() for path in tmp_path.rglob("why.txt")]
+    assert not kept
+    assert not any(counts[column] for column in campaign.BAD)
+    assert counts["tried"] == cases
+    assert counts["accepted, true"] > 0  # what refuses everything is no checker
+    assert counts["refused"] > 0
+    assert counts["not judged"] == counts["true, refused"] == 0
+
+
+# A campaign which cannot fail would prove nothing.
+
+
+@pytest.fixture
+def runner(tmp_path):
+    runner = campaign.Runner(keep=tmp_path / "kept")
+    yield runner
+    runner.close()
+
+
+def believe(command):
+    """A checker which believes whatever a certificate states."""
+    content = json.loads(Path(command[0]).read_bytes())
+    stated = [f"{name:9} {claim['statement']}" for name, claim in content["claims"].items()]
+    sys.stdout.write("\n".join([*stated, "PROVED", ""]))
+    return 0
+
+
+@pytest.mark.parametrize("build", [build for build, _ in forgeries.FALSE], ids=lambda f: f.__name__)
+def test_a_checker_which_believes_everything_is_found_out(runner, monkeypatch, build):
+    monkeypatch.setattr(runner.checker, "main", believe)
+    rng = np.random.default_rng(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(40):
+            runner.case("all", build(rng))
+    assert runner.counts["all"]["accepted, false"] > 0
+    assert list((runner.keep).rglob("why.txt"))
+
+
+def test_a_checker_which_raises_is_found_out(runner, monkeypatch):
+    def fail(_command):
+        raise KeyError("claims")
+
+    monkeypatch.setattr(runner.checker, "main", fail)
+    runner.case("all", forgeries.exact_bounds(np.random.default_rng(0)))
+    assert runner.counts["all"]["traceback"] == 1
+
+
+def test_a_checker_which_takes_long_is_found_out(runner, monkeypatch):
+    monkeypatch.setattr(campaign, "SECONDS", -1.0)
+    runner.case("all", forgeries.exact_bounds(np.random.default_rng(0)))
+    assert runner.counts["all"]["over time"] == 1
+
+
+# Judges, on what is known.
+
+
+def test_judges_of_errors_and_distances_know_both_answers():
+    """One head of uniform attention: Z has the mean tokens as its rows."""
+    rng = np.random.default_rng(0)
+    weights = forgeries.exact_layer(rng, 1, 2, 1, 1, 1, "zero")
+    weights["W_V"][0, :, 0] = 3.0, -2.0
+    contexts = np.array([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 2.0], [0.0, 0.0]]])
+    data = {"contexts": contexts, "queries": np.eye(2), "targets": np.array([3.5, -2.0])}
+    assert judges.error_holds(weights, data, 0.5)
+    assert not judges.error_holds(weights, data, np.nextafter(0.5, 0))
+    assert judges.readout_holds(weights, data, 0.5)  # U' = (3.5, -2)
+    assert judges.readout_holds(weights, data, 0.499) is False
+    assert judges.rank_is_full(weights, data)
+    data["contexts"] = contexts[[0, 0]]
+    assert not judges.rank_is_full(weights, data)
+
+
+def test_the_judge_of_distances_needs_no_square_matrix():
+    """z = (1, 2), and f is off by 3: the least change is 1 in both entries."""
+    weights = forgeries.exact_layer(np.random.default_rng(0), 1, 2, 1, 1, 1, "zero")
+    weights["W_V"][:] = 0
+    data = {
+        "contexts": np.array([[[1.0, 2.0]]]), "queries": np.ones((1, 2)), "targets": np.array([3.0]),
+    }  # fmt: skip
+    assert judges.readout_holds(weights, data, 1.0 + 1e-9)
+    assert judges.readout_holds(weights, data, 1.0 - 1e-9) is False
+
+
+@pytest.mark.parametrize("scale", range(6))
+def test_honest_triples_stay_true_at_any_scale(runner, scale):
+    rng, found = np.random.default_rng(scale), 0
+    for triple in (*triples.honest_layers(), *triples.honest_pairs()):
+        files = triple.scaled(rng).write(runner.work)
+        status, printed, *_ = runner.check(files)
+        assert status == 0, printed
+        found += 1
+    assert found > 40

@@ -1,0 +1,294 @@
+"""Certificates, weights and data as plain values: honest ones, their files, and their signatures.
+
+Files are written here, byte by byte, so that a forgery can be anything; and signed anew, as whoever
+forges a certificate would do.
+"""
+
+import base64
+import copy
+import functools
+import hashlib
+import json
+import struct
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from constructive import (
+    SequenceDataset,
+    build_memorizer,
+    build_sequence_memorizer,
+    certify,
+    generators,
+    upper_bound_certificate,
+)
+
+LAYER, PAIRED = "constructive certificate 1", "constructive paired certificate 1"
+SEQUENCE = "constructive sequence certificate 1"
+STATEMENTS = {
+    "grouping": "all contexts have rank n = {}; the queries of each of {} groups are independent, "
+    "and no group but the first has another query in its span",
+    "rank": "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y",
+    "error": "max |f(E_t, e_t) - y_t| <= {!r}",
+    "readout": "some U' with Z U' = Y is within {!r} of the stored effective readout U "
+    "(H d, d_out), entry by entry",
+    "impossible": "rank Z <= {} < T = {} for all weights of H = {} heads: "
+    "none memorize every labelling",
+}
+WEIGHTS = ("W_Q", "W_K", "W_V", "W_O", "W_D")
+
+
+def pack(integers):
+    return base64.b64encode(np.asarray(integers).astype("<u4").tobytes()).decode()
+
+
+def unpack(text):
+    return np.frombuffer(base64.b64decode(text), dtype="<u4").astype(np.int64)
+
+
+def described(arrays):
+    """What a certificate says about arrays."""
+    hashed, told = hashlib.sha256(), {}
+    for name, array in arrays.items():
+        told[name] = {"dtype": array.dtype.name, "shape": list(array.shape)}
+        hashed.update(f"{name} {array.dtype.str} {list(array.shape)}\n".encode())
+        hashed.update(np.ascontiguousarray(array).tobytes())
+    return told | {"sha256": hashed.hexdigest()}
+
+
+def digest(content):
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def claim(name, evidence, *shown):
+    return {
+        "verdict": "PROVED",
+        "statement": STATEMENTS[name].format(*shown),
+        "detail": "",
+        "witness": None,
+        "evidence": evidence,
+    }
+
+
+def bound(name, value):
+    return claim(name, {"bound": float(value).hex()}, float(value))
+
+
+@dataclass
+class Triple:
+    """A certificate, weights (None for an upper bound) and data of one layer, ready to be written.
+
+    true: what is known of the claims by construction: True, False, or None
+    """
+
+    content: dict
+    weights: dict | None
+    data: dict
+    true: bool | None = None
+    arguments: list = field(default_factory=list)
+
+    def copy(self):
+        return copy.deepcopy(self)
+
+    def signed(self):
+        """With shapes and hashes of these very arrays, and claims about their numbers."""
+        self.content["data"] = described(self.data)
+        self.content["weights"] = described(self.weights or {})
+        return self
+
+    def write(self, folder):
+        names = ["c.json", "w.safetensors", "d.npz"]
+        (folder / names[0]).write_text(json.dumps(self.content))
+        np.savez(folder / names[2], **self.data)
+        if self.weights is None:
+            names.pop(1)
+        else:
+            (folder / names[1]).write_bytes(safetensors(self.weights))
+        return [str(folder / name) for name in names]
+
+    def scaled(self, rng):
+        """The same at another scale: powers of two which leave all logits as they are.
+
+        Evidence stays good but for the solution of the claim rank, which depends on the hashes.
+        """
+        triple, weights, data = self.copy(), self.weights, self.data
+        powers, of_value = {}, 0
+        room = 1060 if all(x.dtype == np.float64 for x in (weights or {}).values()) else 140
+        of_contexts, of_queries, of_keys, of_values = (
+            int(x) for x in rng.integers(-room, room, size=4) // rng.choice([1, 1, 4, 100], size=4)
+        )
+        shift = of_contexts + of_queries + of_keys
+        with np.errstate(over="ignore"):
+            if weights is not None:
+                of_value = of_contexts + of_values
+                powers = {
+                    "W_Q": -shift,
+                    "W_K": of_keys,
+                    "W_V": of_values,
+                    "W_V_corrections": of_values,
+                }
+                for name, power in powers.items():
+                    if name in weights:
+                        triple.weights[name] = np.ldexp(weights[name], power)
+                triple.data["targets"] = np.ldexp(data["targets"], of_value)
+                for name, power in (("error", of_value), ("readout", of_values)):
+                    if name in triple.content["claims"]:
+                        old = float.fromhex(self.content["claims"][name]["evidence"]["bound"])
+                        new = float(np.ldexp(old, power))
+                        if not new < np.inf or np.ldexp(new, -power) != old:
+                            return self.copy()
+                        triple.content["claims"][name] = bound(name, new)
+            triple.data["contexts"] = np.ldexp(data["contexts"], of_contexts)
+            triple.data["queries"] = np.ldexp(data["queries"], of_queries)
+        originals = {**data, **(weights or {})}
+        powers = powers | {"contexts": of_contexts, "queries": of_queries, "targets": of_value}
+        for name, array in {**triple.data, **(triple.weights or {})}.items():
+            exact = np.ldexp(array, -powers.get(name, 0)) == originals[name]
+            if not np.isfinite(array).all() or not exact.all():
+                return self.scaled(rng)
+        return triple.signed()
+
+
+def safetensors(tensors):
+    header, body = {}, b""
+    for name, array in tensors.items():
+        content = np.ascontiguousarray(array).tobytes()
+        header[name] = {
+            "dtype": {"float64": "F64", "float32": "F32"}[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": [len(body), len(body) + len(content)],
+        }
+        body += content
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + body
+
+
+def content_of(saved):
+    """The JSON of what can be saved."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "saved.json"
+        saved.save(path)
+        return json.loads(path.read_text())
+
+
+def arrays_of(dataset):
+    return {name: np.array(getattr(dataset, name)) for name in ("contexts", "queries", "targets")}
+
+
+def of_objects(certificate, memorizer, dataset):
+    """A triple from what certify took and gave."""
+    content = content_of(certificate)
+    tensors = None
+    if memorizer is not None:
+        tensors = {name: np.array(array) for name, array in memorizer.layer.tensors.items()}
+    return Triple(content, tensors, arrays_of(dataset), true=True)
+
+
+@functools.lru_cache(maxsize=1)
+def honest_layers():
+    """Honest triples of every kind of layer, small ones."""
+    found = []
+    makes = {
+        "uniform": generators.uniform,
+        "shared": generators.shared_context,
+        "gaussian": generators.gaussian,
+        "integers": generators.integers,
+    }
+    for seed in range(3):
+        for make in makes.values():
+            for total, size, width, heads in (
+                (1, 1, 1, 1),
+                (3, 3, 4, 1),
+                (5, 3, 4, 2),
+                (7, 3, 5, 3),
+            ):
+                if make is generators.integers and size == 1:
+                    continue
+                outputs = [None, 2][seed % 2]
+                data = make(
+                    num_examples=total,
+                    context_size=size,
+                    width=width,
+                    target_dim=outputs,
+                    seed=seed,
+                )
+                kind = ["saturated", "rank_one"][seed % 2] if size > 1 else "saturated"
+                memorizer = build_memorizer(data, num_heads=heads, construction=kind, seed=seed)
+                single = memorizer.astype(np.float32)
+                found.append(of_objects(certify(memorizer, data), memorizer, data))
+                loose = certify(single, data, claims=["grouping", "rank", "error"], epsilon=1e3)
+                found.append(of_objects(loose, single, data))
+        data = generators.shared_context(num_examples=7, context_size=3, width=4, seed=seed)
+        memorizer = build_memorizer(data, num_heads=3, precision=120)
+        found.append(of_objects(certify(memorizer, data), memorizer, data))
+    return tuple(triple for triple in found if triple.content["verdict"] == "PROVED")
+
+
+@functools.lru_cache(maxsize=1)
+def honest_pairs():
+    found = []
+    for seed in range(4):
+        for total, size, width, heads in ((3, 2, 3, 2), (5, 2, 3, 4), (7, 3, 4, 4), (6, 2, 4, 5)):
+            data = generators.gaussian(
+                num_examples=total,
+                context_size=size,
+                width=width,
+                target_dim=[None, 2][seed % 2],
+                seed=seed,
+            )
+            memorizer = build_memorizer(data, num_heads=heads, construction="paired", seed=seed)
+            certificate = certify(memorizer, data)
+            if certificate.proved and certificate.format == PAIRED:
+                found.append(of_objects(certificate, memorizer, data))
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=1)
+def honest_bounds():
+    found = []
+    for seed in range(6):
+        size, heads = [(2, 1), (3, 2), (3, 3)][seed % 3]
+        total = heads * (size - 1) + 2
+        data = generators.shared_context(
+            num_examples=total, context_size=size, width=size + seed % 2 + 1, seed=seed
+        )
+        certificate = upper_bound_certificate(data, heads)
+        found.append(of_objects(certificate, None, data))
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=1)
+def honest_sequences():
+    """Contents of certificate, memorizer and data of sequence memorizers."""
+    found = []
+    problems = [
+        ([[1, 2], [3, 4], [5, 6]], [0, 1, 2], "next"),
+        ([[(1, 2), (3, 4)], [(1, 2), (0, 0)]], [[1, 2], [3, 4]], "seq2seq"),
+        (["abc", "abd", "cba", "xyz"], ["x", "y", "z", None], "last"),
+        ([[0.5, 0.25], [0.125, 3]], [1 << 70, 0], "next"),
+        ([[i, i * i % 7] for i in range(9)], [i % 3 for i in range(9)], "last"),
+    ]
+    for place, (sequences, labels, task) in enumerate(problems):
+        for embedding in ("power_hash", "product_hash", "separating_set"):
+            memorizer = build_sequence_memorizer(
+                sequences,
+                labels,
+                task=task,
+                embedding=embedding,
+                backend=["plain", "residual"][place % 2],
+                layout=["deep", "wide"][place % 3 == 1],
+            )
+            dataset = SequenceDataset.of(sequences, labels, task)
+            things = certify(memorizer, dataset), memorizer, dataset
+            found.append([content_of(thing) for thing in things])
+    return tuple(found)
+
+
+def signed_sequences(certificate, memorizer, data):
+    """A certificate with the hashes of these contents, and sizes which follow from them."""
+    certificate["data"] |= {"sha256": digest(data)}
+    certificate["weights"] |= {"sha256": digest(memorizer)}
+    return certificate, memorizer, data
