@@ -59,7 +59,7 @@ def load_checker():
 
 
 class Runner:
-    """Runs cases one by one in a folder, counts them, and keeps the files of those which are bad."""
+    """Runs cases one by one in a folder, counts them, and keeps the files of bad ones."""
 
     def __init__(self, keep=None):
         self.checker, self.counts, self.keep = load_checker(), {}, keep

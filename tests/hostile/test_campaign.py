@@ -103,9 +103,8 @@ def test_the_judge_of_distances_needs_no_square_matrix():
     """z = (1, 2), and f is off by 3: the least change is 1 in both entries."""
     weights = forgeries.exact_layer(np.random.default_rng(0), 1, 2, 1, 1, 1, "zero")
     weights["W_V"][:] = 0
-    data = {
-        "contexts": np.array([[[1.0, 2.0]]]), "queries": np.ones((1, 2)), "targets": np.array([3.0]),
-    }  # fmt: skip
+    contexts, queries = np.array([[[1.0, 2.0]]]), np.ones((1, 2))
+    data = {"contexts": contexts, "queries": queries, "targets": np.array([3.0])}
     assert judges.readout_holds(weights, data, 1.0 + 1e-9)
     assert judges.readout_holds(weights, data, 1.0 - 1e-9) is False
 
