@@ -19,9 +19,9 @@ from rich.console import Console
 from rich.table import Table
 from scipy.linalg import lu_factor
 
-import constructive
 from constructive import Dataset, Memorizer, build_memorizer, certify, generators
 from constructive.capacity import group_sizes
+from constructive.checking import CHECKER
 from constructive.exact import modular, specialize
 
 PRIME = next(modular.safe_primes())
@@ -173,7 +173,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5, help="counted runs of each measurement")
     parser.add_argument("--skip-real", action="store_true", help="only the claims modulo p")
     options = parser.parse_args()
-    sys.path.insert(0, str(Path(constructive.__file__).with_name("checker")))
+    sys.path.insert(0, str(CHECKER))
     checker = importlib.import_module("command")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

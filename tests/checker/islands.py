@@ -5,13 +5,11 @@ import copy
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 
-import constructive
+from constructive.checking import CHECKER as FOLDER
 
-FOLDER = Path(constructive.__file__).with_name("checker")
 SOURCES = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
 PARTS = sorted(set(SOURCES) - {"__main__"})
 

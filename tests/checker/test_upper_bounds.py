@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import constructive
 from constructive import Dataset, Verdict, build_memorizer, check, generators
 from constructive import upper_bound_certificate as certify_bound
+from constructive.checking import CHECKER
 from constructive.claims.impossible import rank_upper_bound, token_space
 from constructive.exact import specialize
 
@@ -158,9 +159,8 @@ def test_a_bound_says_nothing_of_other_data(tmp_path):
 def test_files_which_are_not_asked_for(tmp_path):
     data = generators.shared_context(num_examples=8, context_size=3, width=5)
     proof, _, npz = saved(tmp_path, certify_bound(data, num_heads=3), data)
-    checker = Path(constructive.__file__).with_name("checker")
     for files in ([proof, "a", "b", npz], [proof], [proof, "a", npz]):
-        command = [sys.executable, "-I", str(checker), *map(str, files)]
+        command = [sys.executable, "-I", str(CHECKER), *map(str, files)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 1
         assert done.stdout.startswith("NOT PROVED: ")
@@ -173,8 +173,7 @@ def test_words_which_the_terminal_cannot_print(tmp_path):
     content = json.loads(proof.read_text())
     content["claims"]["impossible"]["evidence"]["solution"] = ["\u6f22"]
     proof.write_text(json.dumps(content))
-    checker = Path(constructive.__file__).with_name("checker")
-    command = [sys.executable, "-I", "-X", "utf8=0", str(checker), str(proof), str(npz)]
+    command = [sys.executable, "-I", "-X", "utf8=0", str(CHECKER), str(proof), str(npz)]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={"LC_ALL": "C", "PATH": ""}
     )

@@ -3,14 +3,12 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import constructive
 from constructive import Certificate, Memorizer, Verdict
+from constructive.checking import CHECKER
 
-CHECKER = Path(constructive.__file__).with_name("checker")
 FILES = ["certificate.json", "memorizer.safetensors", "data.npz"]
 
 

@@ -26,9 +26,9 @@ from safetensors.numpy import load_file
 
 import constructive
 from constructive import AttentionLayer, Dataset, Memorizer, Verdict, certify
+from constructive.checking import CHECKER
 from constructive.record import BuildRecord, HeadRecord, TrainedRecord
 
-CHECKER = Path(constructive.__file__).with_name("checker")
 COLUMNS = (
     "tried",
     "accepted, true",

@@ -1,0 +1,209 @@
+"""Mutation testing of the checker and of what certify proves with, by hand; it takes hours.
+
+    python -m pip install mutmut
+    python tests/benchmarks/mutants.py constructive/checker constructive/claims --processes 2
+
+Every mutant is one change in one place, by the operators of mutmut (numbers, operators, arguments,
+assignments, keywords; not the words of messages). For each a process is forked, which puts the
+mutant in the place of the module and runs the tests of that module until one fails. What survives
+is written down with its line, and has to be killed by a new test, or explained in
+docs/contributing.md. Mutants which take ten times as long as all tests count as killed.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import libcst as cst
+import numpy as np  # noqa: F401 - loaded once, before forking
+import pytest
+from libcst.metadata import MetadataWrapper, PositionProvider
+from mutmut.mutation.mutators import mutation_operators
+
+ROOT = Path(__file__).parent.parent.parent
+CHECKER = ROOT / "constructive" / "checker"
+WORDS = {"operator_string"}
+"""Operators which alter messages only."""
+UNCHANGED = "the module as it is, which has to pass"
+SECONDS = 240
+
+LAYERS = ["tests/checker/test_checker.py", "tests/checker/test_upper_bounds.py"]
+PAIRS, SEQUENCES = "tests/checker/test_paired.py", "tests/checker/test_sequence_checker.py"
+HOSTILE = "tests/hostile"
+CERTIFY = ["tests/checker/test_certify.py", PAIRS, *LAYERS, HOSTILE]
+TESTS = {
+    "checker/paired": [PAIRS, HOSTILE],
+    "checker/sequences": [SEQUENCES, HOSTILE],
+    "checker/files": [*LAYERS, SEQUENCES, PAIRS, HOSTILE],
+    "checker/command": [*LAYERS, SEQUENCES, PAIRS, HOSTILE],
+    "checker/bounds": [PAIRS, *LAYERS, HOSTILE],
+    "checker": [*LAYERS, HOSTILE],
+    "claims/sequences": [SEQUENCES, "tests/contextual"],
+    "claims/impossible": ["tests/checker/test_upper_bounds.py", "tests/theorem", HOSTILE],
+    "claims": CERTIFY,
+    "exact": ["tests/exact", *CERTIFY],
+}
+"""Which tests look at which modules: the longest match."""
+
+
+class Mutations(cst.CSTVisitor):
+    """All mutants of a module: node, replacement, operator, line."""
+
+    METADATA_DEPENDENCIES = (PositionProvider,)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[cst.CSTNode, cst.CSTNode, str, int]] = []
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        if isinstance(node, cst.Annotation | cst.ImportFrom | cst.Import) or says_why(node):
+            return False
+        for kind, operator in mutation_operators:
+            if isinstance(node, kind) and operator.__name__ not in WORDS:
+                line = self.get_metadata(PositionProvider, node).start.line
+                self.found += [(node, new, operator.__name__, line) for new in operator(node)]
+        return True
+
+
+def says_why(node: cst.CSTNode) -> bool:
+    """Whether this is a docstring, an error, or the reason of a requirement."""
+    if isinstance(node, cst.Raise):
+        return True
+    if isinstance(node, cst.Expr):
+        return isinstance(node.value, cst.SimpleString)
+    return isinstance(node, cst.FormattedString)
+
+
+def without_reasons(node: cst.CSTNode, new: cst.CSTNode) -> bool:
+    """Whether a mutant of a call to `require` alters more than the reason it gives."""
+    called = isinstance(node, cst.Call) and isinstance(node.func, cst.Name)
+    if not called or node.func.value != "require":
+        return True
+    return len(new.args) == len(node.args) and new.args[0] is not node.args[0]
+
+
+def mutants(path: Path) -> Iterator[tuple[str, str]]:
+    """Descriptions and sources of all mutants of a file."""
+    wrapper = MetadataWrapper(cst.parse_module(path.read_text()))
+    visitor = Mutations()
+    wrapper.visit(visitor)
+    for node, new, operator, line in visitor.found:
+        if not without_reasons(node, new):
+            continue
+        source = wrapper.module.deep_replace(node, new).code
+        before, after = wrapper.module.code_for_node(node), wrapper.module.code_for_node(new)
+        told = f"{path.relative_to(ROOT)}:{line} {operator[9:]}: {before} -> {after}"
+        yield " ".join(told.split()), source
+
+
+def tests_of(path: Path) -> list[str]:
+    name = path.relative_to(ROOT / "constructive").with_suffix("").as_posix()
+    best = max((key for key in TESTS if name.startswith(key)), key=len)
+    return TESTS[best]
+
+
+def overlaid(path: Path, source: str, folder: Path) -> Path:
+    """A package of links to the real one, but for this file."""
+    package = folder / "constructive"
+    package.mkdir()
+    inside = path.relative_to(ROOT / "constructive").parts
+    real, made = ROOT / "constructive", package
+    for depth in range(len(inside)):
+        for entry in real.iterdir():
+            if entry.name not in (inside[depth], "__pycache__"):
+                (made / entry.name).symlink_to(entry)
+        real, made = real / inside[depth], made / inside[depth]
+        if depth < len(inside) - 1:
+            made.mkdir()
+    made.write_text(source)
+    return folder
+
+
+def run_tests(path: Path, source: str) -> None:
+    """In a process of its own: leave with status 0 if all tests pass."""
+    folder = Path(tempfile.mkdtemp(prefix="mutant-"))
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(9))
+    signal.alarm(SECONDS)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    if path.parent == CHECKER:
+        copied = folder / "checker"
+        shutil.copytree(CHECKER, copied, ignore=shutil.ignore_patterns("__pycache__"))
+        (copied / path.name).write_text(source)
+        from constructive import checking
+
+        checking.CHECKER = copied
+    else:
+        sys.path.insert(0, str(overlaid(path, source, folder)))
+        os.environ["PYTHONPATH"] = str(folder)
+    options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow"]
+    try:
+        status = pytest.main([*options, *(str(ROOT / test) for test in tests_of(path))])
+    except BaseException:  # a mutant may end the run
+        status = 1
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0 if status == 0 else 1)
+
+
+def survivors(path: Path, known: set[str], processes: int, report: Path) -> Counter:
+    """Run all mutants of a file, and write down those which no test kills."""
+    if path.parent == CHECKER:
+        import constructive.checking  # loaded once: these mutants do not change the package
+        import constructive.strategies  # noqa: F401
+    counts, running = Counter(), {}
+    waiting = [mutant for mutant in mutants(path) if not known or mutant[0] in known]
+    waiting = [*waiting[::-1], (UNCHANGED, path.read_text())]  # taken from the end
+    while waiting or running:
+        while waiting and len(running) < processes:
+            told, source = waiting.pop()
+            child = os.fork()
+            if child == 0:
+                run_tests(path, source)
+            running[child] = told
+        child, status = os.wait()
+        told = running.pop(child)
+        survived = os.waitstatus_to_exitcode(status) == 0
+        if told == UNCHANGED:
+            if not survived:
+                raise SystemExit(f"the tests of {path} fail without any mutant")
+            continue
+        counts["survived" if survived else "killed"] += 1
+        if survived:
+            with report.open("a") as file:
+                file.write(told + "\n")
+    return counts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("paths", nargs="+", type=Path, help="modules, or folders of them")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--report", type=Path, default=Path("survivors.txt"))
+    parser.add_argument("--only", type=Path, help="a report: run the mutants it names again")
+    options = parser.parse_args()
+    known = set(options.only.read_text().splitlines()) if options.only else set()
+    listed = [path.resolve() for path in options.paths]
+    files = [f for p in listed for f in (sorted(p.rglob("*.py")) if p.is_dir() else [p])]
+    for path in files:
+        if path.name in ("__init__.py", "__main__.py"):
+            continue
+        start = time.time()
+        counts = survivors(path, known, options.processes, options.report)
+        name = path.relative_to(ROOT)
+        minutes = (time.time() - start) / 60
+        print(
+            f"{name}: {counts['killed']} killed, {counts['survived']} survived, {minutes:.0f} min"
+        )
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
