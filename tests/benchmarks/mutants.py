@@ -144,7 +144,8 @@ def run_tests(path: Path, source: str) -> None:
     else:
         sys.path.insert(0, str(overlaid(path, source, folder)))
         os.environ["PYTHONPATH"] = str(folder)
-    options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow"]
+    loaded = "ignore::pytest.PytestAssertRewriteWarning"  # by the process which was forked
+    options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow", "-W", loaded]
     try:
         status = pytest.main([*options, *(str(ROOT / test) for test in tests_of(path))])
     except BaseException:  # a mutant may end the run
