@@ -1,0 +1,342 @@
+"""What broke certificates once: false bounds at small scales, and files which ask for too much.
+
+Each was a false statement which somebody called PROVED, or a true one which nobody could prove.
+"""
+
+import dataclasses
+import json
+
+import mpmath
+import numpy as np
+import pytest
+
+from constructive import (
+    AttentionLayer,
+    Dataset,
+    Memorizer,
+    SequenceDataset,
+    Verdict,
+    build_memorizer,
+    build_sequence_memorizer,
+    certify,
+    check,
+    generators,
+)
+from constructive.record import BuildRecord, HeadRecord, TrainedRecord
+
+PAIRED = "constructive paired certificate 1"
+
+
+def circle(targets, scale=1.0):
+    """Two pairs of heads whose coupling contracts, by about 0.8: w grows where it is not damped."""
+    contexts = np.array([[[1.0, 0], [0, 0]]] * 2) * scale
+    queries = np.eye(2)
+    heads = np.array([[4.0, 2], [0, 0], [2, 4], [0, 0]])[:, :, None] / scale
+    keys = np.zeros((4, 2, 1))
+    keys[:, 0, 0] = 1
+    layer = AttentionLayer(heads, keys, np.zeros((4, 2, 1)), np.ones((4, 1)), np.ones((1, 1)))
+    ends = [(0, 1), (1, 1), (1, 2), (2, 2)]
+    record = BuildRecord(
+        construction="paired",
+        shared_keys=True,
+        num_examples=2,
+        context_size=2,
+        capacity=3,
+        seed=0,
+        saturated_fraction=0.0,
+        scalar_targets=True,
+        condition=1.0,
+        max_error=0.0,
+        largest_target=1.0,
+        heads=tuple(HeadRecord(a, b, 0.0, 0.0, b) for a, b in ends),
+        order=(0, 1),
+    )
+    return Memorizer(layer, record), Dataset(contexts, queries, np.full(2, targets))
+
+
+def least_distance(memorizer, data):
+    """|y| / max |Z|_1: every exact readout has an entry as large, beside the stored zeros."""
+    with mpmath.workdps(60):
+        sums = []
+        for tokens, query in zip(data.contexts, data.queries, strict=True):
+            total = mpmath.mpf(0)
+            weights = memorizer.layer.query_weights, memorizer.layer.key_weights
+            for q, k in zip(*weights, strict=True):
+                reach = mpmath.fdot(query.tolist(), q[:, 0].tolist())
+                logits = [reach * mpmath.fdot(t.tolist(), k[:, 0].tolist()) for t in tokens]
+                powers = [mpmath.exp(x - max(logits)) for x in logits]
+                read = [mpmath.fdot(powers, column.tolist()) for column in tokens.T]
+                total += sum(map(abs, read)) / sum(powers)
+            sums.append(total)
+        return float(mpmath.mpf(float(abs(data.targets).max())) / max(sums))
+
+
+def forged(certificate, name, bound):
+    """The same certificate with a readout within that bound, signed as it is."""
+    statement = (
+        f"some U' with Z U' = Y is within {bound!r} of the stored effective readout U "
+        "(H d, d_out), entry by entry"
+    )
+    claim = dataclasses.replace(
+        certificate[name],
+        statement=statement,
+        verdict=Verdict.PROVED,
+        evidence={"bound": bound.hex()},
+    )
+    claims = tuple(claim if c.name == name else c for c in certificate.claims)
+    return dataclasses.replace(certificate, claims=claims)
+
+
+@pytest.mark.parametrize(("targets", "scale"), [(1e-230, 1.0), (1e-225, 1e-130), (1.0, 1e100)])
+def test_distances_which_would_underflow(targets, scale):
+    memorizer, data = circle(targets, scale)
+    certificate = certify(memorizer, data, claims=["rank", "readout"])
+    assert (certificate.format, certificate.proved) == (PAIRED, True)
+    least = least_distance(memorizer, data)
+    claimed = float.fromhex(certificate["readout"].evidence["bound"])
+    assert least <= claimed <= 100 * least
+    assert check(certificate, memorizer, data).proved
+    for bound in (least * 0.5, least * 1e-10, 1e-300):
+        assert certify(memorizer, data, claims=["readout"], delta=bound)["readout"].verdict is not (
+            Verdict.PROVED
+        )
+        said = check(forged(certificate, "readout", bound), memorizer, data)
+        assert not said.proved
+        assert "no exact one is shown to be so near" in said.report
+
+
+def test_coupling_which_contracts_unevenly_is_proved():
+    """w = max(1, 2 N w) has period 2 here; N has a spectral radius of 0.8."""
+    memorizer, data = circle(1.0)
+    heads = np.array([[2.0, 4], [0, 0], [0.1, 0.2], [0, 0]])[:, :, None]
+    layer = dataclasses.replace(memorizer.layer, query_weights=heads)
+    uneven = Memorizer(layer, memorizer.record)
+    certificate = certify(uneven, data, claims=["rank"])
+    assert (certificate.format, certificate.proved) == (PAIRED, True)
+    assert check(certificate, uneven, data).proved
+
+
+def one_head(contexts, queries, readout, targets):
+    contexts = np.array(contexts, dtype=float)
+    zeros = np.zeros((1, contexts.shape[-1], 1))
+    layer = AttentionLayer.from_effective_readout(zeros, zeros, np.array(readout, dtype=float))
+    record = TrainedRecord("Layer", scalar_targets=True, constant=False)
+    return Memorizer(layer, record), Dataset(contexts, queries, targets)
+
+
+def test_a_residual_which_no_float_holds_is_not_zero():
+    """Z = [1e-300], f = 1e-340, y = 0: the only exact readout is 0, at a distance of 1e-40."""
+    memorizer, data = one_head([[[1e-300]]], [[1.0]], [[1e-40]], [0.0])
+    certificate = certify(memorizer, data)
+    assert certificate.proved
+    assert "max |f - y| <= 1.1e-340" in certificate["error"].detail.replace("1.0e-340", "1.1e-340")
+    assert 1e-40 < float.fromhex(certificate["readout"].evidence["bound"]) < 2e-40
+    assert check(certificate, memorizer, data).proved
+    said = check(forged(certificate, "readout", 1e-100), memorizer, data)
+    assert not said.proved
+
+
+@pytest.mark.parametrize(
+    ("context", "readout", "target"),
+    [(1e200, 1e-200, 1.0 + 2**-40), (1e200, 1e-300, 1.0), (1e200, 0.0, 1e-130)],
+)
+def test_no_distance_is_zero_where_a_residual_is_not(context, readout, target):
+    memorizer, data = one_head([[[context]]], [[1.0]], [[readout]], [target])
+    for delta in (0.0, 5e-324):
+        claim = certify(memorizer, data, claims=["readout"], delta=delta)["readout"]
+        true = abs(target - context * readout) / context < 5e-324
+        assert claim.verdict is Verdict.UNDECIDED or (true and delta > 0)
+    assert certify(memorizer, data, claims=["readout"]).proved
+
+
+def test_what_is_exactly_right_is_claimed_with_room_for_rounding():
+    memorizer, data = one_head([[[2.0]]], [[1.0]], [[3.0]], [6.0])
+    claim = certify(memorizer, data, claims=["readout"])["readout"]
+    assert 0 < float.fromhex(claim.evidence["bound"]) < 1e-29
+    assert "distance at most " in claim.detail
+    within = certify(memorizer, data, claims=["error"], epsilon=0.0)["error"]
+    assert within.verdict is Verdict.UNDECIDED
+    assert "raise max_prec= or epsilon=" in within.detail
+    zero, nothing = one_head([[[2.0]]], [[1.0]], [[0.0]], [0.0])  # where nothing is rounded
+    exact = certify(zero, nothing, epsilon=0.0, delta=0.0)
+    assert exact.proved
+    assert check(exact, zero, nothing).proved
+
+
+@pytest.mark.parametrize("digits", [1, 3, 8])
+def test_printed_numbers_never_contradict_a_claim(digits):
+    """They are rounded away from what they bound, but not beyond what is claimed."""
+    memorizer, data = one_head([[[2.0]]], [[1.0]], [[3.0]], [6.0 + 5.8213e-06])
+    error = float(abs(data.targets[0] - 6.0))
+    above = float(f"{error * (1 + 10.0**-digits):.16e}")
+    for epsilon in (above, np.nextafter(np.nextafter(error, 1), 1) * (1 + 1e-8)):
+        claim = certify(memorizer, data, claims=["error"], epsilon=float(epsilon))["error"]
+        assert claim.verdict is Verdict.PROVED
+        shown = float(claim.detail.split("<= ")[1].split()[0])
+        assert error <= shown <= epsilon
+    below = error * (1 - 10.0**-digits)
+    claim = certify(memorizer, data, claims=["error"], epsilon=below)["error"]
+    assert claim.verdict is Verdict.REFUTED
+    shown = float(claim.detail.split("is ")[1].split()[0])
+    assert below < shown <= error
+
+
+def test_values_of_fewer_dimensions_than_targets():
+    """d_v = 1 < d_out = 2: the statements are about an effective readout, as they say."""
+    contexts = np.array([[[1.0, 0], [0, 1]], [[2.0, 1], [1, 3]]])
+    values = np.array([[[1.0], [1.0]]])
+    zeros = np.zeros((1, 2, 1))
+    layer = AttentionLayer(zeros, zeros, values, np.ones((1, 1)), np.ones((1, 2)))
+    targets = layer(contexts, np.eye(2)) + 1e-9 * np.eye(2)
+    record = TrainedRecord("Layer", scalar_targets=False, constant=False)
+    memorizer, data = Memorizer(layer, record), Dataset(contexts, np.eye(2), targets)
+    certificate = certify(memorizer, data, claims=["rank", "readout"])
+    assert certificate.proved
+    assert "some effective readout U (H d, d_out)" in certificate["rank"].statement
+    assert "the stored effective readout U (H d, d_out)" in certificate["readout"].statement
+
+
+# Files.
+
+
+@pytest.fixture
+def written(proved, tmp_path):
+    """Honest files, and how to alter the certificate."""
+    data, memorizer, certificate, _ = proved
+    data.save(tmp_path / "d.npz")
+    memorizer.save(tmp_path / "w.safetensors")
+    certificate.save(tmp_path / "c.json")
+    files = [str(tmp_path / name) for name in ("c.json", "w.safetensors", "d.npz")]
+
+    def alter(change):
+        content = json.loads((tmp_path / "c.json").read_text())
+        change(content)
+        (tmp_path / "c.json").write_text(json.dumps(content))
+        return files
+
+    return alter
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda c: c.update(verdict="REFUTED"), "its verdict is not PROVED"),
+        (lambda c: c["data"]["targets"].update(shape=[7.0]), "it is about other data"),
+        (lambda c: c["weights"]["W_D"].update(shape=[True, True]), "it is about other weights"),
+    ],
+)
+def test_a_certificate_says_what_it_is_in_one_way(checker, written, capsys, change, words):
+    assert checker.main(written(lambda _: None)) == 0
+    assert checker.main(written(change)) == 1
+    assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("largest", "held"), [(2**53, True), (2**53 + 1, False)])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_integers_up_to_2_53_are_floats(checker, tmp_path, capsys, largest, held, sign):
+    memorizer, data = one_head([[[1.0]]], [[1.0]], [[0.0]], [sign * 2.0**53])
+    certify(memorizer, data, claims=["rank"]).save(tmp_path / "c.json")
+    memorizer.save(tmp_path / "w.safetensors")
+    arrays = {"contexts": data.contexts, "queries": data.queries}
+    np.savez(tmp_path / "d.npz", **arrays, targets=np.array([sign * largest]))
+    files = [str(tmp_path / name) for name in ("c.json", "w.safetensors", "d.npz")]
+    assert checker.main(files) == (0 if held else 1)
+    assert held or "integers beyond 2^53" in capsys.readouterr().out
+
+
+def test_wide_tokens_do_not_take_the_square_of_their_width(tmp_path):
+    width = 40_000
+    ones = np.ones((1, width, 1))
+    layer = AttentionLayer(ones, ones, ones / width, np.ones((1, 1)), np.ones((1, 1)))
+    record = TrainedRecord("Layer", scalar_targets=True, constant=False)
+    data = Dataset(np.ones((1, width)), np.ones((1, width)), np.ones(1))
+    # certify forms W_Q W_K^T; so it is shown about a part, and the statement signed for the whole.
+    small = Dataset(np.ones((1, 1)), np.ones((1, 1)), np.ones(1))
+    one = AttentionLayer(*(np.ones((1, 1, 1)),) * 3, np.ones((1, 1)), np.ones((1, 1)))
+    certificate = certify(Memorizer(one, record), small, claims=["error"])
+    data.save(tmp_path / "d.npz")
+    wide = Memorizer(layer, record)
+    wide.save(tmp_path / "w.safetensors")
+    described = certify(wide, data, claims=["rank"])
+    certificate = dataclasses.replace(certificate, data=described.data, weights=described.weights)
+    said = check(certificate, wide, data, max_memory=0.5)
+    assert said.proved, said.report
+
+
+def test_long_integers_of_sequences_are_counted_before_they_are_computed(checker):
+    sequences, long = checker.sequences, 1 << 40_000
+    column = sequences.Column(np.array([long] * 100, dtype=object))
+    row = [([0], [long], 0)]
+    work = sequences.Work(1.5e8, 1e9)
+    longer = sequences.affine(row, [column], 100, work)[0]
+    assert (longer.bits, longer.integers) == (80_001, True)
+    assert 1e6 < work.spent < 1.5e8
+    with pytest.raises(ValueError, match="long numbers would take more than a minute"):
+        sequences.affine(row, [longer], 100, work)
+    with pytest.raises(MemoryError):
+        sequences.affine(row, [column], 100, sequences.Work(1e15, 1e5))
+
+
+def test_examples_are_taken_one_by_one_where_many_are_too_large(checker):
+    taken = []
+
+    def of(part):
+        taken.append(len(part))
+        if len(part) > 3:
+            raise MemoryError
+        return part.start
+
+    found = list(checker.sequences.in_parts(of, 20))
+    assert [i for part, _ in found for i in part] == list(range(20))
+    assert max(len(part) for part, _ in found) <= 3
+    with pytest.raises(ValueError, match="one example takes more"):
+        list(checker.sequences.in_parts(lambda _: (_ for _ in ()).throw(MemoryError), 2))
+
+
+def test_a_record_may_not_inflate_the_claim_of_a_size():
+    sequences, labels = [[1, 2], [3, 4], [5, 6]], [0, 1, 2]
+    memorizer = build_sequence_memorizer(sequences, labels)
+    dataset = SequenceDataset.of(sequences, labels)
+    assert certify(memorizer, dataset).proved
+    for name, value in (("token_bits", 10**6), ("sum_bits", 99), ("kept", 50)):
+        sizes = dataclasses.replace(memorizer.record.sizes, **{name: value})
+        record = dataclasses.replace(memorizer.record, sizes=sizes)
+        boasting = dataclasses.replace(memorizer, record=record)
+        claim = certify(boasting, dataset, claims=["size"])["size"]
+        assert claim.verdict is Verdict.UNDECIDED
+        assert f"{name} = {value} of the record is more than the " in claim.detail
+
+
+# What is no Boolean.
+
+
+def test_certificates_and_what_a_checker_says_are_no_booleans(proved):
+    data, memorizer, certificate, _ = proved
+    said = check(certificate, memorizer, data)
+    assert certificate.proved is said.proved is True
+    for thing in (certificate, said):
+        with pytest.raises(TypeError, match=r"has three values; ask its .proved"):
+            bool(thing)
+    refuted = certify(memorizer, data, claims=["error"], epsilon=1e-300)
+    assert not refuted.proved
+    with pytest.raises(TypeError, match="three values"):
+        _ = not refuted
+
+
+def test_certificates_from_many_threads_are_those_of_one():
+    """python-flint has one precision for all threads."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+    import flint  # noqa: PLC0415
+
+    data = generators.shared_context(num_examples=16, context_size=6, width=8)
+    memorizers = [
+        build_memorizer(data, num_heads=3 + k % 3, precision=[53, 120, 300][k % 3])
+        for k in range(8)
+    ]
+    alone = [certify(memorizer, data) for memorizer in memorizers]
+    before = flint.ctx.prec
+    with ThreadPoolExecutor(8) as threads:
+        together = list(threads.map(lambda memorizer: certify(memorizer, data), memorizers))
+    assert together == alone
+    assert flint.ctx.prec == before

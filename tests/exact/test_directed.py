@@ -1,0 +1,146 @@
+"""Numbers go to the side they are sent to, at every scale, whatever they were before."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import arb
+from hypothesis import given
+from hypothesis import strategies as st
+
+from constructive.exact import directed, precision
+from constructive.exact.directed import (
+    at_least,
+    at_most,
+    exponent_of,
+    lower,
+    short_bound,
+    up,
+    upper,
+)
+
+LARGEST = 1.7976931348623157e308
+
+exponents = st.one_of(st.integers(-80, 80), st.integers(-1300, 1300), st.just(0))
+numerators = st.integers(-(10**20), 10**20)
+
+
+@st.composite
+def fractions(draw, sign=0):
+    """Of all sizes, far beyond those of floats, and now and then a float or next to one."""
+    number = draw(numerators) if sign == 0 else abs(draw(numerators))
+    value = Fraction(number, draw(st.integers(1, 10**6))) * Fraction(2) ** draw(exponents)
+    if draw(st.booleans()) and abs(value) < Fraction(LARGEST):
+        value = Fraction(float(value)) + draw(st.sampled_from([0, 1, -1])) * Fraction(1, 2**1200)
+    return max(value, Fraction(0)) if sign else value
+
+
+@st.composite
+def balls(draw, sign=0):
+    """A ball, its least and its largest number."""
+    middle, size = draw(fractions(sign)), draw(st.integers(20, 200))
+    with precision.working_precision(size):
+        ball = arb(middle.numerator) / middle.denominator
+        if draw(st.booleans()):
+            ball = ball + arb(0, draw(st.floats(0, 1))) * ball
+    ends = []
+    for end in (ball.lower(), ball.upper()):
+        mantissa, exponent = (int(part) for part in end.man_exp())
+        ends.append(Fraction(mantissa) * Fraction(2) ** exponent)
+    return ball, ends[0], ends[1]
+
+
+def above_all_floats(value):
+    return value > Fraction(LARGEST)
+
+
+@given(fractions())
+def test_upper_is_the_least_float_above(value):
+    found = upper(value)
+    assert found >= value
+    below = math.nextafter(found, -math.inf)
+    assert below < value
+    assert lower(value) == -upper(-value)
+
+
+@given(fractions())
+def test_lower_is_the_largest_float_below(value):
+    found = lower(value)
+    assert found <= value
+    assert math.nextafter(found, math.inf) > value
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_floats_stay_as_they_are(value):
+    assert upper(value) == lower(value) == value
+    assert upper(arb(value)) == lower(arb(value)) == value
+
+
+@given(balls())
+def test_balls_are_between_their_floats(found):
+    ball, least, largest = found
+    assert lower(ball) <= least <= largest <= upper(ball)
+    assert upper(ball) == upper(largest)
+    assert lower(ball) == lower(least)
+
+
+@pytest.mark.parametrize("nothing", [math.nan, math.inf, arb.nan(), arb.pos_inf()])
+def test_what_is_no_number_bounds_nothing(nothing):
+    assert upper(nothing) == math.inf
+    assert lower(nothing) == -math.inf
+    assert short_bound(nothing) == math.inf
+    assert at_most(nothing) == "inf"
+    assert at_least(nothing) == "0"
+
+
+@given(fractions(sign=1))
+def test_text_is_rounded_to_its_side(value):
+    assert Fraction(at_most(value)) >= value
+    assert 0 <= Fraction(at_least(value)) <= value
+    assert Fraction(at_most(value)) <= value * Fraction(11, 10)
+    assert Fraction(at_least(value)) >= value * Fraction(9, 10)
+    assert short_bound(value) >= value
+
+
+@given(balls(sign=1))
+def test_text_of_balls_is_rounded_to_its_side(found):
+    ball, least, largest = found
+    if largest < Fraction(LARGEST) and largest > Fraction(1, 2**1000):
+        assert Fraction(at_most(ball)) >= largest
+        assert Fraction(at_least(ball)) <= max(least, 0)
+        assert short_bound(ball) >= largest
+
+
+@given(fractions(sign=1), st.floats(1e-300, 1e300))
+def test_limits_which_hold_are_seen_to_hold_in_the_text(value, limit):
+    """A bound which passes has text which passes, if 17 digits can tell; both are true."""
+    above, below = at_most(value, limit), at_least(value, limit)
+    assert Fraction(above) >= value >= Fraction(below)
+    if value * (1 + Fraction(1, 10**16)) < Fraction(limit):
+        assert float(above) <= limit
+    if value * (1 - Fraction(1, 10**15)) > Fraction(limit):
+        assert float(below) >= limit
+
+
+@given(fractions(sign=1))
+def test_short_bounds_are_short_and_near(value):
+    found = short_bound(value)
+    if Fraction(1, 2**1000) < value < Fraction(LARGEST) / 2:
+        assert found <= value * Fraction(111, 100)
+        assert float(f"{found:.1e}") in (found, math.nextafter(found, 0))
+
+
+@given(st.floats(0, LARGEST))
+def test_exponents_are_least(value):
+    found = exponent_of(np.array([value, -value / 2]))
+    assert value < Fraction(2) ** found
+    assert value == 0 or value >= Fraction(2) ** (found - 1)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e300), st.floats(0, 1e-290)), min_size=1, max_size=30))
+def test_products_of_bounds_are_bounds(pairs):
+    a, b = np.array(pairs).T
+    exact = sum(Fraction(x) * Fraction(y) for x, y in pairs)
+    assert Fraction(float(up(a @ b))) >= exact
+    assert len(pairs) <= directed.LONGEST
