@@ -1,7 +1,28 @@
+"""How the tests run, and the checker in their process."""
+
+import importlib
+import sys
+from types import SimpleNamespace
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+from constructive.checking import CHECKER
 
 # Build times vary on shared machines, so no test fails for being slow once.
 settings.register_profile(
     "constructive", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.load_profile("constructive")
+
+
+@pytest.fixture(scope="session")
+def checker():
+    """The modules of the checker by their names, so that thousands of runs need no new process."""
+    names = {path.stem for path in CHECKER.glob("*.py")} - {"__main__"}
+    sys.path.insert(0, str(CHECKER))
+    try:
+        parts = {name: importlib.import_module(name) for name in sorted(names)}
+    finally:
+        sys.path.remove(str(CHECKER))
+    return SimpleNamespace(main=parts["command"].main, check=parts["command"].check, **parts)

@@ -37,3 +37,8 @@ def chunks(total, entries, most):
     """Slices of so many rows that `most` entries are not passed, or of one."""
     step = max(1, most // entries)
     return [slice(start, min(start + step, total)) for start in range(0, total, step)]
+
+
+def entries(size, width, heads, inner):
+    """Entries of one example in the largest array: of its tokens, or of what heads make of them."""
+    return max(size * width, heads * max(size, width, inner))

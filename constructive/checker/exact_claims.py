@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from bounds import chunks
+from bounds import chunks, entries
 from files import require, unpack
 from modular import (
     full_rank,
@@ -97,7 +97,7 @@ def representation(weights, data, p, a, columns):
     w_q = np.ascontiguousarray(w_q.transpose(1, 0, 2)).reshape(width, -1)
     w_k = np.ascontiguousarray(w_k.transpose(0, 2, 1))
     out = np.empty((len(queries), len(columns)))
-    for rows in chunks(len(out), heads * max(*contexts.shape[1:], inner), CHUNK):
+    for rows in chunks(len(out), entries(*contexts.shape[1:], heads, inner), CHUNK):
         exponents, tokens = of_contexts(contexts[rows] if len(contexts) > 1 else contexts)
         read = times(of_queries(queries[rows])[0], w_q, m).reshape(-1, heads, inner)
         read = np.ascontiguousarray(read.transpose(1, 0, 2))

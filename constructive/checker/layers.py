@@ -3,6 +3,7 @@
 import math
 
 import real_claims
+from bounds import entries
 from exact_claims import CHUNK, ROUNDS, check_grouping, check_impossible, check_rank, looks_singular
 from files import (
     announce,
@@ -91,7 +92,7 @@ def needs(claims, arrays, tensors, shapes):
     """Bytes and operations of all claims, from shapes alone."""
     total, size, width, _, heads, inner, *_ = shapes
     held, operations, tokens = 0, 0, math.prod(arrays["contexts"][1]) // width
-    at_once = 8 * 12 * max(CHUNK, heads * max(size, width, inner), size * width)
+    at_once = 8 * 12 * max(CHUNK, entries(size, width, heads, inner))
     if "grouping" in claims:
         held = at_once + 8 * (3 * total * width + 4 * heads * width)
         operations += 4 * tokens * size * width + 2 * total * heads * width

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 from mpmath.libmp import from_man_exp, mpf_exp, to_fixed
 
-from bounds import LONGEST, chunks, gamma, up
+from bounds import LONGEST, chunks, entries, gamma, up
 from files import require
 from fixed import BITS, Fixed, arranged, carried, fixed, floats, integers, moved, multiply
 
@@ -21,12 +21,13 @@ NEAR = 0.1  # |I - Z R| above which R is too far from a right inverse
 def needs(shapes, count, keep):
     """Bytes and operations for so many digits; `keep` for the inverse of Z."""
     total, size, width, outputs, heads, inner, value_dim, between = shapes
-    units, columns = heads * max(size, width, inner), heads * width
-    number = 8 * (count + 6)
+    units, columns = entries(size, width, heads, inner), heads * width
+    number, logit = 8 * (count + 6), 48 * (count + 10)  # bytes; logits become Python's integers
     whole = keep and total * columns <= LARGEST
-    at_once = total * units if whole else max(CHUNK, units)
+    rows = total if whole else min(total, max(1, CHUNK // units))
     weights = columns * (2 * inner + value_dim) + heads * value_dim * between + between * outputs
-    held = number * (2 * weights + 3 * heads * (value_dim + width) * outputs + 8 * at_once)
+    held = number * (2 * weights + 3 * heads * (value_dim + width) * outputs)
+    held += rows * (2 * number * size * width + logit * heads * max(size, width, inner))
     each = units * (2 * inner + 2 * width) + columns * outputs
     once = heads * value_dim * outputs * (between + width)
     products = total * each + once
@@ -103,7 +104,7 @@ def representation(weights, data, count, whole):
     (heads, width, inner), contexts = weights["W_Q"].shape, data["contexts"]
     w_q = fixed([weights["W_Q"].transpose(1, 0, 2).reshape(width, -1)], count)
     w_k = fixed([weights["W_K"].transpose(0, 2, 1)], count)
-    total, units = len(data["queries"]), heads * max(*contexts.shape[-2:], inner)
+    total, units = len(data["queries"]), entries(*contexts.shape[-2:], heads, inner)
     for rows in chunks(total, units, total * units if whole else CHUNK):
         read = multiply(fixed([data["queries"][rows]], count), w_q, count)
         read = arranged(read, lambda x: x.reshape(-1, heads, inner).transpose(1, 0, 2))

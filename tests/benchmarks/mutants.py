@@ -39,15 +39,20 @@ PAIRS, SEQUENCES = "tests/checker/test_paired.py", "tests/checker/test_sequence_
 CAMPAIGN = "tests/hostile/test_campaign.py"
 HONEST = f"{CAMPAIGN}::test_honest_triples_stay_true_at_any_scale"
 HOSTILE = f"{CAMPAIGN}::test_nothing_false_is_accepted"
-BOUNDS = "tests/checker/test_bounds.py"
+BOUNDS, ARITHMETIC = "tests/checker/test_bounds.py", "tests/checker/test_arithmetic.py"
+SOUND = "tests/checker/test_soundness.py"
+NEEDS = "tests/hostile/test_needs.py"
 CERTIFY = ["tests/checker/test_certify.py", PAIRS, *LAYERS, HOSTILE]
 TESTS = {
-    "checker/paired": [HONEST, PAIRS, HOSTILE],
-    "checker/sequences": [SEQUENCES, HOSTILE],
+    "checker/paired": [HONEST, PAIRS, SOUND, HOSTILE],
+    "checker/sequences": [SEQUENCES, SOUND, HOSTILE],
     "checker/files": [HONEST, *LAYERS, SEQUENCES, PAIRS, HOSTILE],
     "checker/command": [HONEST, *LAYERS, SEQUENCES, PAIRS, HOSTILE],
     "checker/bounds": [BOUNDS, HONEST, PAIRS, *LAYERS, HOSTILE],
-    "checker": [HONEST, *LAYERS, HOSTILE],
+    "checker/fixed": [ARITHMETIC, HONEST, *LAYERS, HOSTILE],
+    "checker/modular": [ARITHMETIC, HONEST, *LAYERS, HOSTILE],
+    "checker/real_claims": [ARITHMETIC, HONEST, SOUND, *LAYERS, HOSTILE, NEEDS],
+    "checker": [HONEST, *LAYERS, SOUND, HOSTILE, NEEDS],
     "claims/sequences": [SEQUENCES, "tests/contextual"],
     "claims/impossible": ["tests/checker/test_upper_bounds.py", "tests/theorem", HOSTILE],
     "claims": CERTIFY,

@@ -1,24 +1,8 @@
-"""A small memorizer with its files, built once, and the checker in this process."""
-
-import importlib
-import sys
-from types import SimpleNamespace
+"""A small memorizer with its files, built once."""
 
 import pytest
-from islands import FOLDER, PARTS
 
 from constructive import build_memorizer, certify, generators
-
-
-@pytest.fixture(scope="session")
-def checker():
-    """The modules of the checker by their names, so that thousands of runs need no new process."""
-    sys.path.insert(0, str(FOLDER))
-    try:
-        parts = {name: importlib.import_module(name) for name in PARTS}
-    finally:
-        sys.path.remove(str(FOLDER))
-    return SimpleNamespace(main=parts["command"].main, check=parts["command"].check, **parts)
 
 
 @pytest.fixture(scope="session")

@@ -67,6 +67,14 @@ def many_heads(rng):
     return certificate(layer(heads, 1), examples(1, size, 1, shared=True), claims)
 
 
+def large_contexts(rng):
+    """Few examples of many tokens, whose digits are more than what heads make of them."""
+    size, width = (int(rng.integers(100, 1000)) for _ in range(2))
+    weights, data = layer(4, width, fill=0.1), examples(3, size, width, rng=rng)
+    name = str(rng.choice(["error", "readout"]))
+    return certificate(weights, data, {name: bound(name, 1.0)})
+
+
 def wide_between(rng):
     claims = {"error": bound("error", 1.0)}
     weights = layer(1, int(rng.integers(1, 30_000)), between=int(rng.integers(10**5, 10**6)))
@@ -130,12 +138,19 @@ def long_hyperplane(rng):
 
 
 SHAPES = (
-    wide_tokens, many_heads, wide_between, wide_outputs, many_examples, many_logits,
+    wide_tokens, many_heads, large_contexts, wide_between, wide_outputs, many_examples, many_logits,
     nearly_singular, many_pairs, long_hyperplane,
 )  # fmt: skip
 
 
-MAY_BE_TRUE = ("many_examples", "many_logits", "wide_tokens", "wide_between", "many_heads")
+MAY_BE_TRUE = (
+    "large_contexts",
+    "many_examples",
+    "many_logits",
+    "wide_tokens",
+    "wide_between",
+    "many_heads",
+)
 """Whose claims are not false, only large."""
 
 

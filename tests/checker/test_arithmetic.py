@@ -1,0 +1,416 @@
+"""The arithmetic of the checker, against python-flint, mpmath and Python's integers."""
+
+import math
+from fractions import Fraction
+
+import flint
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+PRIME = 4194287
+
+
+def object_array(x):
+    """Python's integers of an array of integers."""
+    return np.asarray(x).astype(np.int64).astype(object)
+
+
+# Modulo m.
+
+
+@pytest.mark.parametrize("m", [PRIME, PRIME - 1, 2097169])
+@pytest.mark.parametrize("shape", [(1,), (5, 3), (1 << 14,), ((1 << 14) + 1,), (3, 1 << 14)])
+def test_reduction_is_congruent_and_small(checker, m, shape):
+    rng = np.random.default_rng(0)
+    x = rng.integers(-(2**52), 2**52, size=shape)
+    x.flat[0] = 2**53 - 2 * m
+    for given_, order in ((x, "C"), (x, "F"), (np.concatenate([x, x], axis=-1), "half")):
+        taken = np.asarray(given_.astype(float), order="F" if order == "F" else "C")
+        taken = taken[..., ::2] if order == "half" else taken
+        truth = object_array(taken)
+        found = checker.modular.reduce(taken, m)
+        assert found is taken
+        assert np.abs(found).max() <= m / 2 + 2
+        assert not ((object_array(found) - truth) % m).any()
+
+
+@pytest.mark.parametrize("inner", [1, 1023, 1024, 1025, 2048, 3000])
+def test_products_are_exact_for_the_largest_residues(checker, inner):
+    m = 4194301  # the largest prime below 2^22
+    left, right = np.full((2, inner), m // 2 + 1.0), np.full((inner, 3), m // 2 + 1.0)
+    left[1], right[:, 1] = -left[1], np.arange(inner)
+    truth = object_array(left) @ object_array(right)
+    found = checker.modular.times(left, right, m)
+    assert not ((object_array(found) - truth) % m).any()
+    assert np.abs(found).max() <= m / 2 + 2
+
+
+ANY_FLOATS = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.integers(-(2**53), 2**53).flatmap(
+        lambda m: st.integers(-1074, 970).map(lambda e: math.ldexp(m, e))
+    ),
+)
+
+
+@settings(max_examples=200)
+@given(arrays.arrays(float, (2, 3), elements=ANY_FLOATS))
+def test_residues_are_those_of_integers_times_one_power_of_two(checker, x):
+    units = [math.frexp(v)[1] - 53 for v in x.ravel().tolist() if v]
+    unit = Fraction(2) ** min(units, default=0)
+    of = checker.modular.residues(x, PRIME, PRIME - 1)
+    for rows in (slice(0, 2), slice(1, 2)):
+        for m, found in zip((PRIME, PRIME - 1), of(x[rows]), strict=True):
+            assert found.shape == x[rows].shape
+            for value, residue in zip(x[rows].ravel().tolist(), found.ravel(), strict=True):
+                whole = Fraction(value) / unit
+                assert whole.denominator == 1
+                assert (int(residue) - int(whole)) % m == 0
+
+
+def test_residues_of_many_numbers_are_those_of_each(checker):
+    """Beyond what is reduced at a time, with the extremes in the last piece."""
+    x = np.ones((1 << 14) + 2)
+    x[-2:] = 2.0**-60, 2.0**70
+    (found,) = checker.modular.residues(x, PRIME)(x)
+    assert not ((object_array(found[:-2]) - pow(2, 112, PRIME)) % PRIME).any()
+    assert [int(v) % PRIME for v in found[-2:]] == [pow(2, 52, PRIME), pow(2, 182, PRIME)]
+
+
+def test_residues_of_float32_are_those_of_the_same_numbers(checker):
+    x = np.array([0.1, -3.0, 1e-40, 3e38], np.float32)
+    (found,) = checker.modular.residues(x, PRIME)(x)
+    (wide,) = checker.modular.residues(x.astype(float), PRIME)(x.astype(float))
+    assert (found == wide).all()
+
+
+@pytest.mark.parametrize("p", [PRIME, 2097169, 4194301])
+def test_inverses(checker, p):
+    x = np.array([1.0, -1.0, 2.0, p // 2, -(p // 2), 12345.0])
+    found = checker.modular.inverses(x, p)
+    assert [(int(a) * int(b)) % p for a, b in zip(x, found, strict=True)] == [1] * len(x)
+    assert x[2] == 2.0  # what is given stays
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 20, 63, 64, 65, 130])
+def test_its_elimination_agrees_with_flint(checker, size):
+    rng = np.random.default_rng(size)
+    for inner in {size, size - 1, size // 2, 0}:
+        left = rng.integers(PRIME, size=(size, inner))
+        right = rng.integers(PRIME, size=(inner, size))
+        product = flint.nmod_mat(size, inner, left.ravel().tolist(), PRIME)
+        product *= flint.nmod_mat(inner, size, right.ravel().tolist(), PRIME)
+        exact = np.array([int(v) for v in product.entries()], dtype=np.int64).reshape(size, size)
+        if inner == size and size > 1:
+            exact = exact[rng.permutation(size)] * (rng.random((size, size)) < 0.9)
+        truth = flint.nmod_mat(size, size, exact.ravel().tolist(), PRIME).rank() == size
+        assert truth == (inner == size)
+        require_elimination(checker, exact, truth)
+
+
+@pytest.mark.parametrize("size", [2, 65, 129])
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_its_elimination_finds_pivots_wherever_they_are(checker, size, spoilt):
+    exact = np.eye(size, dtype=np.int64)[np.random.default_rng(0).permutation(size)]
+    exact = exact + np.eye(size, k=1, dtype=np.int64) * (PRIME // 2) if spoilt else exact
+    truth = flint.nmod_mat(size, size, exact.ravel().tolist(), PRIME).rank() == size
+    require_elimination(checker, exact, truth)
+    if spoilt:
+        exact[-1] = exact[0] + exact[1]
+        exact[-1] %= PRIME
+        truth = flint.nmod_mat(size, size, exact.ravel().tolist(), PRIME).rank() == size
+        require_elimination(checker, exact, truth)
+
+
+def test_elimination_of_more_rows_than_are_taken_at_a_time(checker):
+    exact = np.tril(np.random.default_rng(0).integers(PRIME, size=(1200, 1200)))
+    np.fill_diagonal(exact, 1)
+    require_elimination(checker, exact[::-1], truth=True)
+    exact[1150] = exact[3]
+    require_elimination(checker, exact[::-1], truth=False)
+
+
+def require_elimination(checker, exact, truth):
+    matrix = checker.modular.reduce(exact.astype(float), PRIME)
+    if truth:
+        checker.modular.require_nonsingular(matrix, PRIME)
+    else:
+        with pytest.raises(ValueError, match="singular modulo p"):
+            checker.modular.require_nonsingular(matrix, PRIME)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 4), (2, 2), (3, 5), (6, 6), (4, 1030)])
+def test_full_rank_is_said_of_matrices_which_have_it(checker, shape):
+    rng = np.random.default_rng(1)
+    rows, columns = shape
+    for batch in (1, 7):
+        full = rng.integers(PRIME, size=(batch, *shape))
+        full[0, :, :] = 0
+        full[0, :, columns - rows :] = np.eye(rows)[::-1]
+        assert said_full(checker, full)
+        for spoilt in range(batch):
+            one = full.copy()
+            others = rng.integers(PRIME, size=rows - 1).tolist()
+            sums = np.array(others, dtype=object) @ object_array(one[spoilt, :-1])
+            one[spoilt, -1] = sums % PRIME if rows > 1 else 0
+            assert not said_full(checker, one)
+
+
+def said_full(checker, batch):
+    return checker.modular.full_rank(checker.modular.reduce(batch.astype(float), PRIME), PRIME)
+
+
+@pytest.mark.parametrize("p", [PRIME, 2097169, 4194301])
+def test_primes_are_accepted(checker, p):
+    assert checker.modular.require_prime(p) == p
+
+
+@pytest.mark.parametrize("p", [2039**2, 2039 * 2053, 2 * 1500007, 2097152, 4194303, 4194302])
+def test_composite_numbers_are_refused(checker, p):
+    with pytest.raises(ValueError, match=r"is not prime|not between"):
+        checker.modular.require_prime(p)
+
+
+@pytest.mark.parametrize("p", [7, 2097143, 4194319, 4194287.0, True, "4194287", -4194287])
+def test_what_is_no_prime_of_this_size_is_refused(checker, p):
+    with pytest.raises(ValueError, match="not between"):
+        checker.modular.require_prime(p)
+
+
+# In fixed point.
+
+
+def exactly(x):
+    """A fixed-point array as Fractions, and the bound of its error."""
+    unit = Fraction(2) ** x.last
+    return whole(x.digits) * unit, x.error * unit
+
+
+def whole(digits):
+    return sum(object_array(d) * 2 ** (20 * k) for k, d in enumerate(digits[::-1]))
+
+
+AS_FRACTIONS = np.vectorize(Fraction, otypes=[object])
+
+
+@settings(max_examples=200)
+@given(
+    arrays.arrays(float, (3, 4), elements=ANY_FLOATS),
+    arrays.arrays(float, (4, 2), elements=ANY_FLOATS),
+    st.integers(2, 130),
+)
+def test_fixed_point_products_stay_within_their_bounds(checker, left, right, count):
+    """At all scales, subnormal and mixed ones included; and what is exact stays so."""
+    x, y = checker.fixed.fixed([left], count), checker.fixed.fixed([right], count)
+    product = checker.fixed.multiply(x, y, count)
+    for found, truth in (
+        (x, AS_FRACTIONS(left)),
+        (y, AS_FRACTIONS(right)),
+        (product, AS_FRACTIONS(left) @ AS_FRACTIONS(right)),
+    ):
+        assert np.abs(found.digits).max() <= 2**20
+        assert len(found.digits) <= count
+        values, error = exactly(found)
+        assert (np.abs(values - truth) <= error).all()
+        assert (np.abs(values) <= checker.fixed.size(found) * Fraction(2) ** found.last).all()
+        top = found.last + 20 * len(found.digits)
+        rough, distance = checker.fixed.floats(found, top)
+        scaled = AS_FRACTIONS(rough) * Fraction(2) ** top
+        assert (np.abs(scaled - truth) <= Fraction(distance) * Fraction(2) ** top).all()
+    if count > 120:  # 2,400 bits hold every float, and its products with others
+        assert x.error == y.error == 0
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 28])
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_so_many_digits_leave_no_more_than_their_error(checker, count, parts):
+    rng = np.random.default_rng(count)
+    numbers = [rng.uniform(-1, 1, (3, 4)) * 2.0 ** (-53 * k) for k in range(parts)]
+    found = checker.fixed.fixed(numbers, count)
+    values, error = exactly(found)
+    truth = sum(map(AS_FRACTIONS, numbers))
+    assert (np.abs(values - truth) <= error).all()
+    assert found.error <= parts
+    assert error <= parts * Fraction(2) ** (20 - 20 * count + parts.bit_length())
+    if 20 * (count - 1) > 53 * parts + 20:
+        assert error == 0
+        assert (values == truth).all()
+        assert len(found.digits) <= (53 * parts + 10) // 20 + 2  # zeros at the end are left out
+    product = checker.fixed.multiply(found, checker.fixed.fixed([np.eye(4)], count), count)
+    values, error = exactly(product)
+    assert (np.abs(values - truth) <= error).all()
+    assert error <= (4 * (parts + 2) + 1) * Fraction(2) ** (20 * (3 - count))
+
+
+def test_scales_are_taken_off(checker):
+    numbers = np.array([[2.0**600, 3.0], [2.0**-1074, -5.0]])
+    scale = np.array([[600], [-3]])
+    values, error = exactly(checker.fixed.fixed([numbers], 120, scale))
+    truth = AS_FRACTIONS(numbers) / np.array([[Fraction(2) ** 600], [Fraction(2) ** -3]])
+    assert error == 0
+    assert (values == truth).all()
+    values, _ = exactly(checker.fixed.fixed([numbers], 120, -7))
+    assert (values == AS_FRACTIONS(numbers) * 128).all()
+
+
+def test_zeros_are_exact_and_have_one_digit(checker):
+    found = checker.fixed.fixed([np.zeros((2, 2))], 5)
+    assert found.error == 0
+    assert found.digits.shape == (1, 2, 2)
+    assert not found.digits.any()
+    values, error = exactly(checker.fixed.multiply(found, found, 5))
+    assert error == 0
+    assert not values.any()
+
+
+def test_a_sum_of_arrays_loses_half_a_unit_for_each(checker):
+    parts = [np.full((1, 1), 1 + 2.0**-20, np.float32), np.full((1, 1), 2.0**-24, np.float32)]
+    found, truth = checker.fixed.fixed(parts, 1), 1 + 2.0**-20 + 2.0**-24
+    values, error = exactly(found)
+    assert abs(values[0, 0] - Fraction(truth)) <= error
+    assert found.error == 2
+    found = checker.fixed.fixed(parts, 3)
+    assert (found.error, exactly(found)[0][0, 0]) == (0, Fraction(truth))
+
+
+@pytest.mark.parametrize("inner", [1, 600, 2048, 5000])
+@pytest.mark.parametrize("count", [2, 5, 28])
+def test_products_of_the_largest_digits_are_exact_sums(checker, inner, count):
+    """Every digit at its limit, so that sums of products come as near to 2^53 as they can."""
+    digits = np.full((count, 1, inner), 2.0**19)
+    digits[0] = 2.0**20
+    for signs in (1, (-1.0) ** np.arange(inner)):
+        x = checker.fixed.Fixed(digits * signs, -7, 0)
+        y = checker.fixed.Fixed(np.swapaxes(digits, 1, 2) * 1.0, 11, 0)
+        product = checker.fixed.multiply(x, y, count)
+        truth = (whole(x.digits) @ whole(y.digits)) * Fraction(2) ** 4
+        values, error = exactly(product)
+        assert abs(values[0, 0] - truth[0, 0]) <= error
+        biggest = inner * Fraction(2) ** (2 * (21 + 20 * (count - 1)) + 4)
+        first = 20 * (inner > 256)  # sums of so many take another digit
+        assert error <= biggest * count * Fraction(2) ** (first - 20 * (count - 1))
+        assert np.abs(product.digits[1:]).max(initial=0) <= 2**19
+
+
+@pytest.mark.parametrize("errors", [(0, 1), (1, 0), (3, 5), (2**70, 2**90)])
+def test_errors_of_factors_are_carried_on(checker, errors):
+    """The farthest numbers which the factors may stand for have a product within its bound."""
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-(2**19), 2**19, (3, 4, 4)).astype(float) for _ in "xy")
+    one = checker.fixed.Fixed(x, -60, errors[0])
+    two = checker.fixed.Fixed(y, -40, errors[1])
+    product = checker.fixed.multiply(one, two, 9)
+    values, error = exactly(product)
+    a, b = whole(x), whole(y)
+    for s in (1, -1):
+        for t in (1, -1):
+            shifted = (a + s * errors[0] * np.sign(b.sum(1))) @ (b + t * errors[1])
+            assert (np.abs(values - shifted * Fraction(2) ** -100) <= error).all()
+    largest = [max(abs(v) for v in w.ravel()) for w in (a, b)]
+    reach = 4 * (largest[0] * errors[1] + largest[1] * errors[0] + errors[0] * errors[1])
+    room = 4 * 2 ** (40 + 2) * (errors[0] + errors[1])  # first digits are rounded up
+    assert error <= (reach + room + 1) * Fraction(2) ** -100
+
+
+@pytest.mark.parametrize("bound", [0, 1, 7, 8, 9, 2**100 + 1])
+@pytest.mark.parametrize("shift", [-70, -3, -1, 0, 1, 3, 70])
+def test_bounds_are_moved_upwards(checker, bound, shift):
+    assert checker.fixed.moved(bound, shift) == math.ceil(bound / Fraction(2) ** shift)
+
+
+@pytest.mark.parametrize("digits", [1, 2, 3])
+def test_sizes_are_bounds_and_near(checker, digits):
+    """The first digit counts, and one more for all the others."""
+    x = checker.fixed.Fixed(np.full((digits, 1), -(2.0**19)), 0, 0)
+    truth = abs(whole(x.digits)[0])
+    assert truth <= checker.fixed.size(x) <= truth + (1 << 20 * (digits - 1))
+
+
+def test_zeros_at_both_ends_are_left_out_and_what_is_lost_is_counted(checker):
+    digits = np.zeros((6, 2))
+    digits[2], digits[3] = [5, 7], [0, 1]
+    values = whole(digits)
+    for error, count, last, kept, lost in (
+        (0, 9, 40, 2, 0),  # exact: zeros go
+        (0, 2, 40, 2, 0),
+        (0, 1, 60, 1, 1),  # a digit is cut off
+        (3, 9, 0, 4, 3),  # digits of what is not exact stay
+        (3, 3, 20, 3, 1),
+        (3, 1, 60, 1, 2),
+        (2**20, 3, 20, 3, 1),
+        (2**20 + 1, 3, 20, 3, 2),
+    ):
+        x = checker.fixed.trimmed(checker.fixed.Fixed(digits.copy(), 0, error), count)
+        assert (x.last, len(x.digits), x.error) == (last, kept, lost)
+        assert (np.abs(exactly(x)[0] - values) <= x.error * 2**x.last).all()
+
+
+def test_carries_keep_the_number(checker):
+    digits = np.random.default_rng(0).integers(-(2**50), 2**50, (4, 3)).astype(float)
+    truth = whole(digits)
+    found = checker.fixed.carried(digits)
+    assert (whole(found) == truth).all()
+    assert np.abs(found[1:]).max() <= 2**19
+
+
+def test_integers_are_the_digits(checker):
+    digits = np.random.default_rng(0).integers(-(2**20), 2**20, (5, 3)).astype(float)
+    assert (checker.fixed.integers(digits) == whole(digits)).all()
+    assert type(checker.fixed.integers(digits)[0]) is int
+
+
+@pytest.mark.parametrize("last", [-2000, -100, 0])
+def test_floats_are_near_and_say_how_near(checker, last):
+    digits = np.random.default_rng(0).integers(-(2**19), 2**19, (4, 3)).astype(float)
+    for error in (0, 1, 2**70):
+        x = checker.fixed.Fixed(digits, last, error)
+        values, distance = checker.fixed.floats(x, last)
+        truth = whole(digits)
+        assert (np.abs(AS_FRACTIONS(values) - truth) + error <= Fraction(distance)).all()
+        assert distance <= error * (1 + 1e-8) + 2.0**-49 * np.abs(values).max() + 1e-300
+
+
+@settings(max_examples=150)
+@given(
+    arrays.arrays(float, (2, 2, 4), elements=st.floats(-30, 30)),
+    st.sampled_from([0.0, 1e3, 1e14, -1e25]),
+    st.integers(7, 12),
+)
+def test_softmax_stays_within_its_bound(checker, small, offset, count):
+    """Also where logits are so large that floats cannot tell them apart."""
+    logits = checker.fixed.fixed([small, np.full(small.shape, offset)], count)
+    found = checker.real_claims.softmax(logits, count)
+    shares, error = exactly(found)
+    with mpmath.workdps(80):
+        for place in np.ndindex(2, 2):
+            terms = [mpmath.exp(mpmath.mpf(float(x))) for x in small[place]]
+            for k, term in enumerate(terms):
+                share = mpmath.mpf(shares[(*place, k)].numerator) / shares[(*place, k)].denominator
+                assert abs(share - term / mpmath.fsum(terms)) <= float(error)
+    assert error < 1e-9
+
+
+def test_a_single_token_has_all_attention_exactly(checker):
+    logits = checker.fixed.fixed([np.array([[[1e300], [-3.0]]])], 5)
+    shares, error = exactly(checker.real_claims.softmax(logits, 5))
+    assert shares.tolist() == [[[1], [1]]]
+    assert error == 0
+
+
+def test_the_bound_of_a_right_inverse_is_above_the_truth(checker):
+    rng = np.random.default_rng(0)
+    for size, spoil in ((3, 0.0), (20, 0.0), (20, 1e-11), (20, 1e-18)):
+        z = rng.standard_normal((size, 30))
+        z[-1] = z[0] + spoil * z[-1] if spoil else z[-1]
+        parts = checker.fixed.fixed([z[:, :]], 12)
+        found = checker.real_claims.right_inverse_bound([parts], 12)
+        exact = flint.fmpq_mat(size, 30, [flint.fmpq(*v.as_integer_ratio()) for v in z.ravel()])
+        inverse = exact.transpose() * (exact * exact.transpose()).inv()
+        rows = [[abs(Fraction(int(v.p), int(v.q))) for v in row] for row in inverse.tolist()]
+        truth = max(sum(row) for row in rows)
+        # A right inverse of less than full accuracy may have a slightly smaller norm.
+        assert truth * Fraction(999, 1000) <= found <= truth * Fraction(112, 100)

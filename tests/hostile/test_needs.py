@@ -1,0 +1,90 @@
+"""What the checker announces from shapes alone is not less than what it takes, nor far more."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from resources import certificate, examples, layer, rank
+from triples import bound, claim, pack
+
+# T, n, d, H, d_h, d_v, d_o, d_out: each large in one way or two
+SHAPES = [
+    (3, 200, 150, 10, 3, 4, 22, 8),
+    (4, 1, 3000, 2, 1, 1, 1, 1),
+    (4, 60, 2, 20, 1, 1, 1, 1),
+    (40, 3, 5, 20, 1, 1, 1, 1),
+    (60, 8, 8, 10, 4, 3, 2, 3),
+    (2, 2, 200, 3, 150, 1, 1, 1),
+    (3, 2, 40, 20, 1, 40, 200, 30),
+    (80, 2, 10, 9, 1, 1, 1, 1),
+]
+CLAIMS = ["error", "readout", "rank", "grouping"]
+
+
+def made(shape, *, shared):
+    total, size, width, heads, inner, value_dim, between, outputs = shape
+    rng = np.random.default_rng(sum(shape))
+    ones = layer(heads, width, inner, value_dim, between, outputs)
+    weights = {name: 0.1 * rng.standard_normal(x.shape) for name, x in ones.items()}
+    data = examples(total, size, width, outputs, shared=shared, rng=rng)
+    return weights, data
+
+
+def claims_of(name, shape):
+    total, size, width, heads, *_ = shape
+    rng = np.random.default_rng(0)
+    ends = np.minimum(np.arange(heads + 1) * (total // heads + 1), total).tolist()
+    groups = list(zip(ends[:-1], [*ends[1:-1], total], strict=True))
+    normals = pack(np.ones((heads, width)))
+    evidence = {"prime": 4194287, "groups": groups, "normals": normals}
+    return {
+        "error": bound("error", 1e300),
+        "readout": bound("readout", 1e-300),
+        "rank": rank(rng, total, heads * width),
+        "grouping": claim("grouping", evidence, size, heads),
+    }[name]
+
+
+def peak_of(call):
+    """Bytes which a call takes at its height, whether or not it refuses."""
+    tracemalloc.start()
+    try:
+        call()
+    except ValueError:
+        pass
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    return peak
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
+def test_memory_is_not_above_what_is_announced(checker, tmp_path, name, shape, shared):
+    weights, data = made(shape, shared=shared)
+    claims = {name: claims_of(name, shape)}
+    files = certificate(weights, data, claims).write(tmp_path)
+    arrays = checker.files.data_shapes(files[-1])
+    tensors = checker.files.weights_shapes(files[1], 8e9)
+    sizes = checker.layers.sizes_of(arrays, tensors)
+    held, _ = checker.layers.needs(claims, arrays, tensors, sizes)
+    peak = peak_of(lambda: checker.command.check(files, most=held))
+    assert peak <= held + 3e5
+
+
+@pytest.mark.parametrize("count", [5, 28])
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_memory_for_more_digits_is_not_above_what_is_announced(checker, shape, keep, count):
+    weights, data = made(shape, shared=False)
+    held, _ = checker.real_claims.needs(shape[:3] + shape[7:] + shape[3:7], count, keep)
+
+    def call():
+        *_, z_all = checker.real_claims.residuals(weights, data, count, keep)
+        if keep:
+            checker.real_claims.right_inverse_bound(z_all, count)
+
+    peak = peak_of(call)
+    assert peak <= held + 3e5
+    assert 10 * peak + 1e7 > held
