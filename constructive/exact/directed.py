@@ -3,19 +3,19 @@
 A bound is worth nothing if a conversion rounds it to the wrong side, or a product of bounds
 underflows to zero. So there is one place for both, this one:
 
-- `upper` and `lower` turn an exact number or a ball into a float, `at_most` and `at_least` into
-  decimal text.
-- `up` covers the rounding of an array of bounds which float64 computed. With u = 2^-53, let s be a
-  sum of at most `LONGEST` = 2^22 products a b of floats which are not negative, added in any order,
-  with or without fused operations. Every addition loses at most a factor 1 - u (sums do not
-  underflow), every product a factor 1 - u or, where it underflows, 2^-1075. So
+`upper` and `lower` turn an exact number or a ball into a float, `at_most` and `at_least` into
+decimal text. `gamma` and `lengths` are bounds of rounding errors and of Euclidean lengths.
 
-      s >= (1 - u)^(2^22) (exact - 2^22 2^-1075),    up(s) = (1 + 2^-30) s + 2^-1000 >= exact.
+`up` covers the rounding of an array of bounds which float64 computed. With u = 2^-53, let s be a
+sum of at most `LONGEST` = 2^22 products a b of floats which are not negative, added in any order,
+with or without fused operations. Every addition loses at most a factor 1 - u (sums do not
+underflow), every product a factor 1 - u or, where it underflows, 2^-1075. So
 
-  That holds for all floats, subnormal and huge ones included: an overflow is an infinity, which
-  bounds everything, and a NaN compares as false, so that it proves nothing. What `up` has
-  covered may be a factor again. Quotients a / b with a lower bound b > 0 are like products.
-- `gamma` and `lengths` are such bounds of rounding errors and of Euclidean lengths.
+    s >= (1 - u)^(2^22) (exact - 2^22 2^-1075),    up(s) = (1 + 2^-30) s + 2^-1000 >= exact.
+
+That holds for all floats, subnormal and huge ones included: an overflow is an infinity, which
+bounds everything, and a NaN compares as false, so that it proves nothing. What `up` has
+covered may be a factor again. Quotients a / b with a lower bound b > 0 are like products.
 
 Bounds hold at any scale, but say little where numbers are themselves as small as 2^-1000. So data
 and weights are brought to size one by powers of two (`exponent_of`) before.
