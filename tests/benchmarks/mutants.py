@@ -8,7 +8,8 @@ names, branches. (Its other operators put None or nothing in the place of argume
 assigned, which any run of the code sees, or alter the words of messages.) For each a process is
 forked, which puts the mutant in the place of the module and runs the tests of that module until one
 fails. What survives is written down with its line, and has to be killed by a new test, or explained
-in docs/contributing.md. A mutant which takes longer than SECONDS counts as killed.
+in docs/contributing.md. A mutant which takes longer than SECONDS counts as killed. What survives
+with --brief, which leaves out the longest tests, has yet to meet them: --only REPORT.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import libcst as cst
-import numpy as np  # noqa: F401 - loaded once, before forking
+import numpy as np
 import pytest
 from libcst.metadata import MetadataWrapper, PositionProvider
 from mutmut.mutation.mutators import mutation_operators
@@ -42,6 +43,7 @@ HOSTILE = f"{CAMPAIGN}::test_nothing_false_is_accepted"
 BOUNDS, ARITHMETIC = "tests/checker/test_bounds.py", "tests/checker/test_arithmetic.py"
 SOUND = "tests/checker/test_soundness.py"
 NEEDS = "tests/hostile/test_needs.py"
+LONGEST = {HOSTILE, NEEDS}
 CERTIFY = ["tests/checker/test_certify.py", PAIRS, *LAYERS, HOSTILE]
 TESTS = {
     "checker/paired": [HONEST, PAIRS, SOUND, HOSTILE],
@@ -111,10 +113,10 @@ def mutants(path: Path) -> Iterator[tuple[str, str]]:
         yield " ".join(told.split()), source
 
 
-def tests_of(path: Path) -> list[str]:
+def tests_of(path: Path, *, brief: bool) -> list[str]:
     name = path.relative_to(ROOT / "constructive").with_suffix("").as_posix()
     best = max((key for key in TESTS if name.startswith(key)), key=len)
-    return TESTS[best]
+    return [test for test in TESTS[best] if not (brief and test in LONGEST)]
 
 
 def overlaid(path: Path, source: str, folder: Path) -> Path:
@@ -134,7 +136,7 @@ def overlaid(path: Path, source: str, folder: Path) -> Path:
     return folder
 
 
-def run_tests(path: Path, source: str) -> None:
+def run_tests(path: Path, source: str, *, brief: bool) -> None:
     """In a process of its own: leave with status 0 if all tests pass."""
     folder = Path(tempfile.mkdtemp(prefix="mutant-"))
     signal.signal(signal.SIGALRM, lambda *_: os._exit(9))
@@ -155,14 +157,26 @@ def run_tests(path: Path, source: str) -> None:
     loaded = "ignore::pytest.PytestAssertRewriteWarning"  # by the process which was forked
     options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow", "-W", loaded]
     try:
-        status = pytest.main([*options, *(str(ROOT / test) for test in tests_of(path))])
+        status = pytest.main(
+            [*options, *(str(ROOT / test) for test in tests_of(path, brief=brief))]
+        )
     except BaseException:  # a mutant may end the run
         status = 1
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(0 if status == 0 else 1)
 
 
-def survivors(path: Path, known: set[str], processes: int, report: Path) -> Counter:
+def chosen(path: Path, options: argparse.Namespace) -> list[tuple[str, str]]:
+    """All mutants, or those which a report names, or so many at random."""
+    listed = list(mutants(path))
+    if options.only:
+        named = set(options.only.read_text().splitlines())
+        listed = [mutant for mutant in listed if mutant[0] in named]
+    some = np.random.default_rng(options.seed).permutation(len(listed))[: options.sample]
+    return [listed[k] for k in sorted(some)]
+
+
+def survivors(path: Path, options: argparse.Namespace) -> Counter:
     """Run all mutants of a file, and write down those which no test kills."""
     if path.parent == CHECKER:
         sys.path.insert(0, str(ROOT / "tests" / "hostile"))
@@ -172,14 +186,13 @@ def survivors(path: Path, known: set[str], processes: int, report: Path) -> Coun
             honest()
         triples.honest_sequences()
     counts, running = Counter(), {}
-    waiting = [mutant for mutant in mutants(path) if not known or mutant[0] in known]
-    waiting = [*waiting[::-1], (UNCHANGED, path.read_text())]  # taken from the end
+    waiting = [*chosen(path, options)[::-1], (UNCHANGED, path.read_text())]  # from the end
     while waiting or running:
-        while waiting and len(running) < processes:
+        while waiting and len(running) < options.processes:
             told, source = waiting.pop()
             child = os.fork()
             if child == 0:
-                run_tests(path, source)
+                run_tests(path, source, brief=options.brief)
             running[child] = told
         child, status = os.wait()
         told = running.pop(child)
@@ -190,7 +203,7 @@ def survivors(path: Path, known: set[str], processes: int, report: Path) -> Coun
             continue
         counts["survived" if survived else "killed"] += 1
         if survived:
-            with report.open("a") as file:
+            with options.report.open("a") as file:
                 file.write(told + "\n")
     return counts
 
@@ -201,15 +214,17 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--report", type=Path, default=Path("survivors.txt"))
     parser.add_argument("--only", type=Path, help="a report: run the mutants it names again")
+    parser.add_argument("--brief", action="store_true", help="without the longest tests")
+    parser.add_argument("--sample", type=int, help="so many mutants of each file at most")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample")
     options = parser.parse_args()
-    known = set(options.only.read_text().splitlines()) if options.only else set()
     listed = [path.resolve() for path in options.paths]
     files = [f for p in listed for f in (sorted(p.rglob("*.py")) if p.is_dir() else [p])]
     for path in files:
         if path.name in ("__init__.py", "__main__.py"):
             continue
         start = time.time()
-        counts = survivors(path, known, options.processes, options.report)
+        counts = survivors(path, options)
         name = path.relative_to(ROOT)
         minutes = (time.time() - start) / 60
         print(
