@@ -21,7 +21,7 @@ from constructive.contextual.examples import SequenceDataset
 from constructive.contextual.memorizer import SequenceMemorizer
 from constructive.contextual.storage import digest
 from constructive.dataset import Array, Dataset
-from constructive.errors import DataError, ParameterError
+from constructive.errors import DataError, ParameterError, shown
 from constructive.exact.ball import BallLayer, enclose_layer, intermediate
 from constructive.exact.extended import ExtendedLayer
 from constructive.exact.rational import RationalLayer
@@ -235,6 +235,15 @@ def _as_memorizer(
     given: "Memorizer | torch.nn.Module", dataset: Dataset
 ) -> tuple[Memorizer, Dataset]:
     """A module as a memorizer, and its data with a constant entry where it has biases."""
+    module = hasattr(given, "state_dict")
+    if not (isinstance(given, Memorizer) or module) or not isinstance(dataset, Dataset):
+        named = type(given).__name__, type(dataset).__name__
+        raise ParameterError(
+            f"certify takes a memorizer and a data set, not a {named[0]} and a {named[1]}",
+            witness=named,
+            suggestion="certify(memorizer, dataset): a Memorizer or a PyTorch module, and a "
+            "Dataset; of files Memorizer.load(path) and Dataset.load(path)",
+        )
     if isinstance(given, Memorizer):
         return given, dataset
     memorizer = Memorizer.from_torch(given, dataset)
@@ -321,11 +330,15 @@ def _bound(name: str, value: float | None) -> float | None:
     if value is None:
         return None
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not (real and 0.0 <= float(value) < float("inf")):
+    try:
+        bound = float(value) if real else math.nan
+    except OverflowError:  # of integers and fractions
+        bound = math.inf
+    if not 0.0 <= bound < math.inf:
         raise ParameterError(
-            f"{name}={value!r} is not a bound", witness=value, suggestion=f"{name}=1e-6"
+            f"{name}={shown(value)} is not a bound", witness=shown(value), suggestion=f"{name}=1e-6"
         )
-    return float(value)
+    return bound
 
 
 def _layer_claims(claims: Iterable[ClaimName] | None, construction: str) -> list[str]:

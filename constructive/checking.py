@@ -1,5 +1,7 @@
 """`check`: the independent checker, run on files in a process of its own."""
 
+import math
+import os
 import re
 import subprocess
 import sys
@@ -49,6 +51,9 @@ class Checked:
     verdict: Verdict
     report: str
 
+    def __str__(self) -> str:
+        return self.report.rstrip()
+
     @property
     def proved(self) -> bool:
         """Whether every claim of the certificate was proved again."""
@@ -90,7 +95,7 @@ def check(
       witness: none.json
       try: three files in this order: certificate, memorizer, data (two for an upper bound)
     """
-    if not max_memory > 0:
+    if not 0 < max_memory < math.inf:
         raise ParameterError(
             f"max_memory={max_memory!r} is no size", witness=max_memory, suggestion="max_memory=8"
         )
@@ -110,9 +115,8 @@ def check(
 def _path_of(role: str, given: object, folder: Path) -> Path:
     """The file of a role; an object is written to one."""
     if isinstance(given, str | Path):
-        path = Path(given).resolve()
-        _require_role(path, role, given)
-        return path
+        _require_role(Path(given), role, given)
+        return Path(given).resolve()
     if not isinstance(given, Saved):
         raise ParameterError(
             f"the {role} is a {type(given).__name__}",
@@ -130,7 +134,9 @@ def _require_role(path: Path, role: str, given: object) -> None:
     if not path.exists():
         problem = f"the {role} {given} is not there"
     elif not path.is_file():
-        problem = f"the {role} {given} is no file"
+        problem = f"the {role} {given} is no regular file"
+    elif not os.access(path, os.R_OK):
+        problem = f"the {role} {given} may not be read"
     else:
         found = _role_of(path)
         if found in {role, None}:

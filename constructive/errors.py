@@ -30,6 +30,16 @@ class ConstructiveError(Exception):
         self.witness = witness
         self.suggestion = suggestion
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Processes send errors to each other."""
+        return _remade, (type(self), self.problem, self.witness, self.suggestion)
+
+
+def _remade(
+    kind: type[ConstructiveError], problem: str, witness: object, suggestion: str
+) -> ConstructiveError:
+    return kind(problem, witness=witness, suggestion=suggestion)
+
 
 def shown(value: object) -> str:
     """A value as a message shows it; long ones are cut.

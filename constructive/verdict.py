@@ -56,6 +56,8 @@ class Claim:
     detail:    how it was shown, or what to try where it is undecided
     witness:   for a refuted claim, the smallest evidence (indices of examples); else None
     evidence:  what a checker needs, as JSON values
+
+    It is no Boolean: ask `proved`.
     """
 
     name: str
@@ -64,6 +66,14 @@ class Claim:
     detail: str
     witness: Any = None
     evidence: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def proved(self) -> bool:
+        """Whether the verdict is PROVED."""
+        return self.verdict is Verdict.PROVED
+
+    def __bool__(self) -> bool:
+        raise no_boolean("a claim", "its .proved")
 
 
 def pack(integers: npt.ArrayLike) -> str:

@@ -22,20 +22,29 @@ def check(files, *, quick=False, asked=(), epsilon=math.inf, most=8e9):
     most:  bytes of memory which may be taken
     """
     certificate, *others = files
+    require(1 <= len(others) <= 2, "the files are CERTIFICATE [WEIGHTS] DATA")
     content = read_json(certificate, "certificate", most)
     form = content["format"]
     require(form in KINDS, f"the format of the certificate is {str(form)[:60]!r}")
     return KINDS[form](content, others, Options(quick, asked, epsilon, most))
 
 
+def gigabytes(text):
+    size = float(text)
+    if not 0 < size < math.inf:
+        raise ValueError
+    return size
+
+
 def main(arguments=None):
     """Run from the command line, where the process is confined, or from a test: 0 or 1."""
-    parser = argparse.ArgumentParser(prog="checker", description="Check a certificate.")
+    usage = "python -I checker CERTIFICATE [WEIGHTS] DATA [options]"
+    parser = argparse.ArgumentParser(usage=usage, description="Check a certificate.")
     parser.add_argument("files", nargs="+", help="CERTIFICATE [WEIGHTS] DATA")
     parser.add_argument("--quick", action="store_true", help="rank by products, error < 2^-100")
     parser.add_argument("--claims", nargs="*", default=(), help="refuse if one is missing")
     parser.add_argument("--epsilon", type=float, default=math.inf, help="refuse a larger epsilon")
-    parser.add_argument("--max-memory", type=float, default=8.0, help="in GB: refuse more")
+    parser.add_argument("--max-memory", type=gigabytes, default=8.0, help="in GB: refuse more")
     given = parser.parse_args(arguments)
     most = given.max_memory * 1e9
     if arguments is None:

@@ -21,6 +21,7 @@ from modular import (
 
 ROUNDS = 12  # columns of the system whose solution shows a rank
 POINTS = 3  # at which a rank is looked for
+MINUTE = 6e10  # nanoseconds
 CHUNK = 1 << 18  # entries of arrays which are worked on at a time
 
 
@@ -127,6 +128,9 @@ def check_impossible(evidence, data):
     longest = (least + 1) * (highest - lowest + least.bit_length() + 1)
     short = all(x.bit_length() <= longest for x in (*solution, denominator))
     require(denominator and short, "the denominator is zero, or a number is too long")
+    bits = max(map(int.bit_length, solution), default=0)
+    each = 200 + 1.2e-3 * (highest - lowest + 30) * (bits + 30)  # nanoseconds
+    require(tokens.size * each <= MINUTE, "numbers so long would take more than a minute")
     require(len(solution) == tokens.shape[1], "x has another number of entries than a token")
     used = [j for j, x in enumerate(solution) if x]
     for start in range(0, len(tokens), 1 << 10):

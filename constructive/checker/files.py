@@ -7,11 +7,13 @@ import math
 import struct
 import sys
 import zipfile
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 
+ARRAYS = ("contexts", "queries", "targets")
+PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 LARGEST_INTEGER = 1 << 53  # up to which float64 holds every integer
 
 
@@ -33,7 +35,7 @@ def confine(most):
     What shapes ask for is refused before. This is for readers of JSON and zip files, which build
     what a file says, and for what nobody thought of.
     """
-    with suppress(ImportError, OSError, ValueError):
+    with suppress(ImportError, OSError, ValueError, OverflowError):
         import resource  # noqa: PLC0415 - of Unix only
 
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -47,10 +49,24 @@ def size_of(path, role):
     return Path(path).stat().st_size
 
 
+@contextmanager
+def reading(path, role):
+    """Whatever is wrong with a file is said of it, in words."""
+    size_of(path, role)
+    try:
+        yield
+    except Exception as failure:  # of the system, and of readers
+        why = str(failure) or type(failure).__name__
+        raise ValueError(f"the {role} {path} cannot be read as such: {why:.100}") from failure
+
+
 def read_json(path, role, most):
     """JSON whose objects name each key once. A byte of text may become 64 bytes of objects."""
     require(64 * size_of(path, role) <= most, f"the {role} {path} is too large for --max-memory")
-    return parsed(Path(path).read_bytes())
+    with reading(path, role):
+        content = parsed(Path(path).read_bytes())
+        require(isinstance(content, dict) and "format" in content, "it has no format")
+    return content
 
 
 def parsed(text):
@@ -70,7 +86,7 @@ def shape_of(listed):
 def weights_shapes(path, most):
     """Type, shape and place of each tensor of a .safetensors file: a length, JSON, and bytes."""
     total, found = size_of(path, "weights"), {}
-    with Path(path).open("rb") as file:
+    with reading(path, "weights"), Path(path).open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         require(length <= total - 8, "the header of the weights is cut off")
         require(64 * length <= most, "the header of the weights is too large for --max-memory")
@@ -98,18 +114,22 @@ def read_weights(path, shapes):
 
 
 def data_shapes(path):
-    """Type and shape of contexts, queries and targets in an .npz file."""
-    size_of(path, "data")
+    """Type and shape of contexts, queries and targets in an .npz file, as numpy writes it.
+
+    An entry without .npy is what numpy would read instead of the one with it.
+    """
     headers, found = np.lib.format, {}
-    with zipfile.ZipFile(path) as archive:
+    with reading(path, "data"), zipfile.ZipFile(path) as archive:
         names = archive.namelist()
-        require(len(set(names)) == len(names), "the data name an array twice")
-        for name in ("contexts", "queries", "targets"):
+        named = {name.removesuffix(".npy") for name in names}
+        require(len(named) == len(names), "the data name an array twice")
+        for name in ARRAYS:
             entry = archive.getinfo(f"{name}.npy")
+            # Others are unpacked whole, and headers of other versions may be gigabytes long.
+            require(entry.compress_type in PACKED, f"{name} are packed in another way")
             with archive.open(entry) as file:
-                first = headers.read_magic(file) == (1, 0)
-                read = headers.read_array_header_1_0 if first else headers.read_array_header_2_0
-                shape, _, kind = read(file)
+                require(headers.read_magic(file) == (1, 0), f"{name} have no header of version 1.0")
+                shape, _, kind = headers.read_array_header_1_0(file)
             real = kind.kind in "biuf" and kind.itemsize <= 8
             require(real, f"{name} are {kind}, no real numbers of 64 bits or fewer")
             whole = math.prod(shape_of(shape)) * kind.itemsize < entry.file_size
@@ -118,12 +138,14 @@ def data_shapes(path):
     return found
 
 
-def read_data(path):
+def read_data(path, shapes):
     """The arrays of an .npz file as float32 or float64; integers become float64 exactly."""
     data = {}
-    with np.load(path, allow_pickle=False) as archive:
-        for name in ("contexts", "queries", "targets"):
-            array = archive[name]
+    with reading(path, "data"), zipfile.ZipFile(path) as archive:
+        for name in ARRAYS:
+            with archive.open(f"{name}.npy") as file:
+                array = np.lib.format.read_array(file, allow_pickle=False)
+            require((array.dtype, array.shape) == shapes[name], f"{name} have changed")
             if array.dtype.kind in "iu":
                 largest = max(-int(array.min()), int(array.max()))
                 require(largest <= LARGEST_INTEGER, f"{name} have integers beyond 2^53")
@@ -166,9 +188,10 @@ def require_claims(content, statements, asked):
     """Require that a certificate claims what is known and asked for; the claims."""
     claims = content["claims"]
     require(claims and set(claims) <= set(statements), "it claims nothing, or nothing known")
-    require(set(asked) <= set(claims), "it does not claim all that is asked")
-    proved = all(claim["verdict"] == "PROVED" for claim in claims.values())
-    require(proved, "not all claims are PROVED")
+    missing = ", ".join(sorted(set(asked) - set(claims)))
+    require(not missing, f"it does not claim all that is asked: {missing}")
+    others = ", ".join(name for name in claims if claims[name]["verdict"] != "PROVED")
+    require(not others, f"not all claims are PROVED: {others}")
     require(content["verdict"] == "PROVED", "its verdict is not PROVED")
     return claims
 

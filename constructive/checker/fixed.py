@@ -19,12 +19,14 @@ Fixed = namedtuple("Fixed", "digits last error")  # (K, ...), an integer, an int
 
 def fixed(parts, count, scale=0):
     """A sum of arrays of floats, times 2^-scale (an integer, or an array of them)."""
-    pieces = [np.frexp(part.astype(np.float64)) for part in parts]
-    tops = [(at - scale).max(where=rest != 0, initial=-5000) for rest, at in pieces]
-    top, error = int(max(tops)) + len(parts).bit_length() - BITS, 0
+    tops = []
+    for part in parts:
+        rest, at = np.frexp(part.astype(np.float64))
+        tops.append(int((at - scale).max(where=rest != 0, initial=-5000)))
+    top, error = max(tops) + len(parts).bit_length() - BITS, 0
     digits = np.zeros((count, *parts[0].shape))
-    for mantissas, at in pieces:
-        rest = mantissas
+    for part in parts:
+        rest, at = np.frexp(part.astype(np.float64))
         for k in range(count):
             shift = at - scale - top + BITS * k
             digit = np.rint(np.ldexp(rest, shift))

@@ -20,6 +20,7 @@ from files import (
 )
 
 FORMAT = "constructive certificate 1"
+PARTS = 128  # arrays which W_V may be a sum of
 STATEMENTS = {
     "grouping": "all contexts have rank n = {}; the queries of each of {} groups are independent, "
     "and no group but the first has another query in its span",
@@ -36,12 +37,15 @@ def check(content, files, options):
     """The statements which a certificate and its files prove; whatever is wrong raises."""
     claims = require_claims(content, STATEMENTS, options.asked)
     *weights, data = files
+    about = bool(set(content["weights"]) - {"sha256"})
+    require(about or not weights, "it is about all weights, and takes none")
+    require(weights or not about, "it is about weights, which are not given")
     tensors = weights_shapes(*weights, options.most) if weights else {}
     arrays = data_shapes(data)
     shapes = sizes_of(arrays, tensors)
     held, operations = needs(claims, arrays, tensors, shapes)
     announce(held, operations, options.most)
-    data, weights = read_data(data), read_weights(*weights, tensors) if weights else {}
+    data, weights = read_data(data, arrays), read_weights(*weights, tensors) if weights else {}
     hashes = b"".join(
         require_about(content, part, name) for name, part in (("data", data), ("weights", weights))
     )
@@ -85,6 +89,7 @@ def sizes_of(arrays, tensors):
     fits = fits and w_o == (heads * value_dim, between) and w_d == (between, outputs)
     fits = fits and all(shape[1:] == w_v for shape in more)
     require(fits, "the weights do not fit together, or not the data")
+    require(all(shape[0] <= PARTS for shape in more), f"more than {PARTS} corrections of W_V")
     return total, size, width, outputs, heads, inner, value_dim, between
 
 
@@ -102,7 +107,7 @@ def needs(claims, arrays, tensors, shapes):
         held += 8 * 2 * total * heads * width * ("rank" not in claims)
         operations += 2 * total * heads * (2 * inner * width + 2 * size * width) + total**3
     if "impossible" in claims:
-        held = max(held, 48 * tokens * width)
+        held = max(held, 48 * tokens * width + 200 * min(tokens, 1 << 10) * width)
         operations += 100 * tokens * width
     if {"error", "readout"} & set(claims):
         real, products = real_claims.needs(shapes, real_claims.COUNTS[0], "readout" in claims)

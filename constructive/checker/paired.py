@@ -308,7 +308,7 @@ def needs(arrays, tensors):
     fits = fits and w_o == (heads * inner, inner) and w_d == (inner, outputs) and outputs <= inner
     require(fits, "the weights do not fit together, or not the data")
     require(heads > 1 and width <= 1024, "no pair of heads, or tokens of more than 1024 entries")
-    require(max(total, heads * width) <= LONGEST, f"sums of more than {LONGEST} terms")
+    require(max(total, size, heads * width) <= LONGEST, f"sums of more than {LONGEST} terms")
     held = bytes_of(arrays) + 4 * bytes_of(tensors) + 200 * CHUNK
     held += 8 * total * (5 * size + (9 + 4 * COUPLED) * width + 10 * outputs + 60)
     steps = len(FACTORS) * ROUNDS * (1 + COUPLED)
@@ -322,7 +322,7 @@ def check(content, files, options):
     require(len(files) == 2, "a certificate of paired heads needs weights and data")
     tensors, arrays = weights_shapes(files[0], options.most), data_shapes(files[1])
     announce(*needs(arrays, tensors), options.most)
-    data, weights = read_data(files[1]), read_weights(files[0], tensors)
+    data, weights = read_data(files[1], arrays), read_weights(files[0], tensors)
     require_about(content, data, "data")
     require_about(content, weights, "weights")
     bound = {name: require_bound(claims[name], name) for name in claims if name != "rank"}

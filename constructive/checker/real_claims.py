@@ -1,6 +1,7 @@
 """The claims *error* and *readout*, about real numbers: in fixed point, with enough digits."""
 
 import math
+from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
@@ -15,28 +16,37 @@ MINUTE = 2e12  # operations which more digits may cost
 LARGEST = 2_000_000  # entries of Z up to which it is inverted in fixed point
 CHUNK = 1 << 18  # entries of arrays which are worked on at a time
 LESS = Fraction(99, 100)  # of a residual which more digits would still lower
+GAINED = 50  # bits which a step of the iteration for an inverse gains
 NEAR = 0.1  # |I - Z R| above which R is too far from a right inverse
 
 
 def needs(shapes, count, keep):
     """Bytes and operations for so many digits; `keep` for the inverse of Z."""
     total, size, width, outputs, heads, inner, value_dim, between = shapes
-    units, columns = entries(size, width, heads, inner), heads * width
+    units, columns = largest(size, width, heads, inner, outputs), heads * width
     number, logit = 8 * (count + 6), 48 * (count + 10)  # bytes; logits become Python's integers
     whole = keep and total * columns <= LARGEST
     rows = total if whole else min(total, max(1, CHUNK // units))
     weights = columns * (2 * inner + value_dim) + heads * value_dim * between + between * outputs
     held = number * (2 * weights + 3 * heads * (value_dim + width) * outputs)
     held += rows * (2 * number * size * width + logit * heads * max(size, width, inner))
+    held += rows * outputs * (2 * number + 1500)  # integers of 4,000 bits and more
     each = units * (2 * inner + 2 * width) + columns * outputs
+    steps = 3 + count * BITS // GAINED
     once = heads * value_dim * outputs * (between + width)
     products = total * each + once
     if keep:
         held += total * columns * (48 + 8 * count + 4 * number * whole)
         held += total * total * (48 + 4 * number * whole)
-        products += whole * total * total * (4 * columns + 6 * total)
+        products += whole * total * total * (4 * columns + 2 * steps * total)
     operations = count * count * products + 2e5 * total * heads * size * (size > 1)
+    operations += 1e5 * total * (outputs + 4)  # in Python's integers
     return held, operations + keep * 12 * total * total * (columns + total)
+
+
+def largest(size, width, heads, inner, outputs):
+    """Entries of one example in the largest array."""
+    return max(entries(size, width, heads, inner), outputs)
 
 
 def check_real(bounds, weights, data, shapes, most):
@@ -51,7 +61,7 @@ def check_real(bounds, weights, data, shapes, most):
         try:
             *found, z_all = residuals(weights, data, count, keep)
             kappa = right_inverse_bound(z_all, count) if keep else kappa
-        except (OverflowError, np.linalg.LinAlgError):  # more digits may decide
+        except OverflowError:  # more digits may decide
             continue
         worst, scaled = found
         small = "error" not in bounds or worst <= bounds["error"]
@@ -88,15 +98,23 @@ def residuals(weights, data, count, keep):
     worst = scaled = Fraction(0)
     for rows, scales, z in representation(weights, data, count, whole):
         out = multiply(z, readout, count)
-        unit, error = Fraction(2) ** out.last, out.error * Fraction(2) ** out.last
-        found, wanted = integers(out.digits).tolist(), targets[rows].tolist()
-        for outputs, goals, scale in zip(found, wanted, scales, strict=True):
-            power = Fraction(2) ** scale
-            pairs = zip(outputs, goals, strict=True)
-            far = max(abs(x * unit - Fraction(y) / power) for x, y in pairs) + error
-            worst, scaled = max(worst, far * power), max(scaled, far)
+        far, far_scaled = farthest(out, targets[rows], scales)
+        worst, scaled = max(worst, far), max(scaled, far_scaled)
         z_all += [z] * keep
     return worst, scaled, z_all
+
+
+def farthest(out, targets, scales):
+    """Bounds of |f - y| and |f - y| 2^-scale, for f 2^-scale as it is put out: in integers."""
+    mantissas, places = np.frexp(targets.astype(np.float64))
+    goals = np.ldexp(mantissas, 53).astype(np.int64).astype(object)
+    places = places.astype(np.int64) - 53 - scales[:, None]
+    last = min(out.last, int(places.min()))  # all are multiples of 2^last
+    found = integers(out.digits) << (out.last - last)
+    far = np.abs(found - (goals << (places - last))).max(axis=1) + (out.error << (out.last - last))
+    least = int(scales.min())
+    worst = int((far << (scales - least)).max())
+    return worst * Fraction(2) ** (last + least), int(far.max()) * Fraction(2) ** last
 
 
 def representation(weights, data, count, whole):
@@ -104,7 +122,8 @@ def representation(weights, data, count, whole):
     (heads, width, inner), contexts = weights["W_Q"].shape, data["contexts"]
     w_q = fixed([weights["W_Q"].transpose(1, 0, 2).reshape(width, -1)], count)
     w_k = fixed([weights["W_K"].transpose(0, 2, 1)], count)
-    total, units = len(data["queries"]), entries(*contexts.shape[-2:], heads, inner)
+    total, outputs = len(data["queries"]), data["targets"].size // len(data["queries"])
+    units = largest(*contexts.shape[-2:], heads, inner, outputs)
     for rows in chunks(total, units, total * units if whole else CHUNK):
         read = multiply(fixed([data["queries"][rows]], count), w_q, count)
         read = arranged(read, lambda x: x.reshape(-1, heads, inner).transpose(1, 0, 2))
@@ -114,7 +133,7 @@ def representation(weights, data, count, whole):
         scale = np.frexp(np.abs(tokens).max(axis=(1, 2)))[1]
         z = multiply(softmax(logits, count), fixed([tokens], count, scale[:, None, None]), count)
         z = arranged(z, lambda x: x.reshape(-1, heads * width))
-        yield rows, np.broadcast_to(scale, z.digits.shape[1]).tolist(), z
+        yield rows, np.broadcast_to(scale, z.digits.shape[1]).astype(np.int64), z
 
 
 def softmax(logits, count):
@@ -154,28 +173,33 @@ def softmax(logits, count):
 
 
 def right_inverse_bound(z_all, count):
-    """kappa = |R| / (1 - |I - Z R|) for some R, by floats or else in fixed point; or None."""
-    pieces = [floats(part) for part in z_all]
+    """kappa = |R| / (1 - |I - Z R|) for some R, by floats or else in fixed point; or None.
+
+    In floats Z is taken times a power of two which makes its largest entries about one.
+    """
+    top = max(part.last + BITS * len(part.digits) for part in z_all)
+    pieces = [floats(part, top) for part in z_all]
     z, error = np.concatenate([piece[0] for piece in pieces]), max(piece[1] for piece in pieces)
     require(max(z.shape) <= LONGEST, f"Z has more than {LONGEST} columns")
     one = np.eye(len(z))
     with np.errstate(all="ignore"):  # what overflows or is not a number shows nothing
-        gram = z @ z.T
-        start = np.linalg.inv(gram + one * 2.0**-51 * gram.max())  # any guess will do
-        inverse = z.T @ start
+        inverse = z.T @ guess(z @ z.T)
         for _ in range(3):
             sums, defect = up(np.abs(inverse).sum(axis=1)), z @ inverse - one
             off = gamma(z.shape[1] + 2) * (up(np.abs(z) @ sums) + 1)
             off = up(np.abs(defect).sum(axis=1) + off)
             q = float(up(off.max() + up(error * up(sums.sum()))))
             if q < NEAR:
-                return Fraction(float(up(sums.max()))) / (1 - Fraction(q))
+                return Fraction(float(up(sums.max()))) / (1 - Fraction(q)) / Fraction(2) ** top
             inverse = inverse - inverse @ defect  # Newton
     if z.size > LARGEST:
         return None
-    turned, right = arranged(z_all[0], np.transpose), fixed([start], count)
+    turned = arranged(z_all[0], np.transpose)
     gram = multiply(z_all[0], turned, count)
-    for _ in range(3 + count * BITS // 50):  # any R will do: its digits are R, without an error
+    top = gram.last + BITS * len(gram.digits)
+    right = fixed([guess(floats(gram, top)[0])], count)
+    right = right._replace(last=right.last - top)
+    for _ in range(3 + count * BITS // GAINED):  # any R will do: its digits are R, without an error
         left, error = floats(multiply(gram, right, count))
         q = float(up(up(np.abs(left - one).sum(axis=1)).max() + up(len(one) * error)))
         if q < NEAR:
@@ -187,6 +211,15 @@ def right_inverse_bound(z_all, count):
         if not math.isfinite(q):
             return None
         # Where float64 sees a singular matrix, each step makes good what is smaller by 2^50.
-        step = np.linalg.inv(left + one * 2.0**-50)
-        right = multiply(right, fixed([step], count), count)._replace(error=0)
+        right = multiply(right, fixed([guess(left)], count), count)._replace(error=0)
     return None
+
+
+def guess(gram):
+    """About the inverse of a matrix, or of one with a little more on its diagonal: any will do."""
+    one = np.eye(len(gram))
+    with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):
+        inverse = np.linalg.inv(gram + one * 2.0**-51 * np.abs(gram).max())
+        if np.isfinite(inverse).all():
+            return inverse
+    return one

@@ -74,7 +74,7 @@ class Work:
 
     def take(self, count, factors, integers):
         """Count so many sums of products of numbers of these lengths in bits."""
-        each = sum(60 + 4e-4 * (a + 30) * (b + 30) for a, b in factors)
+        each = sum(60 + 0.15 * (a + b) + 1.2e-3 * (a + 30) * (b + 30) for a, b in factors)
         if not integers:  # common denominators, and lowest terms
             each += sum(3000 + 0.015 * (a + b + LONGEST / 16) ** 2 for a, b in factors)
         self.spent += count * each
@@ -205,10 +205,24 @@ class Memorizer:
         row = list(range(len(stream))), self.w_v, 0
         return affine([row], stream, len(stream[0].entries), work)[0].entries
 
+    def sums(self, values, ids, work):
+        """What attention adds up for each sequence, over one denominator which is not too long."""
+        unit = 1
+        for x in set(values.tolist()):
+            unit = lcm(unit, x.denominator)
+            require(unit.bit_length() < LONGEST, "values have no common denominator to go on with")
+        scaled = np.array([x.numerator * (unit // x.denominator) for x in values.tolist()])
+        scaled = scaled.astype(object)
+        work.take(ids.size, [(max(length(x) for x in scaled.tolist()), 0)], integers=True)
+        total = scaled[ids].sum(axis=1)
+        return (
+            total if unit == 1 else np.frompyfunc(lambda x: whole(Fraction(x, unit)), 1, 1)(total)
+        )
+
     def __call__(self, tokens, ids, work):
         """The outputs (N,), or (N n,) for seq2seq, of sequences ids (N, n) of tokens (V, d)."""
         stream = self.streams(tokens, work)
-        total = Column(self.values(stream, work)[ids].sum(axis=1))
+        total = Column(self.sums(self.values(stream, work), ids, work))
         mean = affine([([0], [Fraction(1, self.size)], 0)], [total], len(ids), work)[0].entries
         own = ids if self.task == "seq2seq" else ids[:, -1:]
         moved = [np.repeat(mean, own.shape[1])]

@@ -95,12 +95,16 @@ def upper_bound(
 def check_command(
     certificate: Annotated[
         Path,
-        typer.Argument(help=".json file from `certify`, `upper-bound` or `sequence certify`."),
+        typer.Argument(
+            readable=False,  # `check` says so, with the file's role
+            help=".json file from `certify`, `upper-bound` or `sequence certify`.",
+        ),
     ],
     files: Annotated[
         list[Path],
         typer.Argument(
             metavar="[MEMORIZER] DATA",
+            readable=False,
             help=".safetensors file from `build` (none for an upper bound) and .npz file; for "
             "sequences both .json files from `sequence build`.",
         ),

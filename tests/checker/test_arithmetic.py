@@ -267,6 +267,29 @@ def test_zeros_are_exact_and_have_one_digit(checker):
     assert not values.any()
 
 
+def test_zeros_take_no_digits_from_small_numbers(checker):
+    numbers = np.array([[0.0, 2.0**-600], [-3 * 2.0**-640, 0.0]])
+    found = checker.fixed.fixed([numbers], 5)
+    assert found.error == 0
+    assert (exactly(found)[0] == AS_FRACTIONS(numbers)).all()
+    other = checker.fixed.fixed([numbers, np.zeros((2, 2))], 5)
+    assert (exactly(other)[0] == AS_FRACTIONS(numbers)).all()
+
+
+@pytest.mark.parametrize(("one", "two"), [(1, 1), (3, 2), (3, 3), (3, 4), (5, 2)])
+def test_products_with_room_for_their_digits_are_exact(checker, one, two):
+    """Six orders of products are kept for five digits: what is lost is lost in trimming."""
+    rng = np.random.default_rng(0)
+    x = checker.fixed.Fixed(rng.integers(1, 2**19, (one, 3, 4)).astype(float), 5, 0)
+    y = checker.fixed.Fixed(rng.integers(1, 2**19, (two, 4, 3)).astype(float), -9, 0)
+    found = checker.fixed.multiply(x, y, 5)
+    values, error = exactly(found)
+    truth = (whole(x.digits) @ whole(y.digits)) * Fraction(2) ** -4
+    assert (np.abs(values - truth) <= error).all()
+    assert found.error <= 1
+    assert one + two > 4 or not found.error
+
+
 def test_a_sum_of_arrays_loses_half_a_unit_for_each(checker):
     parts = [np.full((1, 1), 1 + 2.0**-20, np.float32), np.full((1, 1), 2.0**-24, np.float32)]
     found, truth = checker.fixed.fixed(parts, 1), 1 + 2.0**-20 + 2.0**-24
@@ -279,9 +302,10 @@ def test_a_sum_of_arrays_loses_half_a_unit_for_each(checker):
 
 @pytest.mark.parametrize("inner", [1, 600, 2048, 5000])
 @pytest.mark.parametrize("count", [2, 5, 28])
-def test_products_of_the_largest_digits_are_exact_sums(checker, inner, count):
+@pytest.mark.parametrize("fewer", [0, 1])
+def test_products_of_the_largest_digits_are_exact_sums(checker, inner, count, fewer):
     """Every digit at its limit, so that sums of products come as near to 2^53 as they can."""
-    digits = np.full((count, 1, inner), 2.0**19)
+    digits = np.full((count - fewer, 1, inner), 2.0**19)
     digits[0] = 2.0**20
     for signs in (1, (-1.0) ** np.arange(inner)):
         x = checker.fixed.Fixed(digits * signs, -7, 0)
@@ -290,7 +314,7 @@ def test_products_of_the_largest_digits_are_exact_sums(checker, inner, count):
         truth = (whole(x.digits) @ whole(y.digits)) * Fraction(2) ** 4
         values, error = exactly(product)
         assert abs(values[0, 0] - truth[0, 0]) <= error
-        biggest = inner * Fraction(2) ** (2 * (21 + 20 * (count - 1)) + 4)
+        biggest = inner * Fraction(2) ** (2 * (21 + 20 * (count - fewer - 1)) + 4)
         first = 20 * (inner > 256)  # sums of so many take another digit
         assert error <= biggest * count * Fraction(2) ** (first - 20 * (count - 1))
         assert np.abs(product.digits[1:]).max(initial=0) <= 2**19

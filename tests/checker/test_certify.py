@@ -281,7 +281,7 @@ def test_refused_arguments(proved):
         with pytest.raises(ParameterError, match="are not claims"):
             certify(memorizer, data, claims=claims)
     for name in ("epsilon", "delta"):
-        for value in (-1.0, float("nan"), float("inf")):
+        for value in (-1.0, float("nan"), float("inf"), 10**400, 10**9999, "1e-9", True):
             with pytest.raises(ParameterError, match="is not a bound"):
                 certify(memorizer, data, **{name: value})
     wide = Dataset(data.contexts, data.queries, np.zeros((7, 2)))
@@ -289,6 +289,19 @@ def test_refused_arguments(proved):
         certify(memorizer, wide)
     with pytest.raises(DataError, match="do not fit the layer"):
         certify(memorizer, Dataset(data.contexts[:, :, :4], data.queries[:, :4], data.targets))
+
+
+def test_what_is_no_memorizer_or_no_data_set(proved):
+    data, memorizer, _, folder = proved
+    for pair in (
+        (data, memorizer),
+        (memorizer, memorizer),
+        (memorizer, str(folder / "data.npz")),
+        (str(folder / "weights.safetensors"), data),
+        (memorizer.layer, data),
+    ):
+        with pytest.raises(ParameterError, match="certify takes a memorizer and a data set"):
+            certify(*pair)
 
 
 def test_files_and_printing(proved, tmp_path):

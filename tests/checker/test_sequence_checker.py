@@ -328,7 +328,7 @@ def test_files_in_another_order(proved):
         ((data, memorizer, certificate), "the certificate .*data.json is the data"),
         ((certificate, data, memorizer), "the memorizer .*data.json is the data"),
         ((certificate, memorizer, "none.json"), "the data none.json is not there"),
-        ((certificate, memorizer, proved), "is no file"),
+        ((certificate, memorizer, proved), "is no regular file"),
     ]:
         with pytest.raises(FormatError, match=words) as caught:
             check(*files)

@@ -5,11 +5,16 @@ Each was a false statement which somebody called PROVED, or a true one which nob
 
 import dataclasses
 import json
+import shutil
+import zipfile
+from fractions import Fraction
 
 import mpmath
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
+import constructive
 from constructive import (
     AttentionLayer,
     Dataset,
@@ -267,10 +272,10 @@ def test_long_integers_of_sequences_are_counted_before_they_are_computed(checker
     sequences, long = checker.sequences, 1 << 40_000
     column = sequences.Column(np.array([long] * 100, dtype=object))
     row = [([0], [long], 0)]
-    work = sequences.Work(1.5e8, 1e9)
+    work = sequences.Work(4e8, 1e9)
     longer = sequences.affine(row, [column], 100, work)[0]
     assert (longer.bits, longer.integers) == (80_001, True)
-    assert 1e6 < work.spent < 1.5e8
+    assert 1e8 < work.spent < 4e8
     with pytest.raises(ValueError, match="long numbers would take more than a minute"):
         sequences.affine(row, [longer], 100, work)
     with pytest.raises(MemoryError):
@@ -310,15 +315,16 @@ def test_a_record_may_not_inflate_the_claim_of_a_size():
 # What is no Boolean.
 
 
-def test_certificates_and_what_a_checker_says_are_no_booleans(proved):
+def test_what_has_a_verdict_is_no_boolean(proved):
     data, memorizer, certificate, _ = proved
     said = check(certificate, memorizer, data)
-    assert certificate.proved is said.proved is True
-    for thing in (certificate, said):
+    assert certificate.proved is certificate["rank"].proved is said.proved is True
+    for thing in (certificate, certificate["rank"], said):
         with pytest.raises(TypeError, match=r"has three values; ask its .proved"):
             bool(thing)
     refuted = certify(memorizer, data, claims=["error"], epsilon=1e-300)
     assert not refuted.proved
+    assert not refuted["error"].proved
     with pytest.raises(TypeError, match="three values"):
         _ = not refuted
 
@@ -340,3 +346,137 @@ def test_certificates_from_many_threads_are_those_of_one():
         together = list(threads.map(lambda memorizer: certify(memorizer, data), memorizers))
     assert together == alone
     assert flint.ctx.prec == before
+
+
+# What a file is, and what it is not.
+
+
+def test_an_entry_which_numpy_would_read_instead(proved, tmp_path):
+    """Shapes of one entry of a zip file say nothing of another one."""
+    _, _, _, folder = proved
+    for name in ("contexts", "queries", "targets"):
+        shutil.copy(folder / "data.npz", tmp_path / "data.npz")
+        with zipfile.ZipFile(tmp_path / "data.npz", "a") as archive:
+            archive.writestr(name, archive.read(f"{name}.npy"))
+        said = check(
+            folder / "certificate.json", folder / "weights.safetensors", tmp_path / "data.npz"
+        )
+        assert "the data name an array twice" in said.report
+        assert not said.proved
+
+
+def test_arrays_which_are_packed_otherwise(proved, tmp_path):
+    """bzip2 and long headers may be a thousand times as large as the file."""
+    data, _, _, folder = proved
+    for name, version, words in (("bz2", 1, "packed in another way"), ("long", 2, "version 1.0")):
+        packing = zipfile.ZIP_BZIP2 if name == "bz2" else zipfile.ZIP_STORED
+        with zipfile.ZipFile(tmp_path / "data.npz", "w", packing) as archive:
+            for array in ("contexts", "queries", "targets"):
+                with archive.open(f"{array}.npy", "w") as file:
+                    np.lib.format.write_array(file, getattr(data, array), (version, 0))
+        assert (Dataset.load(tmp_path / "data.npz").targets == data.targets).all()
+        said = check(
+            folder / "certificate.json", folder / "weights.safetensors", tmp_path / "data.npz"
+        )
+        assert words in said.report
+        assert not said.proved
+
+
+def test_what_numpy_packs_is_read(proved, tmp_path):
+    data, memorizer, certificate, _ = proved
+    arrays = {name: getattr(data, name) for name in ("contexts", "queries", "targets")}
+    np.savez_compressed(tmp_path / "data.npz", **arrays, other=np.ones(3))
+    assert check(certificate, memorizer, tmp_path / "data.npz").proved
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1, 2]", b"\xa0\xff", b"PK\x03\x04"])
+@pytest.mark.parametrize("role", ["certificate", "weights", "data"])
+def test_a_damaged_file_is_named_with_its_role(checker, proved, tmp_path, capsys, role, content):
+    names = {
+        "certificate": "certificate.json",
+        "weights": "weights.safetensors",
+        "data": "data.npz",
+    }
+    files = {part: proved[3] / name for part, name in names.items()}
+    files[role] = tmp_path / "damaged"
+    files[role].write_bytes(content)
+    assert checker.main([str(path) for path in files.values()]) == 1
+    assert f"the {role} {files[role]} cannot be read as such: " in capsys.readouterr().out
+
+
+def test_weights_which_are_missing_or_too_many(checker, proved):
+    _, memorizer, _, folder = proved
+    files = [folder / name for name in ("certificate.json", "weights.safetensors", "data.npz")]
+    with pytest.raises(ValueError, match="it is about weights, which are not given"):
+        checker.check([files[0], files[2]])
+    for wrong in (files[:1], [*files, files[2]]):
+        with pytest.raises(ValueError, match="the files are CERTIFICATE"):
+            checker.check(wrong)
+    shared = generators.shared_context(num_examples=8, context_size=3, width=5)
+    upper = constructive.upper_bound_certificate(shared, num_heads=3)
+    assert "it is about all weights, and takes none" in check(upper, memorizer, shared).report
+    assert check(upper, None, shared).proved
+
+
+@pytest.mark.parametrize("size", [0, -1, float("nan"), float("inf")])
+def test_what_is_no_size_of_memory(checker, proved, size):
+    data, memorizer, certificate, _ = proved
+    with pytest.raises(constructive.ParameterError, match="is no size"):
+        check(certificate, memorizer, data, max_memory=size)
+    with pytest.raises(SystemExit):
+        checker.main(["a", "b", f"--max-memory={size}"])
+
+
+def test_more_memory_than_any_machine_has(proved):
+    data, memorizer, certificate, _ = proved
+    assert check(certificate, memorizer, data, max_memory=1e300).proved
+
+
+# What the checker has to prove, and what it refuses before it takes long.
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-160, 1e-200, 1e-300])
+def test_a_representation_of_any_scale_has_an_inverse(scale):
+    """z = tanh(scale): its square is no float any more."""
+    one = np.ones((1, 1, 1))
+    layer = AttentionLayer(one, one * scale, one, one[0], one[0])
+    record = TrainedRecord(source="nowhere", scalar_targets=False, constant=False)
+    data = Dataset([[-1.0], [1.0]], [[1.0]], [[0.5]])
+    memorizer = Memorizer(layer, record)
+    certificate = certify(memorizer, data, claims=["rank", "readout"])
+    assert certificate.proved
+    assert check(certificate, memorizer, data).proved
+
+
+def test_parts_without_a_common_denominator_are_refused(checker):
+    """Their sum has the product of all denominators."""
+    sequences, work = checker.sequences, checker.sequences.Work(6e10, 1e9)
+    values = np.array([Fraction(1, 2**2000 + k) for k in range(1, 40, 2)], dtype=object)
+    ids = np.arange(20)[None]
+    with pytest.raises(ValueError, match="no common denominator"):
+        sequences.Memorizer.sums(None, values, ids, work)
+    few = np.array([Fraction(1, 2), Fraction(1, 3), 5], dtype=object)
+    assert sequences.Memorizer.sums(None, few, np.array([[0, 1, 2], [0, 0, 2]]), work).tolist() == [
+        Fraction(35, 6), 6,
+    ]  # fmt: skip
+    whole = np.array([2**70, -1], dtype=object)
+    assert sequences.Memorizer.sums(None, whole, np.array([[0, 1]]), work).tolist() == [2**70 - 1]
+
+
+def test_long_numbers_of_a_hyperplane_are_counted_before_they_are_computed(checker):
+    tokens = np.ldexp(1.0, np.arange(-1000, 1000, 2))[:, None] * np.ones((1, 200))
+    data = {"contexts": tokens, "queries": np.ones((300, 2))}
+    evidence = {"heads": 1, "solution": ["f" * 40_000] * 200, "denominator": "0x1"}
+    with pytest.raises(ValueError, match="would take more than a minute"):
+        checker.exact_claims.check_impossible(evidence, data)
+
+
+def test_more_corrections_than_any_precision_needs(proved, tmp_path):
+    data, memorizer, certificate, _ = proved
+    tensors = memorizer.layer.tensors
+    for count in (128, 129):
+        tensors["W_V_corrections"] = np.zeros((count, *tensors["W_V"].shape))
+        save_file(tensors, tmp_path / "weights.safetensors")
+        said = check(certificate, tmp_path / "weights.safetensors", data).report
+        assert ("more than 128 corrections" in said) == (count == 129)
+        assert ("about other weights" in said) == (count == 128)

@@ -125,6 +125,29 @@ def many_pairs(rng):
     return certificate(weights, data, claims, PAIRED)
 
 
+def many_outputs(rng):
+    """Of one entry and one token: all the work is that of the targets."""
+    outputs = int(rng.integers(10, 1000))
+    data = examples(int(rng.integers(10**4, 10**6)) // outputs, 1, 1, outputs)
+    return certificate(layer(1, 1, outputs=outputs), data, {"error": bound("error", 1.0)})
+
+
+def many_corrections(rng):
+    weights = layer(1, 1)
+    weights["W_V_corrections"] = np.zeros((int(rng.integers(100, 10**5)), 1, 1, 1))
+    return certificate(weights, examples(1, 1, 1), {"error": bound("error", 1.0)})
+
+
+def long_tokens(rng):
+    """A hyperplane through tokens from 2^-1000 to 2^1000, so that its numbers may be long."""
+    width = int(rng.integers(20, 120))
+    data = examples(3, int(rng.integers(100, 3000)), width, shared=True)
+    data["contexts"] = np.ldexp(1.0, rng.integers(-1000, 1000, data["contexts"].shape))
+    digits = ["f" * (width * 500)] * width
+    evidence = {"heads": 1, "solution": digits, "denominator": "0x1"}
+    return certificate(None, data, {"impossible": claim("impossible", evidence, 2, 3, 1)})
+
+
 def long_hyperplane(rng):
     """Numbers of a million digits for each of many tokens."""
     tokens = int(rng.integers(100, 3000))
@@ -139,12 +162,13 @@ def long_hyperplane(rng):
 
 SHAPES = (
     wide_tokens, many_heads, large_contexts, wide_between, wide_outputs, many_examples, many_logits,
-    nearly_singular, many_pairs, long_hyperplane,
+    nearly_singular, many_pairs, many_outputs, many_corrections, long_tokens, long_hyperplane,
 )  # fmt: skip
 
 
 MAY_BE_TRUE = (
     "large_contexts",
+    "many_outputs",
     "many_examples",
     "many_logits",
     "wide_tokens",
@@ -157,42 +181,76 @@ MAY_BE_TRUE = (
 # Containers.
 
 
+def deep(rng, folder):
+    (folder / "c.json").write_text("[" * int(rng.integers(10**3, 10**7)))
+
+
+def many_lists(rng, folder):
+    (folder / "c.json").write_text("[" + "[]," * int(rng.integers(10**5, 10**7)) + "[]]")
+
+
+def long_header(rng, folder):
+    text = b'{"W_Q":' + b"[]," * int(rng.integers(10**5, 10**7))
+    (folder / "w.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)
+
+
+def huge_arrays(rng, folder):
+    write_arrays(folder, 1 << int(rng.integers(28, 60)), megabytes=1)
+
+
+def zeros(rng, folder):
+    size = 1 << int(rng.integers(26, 28))
+    write_arrays(folder, size, megabytes=size >> 17)
+
+
+def write_arrays(folder, size, megabytes):
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({size}, 1), }}\n".encode()
+    start = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
+    with zipfile.ZipFile(folder / "d.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name in NAMES:
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                file.write(start)
+                for _ in range(megabytes):
+                    file.write(bytes(1 << 20))
+
+
+def packed_header(_, folder):
+    """A kilobyte, which becomes as much as a header of version 2 may be."""
+    with zipfile.ZipFile(folder / "d.npz", "w", zipfile.ZIP_BZIP2) as archive:
+        for name in NAMES:
+            start = b"\x93NUMPY\x02\x00" + struct.pack("<I", 1 << 29)
+            archive.writestr(f"{name}.npy", start + b" " * (1 << 28))
+
+
+def another_array(rng, folder):
+    """An entry which numpy would read in the place of the one with the suffix."""
+    with zipfile.ZipFile(folder / "d.npz", "a") as archive:
+        name = str(rng.choice(NAMES))
+        archive.writestr(name, archive.read(f"{name}.npy"))
+
+
+def many_entries(rng, folder):
+    with zipfile.ZipFile(folder / "d.npz", "w") as archive:
+        for place in range(int(rng.integers(10**4, 2 * 10**5))):
+            archive.writestr(f"{place}.npy", b"")
+
+
+NAMES = ("contexts", "queries", "targets")
+CONTAINERS = (
+    deep, many_lists, long_header, huge_arrays, zeros, packed_header, another_array, many_entries,
+)  # fmt: skip
+
+
 def containers(rng, folder):
     """Honest files of which one is something else."""
     pool = triples.honest_layers()
     files = pool[rng.integers(len(pool))].write(folder)
-    kind = str(
-        rng.choice(
-            ["deep", "many lists", "long header", "huge array", "zeros", "many entries", "endless"]
-        )
-    )
-    if kind == "deep":
-        (folder / "c.json").write_text("[" * int(rng.integers(10**3, 10**7)))
-    elif kind == "many lists":
-        (folder / "c.json").write_text("[" + "[]," * int(rng.integers(10**5, 10**7)) + "[]]")
-    elif kind == "long header":
-        text = b'{"W_Q":' + b"[]," * int(rng.integers(10**5, 10**7))
-        (folder / "w.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)
-    elif kind in ("huge array", "zeros"):
-        size = 1 << int(rng.integers(26, 28) if kind == "zeros" else rng.integers(28, 60))
-        header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({size}, 1), }}\n".encode()
-        start = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
-        with zipfile.ZipFile(
-            folder / "d.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1
-        ) as archive:
-            for name in ("contexts", "queries", "targets"):
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                    file.write(start)
-                    for _ in range(size >> 17 if kind == "zeros" else 1):
-                        file.write(bytes(1 << 20))
-    elif kind == "many entries":
-        with zipfile.ZipFile(folder / "d.npz", "w") as archive:
-            for place in range(int(rng.integers(10**4, 2 * 10**5))):
-                archive.writestr(f"{place}.npy", b"")
-    else:
-        place = rng.integers(3)
-        files[place] = "/dev/zero"
-    return kind, files
+    place = int(rng.integers(len(CONTAINERS) + 1))
+    if place == len(CONTAINERS):
+        files[rng.integers(3)] = "/dev/zero"
+        return "endless", files
+    CONTAINERS[place](rng, folder)
+    return CONTAINERS[place].__name__, files
 
 
 # Sequences.
@@ -203,7 +261,7 @@ def long_numbers(rng, folder):
     count, size = int(rng.integers(100, 3000)), int(rng.integers(1, 9))
     digits = int(rng.integers(100, 10_000))
     long = "f" * digits
-    kind = str(rng.choice(["long", "doubling", "fractions", "labels", "tokens"]))
+    kind = str(rng.choice(["long", "doubling", "fractions", "labels", "tokens", "parts"]))
     value = {"long": long, "doubling": "ffffffffffffffff", "fractions": "1/" + long[:3000]}
     value = value.get(kind, "1")
     depth = int(rng.integers(1, 30 if kind != "doubling" else 1500))
@@ -215,6 +273,8 @@ def long_numbers(rng, folder):
     tokens = [
         [long[:-4] + f"{i + 4096:x}" if kind == "tokens" else f"{i + 1:x}"] for i in range(count)
     ]
+    if kind == "parts":  # of one, without a common denominator
+        tokens = [["1/" + long[:3000] + f"{2 * i + 4097:x}"] for i in range(count)]
     memorizer = {
         "format": "constructive sequence memorizer 1",
         "task": "next",

@@ -1,0 +1,223 @@
+"""Claims about one layer, function by function, against Python's integers and floats."""
+
+import numpy as np
+import pytest
+
+from constructive.verdict import pack
+
+F64 = np.dtype("<f8")
+PRIME = 4194287
+
+
+def arrays_of(**changes):
+    """T = 6, n = 3, d = 4, d_out = 2."""
+    shapes = {"contexts": (6, 3, 4), "queries": (6, 4), "targets": (6, 2)} | changes
+    return {name: (F64, shape) for name, shape in shapes.items()}
+
+
+def tensors_of(**changes):
+    """H = 5, d_h = 7, d_v = 3, d_o = 8."""
+    shapes = {
+        "W_Q": (5, 4, 7), "W_K": (5, 4, 7), "W_V": (5, 4, 3), "W_O": (15, 8), "W_D": (8, 2),
+    }  # fmt: skip
+    return {name: (F64, shape, 0) for name, shape in (shapes | changes).items()}
+
+
+@pytest.mark.parametrize(
+    ("data", "weights", "sizes"),
+    [
+        ({}, {}, (6, 3, 4, 2, 5, 7, 3, 8)),
+        ({"contexts": (3, 4)}, {}, (6, 3, 4, 2, 5, 7, 3, 8)),
+        ({"targets": (6,)}, {"W_D": (8, 1)}, (6, 3, 4, 1, 5, 7, 3, 8)),
+        ({}, {"W_V_corrections": (2, 5, 4, 3)}, (6, 3, 4, 2, 5, 7, 3, 8)),
+    ],
+)
+def test_shapes_which_fit(checker, data, weights, sizes):
+    assert checker.layers.sizes_of(arrays_of(**data), tensors_of(**weights)) == sizes
+
+
+def test_shapes_without_weights(checker):
+    assert checker.layers.sizes_of(arrays_of(), {}) == (6, 3, 4, 2, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"contexts": (5, 3, 4)},
+        {"contexts": (6, 3, 5)},
+        {"contexts": (3, 5)},
+        {"contexts": (4,)},
+        {"contexts": (1, 6, 3, 4)},
+        {"queries": (5, 4)},
+        {"queries": (4,)},
+        {"queries": (6, 4, 4)},
+        {"contexts": (6, 3, 6), "queries": (6, 6, 6)},
+        {"targets": (5, 2)},
+        {"targets": ()},
+        {"targets": (6, 2, 1)},
+    ],
+)
+def test_data_which_do_not_fit_together(checker, data):
+    for weights in ({}, tensors_of()):
+        with pytest.raises((ValueError, IndexError), match=r"do not fit together|out of range"):
+            checker.layers.sizes_of(arrays_of(**data), weights)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        {"W_Q": (5, 4)},
+        {"W_Q": (5, 4, 7, 1)},
+        {"W_Q": (6, 4, 7)},
+        {"W_K": (5, 4, 6)},
+        {"W_Q": (5, 3, 7), "W_K": (5, 3, 7)},
+        {"W_V": (5, 4)},
+        {"W_V": (4, 4, 3)},
+        {"W_V": (5, 3, 3)},
+        {"W_V": (5, 4, 4)},
+        {"W_O": (15,)},
+        {"W_O": (14, 8)},
+        {"W_O": (3, 8)},
+        {"W_D": (8,)},
+        {"W_D": (7, 2)},
+        {"W_D": (8, 3)},
+        {"W_V_corrections": (5, 4, 3)},
+        {"W_V_corrections": (2, 5, 4, 2)},
+    ],
+)
+def test_weights_which_do_not_fit(checker, weights):
+    with pytest.raises(ValueError, match=r"do not fit together|have other axes"):
+        checker.layers.sizes_of(arrays_of(), tensors_of(**weights))
+
+
+# Z modulo p.
+
+
+def intermediate_mod(weights, data, p, a):
+    """Z(a) by Python's integers: of integer arrays, times powers of two which are taken off."""
+    total = len(data["queries"])
+    rows = []
+    for t in range(total):
+        tokens = data["contexts"][t] if data["contexts"].ndim == 3 else data["contexts"]
+        row = []
+        for w_q, w_k in zip(weights["W_Q"], weights["W_K"], strict=True):
+            logits = tokens @ w_k @ (w_q.T @ data["queries"][t])
+            powers = [pow(a, int(logit) % (p - 1), p) for logit in logits]
+            inverse = pow(sum(powers), -1, p)
+            row += [sum(map(int.__mul__, powers, map(int, col))) * inverse % p for col in tokens.T]
+        rows.append(row)
+    return rows
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("chunk", [1, 30, 1 << 18])
+def test_the_representation_modulo_p(checker, monkeypatch, shared, chunk):
+    """Integers with one odd entry of exponent 1, so that the power of two taken off is 2^-52."""
+    monkeypatch.setattr(checker.exact_claims, "CHUNK", chunk)
+    rng = np.random.default_rng(chunk)
+    total, size, width, heads, inner = 7, 3, 4, 5, 2
+    draw = lambda *shape: rng.integers(-9, 10, size=shape).astype(object)  # noqa: E731
+    weights = {"W_Q": draw(heads, width, inner), "W_K": draw(heads, width, inner)}
+    contexts = draw(size, width) if shared else draw(total, size, width)
+    data = {"contexts": contexts, "queries": draw(total, width)}
+    for x in (*weights.values(), *data.values()):
+        x.flat[0] = 1  # the smallest entry in size
+    # Residues are of x 2^52: four factors make a^(2^208), which is put in the place of a here.
+    a = 12345
+    point = pow(a, pow(2, 4 * 52, PRIME - 1), PRIME)
+    truth = intermediate_mod(weights, data, PRIME, point)
+    columns = np.array([0, 19, 7, 8, 3, 12])
+    floats = [{name: x.astype(float) for name, x in part.items()} for part in (weights, data)]
+    z = checker.exact_claims.representation(*floats, PRIME, a, columns)
+    unit = pow(2, 52, PRIME)
+    for found, row in zip(z, truth, strict=True):
+        assert [int(v) % PRIME for v in found] == [row[j] * unit % PRIME for j in columns]
+
+
+def layer_and_data(rank_deficient):
+    rng = np.random.default_rng(0)
+    data = {"contexts": rng.standard_normal((5, 2, 3)), "queries": rng.standard_normal((5, 3))}
+    if rank_deficient:
+        data["contexts"][4], data["queries"][4] = data["contexts"][1], data["queries"][1]
+    weights = {name: rng.standard_normal((2, 3, 2)) for name in ("W_Q", "W_K")}
+    return weights, data
+
+
+def test_what_looks_singular(checker):
+    assert not checker.exact_claims.looks_singular(*layer_and_data(rank_deficient=False))
+    assert checker.exact_claims.looks_singular(*layer_and_data(rank_deficient=True))
+    weights, data = layer_and_data(rank_deficient=False)
+    weights = {name: x[:1] for name, x in weights.items()}  # 3 columns for 5 examples
+    assert checker.exact_claims.looks_singular(weights, data)
+
+
+# Groups.
+
+
+def grouping(groups, normals=((1, 0, 0), (0, 1, 0))):
+    return {"prime": PRIME, "groups": groups, "normals": pack(np.array(normals))}
+
+
+def test_groups_are_those_which_the_theorem_takes(checker):
+    """Contexts of one token: one example for each head, whatever else the queries would allow."""
+    queries = np.array([[0.0, 1, 0], [1, 0, 0], [1, 0, 1]])
+    weights = {"W_Q": np.ones((2, 3, 1))}
+    one = {"contexts": np.ones((3, 1, 3)), "queries": queries}
+    two = {"contexts": np.stack([np.eye(3)[:2]] * 3), "queries": queries}
+    of = checker.exact_claims.check_grouping
+    assert of(grouping([[0, 1], [1, 2]]), weights, {k: v[:2] for k, v in one.items()}) == (1, 2)
+    assert of(grouping([[0, 2], [2, 3]], ((1, 0, 0), (1, 1, PRIME - 1))), weights, two) == (2, 2)
+    for data, groups in (
+        (one, [[0, 1], [1, 3]]),
+        (one, [[0, 2], [2, 3]]),
+        (two, [[0, 1], [1, 3]]),
+        (two, [[0, 2], [1, 3]]),
+        (two, [[0, 1], [2, 3]]),
+        (two, [[1, 2], [2, 3]]),
+        (two, [[0, 1], [1, 2]]),
+        (two, [[0, 2]]),
+    ):
+        normals = ((1, 0, 0), (0, 1, 0))[: len(groups)]
+        with pytest.raises(ValueError, match="no partition"):
+            of(grouping(groups, normals), weights, data)
+
+
+# Upper bounds.
+
+
+def hyperplane(heads, solution, denominator=1):
+    texts = [hex(x) for x in (*solution, denominator)]
+    return {"heads": heads, "solution": texts[:-1], "denominator": texts[-1]}
+
+
+@pytest.mark.parametrize("scale", [2.0**-1000, 2.0**-60, 1.0, 2.0**500])
+def test_hyperplanes_at_every_scale(checker, scale):
+    """Tokens with x_0 / scale + x_1 2^-30 / scale = 1, in numbers as long as they need."""
+    tokens = np.array([[1.0, 0.0], [0.5, 2.0**29], [-1.0, 2.0**31]]) * scale
+    data = {"contexts": tokens, "queries": np.ones((9, 2))}
+    numerator, denominator = (1 / scale).as_integer_ratio()
+    x = (numerator * 2**30, numerator), denominator * 2**30
+    of = checker.exact_claims.check_impossible
+    assert of(hyperplane(3, *x), data) == (4, 9, 3)
+    assert of(hyperplane(7, *x), data) == (8, 9, 7)
+    for heads in (8, 0, -1, True, 3.0):
+        with pytest.raises(ValueError, match=r"are possible|is not a number of heads"):
+            of(hyperplane(heads, *x), data)
+    for other in ((x[0][0] + 1, x[0][1]), (x[0][0], x[0][1] + 1)):
+        with pytest.raises(ValueError, match="off the hyperplane"):
+            of(hyperplane(3, other, x[1]), data)
+    for zero in (((0, 0), 0), ((1, 1), 0)):
+        with pytest.raises(ValueError, match="is zero"):
+            of(hyperplane(3, *zero), data)
+
+
+def test_every_token_is_looked_at(checker):
+    tokens = np.ones((1 << 12, 3))
+    data = {"contexts": tokens, "queries": np.ones((9, 3))}
+    x = hyperplane(2, (1, 0, 0))
+    assert checker.exact_claims.check_impossible(x, data) == (5, 9, 2)
+    for place in (0, 1023, 1024, 3000, (1 << 12) - 1):
+        data["contexts"] = tokens.copy()
+        data["contexts"][place, 0] = 1 + 2.0**-52
+        with pytest.raises(ValueError, match="off the hyperplane"):
+            checker.exact_claims.check_impossible(x, data)
