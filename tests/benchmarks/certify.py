@@ -5,7 +5,9 @@ their medians.
 """
 
 import argparse
+import contextlib
 import importlib
+import io
 import resource
 import sys
 import tempfile
@@ -175,7 +177,8 @@ def main() -> None:
     options = parser.parse_args()
     sys.path.insert(0, str(CHECKER))
     checker = importlib.import_module("command")
-    with tempfile.TemporaryDirectory() as name:
+    announced = contextlib.redirect_stderr(io.StringIO())  # what each check needs
+    with tempfile.TemporaryDirectory() as name, announced:
         folder = Path(name)
         elimination(options.runs)
         rank_claim(checker, folder, options.runs)

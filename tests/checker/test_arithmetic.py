@@ -438,3 +438,30 @@ def test_the_bound_of_a_right_inverse_is_above_the_truth(checker):
         truth = max(sum(row) for row in rows)
         # A right inverse of less than full accuracy may have a slightly smaller norm.
         assert truth * Fraction(999, 1000) <= found <= truth * Fraction(112, 100)
+
+
+@settings(max_examples=100)
+@given(
+    arrays.arrays(float, (3, 2), elements=ANY_FLOATS),
+    arrays.arrays(float, (3, 2), elements=st.floats(-4, 4)),
+    st.lists(st.integers(-1100, 1100), min_size=3, max_size=3),
+    st.integers(2, 9),
+    st.integers(0, 2**70),
+)
+def test_the_farthest_output_is_found_exactly(checker, targets, outputs, scales, count, error):
+    out = checker.fixed.fixed([outputs], count)._replace(error=error)
+    values, off = exactly(out)
+    powers = [Fraction(2) ** scale for scale in scales]
+    worst = scaled = 0
+    for row, goals, power in zip(values, targets.tolist(), powers, strict=True):
+        far = max(abs(x - Fraction(y) / power) for x, y in zip(row, goals, strict=True)) + off
+        worst, scaled = max(worst, far * power), max(scaled, far)
+    found = checker.real_claims.farthest(out, targets, np.array(scales))
+    assert found == (worst, scaled)
+
+
+def test_a_guess_of_an_inverse_is_finite_whatever_the_matrix_is(checker):
+    for matrix in (np.zeros((2, 2)), np.ones((3, 3)), np.full((2, 2), np.inf), np.eye(2) * 1e-320):
+        assert np.isfinite(checker.real_claims.guess(matrix)).all()
+    matrix = np.array([[2.0, 1.0], [1.0, 3.0]])
+    assert np.abs(checker.real_claims.guess(matrix) @ matrix - np.eye(2)).max() < 1e-14

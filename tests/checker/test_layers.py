@@ -221,3 +221,134 @@ def test_every_token_is_looked_at(checker):
         data["contexts"][place, 0] = 1 + 2.0**-52
         with pytest.raises(ValueError, match="off the hyperplane"):
             checker.exact_claims.check_impossible(x, data)
+
+
+# What is announced grows as what is done: powers of each size, where it is large.
+
+AXES = ("total", "size", "width", "outputs", "heads", "inner", "value_dim", "between")
+HUGE = 1 << 22
+
+
+def power(cost, axis):
+    """log2 of what doubling one size costs, where it is huge and all others are small."""
+    small = dict.fromkeys(AXES, 3)
+    return np.log2(cost(small | {axis: 2 * HUGE}) / cost(small | {axis: HUGE}))
+
+
+def announced(checker, claim, sizes, *, shared=False):
+    """Bytes beside those of the arrays themselves, and operations."""
+    total, size, width, outputs, heads, inner, value_dim, between = sizes.values()
+    contexts = (size, width) if shared else (total, size, width)
+    arrays = arrays_of(contexts=contexts, queries=(total, width), targets=(total, outputs))
+    tensors = tensors_of(
+        W_Q=(heads, width, inner),
+        W_K=(heads, width, inner),
+        W_V=(heads, width, value_dim),
+        W_O=(heads * value_dim, between),
+        W_D=(between, outputs),
+    )
+    shapes = tuple(sizes.values())
+    held, operations = checker.layers.needs(dict.fromkeys(claim.split()), arrays, tensors, shapes)
+    read = checker.files.bytes_of(arrays) + checker.files.bytes_of(tensors)
+    return held - read, operations
+
+
+@pytest.mark.parametrize(
+    ("claim", "powers"),
+    [
+        ("grouping", {"total": 1, "size": 2, "width": 1, "heads": 1, "inner": 0}),
+        ("rank", {"total": 3, "size": 1, "width": 1, "heads": 1, "inner": 1, "between": 0}),
+        ("rank readout", {"total": 3, "width": 2, "heads": 1, "inner": 2, "between": 1}),
+        ("readout", {"total": 3, "size": 1, "width": 2, "heads": 1, "inner": 2, "outputs": 1}),
+        ("error", {"total": 1, "size": 1, "width": 2, "heads": 1, "value_dim": 1, "between": 1}),
+        ("impossible", {"total": 1, "size": 1, "width": 1, "heads": 0}),
+    ],
+)
+def test_operations_grow_as_they_should(checker, claim, powers):
+    for axis, expected in powers.items():
+        found = power(lambda sizes: announced(checker, claim, sizes)[1], axis)
+        assert abs(found - expected) < 0.1, axis
+
+
+@pytest.mark.parametrize(
+    ("claim", "powers"),
+    [
+        ("grouping", {"total": 1, "size": 1, "width": 1, "heads": 1}),
+        ("rank", {"total": 2, "size": 1, "width": 1, "heads": 1, "inner": 1}),
+        ("readout", {"total": 2, "size": 1, "width": 1, "heads": 1, "inner": 1, "between": 1}),
+        ("error", {"size": 1, "width": 1, "outputs": 1, "heads": 1, "value_dim": 1, "between": 1}),
+        ("impossible", {"total": 1, "size": 1, "width": 1}),
+    ],
+)
+def test_memory_grows_as_it_should(checker, claim, powers):
+    for axis, expected in powers.items():
+        found = power(lambda sizes: announced(checker, claim, sizes)[0], axis)
+        assert abs(found - expected) < 0.1, axis
+    if claim == "error":  # a chunk of examples at a time
+        assert power(lambda sizes: announced(checker, claim, sizes)[0], "total") == 0
+
+
+def test_claims_take_what_they_take_together(checker):
+    """Operations add up; of memory what the largest takes is enough."""
+    sizes = dict(zip(AXES, (500, 7, 20, 3, 40, 5, 4, 6), strict=True))
+    each = {name: announced(checker, name, sizes) for name in ("grouping", "rank", "error")}
+    held, operations = announced(checker, "grouping rank error", sizes)
+    assert operations == sum(count for _, count in each.values())
+    assert max(size for size, _ in each.values()) <= held <= sum(size for size, _ in each.values())
+
+
+def test_a_shared_context_is_counted_once(checker):
+    sizes = dict(zip(AXES, (500, 70, 80, 1, 4, 1, 1, 1), strict=True))
+    for claim in ("impossible", "grouping"):
+        own = announced(checker, claim, sizes)[1]
+        assert announced(checker, claim, sizes, shared=True)[1] < own / 100
+
+
+def announced_of_pairs(checker, total=30, size=4, width=5, heads=6, outputs=1):
+    """Bytes beside those of the arrays themselves, and operations, of paired heads."""
+    data = arrays_of(
+        contexts=(total, size, width), queries=(total, width), targets=(total, outputs)
+    )
+    weights = tensors_of(
+        W_Q=(heads, width, 1),
+        W_K=(heads, width, 1),
+        W_V=(heads, width, outputs),
+        W_O=(heads * outputs, outputs),
+        W_D=(outputs, outputs),
+    )
+    held, operations = checker.paired.needs(data, weights)
+    return held - checker.files.bytes_of(data) - checker.files.bytes_of(weights), operations
+
+
+@pytest.mark.parametrize(
+    ("axis", "small", "large", "powers"),
+    [
+        ("total", 3, 1 << 21, (1, 1)),
+        ("size", 3, 1 << 21, (1, 1)),
+        ("heads", 3, 1 << 18, (1, 1)),
+        ("width", 3, 512, (1, 1.6)),
+        ("outputs", 3, 1 << 20, (2, 0)),
+    ],
+)
+def test_what_pairs_need_grows_as_it_should(checker, axis, small, large, powers):
+    sizes = dict.fromkeys(("total", "size", "width", "heads", "outputs"), small)
+    sizes |= {"total": 3000} if axis in {"size", "width"} else {}
+    once, twice = (announced_of_pairs(checker, **sizes | {axis: k}) for k in (large, 2 * large))
+    for before, after, expected in zip(once, twice, powers, strict=True):
+        assert abs(np.log2(after / before) - expected) < 0.2, (axis, before, after)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"heads": 1}, "no pair of heads"),
+        ({"width": 1025}, "more than 1024 entries"),
+        ({"total": (1 << 22) + 1}, "sums of more than"),
+        ({"size": (1 << 22) + 1}, "sums of more than"),
+        ({"heads": 1 << 20}, "sums of more than"),
+        ({"size": 1}, "contexts of their own"),
+    ],
+)
+def test_pairs_which_are_too_few_or_too_large(checker, sizes, words):
+    with pytest.raises(ValueError, match=words):
+        announced_of_pairs(checker, **sizes)
