@@ -480,3 +480,51 @@ def test_more_corrections_than_any_precision_needs(proved, tmp_path):
         said = check(certificate, tmp_path / "weights.safetensors", data).report
         assert ("more than 128 corrections" in said) == (count == 129)
         assert ("about other weights" in said) == (count == 128)
+
+
+# Exact numbers stay exact.
+
+
+@pytest.fixture
+def no_floats_among_fractions(monkeypatch):
+    """Arithmetic of a Fraction and a float gives a float, rounded to no side: it raises here."""
+
+    def guarded(name):
+        original = getattr(Fraction, name)
+
+        def method(self, other):
+            if isinstance(other, float):
+                raise AssertionError(f"Fraction.{name} with the float {other!r}")
+            return original(self, other)
+
+        return method
+
+    for name in ("add", "sub", "mul", "truediv"):
+        for method in (f"__{name}__", f"__r{name}__"):
+            monkeypatch.setattr(Fraction, method, guarded(method))
+
+
+@pytest.mark.usefixtures("no_floats_among_fractions")
+def test_no_fraction_meets_a_float(checker, proved, paired):
+    with pytest.raises(AssertionError, match="with the float"):
+        _ = Fraction(1, 3) * 2.0
+    for data, memorizer, _, folder in (proved, paired):
+        assert certify(memorizer, data).proved
+        assert certify(memorizer, data, epsilon=1e-3, delta=1e3).proved
+        assert certify(memorizer, data, epsilon=0.0, delta=0.0).verdict is not Verdict.PROVED
+        names = ("certificate.json", "weights.safetensors", "data.npz")
+        assert checker.check([folder / name for name in names])
+
+
+@pytest.mark.parametrize("scale", [1e-140, 1e-60, 1.0, 1e60, 1e140])
+@pytest.mark.parametrize("targets", [1e-300, 1e-150, 1e150, 1e300])
+def test_a_distance_of_any_size_is_neither_zero_nor_too_large_for_a_float(targets, scale):
+    """The readout is zero, and an exact one is about targets / scale."""
+    memorizer, data = circle(targets, scale)
+    least = least_distance(memorizer, data)
+    for delta in {0.0, min(least / 2, 1e308)}:
+        claim = certify(memorizer, data, claims=["readout"], delta=delta)["readout"]
+        assert claim.verdict is not Verdict.PROVED
+    shown = certify(memorizer, data, claims=["readout"])["readout"]
+    if shown.proved:
+        assert float.fromhex(shown.evidence["bound"]) >= least

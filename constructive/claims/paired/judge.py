@@ -19,7 +19,7 @@ from constructive.progress import Progress
 from constructive.record import BuildRecord
 from constructive.verdict import Claim, Verdict, pack
 
-_ROOM = 2.0
+_ROOM = 2
 """A distance which is claimed is this much more than what is shown: whoever checks it has another
 R and another w."""
 _SLACKS = 4.0
