@@ -14,6 +14,7 @@ with --brief, which leaves out the longest tests, has yet to meet them: --only R
 
 import argparse
 import os
+import re
 import shutil
 import signal
 import sys
@@ -167,12 +168,17 @@ def run_tests(path: Path, source: str, *, brief: bool) -> None:
     os._exit(0 if status == 0 else 1)
 
 
+def without_line(told: str) -> str:
+    """What a report says of a mutant, wherever its line has moved to."""
+    return re.sub(r":[0-9]+ ", " ", told, count=1)
+
+
 def chosen(path: Path, options: argparse.Namespace) -> list[tuple[str, str]]:
     """All mutants, or those which a report names, or so many at random."""
     listed = list(mutants(path))
     if options.only:
-        named = set(options.only.read_text().splitlines())
-        listed = [mutant for mutant in listed if mutant[0] in named]
+        named = {without_line(told) for told in options.only.read_text().splitlines()}
+        listed = [mutant for mutant in listed if without_line(mutant[0]) in named]
     some = np.random.default_rng(options.seed).permutation(len(listed))[: options.sample]
     return [listed[k] for k in sorted(some)]
 
