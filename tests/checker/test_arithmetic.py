@@ -303,10 +303,14 @@ def test_a_sum_of_arrays_loses_half_a_unit_for_each(checker):
 @pytest.mark.parametrize("inner", [1, 600, 2048, 5000])
 @pytest.mark.parametrize("count", [2, 5, 28])
 @pytest.mark.parametrize("fewer", [0, 1])
-def test_products_of_the_largest_digits_are_exact_sums(checker, inner, count, fewer):
-    """Every digit at its limit, so that sums of products come as near to 2^53 as they can."""
+@pytest.mark.parametrize("first", [1, 2**20])
+def test_products_of_the_largest_digits_are_exact_sums(checker, inner, count, fewer, first):
+    """Every digit at its limit, so that sums of products come as near to 2^53 as they can.
+
+    Or all but the first one, so that what is left out is as large beside the product as it can be.
+    """
     digits = np.full((count - fewer, 1, inner), 2.0**19)
-    digits[0] = 2.0**20
+    digits[0] = first
     for signs in (1, (-1.0) ** np.arange(inner)):
         x = checker.fixed.Fixed(digits * signs, -7, 0)
         y = checker.fixed.Fixed(np.swapaxes(digits, 1, 2) * 1.0, 11, 0)
@@ -315,8 +319,8 @@ def test_products_of_the_largest_digits_are_exact_sums(checker, inner, count, fe
         values, error = exactly(product)
         assert abs(values[0, 0] - truth[0, 0]) <= error
         biggest = inner * Fraction(2) ** (2 * (21 + 20 * (count - fewer - 1)) + 4)
-        first = 20 * (inner > 256)  # sums of so many take another digit
-        assert error <= biggest * count * Fraction(2) ** (first - 20 * (count - 1))
+        more = 20 * (inner > 256)  # sums of so many take another digit
+        assert error <= biggest * count * Fraction(2) ** (more - 20 * (count - 1))
         assert np.abs(product.digits[1:]).max(initial=0) <= 2**19
 
 
