@@ -7,6 +7,12 @@ import pytest
 
 from constructive import generators
 
+LISTEN = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+"""Whoever starts the tests in the background may have told their processes to ignore it."""
+
 BUILD = """
 import signal, sys
 from constructive.cli import building, common
@@ -42,7 +48,7 @@ common.main()
 def test_an_interrupt_leaves_nothing(tmp_path, code, name, status):
     data = generators.uniform(num_examples=31, context_size=4, width=8)
     data.save(tmp_path / "data.npz")
-    command = [sys.executable, "-c", code.format(name=name)]
+    command = [sys.executable, "-c", LISTEN + code.format(name=name)]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "Traceback" not in run.stderr
     assert run.returncode == status
