@@ -86,7 +86,7 @@ def check(
     own; it imports nothing of this package. Objects are written to a temporary folder first.
 
     Raises FormatError for a file which is not there, or is one of another role, and ParameterError
-    for what is neither a file nor such an object, such as a PyTorch module.
+    for what is neither a file nor such an object, such as a PyTorch module, and for no size.
 
     >>> check("none.json", "none.safetensors", "none.npz")
     Traceback (most recent call last):

@@ -63,6 +63,13 @@ def test_lengths_are_rounded_up_at_every_scale(bounds):
         assert bounds.lengths(np.array([1e200, 1.0])) == math.inf
 
 
+def test_lengths_of_so_many_entries_are_covered(bounds):
+    """Squares lose a part of k + 2 roundings at worst, and what is taken of them two more."""
+    factor = Fraction(float(bounds.lengths(np.array([1.0])))) - Fraction(2) ** -500
+    assert factor**2 * (1 - (bounds.LONGEST + 8) * UNIT) > 1
+    assert factor < 1 + Fraction(1, 2**29)
+
+
 def test_underflowing_squares_are_covered(bounds):
     """2^22 squares just below the least number which is not rounded to zero."""
     entry = Fraction(math.sqrt(2.0**-1075))
