@@ -7,9 +7,10 @@ Every mutant is one change in one place, by the operators of mutmut: numbers, op
 names, branches. (Its other operators put None or nothing in the place of arguments and of what is
 assigned, which any run of the code sees, or alter the words of messages.) For each a process is
 forked, which puts the mutant in the place of the module and runs the tests of that module until one
-fails. What survives is written down with its line, and has to be killed by a new test, or explained
-in docs/contributing.md. A mutant which takes longer than SECONDS counts as killed. What survives
-with --brief, which leaves out the longest tests, has yet to meet them: --only REPORT.
+fails: those first which killed most mutants before. What survives is written down with its line,
+and has to be killed by a new test, or explained in docs/contributing.md. A mutant which takes
+longer than SECONDS counts as killed. What survives with --brief, which leaves out the longest tests
+and ends after BRIEF seconds of the others, has yet to meet the rest: --only REPORT.
 """
 
 import argparse
@@ -35,6 +36,7 @@ CHECKER = ROOT / "constructive" / "checker"
 LEFT_OUT = {"operator_string", "operator_arg_removal", "operator_assignment"}
 UNCHANGED = "the module as it is, which has to pass"
 SECONDS = 90
+BRIEF = 12
 
 LAYERS = ["tests/checker/test_checker.py", "tests/checker/test_upper_bounds.py"]
 PAIRS, SEQUENCES = "tests/checker/test_paired.py", "tests/checker/test_sequence_checker.py"
@@ -46,15 +48,15 @@ LAYER = "tests/checker/test_layers.py"
 SOUND = "tests/checker/test_soundness.py"
 NEEDS = "tests/hostile/test_needs.py"
 LONGEST = {HOSTILE, NEEDS}
-CERTIFY = ["tests/checker/test_certify.py", PAIRS, *LAYERS, HOSTILE]
+CERTIFY = ["tests/checker/test_certify.py", PAIRS, *LAYERS, SOUND, HOSTILE]
 TESTS = {
-    "checker/paired": [HONEST, PAIRS, SOUND, HOSTILE],
+    "checker/paired": [PAIRS, SOUND, HONEST, HOSTILE],
     "checker/sequences": [SEQUENCES, SOUND, HOSTILE],
     "checker/files": [HONEST, *LAYERS, SEQUENCES, PAIRS, HOSTILE],
     "checker/command": [HONEST, *LAYERS, SEQUENCES, PAIRS, HOSTILE],
     "checker/bounds": [BOUNDS, HONEST, PAIRS, *LAYERS, HOSTILE],
     "checker/fixed": [ARITHMETIC, HONEST, *LAYERS, HOSTILE],
-    "checker/modular": [ARITHMETIC, HONEST, *LAYERS, HOSTILE],
+    "checker/modular": [ARITHMETIC, LAYER, HONEST, *LAYERS, HOSTILE],
     "checker/real_claims": [ARITHMETIC, LAYER, HONEST, SOUND, *LAYERS, HOSTILE, NEEDS],
     "checker": [LAYER, HONEST, *LAYERS, SOUND, HOSTILE, NEEDS],
     "claims/sequences": [SEQUENCES, "tests/contextual"],
@@ -138,11 +140,31 @@ def overlaid(path: Path, source: str, folder: Path) -> Path:
     return folder
 
 
-def run_tests(path: Path, source: str, *, brief: bool) -> None:
-    """In a process of its own: leave with status 0 if all tests pass."""
+class Killers:
+    """A plugin of pytest: the best tests first, an end to brief runs, and which test failed."""
+
+    def __init__(self, kills: Counter, seconds: float) -> None:
+        self.kills, self.end = kills, time.monotonic() + seconds
+        self.killer = ""
+        self.over = False
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: -self.kills[item.nodeid])
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.killer = report.nodeid if report.failed else self.killer
+
+    def pytest_runtest_logfinish(self) -> None:
+        if not self.killer and time.monotonic() > self.end:
+            self.over = True
+            raise KeyboardInterrupt
+
+
+def run_tests(path: Path, source: str, kills: Counter, told: int, *, brief: bool) -> None:
+    """In a process of its own: leave with status 0 if no test fails, else tell which."""
     folder = Path(tempfile.mkdtemp(prefix="mutant-"))
     signal.signal(signal.SIGALRM, lambda *_: os._exit(9))
-    signal.alarm(SECONDS)
+    signal.alarm(SECONDS // 2 if brief else SECONDS)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
@@ -157,15 +179,16 @@ def run_tests(path: Path, source: str, *, brief: bool) -> None:
         sys.path.insert(0, str(overlaid(path, source, folder)))
         os.environ["PYTHONPATH"] = str(folder)
     loaded = "ignore::pytest.PytestAssertRewriteWarning"  # by the process which was forked
+    killers = Killers(kills, BRIEF if brief else SECONDS)
     options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow", "-W", loaded]
     try:
-        status = pytest.main(
-            [*options, *(str(ROOT / test) for test in tests_of(path, brief=brief))]
-        )
+        tests = [str(ROOT / test) for test in tests_of(path, brief=brief)]
+        status = pytest.main([*options, *tests], plugins=[killers])
     except BaseException:  # a mutant may end the run
         status = 1
     shutil.rmtree(folder, ignore_errors=True)
-    os._exit(0 if status == 0 else 1)
+    os.write(told, killers.killer.encode())
+    os._exit(0 if status == 0 or killers.over else 1)
 
 
 def without_line(told: str) -> str:
@@ -192,17 +215,21 @@ def survivors(path: Path, options: argparse.Namespace) -> Counter:
         for honest in (triples.honest_layers, triples.honest_pairs, triples.honest_bounds):
             honest()
         triples.honest_sequences()
-    counts, running = Counter(), {}
+    counts, kills, running = Counter(), Counter(), {}
     waiting = [*chosen(path, options)[::-1], (UNCHANGED, path.read_text())]  # from the end
     while waiting or running:
         while waiting and len(running) < options.processes:
             told, source = waiting.pop()
+            reading, writing = os.pipe()
             child = os.fork()
             if child == 0:
-                run_tests(path, source, brief=options.brief)
-            running[child] = told
+                run_tests(path, source, kills, writing, brief=options.brief)
+            os.close(writing)
+            running[child] = told, reading
         child, status = os.wait()
-        told = running.pop(child)
+        told, reading = running.pop(child)
+        with os.fdopen(reading) as file:
+            kills[file.read()] += 1
         survived = os.waitstatus_to_exitcode(status) == 0
         if told == UNCHANGED:
             if not survived:
