@@ -14,6 +14,8 @@ and ends after BRIEF seconds of the others, has yet to meet the rest: --only REP
 """
 
 import argparse
+import gc
+import importlib
 import os
 import re
 import shutil
@@ -36,7 +38,10 @@ CHECKER = ROOT / "constructive" / "checker"
 LEFT_OUT = {"operator_string", "operator_arg_removal", "operator_assignment"}
 UNCHANGED = "the module as it is, which has to pass"
 SECONDS = 90
-BRIEF = 12
+BRIEF = 8
+
+LOADED = "hypothesis", "hypothesis.extra.numpy", "flint", "mpmath", "scipy.linalg"
+"""What the tests import, imported once and not by every fork."""
 
 LAYERS = ["tests/checker/test_checker.py", "tests/checker/test_upper_bounds.py"]
 PAIRS, SEQUENCES = "tests/checker/test_paired.py", "tests/checker/test_sequence_checker.py"
@@ -52,13 +57,13 @@ CERTIFY = ["tests/checker/test_certify.py", PAIRS, *LAYERS, SOUND, HOSTILE]
 TESTS = {
     "checker/paired": [PAIRS, SOUND, HONEST, HOSTILE],
     "checker/sequences": [SEQUENCES, SOUND, HOSTILE],
-    "checker/files": [HONEST, *LAYERS, SEQUENCES, PAIRS, HOSTILE],
-    "checker/command": [HONEST, *LAYERS, SEQUENCES, PAIRS, HOSTILE],
-    "checker/bounds": [BOUNDS, HONEST, PAIRS, *LAYERS, HOSTILE],
-    "checker/fixed": [ARITHMETIC, HONEST, *LAYERS, HOSTILE],
-    "checker/modular": [ARITHMETIC, LAYER, HONEST, *LAYERS, HOSTILE],
-    "checker/real_claims": [ARITHMETIC, LAYER, HONEST, SOUND, *LAYERS, HOSTILE, NEEDS],
-    "checker": [LAYER, HONEST, *LAYERS, SOUND, HOSTILE, NEEDS],
+    "checker/files": [*LAYERS, SEQUENCES, PAIRS, HONEST, HOSTILE],
+    "checker/command": [*LAYERS, SEQUENCES, PAIRS, HONEST, HOSTILE],
+    "checker/bounds": [BOUNDS, PAIRS, *LAYERS, HONEST, HOSTILE],
+    "checker/fixed": [ARITHMETIC, *LAYERS, HONEST, HOSTILE],
+    "checker/modular": [ARITHMETIC, LAYER, *LAYERS, HONEST, HOSTILE],
+    "checker/real_claims": [ARITHMETIC, LAYER, SOUND, *LAYERS, HONEST, HOSTILE, NEEDS],
+    "checker": [LAYER, *LAYERS, SOUND, HONEST, HOSTILE, NEEDS],
     "claims/sequences": [SEQUENCES, "tests/contextual"],
     "claims/impossible": ["tests/checker/test_upper_bounds.py", "tests/theorem", HOSTILE],
     "claims": CERTIFY,
@@ -180,7 +185,19 @@ def run_tests(path: Path, source: str, kills: Counter, told: int, *, brief: bool
         os.environ["PYTHONPATH"] = str(folder)
     loaded = "ignore::pytest.PytestAssertRewriteWarning"  # by the process which was forked
     killers = Killers(kills, BRIEF if brief else SECONDS)
-    options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow", "-W", loaded]
+    options = [
+        "-x",
+        "-q",
+        "--assert=plain",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not slow",
+        "-W",
+        loaded,
+    ]
     try:
         tests = [str(ROOT / test) for test in tests_of(path, brief=brief)]
         status = pytest.main([*options, *tests], plugins=[killers])
@@ -208,6 +225,8 @@ def chosen(path: Path, options: argparse.Namespace) -> list[tuple[str, str]]:
 
 def survivors(path: Path, options: argparse.Namespace) -> Counter:
     """Run all mutants of a file, and write down those which no test kills."""
+    for name in LOADED:
+        importlib.import_module(name)
     if path.parent == CHECKER:
         sys.path.insert(0, str(ROOT / "tests" / "hostile"))
         import triples  # made once: these mutants do not change the package
@@ -215,6 +234,7 @@ def survivors(path: Path, options: argparse.Namespace) -> Counter:
         for honest in (triples.honest_layers, triples.honest_pairs, triples.honest_bounds):
             honest()
         triples.honest_sequences()
+    gc.freeze()  # forks need not look through what is here already
     counts, kills, running = Counter(), Counter(), {}
     waiting = [*chosen(path, options)[::-1], (UNCHANGED, path.read_text())]  # from the end
     while waiting or running:

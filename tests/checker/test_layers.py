@@ -1,7 +1,12 @@
 """Claims about one layer, function by function, against Python's integers and floats."""
 
+import itertools
+import json
+import math
+
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from constructive.verdict import pack
 
@@ -134,9 +139,12 @@ def test_the_representation_modulo_p(checker, monkeypatch, shared, chunk):
         assert [int(v) % PRIME for v in found] == [row[j] * unit % PRIME for j in columns]
 
 
-def layer_and_data(rank_deficient):
+def layer_and_data(rank_deficient, total=5):
     rng = np.random.default_rng(0)
-    data = {"contexts": rng.standard_normal((5, 2, 3)), "queries": rng.standard_normal((5, 3))}
+    data = {
+        "contexts": rng.standard_normal((total, 2, 3)),
+        "queries": rng.standard_normal((total, 3)),
+    }
     if rank_deficient:
         data["contexts"][4], data["queries"][4] = data["contexts"][1], data["queries"][1]
     weights = {name: rng.standard_normal((2, 3, 2)) for name in ("W_Q", "W_K")}
@@ -144,7 +152,9 @@ def layer_and_data(rank_deficient):
 
 
 def test_what_looks_singular(checker):
-    assert not checker.exact_claims.looks_singular(*layer_and_data(rank_deficient=False))
+    for total in (5, 6):  # of 6 columns
+        layer = layer_and_data(rank_deficient=False, total=total)
+        assert not checker.exact_claims.looks_singular(*layer)
     assert checker.exact_claims.looks_singular(*layer_and_data(rank_deficient=True))
     weights, data = layer_and_data(rank_deficient=False)
     weights = {name: x[:1] for name, x in weights.items()}  # 3 columns for 5 examples
@@ -182,6 +192,53 @@ def test_groups_are_those_which_the_theorem_takes(checker):
             of(grouping(groups, normals), weights, data)
 
 
+def test_what_groups_have_to_be(checker):
+    """Every context of full rank, every group independent, and the only one on its normal."""
+    of = checker.exact_claims.check_grouping
+    weights = {"W_Q": np.ones((3, 3, 1))}
+    contexts = np.stack([np.eye(3)] * 4)
+    queries = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0]])
+    groups, normals = [[0, 2], [2, 2], [2, 4]], [[0, 0, 1], [0, 0, 0], [1, PRIME - 1, 0]]
+    data = {"contexts": contexts, "queries": queries}
+    assert of(grouping(groups, normals), weights, data) == (3, 3)
+    for place in range(4):
+        spoilt = contexts.copy()
+        spoilt[place, 2] = spoilt[place, 0] + spoilt[place, 1]
+        with pytest.raises(ValueError, match="a context is not shown to have rank n"):
+            of(grouping(groups, normals), weights, data | {"contexts": spoilt})
+    with pytest.raises(ValueError, match="a context is not shown to have rank n"):
+        of(grouping(groups, normals), weights, data | {"contexts": np.ones((4, 4, 3))})
+    dependent = queries.copy()
+    dependent[3] = -2 * dependent[2]
+    with pytest.raises(ValueError, match="group 2 is dependent"):
+        of(grouping(groups, normals), weights, data | {"queries": dependent})
+    for normal in ([0, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 1]):
+        with pytest.raises(ValueError, match="outside of the span of group 2"):
+            of(grouping(groups, [*normals[:2], normal]), weights, data)
+
+
+@pytest.mark.parametrize("value", [0, 1, -3, PRIME, PRIME + 5, 5.0, True, "7", None])
+@pytest.mark.parametrize("quick", [False, True])
+def test_points_at_which_nothing_is_shown(checker, value, quick):
+    weights, data = layer_and_data(rank_deficient=False)
+    evidence = {
+        "prime": PRIME,
+        "value": value,
+        "columns": pack(np.arange(5)),
+        "solution": pack(np.zeros((5, 12), dtype=np.int64)),
+    }
+    with pytest.raises(ValueError, match="a is not between 1 and p"):
+        checker.exact_claims.check_rank(evidence, weights, data, b"", quick)
+    evidence["value"] = 5
+    match = "the solution modulo p is wrong" if quick else "twice"
+    evidence["columns"] = evidence["columns"] if quick else pack(np.array([0, 1, 2, 3, 3]))
+    with pytest.raises(ValueError, match=match):
+        checker.exact_claims.check_rank(evidence, weights, data, b"", quick)
+    evidence["columns"] = pack(np.array([0, 1, 2, 3, 6]))  # of 2 heads in 3 dimensions
+    with pytest.raises(ValueError, match="packed integers misfit"):
+        checker.exact_claims.check_rank(evidence, weights, data, b"", quick)
+
+
 # Upper bounds.
 
 
@@ -200,6 +257,9 @@ def test_hyperplanes_at_every_scale(checker, scale):
     of = checker.exact_claims.check_impossible
     assert of(hyperplane(3, *x), data) == (4, 9, 3)
     assert of(hyperplane(7, *x), data) == (8, 9, 7)
+    assert of(hyperplane(1, *x), data) == (2, 9, 1)
+    for order in ([[0, 1, 2]] * 9, [[0, 1, 1, 0]] * 8 + [[2, 2, 1, 0]]):  # contexts of their own
+        assert of(hyperplane(3, *x), data | {"contexts": tokens[order]}) == (4, 9, 3)
     for heads in (8, 0, -1, True, 3.0):
         with pytest.raises(ValueError, match=r"are possible|is not a number of heads"):
             of(hyperplane(heads, *x), data)
@@ -209,6 +269,51 @@ def test_hyperplanes_at_every_scale(checker, scale):
     for zero in (((0, 0), 0), ((1, 1), 0)):
         with pytest.raises(ValueError, match="is zero"):
             of(hyperplane(3, *zero), data)
+
+
+@pytest.mark.parametrize(("small", "large"), [(0, 0), (-20, 0), (0, 31), (-1000, 900)])
+def test_numbers_are_as_long_as_determinants_can_be(checker, small, large):
+    """Of 3 x 3 matrices of integers of 53 bits and their exponents, by Hadamard's inequality."""
+    tokens = np.array([[2.0**small, 0.0], [2.0**large, 0.0], [0.5, 0.75]])
+    data = {"contexts": tokens, "queries": np.ones((9, 2))}
+    longest = 3 * (53 + (large + 1) - min(0, small + 1) + 3)
+    refused = {}
+    for bits in (longest, longest + 1):
+        for x in (((1, 1 << bits - 1), 1), ((1, 1), 1 << bits - 1)):
+            with pytest.raises(ValueError, match=r"off the hyperplane|too long") as caught:
+                checker.exact_claims.check_impossible(hyperplane(3, *x), data)
+            refused.setdefault(bits, set()).add("too long" in str(caught.value))
+    assert refused == {longest: {False}, longest + 1: {True}}
+
+
+def least_minute(checker, monkeypatch, tokens, solution):
+    """The least number of nanoseconds which is enough for these tokens, within a thousandth."""
+    data = {"contexts": tokens, "queries": np.ones((9, 2))}
+    low, high = 1.0, 1e15
+    while high > 1.001 * low:
+        middle = math.sqrt(low * high)
+        monkeypatch.setattr(checker.exact_claims, "MINUTE", middle)
+        with pytest.raises(ValueError, match=r"more than a minute|off the hyperplane") as caught:
+            checker.exact_claims.check_impossible(hyperplane(3, solution), data)
+        low, high = (middle, high) if "minute" in str(caught.value) else (low, middle)
+    return high
+
+
+def test_what_a_hyperplane_costs(checker, monkeypatch):
+    """In proportion to the tokens, and for long numbers to both their lengths."""
+
+    def cost(rows, bits, span):
+        tokens = np.ones((rows, 2))
+        tokens[0] = 2.0 ** (span - span // 2), 2.0 ** -(span // 2)
+        return least_minute(checker, monkeypatch, tokens, (1 << bits - 1, 1))
+
+    assert 100 < cost(50, 1, 0) / 100 < 500  # nanoseconds an entry
+    short, long = cost(50, 1, 0), cost(50, 2000, 1800)
+    assert abs(cost(100, 1, 0) / short - 2) < 0.01
+    assert abs(cost(100, 2000, 1800) / long - 2) < 0.01
+    assert 1.8 < cost(50, 4000, 1800) / long < 2
+    assert 1.6 < long / cost(50, 2000, 900) < 2
+    assert long > 10 * short
 
 
 def test_every_token_is_looked_at(checker):
@@ -232,7 +337,9 @@ HUGE = 1 << 22
 def power(cost, axis):
     """log2 of what doubling one size costs, where it is huge and all others are small."""
     small = dict.fromkeys(AXES, 3)
-    return np.log2(cost(small | {axis: 2 * HUGE}) / cost(small | {axis: HUGE}))
+    once, twice = (cost(small | {axis: k * HUGE}) for k in (1, 2))
+    assert once > 0
+    return np.log2(twice / once)
 
 
 def announced(checker, claim, sizes, *, shared=False):
@@ -288,6 +395,60 @@ def test_memory_grows_as_it_should(checker, claim, powers):
         assert power(lambda sizes: announced(checker, claim, sizes)[0], "total") == 0
 
 
+def coefficient(cost, axes, scale):
+    """Of the product of these sizes in a cost, by differences, where all others are 1."""
+    total = 0
+    for twice in itertools.product((0, 1), repeat=len(axes)):
+        sizes = {axis: scale << more for axis, more in zip(axes, twice, strict=True)}
+        total += cost(dict.fromkeys(AXES, 1) | sizes) * (-1) ** (len(axes) - sum(twice))
+    return total / scale ** len(axes)
+
+
+@pytest.mark.parametrize(
+    ("claim", "axes", "size", "operations"),
+    [
+        ("grouping", "total width", 24, 6),
+        ("grouping", "size width", 96, None),
+        ("grouping", "width heads", 96 + 32, 2),
+        ("grouping", "heads inner", 96, 0),
+        ("grouping", "total width heads", 0, 2),
+        ("rank", "total width", 32, 8),
+        ("rank", "size width", 96, 4),
+        ("rank", "width heads", 96 + 32, 8),
+        ("rank", "width heads inner", 32, 4),
+        ("rank", "heads inner", 96 + 32, 4),
+        ("rank", "total size heads", 0, 4),
+        ("rank", "total width heads", 0, 8),
+        ("rank", "total heads inner", 0, 4),
+        ("readout", "total heads", 88, None),
+        ("readout", "total width heads", 88, None),
+        ("error", "width outputs heads", 264, 50),
+        ("error", "width heads inner", 352, None),
+        ("error", "width heads value_dim", 176, 25),
+        ("error", "outputs heads value_dim", 264, 50),
+        ("error", "outputs heads between", 0, 25),
+        ("error", "heads value_dim between", 176, 25),
+        ("error", "outputs between", 176, 25),
+        ("error", "outputs value_dim", 264, 50),
+        ("impossible", "total size width", 48, 100),
+        ("impossible", "width", 48 + 200, 100),
+    ],
+)
+def test_what_each_product_of_sizes_costs(checker, claim, axes, size, operations):
+    """Bytes and operations, for the fewest digits of claims about real numbers."""
+    for which, expected in enumerate((size, operations)):
+        if expected is not None:
+            cost = lambda sizes, which=which: announced(checker, claim, sizes)[which]  # noqa: E731
+            assert abs(coefficient(cost, axes.split(), 1 << 20) - expected) < 0.01
+
+
+def test_what_each_example_costs(checker):
+    """A row of Z, columns of the solution and of their random sides, and tables of powers."""
+    for scale in (1 << 10, 1 << 15):
+        cost = lambda sizes: announced(checker, "rank", sizes)[0]  # noqa: E731
+        assert coefficient(cost, ["total"], scale) == 8 * (3 * scale + 4 + 36 + 4096)
+
+
 def test_claims_take_what_they_take_together(checker):
     """Operations add up; of memory what the largest takes is enough."""
     sizes = dict(zip(AXES, (500, 7, 20, 3, 40, 5, 4, 6), strict=True))
@@ -335,6 +496,7 @@ def test_what_pairs_need_grows_as_it_should(checker, axis, small, large, powers)
     sizes |= {"total": 3000} if axis in {"size", "width"} else {}
     once, twice = (announced_of_pairs(checker, **sizes | {axis: k}) for k in (large, 2 * large))
     for before, after, expected in zip(once, twice, powers, strict=True):
+        assert before > 0
         assert abs(np.log2(after / before) - expected) < 0.2, (axis, before, after)
 
 
@@ -352,3 +514,33 @@ def test_what_pairs_need_grows_as_it_should(checker, axis, small, large, powers)
 def test_pairs_which_are_too_few_or_too_large(checker, sizes, words):
     with pytest.raises(ValueError, match=words):
         announced_of_pairs(checker, **sizes)
+
+
+# What is asked of whom.
+
+
+@pytest.mark.parametrize(
+    "names",
+    [{"grouping"}, {"rank"}, {"error"}, {"readout"}, {"rank", "readout"}, {"error", "readout"}],
+    ids=lambda names: " ".join(sorted(names)),
+)
+def test_what_is_looked_at_for_which_claims(checker, monkeypatch, tmp_path, proved, names):
+    """A quick look whether Z is singular, for readouts without rank; and real numbers."""
+    content = json.loads((proved[3] / "certificate.json").read_text())
+    content["claims"] = {name: content["claims"][name] for name in names}
+    path = tmp_path / "certificate.json"
+    path.write_text(json.dumps(content))
+    looked, real = [], []
+    part = checker.layers
+    monkeypatch.setattr(part, "looks_singular", lambda *given: looked.append(given))
+    monkeypatch.setattr(part.real_claims, "check_real", lambda *given: real.append(given))
+    files = [str(path), *(str(proved[3] / name) for name in ("weights.safetensors", "data.npz"))]
+    assert set(checker.check(files, most=1e9)) == names
+    assert len(looked) == (names & {"rank", "readout"} == {"readout"})
+    held = sum(x.nbytes for x in (proved[0].contexts, proved[0].queries, proved[0].targets))
+    held += sum(x.nbytes for x in load_file(files[1]).values())
+    for bounds, weights, data, shapes, most in real:
+        assert set(bounds) == names & {"error", "readout"}
+        assert (len(weights), len(data), shapes[:3]) == (5, 3, (7, 3, 5))
+        assert 1e9 - 3 * held <= most <= 1e9 - 2 * held  # with what is looked at for their hash
+    assert len(real) == bool(names & {"error", "readout"})
