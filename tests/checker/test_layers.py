@@ -331,6 +331,7 @@ def test_every_token_is_looked_at(checker):
 # What is announced grows as what is done: powers of each size, where it is large.
 
 AXES = ("total", "size", "width", "outputs", "heads", "inner", "value_dim", "between")
+SMALLEST = dict.fromkeys(AXES, 1)
 HUGE = 1 << 22
 
 
@@ -395,12 +396,12 @@ def test_memory_grows_as_it_should(checker, claim, powers):
         assert power(lambda sizes: announced(checker, claim, sizes)[0], "total") == 0
 
 
-def coefficient(cost, axes, scale):
-    """Of the product of these sizes in a cost, by differences, where all others are 1."""
+def coefficient(cost, axes, scale, others=SMALLEST):
+    """Of the product of these sizes in a cost, by differences, where all others are small."""
     total = 0
     for twice in itertools.product((0, 1), repeat=len(axes)):
         sizes = {axis: scale << more for axis, more in zip(axes, twice, strict=True)}
-        total += cost(dict.fromkeys(AXES, 1) | sizes) * (-1) ** (len(axes) - sum(twice))
+        total += cost(others | sizes) * (-1) ** (len(axes) - sum(twice))
     return total / scale ** len(axes)
 
 
@@ -430,6 +431,14 @@ def coefficient(cost, axes, scale):
         ("error", "heads value_dim between", 176, 25),
         ("error", "outputs between", 176, 25),
         ("error", "outputs value_dim", 264, 50),
+        ("error", "size width", 176, None),
+        ("error", "size heads", 720, None),
+        ("error", "heads inner", 720 + 352, None),
+        ("error", "width heads", 720 + 3 * 264, None),
+        ("error", "outputs", 1500 + 176 + 4 * 176, 100175),
+        ("error", "total size heads", 0, 200100),
+        ("error", "total outputs", 0, 100125),
+        ("error", "total", 0, 500125),
         ("impossible", "total size width", 48, 100),
         ("impossible", "width", 48 + 200, 100),
     ],
@@ -447,6 +456,22 @@ def test_what_each_example_costs(checker):
     for scale in (1 << 10, 1 << 15):
         cost = lambda sizes: announced(checker, "rank", sizes)[0]  # noqa: E731
         assert coefficient(cost, ["total"], scale) == 8 * (3 * scale + 4 + 36 + 4096)
+
+
+@pytest.mark.parametrize(("scale", "whole"), [(64, 1), (4096, 0)])
+def test_what_an_inverse_costs(checker, scale, whole):
+    """Of a Z of up to two million entries in fixed point, by iteration: else in floats alone."""
+
+    def needs(which):
+        return lambda sizes: checker.real_claims.needs(tuple(sizes.values()), 5, keep=True)[which]
+
+    size = coefficient(needs(0), ["total", "heads"], scale)
+    assert abs(size - (48 + 40 + (352 + 720) * whole)) < 0.01
+    for which, power, expected in ((0, 2, 48 + 352 * whole), (1, 3, 12 + 250 * whole)):
+        sizes = SMALLEST | {"heads": scale}
+        at = [needs(which)(sizes | {"total": k * scale}) for k in range(1, power + 2)]
+        leading = np.diff(at, power)[0] / (math.factorial(power) * scale**power)
+        assert abs(leading - expected) < 0.01
 
 
 def test_claims_take_what_they_take_together(checker):
@@ -498,6 +523,26 @@ def test_what_pairs_need_grows_as_it_should(checker, axis, small, large, powers)
     for before, after, expected in zip(once, twice, powers, strict=True):
         assert before > 0
         assert abs(np.log2(after / before) - expected) < 0.2, (axis, before, after)
+
+
+@pytest.mark.parametrize(
+    ("axes", "size", "operations"),
+    [
+        ("total size", 40, 202),
+        ("total width", 8 * 29, 4 + 2 * 202 + 3600 + 24 * 64),
+        ("total outputs", 80, 0),
+        ("heads width", 3 * 17 * 3, 2),
+        ("total width heads", 0, 2),
+        ("total width size", 0, 202),
+    ],
+)
+def test_what_each_product_of_sizes_costs_pairs(checker, axes, size, operations):
+    """Bytes and operations of examples, two tokens each; of arrays of heads, four copies."""
+    small = {"total": 1, "size": 2, "width": 1, "heads": 2, "outputs": 1}
+    for which, expected in enumerate((size, operations)):
+        cost = lambda sizes, which=which: announced_of_pairs(checker, **sizes)[which]  # noqa: E731
+        assert abs(coefficient(cost, axes.split(), 64, small) - expected) < 0.01
+    assert announced_of_pairs(checker, **small)[0] > 200 << 19  # what is worked on at a time
 
 
 @pytest.mark.parametrize(
