@@ -8,14 +8,15 @@ names, branches. (Its other operators put None or nothing in the place of argume
 assigned, which any run of the code sees, or alter the words of messages.) For each a process is
 forked, which puts the mutant in the place of the module and runs the tests of that module until one
 fails: those first which killed most mutants before. What survives is written down with its line,
-and has to be killed by a new test, or explained in docs/contributing.md. A mutant which takes
-longer than SECONDS counts as killed. What survives with --brief, which leaves out the longest tests
-and ends after BRIEF seconds of the others, has yet to meet the rest: --only REPORT.
+and has to be killed by a new test, or explained in docs/contributing.md. A mutant with which one
+test takes longer than SECONDS counts as killed. With --brief 8 the longest tests are left out, and
+no test is begun after eight seconds: what survives has yet to meet the rest, by --only REPORT.
 """
 
 import argparse
 import gc
 import importlib
+import math
 import os
 import re
 import shutil
@@ -37,8 +38,7 @@ ROOT = Path(__file__).parent.parent.parent
 CHECKER = ROOT / "constructive" / "checker"
 LEFT_OUT = {"operator_string", "operator_arg_removal", "operator_assignment"}
 UNCHANGED = "the module as it is, which has to pass"
-SECONDS = 90
-BRIEF = 8
+SECONDS = 60
 
 LOADED = "hypothesis", "hypothesis.extra.numpy", "flint", "mpmath", "scipy.linalg"
 """What the tests import, imported once and not by every fork."""
@@ -129,7 +129,7 @@ def mutants(path: Path) -> Iterator[tuple[str, str]]:
         yield " ".join(told.split()), source
 
 
-def tests_of(path: Path, *, brief: bool) -> list[str]:
+def tests_of(path: Path, brief: float | None) -> list[str]:
     name = path.relative_to(ROOT / "constructive").with_suffix("").as_posix()
     best = max((key for key in TESTS if name.startswith(key)), key=len)
     return [test for test in TESTS[best] if not (brief and test in LONGEST)]
@@ -163,6 +163,9 @@ class Killers:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: -self.kills[item.nodeid])
 
+    def pytest_runtest_logstart(self) -> None:
+        signal.alarm(SECONDS)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.killer = report.nodeid if report.failed else self.killer
 
@@ -172,11 +175,11 @@ class Killers:
             raise KeyboardInterrupt
 
 
-def run_tests(path: Path, source: str, kills: Counter, told: int, *, brief: bool) -> None:
+def run_tests(path: Path, source: str, kills: Counter, told: int, brief: float | None) -> None:
     """In a process of its own: leave with status 0 if no test fails, else tell which."""
     folder = Path(tempfile.mkdtemp(prefix="mutant-"))
     signal.signal(signal.SIGALRM, lambda *_: os._exit(9))
-    signal.alarm(SECONDS // 2 if brief else SECONDS)
+    signal.alarm(SECONDS)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
@@ -191,7 +194,7 @@ def run_tests(path: Path, source: str, kills: Counter, told: int, *, brief: bool
         sys.path.insert(0, str(overlaid(path, source, folder)))
         os.environ["PYTHONPATH"] = str(folder)
     loaded = "ignore::pytest.PytestAssertRewriteWarning"  # by the process which was forked
-    killers = Killers(kills, BRIEF if brief else SECONDS)
+    killers = Killers(kills, brief or math.inf)
     options = [
         "-x",
         "-q",
@@ -206,7 +209,7 @@ def run_tests(path: Path, source: str, kills: Counter, told: int, *, brief: bool
         loaded,
     ]
     try:
-        tests = [str(ROOT / test) for test in tests_of(path, brief=brief)]
+        tests = [str(ROOT / test) for test in tests_of(path, brief)]
         status = pytest.main([*options, *tests], plugins=[killers])
     except BaseException:  # a mutant may end the run
         status = 1
@@ -250,7 +253,7 @@ def survivors(path: Path, options: argparse.Namespace) -> Counter:
             reading, writing = os.pipe()
             child = os.fork()
             if child == 0:
-                run_tests(path, source, kills, writing, brief=options.brief)
+                run_tests(path, source, kills, writing, options.brief)
             os.close(writing)
             running[child] = told, reading
         child, status = os.wait()
@@ -275,7 +278,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--report", type=Path, default=Path("survivors.txt"))
     parser.add_argument("--only", type=Path, help="a report: run the mutants it names again")
-    parser.add_argument("--brief", action="store_true", help="without the longest tests")
+    parser.add_argument("--brief", type=float, help="seconds of tests, without the longest ones")
     parser.add_argument("--sample", type=int, help="so many mutants of each file at most")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     options = parser.parse_args()
