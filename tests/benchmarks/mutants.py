@@ -55,7 +55,7 @@ NEEDS = "tests/hostile/test_needs.py"
 LONGEST = {HOSTILE, NEEDS}
 CERTIFY = ["tests/checker/test_certify.py", PAIRS, *LAYERS, SOUND, HOSTILE]
 TESTS = {
-    "checker/paired": [PAIRS, SOUND, HONEST, HOSTILE],
+    "checker/paired": ["tests/checker/test_paired_bounds.py", PAIRS, SOUND, HONEST, HOSTILE],
     "checker/sequences": [SEQUENCES, SOUND, HOSTILE],
     "checker/files": [*LAYERS, SEQUENCES, PAIRS, HONEST, HOSTILE],
     "checker/command": [
@@ -69,7 +69,16 @@ TESTS = {
     "checker/bounds": [BOUNDS, PAIRS, *LAYERS, HONEST, HOSTILE],
     "checker/fixed": [ARITHMETIC, *LAYERS, HONEST, HOSTILE],
     "checker/modular": [ARITHMETIC, LAYER, *LAYERS, HONEST, HOSTILE],
-    "checker/real_claims": [ARITHMETIC, LAYER, SOUND, *LAYERS, HONEST, HOSTILE, NEEDS],
+    "checker/real_claims": [
+        "tests/checker/test_real_claims.py",
+        LAYER,
+        ARITHMETIC,
+        SOUND,
+        *LAYERS,
+        HONEST,
+        HOSTILE,
+        NEEDS,
+    ],
     "checker": [LAYER, *LAYERS, SOUND, HONEST, HOSTILE, NEEDS],
     "claims/sequences": [SEQUENCES, "tests/contextual"],
     "claims/impossible": ["tests/checker/test_upper_bounds.py", "tests/theorem", HOSTILE],

@@ -1,0 +1,324 @@
+"""What the checker bounds for paired heads, step by step, against many digits.
+
+Rounding seldom comes near its bounds. So errors of what is given are made large, and the truth is
+whatever they leave possible; what is within a bound for those is within it for small ones.
+"""
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from constructive import build_memorizer, generators
+
+SIGNS = np.array(list(itertools.product((1.0, -1.0), repeat=4)))
+
+
+def softmax(logits):
+    powers = [mpmath.exp(x - max(logits)) for x in logits]
+    return [x / sum(powers) for x in powers]
+
+
+# Numbers.
+
+
+def test_constants(checker):
+    with mpmath.workprec(200):
+        first, rest = map(mpmath.mpf, checker.paired.LN2)
+        assert int(first * 2**32) == first * 2**32
+        assert abs(first + rest - mpmath.log(2)) < mpmath.mpf(2) ** -85
+        assert mpmath.exp(-checker.paired.NATS) < checker.paired.LEFT < 1e-17
+
+
+@pytest.mark.parametrize("x", [-60.5, -60.0, -37.2, -1e-300, 0.0, 0.3, 1.0, 88.8, 699.9])
+def test_exponentials_of_any_size(checker, x):
+    (found,) = checker.paired.exponentials(np.array([x]))
+    with mpmath.workprec(120):
+        truth = mpmath.exp(mpmath.mpf(x))
+        assert abs(mpmath.mpf(float(found)) - truth) <= 2.0**-46 * truth + 1e-26
+
+
+def test_exponentials_of_what_is_too_large_are_no_numbers(checker):
+    found = checker.paired.exponentials(np.array([700.0, 1e300, np.inf, np.nan, -np.inf]))
+    assert np.isnan(found[:4]).all()
+    assert found[4] == 0
+
+
+@pytest.mark.parametrize("spread", [0, 60, 110, 400])
+@pytest.mark.parametrize("width", [1, 2, 40])
+def test_products_of_mixed_scales(checker, spread, width):
+    """Within the bound, which is about 2^-90 |x| |y| for each entry."""
+    rng = np.random.default_rng(spread)
+    x, y = rng.uniform(-1, 1, (2, 20, width)) * 2.0 ** -rng.integers(0, spread + 1, (2, 20, width))
+    high, low, bound = checker.paired.precisely(x, y)
+    with mpmath.workprec(2000):
+        for k in range(20):
+            truth = mpmath.fdot(map(mpmath.mpf, x[k].tolist()), map(mpmath.mpf, y[k].tolist()))
+            assert abs(truth - float(high[k]) - mpmath.mpf(float(low[k]))) <= bound
+    size = float(np.abs(x).max() * np.abs(y).max())
+    assert bound <= width * size * 2.0**-70
+
+
+def test_digits_are_those_of_the_number(checker):
+    x = np.array([1.0, -0.75, 2.0**-70, 1 / 3, 2.0**-300])
+    digits, top, left = checker.paired.split(x)
+    with mpmath.workprec(500):
+        for k, value in enumerate(x.tolist()):
+            parts = [mpmath.ldexp(d[k], top - 20 * i) for i, d in enumerate(digits)]
+            assert abs(mpmath.fsum(parts) - mpmath.mpf(value)) <= left
+    assert np.abs(digits).max() <= 2**20
+    assert left <= 2.0 ** (2 - 100)
+
+
+# Attention.
+
+
+def possible(high, low, off, scores, low_scores, score_error):
+    """Logits (n,) which one head may have: the ends of its reach and of its scores."""
+    exactly = mpmath.mpf
+    both = [exactly(a) + exactly(b) for a, b in zip(scores, low_scores, strict=True)]
+    for sign, signs in itertools.product((1, 0, -1), SIGNS[:, : len(both)]):
+        reach = exactly(high) + exactly(low) + sign * exactly(off)
+        yield [reach * (s + x * exactly(score_error)) for s, x in zip(both, signs, strict=True)]
+
+
+def distance(truth, found):
+    return sum(abs(a - mpmath.mpf(float(b))) for a, b in zip(truth, found, strict=True))
+
+
+@pytest.mark.parametrize("off", [0.0, 1e-15, 1e-6, 1e-4])
+@pytest.mark.parametrize("score_error", [0.0, 1e-16, 1e-7, 1e-4])
+@pytest.mark.parametrize("low", [0.0, 1e-5])
+def test_attention_covers_all_that_is_possible(checker, off, score_error, low):
+    """And not much more than logits can be off by, of gaps of at most 2."""
+    rng = np.random.default_rng(0)
+    high = rng.uniform(-9, 9, (5, 2))
+    scores = rng.uniform(-1, 1, (5, 4))
+    lows = low * rng.uniform(-1, 1, (5, 2)), low * rng.uniform(-1, 1, (5, 4))
+    errors = np.full((5, 1), score_error)
+    found, bound = checker.paired.Layer.attention(high, lows[0], off, scores, lows[1], errors)
+    with mpmath.workdps(60):
+        for k in range(5):
+            worst = 0
+            for head in range(2):
+                given = (high[k, head], lows[0][k, head], off, scores[k], lows[1][k], score_error)
+                shares = found[k, head]
+                worst += max(distance(softmax(x), shares) for x in possible(*given))
+            assert worst <= bound[k]
+            most = np.abs(high[k]).sum() * 4 * score_error + 2 * 2 * off * (1 + score_error)
+            assert bound[k] <= 2.2 * most + 1e-12
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    ("lead", "off", "score_error", "alone"),
+    [
+        (40.1, 0.0, 0.0, True),
+        (40.1, 0.0, 0.1, False),
+        (40.1, 0.1, 0.0, False),
+        (39.9, 0.0, 0.0, False),
+        (80.0, 1.0, 1.0, True),
+        (1e6, 0.0, 1e3, True),
+    ],
+)
+def test_a_token_which_leads_is_alone(checker, sign, lead, off, score_error, alone):
+    """Then the bound does not grow by what logits may be off, beyond what they lead by."""
+    scores = np.array([[0.0, -sign, 0.0, -sign * 3.0]]) + sign * np.array([[1.0, 0, 0, 0]])
+    high = np.full((1, 2), sign * lead)
+    _, bound = checker.paired.Layer.attention(
+        high, np.zeros((1, 2)), off, scores, np.zeros((1, 4)), np.array([[score_error / lead]])
+    )
+    shown = 2 * (5 * 4 * checker.paired.LEFT + checker.bounds.gamma(9))
+    if alone:
+        assert shown <= bound[0] <= 1.01 * shown
+    else:
+        assert bound[0] > 1.5 * shown
+
+
+# Who is alike.
+
+
+def tokens_and_heads(reaches, scores):
+    """A layer of pairs of heads which reach so far, on one example with these scores."""
+    reaches, count = np.array(reaches, dtype=float), len(scores)
+    contexts = np.zeros((1, count, 2))
+    contexts[0, :, 0] = scores
+    keys, heads = np.zeros((2 * len(reaches), 2, 1)), np.zeros((2 * len(reaches), 2, 1))
+    keys[:, 0] = 1.0
+    heads[:, 1, 0] = reaches.reshape(-1)
+    total = 2 * len(reaches)
+    weights = {
+        "W_Q": heads,
+        "W_K": keys,
+        "W_V": np.zeros((total, 2, 1)),
+        "W_O": np.ones((total, 1)),
+        "W_D": np.ones((1, 1)),
+    }
+    data = {"contexts": contexts, "queries": np.array([[0.0, 1.0]]), "targets": np.zeros(1)}
+    return weights, data
+
+
+def test_pairs_are_alike_where_both_heads_surely_read_one_token(checker, monkeypatch):
+    """The largest score leads by 1/2, and the smallest one by 1/4: 80 and 160 are needed."""
+    reaches = [
+        (80.001, 300), (79.999, 300), (300, 79.999), (300, 80.001), (-160.01, -300),
+        (-159.99, -300), (-300, -159.99), (300, -300), (-300, 300), (0, 300), (1e9, 1e9),
+    ]  # fmt: skip
+    monkeypatch.setattr(checker.paired, "COUPLED", len(reaches))
+    weights, data = tokens_and_heads(reaches, [0.0, 0.5, -0.25, 1.0, 0.25])
+    stops = np.zeros(len(reaches), dtype=np.int64)
+    layer = checker.paired.Layer(weights, data, np.arange(1), stops)
+    where, pairs = layer.unlike(np.empty(0, np.int64))
+    assert pairs.tolist() == [1, 2, 5, 6, 7, 8, 9]
+    assert not where.any()
+    where, pairs = layer.unlike(np.array([7]))  # its own pair is not asked
+    assert pairs.tolist() == [1, 2, 5, 6, 8, 9]
+
+
+def test_no_more_pairs_may_couple_than_memory_was_announced_for(checker):
+    weights, data = tokens_and_heads([(1, 1)] * 5, [0.0, 1.0])
+    layer = checker.paired.Layer(weights, data, np.arange(1), np.zeros(5, dtype=np.int64))
+    assert len(layer.unlike(np.empty(0, np.int64))[0]) == 5
+    weights, data = tokens_and_heads([(1, 1)] * 6, [0.0, 1.0])
+    layer = checker.paired.Layer(weights, data, np.arange(1), np.zeros(6, dtype=np.int64))
+    with pytest.raises(ValueError, match="too many couple"):
+        layer.unlike(np.empty(0, np.int64))
+
+
+@np.errstate(all="ignore")
+def test_errors_of_scores_count_where_it_is_close(checker):
+    weights, data = tokens_and_heads([(80.001, 300), (300, 300)], [0.0, 0.5, 1.0])
+    layer = checker.paired.Layer(weights, data, np.arange(1), np.zeros(2, dtype=np.int64))
+    assert not len(layer.unlike(np.empty(0, np.int64))[0])
+    layer.score_error = np.full(1, 1e-4)
+    assert layer.unlike(np.empty(0, np.int64))[1].tolist() == [0]
+    layer.score_error = np.full(1, 0.3)  # larger than the lead: nothing is sure
+    assert layer.unlike(np.empty(0, np.int64))[1].tolist() == [0, 1]
+
+
+# Blocks.
+
+
+@pytest.fixture(scope="module")
+def small(checker):
+    """15 examples of 4 pairs, the last one of its own, and what the checker makes of them."""
+    data = generators.gaussian(num_examples=13, context_size=3, width=5, seed=3)
+    memorizer = build_memorizer(data, num_heads=8, construction="paired", seed=1)
+    layer = checker.paired.Layer(
+        memorizer.layer.tensors,
+        {"contexts": data.contexts, "queries": data.queries, "targets": data.targets},
+        np.array(memorizer.record.order),
+        np.array([head.stop for head in memorizer.record.heads[1::2]]),
+    )
+    owner = np.repeat(np.arange(4), np.diff(layer.stops, prepend=0))
+    at, pairs = layer.unlike(owner)
+    coupled = at, pairs, *layer.read(at, pairs, (1.0, -1.0))
+    own = layer.read(np.arange(len(owner)), owner, (1.0, -1.0))
+    return layer, owner, own, coupled
+
+
+def right_inverse(blocks):
+    """R by its blocks, with the token of the extra example: (pairs d + d, T)."""
+    total, width = len(blocks.sums), len(blocks.token)
+    pairs = len(blocks.layer.stops)
+    r = np.zeros((pairs + 1, width, total))
+    for rows, _, inverse, *_ in blocks.parts:
+        for columns, block in zip(rows, inverse, strict=True):
+            pair = int(np.searchsorted(blocks.layer.stops, columns[0], side="right"))
+            r[pair][:, columns] = block
+    r[pairs, :, -1] = blocks.token
+    return r.reshape(-1, total)
+
+
+@pytest.mark.parametrize("spoilt", [0.0, 1e-4])
+def test_blocks_bound_what_is_left_of_the_identity(checker, small, spoilt):
+    """With values spoilt by what their errors allow, in the worst direction for each entry."""
+    layer, owner, own, coupled = small
+    rng = np.random.default_rng(0)
+    own = own[0], own[1] + spoilt
+    coupled = *coupled[:3], coupled[3] + spoilt
+    blocks = checker.paired.Blocks(layer, owner, own, coupled)
+    total, width = len(layer.order), len(layer.key)
+    x = np.zeros((total, len(layer.stops) + 1, width))
+    off = np.zeros((total, len(layer.stops) + 1))
+    off[:, :-1] = layer.tail[:, None]
+    x[np.arange(len(owner)), owner], off[np.arange(len(owner)), owner] = own
+    x[coupled[0], coupled[1]], off[coupled[0], coupled[1]] = coupled[2:]
+    # What the second head of pair 0 reads: one token of the extra example, anything of others.
+    z = layer.read(np.arange(total), np.zeros(total, dtype=np.int64), (0.0, 1.0))[0]
+    (token,) = (t for t in layer.tokens(np.array([total - 1]))[0] if np.abs(t - z[-1]).max() < 1e-9)
+    x[:, -1], x[-1, -1], off[-1, -1] = z, token, layer.tail[-1]
+    r = right_inverse(blocks)
+    middle = np.abs(np.eye(total) - x.reshape(total, -1) @ r)
+    worst = middle + np.repeat(off, width, axis=1) @ np.abs(r)
+    for w in (np.ones(total), rng.uniform(0, 1, total), np.eye(total)[-1], np.eye(total)[2] + 0.01):
+        found = blocks(w)
+        assert (found >= (worst * (1 - 1e-12)) @ w - 1e-15).all()
+        # The extra example may read anything of its size, and is far from none of it.
+        loose = (np.abs(np.eye(total) - x[:, :-1].reshape(total, -1) @ r[:-width]) @ w) + 10 * (
+            np.repeat(off[:, :-1], width, axis=1) @ np.abs(r[:-width]) @ w
+        )
+        assert (found <= loose + 2 * blocks.column * w[-1] + 1e-10).all()
+    w = rng.uniform(0, 1, total)
+    reach = np.abs(r) @ w
+    assert reach.max() <= blocks.reach(w) <= 2 * reach.max()
+
+
+class Matrix:
+    """N as a matrix, to be searched for w."""
+
+    def __init__(self, matrix):
+        self.matrix, self.sums = matrix, np.zeros(len(matrix))
+
+    def __call__(self, w):
+        return self.matrix @ w
+
+
+@pytest.mark.parametrize("radius", [0.0, 0.3, 0.8, 0.95])
+def test_where_coupling_contracts_a_vector_shows_it(checker, radius):
+    for seed in range(5):
+        n = np.random.default_rng(seed).random((6, 6)) ** 8
+        n *= radius / np.abs(np.linalg.eigvals(n)).max()
+        w, q = checker.paired.Blocks.solve(Matrix(n))
+        assert (w > 0).all()
+        assert (n @ w <= q * w).all()
+        assert q < 1
+        assert q <= max(radius * 1.1, (1 + radius) / 2)
+
+
+@pytest.mark.parametrize("radius", [1.0, 1.0001, 3.0, 1e200])
+def test_where_coupling_does_not_contract_nothing_is_shown(checker, radius):
+    with pytest.raises(ValueError, match="not shown to contract"):
+        checker.paired.Blocks.solve(Matrix(np.full((2, 2), radius / 2)))
+
+
+# Distances.
+
+
+def test_distances_cover_errors_of_what_is_read(checker, small):
+    layer, owner, own, coupled = small
+    exact = checker.paired.residuals(layer, owner, own, coupled)
+    more = checker.paired.residuals(layer, owner, (own[0], own[1] + 1e-3), coupled)
+    sums = np.abs(layer.first[owner, :, 0]).sum(axis=1)
+    assert (more[: len(owner), 0] >= exact[: len(owner), 0] + 0.999e-3 * sums).all()
+    at, pairs, values, errors = coupled
+    more = checker.paired.residuals(layer, owner, own, (at, pairs, values, errors + 1e-3))
+    sums = np.bincount(at, np.abs(layer.first[pairs, :, 0]).sum(axis=1), len(layer.order))
+    assert (more[:, 0] >= exact[:, 0] + 0.999e-3 * sums).all()
+    assert (more[:, 0] <= exact[:, 0] + 1.001e-3 * sums + 1e-12).all()
+
+
+def test_distances_cover_all_heads_which_are_alike(checker, small):
+    layer, owner, own, coupled = small
+    exact = checker.paired.residuals(layer, owner, own, coupled)
+    tail = layer.tail
+    try:
+        layer.tail = tail + 1e-3
+        more = checker.paired.residuals(layer, owner, own, coupled)
+    finally:
+        layer.tail = tail
+    grown = 1e-3 * np.abs(layer.first[:, :, 0]).sum()
+    assert (more >= exact + 0.999 * grown).all()
+    assert math.isclose(float((more - exact).max()), grown, rel_tol=1e-3)

@@ -1,0 +1,297 @@
+"""The claims about real numbers, step by step: how digits are chosen, and what they show."""
+
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+
+EIGHT = (6, 3, 4, 2, 5, 7, 3, 8)
+"""Sizes, where nothing is done with them."""
+
+
+class Steps:
+    """What more and more digits find: distances with their scaled ones, and kappa or None."""
+
+    def __init__(self, found, kappas=()):
+        self.found, self.kappas, self.asked = list(found), list(kappas), []
+
+    def residuals(self, weights, data, count, keep):
+        assert (weights, data) == ("weights", "data")
+        self.asked.append((count, keep))
+        found = self.found[len(self.asked) - 1]
+        if found is None:
+            raise OverflowError("logits need more digits")
+        return Fraction(found[0]), Fraction(found[1]), ["z"] * keep
+
+    def right_inverse_bound(self, z_all, count):
+        assert z_all == ["z"]
+        assert count == self.asked[-1][0]
+        return self.kappas.pop(0)
+
+
+@pytest.fixture
+def run(checker, monkeypatch):
+    """Check bounds by such steps: what was asked of them, or the words of the refusal."""
+    part = checker.real_claims
+
+    def run(bounds, found, kappas=()):
+        steps = Steps(found, kappas)
+        monkeypatch.setattr(part, "residuals", steps.residuals)
+        monkeypatch.setattr(part, "right_inverse_bound", steps.right_inverse_bound)
+
+        def affordable(shapes, keep, most):
+            assert (shapes, keep, most) == (EIGHT, "readout" in bounds, 1e9)
+            yield from range(10, 10 + len(found))
+
+        monkeypatch.setattr(part, "affordable", affordable)
+        try:
+            part.check_real(bounds, "weights", "data", EIGHT, 1e9)
+        except ValueError as failure:
+            return str(failure)
+        assert not steps.kappas
+        return [keep for _, keep in steps.asked]
+
+    return run
+
+
+STALLED = "error: it is not shown to be within 1.0"
+FAR = "readout: no exact one is shown to be so near"
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ([(0.5, 9)], [False]),
+        ([(1, 9), (0, 0)], [False]),
+        ([(3, 9), (1, 1)], [False] * 2),
+        ([(3, 9), (2.96, 8.8), (0.5, 0.5)], [False] * 3),  # less than 1 % better in one of two
+        ([(3, 9), (2.9, 8.99), (0.5, 0.5)], [False] * 3),
+        ([(3, 9), (2.98, 8.99), (0.5, 0.5)], STALLED),
+        ([(3, 9), (2.98, 9.5), (0.5, 0.5)], STALLED),
+        ([None, (3, 9), None, (0.5, 9)], [False] * 4),
+        ([(3, 9), None, (2.98, 8.99), (0, 0)], STALLED),
+        ([(300, 900), (297, 891), (0.5, 0.5)], [False] * 3),  # exactly 1 %
+        ([(9, 9), (5, 5)], "error: not shown with the digits which a minute allows"),
+        ([], "error: not shown with the digits which a minute allows"),
+    ],
+)
+def test_digits_for_an_error(run, found, said):
+    assert run({"error": 1.0}, found) == said
+
+
+@pytest.mark.parametrize(
+    ("bounds", "found", "kappas", "said"),
+    [
+        ({"readout": 1.0}, [(9, 0.25)], [3], [True]),
+        ({"readout": 1.0}, [(9, 0.25), (0, 0)], [4], [True]),
+        ({"readout": 1.0}, [(9, 0.25), (9, 0.125)], [5], [True, False]),
+        ({"readout": 1.0}, [(9, 0.25), (8.99, 0.249)], [5], FAR),
+        ({"readout": 1.0}, [(9, 0.25), (8.99, 0.249)], [None, 1], [True, True]),
+        ({"readout": 1.0}, [(9, 0.25), (9, 0.25), (9, 0.25)], [None, None, 1], [True] * 3),
+        ({"readout": 1.0}, [(9, 0.25), None, (9, 0.1)], [None, 1], [True] * 3),
+        ({"readout": 1.0}, [(9, 9)], [None], "readout: not shown with the digits which a minute"),
+        ({"readout": 1.0, "error": 1.0}, [(0.5, 0.25)], [3], [True]),
+        ({"readout": 1.0, "error": 1.0}, [(1.5, 0.25), (0.5, 0.1)], [3], [True, False]),
+        ({"readout": 1.0, "error": 1.0}, [(1.5, 0.25), (1.49, 0.249)], [3], STALLED),
+        ({"readout": 1.0, "error": 1.0}, [(0.5, 0.25), (0.499, 0.2499)], [9], FAR),
+        ({"readout": 1.0, "error": 1.0}, [(0.5, 0.25), (0.1, 0.1)], [9], [True, False]),
+    ],
+)
+def test_digits_for_a_readout(run, bounds, found, kappas, said):
+    answer = run(bounds, found, kappas)
+    assert answer[: len(said)] == said
+
+
+@pytest.mark.parametrize(
+    ("most", "costs", "expected"),
+    [
+        (1e9, [1, 1, 1], [5, 7, 10]),
+        (1e9, [1, 4e11, 6e11], [5, 7, 10]),
+        (1e9, [1, 1e12, 1e12], [5, 7, 10]),  # a minute, to the point
+        (1e9, [1, 1e12, 1.01e12], [5, 7]),
+        (1e9, [1e15, 1.9e12, 1e11, 1e11], [5, 7, 10]),  # what has been announced is free
+        (7, [1] * 9, [5, 7]),
+        (6.9, [1] * 9, [5]),
+        (4, [1] * 9, []),
+    ],
+)
+def test_digits_which_are_affordable(checker, monkeypatch, most, costs, expected):
+    """Bytes are as many as digits here."""
+    counts = checker.real_claims.COUNTS
+    assert counts[:3] == (5, 7, 10)
+    monkeypatch.setattr(checker.real_claims, "COUNTS", counts[: len(costs)])
+
+    def needs(shapes, count, keep):
+        assert (shapes, keep) == (EIGHT, True)
+        return count, costs[counts.index(count)]
+
+    monkeypatch.setattr(checker.real_claims, "needs", needs)
+    assert list(checker.real_claims.affordable(EIGHT, keep=True, most=most)) == expected
+
+
+# Residuals.
+
+
+def layer_and_data(rng, *, shared, outputs, parts, total=7):
+    size, width, heads, inner, value_dim, between = 3, 4, 5, 2, 3, 6
+    draw = rng.standard_normal
+    contexts = draw((size, width)) if shared else draw((total, size, width))
+    contexts *= 1.0 if shared else 2.0 ** rng.integers(-9, 9, (total, 1, 1))
+    data = {
+        "contexts": contexts,
+        "queries": draw((total, width)),
+        "targets": draw((total, outputs)) if outputs else draw(total),
+    }
+    weights = {
+        "W_Q": draw((heads, width, inner)),
+        "W_K": draw((heads, width, inner)),
+        "W_V": draw((heads, width, value_dim)),
+        "W_O": draw((heads * value_dim, between)),
+        "W_D": draw((between, max(outputs, 1))),
+    }
+    if parts:
+        weights["W_V_corrections"] = 1e-17 * draw((parts, heads, width, value_dim))
+    return weights, data
+
+
+MATRIX = np.vectorize(lambda x: mpmath.mpf(float(x)), otypes=[object])
+
+
+def evaluated(weights, data):
+    """Z and f in 60 digits."""
+    values = MATRIX(weights["W_V"]) + sum(map(MATRIX, weights.get("W_V_corrections", [])))
+    z_all = []
+    for t, query in enumerate(MATRIX(data["queries"])):
+        tokens = MATRIX(data["contexts"] if data["contexts"].ndim == 2 else data["contexts"][t])
+        row = []
+        for w_q, w_k in zip(MATRIX(weights["W_Q"]), MATRIX(weights["W_K"]), strict=True):
+            powers = [mpmath.exp(x) for x in tokens @ w_k @ (w_q.T @ query)]
+            row.append(np.array(powers) @ tokens / sum(powers))
+        z_all.append(row)
+    read = [np.concatenate([z @ v for z, v in zip(row, values, strict=True)]) for row in z_all]
+    f = np.array(read) @ MATRIX(weights["W_O"]) @ MATRIX(weights["W_D"])
+    return np.array(z_all).reshape(len(f), -1), f
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(("outputs", "parts"), [(0, 0), (3, 0), (0, 2)])
+@pytest.mark.parametrize("chunk", [1, 100, 1 << 18])
+@pytest.mark.parametrize("most", [0, 2_000_000])
+def test_residuals_and_what_is_kept_of_z(checker, monkeypatch, shared, outputs, parts, chunk, most):
+    """Z is kept whole or in parts; with a few digits, within what they allow."""
+    rng = np.random.default_rng(outputs + parts)
+    weights, data = layer_and_data(rng, shared=shared, outputs=outputs, parts=parts)
+    part = checker.real_claims
+    monkeypatch.setattr(part, "CHUNK", chunk)
+    monkeypatch.setattr(part, "LARGEST", most)
+    with mpmath.workdps(60):
+        z, f = evaluated(weights, data)
+        distances = np.abs(f - MATRIX(data["targets"]).reshape(len(f), -1)).max(axis=1)
+        tokens = np.abs(data["contexts"]).reshape(1 if shared else len(f), -1).max(axis=1)
+        scales = np.broadcast_to([math.frexp(x)[1] for x in tokens], len(f))
+        powers = [mpmath.mpf(2) ** -int(x) for x in scales]
+        truths = max(distances), max(d * power for d, power in zip(distances, powers, strict=True))
+        for keep in (False, True):
+            *bounds, kept = part.residuals(weights, data, 7, keep=keep)
+            for bound, truth in zip(bounds, truths, strict=True):
+                assert truth <= mpmath.mpf(bound.numerator) / bound.denominator <= truth + 1e-20
+            assert keep or not kept
+        rows = []
+        for some in kept:
+            whole = checker.fixed.integers(some.digits)
+            rows += list(MATRIX(whole) * mpmath.mpf(2) ** some.last)
+            assert some.error * 2.0**some.last < 1e-20
+        truth = z * np.array(powers)[:, None]
+        assert np.abs(np.array(rows) - truth).max() < 1e-15  # MATRIX rounds integers
+    if most or chunk > 100:
+        assert len(kept) == 1
+    assert chunk > 1 or most or len(kept) == 7
+
+
+@pytest.mark.parametrize("count", [5, 6, 9])
+def test_shares_of_tokens_which_are_far_behind(checker, count):
+    """Beyond what so many digits hold a share counts as zero; not before, by half a digit."""
+    unit = 20 * (count - 1) * math.log(2)
+    behind = np.array([0.0, unit / 2, unit - 8, unit - 1, unit + 1, 2 * unit, 1000.0])
+    logits = checker.fixed.fixed([-behind[None, None]], 2 * count)
+    found = checker.real_claims.softmax(logits, count)
+    shares = [Fraction(int(d)) * Fraction(2) ** found.last for d in _whole(checker, found)]
+    with mpmath.workdps(100):
+        powers = [mpmath.exp(-mpmath.mpf(x)) for x in behind.tolist()]
+        for share, power in zip(shares, powers, strict=True):
+            off = abs(mpmath.mpf(share.numerator) / share.denominator - power / sum(powers))
+            assert off <= found.error * mpmath.mpf(2) ** found.last
+    assert all(share > 0 for share in shares[:3])
+    assert shares[5:] == [0, 0]
+    assert found.error < 1000
+
+
+def _whole(checker, x):
+    return checker.fixed.integers(x.digits).ravel()
+
+
+def test_logits_which_are_not_known_well_enough(checker):
+    """An error of a hundredth is too much to say anything; less counts, and is carried on."""
+    digits = np.zeros((5, 1, 1, 2))
+    unit = 20 * 4
+    for error, refused in (
+        (1 << unit, True),
+        ((1 << unit) // 99, True),
+        ((1 << unit) // 101, False),
+    ):
+        logits = checker.fixed.Fixed(digits, -unit, error)
+        if refused:
+            with pytest.raises(OverflowError, match="more digits"):
+                checker.real_claims.softmax(logits, 5)
+        else:
+            found = checker.real_claims.softmax(logits, 5)
+            assert found.error * 2.0**found.last >= 2.1 * error * 2.0**-unit
+            assert found.error * 2.0**found.last <= 4 * error * 2.0**-unit
+
+
+# The right inverse.
+
+
+def kappa_of(checker, z, count=12, split=1):
+    parts = [checker.fixed.fixed([rows], count) for rows in np.array_split(z, split)]
+    return checker.real_claims.right_inverse_bound(parts, count)
+
+
+@pytest.mark.parametrize("split", [1, 2, 5])
+def test_all_parts_of_z_count(checker, split):
+    z = np.random.default_rng(1).standard_normal((5, 9))
+    one = kappa_of(checker, z)
+    assert abs(kappa_of(checker, z, split=split) / one - 1) < 1e-6
+    twice = np.concatenate([z, z[:1]])
+    assert kappa_of(checker, twice) is None
+    if split > 1:
+        checker_largest = checker.real_claims.LARGEST
+        try:
+            checker.real_claims.LARGEST = 0  # in floats only
+            assert kappa_of(checker, twice, split=split) is None
+        finally:
+            checker.real_claims.LARGEST = checker_largest
+
+
+@pytest.mark.parametrize("scale", [-900, -70, 0, 70, 900])
+def test_a_right_inverse_at_any_scale(checker, scale):
+    z = np.random.default_rng(1).standard_normal((5, 9))
+    found = kappa_of(checker, z * 2.0**scale) * Fraction(2) ** scale
+    assert abs(found / kappa_of(checker, z) - 1) < 1e-6
+
+
+@pytest.mark.parametrize("most", [0, 2_000_000])
+def test_errors_of_z_count(checker, monkeypatch, most):
+    """Two entries of a row of R off by 1/64 each take 1/32 of a right inverse of norm 1."""
+    monkeypatch.setattr(checker.real_claims, "LARGEST", most)
+    digits = np.zeros((4, 2, 4))
+    digits[0] = np.eye(2, 4)
+    exact, near, far = (
+        checker.real_claims.right_inverse_bound([checker.fixed.Fixed(digits, -60, error)], 12)
+        for error in (0, 1 << 54, 1 << 57)
+    )
+    assert 1 <= exact < 1 + 1e-8
+    assert 1 / (1 - 2 * 2.0**-6) <= near <= 1.07
+    assert far is None
