@@ -52,33 +52,19 @@ BOUNDS, ARITHMETIC = "tests/checker/test_bounds.py", "tests/checker/test_arithme
 LAYER = "tests/checker/test_layers.py"
 SOUND = "tests/checker/test_soundness.py"
 NEEDS = "tests/hostile/test_needs.py"
+PAIR_BOUNDS, REAL = "tests/checker/test_paired_bounds.py", "tests/checker/test_real_claims.py"
+COMMAND, FILES = "tests/checker/test_command.py", "tests/checker/test_files.py"
 LONGEST = {HOSTILE, NEEDS}
 CERTIFY = ["tests/checker/test_certify.py", PAIRS, *LAYERS, SOUND, HOSTILE]
 TESTS = {
-    "checker/paired": ["tests/checker/test_paired_bounds.py", PAIRS, SOUND, HONEST, HOSTILE],
+    "checker/paired": [PAIR_BOUNDS, PAIRS, SOUND, HONEST, HOSTILE],
     "checker/sequences": [SEQUENCES, SOUND, HOSTILE],
-    "checker/files": [*LAYERS, SEQUENCES, PAIRS, HONEST, HOSTILE],
-    "checker/command": [
-        "tests/checker/test_command.py",
-        *LAYERS,
-        SEQUENCES,
-        PAIRS,
-        HONEST,
-        HOSTILE,
-    ],
+    "checker/files": [FILES, *LAYERS, SEQUENCES, PAIRS, HONEST, HOSTILE],
+    "checker/command": [COMMAND, *LAYERS, SEQUENCES, PAIRS, HONEST, HOSTILE],
     "checker/bounds": [BOUNDS, PAIRS, *LAYERS, HONEST, HOSTILE],
     "checker/fixed": [ARITHMETIC, *LAYERS, HONEST, HOSTILE],
     "checker/modular": [ARITHMETIC, LAYER, *LAYERS, HONEST, HOSTILE],
-    "checker/real_claims": [
-        "tests/checker/test_real_claims.py",
-        LAYER,
-        ARITHMETIC,
-        SOUND,
-        *LAYERS,
-        HONEST,
-        HOSTILE,
-        NEEDS,
-    ],
+    "checker/real_claims": [REAL, LAYER, ARITHMETIC, SOUND, *LAYERS, HONEST, HOSTILE, NEEDS],
     "checker": [LAYER, *LAYERS, SOUND, HONEST, HOSTILE, NEEDS],
     "claims/sequences": [SEQUENCES, "tests/contextual"],
     "claims/impossible": ["tests/checker/test_upper_bounds.py", "tests/theorem", HOSTILE],

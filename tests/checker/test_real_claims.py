@@ -295,3 +295,11 @@ def test_errors_of_z_count(checker, monkeypatch, most):
     assert 1 <= exact < 1 + 1e-8
     assert 1 / (1 - 2 * 2.0**-6) <= near <= 1.07
     assert far is None
+
+
+def test_rounding_counts(checker, monkeypatch):
+    """Sums of 4 products and what comes after them, of rows whose entries and sums are one."""
+    monkeypatch.setattr(checker.real_claims, "gamma", lambda terms: 1e-3 * terms)
+    found = kappa_of(checker, np.eye(2, 4))
+    least = 1 / (1 - 2 * 6e-3)
+    assert least <= found <= least * (1 + 1e-6)
