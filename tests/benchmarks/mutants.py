@@ -53,12 +53,13 @@ LAYER = "tests/checker/test_layers.py"
 SOUND = "tests/checker/test_soundness.py"
 NEEDS = "tests/hostile/test_needs.py"
 PAIR_BOUNDS, REAL = "tests/checker/test_paired_bounds.py", "tests/checker/test_real_claims.py"
+PARTS = "tests/checker/test_sequence_parts.py"
 COMMAND, FILES = "tests/checker/test_command.py", "tests/checker/test_files.py"
 LONGEST = {HOSTILE, NEEDS}
 CERTIFY = ["tests/checker/test_certify.py", PAIRS, *LAYERS, SOUND, HOSTILE]
 TESTS = {
     "checker/paired": [PAIR_BOUNDS, PAIRS, SOUND, HONEST, HOSTILE],
-    "checker/sequences": [SEQUENCES, SOUND, HOSTILE],
+    "checker/sequences": [PARTS, SEQUENCES, SOUND, HOSTILE],
     "checker/files": [FILES, *LAYERS, SEQUENCES, PAIRS, HONEST, HOSTILE],
     "checker/command": [COMMAND, *LAYERS, SEQUENCES, PAIRS, HONEST, HOSTILE],
     "checker/bounds": [BOUNDS, PAIRS, *LAYERS, HONEST, HOSTILE],
