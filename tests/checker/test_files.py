@@ -347,6 +347,25 @@ def test_data_which_change_while_they_are_read(files, tmp_path):
             files.read_data(path, shapes)
 
 
+class Spoken:
+    """What says so when it is unpickled."""
+
+    said = ()
+
+    def __reduce__(self):
+        return (setattr, (Spoken, "said", ("unpickled",)))
+
+
+def test_nothing_is_unpickled(files, tmp_path):
+    path = tmp_path / "d.npz"
+    np.savez(path, **arrays_of())
+    shapes = files.data_shapes(path)
+    np.savez(path, **arrays_of(targets=np.array([Spoken()] * 4, dtype=object)))
+    with pytest.raises(ValueError, match="cannot be read as such"):
+        files.read_data(path, shapes)
+    assert Spoken.said == ()
+
+
 # Numbers in a certificate.
 
 
@@ -417,6 +436,7 @@ def test_claims_which_are_asked_for(files):
     known = {"rank": "", "error": "", "more": ""}
     for asked in ((), ("rank",), ["error", "rank"], ("rank", "rank")):
         assert files.require_claims(both, known, asked) == both["claims"]
+        assert files.require_claims(both, {"rank": "", "error": ""}, asked) == both["claims"]
     for content, asked, words in (
         (claiming(), (), "it claims nothing"),
         (both, ("rank", "more", "else"), "does not claim all that is asked: else, more"),

@@ -62,7 +62,7 @@ def test_products_of_mixed_scales(checker, spread, width):
 
 
 def test_digits_are_those_of_the_number(checker):
-    x = np.array([1.0, -0.75, 2.0**-70, 1 / 3, 2.0**-300])
+    x = np.array([1.0, -0.75, 2.0**-70, 1 / 3, 2.0**-300, 2.0**-70 / 3, 2.0**-66 / 7])
     digits, top, left = checker.paired.split(x)
     with mpmath.workprec(500):
         for k, value in enumerate(x.tolist()):
@@ -137,6 +137,100 @@ def test_a_token_which_leads_is_alone(checker, sign, lead, off, score_error, alo
         assert bound[0] > 1.5 * shown
 
 
+# Layers which these proofs are about.
+
+
+def small_layer(**changes):
+    """Five heads of d_h = 2 on three examples, where nothing is wrong."""
+    rng = np.random.default_rng(0)
+    w_q = np.zeros((5, 4, 2))
+    w_q[:, :, 0] = rng.standard_normal((5, 4))
+    weights = {
+        "W_Q": w_q,
+        "W_K": np.broadcast_to(rng.standard_normal((1, 4, 2)), (5, 4, 2)).copy(),
+        "W_V": np.concatenate([rng.standard_normal((4, 4, 1)), np.zeros((1, 4, 1))]),
+        "W_O": np.ones((5, 1)),
+        "W_D": np.ones((1, 1)),
+    }
+    data = {
+        "contexts": rng.standard_normal((3, 2, 4)),
+        "queries": rng.standard_normal((3, 4)),
+        "targets": rng.standard_normal(3),
+    }
+    for name, (place, value) in changes.items():
+        (weights if name in weights else data)[name][place] = value
+    return weights, data
+
+
+def layer_of(checker, weights, data):
+    return checker.paired.Layer(weights, data, np.arange(3), np.array([2, 3]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"W_V": ((4, 1, 0), 1e-9)}, "a head without a partner reads"),
+        ({"W_O": ((4, 0), 0.0)}, "do not copy"),
+        ({"W_D": ((0, 0), 2.0)}, "do not copy"),
+        ({"W_Q": ((3, 2, 1), 1e-9)}, "not of rank one"),
+        ({"W_Q": ((0, 0, 1), 1e-9)}, "not of rank one"),
+        ({"W_K": ((3, 2, 0), 1e-9)}, "one key direction"),
+        ({"W_K": ((0, 2, 0), 1e-9)}, "one key direction"),
+        ({"W_Q": ((1, 1, 0), 1e30)}, "too large for float64"),
+    ],
+)
+def test_layers_which_are_others(checker, changes, words):
+    with pytest.raises(ValueError, match=words):
+        layer_of(checker, *small_layer(**changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"W_Q": ((4, 1, 1), 5.0)}, {"W_K": ((4, 1, 0), 5.0)}, {"W_K": ((1, 1, 1), 5.0)}],
+)
+def test_layers_as_they_may_be(checker, changes):
+    """A head without a partner may look anywhere, and keys may have columns nobody asks."""
+    layer = layer_of(checker, *small_layer(**changes))
+    assert layer.heads.shape == (2, 2, 4)
+
+
+@pytest.mark.parametrize("scale", [-300, -5, 0, 7, 300])
+def test_layers_are_brought_to_size_one_exactly(checker, scale):
+    weights, data = small_layer()
+    power = 2.0**scale
+    plain = layer_of(checker, weights, data)
+    moved = layer_of(
+        checker,
+        weights | {"W_Q": weights["W_Q"] * power, "W_V": weights["W_V"] * power},
+        data | {"contexts": data["contexts"] / power, "targets": data["targets"] / power},
+    )
+    assert (moved.a, plain.c - moved.c) == (plain.a - scale, 0 if scale == 0 else plain.c - moved.c)
+    assert (moved.heads == plain.heads).all()
+    assert (moved.scores == plain.scores).all()
+    for layer, given in ((plain, data["targets"]), (moved, data["targets"] / power)):
+        assert (np.ldexp(layer.targets[:, 0], layer.c) == given).all()
+        assert np.abs(layer.targets).max() < 1
+        assert np.abs(layer.first).max() < 1
+        assert np.abs(layer.queries).max() < 1
+        assert 0.5 <= np.abs(layer.contexts * 2.0**-layer.a).max() < 1
+    pairs = weights["W_V"][:4, :, :1].reshape(2, 2, 4, 1)
+    assert (np.ldexp(plain.first, plain.c - plain.a) == pairs[:, 0]).all()
+    assert (np.ldexp(plain.both, plain.c - plain.a) == pairs.sum(axis=1)).all()
+
+
+def test_rounding_of_scores_and_tails(checker, monkeypatch):
+    """As if a rounding were 1e-3: the error of a score, and what is read of tokens far behind."""
+    monkeypatch.setattr(checker.paired, "gamma", lambda terms: 1e-3 * terms)
+    layer = layer_of(checker, *small_layer())
+    longest = np.linalg.norm(layer.tokens(np.arange(3)), axis=2).max(axis=1)
+    expected = 6e-3 * np.linalg.norm(layer.key) * longest
+    assert np.allclose(layer.score_error, expected, rtol=1e-8)
+    assert (layer.score_error >= expected).all()
+    largest = np.abs(layer.tokens(np.arange(3))).max(axis=(1, 2))
+    assert (layer.largest >= largest).all()
+    assert np.allclose(layer.tail, 2 * 2 * checker.paired.LEFT * largest, rtol=1e-8)
+
+
 # Who is alike.
 
 
@@ -198,12 +292,27 @@ def test_errors_of_scores_count_where_it_is_close(checker):
     assert layer.unlike(np.empty(0, np.int64))[1].tolist() == [0, 1]
 
 
+@np.errstate(all="ignore")
+def test_rounding_of_reaches_counts_where_it_is_close(checker, monkeypatch):
+    """As if a rounding were 1e-6: (d + 2) |q| |e| of it is what a reach may be off."""
+    for reach, alike in ((80 + 80.1 * 4.01e-6, True), (80 + 80.1 * 3.99e-6, False)):
+        weights, data = tokens_and_heads([(reach, 80.1)], [0.0, 0.5, 1.0])
+        layer = checker.paired.Layer(weights, data, np.arange(1), np.zeros(1, dtype=np.int64))
+        monkeypatch.setattr(checker.paired, "gamma", lambda terms: 1e-6 * terms)
+        assert len(layer.unlike(np.empty(0, np.int64))[0]) == (not alike)
+        monkeypatch.undo()
+
+
 # Blocks.
 
 
 @pytest.fixture(scope="module")
 def small(checker):
-    """15 examples of 4 pairs, the last one of its own, and what the checker makes of them."""
+    return steps_of(checker)
+
+
+def steps_of(checker):
+    """13 examples of 4 pairs, the last one of its own, and what the checker makes of them."""
     data = generators.gaussian(num_examples=13, context_size=3, width=5, seed=3)
     memorizer = build_memorizer(data, num_heads=8, construction="paired", seed=1)
     layer = checker.paired.Layer(
@@ -217,6 +326,28 @@ def small(checker):
     coupled = at, pairs, *layer.read(at, pairs, (1.0, -1.0))
     own = layer.read(np.arange(len(owner)), owner, (1.0, -1.0))
     return layer, owner, own, coupled
+
+
+@pytest.mark.parametrize("chunk", [1, 40, 100])
+def test_pieces_are_put_together(checker, small, monkeypatch, chunk):
+    layer, owner, own, coupled = small
+    blocks = checker.paired.Blocks(layer, owner, own, coupled)
+    distances = checker.paired.residuals(layer, owner, own, coupled)
+    monkeypatch.setattr(checker.paired, "CHUNK", chunk)
+    other, _, *steps = steps_of(checker)
+    near = {"rtol": 1e-9, "atol": 1e-14}
+    assert np.allclose(other.scores, layer.scores, **near)
+    assert np.allclose(other.score_error, layer.score_error, **near)
+    assert np.allclose(other.tail, layer.tail, **near)
+    assert len(coupled[0]) > 3
+    for found, expected in zip((*steps[0], *steps[1]), (*own, *coupled), strict=True):
+        assert np.allclose(found, expected, **near)
+    w = np.random.default_rng(0).uniform(0, 1, len(layer.order))
+    again = checker.paired.Blocks(other, owner, *steps)
+    assert np.allclose(again(w), blocks(w), **near)
+    assert np.allclose(again.reach(w), blocks.reach(w), **near)
+    found = checker.paired.residuals(other, owner, *steps)
+    assert np.allclose(found, distances, rtol=0.3, atol=1e-14)
 
 
 def right_inverse(blocks):
