@@ -53,6 +53,7 @@ LAYER = "tests/checker/test_layers.py"
 SOUND = "tests/checker/test_soundness.py"
 NEEDS = "tests/hostile/test_needs.py"
 PAIR_BOUNDS, REAL = "tests/checker/test_paired_bounds.py", "tests/checker/test_real_claims.py"
+PAIRED_CLAIMS = "tests/checker/test_paired_claims.py"
 PARTS = "tests/checker/test_sequence_parts.py"
 COMMAND, FILES = "tests/checker/test_command.py", "tests/checker/test_files.py"
 LONGEST = {HOSTILE, NEEDS}
@@ -69,6 +70,7 @@ TESTS = {
     "checker": [LAYER, *LAYERS, SOUND, HONEST, HOSTILE, NEEDS],
     "claims/sequences": [SEQUENCES, "tests/contextual"],
     "claims/impossible": ["tests/checker/test_upper_bounds.py", "tests/theorem", HOSTILE],
+    "claims/paired": [PAIRED_CLAIMS, PAIRS, SOUND, HOSTILE],
     "claims": CERTIFY,
     "exact": ["tests/exact", BOUNDS, *CERTIFY],
 }

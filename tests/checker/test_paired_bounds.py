@@ -4,22 +4,14 @@ Rounding seldom comes near its bounds. So errors of what is given are made large
 whatever they leave possible; what is within a bound for those is within it for small ones.
 """
 
-import itertools
 import math
 
 import mpmath
 import numpy as np
 import pytest
+from paired_cases import Matrix, distance, possible, softmax
 
 from constructive import build_memorizer, generators
-
-SIGNS = np.array(list(itertools.product((1.0, -1.0), repeat=4)))
-
-
-def softmax(logits):
-    powers = [mpmath.exp(x - max(logits)) for x in logits]
-    return [x / sum(powers) for x in powers]
-
 
 # Numbers.
 
@@ -73,19 +65,6 @@ def test_digits_are_those_of_the_number(checker):
 
 
 # Attention.
-
-
-def possible(high, low, off, scores, low_scores, score_error):
-    """Logits (n,) which one head may have: the ends of its reach and of its scores."""
-    exactly = mpmath.mpf
-    both = [exactly(a) + exactly(b) for a, b in zip(scores, low_scores, strict=True)]
-    for sign, signs in itertools.product((1, 0, -1), SIGNS[:, : len(both)]):
-        reach = exactly(high) + exactly(low) + sign * exactly(off)
-        yield [reach * (s + x * exactly(score_error)) for s, x in zip(both, signs, strict=True)]
-
-
-def distance(truth, found):
-    return sum(abs(a - mpmath.mpf(float(b))) for a, b in zip(truth, found, strict=True))
 
 
 @pytest.mark.parametrize("off", [0.0, 1e-15, 1e-6, 1e-4])
@@ -395,16 +374,6 @@ def test_blocks_bound_what_is_left_of_the_identity(checker, small, spoilt):
     w = rng.uniform(0, 1, total)
     reach = np.abs(r) @ w
     assert reach.max() <= blocks.reach(w) <= 2 * reach.max()
-
-
-class Matrix:
-    """N as a matrix, to be searched for w."""
-
-    def __init__(self, matrix):
-        self.matrix, self.sums = matrix, np.zeros(len(matrix))
-
-    def __call__(self, w):
-        return self.matrix @ w
 
 
 @pytest.mark.parametrize("radius", [0.0, 0.3, 0.8, 0.95])
