@@ -290,12 +290,14 @@ def small(checker):
     return steps_of(checker)
 
 
-def steps_of(checker):
+def steps_of(checker, sign=1):
     """13 examples of 4 pairs, the last one of its own, and what the checker makes of them."""
     data = generators.gaussian(num_examples=13, context_size=3, width=5, seed=3)
     memorizer = build_memorizer(data, num_heads=8, construction="paired", seed=1)
+    tensors = dict(memorizer.layer.tensors)
+    tensors |= {name: sign * tensors[name] for name in ("W_Q", "W_K")}
     layer = checker.paired.Layer(
-        memorizer.layer.tensors,
+        tensors,
         {"contexts": data.contexts, "queries": data.queries, "targets": data.targets},
         np.array(memorizer.record.order),
         np.array([head.stop for head in memorizer.record.heads[1::2]]),
@@ -374,6 +376,82 @@ def test_blocks_bound_what_is_left_of_the_identity(checker, small, spoilt):
     w = rng.uniform(0, 1, total)
     reach = np.abs(r) @ w
     assert reach.max() <= blocks.reach(w) <= 2 * reach.max()
+
+
+def test_signs_of_heads_and_keys_cancel(checker, small):
+    """Where all scores change their signs, the token which is read has the least one."""
+    layer, owner, own, coupled = small
+    other, _, *steps = steps_of(checker, sign=-1)
+    assert (other.scores == -layer.scores).all()
+    w = np.random.default_rng(0).uniform(0, 1, len(layer.order))
+    found = checker.paired.Blocks(other, owner, *steps)
+    blocks = checker.paired.Blocks(layer, owner, own, coupled)
+    assert np.allclose(found(w), blocks(w), rtol=1e-9)
+    assert np.allclose(found.token, blocks.token, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("at", "pair", "sure"), [(12, 0, False), (12, 1, True), (11, 0, True)])
+def test_pair_0_has_to_be_sure_of_the_extra_example(checker, small, at, pair, sure):
+    layer, owner, own, coupled = small
+    keep = ~((coupled[0] == 12) | (coupled[1] == 0))
+    kept = [x[keep] for x in coupled]
+    more = np.array([at]), np.array([pair]), coupled[2][:1], coupled[3][:1]
+    other = tuple(np.concatenate(parts) for parts in zip(kept, more, strict=True))
+    if sure:
+        checker.paired.Blocks(layer, owner, own, other)
+        return
+    with pytest.raises(ValueError, match="pair 0 is not sure"):
+        checker.paired.Blocks(layer, owner, own, other)
+
+
+def test_rounding_of_blocks_counts(checker, small, monkeypatch):
+    """As if a rounding were 1e-6: of |D| |R| + 1 for a block, and of |x| |R| beside it."""
+    layer, owner, own, coupled = small
+    total = len(layer.order)
+    matrix = lambda blocks: np.stack([blocks(row) for row in np.eye(total)], axis=1)  # noqa: E731
+    plain = matrix(checker.paired.Blocks(layer, owner, own, coupled))
+    monkeypatch.setattr(checker.paired, "gamma", lambda terms: 1e-6 * terms)
+    blocks = checker.paired.Blocks(layer, owner, own, coupled)
+    grown = matrix(blocks) - plain
+    sizes = {}
+    for rows, _, inverse, *_ in blocks.parts:
+        for columns, r in zip(rows, inverse, strict=True):
+            least = 7e-6 * (np.abs(own[0][columns]) @ np.abs(r) + 1)
+            assert np.allclose(grown[np.ix_(columns, columns)], least, rtol=1e-6)
+            sizes[owner[columns[0]]] = columns, np.abs(r)
+    for t, pair, x in zip(*coupled[:3], strict=True):
+        columns, r = sizes[pair]
+        assert np.allclose(grown[t, columns], 7e-6 * (np.abs(x) @ r), rtol=1e-6)
+    length = np.abs(blocks.token).sum()
+    assert np.allclose(grown[-1, -1], 7e-6 * layer.largest[-1] * length, rtol=1e-6)
+
+
+def test_distances_cover_rounding(checker, small, monkeypatch):
+    layer, owner, own, coupled = small
+    exact = checker.paired.residuals(layer, owner, own, coupled)[:, 0]
+    first, both = layer.first[:, :, 0], layer.both[:, :, 0]
+    size = np.append(np.einsum("td,td->t", np.abs(own[0]), np.abs(first[owner])), 0.0)
+    terms = np.einsum("td,td->t", np.abs(coupled[2]), np.abs(first[coupled[1]]))
+    np.add.at(size, coupled[0], terms)
+    monkeypatch.setattr(checker.paired, "gamma", lambda terms: 1e-6 * terms)
+    found = checker.paired.residuals(layer, owner, own, coupled)[:, 0]
+    assert (found - exact >= 15e-6 * size).all()
+    assert (found - exact <= 60e-6 * (size + np.abs(both).sum())).all()
+    monkeypatch.setattr(checker.paired, "gamma", lambda _: 0.0)
+    monkeypatch.setattr(checker.paired, "UNIT", 1e-6)
+    found = checker.paired.residuals(layer, owner, own, coupled)[:, 0]
+    least = layer.largest * 2e-6 * np.abs(both).sum()
+    assert (found - exact >= 0.999 * least - 1e-12).all()
+
+
+def test_rounding_of_what_is_read_counts(checker, small, monkeypatch):
+    """As if a rounding were 1e-3: of sums over tokens, by their largest entry."""
+    layer, owner, own, _ = small
+    monkeypatch.setattr(checker.paired, "gamma", lambda terms: 1e-3 * terms)
+    _, errors = layer.read(np.arange(len(owner)), owner, (1.0, -1.0))
+    # Three times n + 2 roundings at the end, and n + 5 in each of two heads.
+    grown = (errors - own[1]) / layer.largest[: len(owner)]
+    assert np.allclose(grown, 1e-3 * (3 * 5 + 2 * 8), rtol=1e-6)
 
 
 @pytest.mark.parametrize("radius", [0.0, 0.3, 0.8, 0.95])

@@ -272,6 +272,44 @@ def test_rounding_of_blocks_counts(steps, monkeypatch):
     assert grown[-1, -1] >= 0.99 * 7e-6 * read.largest[-1]
 
 
+def test_signs_of_heads_and_keys_cancel(built, steps):
+    """Where all scores change their signs, the token which is read has the least one."""
+    memorizer, data = built
+    layer = memorizer.layer
+    turned = dataclasses.replace(
+        layer, query_weights=-layer.query_weights, key_weights=-layer.key_weights
+    )
+    read, found = steps_of(Memorizer(turned, memorizer.record), data)
+    assert (read.scores == -steps[0].scores).all()
+    matrices = [matrix_of(inverse._Bound(*each)) for each in ((read, found), steps)]
+    assert np.allclose(*matrices, rtol=1e-9)
+
+
+@pytest.mark.parametrize("chunk", [8, 8 * 15 * 3])
+def test_pieces_are_put_together(built, steps, monkeypatch, chunk):
+    for part in (examples, entries, inverse):
+        monkeypatch.setattr(part, "CHUNK_BYTES", chunk)
+    read, found = steps_of(*built)
+    near = {"rtol": 1e-9, "atol": 1e-14}
+    for name in ("scores", "score_error", "largest"):
+        assert np.allclose(getattr(read, name), getattr(steps[0], name), **near)
+    for one, other in zip(found, steps[1], strict=True):
+        assert np.allclose(one, other, **near)
+    assert np.allclose(
+        matrix_of(inverse._Bound(read, found)), matrix_of(inverse._Bound(*steps)), **near
+    )
+
+
+def test_rounding_of_what_is_read_counts(steps, monkeypatch):
+    """As if a rounding were 1e-3: of sums over tokens, by their largest entry."""
+    read, found = steps
+    monkeypatch.setattr(entries, "gamma", lambda terms: 1e-3 * terms)
+    _, errors = entries.read(read, np.arange(12), read.owner, entries.DIFFERENCE)
+    # Three times n + 2 roundings at the end, and n + 4 in each of two heads.
+    grown = (errors - found.own_error) / read.largest[:12]
+    assert np.allclose(grown, 1e-3 * (3 * 5 + 2 * 7), rtol=1e-6)
+
+
 @pytest.mark.parametrize("radius", [0.0, 0.3, 0.8, 0.95])
 def test_where_coupling_contracts_a_vector_shows_it(radius):
     for seed in range(5):
