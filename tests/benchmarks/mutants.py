@@ -57,7 +57,14 @@ PAIRED_CLAIMS = "tests/checker/test_paired_claims.py"
 PARTS = "tests/checker/test_sequence_parts.py"
 COMMAND, FILES = "tests/checker/test_command.py", "tests/checker/test_files.py"
 LONGEST = {HOSTILE, NEEDS}
-CERTIFY = ["tests/checker/test_certify.py", PAIRS, *LAYERS, SOUND, HOSTILE]
+CERTIFY = [
+    "tests/checker/test_claims.py",
+    "tests/checker/test_certify.py",
+    PAIRS,
+    *LAYERS,
+    SOUND,
+    HOSTILE,
+]
 TESTS = {
     "checker/paired": [PAIR_BOUNDS, PAIRS, SOUND, HONEST, HOSTILE],
     "checker/sequences": [PARTS, SEQUENCES, SOUND, HOSTILE],
@@ -68,8 +75,13 @@ TESTS = {
     "checker/modular": [ARITHMETIC, LAYER, *LAYERS, HONEST, HOSTILE],
     "checker/real_claims": [REAL, LAYER, ARITHMETIC, SOUND, *LAYERS, HONEST, HOSTILE, NEEDS],
     "checker": [LAYER, *LAYERS, SOUND, HONEST, HOSTILE, NEEDS],
-    "claims/sequences": [SEQUENCES, "tests/contextual"],
-    "claims/impossible": ["tests/checker/test_upper_bounds.py", "tests/theorem", HOSTILE],
+    "claims/sequences": ["tests/checker/test_claims.py", SEQUENCES, "tests/contextual"],
+    "claims/impossible": [
+        "tests/checker/test_claims.py",
+        "tests/checker/test_upper_bounds.py",
+        "tests/theorem",
+        HOSTILE,
+    ],
     "claims/paired": [PAIRED_CLAIMS, PAIRS, SOUND, HOSTILE],
     "claims": CERTIFY,
     "exact": ["tests/exact", BOUNDS, *CERTIFY],
