@@ -43,49 +43,36 @@ SECONDS = 60
 LOADED = "hypothesis", "hypothesis.extra.numpy", "flint", "mpmath", "scipy.linalg"
 """What the tests import, imported once and not by every fork."""
 
-LAYERS = ["tests/checker/test_checker.py", "tests/checker/test_upper_bounds.py"]
-PAIRS, SEQUENCES = "tests/checker/test_paired.py", "tests/checker/test_sequence_checker.py"
 CAMPAIGN = "tests/hostile/test_campaign.py"
 HONEST = f"{CAMPAIGN}::test_honest_triples_stay_true_at_any_scale"
 HOSTILE = f"{CAMPAIGN}::test_nothing_false_is_accepted"
-BOUNDS, ARITHMETIC = "tests/checker/test_bounds.py", "tests/checker/test_arithmetic.py"
-LAYER = "tests/checker/test_layers.py"
-SOUND = "tests/checker/test_soundness.py"
 NEEDS = "tests/hostile/test_needs.py"
-PAIR_BOUNDS, REAL = "tests/checker/test_paired_bounds.py", "tests/checker/test_real_claims.py"
-PAIRED_CLAIMS = "tests/checker/test_paired_claims.py"
-PARTS = "tests/checker/test_sequence_parts.py"
-COMMAND, FILES = "tests/checker/test_command.py", "tests/checker/test_files.py"
 LONGEST = {HOSTILE, NEEDS}
-CERTIFY = [
-    "tests/checker/test_claims.py",
-    "tests/checker/test_certify.py",
-    PAIRS,
-    *LAYERS,
-    SOUND,
-    HOSTILE,
-]
+
+
+def checks(names: str) -> list[str]:
+    return [f"tests/checker/test_{name}.py" for name in names.split()]
+
+
+LAYERS = "checker upper_bounds"
 TESTS = {
-    "checker/paired": [PAIR_BOUNDS, PAIRS, SOUND, HONEST, HOSTILE],
-    "checker/sequences": [PARTS, SEQUENCES, SOUND, HOSTILE],
-    "checker/files": [FILES, *LAYERS, SEQUENCES, PAIRS, HONEST, HOSTILE],
-    "checker/command": [COMMAND, *LAYERS, SEQUENCES, PAIRS, HONEST, HOSTILE],
-    "checker/bounds": [BOUNDS, PAIRS, *LAYERS, HONEST, HOSTILE],
-    "checker/fixed": [ARITHMETIC, *LAYERS, HONEST, HOSTILE],
-    "checker/modular": [ARITHMETIC, LAYER, *LAYERS, HONEST, HOSTILE],
-    "checker/real_claims": [REAL, LAYER, ARITHMETIC, SOUND, *LAYERS, HONEST, HOSTILE, NEEDS],
-    "checker": [LAYER, *LAYERS, SOUND, HONEST, HOSTILE, NEEDS],
-    "claims/sequences": ["tests/checker/test_claims.py", SEQUENCES, "tests/contextual"],
-    "claims/impossible": [
-        "tests/checker/test_claims.py",
-        "tests/checker/test_upper_bounds.py",
-        "tests/theorem",
-        HOSTILE,
+    "checker/paired": [*checks("paired_bounds paired soundness"), HONEST, HOSTILE],
+    "checker/sequences": [*checks("sequence_parts sequence_checker soundness"), HOSTILE],
+    "checker/files": [*checks(f"files {LAYERS} sequence_checker paired"), HONEST, HOSTILE],
+    "checker/command": [*checks(f"command {LAYERS} sequence_checker paired"), HOSTILE],
+    "checker/bounds": [*checks(f"bounds paired_bounds paired {LAYERS}"), HONEST, HOSTILE],
+    "checker/fixed": [*checks(f"arithmetic {LAYERS}"), HONEST, HOSTILE],
+    "checker/modular": [*checks(f"arithmetic layers {LAYERS}"), HONEST, HOSTILE],
+    "checker/real_claims": [
+        *checks(f"real_claims layers arithmetic soundness {LAYERS}"), HONEST, HOSTILE, NEEDS
     ],
-    "claims/paired": [PAIRED_CLAIMS, PAIRS, SOUND, HOSTILE],
-    "claims": CERTIFY,
-    "exact": ["tests/exact", BOUNDS, *CERTIFY],
-}
+    "checker": [*checks(f"layers {LAYERS} soundness"), HONEST, HOSTILE, NEEDS],
+    "claims/sequences": [*checks("claims sequence_checker"), "tests/contextual"],
+    "claims/impossible": [*checks("claims upper_bounds"), "tests/theorem", HOSTILE],
+    "claims/paired": [*checks("paired_claims paired soundness"), HOSTILE],
+    "claims": [*checks(f"claims certify {LAYERS} soundness"), HOSTILE],
+    "exact": ["tests/exact", *checks(f"claims bounds paired_claims certify {LAYERS}"), HOSTILE],
+}  # fmt: skip
 """Which tests look at which modules, quick ones first: the longest match."""
 
 
