@@ -56,7 +56,7 @@ def checks(names: str) -> list[str]:
 
 LAYERS = "checker upper_bounds"
 TESTS = {
-    "checker/paired": [*checks("paired_bounds paired soundness"), HONEST, HOSTILE],
+    "checker/paired": [*checks("paired_bounds layers paired soundness"), HONEST, HOSTILE],
     "checker/sequences": [*checks("sequence_parts sequence_checker soundness"), HOSTILE],
     "checker/files": [*checks(f"files {LAYERS} sequence_checker paired"), HONEST, HOSTILE],
     "checker/command": [*checks(f"command {LAYERS} sequence_checker paired"), HOSTILE],

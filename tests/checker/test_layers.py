@@ -525,6 +525,55 @@ def test_what_pairs_need_grows_as_it_should(checker, axis, small, large, powers)
         assert abs(np.log2(after / before) - expected) < 0.2, (axis, before, after)
 
 
+PAIRED_DATA = {"contexts": (30, 4, 5), "queries": (30, 5), "targets": (30, 2)}
+PAIRED = {"W_Q": (6, 5, 3), "W_K": (6, 5, 3), "W_V": (6, 5, 2), "W_O": (12, 2), "W_D": (2, 2)}
+
+
+@pytest.mark.parametrize(
+    ("data", "weights"),
+    [({}, {}), ({"targets": (30,)}, {"W_D": (2, 1)}), ({"targets": (30, 1)}, {"W_D": (2, 1)})],
+)
+def test_pairs_which_fit(checker, data, weights):
+    assert checker.paired.needs(arrays_of(**PAIRED_DATA | data), tensors_of(**PAIRED | weights)) > (
+        0,
+        0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "weights"),
+    [
+        ({"contexts": (4, 5)}, {}),
+        ({"contexts": (29, 4, 5)}, {}),
+        ({"contexts": (30, 4, 6)}, {}),
+        ({"contexts": (30, 1, 5)}, {}),
+        ({"contexts": (30, 4, 5, 1)}, {}),
+        ({"queries": (30, 6)}, {}),
+        ({"targets": (29, 2)}, {}),
+        ({"targets": ()}, {}),
+        ({"targets": (30, 2, 1)}, {}),
+        ({"targets": (30, 3)}, {"W_D": (2, 3)}),
+        ({}, {"W_Q": (6, 5)}),
+        ({}, {"W_V": (6, 5)}),
+        ({}, {"W_Q": (6, 4, 3), "W_K": (6, 4, 3)}),
+        ({}, {"W_K": (6, 5, 2)}),
+        ({}, {"W_K": (5, 5, 3)}),
+        ({}, {"W_V": (5, 5, 2)}),
+        ({}, {"W_V": (6, 4, 2)}),
+        ({}, {"W_O": (11, 2)}),
+        ({}, {"W_O": (12, 3)}),
+        ({}, {"W_O": (12,)}),
+        ({}, {"W_D": (3, 2)}),
+        ({}, {"W_D": (2, 3)}),
+        ({}, {"W_V_corrections": (1, 6, 5, 2)}),
+    ],
+)
+def test_pairs_which_do_not_fit(checker, data, weights):
+    words = r"do not fit|no examples with contexts|other axes|no W_V_corrections"
+    with pytest.raises((ValueError, IndexError), match=rf"{words}|out of range"):
+        checker.paired.needs(arrays_of(**PAIRED_DATA | data), tensors_of(**PAIRED | weights))
+
+
 @pytest.mark.parametrize(
     ("axes", "size", "operations"),
     [
