@@ -144,3 +144,17 @@ def test_products_of_bounds_are_bounds(pairs):
     exact = sum(Fraction(x) * Fraction(y) for x, y in pairs)
     assert Fraction(float(up(a @ b))) >= exact
     assert len(pairs) <= directed.LONGEST
+
+
+def test_text_at_its_limit():
+    """Digits are added until the text passes, as a float, what passes as a number; 17 at most."""
+    assert at_most(0.25, 0.25) == "2.5e-01"
+    assert at_most(0.375, 0.375) == "3.75e-01"
+    assert at_most(0.375, 0.38) == "3.8e-01"
+    assert at_most(0.25, 0.125) == "2.5000000000000000e-01"
+    assert at_least(0.25, 0.125) == "2.5e-01"
+    assert at_least(0.25, 0.25) == "2.5000000000000000e-01"
+    assert at_least(-1.0) == at_most(-1.0) == "0"
+    assert (at_most(9.96e-3), at_least(9.96e-3)) == ("1.0e-02", "9.9e-03")
+    huge = Fraction(10) ** 400
+    assert (at_most(huge), at_least(1 / huge)) == ("1.0e+400", "1.0e-400")
