@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from constructive import generators, upper_bound_certificate
 from constructive.verdict import pack
 
 F64 = np.dtype("<f8")
@@ -39,6 +40,19 @@ def tensors_of(**changes):
 )
 def test_shapes_which_fit(checker, data, weights, sizes):
     assert checker.layers.sizes_of(arrays_of(**data), tensors_of(**weights)) == sizes
+
+
+@pytest.mark.parametrize(("parts", "fits"), [(1, True), (128, True), (129, False)])
+def test_so_many_corrections_are_read(checker, parts, fits):
+    tensors = tensors_of(
+        W_Q=(200, 4, 1), W_K=(200, 4, 1), W_V=(200, 4, 1), W_O=(200, 8), W_D=(8, 2),
+        W_V_corrections=(parts, 200, 4, 1),
+    )  # fmt: skip
+    if fits:
+        assert checker.layers.sizes_of(arrays_of(), tensors)[4] == 200
+        return
+    with pytest.raises(ValueError, match="more than 128 corrections of W_V"):
+        checker.layers.sizes_of(arrays_of(), tensors)
 
 
 def test_shapes_without_weights(checker):
@@ -474,6 +488,14 @@ def test_what_an_inverse_costs(checker, scale, whole):
         assert abs(leading - expected) < 0.01
 
 
+def test_tokens_off_a_hyperplane_are_looked_for_a_thousand_at_a_time(checker):
+    """Python's integers of 1024 tokens, and 48 bytes for each entry of all."""
+    cost = lambda sizes: announced(checker, "impossible", sizes)[0]  # noqa: E731
+    for total in (700, 4096):
+        found = coefficient(cost, ["width"], 1 << 12, SMALLEST | {"total": total})
+        assert found == 48 * total + 200 * min(total, 1024)
+
+
 def test_claims_take_what_they_take_together(checker):
     """Operations add up; of memory what the largest takes is enough."""
     sizes = dict(zip(AXES, (500, 7, 20, 3, 40, 5, 4, 6), strict=True))
@@ -638,3 +660,25 @@ def test_what_is_looked_at_for_which_claims(checker, monkeypatch, tmp_path, prov
         assert (len(weights), len(data), shapes[:3]) == (5, 3, (7, 3, 5))
         assert 1e9 - 3 * held <= most <= 1e9 - 2 * held  # with what is looked at for their hash
     assert len(real) == bool(names & {"error", "readout"})
+
+
+def test_who_takes_weights_and_who_does_not(checker, tmp_path, proved):
+    shared = generators.shared_context(num_examples=8, context_size=3, width=5)
+    upper_bound_certificate(shared, num_heads=3).save(tmp_path / "upper.json")
+    shared.save(tmp_path / "shared.npz")
+    upper, data = str(tmp_path / "upper.json"), str(tmp_path / "shared.npz")
+    certificate, weights, own = (
+        str(proved[3] / name) for name in ("certificate.json", "weights.safetensors", "data.npz")
+    )
+    assert list(checker.check([upper, data])) == ["impossible"]
+    with pytest.raises(ValueError, match="about all weights, and takes none"):
+        checker.check([upper, weights, data])
+    with pytest.raises(ValueError, match="about weights, which are not given"):
+        checker.check([certificate, own])
+    content = json.loads((tmp_path / "upper.json").read_text())
+    claims = json.loads((proved[3] / "certificate.json").read_text())["claims"]
+    for name in ("rank", "error", "readout", "grouping"):
+        forged = content | {"claims": {name: claims[name]}}
+        (tmp_path / "forged.json").write_text(json.dumps(forged))
+        with pytest.raises(ValueError, match=f"{name} is about weights"):
+            checker.check([str(tmp_path / "forged.json"), data])
