@@ -486,6 +486,23 @@ def test_what_an_inverse_costs(checker, scale, whole):
         at = [needs(which)(sizes | {"total": k * scale}) for k in range(1, power + 2)]
         leading = np.diff(at, power)[0] / (math.factorial(power) * scale**power)
         assert abs(leading - expected) < 0.01
+    few, more = (
+        [needs(1)(SMALLEST | {"heads": h, "total": k * scale}) for k in (1, 2, 3)]
+        for h in (scale, 2 * scale)
+    )
+    leading = np.diff(np.subtract(more, few), 2)[0] / (2 * scale**3)
+    assert abs(leading - (12 + 100 * whole)) < 0.01
+
+
+def test_what_is_announced_of_many_heads_and_of_two_tokens(checker):
+    """Z is kept whole if it has few entries, however many one example has; two tokens compete."""
+    shapes = 10, 1, 1, 1, 100_000, 1, 1, 1
+    held, _ = checker.real_claims.needs(shapes, 5, keep=True)
+    assert held > 10 * 720 * 100_000
+    one, two = (
+        checker.real_claims.needs((10, size, 1, 1, 6, 1, 1, 1), 5, keep=False)[1] for size in (1, 2)
+    )
+    assert two - one > 2e5 * 10 * 6 * 2
 
 
 def test_tokens_off_a_hyperplane_are_looked_for_a_thousand_at_a_time(checker):

@@ -73,6 +73,8 @@ FAR = "readout: no exact one is shown to be so near"
         ([None, (3, 9), None, (0.5, 9)], [False] * 4),
         ([(3, 9), None, (2.98, 8.99), (0, 0)], STALLED),
         ([(300, 900), (297, 891), (0.5, 0.5)], [False] * 3),  # exactly 1 %
+        ([(300, 900), (297, 899), (0.5, 0.5)], [False] * 3),
+        ([(300, 900), (299, 891), (0.5, 0.5)], [False] * 3),
         ([(9, 9), (5, 5)], "error: not shown with the digits which a minute allows"),
         ([], "error: not shown with the digits which a minute allows"),
     ],
@@ -101,7 +103,7 @@ def test_digits_for_an_error(run, found, said):
 )
 def test_digits_for_a_readout(run, bounds, found, kappas, said):
     answer = run(bounds, found, kappas)
-    assert answer[: len(said)] == said
+    assert answer == said or (type(said) is str and answer.startswith(said))
 
 
 @pytest.mark.parametrize(
@@ -178,11 +180,13 @@ def evaluated(weights, data):
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize(("outputs", "parts"), [(0, 0), (3, 0), (0, 2)])
 @pytest.mark.parametrize("chunk", [1, 100, 1 << 18])
-@pytest.mark.parametrize("most", [0, 2_000_000])
+@pytest.mark.parametrize("most", [0, 139, 140, 2_000_000])
 def test_residuals_and_what_is_kept_of_z(checker, monkeypatch, shared, outputs, parts, chunk, most):
     """Z is kept whole or in parts; with a few digits, within what they allow."""
     rng = np.random.default_rng(outputs + parts)
     weights, data = layer_and_data(rng, shared=shared, outputs=outputs, parts=parts)
+    data["targets"] *= 2.0**-30
+    weights["W_D"] *= 2.0**-30
     part = checker.real_claims
     monkeypatch.setattr(part, "CHUNK", chunk)
     monkeypatch.setattr(part, "LARGEST", most)
@@ -205,9 +209,10 @@ def test_residuals_and_what_is_kept_of_z(checker, monkeypatch, shared, outputs, 
             assert some.error * 2.0**some.last < 1e-20
         truth = z * np.array(powers)[:, None]
         assert np.abs(np.array(rows) - truth).max() < 1e-15  # MATRIX rounds integers
-    if most or chunk > 100:
+    if most >= 7 * 5 * 4 or chunk > 100:
         assert len(kept) == 1
-    assert chunk > 1 or most or len(kept) == 7
+    elif chunk == 1:
+        assert len(kept) == 7
 
 
 @pytest.mark.parametrize("count", [5, 6, 9])
