@@ -287,6 +287,63 @@ def test_a_right_inverse_at_any_scale(checker, scale):
     assert abs(found / kappa_of(checker, z) - 1) < 1e-6
 
 
+@pytest.mark.parametrize("scale", [-900, -70, 70, 900])
+def test_a_right_inverse_in_fixed_point_at_any_scale(checker, scale):
+    """Where float64 sees a singular matrix."""
+    z = np.random.default_rng(1).standard_normal((5, 9))
+    z[-1] = z[0] + 2.0**-44 * z[-1]
+    truth = kappa_of(checker, z)
+    assert truth > 2**42
+    found = kappa_of(checker, z * 2.0**scale) * Fraction(2) ** scale
+    assert abs(found / truth - 1) < 0.15  # R is another
+
+
+def in_fixed_point(checker, monkeypatch, short=0.0):
+    """Floats find nothing, and what fixed point begins with is too short by this part."""
+    calls = []
+
+    def guess(gram):
+        calls.append(gram)
+        return np.linalg.inv(gram) * (1 - short) if len(calls) > 1 else np.zeros_like(gram)
+
+    monkeypatch.setattr(checker.real_claims, "guess", guess)
+
+
+def test_a_right_inverse_which_is_not_exact_counts_as_it_may_be(checker, monkeypatch):
+    """R = 0.92 of the true one has q = 0.08, and may stand for it: |R| / (1 - q)."""
+    z = np.random.default_rng(1).standard_normal((5, 9))
+    truth = np.abs(np.linalg.pinv(z)).sum(axis=1).max()
+    in_fixed_point(checker, monkeypatch, short=0.08)
+    assert truth * (1 - 1e-9) <= kappa_of(checker, z) <= truth * (1 + 1e-6)
+
+
+def test_errors_of_what_is_put_out_as_floats_count(checker, monkeypatch):
+    z = np.random.default_rng(1).standard_normal((5, 9))
+    in_fixed_point(checker, monkeypatch)
+    plain, floats = kappa_of(checker, z), checker.real_claims.floats
+
+    def worse(x, top=None):
+        values, error = floats(x) if top is None else floats(x, top)
+        return values, error + 1e-3 * (values.shape != (5, 5))
+
+    monkeypatch.setattr(checker.real_claims, "floats", worse)
+    in_fixed_point(checker, monkeypatch)
+    assert kappa_of(checker, z) > plain * (1 + Fraction(1, 10**4))
+
+
+@pytest.mark.parametrize(("off", "works"), [(0.0, True), (0.3, True), (3.0, False)])
+def test_newtons_iteration_mends_what_is_near(checker, monkeypatch, off, works):
+    z = np.random.default_rng(1).standard_normal((4, 6))
+    noise = np.random.default_rng(2).standard_normal((4, 4))
+    noise *= off / np.abs(noise).sum(axis=1).max()
+    truth = kappa_of(checker, z)
+    part = checker.real_claims
+    monkeypatch.setattr(part, "LARGEST", 0)
+    monkeypatch.setattr(part, "guess", lambda gram: np.linalg.inv(gram) @ (np.eye(4) + noise))
+    found = kappa_of(checker, z)
+    assert (found is not None and found < 1.1 * truth) == works
+
+
 @pytest.mark.parametrize("most", [0, 2_000_000])
 def test_errors_of_z_count(checker, monkeypatch, most):
     """Two entries of a row of R off by 1/64 each take 1/32 of a right inverse of norm 1."""
