@@ -52,6 +52,10 @@ def test_products_of_mixed_scales(checker, spread, width):
             assert abs(truth - float(high[k]) - mpmath.mpf(float(low[k]))) <= bound
     size = float(np.abs(x).max() * np.abs(y).max())
     assert bound <= width * size * 2.0**-70
+    several = checker.paired.precisely(x.reshape(4, 5, width), y.reshape(4, 5, width))
+    assert several[2] == bound
+    assert (several[0].ravel() == high).all()
+    assert checker.paired.precisely(x[:, None], np.stack([y, y], axis=1))[2] == bound
 
 
 def test_digits_are_those_of_the_number(checker):
