@@ -212,7 +212,7 @@ def test_rounding_of_scores_and_tails(checker, monkeypatch):
     assert (layer.score_error >= expected).all()
     largest = np.abs(layer.tokens(np.arange(3))).max(axis=(1, 2))
     assert (layer.largest >= largest).all()
-    assert np.allclose(layer.tail, 2 * 2 * checker.paired.LEFT * largest, rtol=1e-8)
+    assert np.allclose(layer.tail, 2 * 2 * checker.paired.LEFT * largest, rtol=1e-8, atol=0)
 
 
 # Who is alike.
@@ -287,6 +287,16 @@ def test_rounding_of_reaches_counts_where_it_is_close(checker, monkeypatch):
         monkeypatch.undo()
 
 
+@np.errstate(all="ignore")
+def test_rounding_of_gaps_counts_where_it_is_close(checker, monkeypatch):
+    """As if a rounding were 1e-4: two of a gap of 1/2."""
+    monkeypatch.setattr(checker.paired, "UNIT", 1e-4)
+    for part, alike in ((2.01e-4, True), (1.99e-4, False)):
+        weights, data = tokens_and_heads([(80 / (1 - part), 300)], [0.0, 0.5, 1.0])
+        layer = checker.paired.Layer(weights, data, np.arange(1), np.zeros(1, dtype=np.int64))
+        assert len(layer.unlike(np.empty(0, np.int64))[0]) == (not alike)
+
+
 # Blocks.
 
 
@@ -324,7 +334,7 @@ def test_pieces_are_put_together(checker, small, monkeypatch, chunk):
     near = {"rtol": 1e-9, "atol": 1e-14}
     assert np.allclose(other.scores, layer.scores, **near)
     assert np.allclose(other.score_error, layer.score_error, **near)
-    assert np.allclose(other.tail, layer.tail, **near)
+    assert np.allclose(other.tail, layer.tail, rtol=1e-9, atol=0)
     assert len(coupled[0]) > 3
     for found, expected in zip((*steps[0], *steps[1]), (*own, *coupled), strict=True):
         assert np.allclose(found, expected, **near)

@@ -146,6 +146,14 @@ def test_rounding_counts_where_it_is_close(monkeypatch):
         assert len(coupled_of(read)[0]) == (not agrees)
 
 
+def test_rounding_of_gaps_counts_where_it_is_close(monkeypatch):
+    """As if a rounding were 1e-4: two of a gap of 1/2."""
+    monkeypatch.setattr(entries, "UNIT", 1e-4)
+    for part, agrees in ((2.01e-4, True), (1.99e-4, False)):
+        read = one_example([(82 / (1 - part), 300)], [0.0, 0.5, 1.0])
+        assert len(coupled_of(read)[0]) == (not agrees)
+
+
 def test_no_more_may_couple_than_is_worth_it():
     assert len(coupled_of(one_example([(1, 1)] * 4, [0.0, 1.0]))[0]) == 4
     with pytest.raises(examples.UndecidedError, match="do not agree on more than 4 entries"):
@@ -164,7 +172,7 @@ def test_rounding_of_scores_and_tails(built, monkeypatch):
     assert (read.score_error >= expected).all()
     largest = np.abs(contexts).max(axis=(1, 2))
     assert (read.largest >= largest).all()
-    assert np.allclose(read.tail, 2 * 2 * examples.TAIL * largest, rtol=1e-8)
+    assert np.allclose(read.tail, 2 * 2 * examples.TAIL * largest, rtol=1e-8, atol=0)
 
 
 @pytest.mark.parametrize("scale", [-300, -5, 7, 300])
