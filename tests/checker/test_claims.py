@@ -84,6 +84,7 @@ def test_what_refutes_an_error_is_named():
     residuals = np.zeros((4, 3))
     residuals[2, 1] = 7.0
     assert error.judge(evaluated(residuals), 1.0).witness == (2, 1)
+    assert error.judge(evaluated(residuals[:, :2]), 1.0).witness == (2, 1)
     residuals[1, 2] = 1.0  # straddles, before what refutes
     assert error.judge(evaluated(residuals), 1.0).witness == (2, 1)
     residuals[2, 1] = 1.0
@@ -311,6 +312,37 @@ def test_contexts_of_less_rank_are_refuted(place):
     assert f"context of example {place} has rank 2" in claim.detail
     wide = grouped(np.ones((4, 4, 3)))
     assert (wide.verdict, wide.witness) == (REFUTED, 4)
+
+
+def test_contexts_are_looked_at_in_every_piece(monkeypatch):
+    walk = Dataset.context_chunks
+    monkeypatch.setattr(Dataset, "context_chunks", lambda self: walk(self, chunk_bytes=1))
+    assert len(list(data_of(FULL, QUERIES).context_chunks())) == 4
+    for place in range(4):
+        contexts = FULL.copy()
+        contexts[place, 2] = contexts[place, 0]
+        assert grouped(contexts).witness == place
+    assert grouped().verdict is PROVED
+
+
+def test_ranks_which_are_missed_by_chance_are_looked_for_again(monkeypatch):
+    calls, looks = [], modular.full_row_rank
+
+    def unlucky(*given):
+        calls.append(given)
+        found = looks(*given)
+        return found if len(calls) > 3 else found & (np.arange(len(found)) > 0)
+
+    monkeypatch.setattr(grouping.modular, "full_row_rank", unlucky)
+    monkeypatch.setattr(grouping.dyadic, "rank", lambda _: 1 / 0)
+    assert grouped().verdict is PROVED
+    assert [len(residues) for residues, *_ in calls] == [4, 1, 1, 1]
+
+
+def test_a_group_which_spans_everything_has_the_others_in_it():
+    data = Dataset(np.ones((2, 1, 1)), np.array([[1.0], [2.0]]), np.zeros(2))
+    claim = grouping.prove(data, ((0, 1), (1, 2)), np.random.default_rng(0))
+    assert (claim.verdict, claim.witness) == (REFUTED, (0, (1, 2)))
 
 
 def test_groups_which_are_dependent_are_refuted():
