@@ -11,6 +11,7 @@ from paired_cases import Matrix, distance, possible, softmax
 from constructive import Dataset, Memorizer, Verdict, build_memorizer, generators
 from constructive.claims.paired import entries, examples, inverse, judge, residuals
 from constructive.exact import compensated, directed
+from constructive.record import TrainedRecord
 from constructive.verdict import pack
 
 QUIET = {"progress": lambda *_: None}
@@ -553,6 +554,11 @@ def test_who_these_proofs_apply_to(built):
         changed(memorizer, key_weights=other_key),
     ):
         assert not judge.applies(other, data)
+    assert not judge.applies(
+        Memorizer(layer, TrainedRecord("L", scalar_targets=True, constant=False)), data
+    )
+    exact = build_memorizer(data.take(range(5)), num_heads=4, precision=150)
+    assert not judge.applies(Memorizer(exact.layer, record), data)
     assert not judge.applies(memorizer, data.take(range(12)))
     assert not judge.applies(memorizer, Dataset(data.contexts[0], data.queries, data.targets))
     one = Dataset(data.contexts[:, :1], data.queries, data.targets)
