@@ -563,3 +563,39 @@ def test_who_these_proofs_apply_to(built):
     assert not judge.applies(memorizer, Dataset(data.contexts[0], data.queries, data.targets))
     one = Dataset(data.contexts[:, :1], data.queries, data.targets)
     assert not judge.applies(memorizer, one)
+
+
+def test_the_least_and_the_largest_pairs_which_these_proofs_apply_to():
+    data = generators.gaussian(num_examples=2, context_size=2, width=5, seed=3)
+    two = build_memorizer(data, num_heads=2, construction="paired")
+    assert judge.applies(two, data)
+    heads = list(two.record.heads)
+    one = dataclasses.replace(
+        two.layer,
+        **{
+            name: getattr(two.layer, name)[:1]
+            for name in ("query_weights", "key_weights", "value_weights", "output_weights")
+        },
+    )
+    record = dataclasses.replace(two.record, heads=tuple(heads[:1]))
+    assert not judge.applies(Memorizer(one, record), data)
+    wide = generators.gaussian(num_examples=10, context_size=2, width=5, seed=3)
+    built = build_memorizer(wide, num_heads=8, construction="paired")
+    for stops, fits in (
+        ([5, 5, 10, 10], True),  # none, and as many as dimensions
+        ([0, 5, 5, 9], True),
+        ([0, 6, 6, 10], False),
+        ([2, 4, 6, 8], False),
+    ):
+        assert judge.applies(changed(built, with_stops(built.record, stops)), wide) == fits
+    odd = build_memorizer(wide, num_heads=7, construction="paired")
+    keys = odd.layer.key_weights.copy()
+    keys[6] += 1  # of a head without a partner
+    assert judge.applies(changed(odd, key_weights=keys), wide)
+
+
+@pytest.mark.parametrize("asked", [["rank"], ["error"], ["readout"], ["readout", "error"]])
+def test_what_is_asked_is_answered_in_its_order(built, asked):
+    claims = judge.prove(*built, asked, 1e-6, None, **QUIET)
+    assert [claim.name for claim in claims] == asked
+    assert {claim.verdict for claim in claims} == {Verdict.PROVED}
