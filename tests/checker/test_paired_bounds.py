@@ -388,9 +388,11 @@ def test_blocks_bound_what_is_left_of_the_identity(checker, small, spoilt):
             np.repeat(off[:, :-1], width, axis=1) @ np.abs(r[:-width]) @ w
         )
         assert (found <= loose + 2 * blocks.column * w[-1] + 1e-10).all()
-    w = rng.uniform(0, 1, total)
-    reach = np.abs(r) @ w
-    assert reach.max() <= blocks.reach(w) <= 2 * reach.max()
+    for last in (0.5, 1e-6, 1e6):
+        w = rng.uniform(0, 1, total)
+        w[-1] = last
+        reach = np.abs(r) @ w
+        assert reach.max() <= blocks.reach(w) <= 2 * reach.max()
 
 
 def test_signs_of_heads_and_keys_cancel(checker, small):

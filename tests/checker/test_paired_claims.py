@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from paired_cases import Matrix, distance, possible, softmax
 
 from constructive import Dataset, Memorizer, Verdict, build_memorizer, generators
+from constructive.claims import readout
 from constructive.claims.paired import entries, examples, inverse, judge, residuals
 from constructive.exact import compensated, directed
 from constructive.record import TrainedRecord
@@ -449,12 +451,19 @@ def test_errors_are_compared_with_room(steps, worst, slack, verdict, exponent):
     claim = residual_claims(steps, values, slack, 2.0**exponent, exponent)
     assert claim.verdict is verdict
     example = int(steps[0].order[4])
+    power = Fraction(2) ** exponent
     if verdict is Verdict.REFUTED:
         assert claim.witness == example
-    if verdict is Verdict.UNDECIDED and slack < 1:
-        assert f"at example {example} the bound" in claim.detail
+        shown = Fraction(claim.detail.split(" is ")[1].split()[0])
+        assert power < shown <= Fraction(worst - slack) * power
+    if verdict is Verdict.UNDECIDED and slack < 1 and not math.isnan(worst):
+        shown = Fraction(claim.detail.split(f"at example {example} the bound ")[1].split()[0])
+        assert Fraction(worst + 4 * slack) * power <= shown
+        assert shown <= Fraction(worst + 4 * slack) * power * Fraction(12, 10)
     if verdict is Verdict.PROVED:
         assert claim.evidence == {"bound": (2.0**exponent).hex()}
+        shown = Fraction(claim.detail.split("<= ")[1].split()[0])
+        assert Fraction(worst) * power <= shown <= power
 
 
 def test_one_output_of_several_is_named(steps):
@@ -462,6 +471,10 @@ def test_one_output_of_several_is_named(steps):
     values[5, 2] = 2.0
     claim = residual_claims(steps, values, 0.0, 1.0)
     assert claim.witness == (int(steps[0].order[5]), 2)
+    claim = residual_claims(steps, values[:, 1:], 0.0, 1.0)
+    assert claim.witness == (int(steps[0].order[5]), 1)
+    infinite = residual_claims(steps, values, np.inf, 1.0)
+    assert "the bound inf in float64" in infinite.detail
 
 
 def readout_claim(steps, delta, *, spread=3.0, contraction=0.25, worst=0.5, weight=2.0, **more):
@@ -475,9 +488,9 @@ def readout_claim(steps, delta, *, spread=3.0, contraction=0.25, worst=0.5, weig
 
 @pytest.mark.parametrize("shift", [-1000, 0, 1000])
 def test_distances_are_claimed_with_room(steps, shift):
-    """3 (1/2) / 2 / (1 - 1/4) = 1, times 2^(c - a), and twice that may be claimed."""
-    exponents = {"exponent": 5 + shift, "of_contexts": 3}
-    power = 4 * 2.0**shift
+    """6 (1/2) / 2 / (1 - 1/4) = 2, times 2^(c - a), and twice that may be claimed."""
+    exponents = {"exponent": 5 + shift, "of_contexts": 3, "spread": 6.0}
+    power = 8 * 2.0**shift
     claim = readout_claim(steps, None, **exponents)
     assert claim.verdict is Verdict.PROVED
     shown = float.fromhex(claim.evidence["bound"])
@@ -504,13 +517,28 @@ def test_distances_which_are_none(steps, broken):
 def test_distances_beyond_all_floats(steps):
     claim = readout_claim(steps, None, exponent=1030)
     assert claim.verdict is Verdict.UNDECIDED
-    assert readout_claim(steps, math.inf, exponent=1030).verdict is Verdict.UNDECIDED
+    claim = readout_claim(steps, math.inf, exponent=1030)
+    assert (claim.verdict, claim.statement) == (Verdict.UNDECIDED, readout.UNKNOWN)
 
 
 def test_ranks_are_those_of_the_order(steps):
     claim = judge._rank("s", *steps, inverse.Inverse(np.ones(13), 0.5, 1.0))
     assert claim.verdict is Verdict.PROVED
     assert claim.evidence == {"order": pack(steps[0].order), "stops": pack(steps[0].stops)}
+    shown = Fraction(claim.detail.split("others below ")[1].split(";")[0])
+    tail = Fraction(float(steps[0].tail.max())) * Fraction(2) ** steps[0].exponent
+    assert tail <= shown <= tail * Fraction(11, 10)
+
+
+@pytest.mark.parametrize("last", [1e-6, 1.0, 1e6])
+def test_what_is_read_of_the_extra_example_counts(steps, monkeypatch, last):
+    weights = np.append(np.ones(12), last)
+    monkeypatch.setattr(inverse, "_contracting", lambda *_: (weights, 0.5))
+    found = inverse.bound_inverse(*steps)
+    direction = np.abs(inverse._extra_token(steps[0])[1]).max()
+    runs = inverse._right_inverses(steps[0], steps[1].own)
+    own = max(np.abs(block).sum(axis=2).max() for _, _, block in runs)
+    assert max(own, direction * last) <= found.spread <= (own + direction * last) * (1 + 1e-8)
 
 
 def changed(memorizer, record=None, **weights):
