@@ -443,6 +443,24 @@ def test_rounding_of_blocks_counts(checker, small, monkeypatch):
     assert np.allclose(grown[-1, -1], 7e-6 * layer.largest[-1] * length, rtol=1e-6)
 
 
+def test_tails_count(checker, small):
+    """As if 1e-6 were read of tokens far behind: of all columns, and of the extra example."""
+    layer, owner, own, coupled = small
+    total = len(layer.order)
+    matrix = lambda blocks: np.stack([blocks(row) for row in np.eye(total)], axis=1)  # noqa: E731
+    blocks = checker.paired.Blocks(layer, owner, own, coupled)
+    plain, tail = matrix(blocks), layer.tail
+    try:
+        layer.tail = tail + 1e-6 * np.arange(1, 14)
+        grown = matrix(checker.paired.Blocks(layer, owner, own, coupled)) - plain
+    finally:
+        layer.tail = tail
+    near = {"rtol": 1e-6, "atol": 1e-12}
+    assert np.allclose(grown[:, :12], 1e-6 * np.outer(np.arange(1, 14), blocks.sums[:12]), **near)
+    last = 13e-6 * np.abs(blocks.token).sum()
+    assert np.allclose(grown[:, 12], np.append(np.zeros(12), last), **near)
+
+
 def test_distances_cover_rounding(checker, small, monkeypatch):
     layer, owner, own, coupled = small
     exact = checker.paired.residuals(layer, owner, own, coupled)[:, 0]

@@ -530,6 +530,20 @@ def test_ranks_are_those_of_the_order(steps):
     assert tail <= shown <= tail * Fraction(11, 10)
 
 
+def test_tails_count(steps, monkeypatch):
+    """As if 1e-6 of a token were read of the others: of all columns, and of the extra one."""
+    bound = inverse._Bound(*steps)
+    plain = matrix_of(bound)
+    monkeypatch.setattr(examples, "TAIL", 1e-6)
+    tail = steps[0].tail
+    assert (tail >= 4e-6 * steps[0].largest).all()
+    grown = matrix_of(inverse._Bound(*steps)) - plain
+    near = {"rtol": 1e-6, "atol": 1e-12}
+    assert np.allclose(grown[:, :12], tail[:, None] * bound.column_sums[:12], **near)
+    length = np.abs(inverse._extra_token(steps[0])[1]).sum()
+    assert np.allclose(grown[:, 12], np.append(np.zeros(12), tail[-1] * length), **near)
+
+
 @pytest.mark.parametrize("last", [1e-6, 1.0, 1e6])
 def test_what_is_read_of_the_extra_example_counts(steps, monkeypatch, last):
     weights = np.append(np.ones(12), last)
