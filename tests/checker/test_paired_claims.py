@@ -99,13 +99,13 @@ def one_example(reaches, scores):
     contexts[0, :, 0] = scores
     pairs = len(reaches)
     heads = np.zeros((2, pairs, 2))
-    heads[:, :, 1] = reaches.T
+    heads[:, :, 1] = 4 * reaches.T  # of a query of length 1/4
     return examples.Examples(
         dataset=Dataset(contexts, np.array([[0.0, 1.0]]), np.zeros(1)),
         exponent=0,
         order=np.arange(1),
         stops=np.zeros(pairs, dtype=np.int64),
-        queries=np.array([[0.0, 1.0]]),
+        queries=np.array([[0.0, 0.25]]),
         query_weights=heads,
         key=np.array([1.0, 0.0]),
         scores=np.array([scores], dtype=float),
