@@ -95,6 +95,34 @@ def test_attention_covers_all_that_is_possible(checker, off, score_error, low):
             assert bound[k] <= 2.2 * most + 1e-12
 
 
+def test_large_errors_of_small_shares_are_not_taken_for_small_ones(checker):
+    """A token 14 nats behind, of which most of one is not known: its share may be twice as much.
+
+    All that is taken of it is a millionth.
+    """
+    scores, high = np.array([[0.0, 1.0]]), np.full((1, 2), 14.0)
+    attention = checker.paired.Layer.attention
+    found, bound = attention(high, 0 * high, 0.9, scores, 0 * scores, np.zeros((1, 1)))
+    with mpmath.workdps(30):
+        given = (14.0, 0.0, 0.9, scores[0], [0.0, 0.0], 0.0)
+        worst = 2 * max(distance(softmax(x), found[0, 0]) for x in possible(*given))
+    assert worst <= bound[0]
+
+
+def test_rounding_of_logits_counts(checker, monkeypatch):
+    """As if a rounding were 1e-6: twelve of them of every logit's distance to the largest one."""
+    monkeypatch.setattr(checker.paired, "UNIT", 1e-6)
+    rng = np.random.default_rng(0)
+    high, scores = rng.uniform(-9, 9, (5, 2)), rng.uniform(-1, 1, (5, 4))
+    shares, bound = checker.paired.Layer.attention(
+        high, 0 * high, 0.0, scores, 0 * scores, np.zeros((5, 1))
+    )
+    logits = high[:, :, None] * scores[:, None]
+    behind = logits.max(axis=2, keepdims=True) - logits
+    expected = 2.1 * 1.01 * 12e-6 * (shares * behind).sum(axis=(1, 2))
+    assert np.allclose(bound, expected, rtol=1e-4)
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize(
     ("lead", "off", "score_error", "alone"),
@@ -441,6 +469,21 @@ def test_rounding_of_blocks_counts(checker, small, monkeypatch):
         assert np.allclose(grown[t, columns], 7e-6 * (np.abs(x) @ r), rtol=1e-6)
     length = np.abs(blocks.token).sum()
     assert np.allclose(grown[-1, -1], 7e-6 * layer.largest[-1] * length, rtol=1e-6)
+
+
+def test_distances_cover_what_is_far(checker, small, monkeypatch):
+    """As if a rounding were 1e-6: of a residual of the size of its target."""
+    layer, owner, own, coupled = small
+    targets = layer.targets
+    try:
+        layer.targets = targets + 0.25
+        distances = checker.paired.residuals(layer, owner, own, coupled)[:, 0]
+        monkeypatch.setattr(checker.paired, "gamma", lambda terms: 1e-6 * terms)
+        found = checker.paired.residuals(layer, owner, own, coupled)[:, 0]
+    finally:
+        layer.targets = targets
+    assert (distances > 0.1).all()
+    assert (found - distances >= 15e-6 * distances).all()
 
 
 def test_tails_count(checker, small):

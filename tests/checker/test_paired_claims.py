@@ -60,6 +60,33 @@ def test_attention_covers_all_that_is_possible(off, score_error, low):
             assert bound[k] <= 2.2 * most + 1e-12
 
 
+def test_large_errors_of_small_shares_are_not_taken_for_small_ones():
+    """A token 14 nats behind, of which most of one is not known: its share may be twice as much.
+
+    All that is taken of it is a millionth.
+    """
+    scores, high = np.array([[0.0, 1.0]]), np.full((1, 2), 14.0)
+    reach = high, 0 * high, np.full((1, 2), 0.9)
+    found, bound = entries._attention(reach, scores, 0 * scores, np.zeros(1))
+    with mpmath.workdps(30):
+        given = (14.0, 0.0, 0.9, scores[0], [0.0, 0.0], 0.0)
+        worst = 2 * max(distance(softmax(x), found[0, 0]) for x in possible(*given))
+    assert worst <= bound[0]
+
+
+def test_rounding_of_logits_counts(monkeypatch):
+    """As if a rounding were 1e-6: twelve of them of every logit's distance to the largest one."""
+    monkeypatch.setattr(entries, "UNIT", 1e-6)
+    rng = np.random.default_rng(0)
+    high, scores = rng.uniform(-9, 9, (5, 2)), rng.uniform(-1, 1, (5, 4))
+    reach = high, 0 * high, 0 * high
+    shares, bound = entries._attention(reach, scores, 0 * scores, np.zeros(5))
+    logits = high[:, :, None] * scores[:, None]
+    behind = logits.max(axis=2, keepdims=True) - logits
+    expected = 2.1 * 1.01 * 12e-6 * (shares * behind).sum(axis=(1, 2))
+    assert np.allclose(bound, expected, rtol=1e-4)
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize(
     ("lead", "off", "score_error", "alone"),
@@ -168,7 +195,10 @@ def test_no_more_may_couple_than_is_worth_it():
 
 def test_rounding_of_scores_and_tails(built, monkeypatch):
     monkeypatch.setattr(examples, "gamma", lambda terms: 1e-3 * terms)
-    read = examples.Examples.of(*built)
+    memorizer, data = built
+    longer = changed(memorizer, key_weights=memorizer.layer.key_weights * 0.7)
+    read = examples.Examples.of(longer, data)
+    assert not 0.9 < np.linalg.norm(read.key) < 1.1
     contexts = read.contexts(np.arange(13))
     expected = 7e-3 * np.linalg.norm(read.key) * np.linalg.norm(contexts, axis=2).max(axis=1)
     assert np.allclose(read.score_error, expected, rtol=1e-8)
@@ -210,6 +240,25 @@ def test_heads_which_are_too_large(built, size, words):
     layer = dataclasses.replace(memorizer.layer, query_weights=memorizer.layer.query_weights * size)
     with pytest.raises(examples.UndecidedError, match=words):
         examples.Examples.of(Memorizer(layer, memorizer.record), data)
+
+
+def test_more_terms_than_bounds_cover(built, monkeypatch):
+    """13 examples of 3 tokens of 5 entries, and 8 heads: 40 terms are the most."""
+    for longest, widest, fits in ((40, 5, True), (39, 5, False), (40, 4, False)):
+        monkeypatch.setattr(examples, "LONGEST", longest)
+        monkeypatch.setattr(examples, "_WIDEST", widest)
+        if fits:
+            assert examples.Examples.of(*built).has_extra
+            continue
+        with pytest.raises(examples.UndecidedError, match=f"more than {longest} terms"):
+            examples.Examples.of(*built)
+
+
+def test_where_no_example_is_left_over_none_is_extra(built):
+    memorizer, data = built
+    stops = [head.stop for head in memorizer.record.heads[1::2]]
+    full = changed(memorizer, with_stops(memorizer.record, [*stops[:3], 13]))
+    assert not examples.Examples.of(full, data).has_extra
 
 
 # Blocks.
@@ -403,6 +452,30 @@ def test_distances_cover_rounding_and_heads_which_agree(built, steps, monkeypatc
     tail = read.tail * np.abs(first).sum()
     assert (other.slack[:, 0] >= least + tail).all()
     assert (other.slack[:, 0] <= 1.01 * least + 1e-9).all()
+
+
+def test_distances_cover_tails_and_what_is_far(built, steps, monkeypatch):
+    """As if 1e-6 of a token were read of the others; and rounding of a residual of its size."""
+    read, found = steps
+    memorizer, data = built
+    exact = residuals.residuals_of(read, found, memorizer)
+    first = np.abs(memorizer.layer.value_weights[::2, :, 0]).sum() * 2.0 ** (
+        read.exponent - exact.exponent
+    )
+    monkeypatch.setattr(examples, "TAIL", 1e-6)
+    other = residuals.residuals_of(read, found, memorizer)
+    grown = (other.slack - exact.slack)[:, 0]
+    assert np.allclose(grown, read.tail * first, rtol=1e-6, atol=0)
+    monkeypatch.undo()
+    far = Dataset(data.contexts, data.queries, data.targets + 2.0**exact.exponent / 4)
+    far = dataclasses.replace(read, dataset=far)
+    slacks = []
+    for unit in (1e-6, 0.0):
+        monkeypatch.setattr(residuals, "gamma", lambda terms, unit=unit: unit * terms)
+        slacks.append(residuals.residuals_of(far, found, memorizer).slack[:, 0])
+    distances = residuals.residuals_of(far, found, memorizer).evaluated[:, 0]
+    assert (distances > 0.1).all()
+    assert (slacks[0] - slacks[1] >= 13e-6 * distances).all()
 
 
 def test_layers_which_do_more_than_copy(built, steps):
