@@ -211,8 +211,8 @@ class Memorizer:
         for x in set(values.tolist()):
             unit = lcm(unit, x.denominator)
             require(unit.bit_length() < LONGEST, "values have no common denominator to go on with")
-        scaled = np.array([x.numerator * (unit // x.denominator) for x in values.tolist()])
-        scaled = scaled.astype(object)
+        scaled = [x.numerator * (unit // x.denominator) for x in values.tolist()]
+        scaled = np.array(scaled, dtype=object)  # numpy makes floats of integers beyond 2^63
         work.take(ids.size, [(max(length(x) for x in scaled.tolist()), 0)], integers=True)
         total = scaled[ids].sum(axis=1)
         return (

@@ -357,6 +357,16 @@ def test_values_need_a_common_denominator(part, free):
     assert one.tolist() == [Fraction(3, odd)] * 2
 
 
+@pytest.mark.parametrize("large", [2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 2**70])
+def test_values_as_long_as_words_are_added_exactly(part, free, large):
+    """Of mixed signs, too, of which numpy makes floats beyond 2^63."""
+    found = part.Memorizer(memorizer())
+    values = np.array([large, -1, 3], dtype=object)
+    sums = found.sums(values, np.array([[0, 0, 1], [1, 1, 2]]), free)
+    assert sums.tolist() == [2 * large - 1, 1]
+    assert {type(x) for x in sums.tolist()} == {int}
+
+
 @pytest.mark.parametrize("most", [1, 2, 5, 1000])
 @pytest.mark.parametrize("total", [1, 7, 1024, 1025, 3000])
 def test_as_many_examples_at_a_time_as_fit(part, most, total):
