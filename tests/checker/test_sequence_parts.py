@@ -392,6 +392,60 @@ def test_one_example_which_does_not_fit(part):
         list(part.in_parts(function, 5))
 
 
+# Data.
+
+
+def test_places(part):
+    assert part.places(None) is None
+    assert part.places([]) == {}
+    assert part.places([["int", 1], ["str", "1"]]) == {'["int", 1]': 0, '["str", "1"]': 1}
+
+
+@pytest.mark.parametrize("listed", ["", "ab", {}, {"ab": 1}, ["ab"], [["a"]], [["a", "b", "c"]], 7])
+def test_what_is_no_list_of_pairs(part, listed):
+    with pytest.raises((ValueError, TypeError), match=r"no pairs of a kind|not iterable"):
+        part.places(listed)
+
+
+def read(part, **data):
+    content = {"tokens": None, "symbols": None, "classes": [["int", "1"]]} | data
+    found = part.Memorizer(memorizer(embedding=network((1, ([0], [1], 0), ([0], [2], 0)))))
+    return part.read_tokens(content, found), part.read_labels(content, found)
+
+
+def test_tokens_and_labels(part):
+    tokens, labels = read(
+        part,
+        tokens=[["0"], ["-1/2"], ["f"]],
+        classes=[["int", "-a"], ["bool", 1], ["bool", 0], ["int", "5"]],
+    )
+    assert tokens.tolist() == [[0], [Fraction(-1, 2)], [15]]
+    assert labels == [-10, 1, 0, 5]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"tokens": []}, "tokens have not 1 entries"),
+        ({"tokens": [[]]}, "tokens have not 1 entries"),
+        ({"tokens": [["1", "2"]]}, "tokens have not 1 entries"),
+        ({"tokens": [["1"], ["1"]]}, "a token is there twice"),
+        ({"tokens": [["1"]], "symbols": [["str", "a"]]}, "tokens, or symbols"),
+        ({}, "tokens, or symbols"),
+        ({"symbols": [["str", "a"]]}, "knows no symbols"),
+        ({"tokens": [["1"]], "classes": []}, "there are no classes"),
+        ({"tokens": [["1"]], "classes": [["str", "a"]]}, "a label is none of"),
+        ({"tokens": [["1"]], "classes": [["bool", 2]]}, "is no index below 2"),
+        ({"tokens": [["1"]], "classes": [["bool", "1"]]}, "is no index below 2"),
+        ({"tokens": [["1"]], "classes": [["bool", True]]}, "is no index below 2"),
+        ({"tokens": [["1"]], "classes": [["int", "1/2"]]}, "a label is no integer"),
+    ],
+)
+def test_data_which_are_none(part, data, words):
+    with pytest.raises(ValueError, match=words):
+        read(part, **data)
+
+
 # Sizes.
 
 
@@ -504,6 +558,9 @@ def test_sizes_are_those_of_the_data_and_possible(part, claimed):
         said = str(caught.value)
         said = ast.literal_eval(said[said.index("{") :])
         assert said == (of_data if name in of_data else most)
+    for value in (1.0, True, -1, "1", None):
+        with pytest.raises((ValueError, TypeError), match=r"a size is no number|not supported"):
+            part.check_size({"evidence": sizes | {"kept": value}}, *given, free_work(part))
     for wrong in ({**sizes, "more": 1}, {k: v for k, v in sizes.items() if k != "kept"}):
         with pytest.raises(ValueError, match="names other sizes"):
             part.check_size({"evidence": wrong}, *given, free_work(part))
