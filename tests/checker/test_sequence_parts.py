@@ -1,6 +1,7 @@
 """What the checker makes of sequences, part by part, against Fractions one by one."""
 
 import ast
+import json
 import math
 import sys
 from fractions import Fraction
@@ -564,6 +565,22 @@ def test_sizes_are_those_of_the_data_and_possible(part, claimed):
     for wrong in ({**sizes, "more": 1}, {k: v for k, v in sizes.items() if k != "kept"}):
         with pytest.raises(ValueError, match="names other sizes"):
             part.check_size({"evidence": wrong}, *given, free_work(part))
+
+
+def test_tokens_bound_their_bits_where_the_network_does_not(part, claimed):
+    """Units of the first layer are multiplied by 2^80: their spans say nothing of tokens."""
+    sizes, content, (_, *given) = claimed
+    content = json.loads(json.dumps(content))
+    for row in content["embedding"]["layers"][0]["rows"]:
+        row[1] = [text(fraction(v) * 2**80) for v in row[1]]
+    found = part.Memorizer(content)
+    wrong = sizes | {"token_bits": 10**6}
+    _, most = possible(wrong, content, found, *given)
+    assert most["token_bits"] < 80
+    with pytest.raises(ValueError, match="sizes are above") as caught:
+        part.check_size({"evidence": wrong}, found, *given, free_work(part))
+    said = str(caught.value)
+    assert ast.literal_eval(said[said.index("{") :]) == most
 
 
 def formula(part, sizes):
