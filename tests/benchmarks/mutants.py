@@ -71,6 +71,8 @@ TESTS = {
     "claims/impossible": [*checks("claims upper_bounds"), "tests/theorem", HOSTILE],
     "claims/paired": [*checks("paired_claims paired soundness"), HOSTILE],
     "claims": [*checks(f"claims certify {LAYERS} soundness"), HOSTILE],
+    "exact/directed": ["tests/exact/test_directed.py", *checks("bounds claims paired_claims")],
+    "exact/verified": checks("claims bounds certify"),
     "exact": ["tests/exact", *checks(f"claims bounds paired_claims certify {LAYERS}"), HOSTILE],
 }  # fmt: skip
 """Which tests look at which modules, quick ones first: the longest match."""
