@@ -158,3 +158,14 @@ def test_text_at_its_limit():
     assert (at_most(9.96e-3), at_least(9.96e-3)) == ("1.0e-02", "9.9e-03")
     huge = Fraction(10) ** 400
     assert (at_most(huge), at_least(1 / huge)) == ("1.0e+400", "1.0e-400")
+
+
+def test_short_bounds_whose_nearest_float_is_below_them():
+    assert Fraction(0.3) < Fraction(3, 10) <= Fraction(short_bound(Fraction(3, 10)))
+    assert short_bound(0.25) == 0.25
+
+
+def test_balls_beyond_all_floats_keep_their_signs():
+    huge = arb(10) ** 400
+    assert (upper(huge), lower(huge)) == (math.inf, LARGEST)
+    assert (upper(-huge), lower(-huge)) == (-LARGEST, -math.inf)
