@@ -165,7 +165,13 @@ def test_short_bounds_whose_nearest_float_is_below_them():
     assert short_bound(0.25) == 0.25
 
 
-def test_balls_beyond_all_floats_keep_their_signs():
-    huge = arb(10) ** 400
+@pytest.mark.parametrize("kind", [arb, Fraction])
+@pytest.mark.parametrize("power", [309, 340, 400, 2000])
+def test_what_is_beyond_all_floats_keeps_its_side(kind, power):
+    huge = kind(10) ** power
     assert (upper(huge), lower(huge)) == (math.inf, LARGEST)
     assert (upper(-huge), lower(-huge)) == (-LARGEST, -math.inf)
+    tiny = 1 / huge if power > 330 else kind(10) ** -400
+    assert (upper(tiny), lower(tiny)) == (5e-324, 0.0)
+    assert (upper(-tiny), lower(-tiny)) == (0.0, -5e-324)
+    assert (upper(0 * tiny), lower(0 * tiny)) == (0.0, 0.0)
