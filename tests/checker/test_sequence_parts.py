@@ -647,3 +647,24 @@ def test_tokens_without_a_common_denominator(part, claimed):
     other[0, 0], other[1, 0] = Fraction(1, odd), Fraction(1, odd + 2)
     with pytest.raises(ValueError, match=r"too long|no common denominator|a minute"):
         part.check_size({"evidence": sizes}, found, other, ids, expected, free_work(part))
+
+
+@pytest.mark.parametrize("task", ["seq2seq", "last"])
+def test_what_is_announced_and_allowed(checker, part, monkeypatch, tmp_path, task):
+    """300 bytes a token, and 100 operations a weight: of tokens, and of labels."""
+    sequences = [[1, 2, 3], [4, 5, 6]]
+    labels = [[1, 2, 3], [3, 2, 1]] if task == "seq2seq" else [1, 2]
+    memorizer = build_sequence_memorizer(sequences, labels, task=task)
+    dataset = SequenceDataset.of(sequences, labels, task)
+    names = [str(tmp_path / name) for name in ("c.json", "m.json", "d.json")]
+    for name, thing in zip(names, (certify(memorizer, dataset), memorizer, dataset), strict=True):
+        thing.save(name)
+    said, allowed, work = [], [], part.Work
+    monkeypatch.setattr(part, "announce", lambda *given: said.append(given))
+    monkeypatch.setattr(part, "Work", lambda *given: allowed.append(given) or work(*given))
+    assert set(checker.check(names, most=1e9)) == {"equality", "size"}
+    each = 6 if task == "seq2seq" else 2
+    parts = part.Memorizer(memorizer.content())
+    operations = 100 * (parts.embedding.nonzero * 6 + parts.classifier.nonzero * each)
+    assert said == [(1800, operations, 1e9)]
+    assert allowed == [(20 * operations + 6e10, 5e8)]
