@@ -483,3 +483,15 @@ def test_sizes_of_sequences():
         claim = certify(dataclasses.replace(memorizer, record=record), dataset)["size"]
         assert claim.verdict is UNDECIDED
         assert f"{name} = 1000000 of the record" in claim.detail
+
+
+@pytest.mark.parametrize("place", ["queries", "contexts"])
+def test_inputs_which_differ_by_little_are_different(place):
+    """And zeros are the same, whatever their signs are."""
+    contexts = np.stack([np.eye(3)[:2]] * 3)
+    queries = np.ones((3, 3))
+    spot = {"queries": queries[:, 2], "contexts": contexts[:, 0, 2]}[place]
+    spot[:] = 1e-20, 2e-20, 3e-20
+    assert impossible.rank_upper_bound(Dataset(contexts, queries, np.zeros(3)), 5)[0] == 3
+    spot[:] = 0.0, -0.0, 1e-20
+    assert impossible.rank_upper_bound(Dataset(contexts, queries, np.zeros(3)), 5)[0] == 2
