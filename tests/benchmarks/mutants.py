@@ -56,11 +56,13 @@ def checks(names: str) -> list[str]:
 
 LAYERS = "checker upper_bounds"
 TESTS = {
-    "checker/paired": [*checks("paired_bounds layers paired soundness"), HONEST, HOSTILE],
+    "checker/paired": [
+        *checks("paired_steps paired_bounds layers paired soundness"), HONEST, HOSTILE
+    ],
     "checker/sequences": [*checks("sequence_parts sequence_checker soundness"), HOSTILE],
     "checker/files": [*checks(f"files {LAYERS} sequence_checker paired"), HONEST, HOSTILE],
     "checker/command": [*checks(f"command {LAYERS} sequence_checker paired"), HOSTILE],
-    "checker/bounds": [*checks(f"bounds paired_bounds paired {LAYERS}"), HONEST, HOSTILE],
+    "checker/bounds": [*checks(f"bounds paired_steps paired {LAYERS}"), HONEST, HOSTILE],
     "checker/fixed": [*checks(f"arithmetic {LAYERS}"), HONEST, HOSTILE],
     "checker/modular": [*checks(f"arithmetic layers {LAYERS}"), HONEST, HOSTILE],
     "checker/real_claims": [
@@ -69,11 +71,11 @@ TESTS = {
     "checker": [*checks(f"layers {LAYERS} soundness"), HONEST, HOSTILE, NEEDS],
     "claims/sequences": [*checks("claims sequence_checker"), "tests/contextual"],
     "claims/impossible": [*checks("claims upper_bounds"), "tests/theorem", HOSTILE],
-    "claims/paired": [*checks("paired_claims paired soundness"), HOSTILE],
+    "claims/paired": [*checks("paired_steps paired_claims paired soundness"), HOSTILE],
     "claims": [*checks(f"claims certify {LAYERS} soundness"), HOSTILE],
-    "exact/directed": ["tests/exact/test_directed.py", *checks("bounds claims paired_claims")],
+    "exact/directed": ["tests/exact/test_directed.py", *checks("bounds claims paired_steps")],
     "exact/verified": checks("claims bounds certify"),
-    "exact": ["tests/exact", *checks(f"claims bounds paired_claims certify {LAYERS}"), HOSTILE],
+    "exact": ["tests/exact", *checks(f"claims bounds paired_steps certify {LAYERS}"), HOSTILE],
 }  # fmt: skip
 """Which tests look at which modules, quick ones first: the longest match."""
 

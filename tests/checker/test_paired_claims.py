@@ -1,4 +1,4 @@
-"""What certify bounds for paired heads, step by step: as the checker's steps are tested."""
+"""Who certify has proofs of paired heads for, and what it says; see test_paired_steps.py."""
 
 import dataclasses
 import math
@@ -7,12 +7,11 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from paired_cases import Matrix, distance, possible, softmax
 
 from constructive import Dataset, Memorizer, Verdict, build_memorizer, generators
 from constructive.claims import readout
 from constructive.claims.paired import entries, examples, inverse, judge, residuals
-from constructive.exact import compensated, directed
+from constructive.exact import compensated
 from constructive.record import TrainedRecord
 from constructive.verdict import pack
 
@@ -36,158 +35,10 @@ def steps(built):
     return steps_of(*built)
 
 
-# Attention.
-
-
-@pytest.mark.parametrize("off", [0.0, 1e-15, 1e-6, 1e-4])
-@pytest.mark.parametrize("score_error", [0.0, 1e-16, 1e-7, 1e-4])
-@pytest.mark.parametrize("low", [0.0, 1e-5])
-def test_attention_covers_all_that_is_possible(off, score_error, low):
-    rng = np.random.default_rng(0)
-    high, scores = rng.uniform(-9, 9, (5, 2)), rng.uniform(-1, 1, (5, 4))
-    lows = low * rng.uniform(-1, 1, (5, 2)), low * rng.uniform(-1, 1, (5, 4))
-    reach = high, lows[0], np.full((5, 2), off)
-    errors = np.full(5, score_error)
-    found, bound = entries._attention(reach, scores, lows[1], errors)
-    with mpmath.workdps(60):
-        for k in range(5):
-            worst = 0
-            for head in range(2):
-                given = (high[k, head], lows[0][k, head], off, scores[k], lows[1][k], score_error)
-                worst += max(distance(softmax(x), found[k, head]) for x in possible(*given))
-            assert worst <= bound[k]
-            most = np.abs(high[k]).sum() * 4 * score_error + 2 * 2 * off * (1 + score_error)
-            assert bound[k] <= 2.2 * most + 1e-12
-
-
-def test_large_errors_of_small_shares_are_not_taken_for_small_ones():
-    """A token 14 nats behind, of which most of one is not known: its share may be twice as much.
-
-    All that is taken of it is a millionth.
-    """
-    scores, high = np.array([[0.0, 1.0]]), np.full((1, 2), 14.0)
-    reach = high, 0 * high, np.full((1, 2), 0.9)
-    found, bound = entries._attention(reach, scores, 0 * scores, np.zeros(1))
-    with mpmath.workdps(30):
-        given = (14.0, 0.0, 0.9, scores[0], [0.0, 0.0], 0.0)
-        worst = 2 * max(distance(softmax(x), found[0, 0]) for x in possible(*given))
-    assert worst <= bound[0]
-
-
-def test_rounding_of_logits_counts(monkeypatch):
-    """As if a rounding were 1e-6: twelve of them of every logit's distance to the largest one."""
-    monkeypatch.setattr(entries, "UNIT", 1e-6)
-    rng = np.random.default_rng(0)
-    high, scores = rng.uniform(-9, 9, (5, 2)), rng.uniform(-1, 1, (5, 4))
-    reach = high, 0 * high, 0 * high
-    shares, bound = entries._attention(reach, scores, 0 * scores, np.zeros(5))
-    logits = high[:, :, None] * scores[:, None]
-    behind = logits.max(axis=2, keepdims=True) - logits
-    expected = 2.1 * 1.01 * 12e-6 * (shares * behind).sum(axis=(1, 2))
-    assert np.allclose(bound, expected, rtol=1e-4)
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize(
-    ("lead", "off", "score_error", "alone"),
-    [
-        (41.1, 0.0, 0.0, True),
-        (41.1, 0.0, 0.1, False),
-        (41.1, 0.1, 0.0, False),
-        (40.9, 0.0, 0.0, False),
-        (80.0, 1.0, 1.0, True),
-        (1e6, 0.0, 1e3, True),
-    ],
-)
-def test_a_token_which_leads_is_alone(sign, lead, off, score_error, alone):
-    scores = np.array([[0.0, -sign, 0.0, -sign * 3.0]]) + sign * np.array([[1.0, 0, 0, 0]])
-    reach = np.full((1, 2), sign * lead), np.zeros((1, 2)), np.full((1, 2), off)
-    _, bound = entries._attention(reach, scores, np.zeros((1, 4)), np.array([score_error / lead]))
-    shown = 2 * (4.1 * 3 * examples.TAIL + directed.gamma(8))
-    if alone:
-        assert shown <= bound[0] <= 1.01 * shown
-    else:
-        assert bound[0] > 1.5 * shown
-
-
 def test_constants():
     with mpmath.workprec(200):
         assert mpmath.exp(-(examples.MARGIN - 1)) < examples.TAIL < 1e-17
     assert 0 < compensated.EXPONENTIAL_ERROR < 1e-10
-
-
-# Who agrees.
-
-
-def one_example(reaches, scores):
-    """Pairs of heads which reach so far, on one example with these scores: read as Examples."""
-    reaches, count = np.array(reaches, dtype=float), len(scores)
-    contexts = np.zeros((1, count, 2))
-    contexts[0, :, 0] = scores
-    pairs = len(reaches)
-    heads = np.zeros((2, pairs, 2))
-    heads[:, :, 1] = 4 * reaches.T  # of a query of length 1/4
-    return examples.Examples(
-        dataset=Dataset(contexts, np.array([[0.0, 1.0]]), np.zeros(1)),
-        exponent=0,
-        order=np.arange(1),
-        stops=np.zeros(pairs, dtype=np.int64),
-        queries=np.array([[0.0, 0.25]]),
-        query_weights=heads,
-        key=np.array([1.0, 0.0]),
-        scores=np.array([scores], dtype=float),
-        score_error=np.full(1, 1e-15),
-        largest=np.ones(1),
-    )
-
-
-def coupled_of(read, owner=()):
-    with np.errstate(all="ignore"):
-        return entries._coupled(read, np.array(owner, dtype=np.int64), lambda *_: None)
-
-
-REACHES = [
-    (82.001, 300), (81.999, 300), (300, 81.999), (300, 82.001), (-164.01, -300),
-    (-163.99, -300), (-300, -163.99), (300, -300), (-300, 300), (0, 300), (1e9, 1e9),
-]  # fmt: skip
-
-
-def test_pairs_agree_where_both_heads_surely_read_one_token(monkeypatch):
-    """The largest score leads by 1/2, and the smallest one by 1/4: 41 nats are needed."""
-    monkeypatch.setattr(entries, "_MOST_COUPLED", len(REACHES))
-    read = one_example(REACHES, [0.0, 0.5, -0.25, 1.0, 0.25])
-    where, pairs = coupled_of(read)
-    assert pairs.tolist() == [1, 2, 5, 6, 7, 8, 9]
-    assert not where.any()
-    assert coupled_of(read, [7])[1].tolist() == [1, 2, 5, 6, 8, 9]
-    for name, value, expected in (
-        ("score_error", 1e-4, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
-        ("score_error", 0.3, list(range(11))),
-    ):
-        other = dataclasses.replace(read, **{name: np.full(1, value)})
-        assert coupled_of(other)[1].tolist() == expected
-
-
-def test_rounding_counts_where_it_is_close(monkeypatch):
-    """As if a rounding were 1e-6: (d + 2) |q| |e| of it is what a reach may be off."""
-    monkeypatch.setattr(entries, "gamma", lambda terms: 1e-6 * terms)
-    for reach, agrees in ((82 + 82.1 * 4.01e-6, True), (82 + 82.1 * 3.99e-6, False)):
-        read = one_example([(reach, 82.1)], [0.0, 0.5, 1.0])
-        assert len(coupled_of(read)[0]) == (not agrees)
-
-
-def test_rounding_of_gaps_counts_where_it_is_close(monkeypatch):
-    """As if a rounding were 1e-4: two of a gap of 1/2."""
-    monkeypatch.setattr(entries, "UNIT", 1e-4)
-    for part, agrees in ((2.01e-4, True), (1.99e-4, False)):
-        read = one_example([(82 / (1 - part), 300)], [0.0, 0.5, 1.0])
-        assert len(coupled_of(read)[0]) == (not agrees)
-
-
-def test_no_more_may_couple_than_is_worth_it():
-    assert len(coupled_of(one_example([(1, 1)] * 4, [0.0, 1.0]))[0]) == 4
-    with pytest.raises(examples.UndecidedError, match="do not agree on more than 4 entries"):
-        coupled_of(one_example([(1, 1)] * 5, [0.0, 1.0]))
 
 
 # Examples.
@@ -261,132 +112,6 @@ def test_where_no_example_is_left_over_none_is_extra(built):
     assert not examples.Examples.of(full, data).has_extra
 
 
-# Blocks.
-
-
-def matrix_of(bound):
-    """N column by column."""
-    total = len(bound.column_sums)
-    return np.stack([bound(row) for row in np.eye(total)], axis=1)
-
-
-@pytest.mark.parametrize("spoilt", [0.0, 1e-4])
-def test_blocks_bound_what_is_left_of_the_identity(steps, spoilt):
-    """With values spoilt by what their errors allow, in the worst direction for each entry."""
-    read, found = steps
-    found = found._replace(
-        own_error=found.own_error + spoilt, coupled_error=found.coupled_error + spoilt
-    )
-    bound = inverse._Bound(read, found)
-    total, width, pairs = len(read.order), read.queries.shape[1], len(read.stops)
-    owner = read.owner
-    x, off = np.zeros((total, pairs + 1, width)), np.zeros((total, pairs + 1))
-    off[:, :-1] = read.tail[:, None]
-    x[np.arange(len(owner)), owner], off[np.arange(len(owner)), owner] = found[:2]
-    x[found.positions, found.pairs], off[found.positions, found.pairs] = found[4:]
-    z = entries.read(read, np.arange(total), np.zeros(total, dtype=np.int64), (0.0, 1.0))[0]
-    token, direction = inverse._extra_token(read)
-    assert np.abs(token - z[-1]).max() < 1e-9
-    x[:, -1], x[-1, -1], off[-1, -1] = z, token, read.tail[-1]
-    r = np.zeros((pairs + 1, width, total))
-    for chosen, rows, block in bound.runs:
-        size = block.shape[2]
-        for k, pair in enumerate(range(chosen.start, chosen.stop)):
-            start = rows.start + k * size
-            r[pair][:, start : start + size] = block[k]
-    r[pairs, :, -1] = direction
-    r = r.reshape(-1, total)
-    own = np.abs(np.eye(total) - x.reshape(total, -1) @ r)
-    worst = own + np.repeat(off, width, axis=1) @ np.abs(r)
-    shown = matrix_of(bound)
-    assert (shown >= worst * (1 - 1e-12) - 1e-15).all()
-    loose = own + 3 * np.repeat(off, width, axis=1) @ np.abs(r) + 1e-12
-    assert (shown[:, :-1] <= loose[:, :-1]).all()
-    assert (shown[:-1, -1] <= (read.largest * np.abs(direction).sum())[:-1] * 1.01 + 1e-12).all()
-    found = inverse.bound_inverse(read, found)
-    assert (shown @ found.weights <= found.contraction * found.weights).all()
-    reach = (np.abs(r) @ found.weights).max()
-    assert reach <= found.spread <= 2 * reach
-
-
-def test_rounding_of_blocks_counts(steps, monkeypatch):
-    """As if a rounding were 1e-6: of |D| |R| + 1 for a block, and of |x| |R| beside it."""
-    read, found = steps
-    plain = matrix_of(inverse._Bound(read, found))
-    monkeypatch.setattr(inverse, "gamma", lambda terms: 1e-6 * terms)
-    bound = inverse._Bound(read, found)
-    grown = matrix_of(bound) - plain
-    for _, rows, block in bound.runs:
-        for k in range(len(block)):
-            size = block.shape[2]
-            mine = slice(rows.start + k * size, rows.start + (k + 1) * size)
-            least = 7e-6 * (np.abs(found.own[mine]) @ np.abs(block[k]) + 1)
-            assert np.allclose(grown[mine, mine], least, rtol=1e-6)
-    for t, pair, x in zip(found.positions, found.pairs, found.coupled, strict=True):
-        columns = np.flatnonzero(read.owner == pair)
-        for _, rows, block in bound.runs:
-            if len(columns) and rows.start <= columns[0] < rows.stop:
-                r = block[(columns[0] - rows.start) // block.shape[2]]
-                least = 7e-6 * (np.abs(x) @ np.abs(r))
-                assert np.allclose(grown[t, columns], least, rtol=1e-6)
-    assert grown[-1, -1] >= 0.99 * 7e-6 * read.largest[-1]
-
-
-def test_signs_of_heads_and_keys_cancel(built, steps):
-    """Where all scores change their signs, the token which is read has the least one."""
-    memorizer, data = built
-    layer = memorizer.layer
-    turned = dataclasses.replace(
-        layer, query_weights=-layer.query_weights, key_weights=-layer.key_weights
-    )
-    read, found = steps_of(Memorizer(turned, memorizer.record), data)
-    assert (read.scores == -steps[0].scores).all()
-    matrices = [matrix_of(inverse._Bound(*each)) for each in ((read, found), steps)]
-    assert np.allclose(*matrices, rtol=1e-9)
-
-
-@pytest.mark.parametrize("chunk", [8, 8 * 15 * 3])
-def test_pieces_are_put_together(built, steps, monkeypatch, chunk):
-    for part in (examples, entries, inverse):
-        monkeypatch.setattr(part, "CHUNK_BYTES", chunk)
-    read, found = steps_of(*built)
-    near = {"rtol": 1e-9, "atol": 1e-14}
-    for name in ("scores", "score_error", "largest"):
-        assert np.allclose(getattr(read, name), getattr(steps[0], name), **near)
-    for one, other in zip(found, steps[1], strict=True):
-        assert np.allclose(one, other, **near)
-    assert np.allclose(
-        matrix_of(inverse._Bound(read, found)), matrix_of(inverse._Bound(*steps)), **near
-    )
-
-
-def test_rounding_of_what_is_read_counts(steps, monkeypatch):
-    """As if a rounding were 1e-3: of sums over tokens, by their largest entry."""
-    read, found = steps
-    monkeypatch.setattr(entries, "gamma", lambda terms: 1e-3 * terms)
-    _, errors = entries.read(read, np.arange(12), read.owner, entries.DIFFERENCE)
-    # Three times n + 2 roundings at the end, and n + 4 in each of two heads.
-    grown = (errors - found.own_error) / read.largest[:12]
-    assert np.allclose(grown, 1e-3 * (3 * 5 + 2 * 7), rtol=1e-6)
-
-
-@pytest.mark.parametrize("radius", [0.0, 0.3, 0.8, 0.95])
-def test_where_coupling_contracts_a_vector_shows_it(radius):
-    for seed in range(5):
-        n = np.random.default_rng(seed).random((6, 6)) ** 8
-        n *= radius / np.abs(np.linalg.eigvals(n)).max()
-        w, q = inverse._contracting(Matrix(n), 6)
-        assert (w > 0).all()
-        assert (n @ w <= q * w).all()
-        assert q < 1
-        assert q <= max(radius * 1.1, (1 + radius) / 2)
-
-
-@pytest.mark.parametrize("radius", [1.0, 1.0001, 3.0, 1e200])
-def test_where_coupling_does_not_contract_nothing_is_shown(radius):
-    assert inverse._contracting(Matrix(np.full((2, 2), radius / 2)), 2) is None
-
-
 def test_blocks_which_are_singular(steps):
     read, found = steps
     own = found.own.copy()
@@ -395,87 +120,6 @@ def test_blocks_which_are_singular(steps):
         own[0] = own[1] = value
         with pytest.raises(examples.UndecidedError, match="singular in float64"):
             inverse.bound_inverse(read, found._replace(own=own))
-
-
-def test_the_extra_example_has_to_be_read_by_pair_0(steps):
-    read, found = steps
-    other = found._replace(
-        positions=np.append(found.positions, 12),
-        pairs=np.append(found.pairs, 0),
-        coupled=np.concatenate([found.coupled, found.coupled[:1]]),
-        coupled_error=np.append(found.coupled_error, 0.0),
-    )
-    with pytest.raises(examples.UndecidedError, match="pair 0 does not agree"):
-        inverse.bound_inverse(read, other)
-
-
-# Distances.
-
-
-def test_distances_cover_errors_of_what_is_read(built, steps):
-    read, found = steps
-    layer = built[0].layer
-    exact = residuals.residuals_of(read, found, built[0])
-    values = layer.value_weights[:, :, 0] * 2.0 ** (read.exponent - exact.exponent)
-    first = np.abs(values[::2]).sum(axis=1)
-    for name, grown in (
-        ("own_error", 1e-3 * np.append(first[read.owner], 0.0)),
-        ("coupled_error", 1e-3 * np.bincount(found.positions, first[found.pairs], 13)),
-    ):
-        more = found._replace(**{name: getattr(found, name) + 1e-3})
-        other = residuals.residuals_of(read, more, built[0])
-        assert (other.evaluated == exact.evaluated).all()
-        assert np.allclose((other.slack - exact.slack)[:, 0], grown, rtol=1e-6, atol=1e-18)
-        assert (other.bounds >= other.evaluated + other.slack).all()
-
-
-def test_distances_cover_rounding_and_heads_which_agree(built, steps, monkeypatch):
-    read, found = steps
-    exact = residuals.residuals_of(read, found, built[0])
-    power = 2.0 ** (read.exponent - exact.exponent)
-    values = built[0].layer.value_weights[:, :, 0] * power
-    first, both = values[::2], values[::2] + values[1::2]
-    monkeypatch.setattr(residuals, "gamma", lambda terms: 1e-6 * terms)
-    other = residuals.residuals_of(read, found, built[0])
-    size = np.append(np.einsum("td,td->t", np.abs(found.own), np.abs(first[read.owner])), 0.0)
-    np.add.at(size, found.positions,
-              np.einsum("td,td->t", np.abs(found.coupled), np.abs(first[found.pairs])))  # fmt: skip
-    size += np.abs(exact.evaluated[:, 0])
-    grown = (other.slack - exact.slack)[:, 0]
-    assert (grown >= 13e-6 * size).all()
-    assert both.any()
-    assert (grown <= 40e-6 * (size + np.abs(both).sum())).all()
-    monkeypatch.setattr(residuals, "gamma", lambda _: 0.0)
-    monkeypatch.setattr(residuals, "UNIT", 1e-3)
-    other = residuals.residuals_of(read, found, built[0])
-    least = read.largest * 2e-3 * np.abs(both).sum()
-    tail = read.tail * np.abs(first).sum()
-    assert (other.slack[:, 0] >= least + tail).all()
-    assert (other.slack[:, 0] <= 1.01 * least + 1e-9).all()
-
-
-def test_distances_cover_tails_and_what_is_far(built, steps, monkeypatch):
-    """As if 1e-6 of a token were read of the others; and rounding of a residual of its size."""
-    read, found = steps
-    memorizer, data = built
-    exact = residuals.residuals_of(read, found, memorizer)
-    first = np.abs(memorizer.layer.value_weights[::2, :, 0]).sum() * 2.0 ** (
-        read.exponent - exact.exponent
-    )
-    monkeypatch.setattr(examples, "TAIL", 1e-6)
-    other = residuals.residuals_of(read, found, memorizer)
-    grown = (other.slack - exact.slack)[:, 0]
-    assert np.allclose(grown, read.tail * first, rtol=1e-6, atol=0)
-    monkeypatch.undo()
-    far = Dataset(data.contexts, data.queries, data.targets + 2.0**exact.exponent / 4)
-    far = dataclasses.replace(read, dataset=far)
-    slacks = []
-    for unit in (1e-6, 0.0):
-        monkeypatch.setattr(residuals, "gamma", lambda terms, unit=unit: unit * terms)
-        slacks.append(residuals.residuals_of(far, found, memorizer).slack[:, 0])
-    distances = residuals.residuals_of(far, found, memorizer).evaluated[:, 0]
-    assert (distances > 0.1).all()
-    assert (slacks[0] - slacks[1] >= 13e-6 * distances).all()
 
 
 def test_layers_which_do_more_than_copy(built, steps):
@@ -601,31 +245,6 @@ def test_ranks_are_those_of_the_order(steps):
     shown = Fraction(claim.detail.split("others below ")[1].split(";")[0])
     tail = Fraction(float(steps[0].tail.max())) * Fraction(2) ** steps[0].exponent
     assert tail <= shown <= tail * Fraction(11, 10)
-
-
-def test_tails_count(steps, monkeypatch):
-    """As if 1e-6 of a token were read of the others: of all columns, and of the extra one."""
-    bound = inverse._Bound(*steps)
-    plain = matrix_of(bound)
-    monkeypatch.setattr(examples, "TAIL", 1e-6)
-    tail = steps[0].tail
-    assert (tail >= 4e-6 * steps[0].largest).all()
-    grown = matrix_of(inverse._Bound(*steps)) - plain
-    near = {"rtol": 1e-6, "atol": 1e-12}
-    assert np.allclose(grown[:, :12], tail[:, None] * bound.column_sums[:12], **near)
-    length = np.abs(inverse._extra_token(steps[0])[1]).sum()
-    assert np.allclose(grown[:, 12], np.append(np.zeros(12), tail[-1] * length), **near)
-
-
-@pytest.mark.parametrize("last", [1e-6, 1.0, 1e6])
-def test_what_is_read_of_the_extra_example_counts(steps, monkeypatch, last):
-    weights = np.append(np.ones(12), last)
-    monkeypatch.setattr(inverse, "_contracting", lambda *_: (weights, 0.5))
-    found = inverse.bound_inverse(*steps)
-    direction = np.abs(inverse._extra_token(steps[0])[1]).max()
-    runs = inverse._right_inverses(steps[0], steps[1].own)
-    own = max(np.abs(block).sum(axis=2).max() for _, _, block in runs)
-    assert max(own, direction * last) <= found.spread <= (own + direction * last) * (1 + 1e-8)
 
 
 def changed(memorizer, record=None, **weights):

@@ -1,0 +1,282 @@
+"""What the checker and certify make of paired heads, step by step, under one set of names.
+
+Both bound the same numbers, and share no code. What is asked of one is asked of the other.
+"""
+
+import copy
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from constructive import Dataset, Memorizer, build_memorizer, generators
+from constructive.claims.paired import entries, examples, inverse, residuals
+from constructive.exact import directed
+
+
+def strongly_coupled(sign=1):
+    """13 examples of 4 pairs, the last one of its own; all pairs but the first ones look about.
+
+    So two entries an example are beside the blocks, some nearly as large as what is in them. The
+    heads and the key have this sign: scores, too, and what is read does not change.
+    """
+    data = generators.gaussian(num_examples=13, context_size=3, width=5, seed=3)
+    memorizer = build_memorizer(data, num_heads=8, construction="paired", seed=1)
+    queries = sign * memorizer.layer.query_weights
+    queries[2:] *= 0.05
+    keys = sign * memorizer.layer.key_weights
+    layer = dataclasses.replace(memorizer.layer, query_weights=queries, key_weights=keys)
+    return Memorizer(layer, memorizer.record), data
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Entries of X, at size one, for T examples in the order of P pairs.
+
+    owner: (T',);  own (T', d), own_error (T',);  extra: tokens (n, d) of the last example
+    at, pairs: (m,), coupled (m, d), coupled_error (m,)
+    largest, tail, scores, score_error: by example;  first, both: readouts (P, d)
+    """
+
+    raw: object
+    memorizer: Memorizer
+    owner: np.ndarray
+    own: np.ndarray
+    own_error: np.ndarray
+    at: np.ndarray
+    pairs: np.ndarray
+    coupled: np.ndarray
+    coupled_error: np.ndarray
+    extra: np.ndarray
+    largest: np.ndarray
+    tail: np.ndarray
+    scores: np.ndarray
+    score_error: np.ndarray
+    first: np.ndarray
+    both: np.ndarray
+
+    @property
+    def total(self):
+        return len(self.largest)
+
+
+def joined(blocks, direction, sizes):
+    """R as (P + 1, d, T): the right inverse of each block, and where the extra token is read."""
+    r = np.zeros((len(sizes) + 1, len(direction), sum(sizes) + 1))
+    for pair, (stop, block) in enumerate(zip(np.cumsum(sizes), blocks, strict=True)):
+        r[pair][:, stop - sizes[pair] : stop] = block
+    r[-1, :, -1] = direction
+    return r
+
+
+class OfChecker:
+    """Blocks, residuals and attention of the checker's `paired`."""
+
+    refusal, most, sum_roundings = ValueError, 5, 5
+
+    def __init__(self, checker):
+        self.part, self.gamma = checker.paired, checker.bounds.gamma
+        self.margin = self.part.NATS
+
+    def __repr__(self):
+        return "checker"
+
+    def patch(self, monkeypatch, name, value):
+        monkeypatch.setattr(self.part, name, value)
+
+    def attention(self, high, low, off, scores, low_scores, errors):
+        errors = np.reshape(errors, (-1, 1))
+        return self.part.Layer.attention(high, low, off, scores, low_scores, errors)
+
+    def alone(self, tokens):
+        return 2 * (5 * tokens * self.part.LEFT + self.gamma(tokens + 5))
+
+    def example(self, reaches, scores):
+        contexts, pairs = np.zeros((1, len(scores), 2)), len(reaches)
+        contexts[0, :, 0] = scores
+        keys, heads = np.zeros((2, 2 * pairs, 2, 1))
+        keys[:, 0] = 1.0
+        heads[:, 1, 0] = np.reshape(reaches, -1)
+        weights = {
+            "W_Q": heads,
+            "W_K": keys,
+            "W_V": np.zeros((2 * pairs, 2, 1)),
+            "W_O": np.ones((2 * pairs, 1)),
+            "W_D": np.ones((1, 1)),
+        }
+        data = {"contexts": contexts, "queries": np.array([[0.0, 1.0]]), "targets": np.zeros(1)}
+        return self.part.Layer(weights, data, np.arange(1), np.zeros(pairs, dtype=np.int64))
+
+    def unlike(self, example, owner=(), score_error=None):
+        example = copy.copy(example)
+        if score_error is not None:
+            example.score_error = np.full(1, score_error)
+        with np.errstate(all="ignore"):
+            return example.unlike(np.array(owner, dtype=np.int64))
+
+    def steps(self, memorizer, data):
+        layer = self.part.Layer(
+            memorizer.layer.tensors,
+            {"contexts": data.contexts, "queries": data.queries, "targets": data.targets},
+            np.array(memorizer.record.order),
+            np.array([head.stop for head in memorizer.record.heads[1::2]]),
+        )
+        owner = np.repeat(np.arange(len(layer.stops)), np.diff(layer.stops, prepend=0))
+        with np.errstate(all="ignore"):
+            at, pairs = layer.unlike(owner)
+        return Steps(
+            layer, memorizer,
+            owner, *layer.read(np.arange(len(owner)), owner, (1.0, -1.0)),
+            at, pairs, *layer.read(at, pairs, (1.0, -1.0)),
+            layer.tokens(np.array([len(layer.order) - 1]))[0],
+            layer.largest, layer.tail, layer.scores, layer.score_error,
+            layer.first[:, :, 0], layer.both[:, :, 0],
+        )  # fmt: skip
+
+    def read(self, steps, at, pairs, signs):
+        return steps.raw.read(at, pairs, signs)
+
+    def parts(self, steps):
+        own = steps.own, steps.own_error
+        return steps.raw, steps.owner, own, (
+            steps.at, steps.pairs, steps.coupled, steps.coupled_error
+        )  # fmt: skip
+
+    def bound(self, steps):
+        return self.part.Blocks(*self.parts(steps))
+
+    def right_inverse(self, steps):
+        bound, sizes = self.bound(steps), np.bincount(steps.owner).tolist()
+        blocks = [None] * len(sizes)
+        for rows, _, inverses, *_ in bound.parts:
+            for columns, block in zip(rows, inverses, strict=True):
+                blocks[steps.owner[columns[0]]] = block
+        return joined(blocks, bound.token, sizes)
+
+    def reach(self, steps, weights):
+        return self.bound(steps).reach(weights)
+
+    def weights(self, steps):
+        return self.bound(steps).solve()
+
+    def solve(self, matrix):
+        try:
+            return self.part.Blocks.solve(matrix)
+        except ValueError:
+            return None
+
+    def distances(self, steps):
+        return self.part.residuals(*self.parts(steps))[:, 0]
+
+    def with_tails(self, _, steps, part):
+        layer = copy.copy(steps.raw)
+        layer.tail = part * np.arange(1, steps.total + 1)
+        return dataclasses.replace(steps, raw=layer, tail=layer.tail)
+
+    def farther(self, steps, distance):
+        layer = copy.copy(steps.raw)
+        layer.targets = layer.targets + distance
+        return dataclasses.replace(steps, raw=layer)
+
+
+class OfCertify:
+    """What `claims.paired` has."""
+
+    refusal, most, sum_roundings = examples.UndecidedError, 4, 4
+    margin = examples.MARGIN
+
+    def __repr__(self):
+        return "certify"
+
+    def patch(self, monkeypatch, name, value):
+        if name == "CHUNK":
+            name, value = "CHUNK_BYTES", 8 * value
+        name = "_MOST_COUPLED" if name == "COUPLED" else name
+        for part in (examples, entries, inverse, residuals):
+            if hasattr(part, name):
+                monkeypatch.setattr(part, name, value)
+
+    def attention(self, high, low, off, scores, low_scores, errors):
+        reach = high, low, np.full_like(high, off)
+        return entries._attention(reach, scores, low_scores, np.reshape(errors, -1))
+
+    def alone(self, tokens):
+        return 2 * (4.1 * (tokens - 1) * examples.TAIL + directed.gamma(tokens + 4))
+
+    def example(self, reaches, scores):
+        contexts, pairs = np.zeros((1, len(scores), 2)), len(reaches)
+        contexts[0, :, 0] = scores
+        heads = np.zeros((2, pairs, 2))
+        heads[:, :, 1] = 4 * np.array(reaches, dtype=float).T  # of a query of length 1/4
+        return examples.Examples(
+            dataset=Dataset(contexts, np.array([[0.0, 1.0]]), np.zeros(1)),
+            exponent=0,
+            order=np.arange(1),
+            stops=np.zeros(pairs, dtype=np.int64),
+            queries=np.array([[0.0, 0.25]]),
+            query_weights=heads,
+            key=np.array([1.0, 0.0]),
+            scores=np.array([scores], dtype=float),
+            score_error=np.full(1, 1e-15),
+            largest=np.ones(1),
+        )
+
+    def unlike(self, example, owner=(), score_error=None):
+        if score_error is not None:
+            example = dataclasses.replace(example, score_error=np.full(1, score_error))
+        with np.errstate(all="ignore"):
+            return entries._coupled(example, np.array(owner, dtype=np.int64), lambda *_: None)
+
+    def steps(self, memorizer, data):
+        read = examples.Examples.of(memorizer, data)
+        found = entries.evaluate(read, lambda *_: None)
+        exact = residuals.residuals_of(read, found, memorizer)
+        readouts = memorizer.layer.value_weights[:, :, 0] * 2.0 ** (read.exponent - exact.exponent)
+        return Steps(
+            read, memorizer, read.owner, *found,
+            read.contexts(np.array([data.num_examples - 1]))[0],
+            read.largest, read.tail, read.scores, read.score_error,
+            readouts[::2], readouts[::2] + readouts[1::2],
+        )  # fmt: skip
+
+    def read(self, steps, at, pairs, signs):
+        return entries.read(steps.raw, at, pairs, signs)
+
+    def parts(self, steps):
+        return steps.raw, entries.Entries(
+            steps.own, steps.own_error, steps.at, steps.pairs, steps.coupled, steps.coupled_error
+        )
+
+    def bound(self, steps):
+        return inverse._Bound(*self.parts(steps))
+
+    def right_inverse(self, steps):
+        blocks = [block for *_, run in self.bound(steps).runs for block in run]
+        _, direction = inverse._extra_token(steps.raw)
+        return joined(blocks, direction, np.bincount(steps.owner).tolist())
+
+    def reach(self, steps, weights):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(inverse, "_contracting", lambda *_: (weights, 0.5))
+            return inverse.bound_inverse(*self.parts(steps)).spread
+
+    def weights(self, steps):
+        found = inverse.bound_inverse(*self.parts(steps))
+        return found.weights, found.contraction
+
+    def solve(self, matrix):
+        return inverse._contracting(matrix, len(matrix.matrix))
+
+    def distances(self, steps):
+        return residuals.residuals_of(*self.parts(steps), steps.memorizer).bounds[:, 0]
+
+    def with_tails(self, monkeypatch, steps, part):
+        monkeypatch.setattr(examples, "TAIL", part)
+        return dataclasses.replace(steps, tail=steps.raw.tail)
+
+    def farther(self, steps, distance):
+        exponent = residuals.residuals_of(*self.parts(steps), steps.memorizer).exponent
+        data = steps.raw.dataset
+        data = Dataset(data.contexts, data.queries, data.targets + distance * 2.0**exponent)
+        return dataclasses.replace(steps, raw=dataclasses.replace(steps.raw, dataset=data))

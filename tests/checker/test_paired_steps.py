@@ -1,0 +1,405 @@
+"""What the checker and certify bound for paired heads, step by step, against many digits.
+
+Rounding seldom comes near its bounds. So errors of what is given are made large, and the truth is
+whatever they leave possible; what is within a bound for those is within it for small ones. Or the
+unit of rounding is made large, and the bounds have to grow by as much as they have to cover.
+"""
+
+import dataclasses
+import itertools
+
+import mpmath
+import numpy as np
+import pytest
+from paired_parts import OfCertify, OfChecker, strongly_coupled
+
+SIGNS = np.array(list(itertools.product((1.0, -1.0), repeat=4)))
+
+
+@pytest.fixture(scope="module", params=["checker", "certify"])
+def who(request, checker):
+    return OfChecker(checker) if request.param == "checker" else OfCertify()
+
+
+@pytest.fixture(scope="module")
+def steps(who):
+    return who.steps(*strongly_coupled())
+
+
+def matrix_of(bound, total):
+    """N column by column."""
+    return np.stack([bound(row) for row in np.eye(total)], axis=1)
+
+
+# Attention.
+
+
+def softmax(logits):
+    powers = [mpmath.exp(x - max(logits)) for x in logits]
+    return [x / sum(powers) for x in powers]
+
+
+def possible(high, low, off, scores, low_scores, score_error):
+    """Logits (n,) which one head may have: the ends of its reach and of its scores."""
+    exactly = mpmath.mpf
+    both = [exactly(a) + exactly(b) for a, b in zip(scores, low_scores, strict=True)]
+    for sign, signs in itertools.product((1, 0, -1), SIGNS[:, : len(both)]):
+        reach = exactly(high) + exactly(low) + sign * exactly(off)
+        yield [reach * (s + x * exactly(score_error)) for s, x in zip(both, signs, strict=True)]
+
+
+def distance(truth, found):
+    return sum(abs(a - mpmath.mpf(float(b))) for a, b in zip(truth, found, strict=True))
+
+
+@pytest.mark.parametrize("off", [0.0, 1e-15, 1e-6, 1e-4])
+@pytest.mark.parametrize("score_error", [0.0, 1e-16, 1e-7, 1e-4])
+@pytest.mark.parametrize("low", [0.0, 1e-5])
+def test_attention_covers_all_that_is_possible(who, off, score_error, low):
+    """And not much more than logits can be off by, of gaps of at most 2."""
+    rng = np.random.default_rng(0)
+    high, scores = rng.uniform(-9, 9, (5, 2)), rng.uniform(-1, 1, (5, 4))
+    lows = low * rng.uniform(-1, 1, (5, 2)), low * rng.uniform(-1, 1, (5, 4))
+    found, bound = who.attention(high, lows[0], off, scores, lows[1], np.full(5, score_error))
+    with mpmath.workdps(60):
+        for k in range(5):
+            worst = 0
+            for head in range(2):
+                given = (high[k, head], lows[0][k, head], off, scores[k], lows[1][k], score_error)
+                shares = found[k, head]
+                worst += max(distance(softmax(x), shares) for x in possible(*given))
+            assert worst <= bound[k]
+            most = np.abs(high[k]).sum() * 4 * score_error + 2 * 2 * off * (1 + score_error)
+            assert bound[k] <= 2.2 * most + 1e-12
+
+
+def test_large_errors_of_small_shares_are_not_taken_for_small_ones(who):
+    """A token 14 nats behind, of which most of one is not known: its share may be twice as much.
+
+    All that is taken of it is a millionth.
+    """
+    scores, high = np.array([[0.0, 1.0]]), np.full((1, 2), 14.0)
+    found, bound = who.attention(high, 0 * high, 0.9, scores, 0 * scores, np.zeros(1))
+    with mpmath.workdps(30):
+        given = (14.0, 0.0, 0.9, scores[0], [0.0, 0.0], 0.0)
+        worst = 2 * max(distance(softmax(x), found[0, 0]) for x in possible(*given))
+    assert worst <= bound[0]
+
+
+def test_rounding_of_logits_counts(who, monkeypatch):
+    """As if a rounding were 1e-6: twelve of them of every logit's distance to the largest one."""
+    who.patch(monkeypatch, "UNIT", 1e-6)
+    rng = np.random.default_rng(0)
+    high, scores = rng.uniform(-9, 9, (5, 2)), rng.uniform(-1, 1, (5, 4))
+    shares, bound = who.attention(high, 0 * high, 0.0, scores, 0 * scores, np.zeros(5))
+    logits = high[:, :, None] * scores[:, None]
+    behind = logits.max(axis=2, keepdims=True) - logits
+    expected = 2.1 * 1.01 * 12e-6 * (shares * behind).sum(axis=(1, 2))
+    assert np.allclose(bound, expected, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    ("lead", "off", "score_error", "alone"),
+    [
+        (0.1, 0.0, 0.0, True),
+        (0.1, 0.0, 0.1, False),
+        (0.1, 0.1, 0.0, False),
+        (-0.1, 0.0, 0.0, False),
+        (40.0, 1.0, 1.0, True),
+        (1e6, 0.0, 1e3, True),
+    ],
+)
+def test_a_token_which_leads_is_alone(who, sign, lead, off, score_error, alone):
+    """Then the bound does not grow by what logits may be off, beyond what they lead by."""
+    scores = np.array([[0.0, -sign, 0.0, -sign * 3.0]]) + sign * np.array([[1.0, 0, 0, 0]])
+    lead += who.margin
+    high = np.full((1, 2), sign * lead)
+    errors = np.array([score_error / lead])
+    _, bound = who.attention(high, 0 * high, off, scores, 0 * scores, errors)
+    if alone:
+        assert who.alone(4) <= bound[0] <= 1.01 * who.alone(4)
+    else:
+        assert bound[0] > 1.5 * who.alone(4)
+
+
+# Who is alike.
+
+
+def reaches_about(least):
+    """Pairs of heads, and whether they surely read one token where `least` is needed upwards.
+
+    Twice that is needed downwards.
+    """
+    return [
+        ((least + 1e-3, 300), True), ((least - 1e-3, 300), False),
+        ((300, least - 1e-3), False), ((300, least + 1e-3), True),
+        ((-2 * least - 0.01, -300), True), ((-2 * least + 0.01, -300), False),
+        ((-300, -2 * least + 0.01), False), ((300, -300), False),
+        ((-300, 300), False), ((0, 300), False), ((1e9, 1e9), True),
+    ]  # fmt: skip
+
+
+def test_pairs_are_alike_where_both_heads_surely_read_one_token(who, monkeypatch):
+    """The largest score leads by 1/2, and the smallest one by 1/4."""
+    reaches, alike = zip(*reaches_about(2 * who.margin), strict=True)
+    who.patch(monkeypatch, "COUPLED", len(reaches))
+    example = who.example(reaches, [0.0, 0.5, -0.25, 1.0, 0.25])
+    expected = [k for k, surely in enumerate(alike) if not surely]
+    where, pairs = who.unlike(example)
+    assert pairs.tolist() == expected
+    assert not where.any()
+    assert who.unlike(example, [7])[1].tolist() == [k for k in expected if k != 7]  # its own pair
+    # Errors of scores count where it is close, and nothing is sure if they exceed the lead.
+    assert who.unlike(example, score_error=1e-4)[1].tolist() == list(range(10))
+    assert who.unlike(example, score_error=0.3)[1].tolist() == list(range(11))
+
+
+@pytest.mark.parametrize(
+    ("name", "rounding", "reach"),
+    [
+        # (d + 2) |q| |e| of it is what a reach may be off, where |e| is that of (reach, reach).
+        (
+            "gamma",
+            lambda terms: 1e-6 * terms,
+            lambda least, part: least + 4e-6 * (least + 1) * part,
+        ),
+        # Two of a gap of 1/2.
+        ("UNIT", 1e-4, lambda least, part: least / (1 - 2e-4 * part)),
+    ],
+)
+def test_rounding_counts_where_it_is_close(who, monkeypatch, name, rounding, reach):
+    least = 2 * who.margin
+    for part, alike in ((1.003, True), (0.997, False)):
+        example = who.example([(reach(least, part), least + 1)], [0.0, 0.5, 1.0])
+        who.patch(monkeypatch, name, rounding)
+        assert len(who.unlike(example)[0]) == (not alike)
+        monkeypatch.undo()
+
+
+def test_no_more_pairs_may_couple_than_the_limit(who):
+    assert len(who.unlike(who.example([(1, 1)] * who.most, [0.0, 1.0]))[0]) == who.most
+    with pytest.raises(who.refusal, match=r"too many couple|more than 4 entries"):
+        who.unlike(who.example([(1, 1)] * (who.most + 1), [0.0, 1.0]))
+
+
+# What is read.
+
+
+def test_coupling_is_strong(steps):
+    """Else what follows would not see it: tests of these have passed, and could not fail."""
+    assert np.bincount(steps.at).max() > 2
+    assert len(set(steps.pairs.tolist())) > 2
+    assert (np.abs(steps.coupled).max(axis=1) > 1e-3 * np.abs(steps.own).max()).sum() > 4
+    assert steps.both.any()
+
+
+@pytest.mark.parametrize("chunk", [1, 40, 100])
+def test_pieces_are_put_together(who, steps, monkeypatch, chunk):
+    bound = matrix_of(who.bound(steps), steps.total)
+    distances = who.distances(steps)
+    who.patch(monkeypatch, "CHUNK", chunk)
+    other = who.steps(*strongly_coupled())
+    near = {"rtol": 1e-9, "atol": 1e-14}
+    for field in dataclasses.fields(steps)[2:]:
+        assert np.allclose(getattr(other, field.name), getattr(steps, field.name), **near)
+    assert np.allclose(matrix_of(who.bound(other), steps.total), bound, **near)
+    assert np.allclose(who.distances(other), distances, rtol=1e-9, atol=0)
+
+
+def test_rounding_of_what_is_read_counts(who, steps, monkeypatch):
+    """As if a rounding were 1e-3: of sums over tokens, by their largest entry."""
+    who.patch(monkeypatch, "gamma", lambda terms: 1e-3 * terms)
+    _, errors = who.read(steps, np.arange(12), steps.owner, (1.0, -1.0))
+    # Three times n + 2 roundings at the end, and those of a softmax in each of two heads.
+    grown = (errors - steps.own_error) / steps.largest[:12]
+    assert np.allclose(grown, 1e-3 * (3 * 5 + 2 * (3 + who.sum_roundings)), rtol=1e-6, atol=0)
+
+
+# Blocks.
+
+
+@pytest.mark.parametrize("spoilt", [0.0, 1e-4])
+def test_blocks_bound_what_is_left_of_the_identity(who, steps, spoilt):
+    """With values spoilt by what their errors allow, in the worst direction for each entry."""
+    steps = dataclasses.replace(
+        steps, own_error=steps.own_error + spoilt, coupled_error=steps.coupled_error + spoilt
+    )
+    total, r = steps.total, who.right_inverse(steps)
+    x, off = np.zeros((total, *r.shape[:2])), np.zeros((total, len(r)))
+    off[:, :-1] = steps.tail[:, None]
+    mine = np.arange(len(steps.owner)), steps.owner
+    x[mine], off[mine] = steps.own, steps.own_error
+    x[steps.at, steps.pairs], off[steps.at, steps.pairs] = steps.coupled, steps.coupled_error
+    # What the second head of pair 0 reads: one token of the extra example, anything of others.
+    z = who.read(steps, np.arange(total), np.zeros(total, dtype=np.int64), (0.0, 1.0))[0]
+    (token,) = (t for t in steps.extra if np.abs(t - z[-1]).max() < 1e-9)
+    x[:, -1], x[-1, -1], off[-1, -1] = z, token, steps.tail[-1]
+    r, off = r.reshape(-1, total), np.repeat(off, r.shape[1], axis=1)
+    middle = np.abs(np.eye(total) - x.reshape(total, -1) @ r)
+    shown = matrix_of(who.bound(steps), total)
+    assert (shown >= middle + off @ np.abs(r) - 1e-15).all()
+    most = middle + 2 * off @ np.abs(r) + 1e-10
+    # The others may read anything of their size along the token of the extra example.
+    most[:-1, -1] = (steps.largest * np.abs(r[:, -1]).sum())[:-1]
+    assert (shown <= most * (1 + 1e-6)).all()
+
+
+@pytest.mark.parametrize("last", [0.5, 1e-6, 1e6])
+def test_readouts_reach_as_far_as_rows_of_the_inverse(who, steps, last):
+    weights = np.append(np.random.default_rng(0).uniform(0, 1, steps.total - 1), last)
+    r = np.abs(who.right_inverse(steps))
+    own, extra = (r[:-1] @ weights).max(), (r[-1] @ weights).max()
+    assert (r.reshape(-1, steps.total) @ weights).max() <= who.reach(steps, weights)
+    assert who.reach(steps, weights) <= (own + extra) * (1 + 1e-8)
+
+
+def test_signs_of_heads_and_keys_cancel(who, steps):
+    """Where all scores change their signs, the token which is read has the least one."""
+    other = who.steps(*strongly_coupled(sign=-1))
+    assert (other.scores == -steps.scores).all()
+    matrices = [matrix_of(who.bound(each), steps.total) for each in (other, steps)]
+    assert np.allclose(*matrices, rtol=1e-9, atol=1e-14)
+    inverses = [who.right_inverse(each) for each in (other, steps)]
+    assert np.allclose(*inverses, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize(("at", "pair", "sure"), [(12, 0, False), (12, 1, True), (11, 0, True)])
+def test_pair_0_has_to_be_sure_of_the_extra_example(who, steps, at, pair, sure):
+    keep = ~((steps.at == 12) | (steps.pairs == 0))
+    other = dataclasses.replace(
+        steps,
+        at=np.append(steps.at[keep], at),
+        pairs=np.append(steps.pairs[keep], pair),
+        coupled=np.concatenate([steps.coupled[keep], steps.coupled[:1]]),
+        coupled_error=np.append(steps.coupled_error[keep], 0.0),
+    )
+    if sure:
+        who.bound(other)
+        return
+    with pytest.raises(who.refusal, match="pair 0"):
+        who.bound(other)
+
+
+def test_rounding_of_blocks_counts(who, steps, monkeypatch):
+    """As if a rounding were 1e-6: of |D| |R| + 1 for a block, and of |x| |R| beside it."""
+    plain = matrix_of(who.bound(steps), steps.total)
+    who.patch(monkeypatch, "gamma", lambda terms: 1e-6 * terms)
+    grown = matrix_of(who.bound(steps), steps.total) - plain
+    r = np.abs(who.right_inverse(steps))
+    expected = np.zeros_like(grown)
+    for pair in range(len(r) - 1):
+        mine = steps.owner == pair
+        expected[np.ix_(np.append(mine, False), np.append(mine, False))] = 7e-6 * (
+            np.abs(steps.own[mine]) @ r[pair][:, :-1][:, mine] + 1
+        )
+    for t, pair, x in zip(steps.at, steps.pairs, steps.coupled, strict=True):
+        expected[t] += 7e-6 * np.abs(x) @ r[pair]
+    expected[-1, -1] += 7e-6 * steps.largest[-1] * r[-1, :, -1].sum()
+    assert np.allclose(grown, expected, rtol=1e-4, atol=1e-13)
+
+
+def test_tails_count(who, steps, monkeypatch):
+    """As if 1e-6 were read of tokens far behind: of all columns, and of the extra example."""
+    plain = matrix_of(who.bound(steps), steps.total)
+    more = who.with_tails(monkeypatch, steps, 1e-6)
+    assert (more.tail >= 1e-6 * steps.largest).all()
+    grown = matrix_of(who.bound(more), steps.total) - plain
+    sums = np.abs(who.right_inverse(steps)).sum(axis=(0, 1))
+    expected = np.outer(more.tail, np.append(sums[:-1], 0.0))
+    expected[-1, -1] = more.tail[-1] * sums[-1]
+    assert np.allclose(grown, expected, rtol=1e-6, atol=1e-12)
+
+
+def test_weights_show_that_the_rest_contracts(who, steps):
+    weights, contraction = who.weights(steps)
+    assert (weights > 0).all()
+    assert contraction < 1
+    assert (who.bound(steps)(weights) <= contraction * weights).all()
+    shown = matrix_of(who.bound(steps), steps.total) @ weights
+    assert (shown <= contraction * weights * (1 + 1e-6)).all()
+
+
+class Matrix:
+    """N as a matrix, to be searched for w."""
+
+    def __init__(self, matrix):
+        self.matrix, self.sums = matrix, np.zeros(len(matrix))
+
+    def __call__(self, w):
+        return self.matrix @ w
+
+
+@pytest.mark.parametrize("radius", [0.0, 0.3, 0.8, 0.95])
+def test_where_coupling_contracts_a_vector_shows_it(who, radius):
+    for seed in range(5):
+        n = np.random.default_rng(seed).random((6, 6)) ** 8
+        n *= radius / np.abs(np.linalg.eigvals(n)).max()
+        w, q = who.solve(Matrix(n))
+        assert (w > 0).all()
+        assert (n @ w <= q * w).all()
+        assert q < 1
+        assert q <= max(radius * 1.1, (1 + radius) / 2)
+
+
+@pytest.mark.parametrize("radius", [1.0, 1.0001, 3.0, 1e200])
+def test_where_coupling_does_not_contract_nothing_is_shown(who, radius):
+    assert who.solve(Matrix(np.full((2, 2), radius / 2))) is None
+
+
+# Distances.
+
+
+def sums_by_example(steps, own, coupled):
+    """Own and coupled terms (T',), (m,) summed by example."""
+    sums = np.append(own, np.zeros(steps.total - len(own)))
+    np.add.at(sums, steps.at, coupled)
+    return sums
+
+
+def test_distances_cover_errors_of_what_is_read(who, steps):
+    exact, first = who.distances(steps), np.abs(steps.first).sum(axis=1)
+    own, coupled = first[steps.owner], first[steps.pairs]
+    for name, grown in (
+        ("own_error", sums_by_example(steps, own, 0 * coupled)),
+        ("coupled_error", sums_by_example(steps, 0 * own, coupled)),
+    ):
+        more = dataclasses.replace(steps, **{name: getattr(steps, name) + 1e-3})
+        assert np.allclose(who.distances(more) - exact, 1e-3 * grown, rtol=1e-6, atol=1e-12)
+
+
+def test_distances_cover_tails(who, steps, monkeypatch):
+    exact = who.distances(steps)
+    more = who.with_tails(monkeypatch, steps, 1e-6)
+    grown = who.distances(more) - exact
+    assert np.allclose(grown, more.tail * np.abs(steps.first).sum(), rtol=1e-6, atol=1e-13)
+
+
+def test_distances_cover_rounding(who, steps, monkeypatch):
+    """As if a rounding were 1e-6: of all terms of a sum, and of the residual."""
+    everyone = np.arange(steps.total)
+    second, errors = who.read(steps, everyone, 0 * everyone, (0.0, 1.0))
+    unlike = np.abs(steps.both).sum(axis=1) > 0
+    assert unlike.tolist() == [True, False, False, False]
+    size = np.abs(second) @ np.abs(steps.both[0]) + sums_by_example(
+        steps,
+        np.einsum("td,td->t", np.abs(steps.own), np.abs(steps.first[steps.owner])),
+        np.einsum("td,td->t", np.abs(steps.coupled), np.abs(steps.first[steps.pairs])),
+    )
+    examples = steps, who.farther(steps, 0.25)
+    exact = [who.distances(some) for some in examples]
+    assert np.abs(exact[1] - exact[0]).max() > 0.1
+    # An entry has d terms, its own and three coupled ones at most, and that of pair 0.
+    least = 5 + np.bincount(steps.at).max() + 8
+    who.patch(monkeypatch, "gamma", lambda terms: 1e-6 * terms)
+    grown = who.read(steps, everyone, 0 * everyone, (0.0, 1.0))[1] - errors
+    read = grown * np.abs(steps.both).sum()
+    for some, before in zip(examples, exact, strict=True):
+        grown = who.distances(some) - before - read
+        assert (grown >= 0.9999e-6 * least * (size + before)).all()
+        assert (grown <= 1.2e-6 * least * (size + before)).all()
+    monkeypatch.undo()
+    who.patch(monkeypatch, "UNIT", 1e-6)
+    grown = who.distances(steps) - exact[0]
+    rounded = steps.largest * 2e-6 * np.abs(steps.both).sum()
+    assert (grown >= 0.999 * rounded - 1e-12).all()
