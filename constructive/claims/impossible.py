@@ -35,11 +35,10 @@ def token_space(dataset: Dataset) -> tuple[int, tuple[Fraction, ...] | None]:
     # v = (x, -1) with (e, 1).v = 0
     basis = dyadic.kernel(np.hstack([tokens, np.ones((len(tokens), 1))])).tolist()
     columns = [[int(x) for x in column] for column in zip(*basis, strict=True)]
-    through = [column for column in columns if column[-1]]
-    if not through:
+    through = next((column for column in columns if column[-1]), None)
+    if through is None:
         return width - len(columns), None
-    chosen = min(through, key=lambda column: sum(x != 0 for x in column))
-    solution = tuple(Fraction(-x, chosen[-1]) for x in chosen[:-1])
+    solution = tuple(Fraction(-x, through[-1]) for x in through[:-1])
     return width - len(columns) + 1, solution
 
 

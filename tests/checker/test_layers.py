@@ -472,6 +472,20 @@ def test_what_each_example_costs(checker):
         assert coefficient(cost, ["total"], scale) == 8 * (3 * scale + 4 + 36 + 4096)
 
 
+def test_a_readout_by_itself_holds_z_twice_more(checker):
+    """As it looks whether Z is singular; where heads are few, elimination is what takes most."""
+    sizes = SMALLEST | {"total": 50, "width": 7, "heads": 5}
+    alone, (both, _) = announced(checker, "readout", sizes), announced(checker, "rank", sizes)
+    assert alone[0] - both == 2 * 8 * 50 * 5 * 7
+
+
+def test_claims_cost_as_much_together(checker):
+    sizes = SMALLEST | {"total": 50, "width": 7, "heads": 5}
+    claims = "grouping", "rank", "error", "impossible"
+    costs = [announced(checker, claim, sizes)[1] for claim in claims]
+    assert announced(checker, " ".join(claims), sizes)[1] == sum(costs)
+
+
 @pytest.mark.parametrize(("scale", "whole"), [(64, 1), (4096, 0)])
 def test_what_an_inverse_costs(checker, scale, whole):
     """Of a Z of up to two million entries in fixed point, by iteration: else in floats alone."""
