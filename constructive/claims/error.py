@@ -33,7 +33,7 @@ def _judge(evaluation: Evaluation, epsilon: float) -> Claim:
         if room and size * ROOM <= allowed:
             continue
         example, entry = divmod(index, columns)
-        if size > allowed:
+        if size > allowed and size.is_finite():
             least = at_least(size, epsilon)
             detail = f"at example {example}, |f - y| is {least} or more"
             witness = (example, entry) if columns > 1 else example

@@ -15,14 +15,19 @@ from constructive.claims.paired import entries, examples, inverse, residuals
 from constructive.exact import directed
 
 
+def small_pairs():
+    """A memorizer of 4 pairs and its 13 examples, the last one of its own."""
+    data = generators.gaussian(num_examples=13, context_size=3, width=5, seed=3)
+    return build_memorizer(data, num_heads=8, construction="paired", seed=1), data
+
+
 def strongly_coupled(sign=1):
-    """13 examples of 4 pairs, the last one of its own; all pairs but the first ones look about.
+    """The same, but that all pairs but the first one look about.
 
     So two entries an example are beside the blocks, some nearly as large as what is in them. The
     heads and the key have this sign: scores, too, and what is read does not change.
     """
-    data = generators.gaussian(num_examples=13, context_size=3, width=5, seed=3)
-    memorizer = build_memorizer(data, num_heads=8, construction="paired", seed=1)
+    memorizer, data = small_pairs()
     queries = sign * memorizer.layer.query_weights
     queries[2:] *= 0.05
     keys = sign * memorizer.layer.key_weights
@@ -92,9 +97,11 @@ class OfChecker:
     def alone(self, tokens):
         return 2 * (5 * tokens * self.part.LEFT + self.gamma(tokens + 5))
 
-    def example(self, reaches, scores):
-        contexts, pairs = np.zeros((1, len(scores), 2)), len(reaches)
-        contexts[0, :, 0] = scores
+    def examples(self, reaches, scores, lengths=(1.0,)):
+        """Pairs of heads which reach so far at a query of length 1; T examples of these lengths."""
+        total, pairs = len(lengths), len(reaches)
+        contexts, queries = np.zeros((total, len(scores), 2)), np.zeros((total, 2))
+        contexts[:, :, 0], queries[:, 1] = scores, lengths
         keys, heads = np.zeros((2, 2 * pairs, 2, 1))
         keys[:, 0] = 1.0
         heads[:, 1, 0] = np.reshape(reaches, -1)
@@ -105,15 +112,15 @@ class OfChecker:
             "W_O": np.ones((2 * pairs, 1)),
             "W_D": np.ones((1, 1)),
         }
-        data = {"contexts": contexts, "queries": np.array([[0.0, 1.0]]), "targets": np.zeros(1)}
-        return self.part.Layer(weights, data, np.arange(1), np.zeros(pairs, dtype=np.int64))
+        data = {"contexts": contexts, "queries": queries, "targets": np.zeros(total)}
+        return self.part.Layer(weights, data, np.arange(total), np.zeros(pairs, dtype=np.int64))
 
-    def unlike(self, example, owner=(), score_error=None):
-        example = copy.copy(example)
+    def unlike(self, examples, owner=(), score_error=None):
+        examples = copy.copy(examples)
         if score_error is not None:
-            example.score_error = np.full(1, score_error)
+            examples.score_error = np.array(score_error)
         with np.errstate(all="ignore"):
-            return example.unlike(np.array(owner, dtype=np.int64))
+            return examples.unlike(np.array(owner, dtype=np.int64))
 
     def steps(self, memorizer, data):
         layer = self.part.Layer(
@@ -204,29 +211,30 @@ class OfCertify:
     def alone(self, tokens):
         return 2 * (4.1 * (tokens - 1) * examples.TAIL + directed.gamma(tokens + 4))
 
-    def example(self, reaches, scores):
-        contexts, pairs = np.zeros((1, len(scores), 2)), len(reaches)
-        contexts[0, :, 0] = scores
+    def examples(self, reaches, scores, lengths=(1.0,)):
+        total, pairs = len(lengths), len(reaches)
+        contexts, queries = np.zeros((total, len(scores), 2)), np.zeros((total, 2))
+        contexts[:, :, 0], queries[:, 1] = scores, lengths
         heads = np.zeros((2, pairs, 2))
-        heads[:, :, 1] = 4 * np.array(reaches, dtype=float).T  # of a query of length 1/4
+        heads[:, :, 1] = 4 * np.array(reaches, dtype=float).T  # of queries divided by 4
         return examples.Examples(
-            dataset=Dataset(contexts, np.array([[0.0, 1.0]]), np.zeros(1)),
+            dataset=Dataset(contexts, queries, np.zeros(total)),
             exponent=0,
-            order=np.arange(1),
+            order=np.arange(total),
             stops=np.zeros(pairs, dtype=np.int64),
-            queries=np.array([[0.0, 0.25]]),
+            queries=queries / 4,
             query_weights=heads,
             key=np.array([1.0, 0.0]),
-            scores=np.array([scores], dtype=float),
-            score_error=np.full(1, 1e-15),
-            largest=np.ones(1),
+            scores=contexts[:, :, 0],
+            score_error=np.full(total, 1e-15),
+            largest=np.ones(total),
         )
 
-    def unlike(self, example, owner=(), score_error=None):
+    def unlike(self, read, owner=(), score_error=None):
         if score_error is not None:
-            example = dataclasses.replace(example, score_error=np.full(1, score_error))
+            read = dataclasses.replace(read, score_error=np.array(score_error))
         with np.errstate(all="ignore"):
-            return entries._coupled(example, np.array(owner, dtype=np.int64), lambda *_: None)
+            return entries._coupled(read, np.array(owner, dtype=np.int64), lambda *_: None)
 
     def steps(self, memorizer, data):
         read = examples.Examples.of(memorizer, data)

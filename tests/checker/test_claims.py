@@ -58,14 +58,11 @@ def evaluated(residuals, *, radii=None, readout=1.0, exponents=None, midpoints=N
     ],
 )
 def test_errors(worst, radius, verdict, scale):
-    if scale < 2.0**-1000 and worst % 0.25:
+    if scale < 2.0**-1000 and math.isfinite(worst) and worst % 0.25:
         worst = {True: 0.5, False: 1.5}[verdict is PROVED] if verdict is not UNDECIDED else 1.0
     residuals, radii = np.zeros((5, 1)), np.zeros((5, 1))
     residuals[3], radii[3] = worst * scale, radius * scale
     claim = error.judge(evaluated(residuals, radii=radii), scale)
-    if math.isinf(worst):
-        assert claim.verdict is not PROVED
-        return
     assert claim.verdict is verdict
     assert claim.statement == error.STATEMENT.format(scale)
     if verdict is REFUTED:
@@ -100,12 +97,12 @@ def test_an_error_of_zero_is_shown_where_nothing_is_rounded():
 # The readout.
 
 
-def readout_of(kappa, residual, delta, *, exponents=None, size=1.0, balls=None):
+def readout_of(kappa, residual, delta, *, exponents=None, size=1.0):
     """A Z of one row whose right inverse has this norm."""
     found = evaluated(
         [[residual]], exponents=exponents, midpoints=np.array([[1 / kappa]]), readout=size
     )
-    return readout.judge(found, delta, lambda: balls)
+    return readout.judge(found, delta, lambda: 1 / 0)
 
 
 @pytest.mark.parametrize("scale", [2.0**-1020, 1e-300, 1.0, 1e300])
@@ -163,9 +160,11 @@ def test_a_readout_needs_z():
 # Evaluation.
 
 
+@pytest.mark.parametrize(("bits", "most"), [(200, 1e-15), (40, 1e-4)])
 @pytest.mark.parametrize("scale", [2.0**-1000, 1.0, 2.0**900])
 @pytest.mark.parametrize("shared", [False, True])
-def test_what_is_kept_of_z_is_within_its_radius(scale, shared):
+def test_what_is_kept_of_z_is_within_its_radius(scale, shared, bits, most):
+    """With many bits a midpoint is rounded; with few, it is the middle of a wide ball."""
     make = generators.shared_context if shared else generators.uniform
     data = make(num_examples=7, context_size=3, width=5)
     memorizer = build_memorizer(data, num_heads=4)
@@ -173,14 +172,14 @@ def test_what_is_kept_of_z_is_within_its_radius(scale, shared):
         memorizer.layer, query_weights=memorizer.layer.query_weights / scale
     )
     data = Dataset(data.contexts * scale, data.queries, data.targets)
-    enclosed = ball.enclose_layer(layer, prec=200)
+    enclosed, exact = (ball.enclose_layer(layer, prec=prec) for prec in (bits, 300))
     found = evaluation.evaluate(enclosed, data, representation=True, progress=lambda *_: None)
     largest = np.abs(np.broadcast_to(data.contexts, (7, 3, 5))).max(axis=(1, 2))
     assert (largest < 2.0**found.exponents).all()
     assert (largest >= 2.0 ** (found.exponents - 1)).all()
-    assert found.radius < 1e-15
+    assert found.radius < most
     with precision.working_precision(300):
-        for row in enclosed(data):
+        for row in exact(data):
             power = arb(2) ** -int(found.exponents[row.example])
             for x, kept in zip(
                 row.representation.entries(), found.midpoints[row.example], strict=True
@@ -269,7 +268,7 @@ def test_groups_which_are_as_they_should_be():
     assert claim.verdict is PROVED
     assert claim.evidence["groups"] == [[0, 2], [2, 2], [2, 4]]
     prime = claim.evidence["prime"]
-    assert pack(np.zeros((2, 3))) != claim.evidence["normals"]
+    assert pack(np.zeros((3, 3))) != claim.evidence["normals"]
     normals = np.frombuffer(base64.b64decode(claim.evidence["normals"]), "<u4")
     products = np.array(QUERIES).astype(np.int64) @ normals.reshape(3, 3)[2].astype(np.int64)
     assert ((products % prime) == 0).tolist() == [False, False, True, True]

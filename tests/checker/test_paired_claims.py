@@ -7,6 +7,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from paired_parts import small_pairs
 
 from constructive import Dataset, Memorizer, Verdict, build_memorizer, generators
 from constructive.claims import readout
@@ -20,9 +21,7 @@ QUIET = {"progress": lambda *_: None}
 
 @pytest.fixture(scope="module")
 def built():
-    """13 examples of 4 pairs, the last one of its own."""
-    data = generators.gaussian(num_examples=13, context_size=3, width=5, seed=3)
-    return build_memorizer(data, num_heads=8, construction="paired", seed=1), data
+    return small_pairs()
 
 
 def steps_of(memorizer, data):
@@ -115,7 +114,6 @@ def test_where_no_example_is_left_over_none_is_extra(built):
 def test_blocks_which_are_singular(steps):
     read, found = steps
     own = found.own.copy()
-    own[1] = own[0]
     for value in (own[0] * 0, np.full(5, np.nan)):
         own[0] = own[1] = value
         with pytest.raises(examples.UndecidedError, match="singular in float64"):

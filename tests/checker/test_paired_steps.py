@@ -144,15 +144,15 @@ def test_pairs_are_alike_where_both_heads_surely_read_one_token(who, monkeypatch
     """The largest score leads by 1/2, and the smallest one by 1/4."""
     reaches, alike = zip(*reaches_about(2 * who.margin), strict=True)
     who.patch(monkeypatch, "COUPLED", len(reaches))
-    example = who.example(reaches, [0.0, 0.5, -0.25, 1.0, 0.25])
+    example = who.examples(reaches, [0.0, 0.5, -0.25, 1.0, 0.25])
     expected = [k for k, surely in enumerate(alike) if not surely]
     where, pairs = who.unlike(example)
     assert pairs.tolist() == expected
     assert not where.any()
     assert who.unlike(example, [7])[1].tolist() == [k for k in expected if k != 7]  # its own pair
     # Errors of scores count where it is close, and nothing is sure if they exceed the lead.
-    assert who.unlike(example, score_error=1e-4)[1].tolist() == list(range(10))
-    assert who.unlike(example, score_error=0.3)[1].tolist() == list(range(11))
+    assert who.unlike(example, score_error=[1e-4])[1].tolist() == list(range(10))
+    assert who.unlike(example, score_error=[0.3])[1].tolist() == list(range(11))
 
 
 @pytest.mark.parametrize(
@@ -171,16 +171,40 @@ def test_pairs_are_alike_where_both_heads_surely_read_one_token(who, monkeypatch
 def test_rounding_counts_where_it_is_close(who, monkeypatch, name, rounding, reach):
     least = 2 * who.margin
     for part, alike in ((1.003, True), (0.997, False)):
-        example = who.example([(reach(least, part), least + 1)], [0.0, 0.5, 1.0])
+        example = who.examples([(reach(least, part), least + 1)], [0.0, 0.5, 1.0])
         who.patch(monkeypatch, name, rounding)
         assert len(who.unlike(example)[0]) == (not alike)
         monkeypatch.undo()
 
 
+@pytest.mark.parametrize("longest", [0, 1])
+def test_the_longest_head_and_query_count(who, monkeypatch, longest):
+    """As if a rounding were 1e-6; wherever they are. Only the longer query's reach suffices."""
+    least = 2 * who.margin
+    lengths = [0.25, 1.0] if longest else [1.0, 0.25]
+    for part, alike in ((1.003, True), (0.997, False)):
+        near = least + 4e-6 * 8 * least * part
+        reaches = [(near, near), (8 * least, 8 * least)]
+        examples = who.examples(reaches if longest else reaches[::-1], [0.0, 0.5, 1.0], lengths)
+        who.patch(monkeypatch, "gamma", lambda terms: 1e-6 * terms)
+        coupled = list(zip(*who.unlike(examples), strict=True))
+        shorter, pair = 1 - longest, 1 - longest
+        expected = [(shorter, pair)] if alike else sorted([(shorter, pair), (longest, pair)])
+        assert coupled == expected
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("errors", [[1e-15, 1e-4], [1e-4, 1e-15]])
+def test_every_example_has_an_error_of_its_scores(who, errors):
+    reach = 2 * who.margin * (1 + 1e-6)
+    examples = who.examples([(reach, reach)], [0.0, 0.5, 1.0], [1.0, 1.0])
+    assert who.unlike(examples, score_error=errors)[0].tolist() == [int(np.argmax(errors))]
+
+
 def test_no_more_pairs_may_couple_than_the_limit(who):
-    assert len(who.unlike(who.example([(1, 1)] * who.most, [0.0, 1.0]))[0]) == who.most
+    assert len(who.unlike(who.examples([(1, 1)] * who.most, [0.0, 1.0]))[0]) == who.most
     with pytest.raises(who.refusal, match=r"too many couple|more than 4 entries"):
-        who.unlike(who.example([(1, 1)] * (who.most + 1), [0.0, 1.0]))
+        who.unlike(who.examples([(1, 1)] * (who.most + 1), [0.0, 1.0]))
 
 
 # What is read.
