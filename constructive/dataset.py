@@ -182,14 +182,25 @@ def with_one(array: Array) -> Array:
 
 
 def _read_arrays(file: BinaryIO) -> dict[str, Any]:
-    archive = np.load(file, allow_pickle=False)
-    if not isinstance(archive, np.lib.npyio.NpzFile):
+    start = file.read(6)
+    file.seek(0)
+    if start.startswith(b"\x93NUMPY"):
         raise TypeError("it holds a single array, not contexts, queries and targets")
+    if not start.startswith(b"PK"):
+        raise ValueError("it is no .npz archive")
+    archive = np.load(file, allow_pickle=False)
     names = ("contexts", "queries", "targets")
     missing = [name for name in names if name not in archive]
     if missing:
         raise KeyError(f"no array named {' or '.join(missing)} among {archive.files}")
-    return {name: archive[name] for name in names}
+    arrays = {}
+    for name in names:
+        try:
+            arrays[name] = archive[name]
+        except ValueError as error:  # numpy advises to load objects, which may run programs
+            objects = "allow_pickle" in str(error)
+            raise TypeError(f"{name} holds objects" if objects else str(error)) from error
+    return arrays
 
 
 def checked_matrix(name: str, values: object) -> Array:

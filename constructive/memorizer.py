@@ -124,6 +124,8 @@ class Memorizer:
         path = Path(path)
         content = path.read_bytes()
         try:
+            if content.startswith(b"PK"):
+                raise ValueError("it is a zip archive, as data sets are")
             tensors = deserialize(content)
             with safe_open(path, framework="numpy") as file:
                 metadata = file.metadata() or {}

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from constructive import DataError, Dataset, FormatError, build_memorizer, generators
+from constructive import (
+    DataError,
+    Dataset,
+    FormatError,
+    Memorizer,
+    build_memorizer,
+    generators,
+)
 from constructive.strategies import datasets
 
 
@@ -153,14 +160,31 @@ def damaged(path, kind):
 
 
 @pytest.mark.parametrize(
-    "kind", ["text", "empty", "single array", "pickle", "missing", "truncated", "altered"]
+    ("kind", "words"),
+    [
+        ("text", "it is no .npz archive"),
+        ("empty", "it is no .npz archive"),
+        ("single array", "it holds a single array"),
+        ("pickle", "contexts holds objects"),
+        ("missing", "no array named targets"),
+        ("truncated", "not a zip file"),
+        ("altered", "is not a data set"),
+    ],
 )
-def test_files_which_are_not_data_sets(tmp_path, kind):
+def test_files_which_are_not_data_sets(tmp_path, kind, words):
+    """And nobody is advised to load them all the same."""
     path = tmp_path / "data.npz"
     damaged(path, kind)
-    with pytest.raises(FormatError) as caught:
+    with pytest.raises(FormatError, match=words) as caught:
         Dataset.load(path)
     assert "numpy.savez" in caught.value.suggestion
+    assert "pickle" not in str(caught.value)
+
+
+def test_a_data_set_is_no_memorizer_and_says_so(tmp_path):
+    Dataset(np.eye(2), np.eye(2), [1, 2]).save(tmp_path / "data.npz")
+    with pytest.raises(FormatError, match="it is a zip archive, as data sets are"):
+        Memorizer.load(tmp_path / "data.npz")
 
 
 def test_every_flipped_byte_is_data_or_an_error(tmp_path):
