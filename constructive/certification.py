@@ -3,6 +3,7 @@
 import hashlib
 import math
 import numbers
+import operator
 import platform
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -208,6 +209,7 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int) -> Certificate:
     rank Z <= 7 < T = 8 for all weights of H = 3 heads: none memorize every labelling
     """
     require_positive(num_heads=num_heads)
+    num_heads = operator.index(num_heads)  # as certificates keep it
     arrays = _data_arrays(dataset)
     return Certificate(
         claims=(impossible.prove(dataset, num_heads),),

@@ -35,6 +35,7 @@ def confine(most):
     What shapes ask for is refused before. This is for readers of JSON and zip files, which build
     what a file says, and for what nobody thought of.
     """
+    np.linalg.solve(np.eye(200), np.eye(200))  # BLAS takes its buffers, or it may abort for them
     with suppress(ImportError, OSError, ValueError, OverflowError):
         import resource  # noqa: PLC0415 - of Unix only
 

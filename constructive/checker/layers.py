@@ -110,6 +110,6 @@ def needs(claims, arrays, tensors, shapes):
         held = max(held, 48 * tokens * width + 200 * min(tokens, 1 << 10) * width)
         operations += 100 * tokens * width
     if {"error", "readout"} & set(claims):
-        real, products = real_claims.needs(shapes, real_claims.COUNTS[0], "readout" in claims)
+        real, products = real_claims.first(shapes, "readout" in claims)
         held, operations = max(held, real), operations + products
     return bytes_of(arrays) + bytes_of(tensors) + held, operations

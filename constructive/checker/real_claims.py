@@ -20,8 +20,24 @@ GAINED = 50  # bits which a step of the iteration for an inverse gains
 NEAR = 0.1  # |I - Z R| above which R is too far from a right inverse
 
 
+class Work:
+    """What has been done and may be done, in operations."""
+
+    def __init__(self, allowed):
+        self.spent, self.allowed = 0, allowed
+
+    def take(self, operations):
+        self.spent += operations
+        require(self.spent <= self.allowed, "not shown with the digits which a minute allows")
+
+
+def exponential(count):
+    """Operations which one to so many digits takes, in Python's integers; measured."""
+    return 2e5 * (1 + count / 8 + (count / 11) ** 2)
+
+
 def needs(shapes, count, keep):
-    """Bytes and operations for so many digits; `keep` for the inverse of Z."""
+    """Bytes and operations for so many digits, but exponentials; `keep` for the inverse of Z."""
     total, size, width, outputs, heads, inner, value_dim, between = shapes
     units, columns = largest(size, width, heads, inner, outputs), heads * width
     number, logit = 8 * (count + 6), 48 * (count + 10)  # bytes; logits become Python's integers
@@ -39,8 +55,7 @@ def needs(shapes, count, keep):
         held += total * columns * (48 + 8 * count + 4 * number * whole)
         held += total * total * (48 + 4 * number * whole)
         products += whole * total * total * (4 * columns + 2 * steps * total)
-    operations = count * count * products + 2e5 * total * heads * size * (size > 1)
-    operations += 1e5 * total * (outputs + 4)  # in Python's integers
+    operations = count * count * products + 1e5 * total * (outputs + 4)  # in Python's integers
     return held, operations + keep * 12 * total * total * (columns + total)
 
 
@@ -56,10 +71,11 @@ def check_real(bounds, weights, data, shapes, most):
     More digits are taken as long as they may decide, and cost about a minute at most.
     """
     kappa = previous = None
-    for count in affordable(shapes, "readout" in bounds, most):
+    work = Work(first(shapes, "readout" in bounds)[1] + MINUTE)
+    for count in affordable(shapes, "readout" in bounds, most, work):
         keep = "readout" in bounds and kappa is None
         try:
-            *found, z_all = residuals(weights, data, count, keep)
+            *found, z_all = residuals(weights, data, count, keep, work)
             kappa = right_inverse_bound(z_all, count) if keep else kappa
         except OverflowError:  # more digits may decide
             continue
@@ -75,18 +91,24 @@ def check_real(bounds, weights, data, shapes, most):
     raise ValueError(f"{', '.join(bounds)}: not shown with the digits which a minute allows")
 
 
-def affordable(shapes, keep, most):
-    """Counts of digits, as long as memory allows and no more than about a minute is added."""
-    spent, allowed = 0, needs(shapes, COUNTS[0], keep)[1] + MINUTE
+def affordable(shapes, keep, most, work):
+    """Counts of digits, as long as memory and what may be done allow more."""
     for count in COUNTS:
         held, operations = needs(shapes, count, keep)
-        spent += operations
-        if spent > allowed or held > most:
+        if held > most or work.spent + operations > work.allowed:
             return
+        work.take(operations)
         yield count
 
 
-def residuals(weights, data, count, keep):
+def first(shapes, keep):
+    """Bytes and operations for the fewest digits, with all exponentials there may be."""
+    total, size, heads = shapes[0], shapes[1], shapes[4]
+    held, operations = needs(shapes, COUNTS[0], keep)
+    return held, operations + exponential(COUNTS[0]) * total * heads * size * (size > 1)
+
+
+def residuals(weights, data, count, keep, work):
     """Bounds of |f - y| and of |f - y| 2^-scale, as fractions, and parts of Z if kept."""
     heads, width, value_dim = weights["W_V"].shape
     output = fixed([weights["W_O"].reshape(heads, value_dim, -1)], count)
@@ -96,7 +118,7 @@ def residuals(weights, data, count, keep):
     targets, z_all = data["targets"].reshape(len(data["targets"]), -1), []
     whole = keep and len(targets) * heads * width <= LARGEST  # at once, for its inverse
     worst = scaled = Fraction(0)
-    for rows, scales, z in representation(weights, data, count, whole):
+    for rows, scales, z in representation(weights, data, count, whole, work):
         out = multiply(z, readout, count)
         far, far_scaled = farthest(out, targets[rows], scales)
         worst, scaled = max(worst, far), max(scaled, far_scaled)
@@ -117,7 +139,7 @@ def farthest(out, targets, scales):
     return worst * Fraction(2) ** (last + least), int(far.max()) * Fraction(2) ** last
 
 
-def representation(weights, data, count, whole):
+def representation(weights, data, count, whole, work):
     """Rows of Z times 2^-scale, for contexts of size one: rows, scales, and a Fixed (k, H d)."""
     (heads, width, inner), contexts = weights["W_Q"].shape, data["contexts"]
     w_q = fixed([weights["W_Q"].transpose(1, 0, 2).reshape(width, -1)], count)
@@ -131,12 +153,13 @@ def representation(weights, data, count, whole):
         tokens = contexts[rows] if contexts.ndim == 3 else contexts[None]
         logits = multiply(absorbed, fixed([tokens.transpose(0, 2, 1)], count), count)
         scale = np.frexp(np.abs(tokens).max(axis=(1, 2)))[1]
-        z = multiply(softmax(logits, count), fixed([tokens], count, scale[:, None, None]), count)
+        attention = softmax(logits, count, work)
+        z = multiply(attention, fixed([tokens], count, scale[:, None, None]), count)
         z = arranged(z, lambda x: x.reshape(-1, heads * width))
         yield rows, np.broadcast_to(scale, z.digits.shape[1]).astype(np.int64), z
 
 
-def softmax(logits, count):
+def softmax(logits, count, work):
     """Attention (B, H, n). Tokens whose share is below e^-cut of the largest one count as zero."""
     tokens, unit, widest = logits.digits.shape[-1], BITS * (count - 1), 0
     if tokens == 1:
@@ -156,6 +179,7 @@ def softmax(logits, count):
     digits[0] = alive & ~several
     places = np.argwhere(several)
     if len(places):
+        work.take(len(places) * exponential(count))
         exact = integers(logits.digits[(slice(None), *places.T)])
         owner = places[:, 0] * rough.shape[1] + places[:, 1]
         first, owner = np.unique(owner, return_index=True, return_inverse=True)[1:]

@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 from fractions import Fraction
-from math import isqrt, lcm
+from math import inf, isqrt, lcm
 
 import numpy as np
 
@@ -33,6 +33,7 @@ NUMBER = re.compile(r"(0|-?[1-9a-f][0-9a-f]*)(?:/([1-9a-f][0-9a-f]*))?", re.ASCI
 CHUNK = 1 << 10  # examples which are evaluated at a time
 SPARE = 8  # bits by which chance may miss the least prime or modulus
 LONGEST = 1 << 14  # bits of a denominator; those of tokens cancel in the first layer
+WIDEST = 1 << 32  # inputs of a layer
 MINUTE = 6e10  # nanoseconds which long numbers may cost
 
 
@@ -56,6 +57,21 @@ def whole(x):
     return x
 
 
+def items(x):
+    require(type(x) is list, f"{x!r:.40} is no list")
+    return x
+
+
+def common(numbers, why, work):
+    """The least common denominator, which may not be too long."""
+    unit = 1
+    work.take(len(numbers), [(LONGEST, 0)], integers=True)
+    for x in numbers:
+        unit = lcm(unit, x.denominator)
+        require(unit.bit_length() < LONGEST, why)
+    return unit
+
+
 def index(x, below):
     require(type(x) is int and 0 <= x < below, f"{x!r:.40} is no index below {below}")
     return x
@@ -72,12 +88,15 @@ class Work:
     def __init__(self, allowed, most):
         self.spent, self.allowed, self.most = 0, allowed, most
 
-    def take(self, count, factors, integers):
-        """Count so many sums of products of numbers of these lengths in bits."""
-        each = sum(60 + 0.15 * (a + b) + 1.2e-3 * (a + 30) * (b + 30) for a, b in factors)
-        if not integers:  # common denominators, and lowest terms
-            each += sum(3000 + 0.015 * (a + b + LONGEST / 16) ** 2 for a, b in factors)
-        self.spent += count * each
+    def take(self, count, factors, integers, start=0):
+        """Count so many sums of products of numbers of these lengths in bits, to one of `start`."""
+        each, total = 0.0, start
+        for a, b in factors:
+            total = max(total, a + b) + 1 if integers else total + a + b
+            each += 60 + 0.15 * (a + b + total) + 1.2e-3 * (a + 30) * (b + 30)
+            if not integers:  # common denominators, and lowest terms
+                each += 3000 + 0.015 * (a + b + LONGEST / 16) ** 2 + 5e-3 * total * (a + b)
+        self.spent += count * each + 1000 * len(factors)
         require(self.spent <= self.allowed, "long numbers would take more than a minute")
 
     def hold(self, size):
@@ -116,7 +135,7 @@ def affine(rows, x, count, work):
         lengths = [(length(value), part.bits) for value, part in zip(values, parts, strict=True)]
         whole_numbers = all(type(v) is int for v in (*values, bias))
         whole_numbers = whole_numbers and all(part.integers for part in parts)
-        work.take(count, [*lengths, (length(bias), 0)], whole_numbers)
+        work.take(count, lengths, whole_numbers, length(bias))
         longest = max(map(sum, lengths), default=0) + length(bias) + len(lengths)
         longest += 0 if whole_numbers else sum(map(sum, lengths))
         work.hold(held + 3 * count * (longest // 8 + 48))
@@ -133,19 +152,20 @@ class Network:
     """Layers of rows (columns, values, bias), checked to fit together."""
 
     def __init__(self, content):
-        self.residual, self.layers, self.nonzero = content["residual"], [], 0
+        self.residual, self.layers, self.nonzero, self.terms = content["residual"], [], 0, 0
         require(type(self.residual) is bool and content["layers"], "a network without layers")
-        for layer in content["layers"]:
+        for layer in items(content["layers"]):
             width, rows = layer["inputs"], []
-            require(type(width) is int and width >= 0, "a width is no width")
+            require(type(width) is int and 0 <= width < WIDEST, "a width is no width")
             require(not self.layers or len(self.layers[-1][1]) == width, "layers do not fit")
-            for row in layer["rows"]:
+            for row in items(layer["rows"]):
                 require(len(row) == 3, "a row is not columns, values and a bias")
-                names, values = [index(c, width) for c in row[0]], list(map(number, row[1]))
-                bias = number(row[2])
+                names = [index(c, width) for c in items(row[0])]
+                values, bias = list(map(number, items(row[1]))), number(row[2])
                 require(len(values) == len(names) == len(set(names)), "a row is no row")
                 rows.append((names, values, bias))
                 self.nonzero += sum(v != 0 for v in [*values, bias])
+                self.terms += len(values) + 1
             self.layers.append((width, rows))
         self.inputs, self.outputs = self.layers[0][0], len(self.layers[-1][1])
         self.depth = len(self.layers) - 1
@@ -182,9 +202,8 @@ class Memorizer:
         self.classifier = Network(content["classifier"])
         weights = content["attention"]
         require(set(weights) == {"W_Q", "W_K", "W_V", "W_O"}, "attention has other weights")
-        require(all(type(x) is list for x in weights.values()), "attention is no lists")
         w_q, w_k, self.w_v, self.w_o = (
-            [number(x) for x in weights[name]] for name in ("W_Q", "W_K", "W_V", "W_O")
+            [number(x) for x in items(weights[name])] for name in ("W_Q", "W_K", "W_V", "W_O")
         )
         stream = {len(w_q), len(w_k), len(self.w_v), len(self.w_o)}
         stream |= {self.embedding.outputs, self.classifier.inputs}
@@ -207,10 +226,7 @@ class Memorizer:
 
     def sums(self, values, ids, work):
         """What attention adds up for each sequence, over one denominator which is not too long."""
-        unit = 1
-        for x in set(values.tolist()):
-            unit = lcm(unit, x.denominator)
-            require(unit.bit_length() < LONGEST, "values have no common denominator to go on with")
+        unit = common(values.tolist(), "values have no common denominator to go on with", work)
         scaled = [x.numerator * (unit // x.denominator) for x in values.tolist()]
         scaled = np.array(scaled, dtype=object)  # numpy makes floats of integers beyond 2^63
         work.take(ids.size, [(max(length(x) for x in scaled.tolist()), 0)], integers=True)
@@ -250,7 +266,7 @@ def places(listed):
     """The place of each symbol or class, by its JSON; None for none."""
     if listed is None:
         return None
-    pairs = type(listed) is list and all(type(x) is list and len(x) == 2 for x in listed)
+    pairs = all(type(x) is list and len(x) == 2 for x in items(listed))
     require(pairs, "symbols and classes are no pairs of a kind and a value")
     found = {json.dumps(value): place for place, value in enumerate(listed)}
     require(len(found) == len(listed), "a symbol or class is named twice")
@@ -267,10 +283,11 @@ def read_tokens(data, memorizer):
         rows = [[place] for place in known]
     else:
         require(memorizer.symbols is None, "the memorizer reads symbols")
-        rows = [[number(x) for x in row] for row in data["tokens"]]
+        rows = [[number(x) for x in items(row)] for row in items(data["tokens"])]
+        # By their texts, of which a number has one: numbers can be made to have equal hashes.
+        require(len(set(map(tuple, data["tokens"]))) == len(rows), "a token is there twice")
     width = memorizer.embedding.inputs
     require(rows and all(len(row) == width > 0 for row in rows), f"tokens have not {width} entries")
-    require(len(set(map(tuple, rows))) == len(rows), "a token is there twice")
     tokens = np.empty((len(rows), width), dtype=object)
     tokens[:] = rows
     return tokens
@@ -305,10 +322,7 @@ def check_size(claim, memorizer, tokens, ids, expected, work):
     true = {"keys": keys, "width": width, "label_bits": labels}
     require(all(sizes[name] == true[name] for name in true), f"the sizes of the data are {true}")
     hashes, spans = extents(memorizer, tokens, work)
-    unit = 1
-    for x in tokens.ravel():
-        unit = lcm(unit, x.denominator)
-        require(unit.bit_length() < LONGEST, "the common denominator of tokens is too long")
+    unit = common(tokens.ravel().tolist(), "the common denominator of tokens is too long", work)
     reach = (2 * width * int(max(abs(x * unit) for x in tokens.ravel())) + 1).bit_length()
     reach += 0 if width == 1 else 2 * len(tokens).bit_length() + SPARE  # for the projection
     pairs, residue_bits = 2 * len(ids).bit_length() + SPARE, sizes["residue_bits"]
@@ -382,6 +396,7 @@ def check(content, files, options):
     """The statements which a certificate and its files prove; whatever is wrong raises."""
     claims = require_claims(content, STATEMENTS, options.asked)
     require(len(files) == 2, "a certificate of sequences needs a memorizer and data")
+    require(options.epsilon == inf, "error: epsilon is not claimed")
     weights, data = (
         read_json(path, role, options.most) for path, role in zip(files, FORMATS, strict=True)
     )
@@ -393,13 +408,14 @@ def check(content, files, options):
     tokens, labels = read_tokens(data, memorizer), read_labels(data, memorizer)
     size = memorizer.size
     require(data["task"] == memorizer.task, "the data are for another task")
-    require(data["ids"] and all(len(row) == size for row in data["ids"]), "lengths differ")
+    lengths = {len(items(row)) for row in items(data["ids"])}
+    require(lengths == {size}, "lengths differ")
     ids = np.array([[index(i, len(tokens)) for i in row] for row in data["ids"]])
     require(len(np.unique(ids)) == len(tokens), "a token is in no sequence")
     each = ids.size if memorizer.task == "seq2seq" else len(ids)
-    require(len(data["labels"]) == each, "labels do not fit the sequences")
-    require(len(set(data["labels"])) == len(labels), "a class is the label of nothing")
+    require(len(items(data["labels"])) == each, "labels do not fit the sequences")
     expected = [labels[index(i, len(labels))] for i in data["labels"]]
+    require(len(set(data["labels"])) == len(labels), "a class is the label of nothing")
     about = {"sequences": len(ids), "context_size": size, "tokens": len(tokens)}
     about |= {"task": memorizer.task, "sha256": content["data"]["sha256"]}
     require(same(content["data"], about), f"the certificate says something else than {about}")
@@ -407,7 +423,7 @@ def check(content, files, options):
     about |= {"classifier_depth": memorizer.classifier.depth}
     about |= {"sha256": content["weights"]["sha256"]}
     require(same(content["weights"], about), f"the certificate says something else than {about}")
-    short = 100 * (memorizer.embedding.nonzero * ids.size + memorizer.classifier.nonzero * each)
+    short = 100 * (memorizer.embedding.terms * ids.size + memorizer.classifier.terms * each)
     announce(ids.size * 300, short, options.most)
     work, statements = Work(20 * short + MINUTE, options.most / 2), {}
     for name, claim in claims.items():

@@ -7,12 +7,14 @@ than they can be (`contextual.limits`), the claim is left UNDECIDED.
 """
 
 import dataclasses
+import json
 
 import numpy as np
 
 from constructive.contextual.examples import SequenceDataset
 from constructive.contextual.limits import largest_sizes
 from constructive.contextual.memorizer import SequenceMemorizer, expected_outputs
+from constructive.contextual.storage import encoded
 from constructive.errors import shown
 from constructive.verdict import Claim, Verdict
 
@@ -27,7 +29,9 @@ def equality(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> Claim:
     found = memorizer.outputs(*memorizer.encode_dataset(dataset))
     wrong = np.flatnonzero(found.astype(object) != values)
     if not len(wrong):
-        return Claim("equality", statement, Verdict.PROVED, "by rational arithmetic, exactly")
+        other = _other_kind(memorizer, dataset)
+        verdict = Verdict.UNDECIDED if other else Verdict.PROVED
+        return Claim("equality", statement, verdict, other or "by rational arithmetic, exactly")
     first = int(wrong[0])
     sequence, position = divmod(first, size)
     witness = (sequence, position) if dataset.task == "seq2seq" else first
@@ -54,6 +58,9 @@ def size(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> Claim:
     named = ", ".join(f"{name} {value}" for name, value in numbers.items())
     statement = f"{weights} non-zero parameters <= {sizes.bound}: Theorem 7 for {named}"
     largest = largest_sizes(memorizer, dataset, sizes)
+    other = _other_kind(memorizer, dataset)
+    if other:
+        return Claim("size", statement, Verdict.UNDECIDED, other)
     beyond = {name: most for name, most in largest.items() if numbers[name] > most}
     if beyond:
         which, most = next(iter(beyond.items()))
@@ -69,3 +76,26 @@ def size(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> Claim:
     if weights <= sizes.bound:
         return Claim("size", statement, Verdict.PROVED, detail, evidence=numbers)
     return Claim("size", statement, Verdict.REFUTED, detail, weights, numbers)
+
+
+def _other_kind(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> str:
+    """What stands for one thing here, and for two in files, which whoever checks reads; or "".
+
+    To Python 1, 1.0 and True are equal; in files they are of different kinds.
+    """
+    suggestion = "; symbols and labels as they were memorized"
+    if memorizer.symbols is not None and dataset.symbols is None:
+        return f"the tokens of the data are numbers, and the memorizer reads symbols{suggestion}"
+    pairs = [("symbol", memorizer.symbols, dataset.symbols or ())]
+    if memorizer.classes is not None:
+        pairs.append(("label", memorizer.classes, dataset.classes))
+    for name, known, given in pairs:
+        kinds = {json.dumps(encoded(value)) for value in known or ()}
+        for value in given:
+            if json.dumps(encoded(value)) not in kinds:
+                return f"the {name} {shown(value)} is none of the memorizer's{suggestion}"
+    if memorizer.classes is None:
+        for label in dataset.classes:
+            if not isinstance(label, int):
+                return f"the label {shown(label)} is no integer{suggestion}"
+    return ""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.contextual.network import Column, Number, combination
+from constructive.errors import ParameterError, shown
 
 WEIGHTS = "W_Q", "W_K", "W_V", "W_O"
 
@@ -23,6 +24,8 @@ class UniformAttention:
     query_weights, key_weights: W_Q and W_K, all zero
     value_weights:  W_V, which reads a number from each token
     output_weights: W_O, which adds their mean to each
+
+    Raises ParameterError where W_Q or W_K are not zero, and for weights of several lengths.
 
     >>> attention = UniformAttention.summing(3, width=2)
     >>> attention.value_weights, attention.output_weights
@@ -36,6 +39,16 @@ class UniformAttention:
     key_weights: tuple[Number, ...]
     value_weights: tuple[Number, ...]
     output_weights: tuple[Number, ...]
+
+    def __post_init__(self) -> None:
+        moved = [weight for weight in (*self.query_weights, *self.key_weights) if weight]
+        lengths = [len(weights) for weights in vars(self).values()]
+        if moved or len(set(lengths)) > 1:
+            raise ParameterError(
+                "attention is not uniform, or of no width",
+                witness=shown(moved[0]) if moved else lengths,
+                suggestion="W_Q and W_K of zeros, and all four weights of one length",
+            )
 
     @classmethod
     def summing(cls, context_size: int, width: int) -> "UniformAttention":

@@ -36,7 +36,7 @@ from constructive.contextual.storage import (
     write_json,
     written,
 )
-from constructive.errors import DataError, shown
+from constructive.errors import DataError, ParameterError, shown
 from constructive.extras import require
 from constructive.files import replacing
 from constructive.tables import Sheet
@@ -81,6 +81,8 @@ class SequenceMemorizer:
     classes:    labels which are no integers, in the order of the integers that stand for them
     record:     how it was built
 
+    Raises ParameterError for parts which do not fit together.
+
     `repr` is one line, `str` a table, and so is the HTML which notebooks show.
     """
 
@@ -92,6 +94,18 @@ class SequenceMemorizer:
     symbols: tuple[Hashable, ...] | None
     classes: tuple[Hashable, ...] | None
     record: SequenceRecord
+
+    def __post_init__(self) -> None:
+        stream = self.embedding.outputs
+        widths = {stream, self.classifier.layers[0].width, len(self.attention.value_weights)}
+        fits = len(widths) == 1 and stream > 1 and self.classifier.outputs == 1
+        if not fits or self.task not in get_args(Task) or not self.context_size > 0:
+            raise _misfit("its parts do not fit together", (self.task, self.context_size, widths))
+        if self.symbols is not None and self.width != 1:
+            raise _misfit("symbols are one number each", self.width)
+        for name, listed in (("symbol", self.symbols), ("class", self.classes)):
+            if listed is not None and len(set(listed)) != len(listed):
+                raise _misfit(f"a {name} is there twice", len(listed))
 
     def predict(self, sequences: Sequence[Any]) -> list[Any]:
         """The label of each sequence; for seq2seq a list of labels, one for each token.
@@ -387,9 +401,19 @@ def expected_outputs(
     [1, None]
     """
     if known is None:
-        return [label if isinstance(label, int) else None for label in classes]
+        return [_integer(label) for label in classes]
     places = {label: place for place, label in enumerate(known)}
     return [places.get(label) for label in classes]
+
+
+def _integer(label: Hashable) -> int | None:
+    """The integer which a label is equal to."""
+    equal = isinstance(label, int) or (isinstance(label, float | Fraction) and label % 1 == 0)
+    return int(label) if equal else None  # type: ignore[call-overload] # a number, as asked
+
+
+def _misfit(problem: str, witness: object) -> ParameterError:
+    return ParameterError(problem, witness=witness, suggestion="build_sequence_memorizer(...)")
 
 
 def _met(output: float, label: int | None) -> bool:
@@ -421,17 +445,6 @@ def _read(content: Json) -> SequenceMemorizer:
         classes,
         SequenceRecord(**record, sizes=sizes),
     )
-    stream = found.embedding.outputs
-    widths = {stream, found.classifier.layers[0].width, *map(len, dataclasses.astuple(attention))}
-    fits = len(widths) == 1 and stream > 1 and found.classifier.outputs == 1
-    if not fits or found.task not in get_args(Task) or not found.context_size > 0:
-        raise ValueError("its parts do not fit together")
-    if symbols is not None and (found.width != 1 or len(set(symbols)) != len(symbols)):
-        raise ValueError("its symbols are no symbols")
-    if classes is not None and len(set(classes)) != len(classes):
-        raise ValueError("a class is there twice")
-    if any(attention.query_weights) or any(attention.key_weights):
-        raise ValueError("its attention is not uniform")
     counts = [*dataclasses.astuple(sizes), found.record.seed, found.record.num_sequences]
     if found.record.max_word_bits is not None:
         counts.append(found.record.max_word_bits)

@@ -426,7 +426,7 @@ def test_floats_are_near_and_say_how_near(checker, last):
 def test_softmax_stays_within_its_bound(checker, small, offset, count):
     """Also where logits are so large that floats cannot tell them apart."""
     logits = checker.fixed.fixed([small, np.full(small.shape, offset)], count)
-    found = checker.real_claims.softmax(logits, count)
+    found = checker.real_claims.softmax(logits, count, checker.real_claims.Work(1e18))
     shares, error = exactly(found)
     with mpmath.workdps(80):
         for place in np.ndindex(2, 2):
@@ -439,7 +439,7 @@ def test_softmax_stays_within_its_bound(checker, small, offset, count):
 
 def test_a_single_token_has_all_attention_exactly(checker):
     logits = checker.fixed.fixed([np.array([[[1e300], [-3.0]]])], 5)
-    shares, error = exactly(checker.real_claims.softmax(logits, 5))
+    shares, error = exactly(checker.real_claims.softmax(logits, 5, checker.real_claims.Work(1e18)))
     assert shares.tolist() == [[[1], [1]]]
     assert error == 0
 

@@ -2,9 +2,12 @@
 
 import json
 import math
+import subprocess
 import sys
 
 import pytest
+
+from constructive.checking import CHECKER
 
 DEFAULTS = (False, (), math.inf, 8e9)
 
@@ -74,3 +77,17 @@ def test_memory_which_is_none(checker, calls, path, size, capsys):
         checker.main([path, "data", f"--max-memory={size}"])
     assert "--max-memory: invalid" in capsys.readouterr().err
     assert not calls
+
+
+@pytest.mark.parametrize("size", ["0.001", "0.026", "0.05"])
+def test_little_memory_is_refused_or_suffices(proved, size):
+    """BLAS would abort for the want of buffers, without a word of what was proved."""
+    *_, folder = proved
+    names = [str(folder / name) for name in ("certificate.json", "weights.safetensors", "data.npz")]
+    run = subprocess.run(
+        [sys.executable, "-I", str(CHECKER), *names, "--max-memory", size],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (run.stdout.startswith("NOT PROVED: ")) == (run.returncode == 1), run.stderr
+    assert run.stdout.endswith("PROVED\n") == (run.returncode == 0)
+    assert (run.returncode == 1) == (size == "0.001")

@@ -11,14 +11,24 @@ EIGHT = (6, 3, 4, 2, 5, 7, 3, 8)
 """Sizes, where nothing is done with them."""
 
 
+class Free:
+    """Nothing costs anything."""
+
+    def take(self, operations):
+        pass
+
+
+FREE = Free()
+
+
 class Steps:
     """What more and more digits find: distances with their scaled ones, and kappa or None."""
 
     def __init__(self, found, kappas=()):
         self.found, self.kappas, self.asked = list(found), list(kappas), []
 
-    def residuals(self, weights, data, count, keep):
-        assert (weights, data) == ("weights", "data")
+    def residuals(self, weights, data, count, keep, work):
+        assert (weights, data, work.spent) == ("weights", "data", 0)
         self.asked.append((count, keep))
         found = self.found[len(self.asked) - 1]
         if found is None:
@@ -41,8 +51,9 @@ def run(checker, monkeypatch):
         monkeypatch.setattr(part, "residuals", steps.residuals)
         monkeypatch.setattr(part, "right_inverse_bound", steps.right_inverse_bound)
 
-        def affordable(shapes, keep, most):
+        def affordable(shapes, keep, most, work):
             assert (shapes, keep, most) == (EIGHT, "readout" in bounds, 1e9)
+            assert work.allowed == part.first(EIGHT, keep)[1] + part.MINUTE
             yield from range(10, 10 + len(found))
 
         monkeypatch.setattr(part, "affordable", affordable)
@@ -130,7 +141,24 @@ def test_digits_which_are_affordable(checker, monkeypatch, most, costs, expected
         return count, costs[counts.index(count)]
 
     monkeypatch.setattr(checker.real_claims, "needs", needs)
-    assert list(checker.real_claims.affordable(EIGHT, keep=True, most=most)) == expected
+    work = checker.real_claims.Work(costs[0] + checker.real_claims.MINUTE)
+    assert list(checker.real_claims.affordable(EIGHT, keep=True, most=most, work=work)) == expected
+    assert work.spent == sum(costs[: len(expected)])
+
+
+def test_exponentials_cost_what_they_take(checker):
+    """They are counted as they come, and more than a minute of them is refused."""
+    part = checker.real_claims
+    logits = checker.fixed.fixed([np.array([[[0.0, 0.5, -3.0], [0.0, -1e9, -1e9]]])], 24)
+    work = part.Work(3 * part.exponential(12))
+    part.softmax(logits, 12, work)
+    assert work.spent == work.allowed  # of three tokens: the other head has one alone
+    with pytest.raises(ValueError, match="not shown with the digits which a minute allows"):
+        part.softmax(logits, 12, part.Work(2.99 * part.exponential(12)))
+    plain = part.needs(EIGHT, 5, keep=True)
+    assert part.first(EIGHT, keep=True) == (plain[0], plain[1] + part.exponential(5) * 6 * 3 * 5)
+    one = (6, 1, *EIGHT[2:])
+    assert part.first(one, keep=True) == part.needs(one, 5, keep=True)
 
 
 # Residuals.
@@ -198,7 +226,7 @@ def test_residuals_and_what_is_kept_of_z(checker, monkeypatch, shared, outputs, 
         powers = [mpmath.mpf(2) ** -int(x) for x in scales]
         truths = max(distances), max(d * power for d, power in zip(distances, powers, strict=True))
         for keep in (False, True):
-            *bounds, kept = part.residuals(weights, data, 7, keep=keep)
+            *bounds, kept = part.residuals(weights, data, 7, keep, FREE)
             for bound, truth in zip(bounds, truths, strict=True):
                 assert truth <= mpmath.mpf(bound.numerator) / bound.denominator <= truth + 1e-20
             assert keep or not kept
@@ -224,7 +252,7 @@ def test_shares_of_tokens_which_are_far_behind(checker, count):
     unit = 20 * (count - 1) * math.log(2)
     behind = np.array([0.0, unit / 2, unit - 8, unit - 1, unit + 1, 2 * unit, 1000.0])
     logits = checker.fixed.fixed([-behind[None, None]], 2 * count)
-    found = checker.real_claims.softmax(logits, count)
+    found = checker.real_claims.softmax(logits, count, FREE)
     shares = [Fraction(int(d)) * Fraction(2) ** found.last for d in _whole(checker, found)]
     with mpmath.workdps(100):
         powers = [mpmath.exp(-mpmath.mpf(x)) for x in behind.tolist()]
@@ -252,9 +280,9 @@ def test_logits_which_are_not_known_well_enough(checker):
         logits = checker.fixed.Fixed(digits, -unit, error)
         if refused:
             with pytest.raises(OverflowError, match="more digits"):
-                checker.real_claims.softmax(logits, 5)
+                checker.real_claims.softmax(logits, 5, FREE)
         else:
-            found = checker.real_claims.softmax(logits, 5)
+            found = checker.real_claims.softmax(logits, 5, FREE)
             assert found.error * 2.0**found.last >= 2.1 * error * 2.0**-unit
             assert found.error * 2.0**found.last <= 4 * error * 2.0**-unit
 

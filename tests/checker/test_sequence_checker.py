@@ -265,7 +265,15 @@ def last_row(network):
         (2, lambda d: d["classes"].append("ab"), "no pairs of a kind and a value"),
         (2, lambda d: d["tokens"][0].__setitem__(0, "2/2"), "not in lowest terms"),
         (2, lambda d: d["tokens"][0].__setitem__(0, "-0"), "is no number"),
-        (1, lambda m: m["attention"].update(W_Q="000"), "attention is no lists"),
+        (1, lambda m: m["attention"].update(W_Q="000"), "'000' is no list"),
+        (1, lambda m: last_row(m["classifier"]).__setitem__(1, "1"), "'1' is no list"),
+        (1, lambda m: last_row(m["classifier"]).__setitem__(0, {}), "{} is no list"),
+        (1, lambda m: m["classifier"]["layers"][0].update(rows={}), "{} is no list"),
+        (1, lambda m: m["embedding"]["layers"][0].update(inputs=1 << 32), "a width is no width"),
+        (2, lambda d: d["tokens"].__setitem__(0, "12"), "'12' is no list"),
+        (2, lambda d: d["ids"].__setitem__(0, "012"), "'012' is no list"),
+        (2, lambda d: d.update(labels="0123"), "'0123' is no list"),
+        (2, lambda d: d["labels"].__setitem__(0, (1 << 61) - 1), "is no index below"),
         (1, long_fraction, "ffff' is too long"),
         (1, long_fractions, "a denominator is too long to go on"),
         (2, lambda d: d.update(symbols=[]), "tokens, or symbols"),
@@ -277,6 +285,56 @@ def test_altered_files(checker, proved, tmp_path, capsys, part, change, words):
     said = capsys.readouterr().out
     assert words in said
     assert said.startswith("NOT PROVED: ")
+
+
+def test_no_epsilon_is_claimed_of_sequences(checker, proved, tmp_path, capsys):
+    files = [str(path) for path in forged(proved, tmp_path, FILES[0], lambda _: None)]
+    assert checker.main(files) == 0
+    assert checker.main([*files, "--epsilon", "1e-9"]) == 1
+    assert "error: epsilon is not claimed" in capsys.readouterr().out
+
+
+SAME = [[1, 2, "a"], [2, 2, "a"], [1, 1, 2], [2, 2, 2]], ["x", "y", "x", "z"]
+
+
+@pytest.mark.parametrize(
+    ("built", "given", "words"),
+    [
+        (SAME, (SAME[0][2:], SAME[1][2:]), "the memorizer reads symbols"),
+        ((["aa", "ab"], [0, 1]), ([["a", "a"], ["a", "b"]], [0, 1]), None),
+        (([["a", 1], ["a", "b"]], [0, 1]), ([["a", True], ["a", "b"]], [0, 1]), "symbol True"),
+        (([["a", 1], ["a", "b"]], [0, 1]), ([["a", 1.0], ["a", "b"]], [0, 1]), "symbol 1.0"),
+        ((["ab", "bb"], ["u", 1]), (["ab", "bb"], ["u", True]), "label True"),
+        ((["ab", "bb"], ["u", 1]), (["ab", "bb"], ["u", 1.0]), "label 1.0"),
+        ((["ab", "bb"], [True, False]), (["ab", "bb"], [1, 0]), "label "),
+        ((["ab", "bb"], [1, 2]), (["ab", "bb"], [True, 2]), None),
+        ((["ab", "bb"], [1, 2]), (["ab", "bb"], [1.0, 2]), "label 1.0 is no integer"),
+        ((["ab", "bb"], [1, 2]), (["ab", "bb"], [Fraction(1), 2]), "label Fraction(1, 1)"),
+    ],
+)
+def test_what_python_holds_for_equal_is_of_one_kind_in_files(
+    checker, tmp_path, built, given, words
+):
+    """Labels are met, to Python; what certify proves, the checker accepts."""
+    memorizer, dataset = build_sequence_memorizer(*built), SequenceDataset.of(*given)
+    assert memorizer.predict(given[0]) == given[1]
+    certificate = certify(memorizer, dataset)
+    if words is None:
+        assert certificate.proved
+        assert checker.main(saved(tmp_path, memorizer, dataset)) == 0
+        return
+    for claim in certificate.claims:
+        assert claim.verdict is Verdict.UNDECIDED
+        assert words in claim.detail
+
+
+def test_labels_which_the_memorizer_does_not_know():
+    memorizer = build_sequence_memorizer(["ab", "bb"], ["u", "v"])
+    dataset = SequenceDataset.of(["ab", "bb"], ["u", "w"])
+    certificate = certify(memorizer, dataset)
+    assert certificate["equality"].verdict is Verdict.REFUTED
+    assert certificate["size"].verdict is Verdict.UNDECIDED
+    assert "the label 'w' is none of the memorizer's" in certificate["size"].detail
 
 
 def test_a_scale_in_the_network_does_not_inflate_the_bound(checker, tmp_path, capsys):

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -93,19 +94,21 @@ def test_lengths(part, x, bits):
 def test_work_adds_up_to_what_is_allowed(part):
     """In proportion to the sums, and for long numbers to both their lengths."""
 
-    def cost(count, factors, *, integers=True):
+    def cost(count, factors, *, integers=True, start=0):
         work = part.Work(math.inf, 0)
-        work.take(count, factors, integers)
+        work.take(count, factors, integers, start)
         exact = part.Work(work.spent, 0)
-        exact.take(count, factors, integers)  # to the point
+        exact.take(count, factors, integers, start)  # to the point
         with pytest.raises(ValueError, match="more than a minute"):
-            exact.take(1, factors, integers)
+            exact.take(1, factors, integers, start)
         return work.spent
 
-    short = cost(1000, [(1, 1)])
-    assert 50 < short / 1000 < 500  # nanoseconds
-    assert cost(3000, [(1, 1)]) == pytest.approx(3 * short)
-    assert cost(1000, [(1, 1)] * 3) == pytest.approx(3 * short)
+    row = cost(0, [(1, 1)])
+    assert 500 < row < 5000  # nanoseconds, of a loop
+    short = cost(1000, [(1, 1)]) - row
+    assert 50 < short / 1000 < 500
+    assert cost(3000, [(1, 1)]) - row == pytest.approx(3 * short)
+    assert cost(1000, [(1, 1)] * 3) == pytest.approx(3 * (short + row), rel=0.02)
     long = cost(1, [(9000, 9000)])
     assert cost(1, [(18000, 9000)]) == pytest.approx(2 * long, rel=0.02)
     assert cost(1, [(9000, 18000)]) == pytest.approx(2 * long, rel=0.02)
@@ -117,6 +120,56 @@ def test_work_adds_up_to_what_is_allowed(part):
     assert growth[1] / growth[0] == pytest.approx(4, rel=0.1)
     both = cost(1, [(1000, 0)], integers=False), cost(1, [(0, 1000)], integers=False)
     assert both[0] == pytest.approx(both[1], rel=0.01)
+
+
+def test_sums_cost_as_much_as_they_are_long(part):
+    """A long number is copied by each addition; denominators grow by each, until they cancel."""
+
+    def cost(factors, *, integers, start=0):
+        work = part.Work(math.inf, 0)
+        work.take(1, factors, integers, start)
+        return work.spent
+
+    long = 10**7
+    few, more = (cost([(1, 1)] * k, integers=True, start=long) for k in (10, 20))
+    assert more - few == pytest.approx(10 * 0.15 * long, rel=0.01)
+    assert cost([(long, 0)] + [(1, 1)] * 10, integers=True) > few
+    assert cost([(1, 1)] * 10 + [(long, 0)], integers=True) < few / 4
+    growth = [cost([(1000, 0)] * k, integers=False) for k in (2000, 4000)]
+    assert growth[1] / growth[0] == pytest.approx(4, rel=0.1)
+    assert cost([(1000, 0)] * 10, integers=False, start=long) > 10 * 5e-3 * long * 1000
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (list(range(20_000)), ["1"] * 20_000, f"{1 << 40_000_000:x}"),
+        (list(range(9_000)), [f"1/{(1 << 999) + 2 * k + 1:x}" for k in range(9_000)], "0"),
+    ],
+    ids=["long bias", "many denominators"],
+)
+def test_rows_whose_sums_are_long_are_refused(part, row):
+    found = part.Network({"residual": False, "layers": [{"inputs": len(row[0]), "rows": [row]}]})
+    work = part.Work(part.MINUTE, 1e12)
+    ones = [column(part, [1]) for _ in row[0]]
+    with pytest.raises(ValueError, match="more than a minute"):
+        found(ones, work)
+
+
+def test_numbers_made_to_have_one_hash_are_told_apart_quickly(part, free):
+    """A set of them compares each with all others: half a minute for these."""
+    prime = (1 << 61) - 1
+    texts = [[f"{(2 * k + 1) * prime:x}/2"] for k in range(10_000)]
+    assert {hash(part.number(x)) for (x,) in texts} == {0}
+    network = {"inputs": 1, "rows": [[[0], ["1"], "0"]]}
+    memorizer = SimpleNamespace(
+        symbols=None, embedding=part.Network({"residual": False, "layers": [network]})
+    )
+    tokens = part.read_tokens({"tokens": texts, "symbols": None}, memorizer)
+    assert len(tokens) == 10_000
+    assert part.Memorizer.sums(None, tokens[:, 0], np.array([[0, 1]]), free).tolist() == [2 * prime]
+    with pytest.raises(ValueError, match="a token is there twice"):
+        part.read_tokens({"tokens": [*texts, texts[5]], "symbols": None}, memorizer)
 
 
 def test_memory_which_may_be_held(part):
@@ -150,8 +203,8 @@ class Recorder:
     def __init__(self):
         self.held, self.taken = [], []
 
-    def take(self, count, factors, integers):
-        self.taken.append((count, factors, integers))
+    def take(self, count, factors, integers, start):
+        self.taken.append((count, factors, integers, start))
 
     def hold(self, size):
         self.held.append(size)
@@ -181,7 +234,7 @@ def test_sums_of_columns(part, fractions, bits):
                for row in rows]  # fmt: skip
     for (names, values, bias), parts, taken in zip(rows, lengths, work.taken, strict=True):
         integers = all(type(v) is int for v in values) and not (fractions and names)
-        assert taken == (5, [*parts, (part.length(bias), 0)], integers)
+        assert taken == (5, parts, integers, part.length(bias))
     before = sum(c.size for c in columns)
     for made, held in zip(found, work.held, strict=True):
         assert before + 3 * made.size <= held  # the sum so far, the product, and their sum
@@ -245,6 +298,8 @@ def test_networks_put_out_what_they_should(part, free, layers, residual, depth, 
     found = part.Network(network(*layers, residual=residual))
     assert (found.inputs, found.outputs) == (2, len(layers[-1]) - 1)
     assert (found.depth, found.residual, found.nonzero) == (depth, residual, nonzero)
+    rows = [row for _, *rows in layers for row in rows]
+    assert found.terms == sum(len(values) + 1 for _, values, _ in rows)
     inputs = [[0, 1, -3, Fraction(1, 2), 40], [5, -2, 0, 3, Fraction(-7, 9)]]
     outputs = found([column(part, x) for x in inputs], free)
     for k, x in enumerate(zip(*inputs, strict=True)):
@@ -313,7 +368,7 @@ ONE = network((2, ([0], [1], 0)))
         (attention(W_O=["0"] * 3), "do not fit"),
         (attention(W_Q=["0"] * 3), "do not fit"),
         (attention(W_K=["0"]), "do not fit"),
-        (attention(W_O="00"), "no lists"),
+        (attention(W_O="00"), "'00' is no list"),
         (attention(more=[]), "other weights"),
         ({"embedding": ONE}, "do not fit"),
         ({"classifier": network((3, ([0], [1], 0)))}, "do not fit"),
@@ -404,7 +459,7 @@ def test_places(part):
 
 @pytest.mark.parametrize("listed", ["", "ab", {}, {"ab": 1}, ["ab"], [["a"]], [["a", "b", "c"]], 7])
 def test_what_is_no_list_of_pairs(part, listed):
-    with pytest.raises((ValueError, TypeError), match=r"no pairs of a kind|not iterable"):
+    with pytest.raises((ValueError, TypeError), match=r"no pairs of a kind|is no list"):
         part.places(listed)
 
 
@@ -648,7 +703,7 @@ def test_tokens_without_a_common_denominator(part, free, claimed):
 
 @pytest.mark.parametrize("task", ["seq2seq", "last"])
 def test_what_is_announced_and_allowed(checker, part, monkeypatch, tmp_path, task):
-    """300 bytes a token, and 100 operations a weight: of tokens, and of labels."""
+    """300 bytes a token, and 100 operations a weight or bias, zeros too."""
     sequences = [[1, 2, 3], [4, 5, 6]]
     labels = [[1, 2, 3], [3, 2, 1]] if task == "seq2seq" else [1, 2]
     memorizer = build_sequence_memorizer(sequences, labels, task=task)
@@ -662,6 +717,6 @@ def test_what_is_announced_and_allowed(checker, part, monkeypatch, tmp_path, tas
     assert set(checker.check(names, most=1e9)) == {"equality", "size"}
     each = 6 if task == "seq2seq" else 2
     parts = part.Memorizer(memorizer.content())
-    operations = 100 * (parts.embedding.nonzero * 6 + parts.classifier.nonzero * each)
+    operations = 100 * (parts.embedding.terms * 6 + parts.classifier.terms * each)
     assert said == [(1800, operations, 1e9)]
     assert allowed == [(20 * operations + 6e10, 5e8)]

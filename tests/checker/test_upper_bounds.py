@@ -197,3 +197,10 @@ def test_an_undecided_certificate_is_refused_in_words(tmp_path):
     checked = check(tmp_path / "bound.json", None, tmp_path / "data.npz")
     assert checked.verdict is Verdict.UNDECIDED
     assert "not all claims are PROVED" in checked.report
+
+
+def test_the_number_of_heads_may_be_numpys(tmp_path):
+    data = generators.shared_context(num_examples=8, context_size=3, width=5)
+    certificate = certify_bound(data, num_heads=np.int64(3))
+    certificate.save(tmp_path / "certificate.json")
+    assert check(certificate, None, data).proved

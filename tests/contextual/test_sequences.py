@@ -1,5 +1,6 @@
 """Every label, with ==, for small problems of every kind."""
 
+import dataclasses
 from fractions import Fraction
 
 import numpy as np
@@ -19,6 +20,7 @@ from constructive import (
     strategies,
 )
 from constructive.contextual import build, embedding, examples
+from constructive.contextual.attention import UniformAttention
 from constructive.contextual.network import Affine
 
 OPTIONS = st.fixed_dictionaries(
@@ -378,3 +380,34 @@ def test_weights_of_a_separating_set_are_small(rows):
     weights = embedding.separating_weights(np.array(rows), np.random.default_rng(0))
     count = len({tuple(sorted(row)) for row in rows})
     assert all(0 < weight <= count * (count - 1) // 2 + 1 for weight in weights.values())
+
+
+def test_attention_is_uniform_or_none():
+    memorizer = build_sequence_memorizer(["ab", "bb"], [1, 2])
+    width = len(memorizer.attention.value_weights)
+    for changes in (
+        {"query_weights": (1,) * width, "key_weights": (1,) * width},
+        {"key_weights": (0,) * (width - 1) + (Fraction(1, 9),)},
+        {"query_weights": (0,) * (width + 3), "key_weights": ()},
+    ):
+        with pytest.raises(ParameterError, match="attention is not uniform, or of no width"):
+            dataclasses.replace(memorizer.attention, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"context_size": 0}, "its parts do not fit together"),
+        ({"task": "first"}, "its parts do not fit together"),
+        ({"attention": UniformAttention.summing(2, 9)}, "its parts do not fit together"),
+        ({"symbols": ("a", "a")}, "a symbol is there twice"),
+        ({"classes": (1, True)}, "a class is there twice"),
+    ],
+)
+def test_memorizers_of_parts_which_do_not_fit(changes, words):
+    memorizer = build_sequence_memorizer(["ab", "bb"], [1, 2])
+    with pytest.raises(ParameterError, match=words):
+        dataclasses.replace(memorizer, **changes)
+    wide = build_sequence_memorizer([[(1, 2)], [(3, 4)]], [1, 2])
+    with pytest.raises(ParameterError, match="symbols are one number each"):
+        dataclasses.replace(wide, symbols=("a", "b"))

@@ -81,7 +81,9 @@ def test_memory_for_more_digits_is_not_above_what_is_announced(checker, shape, k
     held, _ = checker.real_claims.needs(shape[:3] + shape[7:] + shape[3:7], count, keep)
 
     def call():
-        *_, z_all = checker.real_claims.residuals(weights, data, count, keep)
+        *_, z_all = checker.real_claims.residuals(
+            weights, data, count, keep, checker.real_claims.Work(1e18)
+        )
         if keep:
             checker.real_claims.right_inverse_bound(z_all, count)
 
