@@ -7,7 +7,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from paired_parts import small_pairs
+from paired_parts import small_pairs, strongly_coupled
 
 from constructive import Dataset, Memorizer, Verdict, build_memorizer, generators
 from constructive.claims import readout
@@ -133,6 +133,32 @@ def test_layers_which_do_more_than_copy(built, steps):
         residuals.residuals_of(*steps, Memorizer(layer, memorizer.record))
 
 
+def test_a_head_without_a_partner_reads_nothing():
+    data = generators.gaussian(num_examples=10, context_size=2, width=5, seed=3)
+    odd = build_memorizer(data, num_heads=7, construction="paired")
+    residuals.residuals_of(*steps_of(odd, data), odd)
+    values = odd.layer.value_weights.copy()
+    values[6, 0] = 1e-9
+    reading = changed(odd, value_weights=values)
+    with pytest.raises(examples.UndecidedError, match="the last head belongs to no pair"):
+        residuals.residuals_of(*steps_of(reading, data), reading)
+
+
+def test_pairs_of_several_sizes():
+    """The last one has fewer examples than the widest one, and there are none after it."""
+    memorizer, data = strongly_coupled()
+    memorizer = changed(memorizer, with_stops(memorizer.record, [4, 7, 10, 13]))
+    read, found = steps_of(memorizer, data)
+    bound = inverse._Bound(read, found)
+    shown = np.stack([bound(row) for row in np.eye(13)], axis=1)
+    blocks = [block for *_, run in bound.runs for block in run]
+    assert np.isfinite(shown).all()
+    assert (found.pairs == 3).any()
+    for t, pair, x in zip(found.positions, found.pairs, found.coupled, strict=True):
+        mine = read.owner == pair
+        assert (shown[t, mine] >= np.abs(x @ blocks[pair])).all()
+
+
 # What is said.
 
 
@@ -236,7 +262,9 @@ def test_distances_beyond_all_floats(steps):
     assert (claim.verdict, claim.statement) == (Verdict.UNDECIDED, readout.UNKNOWN)
 
 
-def test_ranks_are_those_of_the_order(steps):
+@pytest.mark.parametrize("exponent", [-900, -3, 0, 5])
+def test_ranks_are_those_of_the_order(steps, exponent):
+    steps = dataclasses.replace(steps[0], exponent=exponent), steps[1]
     claim = judge._rank("s", *steps, inverse.Inverse(np.ones(13), 0.5, 1.0))
     assert claim.verdict is Verdict.PROVED
     assert claim.evidence == {"order": pack(steps[0].order), "stops": pack(steps[0].stops)}
@@ -324,6 +352,19 @@ def test_the_least_and_the_largest_pairs_which_these_proofs_apply_to():
     keys = odd.layer.key_weights.copy()
     keys[6] += 1  # of a head without a partner
     assert judge.applies(changed(odd, key_weights=keys), wide)
+
+
+def test_a_rank_which_no_weights_have_is_refuted(built):
+    memorizer, data = built
+    contexts, queries = data.contexts.copy(), data.queries.copy()
+    contexts[7], queries[7] = contexts[2, ::-1], queries[2]
+    twice = Dataset(contexts, queries, data.targets)
+    (claim,) = judge.prove(memorizer, twice, ["rank"], 1e-6, None, **QUIET)
+    assert (claim.verdict, claim.witness) == (Verdict.REFUTED, (2, 7))
+    error, rank = judge.prove(memorizer, twice, ["error", "rank"], 1e-6, None, **QUIET)
+    assert (error.name, rank.verdict) == ("error", Verdict.REFUTED)
+    (distance,) = judge.prove(memorizer, twice, ["readout"], 1e-6, None, **QUIET)
+    assert distance.verdict is Verdict.UNDECIDED
 
 
 @pytest.mark.parametrize("asked", [["rank"], ["error"], ["readout"], ["readout", "error"]])
