@@ -21,15 +21,22 @@ def small_pairs():
     return build_memorizer(data, num_heads=8, construction="paired", seed=1), data
 
 
-def strongly_coupled(sign=1):
+def strongly_coupled(sign=1, *, turned=False):
     """The same, but that all pairs but the first one look about.
 
     So two entries an example are beside the blocks, some nearly as large as what is in them. The
-    heads and the key have this sign: scores, too, and what is read does not change.
+    heads and the key have this sign: scores, too, and what is read does not change. Or the query of
+    the extra example is turned around, and all heads but those of pair 0: what they read there is
+    at the other end than what pair 0 reads, and than what pair 0 reads of others.
     """
     memorizer, data = small_pairs()
     queries = sign * memorizer.layer.query_weights
     queries[2:] *= 0.05
+    if turned:
+        queries[2:] *= -1
+        asked = data.queries.copy()
+        asked[memorizer.record.order[-1]] *= -1
+        data = Dataset(data.contexts, asked, data.targets)
     keys = sign * memorizer.layer.key_weights
     layer = dataclasses.replace(memorizer.layer, query_weights=queries, key_weights=keys)
     return Memorizer(layer, memorizer.record), data

@@ -243,9 +243,11 @@ def test_rounding_of_what_is_read_counts(who, steps, monkeypatch):
 # Blocks.
 
 
+@pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("spoilt", [0.0, 1e-4])
-def test_blocks_bound_what_is_left_of_the_identity(who, steps, spoilt):
+def test_blocks_bound_what_is_left_of_the_identity(who, steps, spoilt, turned):
     """With values spoilt by what their errors allow, in the worst direction for each entry."""
+    steps = who.steps(*strongly_coupled(turned=True)) if turned else steps
     steps = dataclasses.replace(
         steps, own_error=steps.own_error + spoilt, coupled_error=steps.coupled_error + spoilt
     )
