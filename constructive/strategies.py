@@ -18,15 +18,16 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from constructive.build import build_memorizer
-from constructive.capacity import Theorem, rank_one_capacity, saturated_capacity
-from constructive.contextual.build import build_sequence_memorizer
-from constructive.contextual.examples import Task
-from constructive.contextual.memorizer import SequenceMemorizer
-from constructive.dataset import Array, Dataset
-from constructive.errors import MissingExtraError
-from constructive.generators import moment_curve_points
-from constructive.memorizer import Memorizer
+from constructive.constructions.build import build_memorizer
+from constructive.data.dataset import Dataset
+from constructive.data.generators import moment_curve_points
+from constructive.layers.memorizer import Memorizer
+from constructive.sequences.build import build_sequence_memorizer
+from constructive.sequences.examples import Task
+from constructive.sequences.memorizer import SequenceMemorizer
+from constructive.support.arrays import Array
+from constructive.support.errors import MissingExtraError
+from constructive.theory.bounds import Theorem, rank_one_capacity, saturated_capacity
 
 try:
     from hypothesis import strategies as st
@@ -198,7 +199,7 @@ def sequence_problems(
     tokens: st.SearchStrategy[Any] | None = None,
     labels: st.SearchStrategy[Any] | None = None,
 ) -> SequenceProblem:
-    """Sequences of one length, and labels which are a function of the key (`contextual.examples`).
+    """Sequences of one length, and labels which are a function of the key (`sequences.examples`).
 
     Sequences may repeat, and differ in the order of tokens or in their multiplicity only. By
     default tokens are integers, Fractions, floats, vectors or symbols, of one kind in a problem,

@@ -2,13 +2,13 @@
 
 import pytest
 
-from constructive import prove
+from constructive.theory import proofs
 
-PAGES = prove.pages()
+PAGES = proofs.pages()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_page(page):
-    outcomes = list(prove.run(page))
+    outcomes = list(proofs.run(page))
     assert outcomes
-    assert not [outcome.title for outcome in outcomes if not outcome.holds], prove.table(outcomes)
+    assert not [outcome.title for outcome in outcomes if not outcome.holds], proofs.table(outcomes)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import HealthCheck, settings
 
-from constructive.checking import CHECKER
+from constructive.certificates.checking import CHECKER
 
 # Build times vary on shared machines, so no test fails for being slow once.
 settings.register_profile(

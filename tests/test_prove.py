@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import sympy
 
-from constructive import ParameterError, Verdict, prove
+from constructive import ParameterError, Verdict
+from constructive.theory import proofs
 
 PROOF = "**Proof.** Clear. QED\n\n"
 CHECK = "```pycon\n>>> holds('exact', 1 + 1 == 2)\n\n```\n"
@@ -18,7 +19,7 @@ EXPECTED = (
 def outcomes(tmp_path, text):
     page = tmp_path / "1-page.md"
     page.write_text(text)
-    return list(prove.run(page))
+    return list(proofs.run(page))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def outcomes(tmp_path, text):
 def test_what_is_incomplete_or_wrong_does_not_hold(tmp_path, text, words):
     (found,) = outcomes(tmp_path, text)
     assert not found.holds
-    table = prove.table([found])
+    table = proofs.table([found])
     assert "FAILED" in table
     assert words in table
 
@@ -63,7 +64,7 @@ def test_sections_share_their_names_and_start_their_counts_anew(tmp_path):
      np.array([True]), "yes", sympy.false, np.False_],
 )  # fmt: skip
 def test_only_what_is_true_counts(condition):
-    ledger = prove.Ledger()
+    ledger = proofs.Ledger()
     with pytest.raises(ValueError, match="an instance does not hold"):
         ledger("exact", condition)
     assert not ledger.counts
@@ -71,23 +72,23 @@ def test_only_what_is_true_counts(condition):
 
 @pytest.mark.parametrize("condition", [True, np.True_, Verdict.PROVED, sympy.true])
 def test_what_counts(condition):
-    ledger = prove.Ledger()
+    ledger = proofs.Ledger()
     ledger("symbolic", condition)
     assert ledger.counts == {"symbolic": 1}
 
 
 def test_unknown_kinds_are_refused():
     with pytest.raises(ParameterError, match="unknown kind of check 'by eye'"):
-        prove.Ledger()("by eye", condition=True)
+        proofs.Ledger()("by eye", condition=True)
 
 
 def test_no_pages(tmp_path):
     with pytest.raises(ParameterError, match="no proofs in"):
-        prove.pages(tmp_path)
+        proofs.pages(tmp_path)
 
 
 def test_the_pages_are_in_reading_order_and_each_step_has_one():
-    stems = [page.stem for page in prove.pages()]
+    stems = [page.stem for page in proofs.pages()]
     assert [int(stem.partition("-")[0]) for stem in stems] == list(range(1, len(stems) + 1))
     steps = ["assumptions", "grouping", "heads", "intermediate", "readout"]
     assert [stem.partition("-")[2] for stem in stems[:5]] == steps

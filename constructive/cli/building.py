@@ -2,32 +2,24 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 from rich.table import Table
 
-from constructive import generators, planning
-from constructive.build import build_memorizer
-from constructive.certification import certify
-from constructive.checking import check
+import constructive
 from constructive.cli.common import Force, Say, app, one_output, progress_bar, several_outputs
-from constructive.dataset import Dataset
-from constructive.errors import ParameterError
-from constructive.files import replacing
-from constructive.memorizer import Memorizer
-from constructive.verdict import Verdict
+from constructive.constructions.registry import CONSTRUCTIONS
+from constructive.support.errors import ParameterError
+from constructive.support.files import replacing
 
-
-class Construction(StrEnum):
-    """The values of --construction."""
-
-    auto = "auto"
-    saturated = "saturated"
-    rank_one = "rank_one"
-    paired = "paired"
-    schur = "schur"
+if TYPE_CHECKING:
+    Construction = str
+else:
+    Construction = StrEnum("Construction", {name: name for name in ("auto", *CONSTRUCTIONS)})
+"""The values of --construction."""
+_AUTO = Construction("auto")
 
 
 class Kind(StrEnum):
@@ -42,12 +34,12 @@ class Kind(StrEnum):
 
 
 _GENERATORS = {
-    Kind.uniform: generators.uniform,
-    Kind.shared: generators.shared_context,
-    Kind.gaussian: generators.gaussian,
-    Kind.bag: generators.bag_of_tokens,
-    Kind.moment_curve: generators.moment_curve,
-    Kind.integers: generators.integers,
+    Kind.uniform: "uniform",
+    Kind.shared: "shared_context",
+    Kind.gaussian: "gaussian",
+    Kind.bag: "bag_of_tokens",
+    Kind.moment_curve: "moment_curve",
+    Kind.integers: "integers",
 }
 
 
@@ -69,7 +61,7 @@ def build(
     ] = None,
     construction: Annotated[
         Construction, typer.Option(help="Which one; `constructive explain` compares them.")
-    ] = Construction.auto,
+    ] = _AUTO,
     shared_keys: Annotated[
         bool, typer.Option("--shared-keys", help="One key direction for all heads.")
     ] = False,
@@ -91,14 +83,14 @@ def build(
         constructive build data.npz --heads 60 --construction rank_one -o small.safetensors
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
-    dataset = Dataset.load(data)
+    dataset = constructive.Dataset.load(data)
     with progress_bar() as progress:
-        memorizer = build_memorizer(
+        memorizer = constructive.build_memorizer(
             dataset,
             num_heads=heads,
             head_dim=head_dim,
             value_dim=value_dim,
-            construction=construction.value,
+            construction=str(construction),
             shared_keys=shared_keys,
             tolerance=tolerance,
             precision="auto" if precision == "auto" else _bits(precision),
@@ -114,7 +106,7 @@ def explain(
     data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
     heads: Annotated[int, typer.Option("--heads", "-H", help="Number H of heads.")],
     head_dim: Annotated[int | None, typer.Option(help="Head dimension d_h.")] = None,
-    construction: Annotated[Construction, typer.Option(help="As for `build`.")] = Construction.auto,
+    construction: Annotated[Construction, typer.Option(help="As for `build`.")] = _AUTO,
 ) -> None:
     """Say which construction `build` would use, and what each would hold and cost.
 
@@ -122,8 +114,11 @@ def explain(
 
         constructive explain data.npz --heads 1000
     """
-    explanation = planning.explain(
-        Dataset.load(data), num_heads=heads, head_dim=head_dim, construction=construction.value
+    explanation = constructive.explain(
+        constructive.Dataset.load(data),
+        num_heads=heads,
+        head_dim=head_dim,
+        construction=str(construction),
     )
     typer.echo(str(explanation))
     _ = explanation.plan  # raises what `build` would raise
@@ -163,7 +158,7 @@ def export(
         constructive export memorizer.safetensors -o memorizer.onnx
     """
     output, say = one_output(output, inputs={"MEMORIZER": memorizer}, force=force)
-    loaded = Memorizer.load(memorizer)
+    loaded = constructive.Memorizer.load(memorizer)
     if single:
         loaded = loaded.astype(np.float32)
     loaded.to_onnx(output, shared_context=shared)
@@ -189,7 +184,7 @@ def predict(
     """
     inputs = {"MEMORIZER": memorizer, "DATA": data}
     output, say = one_output(output, inputs=inputs, force=force)
-    loaded, dataset = Memorizer.load(memorizer), Dataset.load(data)
+    loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.load(data)
     error = loaded.max_error(dataset)
     if output is not None:
         predictions = loaded.predict(dataset.contexts, dataset.queries)
@@ -219,7 +214,7 @@ def generate(
         constructive generate uniform --examples 1861 --context-size 32 --width 64 -o data.npz
     """
     output, say = one_output(output, inputs={}, force=force)
-    dataset = _GENERATORS[kind](
+    dataset = getattr(constructive.generators, _GENERATORS[kind])(
         num_examples=examples,
         context_size=context_size,
         width=width,
@@ -246,8 +241,8 @@ def demo(
 
         constructive demo --picture digits.png
     """
-    from constructive import demo as digits_demo
-    from constructive import real_data
+    from constructive.cli import demo as digits_demo
+    from constructive.data import real
     from constructive.figures import saturation
 
     data, weights, proof = (
@@ -260,7 +255,7 @@ def demo(
     say(
         f"{count} images of 8 x 8 pixels, as contexts of n = {size} patches in d = {width}.\n"
         f"Assumption 2 (contexts of rank n) fails for {digits.dependent_without_positions} of "
-        f"{count} before the positional encoding\n(a patch has {real_data.PATCH**2} pixels, and "
+        f"{count} before the positional encoding\n(a patch has {real.PATCH**2} pixels, and "
         f"{digits.equal_patches} images have two equal patches), and for none after it.\n"
     )
     table = Table(box=None, pad_edge=False)
@@ -296,16 +291,21 @@ def demo(
 
 
 def _prove_and_check(
-    memorizer: Memorizer, dataset: Dataset, data: Path, weights: Path, proof: Path, say: Say
+    memorizer: "constructive.Memorizer",
+    dataset: "constructive.Dataset",
+    data: Path,
+    weights: Path,
+    proof: Path,
+    say: Say,
 ) -> None:
     """Write data, weights and certificate, and let the checker read them."""
     with progress_bar() as progress:
-        certificate = certify(memorizer, dataset, progress=progress)
+        certificate = constructive.certify(memorizer, dataset, progress=progress)
     dataset.save(data)
     memorizer.save(weights)
     certificate.save(proof)
-    checked = check(proof, weights, data)
+    checked = constructive.check(proof, weights, data)
     say(f"{certificate}\n\n$ constructive check {proof} {weights} {data}")
     say(checked.report.rstrip())
-    if certificate.verdict is not Verdict.PROVED or checked.verdict is not Verdict.PROVED:
+    if not (certificate.proved and checked.proved):
         raise typer.Exit(1)

@@ -2,17 +2,13 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from constructive.certification import ClaimName, certify, upper_bound_certificate
-from constructive.checking import check
+import constructive
 from constructive.cli.common import Force, app, one_output, progress_bar
-from constructive.dataset import Dataset
-from constructive.errors import ParameterError
-from constructive.memorizer import Memorizer
-from constructive.verdict import Verdict
+from constructive.support.errors import ParameterError
 
 
 class ClaimOption(StrEnum):
@@ -54,15 +50,15 @@ def certify_command(
     """
     inputs = {"MEMORIZER": memorizer, "DATA": data}
     output, say = one_output(output, inputs=inputs, force=force)
-    loaded, dataset = Memorizer.load(memorizer), Dataset.load(data)
-    claims: tuple[ClaimName, ...] | None = tuple(c.value for c in claim) if claim else None
+    loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.load(data)
+    claims: Any = tuple(c.value for c in claim) if claim else None
     with progress_bar() as progress:
-        certificate = certify(
+        certificate = constructive.certify(
             loaded, dataset, claims=claims, epsilon=epsilon, delta=delta, progress=progress
         )
     certificate.save(output)
     say(f"{certificate}\n\nwritten to {output}")
-    if certificate.verdict is not Verdict.PROVED:
+    if not certificate.proved:
         raise typer.Exit(1)
 
 
@@ -84,10 +80,10 @@ def upper_bound(
         constructive upper-bound data.npz --heads 20
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
-    certificate = upper_bound_certificate(Dataset.load(data), heads)
+    certificate = constructive.upper_bound_certificate(constructive.Dataset.load(data), heads)
     certificate.save(output)
     say(f"{certificate}\n\nwritten to {output}")
-    if certificate.verdict is not Verdict.PROVED:
+    if not certificate.proved:
         raise typer.Exit(1)
 
 
@@ -136,7 +132,9 @@ def check_command(
             suggestion="constructive check CERTIFICATE [MEMORIZER] DATA",
         )
     weights = files[0] if len(files) == most else None
-    checked = check(certificate, weights, files[-1], quick=quick, max_memory=max_memory)
+    checked = constructive.check(
+        certificate, weights, files[-1], quick=quick, max_memory=max_memory
+    )
     typer.echo(checked.report.rstrip())
     if not checked.proved:
         raise typer.Exit(1)

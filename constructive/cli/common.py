@@ -14,10 +14,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from constructive import __version__
-from constructive.environment import environment
-from constructive.errors import ConstructiveError, OutputError
-from constructive.files import STANDARD_OUTPUT, require_writable, same_file
-from constructive.progress import Progress as ProgressCallback
+from constructive.cli.environment import environment
+from constructive.support.errors import ConstructiveError, OutputError
+from constructive.support.files import STANDARD_OUTPUT, require_writable, same_file
+from constructive.support.progress import Progress as ProgressCallback
 
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files which exist.")]
 """Every command which writes a file has this, and calls `one_output` or `several_outputs`."""

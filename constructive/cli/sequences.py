@@ -3,19 +3,18 @@
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from constructive import text
-from constructive.certification import certify
+import constructive
 from constructive.cli.common import Force, app, one_output, progress_bar, several_outputs
-from constructive.contextual.examples import SequenceDataset
-from constructive.contextual.growth import GrowthPoint, exponent, growth
-from constructive.contextual.memorizer import SequenceMemorizer
-from constructive.errors import DataError
-from constructive.verdict import Verdict
+from constructive.data import text
+from constructive.support.errors import DataError
+
+if TYPE_CHECKING:
+    from constructive.sequences.growth import GrowthPoint
 
 sequence = typer.Typer(
     no_args_is_help=True, help="Memorize a text with about sqrt(N) parameters, exactly."
@@ -119,11 +118,13 @@ def build_command(
     what = "different lines" if question is Question.line else "different windows and what follows"
     say(f"{corpus}: N = {count} {what}, n = {size} bytes with their positions")
     tokens = examples.tokens.tolist()
+    from constructive.sequences.growth import growth
+
     with progress_bar() as progress:
         points = list(growth(tokens, examples.labels, progress=progress, **options))
     memorizer = points[-1].memorizer
     memorizer.save(output)
-    SequenceDataset.of(tokens, examples.labels).save(data)
+    constructive.SequenceDataset.of(tokens, examples.labels).save(data)
     say(_table(points))
     say(_exponents(points))
     if picture is not None:
@@ -147,7 +148,7 @@ def ask_command(
 
         constructive sequence ask lines.json "## Two commands"
     """
-    loaded = SequenceMemorizer.load(memorizer)
+    loaded = constructive.SequenceMemorizer.load(memorizer)
     asked, size = os.fsencode(question), loaded.context_size
     if loaded.classes is not None and len(asked) != size:
         raise DataError(
@@ -180,12 +181,15 @@ def certify_command(
     """
     inputs = {"MEMORIZER": memorizer, "DATA": data}
     output, say = one_output(output, inputs=inputs, force=force)
-    loaded, dataset = SequenceMemorizer.load(memorizer), SequenceDataset.load(data)
+    loaded, dataset = (
+        constructive.SequenceMemorizer.load(memorizer),
+        constructive.SequenceDataset.load(data),
+    )
     with progress_bar() as progress:
-        certificate = certify(loaded, dataset, progress=progress)
+        certificate = constructive.certify(loaded, dataset, progress=progress)
     certificate.save(output)
     say(f"{certificate}\n\nwritten to {output}")
-    if certificate.verdict is not Verdict.PROVED:
+    if not certificate.proved:
         raise typer.Exit(1)
 
 
@@ -202,7 +206,7 @@ def _read(corpus: Path, question: Question, window: int | None) -> text.TextExam
     return text.lines(content)
 
 
-def _table(points: list[GrowthPoint]) -> Table:
+def _table(points: "list[GrowthPoint]") -> Table:
     from constructive.figures.sequences import multihead_parameters
 
     table = Table(box=None, pad_edge=False)
@@ -228,13 +232,15 @@ def _table(points: list[GrowthPoint]) -> Table:
     return table
 
 
-def _exponents(points: list[GrowthPoint]) -> str:
+def _exponents(points: "list[GrowthPoint]") -> str:
     """A line about slopes; nothing where there are too few points for one."""
     keys = [point.num_keys for point in points]
     few = 2
     if len(set(keys)) <= few:
         return ""
     counts = [point.memorizer.nonzero_parameters for point in points]
+    from constructive.sequences.growth import exponent
+
     slope, after = exponent(keys, counts), exponent(keys, counts, after_log=True)
     return (
         f"\nNon-zero parameters grow as N^{slope:.3f} here, as N^{after:.3f} after dividing by "
@@ -243,7 +249,7 @@ def _exponents(points: list[GrowthPoint]) -> str:
     )
 
 
-def _draw(points: list[GrowthPoint], picture: Path) -> None:
+def _draw(points: "list[GrowthPoint]", picture: Path) -> None:
     from constructive.figures import drawing, sequences
 
     figure = drawing.new_figure(12, 5.2)

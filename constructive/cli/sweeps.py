@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from constructive.capacity_map import capacity_map
+import constructive
 from constructive.cli.common import (
     Force,
     app,
@@ -103,7 +103,7 @@ def capacity_map_command(
     """
     output, say = one_output(output, inputs={}, force=force)
     with processes(jobs) as executor, progress_bar() as progress:
-        found = capacity_map(
+        found = constructive.capacity_map(
             num_heads=heads,
             context_size=context_size,
             head_dim=head_dim or [1],

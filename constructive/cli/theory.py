@@ -8,14 +8,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from constructive import assumptions, prove
-from constructive.capacity import saturated_capacity
+import constructive
 from constructive.cli.common import Force, app, one_output, progress_bar
-from constructive.data_capacity import exact_capacity
-from constructive.dataset import Dataset
-from constructive.errors import AssumptionError
-from constructive.published import capacity_table, comparison
-from constructive.verdict import Verdict
+from constructive.support.errors import AssumptionError
+from constructive.theory import proofs
 
 Data = Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")]
 Heads = Annotated[int, typer.Option("--heads", "-H", min=1, help="Number H of heads.")]
@@ -42,9 +38,9 @@ def assumptions_command(
 
         constructive assumptions data.npz --heads 60
     """
-    dataset = Dataset.load(data)
+    dataset = constructive.Dataset.load(data)
     with progress_bar() as progress:
-        report = assumptions.check(
+        report = constructive.assumptions.check(
             dataset,
             heads,
             subsets=subsets,
@@ -54,7 +50,7 @@ def assumptions_command(
             progress=progress,
         )
     typer.echo(str(report))
-    if report.construction is not Verdict.PROVED:
+    if report.construction is not constructive.Verdict.PROVED:
         raise typer.Exit(1)
 
 
@@ -75,15 +71,15 @@ def regroup(
         constructive regroup data.npz --heads 60 -o regrouped.npz
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
-    dataset = Dataset.load(data)
+    dataset = constructive.Dataset.load(data)
     with progress_bar() as progress:
-        found = assumptions.regroup(dataset, heads, seed=seed, progress=progress)
+        found = constructive.assumptions.regroup(dataset, heads, seed=seed, progress=progress)
     if found.order is None:
         raise AssumptionError(
             f"{found.verdict.name}: {found.detail}",
             witness=None if found.dependency is None else str(found.dependency),
             suggestion="more heads"
-            if found.verdict is Verdict.UNDECIDED
+            if found.verdict is constructive.Verdict.UNDECIDED
             else "drop examples of the witness, or token_mixing where queries agree",
         )
     dataset.take(found.order).save(output)
@@ -103,7 +99,7 @@ def capacity(
         constructive capacity --examples 621 --context-size 32 --width 64
     """
     sizes = {"num_examples": examples, "context_size": context_size, "width": width}
-    typer.echo(capacity_table(**sizes) + "\n\n" + comparison(**sizes))
+    typer.echo(constructive.capacity_table(**sizes) + "\n\n" + constructive.comparison(**sizes))
 
 
 @app.command("exact-capacity")
@@ -122,7 +118,7 @@ def exact_capacity_command(
 
         constructive exact-capacity data.npz --heads 20 --head-dim 1 --head-dim 32
     """
-    dataset = Dataset.load(data)
+    dataset = constructive.Dataset.load(data)
     powers = [1 << k for k in range(dataset.width.bit_length()) if 1 << k <= dataset.width]
     table = Table(box=None, pad_edge=False)
     for heading in ("d_h", "Theorem 1", "proved rank", "no weights above", "seconds"):
@@ -130,10 +126,15 @@ def exact_capacity_command(
     for size in head_dim or powers:
         start = time.perf_counter()
         with progress_bar() as progress:
-            found = exact_capacity(dataset, heads, size, seed=seed, progress=progress)
+            found = constructive.exact_capacity(dataset, heads, size, seed=seed, progress=progress)
         table.add_row(
             str(size),
-            str(min(saturated_capacity(heads, dataset.context_size, size), dataset.num_examples)),
+            str(
+                min(
+                    constructive.saturated_capacity(heads, dataset.context_size, size),
+                    dataset.num_examples,
+                )
+            ),
             str(found.lower),
             str(found.upper),
             f"{time.perf_counter() - start:.1f}",
@@ -156,10 +157,10 @@ def prove_command(
 
         constructive prove
     """
-    known = {known.stem: known for known in prove.pages()}
+    known = {known.stem: known for known in proofs.pages()}
     chosen = [known.get(str(path), path) for path in page or known.values()]
     with progress_bar() as progress:
-        outcomes = prove.prove(chosen, progress)
-    typer.echo(prove.table(outcomes))
+        outcomes = proofs.prove(chosen, progress)
+    typer.echo(proofs.table(outcomes))
     if not outcomes or not all(outcome.holds for outcome in outcomes):
         raise typer.Exit(1)

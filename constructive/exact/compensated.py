@@ -25,8 +25,8 @@ import math
 
 import numpy as np
 
-from constructive.dataset import Array
 from constructive.exact.directed import gamma, up
+from constructive.support.arrays import Array
 
 EXPONENTIAL_ERROR = 2.0**-46
 """Relative error of `exponential`."""

@@ -30,7 +30,7 @@ from fractions import Fraction
 import numpy as np
 from flint import arb
 
-from constructive.dataset import Array
+from constructive.support.arrays import Array
 
 UNIT = 2.0**-53
 LONGEST = 1 << 22

@@ -19,8 +19,8 @@ import flint
 import numpy as np
 import numpy.typing as npt
 
-from constructive.dataset import Array, checked_array
 from constructive.exact import modular
+from constructive.support.arrays import Array, checked_array
 
 _ATTEMPTS = 4
 """Random mixtures which are tried on a matrix before python-flint decides."""

@@ -20,8 +20,8 @@ import flint
 import numpy as np
 import numpy.typing as npt
 
-from constructive.dataset import Array
-from constructive.errors import ParameterError
+from constructive.support.arrays import Array
+from constructive.support.errors import ParameterError
 
 LARGEST_MODULUS = 1 << 22
 BLOCK = 1024

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from rich.table import Table
 
-from constructive import assumptions, tables
-from constructive.assumptions.report import Report
 from constructive.figures.stages import Stage, digits, text
-from constructive.files import replacing
-from constructive.progress import Progress
+from constructive.support import tables
+from constructive.support.files import replacing
+from constructive.support.progress import Progress
+from constructive.theory import assumptions
+from constructive.theory.assumptions.report import Report
 
 NAME = "table-1-assumptions.txt"
 SUBSETS = 1000

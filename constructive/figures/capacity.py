@@ -21,15 +21,16 @@ from typing import Any
 
 import numpy as np
 
-from constructive import generators
-from constructive.build import build_memorizer
-from constructive.capacity import rank_one_capacity, saturated_capacity
-from constructive.capacity_map import MapPoint, capacity_map
-from constructive.dataset import Array, Dataset
-from constructive.errors import PrecisionError
+from constructive.constructions.build import build_memorizer
+from constructive.data import generators
+from constructive.data.dataset import Dataset
 from constructive.figures import drawing
-from constructive.parallel import ordered_map
-from constructive.progress import Progress
+from constructive.support.arrays import Array
+from constructive.support.errors import PrecisionError
+from constructive.support.parallel import ordered_map
+from constructive.support.progress import Progress
+from constructive.theory.bounds import rank_one_capacity, saturated_capacity
+from constructive.theory.capacity_map import MapPoint, capacity_map
 
 WIDTH, HEADS, SIZE = 64, 20, 32
 NAME = "figure-2-capacity"

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from constructive.extras import require
-from constructive.files import replacing
+from constructive.support.extras import require
+from constructive.support.files import replacing
 
 BLUE, ORANGE, GREEN, VERMILLION, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#666666"
 """Colours of Okabe and Ito (2008), which readers with any colour vision tell apart."""

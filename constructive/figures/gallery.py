@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from constructive.errors import ParameterError
 from constructive.figures import (
     assumption_table,
     capacity,
@@ -16,8 +15,9 @@ from constructive.figures import (
     saturation,
     sequences,
 )
-from constructive.files import require_writable
-from constructive.progress import Progress, silent
+from constructive.support.errors import ParameterError
+from constructive.support.files import require_writable
+from constructive.support.progress import Progress, silent
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from constructive.assumptions.sampling import Estimate, dependent_share
-from constructive.dataset import Array
 from constructive.figures import drawing
 from constructive.figures.stages import Stage, digits, text
-from constructive.progress import Progress
+from constructive.support.arrays import Array
+from constructive.support.progress import Progress
+from constructive.theory.assumptions.sampling import Estimate, dependent_share
 
 SUBSETS = 1000
 KRUSKAL, POSITION = "figure-1-kruskal-rank", "figure-4-general-position"

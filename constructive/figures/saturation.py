@@ -8,15 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from constructive import generators
-from constructive.attention import attend
-from constructive.build import build_memorizer
-from constructive.capacity import rank_one_capacity
-from constructive.dataset import Array, Dataset
-from constructive.extras import require
+from constructive.constructions.build import build_memorizer
+from constructive.constructions.multihead.heads import SATURATION_EPS
+from constructive.data import generators
+from constructive.data.dataset import Dataset
 from constructive.figures import drawing
-from constructive.memorizer import Memorizer
-from constructive.multihead.heads import SATURATION_EPS
+from constructive.layers.attention import attend
+from constructive.layers.memorizer import Memorizer
+from constructive.support.arrays import Array
+from constructive.support.extras import require
+from constructive.theory.bounds import rank_one_capacity
 
 NAME = "figure-3-saturation"
 _FLOOR = 1e-12

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from constructive.capacity import heads_needed, parameter_count
-from constructive.contextual.growth import GrowthPoint, exponent, growth
-from constructive.errors import ParameterError
 from constructive.figures import drawing
-from constructive.progress import Progress
+from constructive.sequences.growth import GrowthPoint, exponent, growth
+from constructive.support.errors import ParameterError
+from constructive.support.progress import Progress
+from constructive.theory.bounds import heads_needed, parameter_count
 
 CONTEXT_SIZE, WIDTH, CLASSES = 8, 4, 16
 LARGEST = 4096

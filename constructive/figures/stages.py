@@ -15,13 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.dataset import Array, Dataset
-from constructive.real_data import (
+from constructive.data.dataset import Dataset
+from constructive.data.real import (
     digit_images,
     random_attention_layer,
     sinusoidal_positions,
     text_windows,
 )
+from constructive.support.arrays import Array
 
 WIDTH, HEADS = 64, 4
 WINDOWS, WINDOW = 1797, 16

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
-from constructive.attention import AttentionLayer
+from constructive.layers.attention import AttentionLayer
 
 OPSET, IR_VERSION = 18, 9
 """Of ONNX 1.13 (2022): old enough for every runtime in use."""

@@ -25,9 +25,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from constructive.attention import AttentionLayer, require_single_target
-from constructive.dataset import Array, Dataset, with_one
-from constructive.errors import ParameterError
+from constructive.data.dataset import Dataset, with_one
+from constructive.layers.attention import AttentionLayer, require_single_target
+from constructive.support.arrays import Array
+from constructive.support.errors import ParameterError
 
 _NAMES = "W_Q", "W_K", "W_V", "W_O", "W_D"
 _PROBES = ((4, 1.0), (1, 1.0), (7, 1e-2), (5, 30.0))

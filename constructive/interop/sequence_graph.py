@@ -7,10 +7,10 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
-from constructive.contextual.attention import UniformAttention
-from constructive.contextual.network import Network
-from constructive.contextual.rounded import RoundedNetwork, float_type, require_exact
 from constructive.interop.onnx_graph import IR_VERSION, OPSET
+from constructive.sequences.attention import UniformAttention
+from constructive.sequences.network import Network
+from constructive.sequences.rounded import RoundedNetwork, float_type, require_exact
 
 
 def model(

@@ -5,10 +5,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, relu, scaled_dot_product_attention
 
-from constructive.contextual.attention import WEIGHTS, UniformAttention
-from constructive.contextual.network import Network
-from constructive.contextual.rounded import RoundedNetwork, require_exact
-from constructive.errors import ParameterError
+from constructive.sequences.attention import WEIGHTS, UniformAttention
+from constructive.sequences.network import Network
+from constructive.sequences.rounded import RoundedNetwork, require_exact
+from constructive.support.errors import ParameterError
 
 _DTYPES = {torch.float64: np.float64, torch.float32: np.float32}
 
@@ -18,7 +18,7 @@ class TokenwiseModule(nn.Module):
 
     weights, biases: of each layer, as `torch.nn.Linear` has them
 
-    >>> from constructive.contextual.network import Affine, Program, plain
+    >>> from constructive.sequences.network import Affine, Program, plain
     >>> program = Program(("x",), {"r": Affine({"x": 2}, 1)}, (), (Affine({"r": 1}),))
     >>> module = TokenwiseModule(plain(program), torch.float64)
     >>> module(torch.tensor([[3.0]], dtype=torch.float64)).tolist()

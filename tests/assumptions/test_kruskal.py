@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from constructive import DataError, ParameterError, generators
-from constructive.assumptions import enumeration, kruskal, kruskal_rank, sampling, search
 from constructive.exact import dyadic
-from constructive.progress import silent
+from constructive.support.progress import silent
+from constructive.theory.assumptions import enumeration, kruskal, kruskal_rank, sampling, search
 
 
 def true_rank(vectors):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from constructive import Dataset, Verdict, assumptions, build_memorizer, certify, generators
-from constructive.capacity import group_sizes
-from constructive.errors import CapacityError
 from constructive.exact import dyadic
+from constructive.support.errors import CapacityError
+from constructive.theory.bounds import group_sizes
 
 
 def fits(queries, groups):

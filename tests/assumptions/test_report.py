@@ -12,7 +12,7 @@ from constructive import (
     generators,
     token_mixing,
 )
-from constructive.errors import AssumptionError, DataError
+from constructive.support.errors import AssumptionError, DataError
 
 
 def test_a_report_says_how_each_line_is_known():

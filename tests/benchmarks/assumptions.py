@@ -14,9 +14,9 @@ from statistics import median
 import numpy as np
 
 from constructive import exact_capacity, generators, saturated_capacity
-from constructive.assumptions import enumeration, kruskal_rank, search
 from constructive.exact import dyadic
-from constructive.progress import silent
+from constructive.support.progress import silent
+from constructive.theory.assumptions import enumeration, kruskal_rank, search
 
 COUNT, WIDTH, WANTED = 10_000, 64, 32
 

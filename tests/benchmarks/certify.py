@@ -22,9 +22,10 @@ from rich.table import Table
 from scipy.linalg import lu_factor
 
 from constructive import Dataset, Memorizer, build_memorizer, certify, generators
-from constructive.capacity import group_sizes
-from constructive.checking import CHECKER
-from constructive.exact import modular, specialize
+from constructive.certificates.checking import CHECKER
+from constructive.exact import modular
+from constructive.layers import residues
+from constructive.theory.bounds import group_sizes
 
 PRIME = next(modular.safe_primes())
 LARGE = {"num_examples": 1861, "context_size": 32, "width": 64}
@@ -87,7 +88,7 @@ def rank_claim(checker, folder: Path, runs: int) -> None:
     for name, make in (("own", generators.uniform), ("shared", generators.shared_context)):
         data = make(**LARGE)
         memorizer = build_memorizer(data, num_heads=60, head_dim=64)
-        z = specialize.intermediate(memorizer.layer, data, specialize.Point(PRIME, 12345), columns)
+        z = residues.intermediate(memorizer.layer, data, residues.Point(PRIME, 12345), columns)
         paths = saved(data, memorizer, certify(memorizer, data, claims=["rank"]), folder)
         base, made, checked, quick = [], [], [], []
         for _ in range(runs):

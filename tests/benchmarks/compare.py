@@ -31,8 +31,9 @@ from rich.console import Console
 from rich.table import Table
 
 from constructive import Dataset, build_memorizer, certify, check, generators
-from constructive.attention import attend
-from constructive.exact import modular, specialize
+from constructive.exact import modular
+from constructive.layers import residues
+from constructive.layers.attention import attend
 
 SIZE, WIDTH = 32, 64
 SHARED = "shared"
@@ -212,8 +213,8 @@ def flint_rank(kind, total):
 
     data = make(kind, total)
     layer = build_memorizer(data, num_heads=heads_for(total), construction="saturated").layer
-    found = specialize.search(layer, data, np.random.default_rng(0))
-    z = specialize.intermediate(layer, data, found.point, found.columns)
+    found = residues.search(layer, data, np.random.default_rng(0))
+    z = residues.intermediate(layer, data, found.point, found.columns)
     prime = found.point.prime
     ours_seconds, factors = timed(lambda: modular.factor(z.copy(), prime))
     convert, matrix = timed(

@@ -1,7 +1,7 @@
 """Mutation testing of the checker and of what certify proves with, by hand; it takes hours.
 
     python -m pip install mutmut
-    python tests/benchmarks/mutants.py constructive/checker constructive/claims --processes 2
+    python tests/benchmarks/mutants.py constructive/certificates/checker --processes 2
 
 Every mutant is one change in one place, by the operators of mutmut: numbers, operators, keywords,
 names, branches. (Its other operators put None or nothing in the place of arguments and of what is
@@ -35,7 +35,7 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 from mutmut.mutation.mutators import mutation_operators
 
 ROOT = Path(__file__).parent.parent.parent
-CHECKER = ROOT / "constructive" / "checker"
+CHECKER = ROOT / "constructive" / "certificates" / "checker"
 LEFT_OUT = {"operator_string", "operator_arg_removal", "operator_assignment"}
 UNCHANGED = "the module as it is, which has to pass"
 SECONDS = 60
@@ -56,23 +56,29 @@ def checks(names: str) -> list[str]:
 
 LAYERS = "checker upper_bounds"
 TESTS = {
-    "checker/paired": [
+    "certificates/checker/paired": [
         *checks("paired_steps paired_bounds layers paired soundness"), HONEST, HOSTILE
     ],
-    "checker/sequences": [*checks("sequence_parts sequence_checker soundness"), HOSTILE],
-    "checker/files": [*checks(f"files {LAYERS} sequence_checker paired"), HONEST, HOSTILE],
-    "checker/command": [*checks(f"command {LAYERS} sequence_checker paired"), HOSTILE],
-    "checker/bounds": [*checks(f"bounds paired_steps paired {LAYERS}"), HONEST, HOSTILE],
-    "checker/fixed": [*checks(f"arithmetic {LAYERS}"), HONEST, HOSTILE],
-    "checker/modular": [*checks(f"arithmetic layers {LAYERS}"), HONEST, HOSTILE],
-    "checker/real_claims": [
+    "certificates/checker/sequences": [
+        *checks("sequence_parts sequence_checker soundness"), HOSTILE
+    ],
+    "certificates/checker/files": [
+        *checks(f"files {LAYERS} sequence_checker paired"), HONEST, HOSTILE
+    ],
+    "certificates/checker/command": [*checks(f"command {LAYERS} sequence_checker paired"), HOSTILE],
+    "certificates/checker/bounds": [
+        *checks(f"bounds paired_steps paired {LAYERS}"), HONEST, HOSTILE
+    ],
+    "certificates/checker/fixed": [*checks(f"arithmetic {LAYERS}"), HONEST, HOSTILE],
+    "certificates/checker/modular": [*checks(f"arithmetic layers {LAYERS}"), HONEST, HOSTILE],
+    "certificates/checker/real_claims": [
         *checks(f"real_claims layers arithmetic soundness {LAYERS}"), HONEST, HOSTILE, NEEDS
     ],
-    "checker": [*checks(f"layers {LAYERS} soundness"), HONEST, HOSTILE, NEEDS],
-    "claims/sequences": [*checks("claims sequence_checker"), "tests/contextual"],
-    "claims/impossible": [*checks("claims upper_bounds"), "tests/theorem", HOSTILE],
-    "claims/paired": [*checks("paired_steps paired_claims paired soundness"), HOSTILE],
-    "claims": [*checks(f"claims certify {LAYERS} soundness"), HOSTILE],
+    "certificates/checker": [*checks(f"layers {LAYERS} soundness"), HONEST, HOSTILE, NEEDS],
+    "certificates/claims/sequences": [*checks("claims sequence_checker"), "tests/contextual"],
+    "certificates/claims/impossible": [*checks("claims upper_bounds"), "tests/theorem", HOSTILE],
+    "certificates/claims/paired": [*checks("paired_steps paired_claims paired soundness"), HOSTILE],
+    "certificates/claims": [*checks(f"claims certify {LAYERS} soundness"), HOSTILE],
     "exact/directed": ["tests/exact/test_directed.py", *checks("bounds claims paired_steps")],
     "exact/verified": checks("claims bounds certify"),
     "exact": ["tests/exact", *checks(f"claims bounds paired_steps certify {LAYERS}"), HOSTILE],
@@ -188,7 +194,7 @@ def run_tests(path: Path, source: str, kills: Counter, told: int, brief: float |
         copied = folder / "checker"
         shutil.copytree(CHECKER, copied, ignore=shutil.ignore_patterns("__pycache__"))
         (copied / path.name).write_text(source)
-        from constructive import checking
+        from constructive.certificates import checking
 
         checking.CHECKER = copied
     else:

@@ -17,8 +17,8 @@ from fractions import Fraction
 import numpy as np
 
 from constructive import SequenceDataset, build_sequence_memorizer
-from constructive.contextual.growth import exponent
 from constructive.figures.sequences import random_sequences
+from constructive.sequences.growth import exponent
 
 CLASSES = 16
 EMBEDDINGS = ("power_hash", "product_hash", "separating_set")

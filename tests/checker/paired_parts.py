@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from constructive import Dataset, Memorizer, build_memorizer, generators
-from constructive.claims.paired import entries, examples, inverse, residuals
+from constructive.certificates.claims.paired import entries, examples, inverse, residuals
 from constructive.exact import directed
 
 
@@ -195,7 +195,7 @@ class OfChecker:
 
 
 class OfCertify:
-    """What `claims.paired` has."""
+    """What `certificates.claims.paired` has."""
 
     refusal, most, sum_roundings = examples.UndecidedError, 4, 4
     margin = examples.MARGIN

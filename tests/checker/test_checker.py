@@ -23,9 +23,10 @@ from safetensors.numpy import load_file
 
 import constructive
 from constructive import Dataset, Verdict, build_memorizer, certify, check, generators, strategies
-from constructive.certification import fingerprint
-from constructive.claims import rank
-from constructive.exact import modular, specialize
+from constructive.certificates.certification import fingerprint
+from constructive.certificates.claims import rank
+from constructive.exact import modular
+from constructive.layers import residues
 
 FILES = ("certificate.json", "weights.safetensors", "data.npz")
 
@@ -192,7 +193,7 @@ def test_a_claim_which_is_not_proved_is_refused(checker, proved, tmp_path, capsy
 
 def forged_rank(data, memorizer, monkeypatch, folder):
     """A certificate which claims rank T with evidence as good as elimination can give."""
-    honest = specialize.search
+    honest = residues.search
 
     def lie(layer, dataset, rng):
         found = honest(layer, dataset, rng)
@@ -202,10 +203,10 @@ def forged_rank(data, memorizer, monkeypatch, folder):
         upper = np.eye(total)
         lower = np.eye(total)
         factors = modular.Factors(found.point.prime, np.arange(total), columns, lower, upper)
-        return specialize.Search(total, found.point, columns, factors, 1, 0)
+        return residues.Search(total, found.point, columns, factors, 1, 0)
 
     monkeypatch.setattr(rank, "refute", lambda *_: None)
-    monkeypatch.setattr(specialize, "search", lie)
+    monkeypatch.setattr(residues, "search", lie)
     certificate = certify(memorizer, data, claims=["rank"])
     assert certificate.verdict is Verdict.PROVED
     for thing, name in zip((certificate, memorizer, data), FILES, strict=True):

@@ -18,9 +18,11 @@ from constructive import (
     certify,
     generators,
 )
-from constructive.claims import error, evaluation, grouping, impossible, rank, readout
-from constructive.exact import ball, modular, precision, verified
-from constructive.verdict import pack
+from constructive.certificates.claims import error, evaluation, impossible, rank, readout
+from constructive.exact import modular, precision, verified
+from constructive.layers import balls
+from constructive.support.verdict import pack
+from constructive.theory import grouping, upper_bounds
 
 PROVED, REFUTED, UNDECIDED = Verdict.PROVED, Verdict.REFUTED, Verdict.UNDECIDED
 
@@ -172,7 +174,7 @@ def test_what_is_kept_of_z_is_within_its_radius(scale, shared, bits, most):
         memorizer.layer, query_weights=memorizer.layer.query_weights / scale
     )
     data = Dataset(data.contexts * scale, data.queries, data.targets)
-    enclosed, exact = (ball.enclose_layer(layer, prec=prec) for prec in (bits, 300))
+    enclosed, exact = (balls.enclose_layer(layer, prec=prec) for prec in (bits, 300))
     found = evaluation.evaluate(enclosed, data, representation=True, progress=lambda *_: None)
     largest = np.abs(np.broadcast_to(data.contexts, (7, 3, 5))).max(axis=(1, 2))
     assert (largest < 2.0**found.exponents).all()
@@ -414,20 +416,20 @@ def test_more_examples_than_columns_and_twice_the_same():
 def test_the_least_bound_is_said(contexts, queries, heads, bound):
     drawn = np.random.default_rng(0).standard_normal((queries, 3))
     data = Dataset(np.array(contexts), drawn, np.zeros(queries))
-    assert impossible.rank_upper_bound(data, heads)[0] == bound
+    assert upper_bounds.rank_upper_bound(data, heads)[0] == bound
 
 
 def test_bounds_by_what_is_the_same():
     queries = np.random.default_rng(0).standard_normal((6, 3))
     data = Dataset(np.eye(3), queries[[0, 1, 0, 2]], np.zeros(4))
-    assert impossible.rank_upper_bound(data, 5) == (3, "different inputs")
+    assert upper_bounds.rank_upper_bound(data, 5) == (3, "different inputs")
     contexts = np.stack([np.eye(3)[:2], np.eye(3)[[1, 0]], np.eye(3)[1:], np.eye(3)[1:]])
     data = Dataset(contexts, queries[[0, 0, 1, 2]], np.zeros(4))
-    assert impossible.rank_upper_bound(data, 5) == (3, "different inputs")
+    assert upper_bounds.rank_upper_bound(data, 5) == (3, "different inputs")
     contexts = np.stack([np.eye(3)[:2]] * 5 + [np.eye(3)[1:]])
     data = Dataset(contexts, queries, np.zeros(6))
-    assert impossible.rank_upper_bound(data, 2)[0] == 4  # 2 (2 - 1) + 1 for the one, 1 beside
-    assert "each of the different contexts" in impossible.rank_upper_bound(data, 2)[1]
+    assert upper_bounds.rank_upper_bound(data, 2)[0] == 4  # 2 (2 - 1) + 1 for the one, 1 beside
+    assert "each of the different contexts" in upper_bounds.rank_upper_bound(data, 2)[1]
 
 
 @pytest.mark.parametrize(("heads", "verdict"), [(1, PROVED), (3, PROVED), (4, UNDECIDED)])
@@ -491,6 +493,6 @@ def test_inputs_which_differ_by_little_are_different(place):
     queries = np.ones((3, 3))
     spot = {"queries": queries[:, 2], "contexts": contexts[:, 0, 2]}[place]
     spot[:] = 1e-20, 2e-20, 3e-20
-    assert impossible.rank_upper_bound(Dataset(contexts, queries, np.zeros(3)), 5)[0] == 3
+    assert upper_bounds.rank_upper_bound(Dataset(contexts, queries, np.zeros(3)), 5)[0] == 3
     spot[:] = 0.0, -0.0, 1e-20
-    assert impossible.rank_upper_bound(Dataset(contexts, queries, np.zeros(3)), 5)[0] == 2
+    assert upper_bounds.rank_upper_bound(Dataset(contexts, queries, np.zeros(3)), 5)[0] == 2

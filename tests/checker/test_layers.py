@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from constructive import generators, upper_bound_certificate
-from constructive.verdict import pack
+from constructive.support.verdict import pack
 
 F64 = np.dtype("<f8")
 PRIME = 4194287

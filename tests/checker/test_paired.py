@@ -26,11 +26,11 @@ from constructive import (
     check,
     generators,
 )
-from constructive.claims.paired import entries as paired_entries
-from constructive.claims.paired import judge as claims
-from constructive.claims.paired.examples import Examples
-from constructive.claims.paired.residuals import residuals_of
-from constructive.verdict import pack
+from constructive.certificates.claims.paired import entries as paired_entries
+from constructive.certificates.claims.paired import judge as claims
+from constructive.certificates.claims.paired.examples import Examples
+from constructive.certificates.claims.paired.residuals import residuals_of
+from constructive.support.verdict import pack
 
 FILES = ("certificate.json", "weights.safetensors", "data.npz")
 

@@ -10,11 +10,11 @@ import pytest
 from paired_parts import small_pairs, strongly_coupled
 
 from constructive import Dataset, Memorizer, Verdict, build_memorizer, generators
-from constructive.claims import readout
-from constructive.claims.paired import entries, examples, inverse, judge, residuals
+from constructive.certificates.claims import readout
+from constructive.certificates.claims.paired import entries, examples, inverse, judge, residuals
 from constructive.exact import compensated
-from constructive.record import TrainedRecord
-from constructive.verdict import pack
+from constructive.layers.record import TrainedRecord
+from constructive.support.verdict import pack
 
 QUIET = {"progress": lambda *_: None}
 

@@ -27,7 +27,7 @@ from constructive import (
     generators,
     strategies,
 )
-from constructive.contextual import storage
+from constructive.sequences import storage
 
 FILES = ("certificate.json", "memorizer.json", "data.json")
 SEQUENCES = [[(1, 2), (3, 4), (1, 2)], [(1, 2), (3, 4), (3, 4)], [(Fraction(1, 3), 0)] * 3]

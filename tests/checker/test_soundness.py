@@ -27,7 +27,7 @@ from constructive import (
     check,
     generators,
 )
-from constructive.record import BuildRecord, HeadRecord, TrainedRecord
+from constructive.layers.record import BuildRecord, HeadRecord, TrainedRecord
 
 PAIRED = "constructive paired certificate 1"
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import constructive
 from constructive import Dataset, Verdict, build_memorizer, check, generators
 from constructive import upper_bound_certificate as certify_bound
-from constructive.checking import CHECKER
-from constructive.claims.impossible import rank_upper_bound, token_space
-from constructive.exact import specialize
+from constructive.certificates.checking import CHECKER
+from constructive.layers import residues
+from constructive.theory.upper_bounds import rank_upper_bound, token_space
 
 
 def random_layer(rng, heads, width, head_dim):
@@ -101,7 +101,7 @@ def test_no_weights_are_above_the_bound(data):
         rng.integers(-1, 2, size=shape), rng.integers(-2, 3, size=(total, width)), np.zeros(total)
     )
     bound, _ = rank_upper_bound(dataset, heads)
-    found = specialize.search(random_layer(rng, heads, width, head_dim), dataset, rng)
+    found = residues.search(random_layer(rng, heads, width, head_dim), dataset, rng)
     assert found.rank <= bound
 
 

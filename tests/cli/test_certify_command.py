@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from constructive import Certificate, Memorizer, Verdict
-from constructive.checking import CHECKER
+from constructive.certificates.checking import CHECKER
 
 FILES = ["certificate.json", "memorizer.safetensors", "data.npz"]
 

@@ -15,13 +15,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 BUILD = """
 import signal, sys
-from constructive.cli import building, common
+import constructive
+from constructive.cli import common
 
 def interrupted(*arguments, progress, **options):
     progress("build pairs of heads", 1, 2)
     signal.raise_signal(signal.{name})
 
-building.build_memorizer = interrupted
+constructive.build_memorizer = interrupted
 sys.argv = ["constructive", "build", "data.npz", "--heads", "8", "-o", "weights.safetensors"]
 common.main()
 """
@@ -29,7 +30,7 @@ common.main()
 WRITE = """
 import signal
 from constructive.cli import common
-from constructive.files import replacing
+from constructive.support.files import replacing
 
 @common.app.command()
 def write():

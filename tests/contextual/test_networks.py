@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from constructive import ParameterError
-from constructive.contextual import dictionary, embedding
-from constructive.contextual.bounds import dictionary_bound
-from constructive.contextual.embedding import separating_weights
-from constructive.contextual.gadgets import remainder, where_at_least
-from constructive.contextual.network import Affine, Program, Step, bits, plain, residual
+from constructive.sequences import dictionary, embedding
+from constructive.sequences.bounds import dictionary_bound
+from constructive.sequences.embedding import separating_weights
+from constructive.sequences.gadgets import remainder, where_at_least
+from constructive.sequences.network import Affine, Program, Step, bits, plain, residual
 
 LAYOUTS = st.sampled_from(["deep", "wide"])
 STEPS = st.sampled_from(["ramp", "saturating"])

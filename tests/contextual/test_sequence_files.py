@@ -14,7 +14,7 @@ from constructive import (
     build_sequence_memorizer,
     strategies,
 )
-from constructive.contextual import storage
+from constructive.sequences import storage
 
 VALUES = st.recursive(
     st.one_of(

@@ -19,9 +19,9 @@ from constructive import (
     certify,
     strategies,
 )
-from constructive.contextual import build, embedding, examples
-from constructive.contextual.attention import UniformAttention
-from constructive.contextual.network import Affine
+from constructive.sequences import build, embedding, examples
+from constructive.sequences.attention import UniformAttention
+from constructive.sequences.network import Affine
 
 OPTIONS = st.fixed_dictionaries(
     {

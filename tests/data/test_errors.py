@@ -6,7 +6,8 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from constructive import CapacityError, build_memorizer, errors, generators
+from constructive import CapacityError, build_memorizer, generators
+from constructive.support import errors
 
 KINDS = [
     kind

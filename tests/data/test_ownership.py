@@ -26,8 +26,8 @@ from constructive import (
     generators,
     token_mixing,
 )
-from constructive.arrays import frozen, private
-from constructive.dataset import owning
+from constructive.data.dataset import owning
+from constructive.support.arrays import frozen, private
 
 
 def layer():

@@ -9,7 +9,7 @@ from hypothesis import find, given
 from hypothesis import strategies as st
 
 from constructive import strategies
-from constructive.dataset import Dataset
+from constructive.data.dataset import Dataset
 
 
 def exact_rank(rows):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from constructive import CapacityError, Dataset, ParameterError, explain, paired_capacity
-from constructive.planning import CHEAP_BYTES, CHEAP_OPERATIONS
+from constructive.constructions.planning import CHEAP_BYTES, CHEAP_OPERATIONS
 
 
 def shapes(total, size, width, *, shared=False):

@@ -11,8 +11,8 @@ from hypothesis.extra import numpy as arrays
 from sympy import GF, ZZ
 from sympy.polys.matrices import DomainMatrix
 
-from constructive.errors import ParameterError
 from constructive.exact import modular
+from constructive.support.errors import ParameterError
 
 PRIME = next(modular.safe_primes())
 SMALL_PRIMES = (5, 7, 11, 1009, PRIME)

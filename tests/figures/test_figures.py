@@ -8,8 +8,7 @@ import pytest
 from matplotlib import image
 
 from constructive import OutputError, ParameterError, build_memorizer, generators
-from constructive.capacity_map import capacity_map
-from constructive.contextual.growth import exponent, growth, prefixes
+from constructive.data.real import random_attention_layer, sinusoidal_positions, text_windows
 from constructive.figures import (
     assumption_table,
     capacity,
@@ -20,8 +19,9 @@ from constructive.figures import (
     sequences,
 )
 from constructive.figures.stages import digits, text
-from constructive.progress import silent
-from constructive.real_data import random_attention_layer, sinusoidal_positions, text_windows
+from constructive.sequences.growth import exponent, growth, prefixes
+from constructive.support.progress import silent
+from constructive.theory.capacity_map import capacity_map
 
 
 def assert_pictures(paths, name):

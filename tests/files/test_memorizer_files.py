@@ -7,8 +7,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from constructive import DataError, Dataset, FormatError, Memorizer, build_memorizer, generators
-from constructive.errors import OutputError
-from constructive.files import replacing
+from constructive.support.errors import OutputError
+from constructive.support.files import replacing
 
 
 @pytest.fixture

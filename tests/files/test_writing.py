@@ -23,7 +23,7 @@ from constructive import (
     generators,
 )
 from constructive.figures import drawing
-from constructive.files import replacing, require_writable, same_file
+from constructive.support.files import replacing, require_writable, same_file
 
 ROOT = os.geteuid() == 0
 
@@ -207,7 +207,7 @@ def test_a_link_to_a_device_is_written_to(tmp_path):
 
 
 PRINTED = """
-from constructive.files import replacing
+from constructive.support.files import replacing
 print("before")
 with replacing({path!r}) as file:
     file.write(b"bytes\\n")

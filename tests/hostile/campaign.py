@@ -26,8 +26,8 @@ from safetensors.numpy import load_file
 
 import constructive
 from constructive import AttentionLayer, Dataset, Memorizer, Verdict, certify
-from constructive.checking import CHECKER
-from constructive.record import BuildRecord, HeadRecord, TrainedRecord
+from constructive.certificates.checking import CHECKER
+from constructive.layers.record import BuildRecord, HeadRecord, TrainedRecord
 
 COLUMNS = (
     "tried",
@@ -176,7 +176,7 @@ class Runner:
         try:
             memorizer, dataset, options = objects(rng, triple)
             certificate = certify(memorizer, dataset, **options)
-        except constructive.errors.ConstructiveError:
+        except constructive.ConstructiveError:
             self.count(family, "refused")  # in words, as for data which are no data
             return
         except BaseException:

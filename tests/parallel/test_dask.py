@@ -9,8 +9,8 @@ import pytest
 from tasks import fatal_elsewhere
 
 from constructive import assumptions, capacity_map
-from constructive.parallel import ordered_map
-from constructive.progress import silent
+from constructive.support.parallel import ordered_map
+from constructive.support.progress import silent
 
 pytestmark = [
     pytest.mark.slow,

@@ -9,8 +9,8 @@ import pytest
 from tasks import fatal_elsewhere
 
 from constructive import ParameterError, assumptions, capacity_map, generators
-from constructive.parallel import ordered_map
-from constructive.progress import silent
+from constructive.support.parallel import ordered_map
+from constructive.support.progress import silent
 
 HERE = os.getpid()
 GRID = {"num_heads": [2, 3], "context_size": [3, 4], "head_dim": [1, 3], "width": 6}

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from constructive import build_memorizer, generators
-from constructive.multihead import readout
-from constructive.multihead.intermediate import Intermediate
+from constructive.constructions.multihead import readout
+from constructive.constructions.multihead.intermediate import Intermediate
 
 SIZES = {"num_examples": 1861, "context_size": 32, "width": 64}
 

@@ -20,7 +20,7 @@ from constructive import (
     rank_one_capacity,
     saturated_capacity,
 )
-from constructive.capacity import plan
+from constructive.theory.bounds import plan
 
 
 @settings(max_examples=40, deadline=None)

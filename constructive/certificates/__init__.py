@@ -1,0 +1,1 @@
+"""What is proved about a layer and its data, and who checks it."""

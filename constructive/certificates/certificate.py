@@ -1,0 +1,171 @@
+"""`Certificate`: claims with their verdicts, what they are about, and their file."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from constructive.support.errors import FormatError
+from constructive.support.files import replacing
+from constructive.support.tables import Sheet
+from constructive.support.verdict import Claim, Verdict, no_boolean
+
+FORMAT = "constructive certificate 1"
+PAIRED_FORMAT = "constructive paired certificate 1"
+SEQUENCE_FORMAT = "constructive sequence certificate 1"
+FORMATS = FORMAT, PAIRED_FORMAT, SEQUENCE_FORMAT
+"""What a certificate may be; the checker takes another path for each."""
+
+Facts = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Claims about a memorizer and its data, with what an independent checker needs.
+
+    claims:  in the order in which they were asked for
+    data:    dtype and shape of each array, and their SHA-256 (`fingerprint`); sizes and the SHA-256
+             of the JSON for sequences
+    weights: the same; no array for a claim about all weights
+    made_by: names and versions of the programs
+    format:  which path the checker takes
+
+    It is no Boolean: ask `proved`. `repr` is one line, `str` a table, and so is the HTML which
+    notebooks show. Made by `certify` and `upper_bound_certificate`.
+    """
+
+    claims: tuple[Claim, ...]
+    data: dict[str, Any]
+    weights: dict[str, Any]
+    made_by: dict[str, str]
+    format: str = FORMAT
+
+    @property
+    def verdict(self) -> Verdict:
+        """PROVED if all claims are, REFUTED if one is, else UNDECIDED."""
+        return Verdict.all_of([claim.verdict for claim in self.claims])
+
+    @property
+    def proved(self) -> bool:
+        """Whether all claims are PROVED."""
+        return self.verdict is Verdict.PROVED
+
+    def __bool__(self) -> bool:
+        raise no_boolean("a certificate", "its .proved, or its .verdict")
+
+    def __getitem__(self, name: str) -> Claim:
+        """The claim of that name. Raises KeyError if it was not asked for."""
+        for claim in self.claims:
+            if claim.name == name:
+                return claim
+        raise KeyError(name)
+
+    def save(self, path: str | Path) -> None:
+        """Write JSON, whole or not at all; an old file of that name is replaced."""
+        content = {
+            "format": self.format,
+            "verdict": self.verdict.name,
+            "made_by": self.made_by,
+            "data": self.data,
+            "weights": self.weights,
+            "claims": {
+                claim.name: {
+                    "verdict": claim.verdict.name,
+                    "statement": claim.statement,
+                    "detail": claim.detail,
+                    "witness": claim.witness,
+                    "evidence": claim.evidence,
+                }
+                for claim in self.claims
+            },
+        }
+        text = json.dumps(content, indent=1, default=list)
+        with replacing(path) as file:
+            file.write(text.encode() + b"\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Certificate":
+        """Read a file written by `save`, without checking what it claims: use `check` for that.
+
+        Raises FormatError if it is not a certificate, OSError if it cannot be read.
+        """
+        try:
+            content = json.loads(Path(path).read_bytes())
+            if content["format"] not in FORMATS:
+                raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
+            claims = tuple(
+                Claim(
+                    name,
+                    str(claim["statement"]),
+                    Verdict[claim["verdict"]],
+                    str(claim["detail"]),
+                    _frozen(claim["witness"]),
+                    dict(claim["evidence"]),
+                )
+                for name, claim in content["claims"].items()
+            )
+            data, weights, made_by = (
+                dict(content[name]) for name in ("data", "weights", "made_by")
+            )
+            loaded = cls(claims, data, weights, made_by, content["format"])
+            loaded._sheet()  # it can be shown
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as failure:
+            message = f"{path} is not a certificate: {failure}"
+            suggestion = "a file written by Certificate.save or `constructive certify`"
+            raise FormatError(message, witness=str(path), suggestion=suggestion) from failure
+        return loaded
+
+    def __repr__(self) -> str:
+        claims = ", ".join(f"{claim.name} {claim.verdict.name}" for claim in self.claims)
+        return f"<Certificate: {self.verdict.name}, {claims}>"
+
+    def __str__(self) -> str:
+        return self._sheet().text(98)
+
+    def _repr_html_(self) -> str:
+        return self._sheet().html()
+
+    def _sheet(self) -> Sheet:
+        described = _about_sequences if self.format == SEQUENCE_FORMAT else _about_layers
+        about, facts = described(self.data, self.weights)
+        table = Table(box=None, pad_edge=False, show_header=False)
+        for claim in self.claims:
+            table.add_row(claim.name, claim.verdict.name, claim.statement)
+            table.add_row("", "", claim.detail)
+        return Sheet(f"Certificate: {self.verdict.name}, {about}", facts, table)
+
+
+def _about_layers(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, Facts]:
+    """What a certificate of a layer is about, and two facts."""
+    total, width = data["queries"]["shape"]
+    target_dim = (*data["targets"]["shape"], 1)[1]
+    described = (
+        f"T = {total}, n = {data['contexts']['shape'][-2]}, d = {width}, "
+        f"d_out = {target_dim}; SHA-256 {data['sha256'][:16]}..."
+    )
+    if "W_Q" not in weights:
+        return "for all weights", (("data", described),)
+    heads, _, head_dim = weights["W_Q"]["shape"]
+    parts = 1 + weights.get("W_V_corrections", {"shape": [0]})["shape"][0]
+    more = f", readout a sum of {parts} arrays" if parts > 1 else ""
+    stored = f"H = {heads}, d_h = {head_dim}{more}; SHA-256 {weights['sha256'][:16]}..."
+    about = f"for the stored {weights['W_Q']['dtype']} weights, in real arithmetic"
+    return about, (("data", described), ("weights", stored))
+
+
+def _about_sequences(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, Facts]:
+    """The same for a certificate of a sequence memorizer."""
+    described = (
+        f"N = {data['sequences']}, n = {data['context_size']}, {data['tokens']} tokens, task "
+        f"{data['task']}; SHA-256 {data['sha256'][:16]}..."
+    )
+    depths = f"depth {weights['embedding_depth']} + {weights['classifier_depth']}"
+    stored = f"{weights['nonzero']} non-zero, {depths}; SHA-256 {weights['sha256'][:16]}..."
+    about = "for the stored rational weights, in rational arithmetic"
+    return about, (("data", described), ("weights", stored))
+
+
+def _frozen(value: object) -> object:
+    return tuple(_frozen(x) for x in value) if isinstance(value, list) else value

@@ -1,0 +1,25 @@
+"""Check a certificate without trusting the program which made it.
+
+    python -I certificates/checker CERTIFICATE [WEIGHTS] DATA [--quick] [--claims rank error]
+                                   [--epsilon 1e-9] [--max-memory 8]
+
+An island: this folder imports the standard library, numpy and mpmath, and nothing of the package
+around it. It reads the files itself and has its own arithmetic and its own forward pass:
+
+    command         arguments, and which of the three kinds of certificate it is
+    files           reading hostile files; what is needed, before it is taken
+    layers          certificates of one layer; their claims are in
+      exact_claims    grouping, rank, impossible: integers modulo a prime (`modular`)
+      real_claims     error, readout: digits of 20 bits, with an integer bound (`fixed`)
+    paired          certificates of paired heads: float64 with bounds (`bounds`)
+    sequences       certificates of sequence memorizers: Python's integers and Fractions
+
+It says on stderr what it needs, and refuses what is more than --max-memory. It prints each claim
+and PROVED, with status 0, or why not, with status 1. docs/certificates.md says why it holds.
+"""
+
+import sys
+
+from command import main
+
+sys.exit(main())

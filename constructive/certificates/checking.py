@@ -1,0 +1,157 @@
+"""`check`: the independent checker, run on files in a process of its own."""
+
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from constructive.certificates.certificate import FORMATS
+from constructive.sequences import examples, memorizer
+from constructive.support.errors import FormatError, ParameterError, shown
+from constructive.support.verdict import Verdict, no_boolean
+
+CHECKER = Path(__file__).with_name("checker")
+"""The folder which Python runs. It imports nothing of this package."""
+
+_CERTIFICATE, _WEIGHTS, _DATA = "certificate", "memorizer", "data"
+_KINDS = {
+    **dict.fromkeys(FORMATS, _CERTIFICATE),
+    memorizer.FORMAT: _WEIGHTS,
+    examples.FORMAT: _DATA,
+}
+_HEAD = 4096
+"""Bytes of a file which say what it is."""
+_LENGTH = 8
+"""Bytes before the JSON of a .safetensors file."""
+_ORDER = "three files in this order: certificate, memorizer, data (two for an upper bound)"
+
+
+@runtime_checkable
+class Saved(Protocol):
+    """What can be written to a file: a certificate, a memorizer, data."""
+
+    def save(self, path: str | Path) -> None:
+        """Write it."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the independent checker said: PROVED, or UNDECIDED where it refused.
+
+    report: its output: what it needed, a line for each claim, then PROVED or the reason why not
+
+    It is no Boolean: ask `proved`.
+    """
+
+    verdict: Verdict
+    report: str
+
+    def __str__(self) -> str:
+        return self.report.rstrip()
+
+    @property
+    def proved(self) -> bool:
+        """Whether every claim of the certificate was proved again."""
+        return self.verdict is Verdict.PROVED
+
+    def __bool__(self) -> bool:
+        raise no_boolean("what a checker said", "its .proved")
+
+
+def check(
+    certificate: str | Path | Saved,
+    weights: str | Path | Saved | None,
+    data: str | Path | Saved,
+    *,
+    quick: bool = False,
+    max_memory: float = 8.0,
+) -> Checked:
+    """Run the independent checker on a certificate, weights and data: files, or what they hold.
+
+    certificate: a file of `Certificate.save`, or the object
+    weights: a file of `Memorizer.save` or `SequenceMemorizer.save`, or the object; None for the
+             certificate of an upper bound, which is about all weights
+    data:    a file of `Dataset.save` or `SequenceDataset.save`, or the object
+    quick:   check the rank claim by products with vectors which nobody can choose, in O(T^2),
+             instead of by elimination (others than that are quick anyway)
+    max_memory: GB which the checker may take: from the shapes it says what it needs, and refuses
+             what is more before it takes it
+
+    The checker is the folder `certificates/checker`, which `python -I` runs in a process of its
+    own; it imports nothing of this package. Objects are written to a temporary folder first.
+
+    Raises FormatError for a file which is not there, or is one of another role, and ParameterError
+    for what is neither a file nor such an object, such as a PyTorch module, and for no size.
+
+    >>> check("none.json", "none.safetensors", "none.npz")
+    Traceback (most recent call last):
+        ...
+    constructive.FormatError: the certificate none.json is not there
+      witness: none.json
+      try: three files in this order: certificate, memorizer, data (two for an upper bound)
+    """
+    if not 0 < max_memory < math.inf:
+        raise ParameterError(
+            f"max_memory={max_memory!r} is no size", witness=max_memory, suggestion="max_memory=8"
+        )
+    given = {_CERTIFICATE: certificate, _WEIGHTS: weights, _DATA: data}
+    given = {role: thing for role, thing in given.items() if thing is not None}
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [_path_of(role, thing, Path(folder)) for role, thing in given.items()]
+        command = [sys.executable, "-I", str(CHECKER), *map(str, paths)]
+        command += ["--max-memory", repr(float(max_memory)), *["--quick"] * quick]
+        run = subprocess.run(  # noqa: S603 - our own files, and no shell
+            command, capture_output=True, text=True, check=False
+        )
+    verdict = Verdict.PROVED if run.returncode == 0 else Verdict.UNDECIDED
+    return Checked(verdict, run.stderr + run.stdout)
+
+
+def _path_of(role: str, given: object, folder: Path) -> Path:
+    """The file of a role; an object is written to one."""
+    if isinstance(given, str | Path):
+        _require_role(Path(given), role, given)
+        return Path(given).resolve()
+    if not isinstance(given, Saved):
+        raise ParameterError(
+            f"the {role} is a {type(given).__name__}",
+            witness=shown(given),
+            suggestion="the path of a file, or what certify took and gave: a Certificate, a "
+            "Memorizer (Memorizer.from_torch reads a module), a Dataset",
+        )
+    path = folder / role
+    given.save(path)
+    _require_role(path, role, type(given).__name__)
+    return path
+
+
+def _require_role(path: Path, role: str, given: object) -> None:
+    if not path.exists():
+        problem = f"the {role} {given} is not there"
+    elif not path.is_file():
+        problem = f"the {role} {given} is no regular file"
+    elif not os.access(path, os.R_OK):
+        problem = f"the {role} {given} may not be read"
+    else:
+        found = _role_of(path)
+        if found in {role, None}:
+            return
+        problem = f"the {role} {given} is {'a' if found != _DATA else 'the'} {found}"
+    raise FormatError(problem, witness=str(given), suggestion=_ORDER)
+
+
+def _role_of(path: Path) -> str | None:
+    """What a file says it is; None where the checker may find out what is wrong with it."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    if head.startswith(b"PK"):
+        return _DATA
+    if head.find(b"{") == _LENGTH:
+        return _WEIGHTS
+    named = re.search(rb'"format":\s*"([^"]{1,60})"', head)
+    return _KINDS.get(named[1].decode(errors="replace")) if named else None

@@ -1,0 +1,99 @@
+"""The layer on all examples in balls: what the claims *error* and *readout* judge."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from flint import arb, arb_mat
+
+from constructive.data.dataset import Dataset
+from constructive.exact.ball import exact_matrix, largest
+from constructive.exact.directed import upper
+from constructive.exact.precision import working_precision
+from constructive.layers.balls import BallLayer
+from constructive.support.arrays import Array
+from constructive.support.progress import Progress
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Residuals f(E_t, e_t) - y_t in balls of `prec` bits, and scaled rows of Z in float64.
+
+    residuals: (T, d_out) balls
+    exponents: e_t, (T,), so that the entries of E_t, and of row t of Z, are below 2^(e_t) in size
+    midpoints: Z, with row t times 2^(-e_t), near enough; (T, H d), or None if it was not asked for
+    radius:    bounds every entry of the difference; infinite if balls are not finite
+    readout:   bounds every entry of the effective readout U; 0 only if all of them are
+    """
+
+    prec: int
+    residuals: arb_mat
+    readout: arb
+    exponents: npt.NDArray[np.int64]
+    midpoints: Array | None
+    radius: float
+
+    @property
+    def largest_residual(self) -> arb:
+        """An upper bound of every |f - y|."""
+        return largest(self.residuals)
+
+    @property
+    def largest_scaled_residual(self) -> arb:
+        """An upper bound of every |f - y| 2^(-e_t)."""
+        return largest(_scaled_rows(self.residuals, self.exponents))
+
+
+def evaluate(
+    enclosed: BallLayer, dataset: Dataset, *, representation: bool, progress: Progress
+) -> Evaluation:
+    """Run a layer in balls on the data, keeping Z in float64 if `representation` is wanted."""
+    total, prec = dataset.num_examples, enclosed.prec
+    targets = exact_matrix(dataset.target_matrix).tolist()
+    exponents = context_exponents(dataset)
+    columns = enclosed.layer.num_heads * dataset.width
+    midpoints = np.empty((total, columns)) if representation else None
+    ones = arb_mat(columns, 1, [1] * columns)
+    radius = 0.0
+    entries: list[arb] = []
+    for row in enclosed(dataset):
+        with working_precision(prec):
+            pairs = zip(row.output.entries(), targets[row.example], strict=True)
+            entries += [output - target for output, target in pairs]
+            if midpoints is not None:
+                z = row.representation * _power(-exponents[row.example])
+                midpoints[row.example] = [float(x) for x in z.entries()]
+                # (z - its midpoint) sums to a ball whose radius is at least every radius of z.
+                spread = ((z - z.mid()) * ones)[0, 0].abs_upper()
+                # A midpoint becomes one of both floats next to it, so off by less than their gap.
+                rounding = 2.0**-52 * np.abs(midpoints[row.example]).max() + 2.0**-1070
+                radius = max(radius, upper(spread) + rounding)
+        progress("enclose the layer", row.example + 1, total)
+    if midpoints is not None and not (np.isfinite(midpoints).all() and np.isfinite(radius)):
+        radius = float("inf")
+    residuals = arb_mat(total, dataset.target_dim, entries)
+    size = largest(enclosed.readout)
+    return Evaluation(prec, residuals, size, exponents, midpoints, radius * (1 + 2.0**-50))
+
+
+def context_exponents(dataset: Dataset) -> npt.NDArray[np.int64]:
+    """The least e_t with all entries of E_t below 2^(e_t) in size: (T,)."""
+    exponents = np.empty(dataset.num_examples, dtype=np.int64)
+    for rows, contexts in dataset.context_chunks():
+        exponents[rows] = np.frexp(np.abs(contexts).max(axis=(1, 2)))[1]
+    return exponents
+
+
+def scaled_representation(z: arb_mat, evaluation: Evaluation) -> arb_mat:
+    """Z in balls (T, H d) with row t times 2^(-e_t)."""
+    return _scaled_rows(z, evaluation.exponents)
+
+
+def _scaled_rows(matrix: arb_mat, exponents: npt.NDArray[np.int64]) -> arb_mat:
+    powers = [_power(-exponent) for exponent in exponents.tolist()]
+    scaled = [[x * power for x in row] for row, power in zip(matrix.tolist(), powers, strict=True)]
+    return arb_mat(scaled)
+
+
+def _power(exponent: int) -> arb:
+    return arb(2) ** int(exponent)

@@ -1,0 +1,131 @@
+"""Data and weights in the order of the pairs, at size one, with bounds of their rounding.
+
+Contexts (and so what is read), queries and the key are divided by powers of two, so that their
+largest entries are below 1, and the heads are multiplied by all three, so that no logit changes.
+Bounds hold at any scale; at this one, the 2^-1000 which they are raised by for underflow
+(`exact.directed`) is nothing. Dividing loses at most 2^-1075 of an entry. What it enters loses
+less than these 2^-1000 by that, as it is multiplied by entries below 1, or by heads below 2^50.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.data.dataset import Dataset
+from constructive.exact.directed import LONGEST, exponent_of, gamma, lengths, up
+from constructive.layers.attention import AttentionLayer
+from constructive.layers.memorizer import Memorizer
+from constructive.support.arrays import CHUNK_BYTES, Array
+
+Integers = npt.NDArray[np.int64]
+
+MARGIN = 41.0
+"""Nats by which a pair has to agree on an example: built for 45; a checker asks for 40."""
+
+TAIL = 4.3e-18
+"""More than exp(-40)."""
+
+
+_LARGEST_HEAD = 2.0**50
+_WIDEST = 1024
+"""Entries of tokens up to which a checker has exact products."""
+
+
+class UndecidedError(Exception):
+    """Why nothing was proved."""
+
+
+def layer_of(memorizer: Memorizer) -> AttentionLayer:
+    """The layer of a memorizer whose weights are plain floats."""
+    if not isinstance(memorizer.layer, AttentionLayer):
+        raise TypeError(f"{type(memorizer.layer).__name__} has no paired heads in float64")
+    return memorizer.layer
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Data and weights in the order of the pairs, in float64, and bounds of rounding.
+
+    exponent: a; contexts here are those of the data times 2^-a
+    queries: (T, d);  query_weights: (2, P, d), of the first and the second heads;  key: (d,)
+    scores:  E_t k (T, n), score_error (T,);  largest: bounds max |E_t|, (T,)
+    stops:   (P,), the position after the last one of each pair
+    """
+
+    dataset: Dataset
+    exponent: int
+    order: Integers
+    stops: Integers
+    queries: Array
+    query_weights: Array
+    key: Array
+    scores: Array
+    score_error: Array
+    largest: Array
+
+    @classmethod
+    def of(cls, memorizer: Memorizer, dataset: Dataset) -> "Examples":
+        """Read data and weights in the order of the record.
+
+        Raises UndecidedError where heads leave the range of float64 at this scale, and for
+        more examples than sums may have terms.
+        """
+        layer, record = memorizer.layer, memorizer.built
+        order = np.array(record.order, dtype=np.int64)
+        pairs = layer.num_heads // 2
+        stops = np.array([record.heads[2 * pair + 1].stop for pair in range(pairs)])
+        total, size, width = len(order), dataset.context_size, dataset.width
+        if max(total, 2 * pairs * width, size) > LONGEST or width > _WIDEST:
+            raise UndecidedError(
+                f"sums of more than {LONGEST} terms, or tokens of more than {_WIDEST} entries; "
+                "fewer examples or heads"
+            )
+        queries = dataset.queries[order].astype(np.float64, copy=False)
+        key = layer.key_weights[0, :, 0].astype(np.float64)
+        weights = layer.query_weights[: 2 * pairs, :, 0].astype(np.float64)
+        exponent, others = exponent_of(dataset.contexts), (exponent_of(queries), exponent_of(key))
+        with np.errstate(over="ignore"):
+            weights = np.ldexp(weights, exponent + sum(others))
+        if not np.abs(weights).max() < _LARGEST_HEAD:
+            raise UndecidedError("logits are too large for float64; smaller gaps between tokens")
+        queries, key = np.ldexp(queries, -others[0]), np.ldexp(key, -others[1])
+        scores, longest, largest = np.empty((total, size)), np.empty(total), np.empty(total)
+        step = max(1, CHUNK_BYTES // (8 * size * width))
+        for start in range(0, total, step):
+            rows = slice(start, start + step)
+            contexts = _contexts(dataset, order[rows], exponent)
+            scores[rows] = contexts @ key
+            longest[rows] = lengths(contexts).max(axis=1)
+            largest[rows] = up(np.abs(contexts).max(axis=(1, 2)))
+        error = up(gamma(width + 2) * float(lengths(key)) * longest)
+        split = np.stack([weights[::2], weights[1::2]])
+        return cls(
+            dataset, exponent, order, stops, queries, split, key, scores, error, largest
+        )  # fmt: skip
+
+    @property
+    def owner(self) -> Integers:
+        """The pair of each position which belongs to one."""
+        return np.repeat(np.arange(len(self.stops)), np.diff(self.stops, prepend=0))
+
+    @property
+    def has_extra(self) -> bool:
+        """Whether the last position belongs to no pair."""
+        return bool(self.stops[-1] < len(self.order))
+
+    @property
+    def tail(self) -> Array:
+        """tail_t (T,): bounds the entries of x_{t,p} where pair p agrees on t."""
+        others = self.scores.shape[1] - 1
+        return up(2.0 * others * TAIL * self.largest)
+
+    def contexts(self, positions: Integers) -> Array:
+        """Contexts times 2^-a in float64: (k, n, d)."""
+        return _contexts(self.dataset, self.order[positions], self.exponent)
+
+
+def _contexts(dataset: Dataset, examples: Integers, exponent: int) -> Array:
+    contexts = dataset.contexts[examples].astype(np.float64, copy=False)
+    scaled_down: Array = np.ldexp(contexts, -exponent)
+    return scaled_down

@@ -1,0 +1,167 @@
+"""The lemma at work: R from the blocks, N from what is left of I - X R, and w with N w < w."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from constructive.certificates.claims.paired.entries import Entries
+from constructive.certificates.claims.paired.examples import Examples, UndecidedError
+from constructive.exact.directed import gamma, up
+from constructive.support.arrays import CHUNK_BYTES, Array
+
+_ROUNDS = 500
+"""Steps of an iteration for w."""
+
+_LARGEST_WEIGHT = 1e100
+
+_FACTORS = 2.0, 1.2, 1.02
+"""c of the iterations w = 1 + c N w, which converge where c N has a spectral radius below 1."""
+
+_NEARLY = 0.98
+"""An iteration is content with this part of 1 - 1/c, which 1 - q tends to."""
+
+
+@dataclass(frozen=True, eq=False)
+class Inverse:
+    """What the lemma says of R.
+
+    weights: w (T,);  contraction: q, an upper bound of (N w)_i / w_i
+    spread:  an upper bound of the entries of |K R| w
+    """
+
+    weights: Array
+    contraction: float
+    spread: float
+
+
+class _Bound:
+    """N as a function: N w, rounded up, for positive w (T,)."""
+
+    def __init__(self, examples: Examples, entries: Entries) -> None:
+        width, total = examples.queries.shape[1], len(examples.order)
+        self.examples, self.runs = examples, _right_inverses(examples, entries.own)
+        self.column_sums = np.zeros(total)  # of |R_p|, for each position
+        self.defects = []
+        sizes = np.diff(examples.stops, prepend=0)
+        widest = int(sizes.max())
+        padded = np.zeros((len(sizes), width, widest))
+        for pairs, rows, inverse in self.runs:
+            count, _, size = inverse.shape
+            blocks = entries.own[rows].reshape(count, size, width)
+            error = entries.own_error[rows].reshape(count, size, 1)
+            sums = up(np.abs(inverse).sum(axis=1))
+            self.column_sums[rows] = sums.ravel()
+            defect = np.abs(np.matmul(blocks, inverse) - np.eye(size))
+            off = gamma(width + 2) * (up(np.matmul(np.abs(blocks), np.abs(inverse))) + 1.0)
+            self.defects.append((rows, up(defect + off + up(error * sums[:, np.newaxis]))))
+            padded[pairs, :, :size] = inverse
+        # Row t of |X R| at the examples of a pair p which is coupled to t.
+        self.positions = entries.positions
+        self.rows = np.empty((len(entries.pairs), widest))
+        step = max(1, CHUNK_BYTES // (8 * width * max(widest, 1)))
+        for start in range(0, len(self.rows), step):
+            part = slice(start, start + step)
+            chosen, x = padded[entries.pairs[part]], entries.coupled[part, np.newaxis]
+            sizes_of = np.abs(chosen)
+            row = np.abs(np.matmul(x, chosen))
+            row += gamma(width + 2) * up(np.matmul(np.abs(x), sizes_of))
+            error = entries.coupled_error[part, np.newaxis, np.newaxis]
+            row += up(error * up(sizes_of.sum(axis=1, keepdims=True)))
+            self.rows[part] = up(row)[:, 0]
+        first = (examples.stops - sizes)[entries.pairs]
+        self.owners = np.minimum(first[:, np.newaxis] + np.arange(widest), total - 1)
+        self.correction = _correction(examples, entries) if examples.has_extra else np.zeros(total)
+
+    def __call__(self, weights: Array) -> Array:
+        result = up(self.examples.tail * float(up(self.column_sums @ weights)))
+        for rows, defect in self.defects:
+            part = weights[rows].reshape(*defect.shape[:2], 1)
+            result[rows] += np.matmul(defect, part).ravel()
+        coupled = np.einsum("kj,kj->k", self.rows, weights[self.owners])
+        result += np.bincount(self.positions, coupled, len(result))
+        return up(result + self.correction * weights[-1])
+
+
+def bound_inverse(examples: Examples, entries: Entries) -> Inverse:
+    """Find w with N w < w. Raises UndecidedError where coupling is not shown to contract."""
+    with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
+        bound = _Bound(examples, entries)
+        found = _contracting(bound, len(examples.order))
+        if found is None:
+            raise UndecidedError(
+                f"coupling does not contract ({len(entries.pairs)} entries beside the blocks of "
+                f"{len(examples.stops)} pairs); another seed=, or fewer examples"
+            )
+        weights, contraction = found
+        spread = 0.0
+        for _, rows, inverse in bound.runs:
+            part = weights[rows].reshape(len(inverse), inverse.shape[2], 1)
+            spread = max(spread, float(up(np.matmul(np.abs(inverse), part)).max(initial=0.0)))
+        if examples.has_extra:
+            extra = np.abs(_extra_token(examples)[1]).max() * weights[-1]
+            spread = float(up(spread + up(extra)))
+    return Inverse(weights, contraction, spread)
+
+
+def _contracting(bound: _Bound, total: int) -> tuple[Array, float] | None:
+    """w with N w <= q w for some q < 1, and that q; or None.
+
+    Where c N has a spectral radius below 1, w = 1 + c N w converges from below, to the sum of all
+    (c N)^k 1, and N w = (w - 1) / c is less than w / c. So the largest c which converges is taken:
+    it leaves most room. Nothing has to be aperiodic or connected for that.
+    """
+    for factor in _FACTORS:
+        content = 1.0 - _NEARLY * (1.0 - 1.0 / factor)
+        weights: Array = np.ones(total)
+        for _ in range(_ROUNDS):
+            bounded = bound(weights)
+            if (bounded <= content * weights).all():
+                contraction = float(up(bounded / weights).max())
+                return (weights, contraction) if contraction < 1.0 else None
+            weights = 1.0 + factor * bounded
+            if not weights.max() < _LARGEST_WEIGHT:
+                break
+    return None
+
+
+def _right_inverses(examples: Examples, own: Array) -> tuple[tuple[slice, slice, Array], ...]:
+    """Approximate R_p = D_p^T (D_p D_p^T)^-1; any numbers will do."""
+    sizes = np.diff(examples.stops, prepend=0)
+    breaks = np.flatnonzero(np.diff(sizes)) + 1
+    runs = []
+    for chosen in np.split(np.arange(len(sizes)), breaks):
+        size = int(sizes[chosen[0]])
+        rows = slice(int(examples.stops[chosen[0]]) - size, int(examples.stops[chosen[-1]]))
+        blocks = own[rows].reshape(len(chosen), size, own.shape[1])
+        basis, triangle = np.linalg.qr(blocks.transpose(0, 2, 1))
+        singular = (np.diagonal(triangle, axis1=1, axis2=2) == 0.0).any()
+        if singular or not np.isfinite(triangle).all():
+            raise UndecidedError("a block of a pair is singular in float64; another seed=")
+        inverse = np.matmul(basis, np.linalg.inv(triangle).transpose(0, 2, 1))
+        runs.append((slice(int(chosen[0]), int(chosen[-1]) + 1), rows, inverse))
+    return tuple(runs)
+
+
+def _extra_token(examples: Examples) -> tuple[Array, Array]:
+    """The token x* which pair 0 reads from the extra example, and x* / |x*|^2, rounded."""
+    last = len(examples.order) - 1
+    reach = float(examples.queries[last] @ examples.query_weights[1, 0])
+    scores = examples.scores[last]
+    index = int(scores.argmax() if reach > 0 else scores.argmin())
+    token = examples.contexts(np.array([last]))[0, index]
+    return token, token / (token @ token)
+
+
+def _correction(examples: Examples, entries: Entries) -> Array:
+    """The last column of |X R - I|: (T,), for what is read along x* / |x*|^2."""
+    last = len(examples.order) - 1
+    if ((entries.positions == last) & (entries.pairs == 0)).any():
+        raise UndecidedError("pair 0 does not agree on the extra example; another seed=")
+    token, direction = _extra_token(examples)
+    length = float(up(np.abs(direction).sum()))
+    # Attention weights sum to one: what is read is a mean of tokens, with entries up to largest.
+    column = examples.largest * length
+    rounding = gamma(len(token) + 2) * examples.largest[-1]
+    off = up(up(rounding + examples.tail[-1]) * length)
+    column[-1] = abs(float(token @ direction) - 1.0) + off
+    return up(column)

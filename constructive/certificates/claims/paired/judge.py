@@ -1,0 +1,162 @@
+"""The claims themselves."""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from constructive.certificates.claims import error, rank, readout
+from constructive.certificates.claims.paired.entries import Entries, evaluate
+from constructive.certificates.claims.paired.examples import Examples, UndecidedError, layer_of
+from constructive.certificates.claims.paired.inverse import Inverse, bound_inverse
+from constructive.certificates.claims.paired.residuals import Residuals, residuals_of
+from constructive.constructions.paired import PAIRED
+from constructive.data.dataset import Dataset
+from constructive.exact.directed import at_least, at_most, lower, short_bound, up, upper
+from constructive.layers.attention import AttentionLayer
+from constructive.layers.memorizer import Memorizer
+from constructive.layers.record import BuildRecord
+from constructive.support.progress import Progress
+from constructive.support.verdict import Claim, Verdict, pack
+
+_ROOM = 2
+"""A distance which is claimed is this much more than what is shown: whoever checks it has another
+R and another w."""
+_SLACKS = 4.0
+"""An error has to be within epsilon by so many times the bound of its rounding, for others round
+in another order."""
+
+
+def applies(memorizer: Memorizer, dataset: Dataset) -> bool:
+    """Whether these are paired heads of rank one, along one key direction, for these examples.
+
+    The record is not trusted: its order and its groups have to fit the data.
+    """
+    layer, record = memorizer.layer, memorizer.record
+    if not isinstance(record, BuildRecord) or not isinstance(layer, AttentionLayer):
+        return False
+    pairs, total = layer.num_heads // 2, dataset.num_examples
+    keys = layer.key_weights[: 2 * pairs]
+    stops = [0, *(head.stop for head in record.heads[1 : 2 * pairs : 2])]
+    sizes = np.diff(stops)
+    return bool(
+        record.construction == PAIRED.name
+        and pairs > 0
+        and not layer.query_weights[:, :, 1:].any()
+        and (keys == keys[:1]).all()
+        and not dataset.shared_context
+        and dataset.context_size > 1
+        and sorted(record.order) == list(range(total))
+        and len(sizes) == pairs
+        and 0 <= sizes.min() <= sizes.max() <= dataset.width
+        and total - 1 <= stops[-1] <= total
+    )
+
+
+def prove(
+    memorizer: Memorizer,
+    dataset: Dataset,
+    asked: Sequence[str],
+    epsilon: float,
+    delta: float | None,
+    *,
+    progress: Progress,
+) -> tuple[Claim, ...]:
+    """Decide the claims that are asked for, among rank, error and readout."""
+    statements = {
+        "rank": rank.STATEMENT.format(dataset.num_examples),
+        "error": error.STATEMENT.format(epsilon),
+        "readout": readout.UNKNOWN,
+    }
+    done: dict[str, Claim] = {}
+    try:
+        examples = Examples.of(memorizer, dataset)
+        entries = evaluate(examples, progress)
+        if "error" in asked or "readout" in asked:
+            residuals = residuals_of(examples, entries, memorizer)
+        if "error" in asked:
+            done["error"] = _error(examples, residuals, epsilon)
+        if "rank" in asked or "readout" in asked:
+            progress("bound the inverse", 0, 1)
+            inverse = bound_inverse(examples, entries)
+        if "rank" in asked:
+            done["rank"] = _rank(statements["rank"], examples, entries, inverse)
+        if "readout" in asked:
+            done["readout"] = _readout(examples, inverse, residuals, delta)
+    except UndecidedError as reason:
+        for name in set(asked) - set(done):
+            done[name] = Claim(name, statements[name], Verdict.UNDECIDED, str(reason))
+        refuted = rank.refute(layer_of(memorizer), dataset) if "rank" in asked else None
+        if refuted is not None:
+            done["rank"] = Claim("rank", statements["rank"], Verdict.REFUTED, *refuted)
+    return tuple(done[name] for name in asked)
+
+
+def _rank(statement: str, examples: Examples, entries: Entries, inverse: Inverse) -> Claim:
+    tail = Fraction(float(examples.tail.max())) * Fraction(2) ** examples.exponent
+    detail = (
+        f"{len(examples.stops)} blocks, {len(entries.pairs)} coupled entries beside them, all "
+        f"others below {at_most(tail)}; contraction {at_most(inverse.contraction)}"
+    )
+    return Claim("rank", statement, Verdict.PROVED, detail, evidence=_evidence(examples))
+
+
+def _evidence(examples: Examples) -> dict[str, str]:
+    return {"order": pack(examples.order), "stops": pack(examples.stops)}
+
+
+def _error(examples: Examples, residuals: Residuals, epsilon: float) -> Claim:
+    statement = error.STATEMENT.format(epsilon)
+    unit = Fraction(2) ** residuals.exponent
+    allowed = Fraction(epsilon) / unit
+    # A difference of floats is rounded by a part of itself, which `lower` and 1 - 2^-50 make good.
+    least = (residuals.evaluated - residuals.slack) * (1.0 - 2.0**-50)
+    surely = least > upper(allowed)
+    if surely.any():
+        position, entry = (int(i) for i in np.argwhere(surely)[0])
+        example = int(examples.order[position])
+        shown = at_least(Fraction(float(least[position, entry])) * unit, epsilon)
+        detail = f"at example {example}, |f - y| is {shown} or more"
+        witness = (example, entry) if surely.shape[1] > 1 else example
+        return Claim("error", statement, Verdict.REFUTED, detail, witness)
+    bounds = up(residuals.evaluated + _SLACKS * residuals.slack)
+    within = bounds <= lower(allowed)
+    if not within.all():
+        position = int(np.flatnonzero(~within.all(axis=1))[0])
+        worst = float(bounds[position].max())
+        shown = at_most(Fraction(worst) * unit) if math.isfinite(worst) else "inf"
+        detail = (
+            f"at example {examples.order[position]} the bound {shown} in float64 straddles "
+            "epsilon; a larger epsilon="
+        )
+        return Claim("error", statement, Verdict.UNDECIDED, detail)
+    bound = at_most(Fraction(float(residuals.bounds.max())) * unit, epsilon)
+    detail = f"max |f - y| <= {bound} (float64 with bounds, {len(bounds)} examples)"
+    return Claim("error", statement, Verdict.PROVED, detail, evidence={"bound": epsilon.hex()})
+
+
+def _readout(
+    examples: Examples, inverse: Inverse, residuals: Residuals, delta: float | None
+) -> Claim:
+    with np.errstate(all="ignore"):  # what is not finite proves nothing
+        ratio = float(up(residuals.bounds / inverse.weights[:, np.newaxis]).max())
+    if not math.isfinite(ratio) or not math.isfinite(inverse.spread):
+        detail = "no distance is shown in float64; scale the data, or another seed="
+        return Claim("readout", readout.UNKNOWN, Verdict.UNDECIDED, detail)
+    # In fractions, as such numbers may be of any size; readouts here are those of f 2^-c from
+    # contexts times 2^-a.
+    bound = Fraction(inverse.spread) * Fraction(ratio) / (1 - Fraction(inverse.contraction))
+    bound *= Fraction(2) ** (residuals.exponent - examples.exponent)
+    shown = short_bound(_ROOM * bound) if delta is None else delta
+    statement = readout.STATEMENT.format(shown) if math.isfinite(shown) else readout.UNKNOWN
+    if not (_ROOM * bound <= shown and math.isfinite(shown)):
+        detail = (
+            f"a distance of at most {at_most(bound)} is shown, and {_ROOM} times that may be "
+            "claimed; a larger delta="
+        )
+        return Claim("readout", statement, Verdict.UNDECIDED, detail)
+    detail = (
+        f"distance at most {at_most(bound, shown)} (contraction {at_most(inverse.contraction)})"
+    )
+    return Claim("readout", statement, Verdict.PROVED, detail, evidence={"bound": shown.hex()})

@@ -1,0 +1,70 @@
+"""The claim *readout*: some U' with Z U' = Y exactly is within delta of the stored readout U.
+
+Let D be diagonal with the powers of two 2^(-e_t) which bring every context to size one, so that D Z
+has rows of size one. Let r = Y - Z U be the residuals. If R is any matrix with |I - D Z R| = q < 1
+(infinity norm), then U' = U + R (D Z R)^-1 D r is exact, and |U' - U| <= kappa max |D r| with
+kappa = |R| / (1 - q) (`exact.verified`). For most layers float64 finds such an R; for the
+ill-conditioned ones R is a right inverse of D Z in balls, where q = 0.
+
+U is the effective readout, of shape (H d, d_out): f = U^T z. Whether U' can be written in weights
+of the stored shapes is another question; it can where d_v >= d_out.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from flint import arb, arb_mat
+
+from constructive.certificates.claims.evaluation import Evaluation, scaled_representation
+from constructive.exact import ball, verified
+from constructive.exact.directed import at_most, short_bound
+from constructive.exact.precision import working_precision
+from constructive.support.verdict import Claim, Verdict
+
+STATEMENT = (
+    "some U' with Z U' = Y is within {!r} of the stored effective readout U (H d, d_out), "
+    "entry by entry"
+)
+UNKNOWN = "some U' with Z U' = Y is near the stored effective readout U (H d, d_out)"
+"""The statement where no distance is shown."""
+LARGEST_IN_BALLS = 2_000_000
+"""Entries of Z up to which an ill-conditioned one is inverted in balls (16 bytes a bit or so)."""
+_ROOM = 1.25
+"""What is claimed is this much more than what is shown: whoever checks it has another R."""
+_LEAST = 2.0**-100
+"""A distance of exactly 0 is claimed as this part of the readout, for he rounds, too."""
+
+
+def judge(
+    evaluation: Evaluation, delta: float | None, representation: Callable[[], arb_mat]
+) -> Claim:
+    """Bound the distance to an exact readout; without a delta, the claim is what was shown.
+
+    representation: gives Z in balls, where float64 does not suffice
+    """
+    if evaluation.midpoints is None:
+        raise TypeError("the evaluation did not keep Z")
+    with working_precision(evaluation.prec):
+        kappa = arb(verified.right_inverse_bound(evaluation.midpoints, evaluation.radius))
+        how = "float64 with a-priori bounds"
+        if not kappa.is_finite() and evaluation.midpoints.size <= LARGEST_IN_BALLS:
+            z = scaled_representation(representation(), evaluation)
+            kappa = ball.right_inverse_bound(z, evaluation.prec)
+            how = f"balls of {evaluation.prec} bits"
+        bound = kappa * evaluation.largest_scaled_residual
+        if bound == 0:
+            bound = evaluation.readout * _LEAST
+        shown = short_bound(bound * _ROOM) if delta is None else delta
+        statement = STATEMENT.format(shown)
+        if not bound.is_finite() or not np.isfinite(shown):
+            detail = f"{how} find no right inverse of Z; raise max_prec="
+            return Claim("readout", UNKNOWN, Verdict.UNDECIDED, detail)
+        if not bound * _ROOM <= shown:
+            detail = (
+                f"{how} show a distance of at most {at_most(bound)}, and {_ROOM} times that may be "
+                "claimed; raise max_prec= or delta="
+            )
+            return Claim("readout", statement, Verdict.UNDECIDED, detail)
+    evidence = {"bound": shown.hex()}
+    detail = f"distance at most {at_most(bound, shown)}; kappa = {at_most(kappa)} ({how})"
+    return Claim("readout", statement, Verdict.PROVED, detail, evidence=evidence)

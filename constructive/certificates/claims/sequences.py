@@ -1,0 +1,101 @@
+"""The claims about sequence memorizers: *equality* of every label, and their *size*.
+
+Both are statements about integers and Fractions. Equality is shown by evaluating the network on
+every example. The bound in the claim size is the formula of Theorem 7 (`sequences.bounds`), with
+numbers of these data and of this build; the latter stand in the record, and where they are larger
+than they can be (`sequences.limits`), the claim is left UNDECIDED.
+"""
+
+import dataclasses
+import json
+
+import numpy as np
+
+from constructive.sequences.examples import SequenceDataset
+from constructive.sequences.limits import largest_sizes
+from constructive.sequences.memorizer import SequenceMemorizer, expected_outputs
+from constructive.sequences.storage import encoded
+from constructive.support.errors import shown
+from constructive.support.verdict import Claim, Verdict
+
+
+def equality(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> Claim:
+    """Evaluate all examples, and compare with ==."""
+    count, size = dataset.ids.shape
+    total = len(dataset.labels)
+    statement = f"f(X) == y for all {total} labels of N = {count} sequences of n = {size} tokens"
+    known = expected_outputs(memorizer.classes, dataset.classes)
+    values = np.array(known, dtype=object)[dataset.labels]
+    found = memorizer.outputs(*memorizer.encode_dataset(dataset))
+    wrong = np.flatnonzero(found.astype(object) != values)
+    if not len(wrong):
+        other = _other_kind(memorizer, dataset)
+        verdict = Verdict.UNDECIDED if other else Verdict.PROVED
+        return Claim("equality", statement, verdict, other or "by rational arithmetic, exactly")
+    first = int(wrong[0])
+    sequence, position = divmod(first, size)
+    witness = (sequence, position) if dataset.task == "seq2seq" else first
+    label = dataset.classes[dataset.labels[first]]
+    (given,) = memorizer.labelled(found[first : first + 1], 1)[:1]
+    given = given[0] if dataset.task == "seq2seq" else given
+    detail = f"{len(wrong)} labels differ: at {witness} it is {shown(given)}, not {shown(label)}"
+    return Claim("equality", statement, Verdict.REFUTED, detail, witness)
+
+
+def size(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> Claim:
+    """Count weights, and compare with the formula."""
+    outputs = expected_outputs(memorizer.classes, dataset.classes)
+    known = [value for value in outputs if value is not None]
+    labels = max(known) - min(known) + 1 if known else 1
+    sizes = dataclasses.replace(
+        memorizer.record.sizes,
+        keys=dataset.num_keys,
+        width=memorizer.width,
+        label_bits=labels.bit_length(),
+    )
+    weights = memorizer.nonzero_parameters
+    numbers = dataclasses.asdict(sizes)
+    named = ", ".join(f"{name} {value}" for name, value in numbers.items())
+    statement = f"{weights} non-zero parameters <= {sizes.bound}: Theorem 7 for {named}"
+    largest = largest_sizes(memorizer, dataset, sizes)
+    other = _other_kind(memorizer, dataset)
+    if other:
+        return Claim("size", statement, Verdict.UNDECIDED, other)
+    beyond = {name: most for name, most in largest.items() if numbers[name] > most}
+    if beyond:
+        which, most = next(iter(beyond.items()))
+        detail = (
+            f"{which} = {numbers[which]} of the record is more than the {most} which are possible "
+            "for these data; certify what was built, with the data it was built for"
+        )
+        return Claim("size", statement, Verdict.UNDECIDED, detail)
+    detail = (
+        f"{memorizer.total_parameters:,} in dense matrices; non-zero ones have "
+        f"{memorizer.total_bits:,} bits in all, {memorizer.largest_bits} at most"
+    )
+    if weights <= sizes.bound:
+        return Claim("size", statement, Verdict.PROVED, detail, evidence=numbers)
+    return Claim("size", statement, Verdict.REFUTED, detail, weights, numbers)
+
+
+def _other_kind(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> str:
+    """What stands for one thing here, and for two in files, which whoever checks reads; or "".
+
+    To Python 1, 1.0 and True are equal; in files they are of different kinds.
+    """
+    suggestion = "; symbols and labels as they were memorized"
+    if memorizer.symbols is not None and dataset.symbols is None:
+        return f"the tokens of the data are numbers, and the memorizer reads symbols{suggestion}"
+    pairs = [("symbol", memorizer.symbols, dataset.symbols or ())]
+    if memorizer.classes is not None:
+        pairs.append(("label", memorizer.classes, dataset.classes))
+    for name, known, given in pairs:
+        kinds = {json.dumps(encoded(value)) for value in known or ()}
+        for value in given:
+            if json.dumps(encoded(value)) not in kinds:
+                return f"the {name} {shown(value)} is none of the memorizer's{suggestion}"
+    if memorizer.classes is None:
+        for label in dataset.classes:
+            if not isinstance(label, int):
+                return f"the label {shown(label)} is no integer{suggestion}"
+    return ""

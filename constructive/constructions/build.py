@@ -1,0 +1,285 @@
+"""`build_memorizer`: arguments in, a memorizer out whose error was measured."""
+
+import dataclasses
+import numbers
+import operator
+from typing import Literal, get_args
+
+import numpy as np
+
+from constructive.constructions import rational
+from constructive.constructions.construction import Built, Options
+from constructive.constructions.planning import explain
+from constructive.constructions.registry import CONSTRUCTIONS
+from constructive.data.dataset import Dataset
+from constructive.data.rational import RationalDataset
+from constructive.layers import extended, residues
+from constructive.layers.attention import AttentionLayer
+from constructive.layers.extended import ExtendedLayer
+from constructive.layers.memorizer import Memorizer
+from constructive.layers.record import FLOAT64, BuildRecord, HeadRecord
+from constructive.support.arguments import require_positive, require_seed
+from constructive.support.errors import ParameterError, PrecisionError
+from constructive.support.progress import Progress, silent
+from constructive.theory import bounds
+from constructive.theory.bounds import Theorem
+
+_LADDER = (106, 212, 424, 848)
+"""Bits which precision="auto" tries beyond float64."""
+_MOST_BITS = 4096
+
+
+def build_memorizer(
+    dataset: Dataset | RationalDataset,
+    *,
+    num_heads: int,
+    head_dim: int | None = None,
+    value_dim: int | None = None,
+    construction: str = "auto",
+    shared_keys: bool = False,
+    saturated_fraction: float = 0.99,
+    tolerance: float = 1e-6,
+    precision: int | Literal["auto"] = 53,
+    arithmetic: Literal["float", "rational"] = "float",
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Memorizer:
+    """Build weights which memorize a data set, by the proof of Theorem 1 or of Theorem 2.
+
+    dataset:      T examples
+    num_heads:    H
+    head_dim:     d_h; by default n for saturated heads, n + 1 for schur, 1 for rank-one heads.
+                  Pairs are of full rank if d_h exceeds the examples of each head, else of rank one
+    value_dim:    d_v >= d_out; by default d_out
+    construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
+                  T <= H(n - 1) + 1 for every d_h), "paired" (own contexts) or "schur" (a shared
+                  one), whose readouts do not cost T^3, or "auto", which `explain` explains
+    shared_keys:  all heads score tokens along one key direction (pairs and schur always do)
+    saturated_fraction: share of the examples off its group on which a head must saturate; paired
+                  and schur heads saturate on every one, or else solve for what is left
+    tolerance:    largest error which is handed out, for each entry of the targets relative to the
+                  largest target there
+    precision:    bits of the readout. Beyond 53 it is solved in balls, stored as a sum of float64
+                  arrays, and evaluated in balls (`ExtendedLayer`). "auto": float64 where it meets
+                  the tolerance, else as many bits as reproduce the targets to float64 accuracy
+    arithmetic:   "rational": weights from small integers, for integer or short rational data; then
+                  predictions are Fractions, and each == its target (`layers.rational`)
+    seed:         of all random choices; the same seed on one machine gives the same bits
+    progress:     called with (step, done, total) during long work
+
+    The error on the data is measured before the memorizer is returned.
+
+    Raises
+      ParameterError   for arguments which make no sense
+      CapacityError    for more examples than the theorem holds; says how many heads would do
+      AssumptionError  for a context without rank n, dependent queries, repeated inputs
+      DataError        for equal inputs with different targets
+      PrecisionError   if the readout misses the tolerance at this precision
+
+    Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Theorem 1; rank-one heads are ours.
+
+    >>> from constructive import build_memorizer, generators
+    >>> data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+    >>> memorizer = build_memorizer(data, num_heads=3)  # T = 7 = H(n - 1) + 1
+    >>> bool(abs(memorizer.predict(data.contexts, data.queries) - data.targets).max() < 1e-10)
+    True
+    """
+    if arithmetic != "float":
+        return _rational(dataset, num_heads, head_dim, construction, arithmetic, seed)
+    if isinstance(dataset, RationalDataset):
+        raise ParameterError(
+            "the data are rational, the arithmetic is not",
+            witness=arithmetic,
+            suggestion="arithmetic='rational', or a Dataset",
+        )
+    _check_parameters(dataset, value_dim, saturated_fraction, tolerance, precision, seed)
+    require_positive(num_heads=num_heads)
+    num_heads, seed = operator.index(num_heads), operator.index(seed)  # as records keep them
+    plan = explain(dataset, num_heads=num_heads, head_dim=head_dim, construction=construction).plan
+    rng = np.random.default_rng(seed)
+    options = Options(shared_keys=shared_keys, fraction=saturated_fraction)
+    chosen = CONSTRUCTIONS[plan.construction]
+    built = chosen.build(dataset, plan, options, rng=rng, progress=progress)
+    layer = AttentionLayer.from_effective_readout(
+        built.query_weights, built.key_weights, built.effective, value_dim
+    )
+    record = BuildRecord(
+        construction=plan.construction,
+        shared_keys=built.shared_keys,
+        num_examples=dataset.num_examples,
+        context_size=dataset.context_size,
+        capacity=plan.capacity,
+        seed=seed,
+        saturated_fraction=saturated_fraction,
+        scalar_targets=dataset.targets.ndim == 1,
+        condition=built.condition,
+        max_error=float(built.residuals.max()),
+        largest_target=float(np.abs(dataset.targets).max()),
+        heads=built.heads,
+        order=built.order,
+        coupled=built.coupled,
+    )
+    largest = np.abs(dataset.target_matrix).max(axis=0)
+    carried = bool((built.residuals <= tolerance * largest).all())
+    precisions: tuple[int, ...] = ()
+    if precision == "auto":
+        precisions = () if carried else _LADDER
+    elif precision > FLOAT64:
+        precisions = (precision,)
+    if not precisions:
+        if not carried:
+            raise _imprecise(dataset, plan, built)
+        return Memorizer(layer, record)
+    progress("solve in balls", 0, 1)
+    return _extended(dataset, layer, record, precisions, tolerance, rng)
+
+
+def _rational(
+    dataset: Dataset | RationalDataset,
+    num_heads: int,
+    head_dim: int | None,
+    construction: str,
+    arithmetic: str,
+    seed: int,
+) -> Memorizer:
+    """The memorizer with rational weights."""
+    if arithmetic != "rational":
+        raise ParameterError(
+            f"unknown arithmetic={arithmetic!r}",
+            witness=arithmetic,
+            suggestion="'float' or 'rational'",
+        )
+    if construction not in ("auto", *get_args(Theorem)):
+        raise ParameterError(
+            f"construction={construction!r} has no rational weights",
+            witness=construction,
+            suggestion="construction='saturated' or 'rank_one', or arithmetic='float'",
+        )
+    if not isinstance(dataset, RationalDataset):
+        dataset = RationalDataset(dataset.contexts, dataset.queries, dataset.targets)
+    plan = bounds.plan(
+        num_examples=dataset.num_examples,
+        context_size=dataset.context_size,
+        num_heads=num_heads,
+        head_dim=head_dim,
+        construction=construction,
+    )
+    layer = rational.construct(dataset, plan, num_heads, np.random.default_rng(seed))
+    stops = np.cumsum(bounds.group_sizes(dataset.num_examples, num_heads)).tolist()
+    record = BuildRecord(
+        construction=plan.construction,
+        shared_keys=False,
+        num_examples=dataset.num_examples,
+        context_size=dataset.context_size,
+        capacity=plan.capacity,
+        seed=seed,
+        saturated_fraction=0.0,
+        scalar_targets=dataset.targets.ndim == 1,
+        condition=float("nan"),
+        max_error=layer.max_error(dataset),
+        largest_target=float(max(abs(x) for x in dataset.targets.ravel())),
+        heads=tuple(
+            HeadRecord(start, stop, sharpness=0.0, saturated_fraction=0.0, rank_reached=stop)
+            for start, stop in zip([0, *stops[:-1]], stops, strict=True)
+        ),
+    )
+    return Memorizer(layer, record)
+
+
+def _extended(
+    dataset: Dataset,
+    layer: AttentionLayer,
+    record: BuildRecord,
+    precisions: tuple[int, ...],
+    tolerance: float,
+    rng: np.random.Generator,
+) -> Memorizer:
+    """The memorizer with the first readout of these precisions which is exact enough."""
+    total = dataset.num_examples
+    found = residues.search(layer, dataset, rng)
+    if found.rank < total:
+        raise PrecisionError(
+            f"Z has rank {found.rank} < T={total} modulo {found.tried} primes, probably in truth",
+            witness=found.rank,
+            suggestion="another seed=, or more heads",
+        )
+    wanted = tolerance * record.largest_target
+    if len(precisions) > 1:  # "auto": no worse than targets in float64
+        wanted = min(wanted, record.largest_target * 2.0**-FLOAT64)
+    for precision in precisions:
+        parts = extended.solve(layer, dataset, found.columns, precision=precision)
+        shape = layer.num_heads, layer.width, dataset.target_dim
+        values = [np.zeros_like(layer.value_weights) for _ in parts]
+        for value, part in zip(values, parts, strict=True):
+            value[:, :, : dataset.target_dim] = part.reshape(shape)
+        leading = dataclasses.replace(layer, value_weights=values[0])
+        solved = ExtendedLayer(leading, np.stack(values[1:]), precision)
+        error = solved.max_error(dataset)
+        if error <= wanted:
+            record = dataclasses.replace(record, max_error=error, precision=precision)
+            return Memorizer(solved, record)
+    raise PrecisionError(
+        f"a readout of {precision} bits misses the targets by up to {error:.1e}",
+        witness={"max_error": error, "precision": precision},
+        suggestion=f"precision={2 * precision}",
+    )
+
+
+def _check_parameters(
+    dataset: Dataset,
+    value_dim: int | None,
+    saturated_fraction: float,
+    tolerance: float,
+    precision: object,
+    seed: int,
+) -> None:
+    if not isinstance(dataset, Dataset):
+        message = f"dataset is a {type(dataset).__name__}, not a Dataset"
+        raise ParameterError(message, suggestion="Dataset(contexts, queries, targets)")
+    if value_dim is not None and not hasattr(value_dim, "__index__"):
+        require_positive(value_dim=value_dim)
+    if value_dim is not None and value_dim < dataset.target_dim:
+        message = (
+            f"value_dim={value_dim} is less than the d_out={dataset.target_dim} of the targets"
+        )
+        suggestion = f"value_dim={dataset.target_dim} or more"
+        raise ParameterError(message, witness=value_dim, suggestion=suggestion)
+    if not (_is_real(saturated_fraction) and 0.0 <= saturated_fraction <= 1.0):
+        message = f"saturated_fraction={saturated_fraction!r} is not a share of the examples"
+        raise ParameterError(
+            message, witness=saturated_fraction, suggestion="a number from 0 to 1, such as 0.99"
+        )
+    if not (_is_real(tolerance) and tolerance > 0.0):
+        message = f"tolerance={tolerance!r} is not positive"
+        raise ParameterError(message, witness=tolerance, suggestion="a number such as 1e-6")
+    bits = isinstance(precision, int) and not isinstance(precision, bool)
+    if precision != "auto" and not (bits and FLOAT64 <= precision <= _MOST_BITS):  # type: ignore[operator]
+        message = f"precision={precision!r} is not a number of bits"
+        suggestion = f"{FLOAT64} (float64) to {_MOST_BITS}, or 'auto'"
+        raise ParameterError(message, witness=precision, suggestion=suggestion)
+    require_seed(seed)
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _imprecise(dataset: Dataset, plan: bounds.Plan, built: Built) -> PrecisionError:
+    """What to say of a float64 readout which misses a target by more than its share."""
+    largest = np.abs(dataset.target_matrix).max(axis=0)
+    worst = int(np.argmax(built.residuals / np.maximum(largest, np.finfo(float).tiny)))
+    error = float(built.residuals[worst])
+    message = (
+        f"float64 cannot carry this readout: max error {error:.1e} on targets of size "
+        f"{largest[worst]:.2g}; the condition number of Z is about "
+        f"{built.condition:.0e} (estimate)"
+    )
+    ways = ["precision='auto', a readout beyond float64"]
+    if dataset.shared_context and plan.construction == "rank_one":
+        ways.append(
+            "construction='saturated' with head_dim=n, or own contexts: rank-one heads on a shared "
+            f"context are ill-conditioned from about n=16 on (here n={dataset.context_size})"
+        )
+    ways.append("more heads, which lowers the condition number")
+    witness = {"max_error": error, "condition": built.condition}
+    return PrecisionError(message, witness=witness, suggestion="; ".join(ways))

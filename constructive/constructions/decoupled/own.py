@@ -1,0 +1,178 @@
+"""How the two heads of a pair attend to their own examples: with rank one, or with full rank.
+
+Each kind writes the part W* of both heads, which its own half of the pair sees, says what that asks
+of the saturating part (`sweep.Needed`), and adds c u w^T.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from constructive.constructions.decoupled.ordering import Integers, Ordered
+from constructive.constructions.decoupled.sweep import Needed
+from constructive.constructions.multihead.assumptions import Assumptions
+from constructive.constructions.multihead.directions import token_radius
+from constructive.constructions.multihead.grouping import Group
+from constructive.constructions.multihead.heads import attended_vectors
+from constructive.layers.attention import softmax_in_place
+from constructive.support.arrays import Array
+
+_ATTENDED = 0.9
+"""Attention of a rank-one head to its extreme token, if the others had the mean score."""
+
+_DRAWS = 6
+_AMPLE = 3.0
+"""A block of k examples is drawn anew if its condition number is more than so many times k, which
+is about what random rows have; at most `_DRAWS` times."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """One pair on its way: its group, and views of the weights of its two heads, (2, d, d_h)."""
+
+    group: Group
+    query_weights: Array
+    key_weights: Array
+
+    @property
+    def half(self) -> int:
+        """How many examples the first head of the pair takes."""
+        return (self.group.size + 1) // 2
+
+    @property
+    def axes(self) -> Array:
+        """Two directions (d, 2) orthogonal to the group, or as many as there are."""
+        return self.group.complement[:, :2]
+
+
+@dataclass(frozen=True, eq=False)
+class Kind(ABC):
+    """How the heads of a pair attend to their own examples."""
+
+    ordered: Ordered
+    assumed: Assumptions
+
+    @abstractmethod
+    def draw(self, contexts: Array, rng: np.random.Generator) -> Array:
+        """Key vectors v_t (k, d): an example's own head has the logits E_t v_t."""
+
+    @abstractmethod
+    def write(self, pair: Pair, vectors: Array) -> Array:
+        """Set the part W* of both heads; returns columns (d, m) whose products are watched."""
+
+    @abstractmethod
+    def needed(self, pair: Pair, watched: Array) -> Needed:
+        """What saturates, from the products (m, T) of the watched columns with all queries."""
+
+    @abstractmethod
+    def saturate(self, pair: Pair, vector: Array, sharpness: float) -> None:
+        """Add c u w^T to both heads."""
+
+    def own_part(self, pair: Pair, rng: np.random.Generator) -> Array:
+        """Of a few draws, write the first one whose block is well-conditioned, or the best."""
+        contexts = self.ordered.contexts(pair.group.rows)
+        best, least = self.draw(contexts, rng), np.inf
+        drawn = best
+        for _ in range(_DRAWS):
+            attention = softmax_in_place(np.matmul(contexts, drawn[:, :, np.newaxis])[:, :, 0])
+            attention -= 1.0 / contexts.shape[1]
+            condition = _condition(np.matmul(attention[:, np.newaxis], contexts)[:, 0])
+            if condition < least:
+                best, least = drawn, condition
+            if least <= _AMPLE * max(pair.group.size, 1):
+                break
+            drawn = self.draw(contexts, rng)
+        return self.write(pair, best)
+
+
+class RankOne(Kind):
+    """W = a b^T with b = b_1 + c w: b_1 sets s_t on the own half of the pair, and 0 on the other.
+
+    |s_t| is such that the extreme token gets `_ATTENDED`, were the others of mean score; its sign
+    is random. Every example has its own context, so rows need no distinct s_t.
+    """
+
+    def draw(self, contexts: Array, rng: np.random.Generator) -> Array:
+        """v_t = s_t u, for the top or the bottom token at random."""
+        scores = contexts @ self.ordered.direction.vector
+        scores -= scores.mean(axis=1, keepdims=True)
+        top = rng.integers(2, size=len(scores)) == 1
+        reach = np.where(top, scores.max(axis=1), scores.min(axis=1))
+        nats = np.log((contexts.shape[1] - 1) * _ATTENDED / (1.0 - _ATTENDED))
+        vectors: Array = (nats / reach)[:, np.newaxis] * self.ordered.direction.vector
+        return vectors
+
+    def write(self, pair: Pair, vectors: Array) -> Array:
+        """b_1 on the two halves; both are watched."""
+        vector = self.ordered.direction.vector
+        scales = vectors @ vector / (vector @ vector)
+        basis, half = pair.group.dual_basis, pair.half
+        pair.query_weights[0, :, 0] = basis[:, :half] @ scales[:half]
+        pair.query_weights[1, :, 0] = basis[:, half:] @ scales[half:]
+        pair.key_weights[:, :, 0] = vector
+        return pair.query_weights[:, :, 0].T
+
+    def needed(self, pair: Pair, watched: Array) -> Needed:
+        """|b_1.e_t| counts against the saturating part."""
+        del pair  # what is watched says all
+        return Needed.of(self.ordered.direction, scale=np.abs(watched).max(axis=0))
+
+    def saturate(self, pair: Pair, vector: Array, sharpness: float) -> None:
+        """b = b_1 + c w."""
+        pair.query_weights[:, :, 0] += sharpness * vector
+
+
+@dataclass(frozen=True, eq=False)
+class FullRank(Kind):
+    """W = W* + c u w^T, where W* e_t = v_t gives each example of the own half its logits E_t v_t.
+
+    Each example attends to a random token of its context.
+    """
+
+    @cached_property
+    def radius(self) -> Array:
+        """The radius of each context around its mean token, by position."""
+        return token_radius(self.ordered.dataset)[self.ordered.order]
+
+    def draw(self, contexts: Array, rng: np.random.Generator) -> Array:
+        """v_t with E_t v_t large at a random token."""
+        total, tokens, width = contexts.shape
+        directions = np.broadcast_to(self.ordered.direction.vector, (total, width))
+        chosen: Integers = rng.integers(tokens, size=(total,))
+        return attended_vectors(
+            contexts, directions, chosen, np.zeros((total, tokens)), self.assumed
+        )
+
+    def write(self, pair: Pair, vectors: Array) -> Array:
+        """The dual basis, which is watched, beside the key vectors."""
+        half, size = pair.half, pair.group.size
+        for head, part in enumerate((slice(0, half), slice(half, size))):
+            count = len(vectors[part])
+            pair.query_weights[head, :, :count] = pair.group.dual_basis[:, part]
+            pair.key_weights[head, :, :count] = vectors[part].T
+        return pair.group.dual_basis
+
+    def needed(self, pair: Pair, watched: Array) -> Needed:
+        """The range of the logits W* e_t counts against the saturating part."""
+        # |W* e_t| <= |V| |coordinates|, and logits then differ by at most 2 radius |W* e_t|.
+        logits = np.zeros(watched.shape[1])
+        for keys, part in zip(pair.key_weights, np.split(watched, [pair.half]), strict=True):
+            lengths = np.sqrt(np.einsum("st,st->t", part, part))
+            np.maximum(logits, np.linalg.norm(keys, 2) * lengths, out=logits)
+        return Needed.of(self.ordered.direction, logits=2.0 * self.radius * logits)
+
+    def saturate(self, pair: Pair, vector: Array, sharpness: float) -> None:
+        """One more column: c u w^T."""
+        root = np.sqrt(sharpness)  # half of c on each side
+        pair.query_weights[:, :, pair.half] = root * vector
+        pair.key_weights[:, :, pair.half] = root * self.ordered.direction.vector
+
+
+def _condition(block: Array) -> float:
+    """The condition number of a block (k, d) in the 2-norm; 1 for an empty one."""
+    if not len(block):
+        return 1.0
+    singular = np.linalg.svd(block, compute_uv=False)
+    return float(singular[0] / singular[-1]) if singular[-1] > 0 else np.inf

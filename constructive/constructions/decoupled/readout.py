@@ -1,0 +1,171 @@
+"""The readout of paired heads: one small system a pair, and an iteration for what couples them.
+
+*Blocks.* The equations of pair p are D_p U_p = y_p with |S| + |S'| <= d - 1 rows; the shortest
+solution is R_p y_p with R_p = D_p^T (D_p D_p^T)^-1, from a QR factorization of D_p^T. All blocks
+together cost O(T d^2).
+
+*The extra example* t* belongs to no pair. The second head of pair 0 reads from it one token x*
+(it is saturated there), and gets the readout -U_0 + gamma x* / |x*|^2. Then f(t*) = gamma, and
+every other example t gets gamma kappa_t with kappa_t = z_t.x* / |x*|^2 for what that head reads
+there: gamma = y* is known first.
+
+*Leftover coupling.* With M the few entries x_{t,p} off the blocks, (D + M) U = Y is solved by GMRES
+for y in (D + M) R y = Y, so U = R y. As (D + M) R is I + M R with M R nilpotent where coupling is
+block triangular (`pairs`), the iteration ends after as many steps as coupling is deep; without
+coupling after one, which refines.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from constructive.constructions.decoupled.coupling import Coupling, second_head
+from constructive.constructions.decoupled.iteration import iterate, scales
+from constructive.constructions.decoupled.ordering import Integers, Ordered
+from constructive.constructions.decoupled.pairs import Pairs
+from constructive.layers.attention import attend
+from constructive.support.arrays import Array
+from constructive.support.errors import PrecisionError
+
+
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """U with Z U = Y for paired heads.
+
+    effective: (P, 2, d, d_out);  residual: (T, d_out) by position, as this module evaluates it
+    condition: the largest estimated condition number of a block, in the infinity norm
+    ranks:     (P,), estimated rank of each block
+    """
+
+    effective: Array
+    residual: Array
+    condition: float
+    ranks: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class _System:
+    """(D + M) and R, with the extra example as one more unknown gamma where there is one.
+
+    inverses: R_p by runs of pairs with equally many rows, [(pairs, positions, R)]
+    correction: (kappa (T,), x* / |x*|^2 (d,)), or None
+    """
+
+    coupling: Coupling
+    inverses: tuple[tuple[slice, slice, Array], ...]
+    correction: tuple[Array, Array] | None
+    num_pairs: int
+
+    def solve(self, right: Array) -> tuple[Array, Array]:
+        """R y: readouts (P, d, d_out) and gamma (d_out,); right: (T, d_out)."""
+        width, outputs = self.coupling.own.shape[1], right.shape[1]
+        readouts = np.zeros((self.num_pairs, width, outputs))
+        gamma = np.zeros(outputs)
+        if self.correction is not None:
+            gamma = right[-1]
+            right = right - self.correction[0][:, np.newaxis] * gamma
+        for pairs, rows, inverse in self.inverses:
+            blocks = right[rows].reshape(len(inverse), inverse.shape[2], outputs)
+            readouts[pairs] = np.matmul(inverse, blocks)
+        return readouts, gamma
+
+    def apply(self, unknown: tuple[Array, Array]) -> Array:
+        """(D + M) U: (T, d_out)."""
+        readouts, gamma = unknown
+        own, outputs = self.coupling.own, readouts.shape[2]
+        result: Array = self.coupling.leftover @ readouts.reshape(-1, outputs)
+        for pairs, rows, inverse in self.inverses:
+            blocks = own[rows].reshape(len(inverse), inverse.shape[2], own.shape[1])
+            result[rows] += np.matmul(blocks, readouts[pairs]).reshape(-1, outputs)
+        if self.correction is not None:
+            result += self.correction[0][:, np.newaxis] * gamma
+        return result
+
+
+def solve(ordered: Ordered, pairs: Pairs, coupling: Coupling) -> Readout:
+    """Solve for the readouts of all pairs.
+
+    Raises PrecisionError if a block is singular, or if the coupling does not let the iteration
+    converge.
+    """
+    targets = ordered.dataset.target_matrix[ordered.order].astype(np.float64, copy=False)
+    inverses, condition, ranks = _invert(ordered, coupling)
+    correction = _correction(ordered, pairs)
+    system = _System(coupling, inverses, correction, ordered.num_pairs)
+    scale = scales(targets)
+    (readouts, gamma), residual = iterate(system, targets / scale)
+    if not np.isfinite(residual).all():
+        raise PrecisionError(
+            "a block of a pair of heads is singular, or numbers are too far apart for float64 "
+            f"(condition number about {condition:.0e})",
+            witness=condition,
+            suggestion="another seed=, more heads, data of one scale, or construction='saturated'",
+        )
+    effective = np.stack([readouts, -readouts], axis=1)
+    if correction is not None:
+        effective[0, 1] += correction[1][:, np.newaxis] * gamma
+    return Readout(effective * scale, residual * scale, condition, ranks)
+
+
+def measure(ordered: Ordered, pairs: Pairs, coupling: Coupling, readout: Readout) -> Array:
+    """Y - f on every example (T, d_out), by position.
+
+    Each pair is evaluated on its own examples as a forward pass evaluates it, rounding included;
+    pairs which are saturated on an example cancel there, and are left out.
+    """
+    outputs = readout.effective.shape[3]
+    result = coupling.leftover @ readout.effective[:, 0].reshape(-1, outputs)
+    starts = [0, *ordered.stops[:-1].tolist()]
+    for pair, (start, stop) in enumerate(zip(starts, ordered.stops.tolist(), strict=True)):
+        positions = slice(start, stop)
+        weights = pairs.query_weights[pair], pairs.key_weights[pair]
+        for chunk in attend(*weights, ordered.contexts(positions), ordered.queries[positions]):
+            rows = slice(start + chunk.rows.start, start + chunk.rows.stop)
+            result[rows] += np.einsum("thd,hdo->to", chunk.representation, readout.effective[pair])
+    correction = readout.effective[0].sum(axis=0)
+    if (
+        correction.any()
+    ):  # the second head of pair 0 reads for the extra example, and is read by all
+        elsewhere = slice(int(ordered.stops[0]), None)
+        result[elsewhere] += second_head(ordered, pairs, 0)[elsewhere] @ correction
+    residual: Array = ordered.dataset.target_matrix[ordered.order] - result
+    return residual
+
+
+def _invert(
+    ordered: Ordered, coupling: Coupling
+) -> tuple[tuple[tuple[slice, slice, Array], ...], float, Integers]:
+    """R_p for all pairs, the largest condition number, and the ranks."""
+    sizes = np.diff(ordered.stops, prepend=0)
+    parts, condition, ranks = [], 1.0, []
+    for size in np.unique(sizes)[::-1]:  # larger groups come first
+        chosen = np.flatnonzero(sizes == size)
+        pairs = slice(int(chosen[0]), int(chosen[-1]) + 1)
+        rows = slice(int(ordered.stops[pairs.start] - size), int(ordered.stops[pairs.stop - 1]))
+        blocks = coupling.own[rows].reshape(len(chosen), size, coupling.own.shape[1])
+        basis, triangle = np.linalg.qr(blocks.transpose(0, 2, 1))
+        distances = np.abs(np.diagonal(triangle, axis1=1, axis2=2))
+        least = np.finfo(float).eps * blocks.shape[2] * distances.max(axis=1, initial=0.0)
+        full = distances > least[:, np.newaxis]
+        ranks.append(full.sum(axis=1))
+        if full.all():
+            # D = R^T Q^T, so its right inverse is Q R^-T.
+            inverse = np.matmul(basis, np.linalg.inv(triangle).transpose(0, 2, 1))
+            if size:
+                norms = np.abs(blocks).sum(axis=2).max(axis=1)
+                condition = max(
+                    condition, float((norms * np.abs(inverse).sum(axis=2).max(axis=1)).max())
+                )
+        else:
+            inverse = np.full((len(chosen), blocks.shape[2], size), np.nan)
+            condition = float("inf")
+        parts.append((pairs, rows, inverse))
+    return tuple(parts), condition, np.concatenate(ranks)
+
+
+def _correction(ordered: Ordered, pairs: Pairs) -> tuple[Array, Array] | None:
+    if ordered.stops[-1] == len(ordered.queries):
+        return None
+    read = second_head(ordered, pairs, 0)
+    token = read[-1] / (read[-1] @ read[-1])
+    return read @ token, token

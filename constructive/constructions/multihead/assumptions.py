@@ -1,0 +1,130 @@
+"""Step 1. What the theorem asks of the data, checked in floating point.
+
+Assumption 1: every n of the T queries are linearly independent (Kruskal rank >= n).
+Assumption 2: every context has rank n; in particular n <= d.
+
+The construction needs less of the queries than Assumption 1, group by group; `grouping` and `heads`
+check that. This step checks the contexts, and that no input occurs twice: equal inputs have equal
+rows in Z, so that rank Z < T for all weights. Contexts are compared as multisets of tokens, because
+attention does not see their order.
+
+Ranks are numerical here: a context counts as rank-deficient when, after its tokens are scaled to
+length one, its smallest singular value is below `RANK_TOLERANCE` times its largest.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from constructive.data.dataset import Dataset
+from constructive.data.repeats import repeated_inputs
+from constructive.support.arrays import Array
+from constructive.support.errors import AssumptionError, DataError
+from constructive.theory.assumptions.numerical import dependency, describe_dependency, unit_rows
+
+_LOOK_CLOSER = 1e-6
+"""A Gram matrix loses half the digits, so distances below this are decided by singular values."""
+
+
+_LARGEST = 1e100
+"""Largest entry of contexts or queries; squares and products with weights stay within float64."""
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What was found: the least distance of a unit token to the span of the tokens before it."""
+
+    least_token_distance: float
+
+    @property
+    def well_conditioned(self) -> bool:
+        """Whether Gram matrices of contexts have digits to spare."""
+        return self.least_token_distance >= _LOOK_CLOSER
+
+
+def check(dataset: Dataset) -> Assumptions:
+    """Check Assumption 2, and that no input occurs twice.
+
+    Raises AssumptionError for a context of rank below n (witness: the example and its dependent
+    tokens) and for equal inputs with equal targets, DataError for equal inputs with different
+    targets (witness: the two examples) and for contexts or queries whose largest entry is beyond
+    1e100 or below 1e-100.
+    """
+    if dataset.context_size > dataset.width:
+        message = (
+            f"contexts of n={dataset.context_size} tokens in d={dataset.width} dimensions "
+            f"have rank at most {dataset.width}; Assumption 2 needs rank n"
+        )
+        raise AssumptionError(
+            message, witness=dataset.context_size, suggestion=f"at most n={dataset.width} tokens"
+        )
+    for name, array in (("contexts", dataset.contexts), ("queries", dataset.queries)):
+        _check_scale(name, array)
+    repeated = repeated_inputs(dataset)
+    if repeated is not None:
+        raise _repeated(dataset, *repeated)
+    least = min(
+        _check_context_ranks(rows.start, contexts) for rows, contexts in dataset.context_chunks()
+    )
+    return Assumptions(least_token_distance=least)
+
+
+def _check_scale(name: str, array: Array) -> None:
+    """Refuse data whose products with the weights would leave the range of float64."""
+    largest = max(float(array.max()), -float(array.min()))
+    if not 1.0 / _LARGEST <= largest <= _LARGEST:
+        message = f"the largest entry of {name} is {largest:.1e}, outside 1e-100 to 1e100"
+        if largest == 0:
+            suggestion = f"{name} which are not all zero"
+        else:
+            suggestion = f"multiply {name} by 1e{-round(np.log10(largest)):+03d}"
+        raise DataError(message, witness=largest, suggestion=suggestion)
+
+
+def _check_context_ranks(first: int, contexts: Array) -> float:
+    """Check that each context (rows, n, d) has rank n; return the least token distance seen."""
+    with np.errstate(all="ignore"):  # zero or huge tokens: decided below
+        gram = contexts @ contexts.transpose(0, 2, 1)
+        lengths = np.sqrt(np.diagonal(gram, axis1=1, axis2=2))
+        gram /= lengths[:, :, np.newaxis] * lengths[:, np.newaxis, :]
+    try:
+        # Entry (i, i) of the Cholesky factor is the distance of unit token i to the span before it.
+        distances = np.diagonal(np.linalg.cholesky(gram), axis1=1, axis2=2).min(axis=1)
+        distances[np.isnan(distances)] = 0.0
+    except np.linalg.LinAlgError:
+        distances = np.array([_least_singular_value(context) for context in contexts])
+    for index in np.flatnonzero(distances < _LOOK_CLOSER):
+        rank, coefficients = dependency(contexts[index])
+        size = contexts.shape[1]
+        if rank < size:
+            tokens, words = describe_dependency(list(range(size)), coefficients)
+            example = first + int(index)
+            message = (
+                f"the context of example {example} has rank {rank} (numerically); "
+                f"Assumption 2 needs rank n={size}"
+            )
+            raise AssumptionError(
+                message,
+                witness=f"example {example}, tokens {tokens}: {words}",
+                suggestion="add a positional encoding, drop repeated tokens, or drop the example",
+            )
+    return float(distances.min())
+
+
+def _least_singular_value(vectors: Array) -> float:
+    return float(np.linalg.svd(unit_rows(vectors)[1], compute_uv=False)[-1])
+
+
+def _repeated(dataset: Dataset, first: int, second: int) -> AssumptionError | DataError:
+    targets = dataset.targets[first], dataset.targets[second]
+    if np.array_equal(*targets):
+        message = f"examples {first} and {second} are the same input, so rank Z < T for all weights"
+        suggestion = (
+            f"drop example {second}; its target {targets[1]} will be memorized all the same"
+        )
+        return AssumptionError(message, witness=(first, second), suggestion=suggestion)
+    message = (
+        f"examples {first} and {second} are the same input with different targets "
+        f"{targets[0]} and {targets[1]}: no function fits both"
+    )
+    return DataError(message, witness=(first, second), suggestion="drop one of the two examples")

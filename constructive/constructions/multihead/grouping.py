@@ -1,0 +1,116 @@
+"""Step 2. Every head takes a group of examples.
+
+At the bound T = H(r - 1) + 1 the first head takes r examples and each later head r - 1 fresh ones;
+groups are consecutive examples, in the order given. With each group S come two matrices:
+
+- its *dual basis* B (d, |S|): e_t^T B is the unit vector of t in S. A query projection W_Q = B
+  reads off which example of its group it sees, so that W e_t = v_t is solved by W = [v_1 ...
+  v_|S|] B^T.
+- its *complement* N (d, d - |S|), an orthonormal basis of the vectors orthogonal to S, among which
+  the saturating vector w is chosen.
+
+Both come from one QR factorization of the queries, and exist because these are independent.
+"""
+
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from constructive.data.dataset import Dataset
+from constructive.support.arrays import Array
+from constructive.support.errors import AssumptionError
+from constructive.theory.assumptions.numerical import dependency, describe_dependency, unit_rows
+from constructive.theory.bounds import group_sizes
+
+_LOOK_CLOSER = 1e-10
+"""Unit queries nearer than this to the span of those before them are decided by singular values."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Examples start, ..., stop - 1, which one head takes.
+
+    dual_basis: (d, size);  complement: (d, d - size), orthonormal
+    """
+
+    start: int
+    stop: int
+    dual_basis: Array
+    complement: Array
+
+    @property
+    def size(self) -> int:
+        """|S|, the number of examples in the group."""
+        return self.stop - self.start
+
+    @property
+    def rows(self) -> slice:
+        """The examples of the group as a slice."""
+        return slice(self.start, self.stop)
+
+
+def partition(dataset: Dataset, num_heads: int) -> tuple[Group, ...]:
+    """Share the examples among H heads, and solve for each group's dual basis.
+
+    Raises AssumptionError if the queries of a group are dependent; the witness names examples whose
+    queries are. (Numerically: see `assumptions`.)
+
+    >>> data = Dataset([[1, 0], [1, 1]], [[2, 0], [0, 4], [1, 1]], [1, 2, 3])
+    >>> [group.size for group in partition(data, num_heads=2)]
+    [2, 1]
+    >>> data.queries[:2] @ partition(data, num_heads=2)[0].dual_basis
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    sizes = group_sizes(dataset.num_examples, num_heads)
+    stops = list(accumulate(sizes))
+    lengths, unit = unit_rows(dataset.queries.astype(np.float64, copy=False))
+    groups = []
+    for start, stop in zip([0, *stops[:-1]], stops, strict=True):
+        group = take(lengths, unit, start, stop)
+        if group is None:
+            raise _dependent(lengths, unit, start, stop)
+        groups.append(group)
+    return tuple(groups)
+
+
+def take(lengths: Array, unit: Array, start: int, stop: int) -> Group | None:
+    """The group of examples start, ..., stop - 1, or None if its queries are dependent.
+
+    lengths: (T,);  unit: (T, d), the queries scaled to length one
+    """
+    size, width = stop - start, unit.shape[1]
+    if size == 0:
+        return Group(start, stop, np.zeros((width, 0)), np.eye(width))
+    members = unit[start:stop]
+    if size > width:
+        return None
+    square = np.zeros((width, width), order="F")
+    reflectors, tau, _, _ = lapack.dgeqrf(members.T)
+    # Entry (i, i) is, up to sign, the distance of unit query i to the span of those before it.
+    if np.abs(np.diagonal(reflectors)).min() < _LOOK_CLOSER and dependency(members)[0] < size:
+        return None
+    square[:, :size] = reflectors
+    orthogonal, _, _ = lapack.dorgqr(square, tau, overwrite_a=1)
+    # Unit queries are R^T Q^T, so their dual basis is Q R^-T; dtrsm reads the upper triangle only.
+    dual_basis = blas.dtrsm(1.0, reflectors[:size], orthogonal[:, :size], side=1, trans_a=1)
+    return Group(start, stop, dual_basis / lengths[start:stop], orthogonal[:, size:])
+
+
+def _dependent(lengths: Array, unit: Array, start: int, stop: int) -> AssumptionError:
+    rank, coefficients = dependency(unit[start:stop])
+    witness, words = describe_dependency(
+        list(range(start, stop)), coefficients / lengths[start:stop]
+    )
+    message = (
+        f"the queries of examples {start} to {stop - 1}, one group, have rank {rank} "
+        f"(numerically); Assumption 1 needs every n of the queries to be independent"
+    )
+    return AssumptionError(
+        message,
+        witness=witness,
+        suggestion=f"drop or move one of these examples (their queries satisfy {words}), "
+        "use more heads and so smaller groups, or another order (assumptions.regroup)",
+    )

@@ -1,0 +1,324 @@
+"""Step 3. One head fits its group, and saturates on all other examples.
+
+*Saturated heads* (Theorem 1). W = W* + c u w^T, written as W_K W_Q^T of inner dimension d_h.
+
+- W* e_t = v_t on the group, of rank |S|: W_Q holds the dual basis of the group, W_K the vectors
+  v_t. As E_t has independent rows, v_t = E_t^T (E_t E_t^T)^-1 l_t gives the head any logits l_t.
+  They are chosen so that the examples of a group attend to tokens of different rank in the order
+  of E_t u, the extreme ones last: those are where the other examples go.
+- w is orthogonal to the group, and to no other query (but perhaps to later ones, on which the
+  induction of step 4 asks nothing of this head); so the second term vanishes on the group,
+  and off it, as c grows, softmax tends to one-hot at the largest or smallest score, by the sign of
+  w.e_t.
+- Rank budget: |S| + 1 <= (r - 1) + 1 <= d_h. (The first head, of r examples, may have no rank left
+  for w, and needs none: there is no earlier example to saturate on.)
+
+*Rank-one heads* (Theorem 2). W = a b^T, so the logits are s_t E_t a with s_t = b.e_t.
+
+*Lemma.* If the entries of v are distinct, the curve s -> softmax(s v) lies in no proper linear
+subspace.
+*Proof.* Let sum_i c_i exp(s v_i) = 0 for all s. Divide by the term of largest v_i with c_i != 0
+and let s -> infinity: that c_i is 0. So c = 0. QED
+
+Hence its affine hull is the whole plane sum = 1, and generic numbers s_t do on the group what
+generic attention does for Theorem 1. b = b_1 + c b_0, where b_1 sets s_t on the group and b_0 is
+orthogonal to it. Saturation costs no rank, and d_h = 1 is enough.
+
+*Sharpness.* softmax leaves at most eps off its top entry when the gap between its two largest
+logits is at least log((n - 1) / eps). So c is the smallest number for which that holds, after what
+W* (or b_1) adds is allowed for, on a given fraction of the examples off the group. Asking for all
+of them would let the one query nearly orthogonal to w decide, and with a huge c the rounding of
+c w.e_t disturbs the logits on the group itself. Of several random w, that with the smallest c is
+kept.
+
+A head is built from its group, and knows nothing of the other heads.
+Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), proof of Theorem 1; rank-one heads are ours.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.constructions.multihead.assumptions import Assumptions
+from constructive.constructions.multihead.directions import KeyDirection, propose, token_radius
+from constructive.constructions.multihead.grouping import Group
+from constructive.data.dataset import Dataset
+from constructive.support.arrays import Array
+from constructive.support.errors import AssumptionError
+from constructive.theory.assumptions.numerical import RANK_TOLERANCE
+from constructive.theory.bounds import Plan
+
+SATURATION_EPS = 1e-6
+"""A head is saturated on an example when at most this much attention is off its top token."""
+
+_TRIALS = 4
+"""Random vectors w which are compared."""
+
+_ATTENDED = 0.9
+"""Attention which an example of the group gives to its own token: distinct from the others, and far
+enough from one-hot to stay in the interior, where the proof chooses."""
+
+_JITTER = 0.1
+"""Random part of the logits on the group, which makes them generic."""
+
+_NATS = 2.0
+"""Rank-one heads: the largest |s|, in nats between neighbours among equally spaced tokens."""
+
+_NOTHING = np.zeros((1, 1))
+"""Stands for the part of `_Needed` which a head does not have."""
+
+_SPAN_TOLERANCE = 1e-11
+"""A unit query whose product with a unit w is below this counts as orthogonal to w."""
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """One head's W_Q and W_K, both (d, d_h), with its group and its sharpness c.
+
+    `sharpness` is 0 for a head which has no saturating part.
+    """
+
+    group: Group
+    query_weights: Array
+    key_weights: Array
+    sharpness: float
+
+
+def construct(
+    dataset: Dataset,
+    assumed: Assumptions,
+    groups: tuple[Group, ...],
+    plan: Plan,
+    *,
+    shared_keys: bool,
+    fraction: float,
+    rng: np.random.Generator,
+) -> tuple[Head, ...]:
+    """Build every head from its group.
+
+    With `shared_keys` all heads score tokens along one direction; otherwise they take a few in
+    turn. Raises AssumptionError if too many queries off a group lie in its span.
+    """
+    rank_one = plan.construction == "rank_one"
+    directions = propose(dataset, rng, spread=rank_one)
+    if shared_keys:
+        directions = directions[:1]
+    turns = [directions[index % len(directions)] for index in range(len(groups))]
+    if not rank_one:
+        vectors_of_all = key_vectors(dataset, assumed, groups, turns, rng)
+        radius = token_radius(dataset)
+    query_lengths = _row_lengths(dataset.queries)
+    built = []
+    with np.errstate(divide="ignore"):  # an example orthogonal to w needs an infinite sharpness
+        for group, direction in zip(groups, turns, strict=True):
+            saturation = _Saturation(dataset, direction, query_lengths, fraction, rng)
+            if rank_one:
+                head = _rank_one_head(group, saturation, plan.head_dim)
+            else:
+                vectors = vectors_of_all[group.rows]
+                head = _saturated_head(group, vectors, saturation, radius, plan.head_dim)
+            built.append(head)
+    return tuple(built)
+
+
+@dataclass(frozen=True, eq=False)
+class _Saturation:
+    """What a head needs to saturate: the data, a key direction, and how much is asked."""
+
+    dataset: Dataset
+    direction: KeyDirection
+    query_lengths: Array
+    fraction: float
+    rng: np.random.Generator
+
+    @property
+    def nats(self) -> float:
+        """The gap between the two largest logits which leaves at most eps elsewhere."""
+        return math.log(max(self.dataset.context_size - 1, 1) / SATURATION_EPS)
+
+    def sharpen(self, group: Group, needed: "_Needed") -> tuple[Array, float]:
+        """Choose w (d,), a unit vector orthogonal to the group, and c for it.
+
+        `needed(gap)` is the least |c w.e_t| which saturates example t, given the gap (T,) between
+        its extreme scores: (T,).
+        """
+        candidates = group.complement @ self.rng.standard_normal(
+            (group.complement.shape[1], _TRIALS)
+        )
+        candidates /= _row_lengths(candidates.T)
+        if group.size == self.dataset.num_examples or self.dataset.context_size == 1:
+            return candidates[:, 0], 0.0  # nothing to saturate on, or nothing that could move
+        reach = self.dataset.queries @ candidates
+        distance = np.abs(reach)
+        distance[distance <= _SPAN_TOLERANCE * self.query_lengths[:, np.newaxis]] = 0.0
+        top, bottom = self.direction.top_gap, self.direction.bottom_gap
+        gap = np.where(reach > 0, top[:, np.newaxis], bottom[:, np.newaxis])
+        sharpness = needed(gap) / distance
+        later = slice(group.stop, None)  # the induction needs no saturation on these
+        sharpness[later][distance[later] == 0] = 0.0
+        off_group = np.concatenate([sharpness[: group.start], sharpness[group.stop :]])
+        rank = max(math.ceil(self.fraction * len(off_group)), 1) - 1
+        quantiles = np.partition(off_group, rank, axis=0)[rank]
+        best = int(quantiles.argmin())
+        if not np.isfinite(quantiles[best]):
+            raise _cannot_saturate(group, distance[:, best], self.fraction)
+        return candidates[:, best], float(quantiles[best])
+
+
+@dataclass(frozen=True, eq=False)
+class _Needed:
+    """The least |c w.e_t| that saturates example t, beside what the head does on its group.
+
+    The gap between the extreme scores, times |c w.e_t| - scale_t, has to reach nats + logits_t.
+    logits: (T, 1), the range of the logits of W*;  scale: (T, 1), |b_1.e_t| of a rank-one head
+    """
+
+    nats: float
+    logits: Array
+    scale: Array
+
+    def __call__(self, gap: Array) -> Array:
+        return (self.nats + self.logits) / gap + self.scale
+
+
+def _saturated_head(
+    group: Group, key_vectors: Array, saturation: _Saturation, radius: Array, head_dim: int
+) -> Head:
+    """W = W* + c u w^T, with W* e_t = v_t for the key vectors v_t (|S|, d)."""
+    size, width = group.size, saturation.dataset.width
+    query_weights, key_weights = np.zeros((2, width, head_dim))
+    query_weights[:, :size] = group.dual_basis
+    key_weights[:, :size] = key_vectors.T
+    if size >= min(head_dim, width):
+        return Head(group, query_weights, key_weights, 0.0)
+    w_star_queries = saturation.dataset.queries @ group.dual_basis @ key_vectors
+    logit_range = (2.0 * radius * _row_lengths(w_star_queries))[:, np.newaxis]
+    w, sharpness = saturation.sharpen(group, _Needed(saturation.nats, logit_range, _NOTHING))
+    # Half of c on each side, so that neither factor is large.
+    query_weights[:, size] = math.sqrt(sharpness) * w
+    key_weights[:, size] = math.sqrt(sharpness) * saturation.direction.vector
+    return Head(group, query_weights, key_weights, sharpness)
+
+
+def key_vectors(
+    dataset: Dataset,
+    assumed: Assumptions,
+    groups: tuple[Group, ...],
+    directions: Sequence[KeyDirection],
+    rng: np.random.Generator,
+) -> Array:
+    """The shortest v_t (T, d) with E_t v_t = l_t, for the logits l_t that its own head gives t.
+
+    The i-th example of a group attends to the token of i-th rank along the key direction of its
+    head, extreme ranks last. All examples at once, a few contexts at a time.
+    """
+    size = dataset.context_size
+    sizes = [group.size for group in groups]
+    ranks = np.array([*range(1, size - 1), 0, size - 1])  # the extreme ones last
+    rank = np.concatenate([ranks[:count] for count in sizes])
+    own_direction = np.repeat(np.stack([each.vector for each in directions]), sizes, axis=0)
+    jitter = _JITTER * rng.standard_normal((dataset.num_examples, size))
+    vectors = np.empty((dataset.num_examples, dataset.width))
+    for rows, contexts in dataset.context_chunks():
+        vectors[rows] = attended_vectors(
+            contexts, own_direction[rows], rank[rows], jitter[rows], assumed
+        )
+    return vectors
+
+
+def attended_vectors(
+    contexts: Array,
+    directions: Array,
+    rank: npt.NDArray[np.int64],
+    jitter: Array,
+    assumed: Assumptions,
+) -> Array:
+    """Vectors v_t (rows, d) with which each example attends to its token of a rank by scores.
+
+    contexts: (rows, n, d) or (1, n, d);  directions: (rows, d), along which tokens are scored
+    rank: (rows,), from the smallest score on;  jitter: (rows, n), added to the logits
+    """
+    others = max(contexts.shape[1] - 1, 1)
+    scores = np.matmul(contexts, directions[:, :, np.newaxis])[:, :, 0]
+    order = np.argsort(scores, axis=1)
+    each = np.arange(len(rank))
+    wanted = jitter.copy()
+    wanted[each, order[each, rank]] += math.log(others * _ATTENDED / (1.0 - _ATTENDED))
+    return _solve_contexts(contexts, wanted, assumed)
+
+
+def _solve_contexts(contexts: Array, logits: Array, assumed: Assumptions) -> Array:
+    """The shortest v_t (rows, d) with E_t v_t = l_t; contexts (rows, n, d) or (1, n, d)."""
+    vectors: Array
+    gram = contexts @ contexts.transpose(0, 2, 1)
+    if not assumed.well_conditioned:
+        inverses = np.linalg.pinv(contexts, rcond=RANK_TOLERANCE)
+        vectors = np.matmul(inverses, logits[:, :, np.newaxis])[:, :, 0]
+    elif len(contexts) == 1:
+        vectors = np.linalg.solve(gram[0], logits.T).T @ contexts[0]
+    else:
+        weights = np.linalg.solve(gram, logits[:, :, np.newaxis])
+        vectors = np.matmul(weights.transpose(0, 2, 1), contexts)[:, 0]
+    return vectors
+
+
+def _row_lengths(vectors: Array) -> Array:
+    lengths: Array = np.sqrt(np.einsum("td,td->t", vectors, vectors))
+    return lengths
+
+
+def _rank_one_head(group: Group, saturation: _Saturation, head_dim: int) -> Head:
+    """W = a b^T with b = b_1 + c b_0."""
+    dataset = saturation.dataset
+    direction = saturation.direction.vector
+    scales = _group_scales(group, saturation)
+    query_vector = group.dual_basis @ scales
+    sharpness = 0.0
+    if group.size < dataset.width:
+        scale = np.abs(dataset.queries @ query_vector)[:, np.newaxis]
+        needed = _Needed(saturation.nats, _NOTHING, scale)
+        w, sharpness = saturation.sharpen(group, needed)
+        query_vector = query_vector + sharpness * w
+    query_weights, key_weights = np.zeros((2, dataset.width, head_dim))
+    query_weights[:, 0] = query_vector
+    key_weights[:, 0] = direction
+    return Head(group, query_weights, key_weights, sharpness)
+
+
+def _group_scales(group: Group, saturation: _Saturation) -> Array:
+    """Distinct numbers s_t (|S|,), evenly spread around zero, in units of each context's scores."""
+    dataset, size = saturation.dataset, group.size
+    # From the right end on, so that a single example does not attend uniformly.
+    spread = np.linspace(_NATS, -_NATS, max(size, 1))[:size]
+    spread = spread + _JITTER * saturation.rng.standard_normal(size) / max(size, 1)
+    scores = dataset.contexts_of(group.rows) @ saturation.direction.vector
+    spacing = (scores.max(axis=1) - scores.min(axis=1)) / max(dataset.context_size - 1, 1)
+    spacing[spacing == 0] = 1.0  # a context of one token
+    scales: Array = spread / spacing
+    return scales
+
+
+def _cannot_saturate(group: Group, distance: Array, fraction: float) -> AssumptionError:
+    inside = np.flatnonzero(distance[: group.start] == 0)
+    members = f"{group.start} to {group.stop - 1}" if group.size else "none"
+    if len(inside):
+        message = (
+            f"{len(inside)} of {group.start} earlier queries lie (numerically) in the span of a "
+            f"group of {group.size} (examples {members}), so its head cannot saturate on "
+            f"{fraction:.0%} of the other examples; by Assumption 1 none would"
+        )
+        witness = tuple(inside[:8].tolist())
+        suggestion = (
+            "another order of the examples (assumptions.regroup finds one), or lower "
+            "saturated_fraction="
+        )
+    else:
+        message = (
+            f"two tokens of a context have equal scores on more than {1 - fraction:.0%} of the "
+            f"examples, or the numbers are too far apart for float64 (group {members})"
+        )
+        witness, suggestion = None, "another seed=, or data scaled to size one"
+    return AssumptionError(message, witness=witness, suggestion=suggestion)

@@ -1,0 +1,67 @@
+"""Step 4. All heads together: the intermediate representation Z, of rank T.
+
+*Induction.* Let P be the examples of the heads 1, ..., h - 1, with Z_P of rank |P|, and let S be
+the group of head h. In the limit of large c the new head's output on P is a set of fixed rows B_P,
+one token each, whatever the head does on S. Row operations with Z_P turn the new block into
+A_S - C B_P, with C fixed by the earlier heads. Row i of it ranges over a shifted affine space of
+dimension n - 1, and has to avoid the span of the i - 1 <= r - 2 rows before it: as n - 1 > r - 2,
+almost every choice does. So r - 1 more rows are independent.
+
+For the first head nothing is shifted: the affine space misses the origin and spans n dimensions,
+so r <= n independent rows exist. Rows of rank-one heads range over a curve which affinely spans
+that space, and almost every point of it does. Full rank is an open condition, so a finite c is
+enough. QED
+
+Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), proof of Theorem 1.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from constructive.constructions.multihead.heads import SATURATION_EPS, Head
+from constructive.data.dataset import Dataset
+from constructive.layers.attention import attend
+from constructive.support.arrays import Array
+from constructive.support.progress import Progress
+
+
+@dataclass(frozen=True, eq=False)
+class Intermediate:
+    """Z with the weights which make it.
+
+    query_weights, key_weights: (H, d, d_h);  representation: Z (T, H d)
+    saturated_fraction: (H,), the share of the examples off its group on which a head is saturated
+    group_ends: (H,), the number of examples in the groups of this head and those before it
+    """
+
+    query_weights: Array
+    key_weights: Array
+    representation: Array
+    saturated_fraction: Array
+    group_ends: Array
+
+
+def assemble(dataset: Dataset, heads: tuple[Head, ...], *, progress: Progress) -> Intermediate:
+    """Run all heads on all examples, and count where they saturate."""
+    query_weights = np.stack([head.query_weights for head in heads])
+    key_weights = np.stack([head.key_weights for head in heads])
+    sizes = np.array([head.group.size for head in heads])
+    owner = np.repeat(np.arange(len(heads)), sizes)
+    total = dataset.num_examples
+    representation = np.empty((total, len(heads) * dataset.width))
+    saturated = np.zeros(len(heads), dtype=np.int64)
+    for chunk in attend(query_weights, key_weights, dataset.contexts, dataset.queries):
+        rows = chunk.rows
+        representation[rows] = chunk.representation.reshape(rows.stop - rows.start, -1)
+        on = chunk.attention.max(axis=2) >= 1.0 - SATURATION_EPS
+        on[np.arange(len(on)), owner[rows]] = False
+        saturated += on.sum(axis=0)
+        progress("evaluate heads", rows.stop, total)
+    return Intermediate(
+        query_weights,
+        key_weights,
+        representation,
+        saturated / np.maximum(total - sizes, 1),
+        np.cumsum(sizes),
+    )

@@ -1,0 +1,105 @@
+"""Step 5. The readout solves Z U = Y.
+
+Z (T, H d) has more columns than rows, and every U with Z U = Y memorizes. Of these the shortest is
+taken: small readouts amplify the rounding of the layer least, on other machines and in float32.
+
+Both ways to it factor Z Z^T = L L^T with L lower triangular:
+
+- Cholesky of the Gram matrix, U = Z^T (Z Z^T)^-1 Y, with one step of iterative refinement on the
+  true Z. It squares the condition number of Z, so it is kept only if its residual is small.
+- QR of Z^T = Q L^T, U = Q L^-1 Y: several times the work, for ill-conditioned Z.
+
+Entry (t, t) of L is the distance of row t of Z to the span of the rows before it. So the number of
+entries above rounding, up to the last example of a group, estimates the rank that the induction of
+`intermediate` reaches there. It is an estimate in floats, and labelled so.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import lapack, qr, solve_triangular
+
+from constructive.constructions.multihead.intermediate import Intermediate
+from constructive.support.arrays import Array
+
+_GRAM_RESIDUAL = 1e-9
+"""Relative residual up to which the readout from the Gram matrix is kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """The shortest U with Z U = Y.
+
+    effective: U (H d, d_out);  condition: estimated condition number of Z, in the 1-norm
+    ranks: (H,), estimated rank of Z on the examples of the first h groups
+    residuals: (d_out,), max |Z U - Y| over the examples
+    """
+
+    effective: Array
+    condition: float
+    ranks: tuple[int, ...]
+    residuals: Array
+
+
+def solve(intermediate: Intermediate, targets: Array) -> Readout:
+    """Solve Z U = Y for targets Y (T, d_out). A singular Z only shows in the residual."""
+    z = intermediate.representation
+    targets = targets.astype(np.float64, copy=False)
+    allowed = _GRAM_RESIDUAL * np.abs(targets).max(axis=0)
+    with np.errstate(all="ignore"):  # a singular Z overflows here, and is reported as such
+        solution = _by_gram(z, targets)
+        if solution is None or not (solution.residuals <= allowed).all():
+            solution = _by_qr(z, targets)
+    smallest = np.finfo(np.float64).eps * max(z.shape) * solution.distances.max()
+    reached = np.concatenate([[0], np.cumsum(solution.distances > smallest)])
+    return Readout(
+        solution.effective,
+        solution.condition,
+        tuple(reached[intermediate.group_ends].tolist()),
+        solution.residuals,
+    )
+
+
+class _Solution(NamedTuple):
+    effective: Array
+    distances: Array
+    condition: float
+    residuals: Array
+
+
+def _by_gram(z: Array, targets: Array) -> _Solution | None:
+    """The readout by Cholesky, or None where the Gram matrix is not positive in float64."""
+    gram = z @ z.T
+    norm = np.abs(gram).sum(axis=0).max()
+    # LAPACK reads columns, so the transpose of a symmetric matrix saves a copy.
+    factor, info = lapack.dpotrf(gram.T, lower=1, clean=0, overwrite_a=1)
+    if info != 0 or not np.isfinite(norm):
+        return None
+    reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")
+    condition = float(np.sqrt(1.0 / reciprocal)) if reciprocal > 0 else float("inf")
+    effective = z.T @ lapack.dpotrs(factor, targets, lower=1)[0]
+    effective += z.T @ lapack.dpotrs(factor, targets - z @ effective, lower=1)[0]
+    return _Solution(
+        effective, np.diagonal(factor).copy(), condition, _residuals(z, effective, targets)
+    )
+
+
+def _by_qr(z: Array, targets: Array) -> _Solution:
+    basis, triangle = qr(z.T, mode="economic", check_finite=False)
+    distances = np.abs(np.diagonal(triangle))
+    if not distances.all():
+        nothing = np.zeros((z.shape[1], targets.shape[1]))
+        return _Solution(nothing, distances, float("inf"), _residuals(z, nothing, targets))
+    reciprocal, _ = lapack.dtrcon(triangle, norm="1", uplo="U")
+    condition = float(1.0 / reciprocal) if reciprocal > 0 else float("inf")
+    effective = basis @ solve_triangular(triangle, targets, trans="T", check_finite=False)
+    correction = targets - z @ effective
+    effective += basis @ solve_triangular(triangle, correction, trans="T", check_finite=False)
+    return _Solution(effective, distances, condition, _residuals(z, effective, targets))
+
+
+def _residuals(z: Array, effective: Array, targets: Array) -> Array:
+    """max |Z U - Y| for each entry of the targets, infinite where it is not a number."""
+    residuals: Array = np.abs(z @ effective - targets).max(axis=0)
+    return np.where(np.isfinite(residuals), residuals, np.inf)

@@ -1,0 +1,137 @@
+"""Own contexts: heads in pairs, and a small system for each pair, without a T x T matrix.
+
+The steps are those of `decoupled`: `ordering`, `own`, `pairs`, `coupling`, `readout`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from constructive.constructions.construction import Built, Cost, Options, largest
+from constructive.constructions.decoupled import coupling, ordering, pairs, readout
+from constructive.constructions.decoupled.sweep import SWEEP
+from constructive.constructions.multihead import assumptions
+from constructive.data.dataset import Dataset, ExampleShapes
+from constructive.layers.record import HeadRecord
+from constructive.support.errors import CapacityError, ParameterError
+from constructive.support.progress import Progress
+from constructive.theory.bounds import Plan, paired_capacity, rank_one_capacity
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Heads 2p and 2p + 1 read nearly the same but from their own examples. A `Construction`."""
+
+    name: str = "paired"
+    formula: str = "(H // 2)(d - 1) + 1"
+    theorem: str = "Theorem 6"
+    shortest: bool = False
+    claims: tuple[str, ...] = ("rank", "error", "readout")  # its groups are others
+    rests_on: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: {"readout": ("rank",)}  # on its blocks, which that claim names
+    )
+
+    def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
+        """So many examples need contexts of their own, of two tokens at least."""
+        if shapes.shared_context:
+            raise ParameterError(
+                "construction='paired' needs own contexts: on a shared one the rows of a pair lie "
+                f"in a space of n - 1 = {shapes.context_size - 1} dimensions",
+                witness="one shared context",
+                suggestion="construction='schur'",
+            )
+        if shapes.context_size == 1:
+            raise ParameterError(
+                "construction='paired' needs contexts with n >= 2 tokens",
+                witness=shapes.context_size,
+                suggestion="construction='saturated', which holds one example here",
+            )
+        holds = paired_capacity(num_heads, shapes.width)
+        plan = Plan(self.name, num_heads, 1 if head_dim is None else head_dim, holds)
+        if shapes.num_examples > holds:
+            needed = 2 * max(1, -(-(shapes.num_examples - 1) // max(shapes.width - 1, 1)))
+            suggestion = f"num_heads={needed}"
+            dense = rank_one_capacity(num_heads, shapes.context_size)
+            if dense >= shapes.num_examples:
+                suggestion += f"; construction='saturated', which holds {dense} with these heads"
+            formula = (
+                f"(H // 2)(d - 1) + 1 = {holds}" if num_heads > 1 else "none: one head is no pair"
+            )
+            raise CapacityError(
+                f"{shapes.num_examples} examples are too many for {num_heads} heads in pairs: a "
+                f"pair takes at most d - 1 = {shapes.width - 1}, so all hold {formula}",
+                witness=shapes.num_examples,
+                suggestion=suggestion,
+            )
+        return plan
+
+    def cost(self, shapes: ExampleShapes, num_heads: int) -> Cost:
+        """Sweeps over angles, and a system of d for each pair."""
+        total, size, width = shapes.num_examples, shapes.context_size, shapes.width
+        sweep = total * num_heads / 2 * (2 * 4 * width + SWEEP)
+        return Cost(sweep + 4.0 * total * width**2, 8.0 * total * (4 * width + 2 * size))
+
+    def build(
+        self,
+        dataset: Dataset,
+        plan: Plan,
+        options: Options,  # noqa: ARG002 - pairs always share a key direction, and saturate
+        *,
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> Built:
+        """Pairs take the examples with the smallest gaps first."""
+        progress("check the contexts", 0, 1)
+        assumed = assumptions.check(dataset)
+        ordered = ordering.arrange(dataset, plan.num_heads, rng)
+        half = -(-int(np.diff(ordered.stops, prepend=0).max()) // 2)
+        built = pairs.construct(
+            ordered, assumed, plan.head_dim,
+            full_rank=plan.head_dim > half, rng=rng, progress=progress,
+        )  # fmt: skip
+        progress("solve for the readout", 0, 1)
+        entries = coupling.evaluate(ordered, built)
+        solution = readout.solve(ordered, built, entries)
+        residual = readout.measure(ordered, built, entries, solution)
+
+        idle = plan.num_heads % 2  # a head without a partner does nothing
+        shape = (plan.num_heads - idle, dataset.width, -1)
+        pad = ((0, idle), (0, 0), (0, 0))
+        missed = np.bincount(built.leftover_pairs, minlength=ordered.num_pairs)
+        return Built(
+            np.pad(built.query_weights.reshape(shape), pad),
+            np.pad(built.key_weights.reshape(shape), pad),
+            np.pad(solution.effective.reshape(shape), pad).reshape(-1, dataset.target_dim),
+            largest(residual),
+            solution.condition,
+            _pair_records(ordered, built, missed, solution.ranks, idle),
+            shared_keys=True,
+            order=tuple(ordered.order.tolist()),
+            coupled=entries.entries,
+        )
+
+
+def _pair_records(
+    ordered: ordering.Ordered,
+    built: pairs.Pairs,
+    missed: ordering.Integers,
+    ranks: ordering.Integers,
+    idle: int,
+) -> tuple[HeadRecord, ...]:
+    records = []
+    stops, reached = [0, *ordered.stops.tolist()], [0, *np.cumsum(ranks).tolist()]
+    total = len(ordered.queries)
+    for pair in range(ordered.num_pairs):
+        start, stop = stops[pair], stops[pair + 1]
+        half = start + (stop - start + 1) // 2
+        saturated = 1.0 - missed[pair] / max(total - (stop - start), 1)
+        sharpness = float(built.sharpness[pair])
+        rank = reached[pair] + min(half - start, int(ranks[pair]))
+        records.append(HeadRecord(start, half, sharpness, float(saturated), rank))
+        records.append(HeadRecord(half, stop, sharpness, float(saturated), reached[pair + 1]))
+    records += [HeadRecord(stops[-1], stops[-1], 0.0, 0.0, reached[-1])] * idle
+    return tuple(records)
+
+
+PAIRED = Paired()

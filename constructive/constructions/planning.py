@@ -1,0 +1,175 @@
+"""Which construction is used: what each would hold and cost, and the choice of "auto".
+
+    saturated   heads of Theorem 1, the shortest readout by a dense factorization of Z
+    rank_one    heads of Theorem 2, the same readout
+    paired      own contexts: heads in pairs, and a small system for each pair (`decoupled.pairs`)
+    schur       one shared context: heads of Theorem 1, a system of size 2H (`decoupled.schur`)
+
+Operations and bytes are estimates from the leading terms, to compare constructions with; bytes are
+beside the data and the weights. "auto" takes the theorem's own construction with the dense readout
+as long as that is cheap, because its readout is the shortest and its predictions are the least
+sensitive to rounding; beyond that it takes the applicable construction with the fewest operations.
+"""
+
+from dataclasses import dataclass, replace
+
+from rich.table import Table
+
+from constructive.constructions.construction import Construction
+from constructive.constructions.registry import CONSTRUCTIONS
+from constructive.data.dataset import ExampleShapes
+from constructive.support import tables
+from constructive.support.arguments import require_positive
+from constructive.support.errors import CapacityError, ConstructiveError, ParameterError
+from constructive.theory.bounds import Plan
+
+CHEAP_OPERATIONS, CHEAP_BYTES = 1e11, 1 << 30
+"""Up to these a dense readout is taken: some seconds on two cores."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One construction: whether it applies to these shapes, and what it would cost.
+
+    plan: as it would be built; None where it does not apply, and refusal says why not
+    operations, memory: estimates, in floating-point operations and in bytes
+    """
+
+    construction: str
+    plan: Plan | None
+    refusal: ConstructiveError | None
+    operations: float
+    memory: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The choice among all constructions. `str` is a table; `plan` is what would be built.
+
+    >>> from constructive import explain, generators
+    >>> data = generators.uniform(num_examples=7, context_size=3, width=5)
+    >>> explain(data, num_heads=3).plan.construction
+    'saturated'
+    """
+
+    shapes: str
+    asked: str
+    options: tuple[Option, ...]
+    chosen: Option
+
+    @property
+    def plan(self) -> Plan:
+        """What is built. Raises CapacityError or ParameterError where nothing can be."""
+        if self.chosen.plan is None:
+            if self.chosen.refusal is None:
+                raise ParameterError("nothing was planned", suggestion="construction='auto'")
+            raise self.chosen.refusal
+        return self.chosen.plan
+
+    def __str__(self) -> str:
+        table = Table(box=None, pad_edge=False)
+        for heading in ("", "construction", "holds", "operations", "memory", ""):
+            table.add_column(
+                heading, justify="right" if heading in ("holds", "operations", "memory") else "left"
+            )
+        for option in self.options:
+            mark = "->" if option is self.chosen else ""
+            if option.plan is None:
+                reason = str(option.refusal).splitlines()[0]
+                table.add_row(mark, option.construction, "-", "-", "-", reason)
+            else:
+                table.add_row(
+                    mark,
+                    option.construction,
+                    f"{option.plan.capacity:,}",
+                    f"{option.operations:.0e}",
+                    _bytes(option.memory),
+                    "",
+                )
+        lines = [f"Construction for {self.shapes}; asked for {self.asked}", ""]
+        return "\n".join([*lines, *(f"  {line}" for line in tables.lines(table, 118))])
+
+
+def explain(
+    dataset: ExampleShapes,
+    *,
+    num_heads: int,
+    head_dim: int | None = None,
+    construction: str = "auto",
+) -> Explanation:
+    """What `build_memorizer` would do with these arguments, and why; nothing is built.
+
+    Operations and memory are estimates from the shapes alone (see `constructive.planning`).
+
+    Raises ParameterError for an unknown construction or a count below 1.
+
+    >>> from constructive import explain, generators
+    >>> data = generators.uniform(num_examples=3101, context_size=32, width=64)
+    >>> explain(data, num_heads=100).plan.construction
+    'paired'
+    """
+    names = tuple(CONSTRUCTIONS)
+    if construction not in ("auto", *names):
+        message = f"unknown construction={construction!r}"
+        suggestion = f"one of 'auto', {', '.join(map(repr, names))}"
+        raise ParameterError(message, witness=construction, suggestion=suggestion)
+    require_positive(num_heads=num_heads)
+    if head_dim is not None:
+        require_positive(head_dim=head_dim)
+    options = {
+        name: _option(known, dataset, num_heads, head_dim) for name, known in CONSTRUCTIONS.items()
+    }
+    chosen = options[construction] if construction != "auto" else _cheapest(options)
+    kind = "one shared context" if dataset.shared_context else "own contexts"
+    shapes = (
+        f"T = {dataset.num_examples:,}, H = {num_heads:,}, n = {dataset.context_size}, "
+        f"d = {dataset.width}, {kind}"
+    )
+    return Explanation(shapes, construction, tuple(options.values()), chosen)
+
+
+def _cheapest(options: dict[str, Option]) -> Option:
+    """The choice of "auto" (see above)."""
+    found = list(options.values())
+    dense = [option for option in found if CONSTRUCTIONS[option.construction].shortest]
+    others = [option for option in found if option not in dense and option.plan is not None]
+    first = next((option for option in dense if option.plan is not None), None)
+    if first is None:
+        return _beyond_the_theorem(dense[-1], others)
+    if first.operations <= CHEAP_OPERATIONS and first.memory <= CHEAP_BYTES:
+        return first
+    return min([first, *others], key=lambda option: option.operations)
+
+
+def _beyond_the_theorem(dense: Option, others: list[Option]) -> Option:
+    """Nothing by itself: "auto" promises what the theorems do, and names what would hold."""
+    if not others or not isinstance(dense.refusal, CapacityError):
+        return dense
+    name, plan = others[0].construction, others[0].plan
+    holds = 0 if plan is None else plan.capacity
+    refusal = CapacityError(
+        dense.refusal.problem,
+        witness=dense.refusal.witness,
+        suggestion=f"construction={name!r}, which holds {holds} examples with "
+        f"generic contexts of their own; {dense.refusal.suggestion}",
+    )
+    return replace(dense, refusal=refusal)
+
+
+def _option(
+    construction: Construction, dataset: ExampleShapes, num_heads: int, head_dim: int | None
+) -> Option:
+    plan, refusal = None, None
+    try:
+        plan = construction.plan(dataset, num_heads, head_dim)
+    except (CapacityError, ParameterError) as error:
+        refusal = error
+    return Option(construction.name, plan, refusal, *construction.cost(dataset, num_heads))
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:,.0f} TB"

@@ -1,0 +1,99 @@
+"""Heads of small integers, drawn until Z has rank T; and the readout, solved exactly.
+
+See `layers.rational` for why there are some.
+"""
+
+import math
+
+import numpy as np
+
+from constructive.data.rational import Fractions, RationalDataset, array_of, fractions
+from constructive.exact import modular
+from constructive.layers.rational import RationalLayer, matrix_of
+from constructive.support.arrays import Array
+from constructive.support.errors import AssumptionError, DataError, PrecisionError
+from constructive.theory.bounds import Plan, group_sizes
+
+_ATTEMPTS = 24
+
+
+def construct(
+    dataset: RationalDataset, plan: Plan, num_heads: int, rng: np.random.Generator
+) -> RationalLayer:
+    """Draw heads from small integers until Z has rank T, and solve Z U = Y exactly.
+
+    Raises AssumptionError for a context of rank below n or dependent queries in a group,
+    PrecisionError where logits would be too large or no small integers were found.
+    """
+    _check_assumptions(dataset, num_heads)
+    prime = next(modular.safe_primes())
+    scales = [
+        math.lcm(*(x.denominator for x in array.ravel().tolist()))
+        for array in (dataset.queries, dataset.contexts)
+    ]
+    total, width = dataset.num_examples, dataset.width
+    num_targets = dataset.target_matrix.shape[1]
+    rank_one = plan.construction == "rank_one"
+    smallest_excess = 0
+    for attempt in range(_ATTEMPTS):
+        largest = 1 + attempt // 4
+        w_q, w_k = rng.integers(-largest, largest + 1, size=(2, num_heads, width, plan.head_dim))
+        if rank_one:
+            w_q[:, :, 1:] = w_k[:, :, 1:] = 0
+        weights = fractions("W_Q", w_q) * scales[0], fractions("W_K", w_k) * scales[1]
+        readout = fractions("readout", np.zeros((num_heads * width, num_targets)))
+        layer = RationalLayer(*weights, readout)
+        try:
+            z = layer.intermediate(dataset.contexts, dataset.queries)
+        except DataError as error:
+            smallest_excess = error.witness
+            continue
+        factors = modular.factor(_modulo(z, prime), prime)
+        if factors.rank == total:
+            chosen = factors.columns.tolist()
+            solution = matrix_of(z[:, chosen]).solve(matrix_of(dataset.target_matrix))
+            readout[chosen] = array_of(solution.tolist(), (total, num_targets))
+            return RationalLayer(*weights, readout)
+    if smallest_excess:
+        raise PrecisionError(
+            f"logits of {smallest_excess} ln 2 would take numbers of that many bits",
+            witness=smallest_excess,
+            suggestion="data of small integers or of fractions with a small common denominator",
+        )
+    raise PrecisionError(
+        f"no integer weights up to {largest} gave Z rank T={total} in {_ATTEMPTS} attempts",
+        witness=total,
+        suggestion="another seed=, more heads, or arithmetic='float'",
+    )
+
+
+def _check_assumptions(dataset: RationalDataset, num_heads: int) -> None:
+    size = dataset.context_size
+    for example in range(1 if dataset.contexts.ndim == 2 else dataset.num_examples):
+        rank = matrix_of(dataset.context(example)).rank()
+        if rank < size:
+            raise AssumptionError(
+                f"the context of example {example} has rank {rank}; "
+                f"Assumption 2 needs rank n={size}",
+                witness=example,
+                suggestion="add a positional encoding, or drop repeated tokens",
+            )
+    start = 0
+    for count in group_sizes(dataset.num_examples, num_heads):
+        members = dataset.queries[start : start + count]
+        if count and matrix_of(members).rank() < count:
+            raise AssumptionError(
+                f"the queries of examples {start} to {start + count - 1}, one group, are dependent",
+                witness=tuple(range(start, start + count)),
+                suggestion="drop one of these examples, or use more heads and so smaller groups",
+            )
+        start += count
+
+
+def _modulo(matrix: Fractions, prime: int) -> Array:
+    """Rational numbers modulo p, after rows are scaled by their denominators."""
+    rows = []
+    for row in matrix.tolist():
+        scale = math.lcm(*(x.denominator for x in row))
+        rows.append([int(x * scale) % prime for x in row])
+    return modular.reduce(np.array(rows, dtype=np.float64), prime)

@@ -1,0 +1,99 @@
+"""One shared context: elimination within heads, and a system of size 2H (`decoupled.schur`)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from constructive.constructions.construction import Built, Cost, Options, largest
+from constructive.constructions.decoupled import schur
+from constructive.constructions.decoupled.sweep import SWEEP
+from constructive.constructions.multihead import assumptions, grouping
+from constructive.data.dataset import Dataset, ExampleShapes
+from constructive.layers.record import HeadRecord
+from constructive.support.errors import ParameterError
+from constructive.support.progress import Progress
+from constructive.theory import bounds
+from constructive.theory.bounds import Plan
+
+
+@dataclass(frozen=True)
+class Schur:
+    """Heads of Theorem 1 on one shared context, without a T x T matrix. A `Construction`."""
+
+    name: str = "schur"
+    formula: str = "H(min(n, d_h) - 1) + 1"
+    theorem: str = "Theorem 1"
+    shortest: bool = False
+    claims: tuple[str, ...] = ("grouping", "rank", "error", "readout")
+    rests_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
+        """As Theorem 1 says, for one context of two tokens at least."""
+        if not shapes.shared_context:
+            raise ParameterError(
+                "construction='schur' needs one shared context",
+                witness="own contexts",
+                suggestion="construction='paired', or contexts of shape (n, d)",
+            )
+        if shapes.context_size == 1:
+            raise ParameterError(
+                "construction='schur' needs a context with n >= 2 tokens",
+                witness=shapes.context_size,
+                suggestion="construction='saturated', which holds one example here",
+            )
+        plan = bounds.plan(
+            num_examples=shapes.num_examples,
+            context_size=shapes.context_size,
+            num_heads=num_heads,
+            head_dim=shapes.context_size + 1 if head_dim is None else head_dim,
+            construction="saturated",
+        )
+        return Plan(self.name, num_heads, plan.head_dim, plan.capacity)
+
+    def cost(self, shapes: ExampleShapes, num_heads: int) -> Cost:
+        """Sweeps over angles, and a system of 2H."""
+        total, size, width = shapes.num_examples, shapes.context_size, shapes.width
+        sweep = total * num_heads * (2 * width * (size + 3) + SWEEP)
+        memory = total * num_heads + 48.0 * num_heads**2 + 8.0 * total * (width + size)
+        return Cost(sweep + 4.0 * num_heads**3, memory)
+
+    def build(
+        self,
+        dataset: Dataset,
+        plan: Plan,
+        options: Options,  # noqa: ARG002 - heads always share a key direction, and saturate
+        *,
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> Built:
+        """Heads saturate on all but their own groups, so that Z nearly falls apart."""
+        assumed = assumptions.check(dataset)
+        groups = grouping.partition(dataset, plan.num_heads)
+        built = schur.construct(dataset, assumed, groups, plan.head_dim, rng=rng, progress=progress)
+        solution = schur.solve(dataset, groups, built, progress=progress)
+        residual = schur.measure(dataset, groups, built, solution.effective)
+        missed = np.bincount(built.leftover_heads, minlength=plan.num_heads)
+        records = tuple(
+            HeadRecord(
+                start=group.start,
+                stop=group.stop,
+                sharpness=float(sharpness),
+                saturated_fraction=float(1.0 - miss / max(dataset.num_examples - group.size, 1)),
+                rank_reached=group.stop,  # a singular system is refused
+            )
+            for group, sharpness, miss in zip(groups, built.sharpness, missed, strict=True)
+        )
+        return Built(
+            built.query_weights,
+            built.key_weights,
+            solution.effective.reshape(-1, dataset.target_dim),
+            largest(residual),
+            solution.condition,
+            records,
+            shared_keys=True,
+            coupled=len(built.leftover_heads),
+        )
+
+
+SCHUR = Schur()

@@ -1,0 +1,225 @@
+"""The data to memorize: contexts, queries and targets, checked once at the border."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.support.arrays import CHUNK_BYTES, Array, Rebuilt, finite_array, frozen
+from constructive.support.errors import DataError, FormatError
+from constructive.support.files import replacing
+
+
+class ExampleShapes(Rebuilt):
+    """What the shapes of contexts, queries and targets say, whatever their entries are."""
+
+    contexts: npt.NDArray[Any]
+    queries: npt.NDArray[Any]
+    targets: npt.NDArray[Any]
+
+    @property
+    def num_examples(self) -> int:
+        """T, the number of examples."""
+        return len(self.queries)
+
+    @property
+    def context_size(self) -> int:
+        """The number n of tokens in a context."""
+        return int(self.contexts.shape[-2])
+
+    @property
+    def width(self) -> int:
+        """The number d of entries of a token or a query."""
+        return int(self.queries.shape[1])
+
+    @property
+    def target_dim(self) -> int:
+        """The number d_out of entries of a target."""
+        return 1 if self.targets.ndim == 1 else int(self.targets.shape[1])
+
+    @property
+    def shared_context(self) -> bool:
+        """Whether all examples have one context."""
+        return self.contexts.ndim == 2
+
+    @property
+    def target_matrix(self) -> npt.NDArray[Any]:
+        """The targets as (T, d_out), also where they were given as (T,)."""
+        return self.targets.reshape(self.num_examples, self.target_dim)
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset(ExampleShapes):
+    """T examples, each a context of n tokens, a query and a target.
+
+    contexts: (T, n, d), or (n, d) for one context which all examples share (never copied T times)
+    queries:  (T, d)
+    targets:  (T,) or (T, d_out)
+
+    Anything which numpy reads as real numbers is accepted. float32 and float64 stay as they are;
+    integers become float64, exactly. The arrays are read-only copies: what happens to those which
+    were given changes nothing here.
+
+    Raises DataError for shapes which do not fit, a dtype which is not real, integers beyond 2^53,
+    no example at all, and for a NaN or an infinity (the witness is its index).
+
+    >>> data = Dataset(contexts=[[[1, 0], [1, 1]]], queries=[[2, 3]], targets=[5])
+    >>> data
+    Dataset(T=1, n=2, d=2, d_out=1, own contexts, float64)
+    """
+
+    contexts: Array
+    queries: Array
+    targets: Array
+
+    def __post_init__(self) -> None:
+        _fill(self, (self.contexts, self.queries, self.targets), copy=True)
+
+    def contexts_of(self, rows: slice) -> Array:
+        """Contexts of some examples as float64: (rows, n, d), or (1, n, d) if shared."""
+        chosen = self.contexts[np.newaxis] if self.shared_context else self.contexts[rows]
+        return chosen.astype(np.float64, copy=False)
+
+    def context_chunks(self, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[slice, Array]]:
+        """Walk through the contexts in float64, a few at a time; a shared one comes once."""
+        if self.shared_context:
+            yield slice(0, self.num_examples), self.contexts_of(slice(None))
+            return
+        step = max(1, chunk_bytes // (8 * self.context_size * self.width))
+        for start in range(0, self.num_examples, step):
+            rows = slice(start, min(start + step, self.num_examples))
+            yield rows, self.contexts_of(rows)
+
+    def take(self, examples: npt.ArrayLike) -> "Dataset":
+        """Some of the examples, in the given order.
+
+        >>> Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6]], [5, 7]).take([1]).targets
+        array([7.])
+        """
+        index = np.asarray(examples)
+        contexts = self.contexts if self.shared_context else self.contexts[index]
+        return owning(contexts, self.queries[index], self.targets[index])
+
+    def with_constant(self) -> "Dataset":
+        """The data with an entry 1 appended to every token and every query: d becomes d + 1.
+
+        A layer without biases does on them what one with biases does on the data as they are.
+
+        >>> Dataset([[2, 0], [2, 1]], [[3, 4]], [5]).with_constant().contexts
+        array([[2., 0., 1.],
+               [2., 1., 1.]])
+        """
+        return owning(with_one(self.contexts), with_one(self.queries), self.targets)
+
+    def save(self, path: str | Path) -> None:
+        """Write an .npz file of `contexts`, `queries` and `targets`, whole or not at all.
+
+        An old file of that name is replaced. Raises OutputError where it cannot be written.
+        """
+        with replacing(path) as file:
+            np.savez(file, contexts=self.contexts, queries=self.queries, targets=self.targets)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Dataset":
+        """Read an .npz file with the arrays `contexts`, `queries` and `targets`.
+
+        Nothing is unpickled. Raises FormatError if the file is not such an archive, DataError if
+        its arrays are not a data set, OSError if it cannot be read.
+        """
+        suggestion = "numpy.savez(path, contexts=..., queries=..., targets=...), or Dataset.save"
+        with Path(path).open("rb") as file:
+            try:
+                arrays = _read_arrays(file)
+            except Exception as error:  # readers of zip and npy raise nearly everything
+                message = f"{path} is not a data set: {error}"
+                raise FormatError(message, witness=str(path), suggestion=suggestion) from error
+        return owning(**arrays)
+
+    def __repr__(self) -> str:
+        kind = "one shared context" if self.shared_context else "own contexts"
+        return (
+            f"Dataset(T={self.num_examples}, n={self.context_size}, d={self.width}, "
+            f"d_out={self.target_dim}, {kind}, {self.queries.dtype})"
+        )
+
+
+def owning(contexts: Any, queries: Any, targets: Any) -> Dataset:  # noqa: ANN401 - as for Dataset
+    """A data set which takes over arrays that nobody else holds: only for those just made.
+
+    They become read-only, and are not copied. Raises DataError as `Dataset` does.
+
+    >>> made = np.eye(2)
+    >>> np.shares_memory(owning([[1, 0]], made, [1, 2]).queries, made)
+    True
+    """
+    dataset = object.__new__(Dataset)
+    _fill(dataset, (contexts, queries, targets), copy=False)
+    return dataset
+
+
+def _fill(dataset: Dataset, arrays: tuple[object, object, object], *, copy: bool) -> None:
+    """Check the arrays of a data set, and set them."""
+    for name, values in zip(("contexts", "queries", "targets"), arrays, strict=True):
+        object.__setattr__(dataset, name, frozen(finite_array(name, values, copy=copy)))
+    check_shapes(dataset.contexts, dataset.queries, dataset.targets)
+
+
+def with_one(array: Array) -> Array:
+    """An entry 1 appended along the last axis."""
+    return np.concatenate([array, np.ones((*array.shape[:-1], 1), array.dtype)], axis=-1)
+
+
+def _read_arrays(file: BinaryIO) -> dict[str, Any]:
+    start = file.read(6)
+    file.seek(0)
+    if start.startswith(b"\x93NUMPY"):
+        raise TypeError("it holds a single array, not contexts, queries and targets")
+    if not start.startswith(b"PK"):
+        raise ValueError("it is no .npz archive")
+    archive = np.load(file, allow_pickle=False)
+    names = ("contexts", "queries", "targets")
+    missing = [name for name in names if name not in archive]
+    if missing:
+        raise KeyError(f"no array named {' or '.join(missing)} among {archive.files}")
+    arrays = {}
+    for name in names:
+        try:
+            arrays[name] = archive[name]
+        except ValueError as error:  # numpy advises to load objects, which may run programs
+            objects = "allow_pickle" in str(error)
+            raise TypeError(f"{name} holds objects" if objects else str(error)) from error
+    return arrays
+
+
+def check_shapes(
+    contexts: npt.NDArray[Any], queries: npt.NDArray[Any], targets: npt.NDArray[Any]
+) -> None:
+    """Raise DataError for arrays whose shapes are no data set."""
+    shapes = {"contexts": contexts.shape, "queries": queries.shape, "targets": targets.shape}
+
+    def refuse(problem: str) -> DataError:
+        return DataError(
+            problem,
+            witness=shapes,
+            suggestion="contexts (T, n, d) or (n, d), queries (T, d), targets (T,) or (T, d_out)",
+        )
+
+    if queries.ndim != 2:
+        raise refuse(f"queries have {queries.ndim} axes, not (T, d)")
+    if contexts.ndim not in (2, 3):
+        raise refuse(f"contexts have {contexts.ndim} axes, not (T, n, d) or (n, d)")
+    if targets.ndim not in (1, 2):
+        raise refuse(f"targets have {targets.ndim} axes, not (T,) or (T, d_out)")
+    if 0 in queries.shape + contexts.shape + targets.shape:
+        raise refuse("the data set is empty: an axis has length 0")
+    if contexts.shape[-1] != queries.shape[1]:
+        raise refuse(
+            f"tokens have d={contexts.shape[-1]} entries, but queries have d={queries.shape[1]}"
+        )
+    if targets.shape[0] != queries.shape[0]:
+        raise refuse(f"{queries.shape[0]} queries have {targets.shape[0]} targets")
+    if contexts.ndim == 3 and contexts.shape[0] != queries.shape[0]:
+        raise refuse(f"{queries.shape[0]} queries have {contexts.shape[0]} contexts")

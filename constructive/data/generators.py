@@ -1,0 +1,164 @@
+"""Data sets from a seed: the protocols of the paper's experiments, and data with known rank.
+
+Every generator takes `num_examples` T, `context_size` n, `width` d, `target_dim` d_out (None for
+targets of shape (T,)) and a `seed`, and returns a `Dataset` with targets uniform in [0, 1). The
+same seed gives the same numbers. All but `integers` draw from a continuous distribution, so that
+Assumptions 1 and 2 hold with probability one (for `bag_of_tokens` as long as the bag is generic).
+
+Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), section 5, for the first four.
+
+>>> from constructive import generators
+>>> generators.uniform(num_examples=7, context_size=3, width=5, seed=0)
+Dataset(T=7, n=3, d=5, d_out=1, own contexts, float64)
+>>> generators.shared_context(num_examples=7, context_size=3, width=5, seed=0)
+Dataset(T=7, n=3, d=5, d_out=1, one shared context, float64)
+"""
+
+import numpy as np
+import numpy.typing as npt
+from flint import fmpz
+
+from constructive.data.dataset import Dataset, owning
+from constructive.support.arrays import Array
+from constructive.support.errors import ParameterError
+
+
+def uniform(
+    *,
+    num_examples: int,
+    context_size: int,
+    width: int,
+    target_dim: int | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """Every example has its own context; tokens and queries are uniform in [0, 1)."""
+    rng = np.random.default_rng(seed)
+    contexts = rng.random((num_examples, context_size, width))
+    return _with_targets(rng, contexts, rng.random((num_examples, width)), target_dim)
+
+
+def shared_context(
+    *,
+    num_examples: int,
+    context_size: int,
+    width: int,
+    target_dim: int | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """One context for all examples; tokens and queries are uniform in [0, 1)."""
+    rng = np.random.default_rng(seed)
+    context = rng.random((context_size, width))
+    return _with_targets(rng, context, rng.random((num_examples, width)), target_dim)
+
+
+def gaussian(
+    *,
+    num_examples: int,
+    context_size: int,
+    width: int,
+    target_dim: int | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """Every example has its own context; tokens and queries are standard normal."""
+    rng = np.random.default_rng(seed)
+    contexts = rng.standard_normal((num_examples, context_size, width))
+    return _with_targets(rng, contexts, rng.standard_normal((num_examples, width)), target_dim)
+
+
+def bag_of_tokens(
+    *,
+    num_examples: int,
+    context_size: int,
+    width: int,
+    bag_size: int = 500,
+    target_dim: int | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """Each context holds n different tokens out of one bag, as words of a vocabulary ("perm").
+
+    The bag is uniform in [0, 1), and so are the queries. Contexts overlap, as they do in language.
+    Raises ParameterError if the bag has fewer than n tokens.
+    """
+    if bag_size < context_size:
+        message = f"bag_size={bag_size} is less than context_size={context_size}"
+        raise ParameterError(message, witness=bag_size, suggestion=f"bag_size >= {context_size}")
+    rng = np.random.default_rng(seed)
+    bag = rng.random((bag_size, width))
+    rows = np.tile(np.arange(bag_size), (num_examples, 1))
+    chosen = rng.permuted(rows, axis=1)[:, :context_size]
+    return _with_targets(rng, bag[chosen], rng.random((num_examples, width)), target_dim)
+
+
+def moment_curve(
+    *,
+    num_examples: int,
+    context_size: int,
+    width: int,
+    target_dim: int | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """Queries whose Kruskal rank is exactly min(T, d), by Vandermonde; contexts are uniform.
+
+    Query t is (1, t, t^2, ..., t^(d-1)) reduced modulo a prime p >= T and centred around zero, so
+    that its entries are integers of absolute value at most p / 2.
+
+    *Proof.* Any min(T, d) of them contain a square Vandermonde matrix at distinct nodes mod p,
+    whose determinant is the product of the differences of the nodes, nonzero mod p. So the
+    determinant of the integer matrix is no multiple of p, hence not zero. QED
+
+    >>> moment_curve(num_examples=5, context_size=2, width=3).queries
+    array([[ 1.,  0.,  0.],
+           [ 1.,  1.,  1.],
+           [ 1.,  2., -1.],
+           [ 1., -2., -1.],
+           [ 1., -1.,  1.]])
+    """
+    rng = np.random.default_rng(seed)
+    contexts = rng.random((num_examples, context_size, width))
+    queries = moment_curve_points(np.arange(num_examples), width)
+    return _with_targets(rng, contexts, queries, target_dim)
+
+
+def moment_curve_points(nodes: npt.NDArray[np.int64], width: int) -> Array:
+    """Points (1, t, ..., t^(d-1)) mod p, centred, at distinct integer nodes 0 <= t < p: (T, d).
+
+    p is the smallest prime above the largest node; any min(T, d) points are independent (the proof
+    is in `moment_curve`).
+    """
+    prime = int(nodes.max()) + 1
+    while not fmpz(prime).is_prime():
+        prime += 1
+    points = np.ones((len(nodes), width), dtype=np.int64)
+    for power in range(1, width):
+        points[:, power] = points[:, power - 1] * nodes % prime
+    return np.where(points > prime // 2, points - prime, points).astype(np.float64)
+
+
+def integers(
+    *,
+    num_examples: int,
+    context_size: int,
+    width: int,
+    largest: int = 9,
+    target_dim: int | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """Tokens, queries and targets are integers between -largest and largest, stored as float64.
+
+    Small integers can violate the assumptions by chance; the construction then says which.
+    """
+    rng = np.random.default_rng(seed)
+
+    def draw(*shape: int) -> Array:
+        return rng.integers(-largest, largest, size=shape, endpoint=True).astype(np.float64)
+
+    targets = draw(num_examples) if target_dim is None else draw(num_examples, target_dim)
+    contexts = draw(num_examples, context_size, width)
+    return owning(contexts, draw(num_examples, width), targets)
+
+
+def _with_targets(
+    rng: np.random.Generator, contexts: Array, queries: Array, target_dim: int | None
+) -> Dataset:
+    shape = (len(queries),) if target_dim is None else (len(queries), target_dim)
+    return owning(contexts, queries, rng.random(shape))

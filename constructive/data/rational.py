@@ -1,0 +1,66 @@
+"""Data sets of exact rational numbers."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.data.dataset import ExampleShapes, check_shapes
+from constructive.support.arrays import frozen
+from constructive.support.errors import DataError
+
+Fractions = npt.NDArray[Any]
+"""An object array of `fractions.Fraction`."""
+
+
+@dataclass(frozen=True, eq=False)
+class RationalDataset(ExampleShapes):
+    """T examples of exact rational numbers: contexts (T, n, d) or (n, d), queries and targets.
+
+    The arrays are read-only and hold Fractions; integers, Fractions and floats are accepted, floats
+    as the dyadic rationals which they are. Raises DataError for anything else, and for shapes which
+    do not fit.
+
+    >>> data = RationalDataset([[[1, 0], [1, 1]]], [[2, 3]], [Fraction(1, 3)])
+    >>> data.targets
+    array([Fraction(1, 3)], dtype=object)
+    """
+
+    contexts: Fractions
+    queries: Fractions
+    targets: Fractions
+
+    def __post_init__(self) -> None:
+        for name in ("contexts", "queries", "targets"):
+            object.__setattr__(self, name, frozen(fractions(name, getattr(self, name))))
+        check_shapes(self.contexts, self.queries, self.targets)
+
+    def context(self, example: int) -> Fractions:
+        """The context of one example: (n, d)."""
+        chosen: Fractions = self.contexts if self.shared_context else self.contexts[example]
+        return chosen
+
+
+def fractions(name: str, values: object) -> Fractions:
+    """An array of Fractions with the values of integers, Fractions or floats."""
+    array = np.asarray(values, dtype=object) if not isinstance(values, np.ndarray) else values
+    flat = array.ravel().tolist()
+    try:
+        exact = [x if isinstance(x, Fraction) else Fraction(x) for x in flat]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(
+            f"{name} are not rational numbers: {error}",
+            suggestion="integers, Fractions, or finite floats",
+        ) from error
+    return array_of(exact, array.shape)
+
+
+def array_of(values: list[Any], shape: tuple[int, ...]) -> Fractions:
+    """An object array of Fractions, from Fractions or flint's rationals in nested lists."""
+    flat = np.empty(math.prod(shape), dtype=object)
+    entries = [x for row in values for x in (row if isinstance(row, list) else [row])]
+    flat[:] = [x if isinstance(x, Fraction) else Fraction(int(x.p), int(x.q)) for x in entries]
+    return flat.reshape(shape)

@@ -1,0 +1,96 @@
+"""Real data as attention sees them: images of digits in patches, and text in bytes.
+
+Both come with scikit-learn (`pip install "constructive[demo]"`); nothing is downloaded. Embeddings
+are random, as those of a network are before training.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import softmax
+
+from constructive.support.arrays import Array
+from constructive.support.extras import require
+
+PATCH = 2
+"""Pixels along the side of a patch."""
+
+
+@dataclass(frozen=True, eq=False)
+class DigitImages:
+    """1,797 images of handwritten digits, 8 x 8 pixels from 0 to 1.
+
+    patches: (T, 16, 4), the 2 x 2 patches row by row;  pixels: (T, 64);  labels: (T,), 0 to 9
+    """
+
+    patches: Array
+    pixels: Array
+    labels: npt.NDArray[np.int64]
+
+
+def digit_images() -> DigitImages:
+    """The images that scikit-learn bundles. Raises MissingExtraError without scikit-learn.
+
+    >>> digit_images().patches.shape
+    (1797, 16, 4)
+    """
+    datasets = require("sklearn.datasets", extra="demo", purpose="the images of digits")
+    bundled = datasets.load_digits()
+    images = bundled.images / 16.0
+    count, side, _ = images.shape
+    grid = side // PATCH
+    patches = images.reshape(count, grid, PATCH, grid, PATCH).swapaxes(2, 3)
+    return DigitImages(
+        patches=patches.reshape(count, grid * grid, PATCH * PATCH),
+        pixels=images.reshape(count, -1),
+        labels=bundled.target.astype(np.int64),
+    )
+
+
+def text_windows(count: int, size: int) -> npt.NDArray[np.int64]:
+    r"""Windows of consecutive bytes of an English text: (count, size), 0 to 255.
+
+    The text are scikit-learn's descriptions of its data sets; windows start at even distances, and
+    are all different. Raises MissingExtraError without scikit-learn.
+
+    >>> bytes(text_windows(100, 24)[0].tolist())
+    b'.. _iris_dataset:\n\nIris '
+    """
+    datasets = require("sklearn.datasets", extra="demo", purpose="the text")
+    loaders = (datasets.load_iris, datasets.load_wine, datasets.load_breast_cancer,
+               datasets.load_digits, datasets.load_diabetes)  # fmt: skip
+    text = "\n".join(load().DESCR for load in loaders).encode()
+    every = np.lib.stride_tricks.sliding_window_view(np.frombuffer(text, dtype=np.uint8), size)
+    first = np.sort(np.unique(every, axis=0, return_index=True)[1])  # without repeated windows
+    chosen = first[np.linspace(0, len(first) - 1, count).astype(np.int64)]
+    return every[chosen].astype(np.int64)
+
+
+def sinusoidal_positions(size: int, width: int) -> Array:
+    """The positional encoding of Vaswani et al. (2017), section 3.5: (n, d).
+
+    >>> sinusoidal_positions(2, 4).round(3)
+    array([[0.   , 1.   , 0.   , 1.   ],
+           [0.841, 0.54 , 0.01 , 1.   ]])
+    """
+    angles = np.arange(size)[:, np.newaxis] / 10000.0 ** (np.arange(0, width, 2) / width)
+    interleaved: Array = np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(size, -1)
+    return interleaved[:, :width]
+
+
+def random_attention_layer(tokens: Array, *, num_heads: int, seed: int) -> Array:
+    """One self-attention layer with random weights and a skip connection: (T, n, d) to (T, n, d).
+
+    >>> random_attention_layer(np.ones((2, 3, 4)), num_heads=2, seed=0).shape
+    (2, 3, 4)
+    """
+    rng = np.random.default_rng(seed)
+    width = tokens.shape[-1]
+    inner = width // num_heads
+    query, key, value = rng.standard_normal((3, num_heads, 1, width, inner)) / np.sqrt(width)
+    logits = (tokens @ query) @ (tokens @ key).swapaxes(-1, -2) / np.sqrt(inner)
+    mixed = (softmax(logits, axis=-1) @ (tokens @ value)).transpose(1, 2, 0, 3)
+    output = rng.standard_normal((num_heads * inner, width)) / np.sqrt(width)
+    result: Array = tokens + mixed.reshape(*tokens.shape[:2], -1) @ output
+    return result

@@ -1,0 +1,34 @@
+"""Inputs which occur twice: two examples with one query, and one multiset of tokens."""
+
+from typing import Any
+
+import numpy as np
+
+from constructive.data.dataset import Dataset
+from constructive.support.arrays import Array
+
+
+def repeated_inputs(dataset: Dataset) -> tuple[int, int] | None:
+    """Two examples which are the same input, contexts being multisets of tokens, or None.
+
+    >>> repeated_inputs(Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6], [2, 3]], [5, 7, 5]))
+    (0, 2)
+    """
+    queries = np.ascontiguousarray(dataset.queries + 0.0)  # turns -0.0 into 0.0
+    as_bytes = queries.view(np.dtype((np.void, queries.dtype.itemsize * dataset.width)))
+    rows: list[Any] = as_bytes.ravel().tolist()
+    if len(set(rows)) == len(rows):
+        return None
+    seen: dict[bytes, int] = {}
+    for example, row in enumerate(rows):
+        key = row if dataset.shared_context else row + _multiset(dataset.contexts[example])
+        other = seen.setdefault(key, example)
+        if other != example:
+            return other, example
+    return None
+
+
+def _multiset(context: Array) -> bytes:
+    """A context without the order of its tokens, which attention does not see."""
+    context = context + 0.0
+    return context[np.lexsort(context.T)].tobytes()

@@ -1,0 +1,335 @@
+"""The layer: its weights, its forward pass, and the intermediate representation.
+
+Notation: E a context (n, d), e a query (d,), H heads with W_Q, W_K (d, d_h), W_V (d, d_v), an
+output matrix W_O (H d_v, d_o) and a readout W_D (d_o, d_out); the paper has d_o = d_v.
+
+    alpha_h = softmax(E W_K W_Q^T e)                                   attention of head h, (n,)
+    z       = [E^T alpha_1; ...; E^T alpha_H]                intermediate representation, (H d,)
+    f(E, e) = W_D^T W_O^T [W_V1^T E^T alpha_1; ...; W_VH^T E^T alpha_H]            output, (d_out,)
+
+The logits carry no factor 1/sqrt(d_h). f is linear in z: f = U^T z, with an *effective readout* U
+of shape (H d, d_out), and any U can be written in these weights as soon as d_v >= d_out.
+
+Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), section 3.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.data.dataset import Dataset
+from constructive.support.arrays import CHUNK_BYTES, Array, Rebuilt, private
+from constructive.support.errors import DataError, ParameterError
+
+
+class Chunk(NamedTuple):
+    """A few examples on their way through the layer."""
+
+    rows: slice
+    attention: Array
+    """alpha: (rows, H, n)"""
+    representation: Array
+    """z: (rows, H, d)"""
+
+
+def attend(
+    query_weights: Array,
+    key_weights: Array,
+    contexts: Array,
+    queries: Array,
+    *,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Iterator[Chunk]:
+    """Softmax attention of every head on every example, a bounded number of examples at a time.
+
+    query_weights, key_weights: (H, d, d_h);  contexts: (T, n, d) or (n, d);  queries: (T, d)
+
+    Computes in the dtype of the weights. W_K W_Q^T is absorbed into the query first, and the heads
+    then act as a query axis of length H: one matrix product for all heads, and one batched product
+    over the examples. With a shared context its keys are absorbed too.
+    """
+    num_heads, width, _ = query_weights.shape
+    dtype = query_weights.dtype
+    shared = contexts.ndim == 2
+    keys = key_weights.transpose(0, 2, 1)
+    if shared:
+        context = contexts.astype(dtype, copy=False)
+        keys = keys @ context.T
+    absorbed = np.matmul(query_weights, keys).transpose(1, 0, 2).reshape(width, -1)
+
+    per_example = num_heads * (2 * width + contexts.shape[-2]) * dtype.itemsize
+    step = max(1, chunk_bytes // per_example)
+    for start in range(0, len(queries), step):
+        rows = slice(start, min(start + step, len(queries)))
+        logits = queries[rows].astype(dtype, copy=False) @ absorbed
+        logits = logits.reshape(rows.stop - rows.start, num_heads, -1)
+        if not shared:
+            context = contexts[rows].astype(dtype, copy=False)
+            logits = logits @ context.transpose(0, 2, 1)
+        attention = softmax_in_place(logits)
+        yield Chunk(rows, attention, attention @ context)
+
+
+def softmax_in_place(logits: Array) -> Array:
+    """Softmax over the last axis, in the array itself; the largest logit is subtracted first.
+
+    >>> softmax_in_place(np.array([1000.0, 1000.0]))
+    array([0.5, 0.5])
+    """
+    logits -= logits.max(axis=-1, keepdims=True)
+    np.exp(logits, out=logits)
+    logits /= logits.sum(axis=-1, keepdims=True)
+    return logits
+
+
+class HeadShapes(Rebuilt):
+    """What the shapes of W_Q and W_K say of a layer, whatever their entries are."""
+
+    query_weights: npt.NDArray[Any]
+    key_weights: npt.NDArray[Any]
+
+    @property
+    def num_heads(self) -> int:
+        """H, the number of heads."""
+        return len(self.query_weights)
+
+    @property
+    def width(self) -> int:
+        """d, the number of entries of a token or a query."""
+        return int(self.query_weights.shape[1])
+
+    @property
+    def head_dim(self) -> int:
+        """d_h, the inner dimension of W_K W_Q^T."""
+        return int(self.query_weights.shape[2])
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of entries of the weights."""
+        return sum(array.size for array in vars(self).values())
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionLayer(HeadShapes):
+    """Multi-head attention with a linear readout, as plain arrays.
+
+    query_weights:   W_Q (H, d, d_h)
+    key_weights:     W_K (H, d, d_h)
+    value_weights:   W_V (H, d, d_v)
+    output_weights:  W_O (H d_v, d_o); d_o = d_v in layers which are built
+    readout_weights: W_D (d_o, d_out)
+
+    All five have one dtype, float64 or float32, and the layer computes in it. They are read-only
+    copies of what was given. Raises ParameterError for what is no array, shapes which do not fit,
+    mixed dtypes, and entries which are not finite.
+
+    >>> layer = AttentionLayer.from_effective_readout(
+    ...     np.zeros((1, 2, 1)), np.zeros((1, 2, 1)), np.array([[1.0], [10.0]])
+    ... )
+    >>> layer([[[1.0, 0.0], [0.0, 1.0]]], [[3.0, 4.0]])  # uniform attention: the mean token
+    array([[5.5]])
+    """
+
+    query_weights: Array
+    key_weights: Array
+    value_weights: Array
+    output_weights: Array
+    readout_weights: Array
+
+    def __post_init__(self) -> None:
+        for name, weights in tuple(vars(self).items()):
+            object.__setattr__(self, name, private(name, weights))
+        _check_weights(self.tensors)
+
+    @classmethod
+    def from_effective_readout(
+        cls,
+        query_weights: Array,
+        key_weights: Array,
+        effective_readout: Array,
+        value_dim: int | None = None,
+    ) -> "AttentionLayer":
+        """The layer with f = U^T z, for U = effective_readout of shape (H d, d_out).
+
+        U_h fills the first d_out columns of W_Vh; W_O and W_D copy them through (identities padded
+        with zeros). Raises ParameterError if d_v < d_out: such a layer has too few outputs.
+        """
+        num_heads, width, _ = query_weights.shape
+        target_dim = effective_readout.shape[1]
+        value_dim = target_dim if value_dim is None else value_dim
+        if value_dim < target_dim:
+            message = f"value_dim={value_dim} is less than the d_out={target_dim} of the targets"
+            raise ParameterError(message, witness=value_dim, suggestion=f"value_dim={target_dim}")
+        dtype = effective_readout.dtype
+        value_weights = np.zeros((num_heads, width, value_dim), dtype)
+        value_weights[:, :, :target_dim] = effective_readout.reshape(num_heads, width, target_dim)
+        copy_through = np.eye(value_dim, dtype=dtype)
+        return cls(
+            query_weights,
+            key_weights,
+            value_weights,
+            np.concatenate([copy_through] * num_heads),
+            copy_through[:, :target_dim].copy(),
+        )
+
+    @property
+    def tensors(self) -> dict[str, Array]:
+        """The weights by the names which files give them."""
+        return {
+            "W_Q": self.query_weights,
+            "W_K": self.key_weights,
+            "W_V": self.value_weights,
+            "W_O": self.output_weights,
+            "W_D": self.readout_weights,
+        }
+
+    @property
+    def value_dim(self) -> int:
+        """d_v, the number of entries of a head's value."""
+        return int(self.value_weights.shape[2])
+
+    @property
+    def target_dim(self) -> int:
+        """d_out, the number of entries of the output."""
+        return int(self.readout_weights.shape[1])
+
+    @property
+    def effective_readout(self) -> Array:
+        """U with f = U^T z: (H d, d_out)."""
+        output = self.output_weights.reshape(self.num_heads, self.value_dim, -1)
+        per_head = self.value_weights @ output @ self.readout_weights
+        return per_head.reshape(-1, self.target_dim)
+
+    def __call__(
+        self, contexts: npt.ArrayLike, queries: npt.ArrayLike, *, chunk_bytes: int = CHUNK_BYTES
+    ) -> Array:
+        """Evaluate f on examples: (T, d_out).
+
+        contexts: (T, n, d) or one shared (n, d);  queries: (T, d).  Temporary arrays take about
+        `chunk_bytes`. Raises DataError if shapes do not fit the layer.
+        """
+        contexts, queries = self.checked_inputs(contexts, queries)
+        readout = self.effective_readout
+        out = np.empty((len(queries), self.target_dim), readout.dtype)
+        weights = self.query_weights, self.key_weights
+        for chunk in attend(*weights, contexts, queries, chunk_bytes=chunk_bytes):
+            np.matmul(_flat(chunk.representation), readout, out=out[chunk.rows])
+        return out
+
+    def attention(
+        self, contexts: npt.ArrayLike, queries: npt.ArrayLike, *, chunk_bytes: int = CHUNK_BYTES
+    ) -> Array:
+        """The softmax weights alpha of every head on every example: (T, H, n)."""
+        contexts, queries = self.checked_inputs(contexts, queries)
+        shape = (len(queries), self.num_heads, contexts.shape[-2])
+        out = np.empty(shape, self.query_weights.dtype)
+        weights = self.query_weights, self.key_weights
+        for chunk in attend(*weights, contexts, queries, chunk_bytes=chunk_bytes):
+            out[chunk.rows] = chunk.attention
+        return out
+
+    def intermediate(
+        self, contexts: npt.ArrayLike, queries: npt.ArrayLike, *, chunk_bytes: int = CHUNK_BYTES
+    ) -> Array:
+        """The intermediate representation Z, a row z for each example: (T, H d)."""
+        contexts, queries = self.checked_inputs(contexts, queries)
+        out = np.empty((len(queries), self.num_heads * self.width), self.query_weights.dtype)
+        weights = self.query_weights, self.key_weights
+        for chunk in attend(*weights, contexts, queries, chunk_bytes=chunk_bytes):
+            out[chunk.rows] = _flat(chunk.representation)
+        return out
+
+    def check_fits(self, dataset: Dataset) -> None:
+        """Raise DataError if the shapes of a data set do not fit the layer."""
+        self.checked_inputs(dataset.contexts, dataset.queries)
+        if dataset.target_dim != self.target_dim:
+            raise DataError(
+                f"targets have d_out={dataset.target_dim}, the layer {self.target_dim}",
+                witness=dataset.target_dim,
+                suggestion=f"targets with d_out={self.target_dim}",
+            )
+
+    def max_error(self, dataset: Dataset) -> float:
+        """Largest |f - y| over the data, as evaluated in the dtype of the weights.
+
+        Raises DataError if shapes do not fit the layer.
+        """
+        self.check_fits(dataset)
+        outputs = self(dataset.contexts, dataset.queries)
+        return float(np.abs(outputs - dataset.target_matrix).max())
+
+    def astype(self, dtype: npt.DTypeLike) -> "AttentionLayer":
+        """The same layer with weights rounded to float32 or float64."""
+        return AttentionLayer(*(array.astype(dtype) for array in vars(self).values()))
+
+    def __repr__(self) -> str:
+        return (
+            f"AttentionLayer(H={self.num_heads}, d={self.width}, d_h={self.head_dim}, "
+            f"d_v={self.value_dim}, d_out={self.target_dim}, {self.query_weights.dtype})"
+        )
+
+    def checked_inputs(
+        self, contexts: npt.ArrayLike, queries: npt.ArrayLike
+    ) -> tuple[Array, Array]:
+        """The inputs as arrays. Raises DataError if their shapes do not fit the layer."""
+        contexts, queries = np.asarray(contexts), np.asarray(queries)
+        fits = (
+            queries.ndim == 2
+            and contexts.ndim in (2, 3)
+            and contexts.shape[-1] == queries.shape[1] == self.width
+            and (contexts.ndim == 2 or len(contexts) == len(queries))
+            and contexts.shape[-2] > 0
+        )
+        if not fits:
+            message = f"contexts {contexts.shape} and queries {queries.shape} do not fit the layer"
+            suggestion = f"contexts (T, n, d) or (n, d) and queries (T, d) with d={self.width}"
+            if queries.shape[-1:] == (self.width - 1,):
+                suggestion += ", or Dataset.with_constant() for weights of a module with biases"
+            raise DataError(message, witness=(contexts.shape, queries.shape), suggestion=suggestion)
+        return contexts, queries
+
+
+def require_single_target(target_dim: int, *, scalar_targets: bool) -> None:
+    """Raise ParameterError for outputs (T,) of a layer which has several for each example."""
+    if scalar_targets and target_dim != 1:
+        raise ParameterError(
+            f"scalar_targets=True, but the layer has d_out={target_dim}",
+            witness=target_dim,
+            suggestion="scalar_targets=False",
+        )
+
+
+def _flat(representation: Array) -> Array:
+    return representation.reshape(len(representation), -1)
+
+
+def _check_weights(arrays: dict[str, Array]) -> None:
+    shapes = {name: array.shape for name, array in arrays.items()}
+    axes = {"W_Q": 3, "W_K": 3, "W_V": 3, "W_O": 2, "W_D": 2}
+    fits = all(arrays[name].ndim == count for name, count in axes.items())
+    if fits:
+        num_heads, width, _ = shapes["W_Q"]
+        value_dim = shapes["W_V"][2]
+        fits = (
+            shapes["W_K"] == shapes["W_Q"]
+            and shapes["W_V"][:2] == (num_heads, width)
+            and shapes["W_O"][0] == num_heads * value_dim
+            and shapes["W_D"][0] == shapes["W_O"][1]
+            and min(min(shape) for shape in shapes.values()) > 0
+        )
+    if not fits:
+        message = "the shapes of the weights do not fit together"
+        suggestion = "W_Q and W_K (H, d, d_h), W_V (H, d, d_v), W_O (H d_v, d_o), W_D (d_o, d_out)"
+        raise ParameterError(message, witness=shapes, suggestion=suggestion)
+    dtypes = {array.dtype for array in arrays.values()}
+    if dtypes not in ({np.dtype(np.float32)}, {np.dtype(np.float64)}):
+        message = f"the weights have dtypes {sorted(map(str, dtypes))}"
+        raise ParameterError(message, suggestion="all float64, or all float32")
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+            message = f"{name}{list(index)} is {array[index]}"
+            raise ParameterError(message, witness=(name, index), suggestion="finite weights only")

@@ -1,0 +1,191 @@
+"""A layer whose readout carries more bits than float64.
+
+Its values are a sum of float64 arrays, W_V = leading + corrections, each about 2^-53 of the one
+before. So every weight is an exact dyadic rational, stored in a format which everybody reads; and
+the layer is evaluated in balls, since a float64 evaluation would throw those bits away.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from flint import arb, arb_mat
+
+from constructive.data.dataset import Dataset
+from constructive.exact import ball
+from constructive.exact.ball import exact_matrix, largest
+from constructive.exact.directed import upper
+from constructive.exact.precision import working_precision
+from constructive.layers.attention import AttentionLayer
+from constructive.layers.balls import BallLayer, enclose_layer, intermediate
+from constructive.support.arrays import Array, Rebuilt, private
+from constructive.support.errors import ParameterError, PrecisionError
+
+PART_BITS = 53
+_GUARD_BITS = 64
+_WIDEST = 1 << 14
+"""Bits of working precision after which a solve is given up."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExtendedLayer(Rebuilt):
+    """Multi-head attention whose values are sums of float64 arrays.
+
+    leading:     an `AttentionLayer` of float64 weights
+    corrections: (k, H, d, d_v); W_V = leading.value_weights + corrections.sum(axis=0), exactly
+    precision:   bits of the readout
+
+    It is evaluated in balls, of `precision` + 64 bits or more. Corrections are kept as a read-only
+    copy. Raises ParameterError for some which do not fit.
+    """
+
+    leading: AttentionLayer
+    corrections: Array
+    precision: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "corrections", private("corrections", self.corrections))
+        shape = self.leading.value_weights.shape
+        fits = (
+            self.corrections.ndim == 4
+            and self.corrections.shape[1:] == shape
+            and self.corrections.dtype == self.leading.value_weights.dtype == np.float64
+            and np.isfinite(self.corrections).all()
+        )
+        if not fits:
+            raise ParameterError(
+                f"corrections {self.corrections.shape} do not fit values {shape}",
+                witness=self.corrections.shape,
+                suggestion="finite float64 corrections (k, H, d, d_v) to float64 weights",
+            )
+
+    @property
+    def tensors(self) -> dict[str, Array]:
+        """The weights by the names which files give them."""
+        return {**self.leading.tensors, "W_V_corrections": self.corrections}
+
+    @property
+    def query_weights(self) -> Array:
+        """W_Q: (H, d, d_h)."""
+        return self.leading.query_weights
+
+    @property
+    def key_weights(self) -> Array:
+        """W_K: (H, d, d_h)."""
+        return self.leading.key_weights
+
+    @property
+    def num_heads(self) -> int:
+        """H, the number of heads."""
+        return self.leading.num_heads
+
+    @property
+    def width(self) -> int:
+        """d, the number of entries of a token or a query."""
+        return self.leading.width
+
+    @property
+    def head_dim(self) -> int:
+        """d_h, the inner dimension of W_K W_Q^T."""
+        return self.leading.head_dim
+
+    @property
+    def target_dim(self) -> int:
+        """d_out, the number of entries of the output."""
+        return self.leading.target_dim
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of weights, each counted once however many bits it has."""
+        return self.leading.num_parameters
+
+    def enclose(self, prec: int) -> BallLayer:
+        """The layer in balls of `prec` bits."""
+        return enclose_layer(self.leading, prec=prec, corrections=tuple(self.corrections))
+
+    def __call__(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array:
+        """Evaluate f in balls, and round to float64: (T, d_out).
+
+        contexts: (T, n, d) or one shared (n, d);  queries: (T, d).  Raises DataError if shapes do
+        not fit the layer, PrecisionError if an output cannot be enclosed.
+        """
+        contexts, queries = self.leading.checked_inputs(contexts, queries)
+        nothing = np.zeros(len(queries))
+        rows = self.enclose(self.precision + _GUARD_BITS)(Dataset(contexts, queries, nothing))
+        outputs = np.array([[float(x) for x in row.output.entries()] for row in rows])
+        if not np.isfinite(outputs).all():
+            example = int(np.argwhere(~np.isfinite(outputs))[0][0])
+            raise PrecisionError(
+                f"the output of example {example} cannot be enclosed in float64",
+                witness=example,
+                suggestion="inputs of the size of the data which were memorized",
+            )
+        return outputs
+
+    def max_error(self, dataset: Dataset) -> float:
+        """An upper bound of |f - y| over the data, from balls.
+
+        Raises DataError if shapes do not fit the layer.
+        """
+        self.leading.check_fits(dataset)
+        enclosed = self.enclose(self.precision + _GUARD_BITS)
+        bound = arb(0)
+        for row in enclosed(dataset):
+            target = exact_matrix(dataset.target_matrix[row.example][np.newaxis])
+            with working_precision(enclosed.prec):
+                bound = bound.max(largest(row.output - target))
+        return upper(bound)
+
+    def __repr__(self) -> str:
+        return f"ExtendedLayer({self.leading!r}, precision={self.precision})"
+
+
+def solve(
+    layer: AttentionLayer, dataset: Dataset, columns: npt.NDArray[np.int64], *, precision: int
+) -> tuple[Array, ...]:
+    """Solve Z U = Y in balls, and return U as a sum of float64 arrays (H d, d_out).
+
+    columns: T independent columns of Z, on which U is not zero
+    precision: bits which the sum carries; the working precision is raised until balls give them
+
+    Raises PrecisionError where 2^14 bits do not suffice, or U leaves the range of float64.
+    """
+    parts = -(-precision // PART_BITS)
+    prec = 2 * precision + _GUARD_BITS
+    while prec <= _WIDEST:
+        z = intermediate(enclose_layer(layer, prec=prec), dataset)
+        with working_precision(prec):
+            chosen = columns.tolist()
+            square = arb_mat([[row[c] for c in chosen] for row in z.tolist()])
+            solution = ball.solve(square, exact_matrix(dataset.target_matrix), prec)
+            if solution is not None:
+                size = largest(solution)
+                wide = max(x.rad() for x in solution.entries())
+                if wide <= size * arb(2) ** -(parts * PART_BITS):
+                    return _split(solution, columns, z.ncols(), parts)
+        prec *= 2
+    raise PrecisionError(
+        f"the readout cannot be enclosed to {precision} bits with {_WIDEST} bits at work",
+        witness=precision,
+        suggestion="more heads, or construction='saturated'",
+    )
+
+
+def _split(
+    solution: arb_mat, columns: npt.NDArray[np.int64], width: int, parts: int
+) -> tuple[Array, ...]:
+    """Midpoints as sums of float64 numbers, each the rounding of what is left."""
+    rest = [x.mid() for x in solution.entries()]
+    arrays = []
+    for _ in range(parts):
+        part = [float(x) for x in rest]
+        rest = [(x - arb(y)).mid() for x, y in zip(rest, part, strict=True)]
+        array = np.zeros((width, solution.ncols()))
+        array[columns] = np.reshape(part, (len(columns), -1))
+        arrays.append(array)
+    if not np.isfinite(arrays[0]).all():
+        raise PrecisionError(
+            "the readout is too large for float64",
+            suggestion="targets or contexts scaled to size one",
+        )
+    return tuple(arrays)

@@ -1,0 +1,141 @@
+"""Networks whose attention is exactly rational, so that f(E_t, e_t) == y_t holds as it stands.
+
+Let the data and W_Q be rational and W_K = ln(2) K with K rational, so scaled that every logit is an
+integer multiple k ln 2. Then exp(logit) = 2^k, and attention, Z, the readout and f are rational.
+
+*Proposition.* Where real weights of some shape give Z rank T, integer W_Q and K of that shape do.
+*Proof.* Multiply a minor of Z by its softmax denominators: it is a sum of c_j 2^(q_j), where each
+q_j is bilinear in the entries of W_Q and K. For fixed W_Q it is a sum of exponentials of distinct
+linear forms in K, and these are independent as functions on integer points; so if the sum vanishes
+at all integers K it vanishes for all K. The same in W_Q. QED
+
+So heads are drawn from small integers until Z has rank T modulo a prime, which proves rank T as in
+`layers.residues`, with 2 in the place of exp(2^s), and no transcendence is needed. Numbers stay
+short while logits are small: data of small integers or of short fractions.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import flint
+import numpy as np
+
+from constructive.data.dataset import Dataset
+from constructive.data.rational import Fractions, RationalDataset, array_of, fractions
+from constructive.layers.attention import HeadShapes
+from constructive.support.arrays import private
+from constructive.support.errors import DataError
+
+LARGEST_LOGIT = 1 << 12
+"""Largest |k|: numbers of some thousand bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class RationalLayer(HeadShapes):
+    """Attention with W_Q and W_K / ln(2) rational, and a rational readout.
+
+    query_weights: W_Q (H, d, d_h);  key_weights: W_K / ln(2), (H, d, d_h)
+    readout: U (H d, d_out), with f = U^T z
+
+    The arrays are read-only copies of what was given. Raises ParameterError for what is no array.
+
+    >>> from fractions import Fraction
+    >>> one = np.full((1, 1, 1), Fraction(1))
+    >>> layer = RationalLayer(one, one, np.array([[Fraction(1, 2)]]))
+    >>> layer([[[0], [1]]], [[1]])  # attention 1/3 and 2/3 on tokens 0 and 1
+    array([[Fraction(1, 3)]], dtype=object)
+    """
+
+    query_weights: Fractions
+    key_weights: Fractions
+    readout: Fractions
+
+    def __post_init__(self) -> None:
+        for name, weights in tuple(vars(self).items()):
+            object.__setattr__(self, name, private(name, weights))
+
+    @property
+    def target_dim(self) -> int:
+        """d_out, the number of entries of the output."""
+        return int(self.readout.shape[1])
+
+    def intermediate(self, contexts: object, queries: object) -> Fractions:
+        """Z, exactly: (T, H d).
+
+        Raises DataError where a logit is no integer multiple of ln 2, or is so large that its
+        power of two would take thousands of bits.
+        """
+        contexts, queries = fractions("contexts", contexts), fractions("queries", queries)
+        inputs = RationalDataset(contexts, queries, fractions("targets", [0] * len(queries)))
+        if inputs.width != self.width:
+            raise DataError(
+                f"queries have d={inputs.width}, the layer d={self.width}",
+                witness=inputs.width,
+                suggestion=f"inputs with d={self.width}",
+            )
+        products = [
+            matrix_of(w_q) * matrix_of(w_k).transpose()
+            for w_q, w_k in zip(self.query_weights, self.key_weights, strict=True)
+        ]
+        rows = [_represent(inputs, example, products) for example in range(inputs.num_examples)]
+        return array_of(rows, (len(rows), self.num_heads * self.width))
+
+    def __call__(self, contexts: object, queries: object) -> Fractions:
+        """Evaluate f exactly: (T, d_out), Fractions. Raises DataError as `intermediate` does."""
+        z = self.intermediate(contexts, queries)
+        outputs = (matrix_of(z) * matrix_of(self.readout)).tolist()
+        return array_of(outputs, (len(z), self.target_dim))
+
+    def max_error(self, dataset: RationalDataset | Dataset) -> float:
+        """Largest |f - y| over the data: 0.0 if and only if they are equal."""
+        outputs = self(dataset.contexts, dataset.queries)
+        targets = fractions("targets", dataset.target_matrix)
+        if outputs.shape != targets.shape:
+            raise DataError(
+                f"targets have d_out={targets.shape[1]}, the layer {self.target_dim}",
+                witness=targets.shape[1],
+                suggestion=f"targets with d_out={self.target_dim}",
+            )
+        error = max(abs(x) for x in (outputs - targets).ravel())
+        return max(float(error), math.ulp(0.0)) if error else 0.0
+
+    def __repr__(self) -> str:
+        return (
+            f"RationalLayer(H={self.num_heads}, d={self.width}, d_h={self.head_dim}, "
+            f"d_out={self.target_dim})"
+        )
+
+
+def _represent(inputs: RationalDataset, example: int, products: list[Any]) -> list[Any]:
+    """The row z of one example."""
+    tokens = matrix_of(inputs.context(example))
+    query = matrix_of(inputs.queries[example][np.newaxis])
+    attention = []
+    for product in products:
+        logits = (query * product * tokens.transpose()).entries()
+        if any(k.q != 1 for k in logits):
+            raise DataError(
+                f"a logit of example {example} is {next(k for k in logits if k.q != 1)} ln 2",
+                witness=example,
+                suggestion="inputs whose denominators divide those of the data memorized",
+            )
+        powers = [int(k.p) for k in logits]
+        lowest, highest = min(powers), max(powers)
+        if highest - lowest > LARGEST_LOGIT:
+            raise DataError(
+                f"logits of example {example} differ by {highest - lowest} ln 2",
+                witness=highest - lowest,
+                suggestion=f"inputs for which they differ by at most {LARGEST_LOGIT} ln 2",
+            )
+        shares = [1 << (k - lowest) for k in powers]
+        attention += [flint.fmpq(share, sum(shares)) for share in shares]
+    rows = flint.fmpq_mat(len(products), tokens.nrows(), attention) * tokens
+    return list(rows.entries())
+
+
+def matrix_of(array: Fractions) -> flint.fmpq_mat:
+    """The same matrix for flint."""
+    rows, columns = array.shape
+    entries = [flint.fmpq(x.numerator, x.denominator) for x in array.ravel().tolist()]
+    return flint.fmpq_mat(rows, columns, entries)

@@ -1,0 +1,107 @@
+"""The record of a memorizer: how its weights came to be, and what was measured then."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+FLOAT64 = 53
+"""Bits of a float64, and so of a readout which is no sum of several."""
+
+
+@dataclass(frozen=True)
+class HeadRecord:
+    """What one head did: its examples start..stop-1, and how it saturates on the others.
+
+    sharpness: c, or 0 where the head has no saturating part
+    saturated_fraction: measured share of the other examples with at most 1e-6 attention off the top
+    rank_reached: estimated (in floats) rank of Z on the examples of this head and those before it
+    """
+
+    start: int
+    stop: int
+    sharpness: float
+    saturated_fraction: float
+    rank_reached: int
+
+
+@dataclass(frozen=True)
+class BuildRecord:
+    """How a memorizer came to be, and what was measured on its data.
+
+    max_error: as float64 evaluates the layer; an upper bound from balls where precision > 53
+        where construction is "paired" or "schur", heads are evaluated on their own examples, and
+        elsewhere where they are not saturated (`Memorizer.max_error` evaluates all)
+    condition: estimated condition number of Z, or the largest one of the systems that were solved
+        instead of it
+    precision: bits of the readout
+    order:     the examples in the order in which heads take them, or () for the order given
+    coupled:   pairs of an example and a head (or pair of heads) beside the groups which are not
+               saturated, and were solved for; counted where construction is "paired" or "schur"
+    """
+
+    construction: str
+    shared_keys: bool
+    num_examples: int
+    context_size: int
+    capacity: int
+    seed: int
+    saturated_fraction: float
+    scalar_targets: bool
+    condition: float
+    max_error: float
+    largest_target: float
+    heads: tuple[HeadRecord, ...]
+    precision: int = 53
+    order: tuple[int, ...] = ()
+    coupled: int = 0
+
+
+@dataclass(frozen=True)
+class TrainedRecord:
+    """What is known of weights which were not built here: where they came from.
+
+    source:   the class of the module which they were read from
+    constant: whether they are for data with a constant entry (`Dataset.with_constant`)
+    """
+
+    source: str
+    scalar_targets: bool
+    constant: bool
+
+    construction: ClassVar[str] = "trained"
+    precision: ClassVar[int] = FLOAT64
+
+
+def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
+    """A record from the fields of its JSON; TypeError or ValueError for anything else."""
+    if not isinstance(fields, dict):
+        raise TypeError("its record is no object")
+    if "source" in fields:
+        trained: TrainedRecord = _typed(TrainedRecord, fields)
+        if not trained.source.isprintable():
+            raise ValueError("its source is not printable")
+        return trained
+    heads = tuple(_typed(HeadRecord, head) for head in fields.pop("heads"))
+    order = tuple(fields.pop("order", ()))
+    record: BuildRecord = _typed(BuildRecord, {**fields, "heads": heads, "order": order})
+    permuted = len(order) == record.num_examples and sorted(order) == list(range(len(order)))
+    if order and not permuted:
+        raise ValueError("its order is no order of the examples")
+    stops = [0, *(head.stop for head in record.heads)]
+    tiled = [head.start for head in record.heads] == stops[:-1] and stops == sorted(stops)
+    if not tiled or stops[-1] > record.num_examples:
+        raise ValueError("its groups are no groups of its examples")
+    return record
+
+
+def _typed(kind: type[Any], fields: dict[str, Any]) -> Any:  # noqa: ANN401
+    record = kind(**fields)
+    for field in dataclasses.fields(kind):
+        value = getattr(record, field.name)
+        expected = tuple if field.name in {"heads", "order"} else field.type
+        if not isinstance(value, (float, int) if expected is float else expected):  # type: ignore[arg-type]
+            message = f"{field.name} is {value!r}"
+            raise TypeError(message)
+        if isinstance(value, int):
+            float(value)  # OverflowError for integers beyond all floats
+    return record

@@ -1,0 +1,175 @@
+"""The intermediate representation Z modulo a prime: one such matrix of rank T proves rank Z = T.
+
+*Theorem.* Let data, W_Q and W_K be dyadic rationals, as floats are. Then for every prime p > 2
+and every a != 0 modulo p for which no softmax denominator below vanishes modulo p,
+
+    rank Z >= rank of Z(a) over F_p.
+
+*Proof.* All logits are integer multiples k 2^s of one power of two. With x = exp(2^s) the entries
+of Z are sum_i E_i x^(k_i) / sum_i x^(k_i), in Q(x). As x is transcendental (Hermite), Q(x) is the
+field of rational functions. Its elements whose denominators do not vanish at a modulo p form a
+ring, and sending x to a is a ring homomorphism from it to F_p, since 2 is invertible. A minor of Z
+is sent to the same minor of Z(a). If that is not zero, the minor of Z is not the zero function, so
+it is not zero at the transcendental number x. QED
+
+No rounding enters and no conditioning: logits of size 1e30 cost nothing, since a^k depends only on
+k modulo p - 1. There is no converse: at an unlucky point the rank is less, and nothing is proved.
+In practice that happens about once in p points.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.data.dataset import Dataset
+from constructive.exact import modular
+from constructive.layers.attention import AttentionLayer
+from constructive.support.arrays import CHUNK_BYTES, Array
+
+_PRIMES = 3
+_VANISHING = 20
+"""Points which are tried for one prime before it is given up."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A prime p and a value a modulo p at which Z is evaluated."""
+
+    prime: int
+    value: int
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """What elimination found at random points.
+
+    rank: the largest rank of Z(a) modulo p which was seen, so a lower bound of rank Z
+    point, columns, factors: where it was seen, the columns of Z which were eliminated, and the
+        factors; None if the denominators vanished at all points
+    tried: the number of matrices eliminated;  retries: points given up
+    """
+
+    rank: int
+    point: Point | None
+    columns: npt.NDArray[np.int64]
+    factors: modular.Factors | None
+    tried: int
+    retries: int
+
+
+class VanishingDenominatorError(ArithmeticError):
+    """A softmax denominator is 0 modulo p: another point is needed (chance about T H / p)."""
+
+
+def intermediate(
+    layer: AttentionLayer,
+    dataset: Dataset,
+    point: Point,
+    columns: npt.NDArray[np.int64],
+    *,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Array:
+    """Some columns of Z(a), times one power of two, as balanced residues: (T, len(columns)).
+
+    columns: indices into the H d columns of Z, in any order. Only they are computed to the end.
+    Raises VanishingDenominatorError.
+    """
+    prime, order = point.prime, point.prime - 1
+    powers = modular.power_table(point.value, prime)
+    token_exponent = modular.least_exponent(dataset.contexts)
+    head, entry = np.divmod(columns, layer.width)
+    heads, width = layer.num_heads, layer.width
+
+    keys = _integers(layer.key_weights, order).transpose(0, 2, 1)
+    if dataset.shared_context:
+        context = modular.residues(dataset.contexts, order, token_exponent)
+        keys = modular.product(keys, np.ascontiguousarray(context.T), order)
+        tokens = modular.residues(dataset.contexts, prime, token_exponent)
+    absorbed = modular.product(_integers(layer.query_weights, order), keys, order)
+    absorbed = np.ascontiguousarray(absorbed.transpose(1, 0, 2)).reshape(width, -1)
+    queries = _integers(dataset.queries, order)
+
+    out = np.empty((dataset.num_examples, len(columns)))
+    step = max(1, chunk_bytes // (8 * heads * (2 * width + dataset.context_size)))
+    for start in range(0, len(queries), step):
+        rows = slice(start, min(start + step, len(queries)))
+        logits = modular.product(queries[rows], absorbed, order)
+        logits = logits.reshape(rows.stop - rows.start, heads, -1)
+        if not dataset.shared_context:
+            chunk = dataset.contexts[rows]
+            context = modular.residues(chunk, order, token_exponent).transpose(0, 2, 1)
+            tokens = modular.residues(chunk, prime, token_exponent)
+            logits = modular.product(logits, context, order)
+        numerators = powers(logits)
+        denominators = modular.reduce(numerators.sum(axis=2), prime)
+        if not denominators.all():
+            raise VanishingDenominatorError
+        sums = modular.product(numerators, tokens, prime)
+        inverses = modular.inverse(denominators, prime)
+        out[rows] = modular.reduce(sums[:, head, entry] * inverses[:, head], prime)
+    return out
+
+
+def search(layer: AttentionLayer, dataset: Dataset, rng: np.random.Generator) -> Search:
+    """Look for a point at which Z has rank T, a few times.
+
+    Of each head as many columns are taken first as its share of the examples; where these are
+    dependent, elimination chooses among all H d.
+    """
+    every = np.arange(layer.num_heads * layer.width)
+    found = Search(-1, None, every, None, 0, 0)
+    tried = retries = 0
+    for prime, _ in zip(modular.safe_primes(), range(_PRIMES), strict=False):
+        for columns in (_likely_columns(layer, dataset, rng), every):
+            point, z, vanished = _evaluate(layer, dataset, prime, columns, rng)
+            retries += vanished
+            if z is None:
+                break
+            factors = modular.factor(z, prime)
+            tried += 1
+            if factors.rank > found.rank:
+                found = Search(factors.rank, point, columns[factors.columns], factors, 0, 0)
+            if found.rank == dataset.num_examples:
+                return replace(found, tried=tried, retries=retries)
+            if len(columns) == len(every):
+                break
+        retries += 1
+    return replace(found, rank=max(found.rank, 0), tried=tried, retries=retries)
+
+
+def _likely_columns(
+    layer: AttentionLayer, dataset: Dataset, rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """T columns which are probably independent, or all."""
+    width = layer.width
+    shares = np.array_split(np.arange(dataset.num_examples), layer.num_heads)
+    sizes = [len(share) for share in shares]
+    if max(sizes) > width:
+        return np.arange(layer.num_heads * width)
+    picked = [
+        head * width + np.sort(rng.permutation(width)[:size]) for head, size in enumerate(sizes)
+    ]
+    return np.concatenate(picked)
+
+
+def _evaluate(
+    layer: AttentionLayer,
+    dataset: Dataset,
+    prime: int,
+    columns: npt.NDArray[np.int64],
+    rng: np.random.Generator,
+) -> tuple[Point, Array | None, int]:
+    """Z at a random point without a vanishing denominator (else None), and how many had one."""
+    for vanished in range(_VANISHING):
+        point = Point(prime, int(rng.integers(2, prime - 1)))
+        try:
+            return point, intermediate(layer, dataset, point, columns), vanished
+        except VanishingDenominatorError:
+            continue
+    return point, None, _VANISHING
+
+
+def _integers(array: Array, modulus: int) -> Array:
+    """Any power of two times the array, as integers modulo m."""
+    return modular.residues(array, modulus, modular.least_exponent(array))

@@ -1,0 +1,289 @@
+"""A table of integers in a narrow ReLU network: f(z) = table.get(z, 0), for every 0 <= z < Q.
+
+With a scale W above all labels, the table is a *set of integers*: s = W (key + 1) - label, one for
+each key, all positive. For an integer z, 0 <= W (z + 1) - s < W just where z is the key, and then
+W (z + 1) - s is the label: it is that difference which the network has to find. It cuts the sorted
+set into blocks; the differences between neighbours in a block are the digits of one long integer
+T, its *code word*. One comparison a block finds the code word of the block of z; then it is read
+bit by bit, and each digit that was read is taken from W (z + 1) - s, which is held as X, more by
+W Q so as not to be negative. M keys need about sqrt(M) blocks of sqrt(M) keys, and as many weights;
+what grows is the length of the code words.
+
+*Lemma (exactness).* Every register is a non-negative integer for every integer 0 <= z < Q, and at
+integers r the ramp relu(r - t + 1) - relu(r - t) is 1 where r >= t, else 0. So T and X are those
+of the last block whose first key is at most z (of the first one, if there is none); peeling T at
+its highest places gives its binary digits, so that x = X - W Q = W (z + 1) - s for each s in
+turn. With u = relu(2 x - 2 W + 1) the unit relu(x - W u) is x where 0 <= x < W, and 0 elsewhere:
+for x < 0 also u = 0, and for x = W + e, e >= 0, it is relu(W + e - W (2 e + 1)) = 0. (In floats an
+error of x below 1/2 changes the label by that much and no more, as x is never W for positive
+labels.) What it finds is taken from X, which leaves x = 0, so that nothing is found twice where a
+short block is filled up with zeros; and it is added to T below all places that are read, where it
+stays. Keys are different, so at most one of them is found. QED
+
+Source: bit extraction and groups of sqrt(M) keys are from Vardi, Yehudai and Shamir (ICLR 2022);
+the set in place of the table, its differences, and 0 off the keys, are ours.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.sequences.gadgets import Comparison, rounded, where_at_least
+from constructive.sequences.network import Affine, Number, Program, Step
+from constructive.support.errors import ParameterError
+
+Layout = Literal["deep", "wide"]
+
+_LARGEST_DOMAIN = 1 << 62
+_QUIET = 49
+"""Bits below which W times the noise, in units of 2^-53, is less than 1/16."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Non-zero weights of a dictionary: what `plan` makes as few as it can (Lemma 14.2).
+
+    block: of a block, whose first member stands in the code word;  jump: where X jumps instead
+    bit:   of a bit of a code word;  entry: of looking whether X is a label
+    """
+
+    block: int
+    jump: int
+    bit: int
+    entry: int
+
+    @classmethod
+    def of(
+        cls, layout: Layout, comparison: Comparison, *, residual: bool, carried: int = 0
+    ) -> "Costs":
+        """Those of a layout, a kind of comparison and a back end.
+
+        carried: other registers, which are carried through the dictionary
+        """
+        ramp = comparison == "ramp"
+        if residual:
+            block, jump = (6, 8) if ramp or layout == "wide" else (9, 11)
+            return cls(block, jump, 8 if ramp else 11, 10)
+        block, jump = (6, 8) if layout == "wide" else (8, 11) if ramp else (10, 14)
+        bit = 14 + carried if ramp else 13 + 2 * carried
+        return cls(block, jump, bit, (11 if ramp else 12) + 2 * carried)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The set of a table, in order, cut into blocks.
+
+    keys:       the first key of each block
+    members:    s = W (key + 1) - label, for each block
+    entries:    k, the length of the longest block
+    scale:      W, above all labels
+    digit_bits: of the differences in a block
+    first_bits: of the first s of a block, where it stands in the code word; 0 where it does not,
+                and X jumps with T
+    domain:     Q
+    """
+
+    keys: tuple[int, ...]
+    members: tuple[tuple[int, ...], ...]
+    entries: int
+    scale: int
+    digit_bits: int
+    first_bits: int
+    domain: int
+
+    @property
+    def answer_bits(self) -> int:
+        """Of the labels, which are added to T below the code word."""
+        return (self.scale - 1).bit_length()
+
+    @property
+    def word_bits(self) -> int:
+        """B, the length of a code word with the place for an answer."""
+        return self.answer_bits + self.first_bits + (self.entries - 1) * self.digit_bits
+
+    def words(self) -> list[int]:
+        """The code word of each block: its first member or nothing, then differences."""
+        found = []
+        for members in self.members:
+            word = members[0] if self.first_bits else 0
+            for before, after in pairwise(members):
+                word = (word << self.digit_bits) | (after - before)
+            missing = self.entries - len(members)
+            found.append(word << (missing * self.digit_bits + self.answer_bits))
+        return found
+
+
+def plan(
+    table: Mapping[int, int],
+    domain: int,
+    *,
+    costs: Costs,
+    max_word_bits: int | None = None,
+) -> Blocks:
+    """Cut the set of a table such that weights are the fewest.
+
+    Raises ParameterError for no keys, keys outside of the domain, and negative labels.
+
+    >>> costs = Costs.of("deep", "ramp", residual=False)
+    >>> plan(dict.fromkeys(range(10, 26), 1), domain=64, costs=costs).members[:2]
+    ((21, 23), (25, 27))
+    """
+    if not table or not 0 <= min(table) <= max(table) < domain <= _LARGEST_DOMAIN:
+        raise ParameterError(
+            f"{len(table)} keys are none below domain={domain!r}, or none at all",
+            witness=max(table, default=None),
+            suggestion=f"keys from 0 to domain - 1, below {_LARGEST_DOMAIN}",
+        )
+    if min(table.values()) < 0:
+        raise ParameterError(
+            f"the label {min(table.values())} is negative",
+            witness=min(table.values()),
+            suggestion="labels less the smallest one",
+        )
+    scale = max(table.values()) + 1
+    keys = sorted(table)
+    members = [scale * (key + 1) - table[key] for key in keys]
+    lengths = np.array([(b - a).bit_length() for a, b in pairwise(members)])
+    first_bits = members[-1].bit_length()
+    answer_bits = (scale - 1).bit_length()
+    most = None if max_word_bits is None else max_word_bits - answer_bits
+    entries, digit_bits, in_word = _cheapest(lengths, first_bits, costs, most)
+    starts: list[int] = []
+    for place in range(len(members)):
+        full = not starts or place - starts[-1] == entries
+        if full or lengths[place - 1] > digit_bits:
+            starts.append(place)
+    stops = [*starts[1:], len(members)]
+    blocks = [tuple(members[start:stop]) for start, stop in zip(starts, stops, strict=True)]
+    return Blocks(
+        keys=tuple(keys[start] for start in starts),
+        members=tuple(blocks),
+        entries=max(map(len, blocks)),
+        scale=scale,
+        digit_bits=digit_bits,
+        first_bits=first_bits if in_word else 0,
+        domain=domain,
+    )
+
+
+def _cheapest(
+    lengths: npt.NDArray[np.int64], first_bits: int, costs: Costs, most: int | None
+) -> tuple[int, int, bool]:
+    """k, the bits of a digit, and whether first members are in the word, of the fewest weights.
+
+    lengths: bits of the differences of neighbours (M - 1,);  most: bits of a code word
+    """
+    best: tuple[int, tuple[int, int, bool]] | None = None
+    longest = 4 * int(np.sqrt(len(lengths) + 1)) + 1
+    for digit_bits in range(1, int(lengths.max(initial=1)) + 1):
+        ends = np.flatnonzero(lengths > digit_bits)
+        runs = np.diff(np.concatenate([[-1], ends, [len(lengths)]]))
+        for entries in range(1, longest + 1):
+            digits = (entries - 1) * digit_bits
+            blocks = int((-(-runs // entries)).sum())
+            for in_word in (False, True):
+                bits = digits + first_bits * in_word
+                shortest = entries == 1 and not in_word
+                if most is not None and bits > most and not shortest:
+                    continue
+                cost = costs.bit * bits + costs.entry * entries
+                cost += (costs.block if in_word else costs.jump) * blocks
+                if best is None or cost < best[0]:
+                    best = cost, (entries, digit_bits, in_word)
+    return best[1]  # type: ignore[index] # there is at least one
+
+
+def steps(blocks: Blocks, *, layout: Layout, comparison: Comparison, noise: int = 0) -> list[Step]:
+    """The steps which read register z and leave the table's value in register T.
+
+    noise: of z, in last bits of a float64. Where comparisons forgive it, but labels, which are
+           differences of W z, would not, z is rounded first
+    """
+    loud = comparison == "saturating" and blocks.scale * noise >> _QUIET
+    first = rounded("z", blocks.domain, comparison=comparison) if loud else []
+    return [*first, *_find(blocks, layout, comparison), *_read(blocks, comparison)]
+
+
+def _find(blocks: Blocks, layout: Layout, comparison: Comparison) -> Iterator[Step]:
+    """The code word T of the block of z, and X."""
+    words = blocks.words()
+    firsts = [0 if blocks.first_bits else members[0] for members in blocks.members]
+    offset = blocks.scale * blocks.domain
+    above = offset + blocks.scale
+    begin = {"T": Affine({}, words[0]), "X": Affine({"z": blocks.scale}, above - firsts[0])}
+    jumps = [
+        (key, {"T": word - last, **({"X": before - first} if first != before else {})})
+        for key, first, before, word, last in zip(
+            blocks.keys[1:], firsts[1:], firsts, words[1:], words, strict=False
+        )
+    ]
+    if not jumps:
+        yield Step({}, begin)
+        return
+    if layout == "deep":
+        found: list[Step] = []
+        for key, changes in jumps:
+            start = None if found else {name: begin[name] for name in changes}
+            found += where_at_least("z", key, changes, comparison=comparison, start=start)
+        yield from found[:-1]
+        late = {"X": begin["X"]} if blocks.first_bits else {}  # z itself is carried until then
+        yield replace(found[-1], updates={**found[-1].updates, **late})
+        return
+    units: dict[str, Affine] = {}
+    sums: dict[str, dict[str, Number]] = {"T": {}, "X": dict(begin["X"].terms)}
+    for index, (key, changes) in enumerate(jumps):
+        units[f"high {index}"] = Affine({"z": 1}, 1 - key)
+        units[f"low {index}"] = Affine({"z": 1}, -key)
+        for name, value in changes.items():
+            sums[name] |= {f"high {index}": value, f"low {index}": -value}
+    yield Step({}, {})  # else each unit would hold all that z is a sum of
+    yield Step(units, {name: Affine(terms, begin[name].constant) for name, terms in sums.items()})
+    yield Step({}, {})  # and the next three rows would each hold all of these sums
+
+
+def _read(blocks: Blocks, comparison: Comparison) -> Iterator[Step]:
+    """Peel the digits of T, take them from X, and look whether X is now a label."""
+    place = blocks.word_bits
+    offset, scale = blocks.scale * blocks.domain, blocks.scale
+    for entry in range(blocks.entries):
+        for bit in reversed(range(blocks.digit_bits if entry else blocks.first_bits)):
+            place -= 1
+            changes = {"T": -(1 << place), "X": -(1 << bit)}
+            yield from where_at_least("T", 1 << place, changes, comparison=comparison)
+        beyond = Affine({"X": 2}, 1 - 2 * offset - 2 * scale)
+        yield Step({"over": beyond}, {"over": Affine({"over": 1})})
+        yield Step(
+            {"found": Affine({"X": 1, "over": -scale}, -offset)},
+            {"T": Affine({"T": 1, "found": 1}), "X": Affine({"X": 1, "found": -1})},
+        )
+
+
+def program(
+    table: Mapping[int, int],
+    domain: int,
+    *,
+    layout: Layout = "deep",
+    comparison: Comparison = "ramp",
+    max_word_bits: int | None = None,
+) -> Program:
+    """A program with input z and output table.get(z, 0), for every integer 0 <= z < domain.
+
+    table: non-negative integers by keys in the domain
+
+    >>> from constructive.sequences.network import plain
+    >>> network = plain(program({2: 7, 3: 1, 11: 4}, domain=16))
+    >>> network([np.arange(16)])[0].tolist()
+    [0, 0, 7, 1, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0]
+    """
+    costs = Costs.of(layout, comparison, residual=False)
+    blocks = plan(table, domain, costs=costs, max_word_bits=max_word_bits)
+    return Program(
+        inputs=("z",),
+        start={"z": Affine({"z": 1})},
+        steps=tuple(steps(blocks, layout=layout, comparison=comparison)),
+        outputs=(Affine({"T": 1}),),
+    )

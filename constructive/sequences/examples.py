@@ -1,0 +1,394 @@
+"""Sequences and labels as integers: tokens by index, and what a label may depend on.
+
+Uniform attention sees a context as a multiset. So the label of an example has to be a function of
+its *key*: the multiset (`next`), the multiset and the last token (`last`), or the multiset and the
+token at the position (`seq2seq`, where every position is an example).
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Real
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.sequences.storage import (
+    Json,
+    decoded,
+    digest,
+    encoded,
+    number,
+    read_json,
+    write_json,
+    written,
+)
+from constructive.support.arrays import Rebuilt, private
+from constructive.support.errors import DataError, ParameterError, shown
+
+FORMAT = "constructive sequences 1"
+Task = Literal["next", "last", "seq2seq"]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceDataset(Rebuilt):
+    """Sequences of tokens, and one label for each key. Its arrays are read-only.
+
+    task:    what a label belongs to
+    tokens:  (V, d) integers and Fractions, the different tokens
+    ids:     (N, n), each token's index
+    symbols: the tokens themselves, if they are no numbers; a token is then its index
+    labels:  for each example the index of its class
+    classes: the different labels, most frequent ones first: what stands for the first costs nothing
+    """
+
+    task: Task
+    tokens: npt.NDArray[Any]
+    ids: Integers
+    symbols: tuple[Hashable, ...] | None
+    labels: Integers
+    classes: tuple[Hashable, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("tokens", "ids", "labels"):
+            object.__setattr__(self, name, private(name, getattr(self, name)))
+
+    @classmethod
+    def of(
+        cls, sequences: Sequence[Any], labels: Sequence[Any], task: str = "next"
+    ) -> "SequenceDataset":
+        """Sequences and labels as they are given, checked.
+
+        sequences, labels, task: as in `build_sequence_memorizer`
+
+        Raises ParameterError for an unknown task, DataError for no sequences, different lengths,
+        labels of the wrong number, tokens of different kinds, and inconsistent labels.
+
+        >>> SequenceDataset.of(["abb", "abc", "bba"], [1, 2, 1])
+        SequenceDataset(next, N=3, n=3, V=3, symbols, 2 labels)
+        """
+        if not isinstance(task, str) or task not in get_args(Task):
+            raise ParameterError(
+                f"unknown task={shown(task)}",
+                witness=shown(task),
+                suggestion=", ".join(map(repr, get_args(Task))),
+            )
+        listed = rectangular(sequences)
+        different, ids = numbered(listed)
+        tokens = exact_vectors(different)
+        flat = _listed(labels)
+        if task == "seq2seq":
+            flat = [_listed(row) for row in flat]
+            wrong = [i for i, row in enumerate(flat) if len(row) != len(listed[0])]
+            if wrong or len(flat) != len(listed):
+                raise DataError(
+                    f"labels do not fit {len(listed)} sequences of {len(listed[0])} tokens",
+                    witness=wrong[:1] or len(flat),
+                    suggestion="one label for each token",
+                )
+            flat = [label for row in flat for label in row]
+        elif len(flat) != len(listed):
+            raise DataError(
+                f"{len(listed)} sequences have {len(flat)} labels",
+                witness=len(flat),
+                suggestion="one label for each sequence",
+            )
+        plain = [_plain(label) for label in flat]
+        try:
+            counts = Counter(plain)
+            classes = tuple(sorted(counts, key=lambda label: -counts[label]))
+        except TypeError as error:
+            raise DataError(
+                f"a label cannot be told from others: {error}",
+                suggestion="integers, or hashable classes; task='seq2seq' for several a sequence",
+            ) from error
+        for kind, values in (("token", different), ("label", classes)):
+            odd = [value for value in values if _unequal(value)]
+            if odd:
+                raise DataError(
+                    f"a {kind} is {odd[0]}, which is not equal to itself; no finite number",
+                    witness=str(odd[0]),
+                    suggestion="a symbol such as None for what is missing",
+                )
+        index = {label: place for place, label in enumerate(classes)}
+        found = cls(
+            task=task,  # type: ignore[arg-type] # checked above
+            tokens=codes(len(different)) if tokens is None else tokens,
+            ids=ids,
+            symbols=different if tokens is None else None,
+            labels=np.array([index[label] for label in plain], dtype=np.int64),
+            classes=classes,
+        )
+        contexts, own = found.keys(np.arange(len(different)))
+        clash = conflict(found.labels, own, contexts)
+        if clash is not None:
+            first, second = clash
+            raise DataError(
+                f"examples {first} and {second} have one multiset of tokens"
+                + (" and one own token" if found.per_position else "")
+                + f" and labels {shown(plain[first])} and {shown(plain[second])}",
+                witness=clash,
+                suggestion="equal labels"
+                + ("" if found.per_position else ", or task='last' or 'seq2seq', which also see a "
+                   "token of their own"),
+            )  # fmt: skip
+        return found
+
+    def save(self, path: str | Path) -> None:
+        """Write a JSON file, whole or not at all; an old file of that name is replaced.
+
+        Raises ParameterError for symbols and labels which JSON cannot hold: strings, bytes,
+        numbers, None and tuples of these can be held. Raises OutputError where the file cannot be
+        written.
+        """
+        write_json(path, self.content())
+
+    def content(self) -> Json:
+        """What `save` writes."""
+        numbers = [list(map(written, row)) for row in self.tokens.tolist()]
+        return {
+            "format": FORMAT,
+            "task": self.task,
+            "tokens": numbers if self.symbols is None else None,
+            "symbols": None if self.symbols is None else list(map(encoded, self.symbols)),
+            "ids": self.ids.tolist(),
+            "classes": list(map(encoded, self.classes)),
+            "labels": self.labels.tolist(),
+        }
+
+    @classmethod
+    def load(cls, path: str | Path) -> "SequenceDataset":
+        """Read a file written by `save`.
+
+        Raises FormatError if it is not one, OSError if it cannot be read.
+        """
+        found: SequenceDataset = read_json(path, _read, FORMAT, "SequenceDataset.save")
+        return found
+
+    def __repr__(self) -> str:
+        count, size = self.ids.shape
+        kind = f"d={self.tokens.shape[1]}" if self.symbols is None else "symbols"
+        return (
+            f"SequenceDataset({self.task}, N={count}, n={size}, V={len(self.tokens)}, {kind}, "
+            f"{len(self.classes)} labels)"
+        )
+
+    @property
+    def integers(self) -> bool:
+        """Whether all labels are integers, and no Booleans."""
+        return all(type(label) is int for label in self.classes)
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """What the network outputs for each class: integer labels themselves, else the index."""
+        if self.integers:
+            return tuple(int(label) for label in self.classes)  # type: ignore[call-overload]
+        return tuple(range(len(self.classes)))
+
+    @property
+    def num_keys(self) -> int:
+        """M, what labels are given to."""
+        contexts, own = self.keys(np.arange(len(self.tokens)))
+        return len(np.unique(np.stack([contexts, own]), axis=1).T)
+
+    @property
+    def per_position(self) -> bool:
+        """Whether keys have a token of their own."""
+        return self.task != "next"
+
+    def keys(self, values: Integers) -> tuple[Integers, Integers]:
+        """The keys when tokens are replaced by values (V,): contexts, and own tokens (or zeros).
+
+        Both (M,): contexts are numbered, equal numbers for equal multisets.
+        """
+        rows = np.sort(values[self.ids], axis=1)
+        contexts = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        return self.with_own(contexts, values)
+
+    def with_own(self, contexts: Integers, values: Integers) -> tuple[Integers, Integers]:
+        """A number for each sequence (N,), and the value of the own token, for each example."""
+        if self.task == "next":
+            return contexts, np.zeros_like(contexts)
+        if self.task == "last":
+            return contexts, values[self.ids[:, -1]]
+        return np.repeat(contexts, self.ids.shape[1]), values[self.ids].reshape(-1)
+
+    def told_apart_by(self, values: Integers, salt: int) -> bool:
+        """Whether examples with equal keys have equal labels, when tokens are replaced by values.
+
+        Contexts are compared by sums of 64 mixed bits of their values, which is quick. Equal
+        multisets have equal sums, so True is certain. False is wrong once in 2^64 pairs or so, and
+        for no data which were made before the salt was drawn.
+        """
+        sums = _mixed(values, salt)[self.ids].sum(axis=1).view(np.int64)
+        return self.told_apart(*self.with_own(sums, values))
+
+    def told_apart(self, contexts: Integers, own: Integers) -> bool:
+        """Whether examples with equal keys have equal labels."""
+        return conflict(self.labels, own, contexts) is None
+
+
+def _read(content: Json) -> SequenceDataset:
+    """A data set as `of` makes it, from what was written of one."""
+    symbols, classes = content["symbols"], list(map(decoded, content["classes"]))
+    tokens: list[Any] = (
+        [tuple(map(number, row)) for row in content["tokens"]]
+        if symbols is None
+        else list(map(decoded, symbols))
+    )
+    task, size = content["task"], len(content["ids"][0])
+    if any(
+        type(i) is not int or i < 0 for row in [*content["ids"], content["labels"]] for i in row
+    ):
+        raise ValueError("an index is no index")
+    labels: list[Any] = [classes[i] for i in content["labels"]]
+    if task == "seq2seq":
+        labels = [labels[start : start + size] for start in range(0, len(labels), size)]
+    found = SequenceDataset.of([[tokens[i] for i in row] for row in content["ids"]], labels, task)
+    if digest(found.content()) != digest(content):
+        raise ValueError("it is not written as it should be")
+    return found
+
+
+def _mixed(values: Integers, salt: int) -> npt.NDArray[np.uint64]:
+    """Integers whose bits look random (splitmix64: multiplications and shifts modulo 2^64)."""
+    mixed = (values.astype(np.uint64) ^ np.uint64(salt)) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return mixed
+
+
+def conflict(labels: Integers, own: Integers, contexts: Integers) -> tuple[int, int] | None:
+    """Two examples with one key, a context and an own token, and different labels; or None.
+
+    >>> conflict(np.array([1, 2, 2]), np.array([0, 0, 5]), np.array([7, 7, 7]))
+    (0, 1)
+    """
+    order = np.lexsort((labels, own, contexts))
+    before, after = order[:-1], order[1:]
+    same = (contexts[before] == contexts[after]) & (own[before] == own[after])
+    wrong = np.flatnonzero(same & (labels[before] != labels[after]))
+    if not len(wrong):
+        return None
+    first, second = sorted((int(before[wrong[0]]), int(after[wrong[0]])))
+    return first, second
+
+
+def rectangular(sequences: Sequence[Any]) -> list[list[Any]]:
+    """Sequences as lists of one length. Raises DataError where they are not."""
+    try:
+        listed = [list(sequence) for sequence in sequences]
+    except TypeError as error:
+        raise DataError(
+            f"a sequence is none: {error}", suggestion="lists of tokens, of one length"
+        ) from error
+    lengths = {len(sequence) for sequence in listed}
+    if len(lengths) != 1 or 0 in lengths:
+        lengths_seen = sorted(lengths)
+        raise DataError(
+            f"sequences have lengths {lengths_seen}; attention sees proportions only"
+            if listed
+            else "there are no sequences",
+            witness=lengths_seen,
+            suggestion="sequences of one length; pad them with a token of its own",
+        )
+    return listed
+
+
+def codes(count: int) -> npt.NDArray[Any]:
+    """The integers 0, 1, 2, ... as vectors of one entry, which stand for symbols: (V, 1)."""
+    integers: npt.NDArray[Any] = np.arange(count).astype(object)[:, np.newaxis]
+    return integers
+
+
+def numbered(listed: list[list[Any]]) -> tuple[tuple[Hashable, ...], Integers]:
+    """The different tokens, and the index of each (N, n). Raises DataError for unhashable ones.
+
+    >>> numbered([["a", "b"], ["b", "b"]])
+    (('a', 'b'), array([[0, 1],
+           [1, 1]]))
+    """
+    places: dict[Hashable, int] = {}
+    try:
+        rows = [
+            [places.setdefault(_hashable(token), len(places)) for token in row] for row in listed
+        ]
+    except TypeError as error:
+        raise DataError(
+            f"a token cannot be told from others: {error}",
+            suggestion="numbers, vectors of numbers, or hashable symbols",
+        ) from error
+    return tuple(places), np.array(rows, dtype=np.int64)
+
+
+def exact_vectors(tokens: tuple[Hashable, ...]) -> npt.NDArray[Any] | None:
+    """Tokens as integers and Fractions (V, d), or None if some are no numbers.
+
+    Raises DataError for vectors of different lengths, and numbers which are not finite.
+
+    >>> exact_vectors((0.5, 2))
+    array([[Fraction(1, 2)],
+           [2]], dtype=object)
+    """
+    vectors = [token if isinstance(token, tuple) else (token,) for token in tokens]
+    if any(not isinstance(x, Real) for vector in vectors for x in vector):
+        return None
+    widths = sorted({len(vector) for vector in vectors})
+    if len(widths) != 1 or 0 in widths:
+        raise DataError(
+            f"tokens have {widths} entries", witness=widths, suggestion="vectors of one length"
+        )
+    try:
+        exact = [[_shortest(Fraction(x)) for x in vector] for vector in vectors]
+    except (ValueError, OverflowError, TypeError) as error:
+        raise DataError(
+            f"a token is no finite number: {error}",
+            suggestion="finite integers, Fractions or floats of 64 bits at most",
+        ) from error
+    array = np.empty((len(exact), widths[0]), dtype=object)
+    array[:] = exact
+    return array
+
+
+def _shortest(number: Fraction) -> int | Fraction:
+    return number.numerator if number.denominator == 1 else number
+
+
+def _hashable(token: Any) -> Hashable:  # noqa: ANN401 - whatever users have
+    if isinstance(token, np.ndarray):
+        token = token.tolist()
+    if isinstance(token, (list, tuple)):
+        entries = tuple(map(_hashable, token))
+        single = len(entries) == 1 and isinstance(entries[0], Real)
+        # A vector of one number is that number.
+        first: Hashable = entries[0] if single else entries
+        return first
+    plain: Hashable = _plain(token)
+    return plain
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    """Numbers and strings of numpy as those of Python; anything else as it is."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    kinds = np.number, np.bool_, np.str_, np.bytes_
+    return value.item() if isinstance(value, kinds) else value
+
+
+def _listed(labels: Any) -> list[Any]:  # noqa: ANN401
+    """Labels as a list; none of what is no list."""
+    try:
+        return list(labels)
+    except TypeError:
+        return []
+
+
+def _unequal(value: Any) -> bool:  # noqa: ANN401
+    """Whether it holds a NaN, which is not equal to itself."""
+    if isinstance(value, tuple):
+        return any(map(_unequal, value))
+    return bool(value != value)  # noqa: PLR0124 - NaN

@@ -1,0 +1,111 @@
+"""How the parameters of sequence memorizers grow with N: built for longer and longer beginnings."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from constructive.sequences.build import build_sequence_memorizer
+from constructive.sequences.memorizer import SequenceMemorizer
+from constructive.support.errors import ParameterError
+from constructive.support.progress import Progress, silent
+
+_FACTOR = 4
+_SMALLEST = 64
+
+
+@dataclass(frozen=True)
+class GrowthPoint:
+    """The first N sequences, memorized.
+
+    memorizer: as it was built;  exact: whether it predicts every label
+    seconds:   to build, and to predict
+    """
+
+    num_sequences: int
+    memorizer: SequenceMemorizer
+    exact: bool
+    seconds: tuple[float, float]
+
+    @property
+    def num_keys(self) -> int:
+        """M, what labels are given to: at most N, or nN for seq2seq."""
+        return self.memorizer.record.sizes.keys
+
+
+def prefixes(total: int) -> tuple[int, ...]:
+    """64, 256, 1024, ... below a number, and the number itself.
+
+    >>> prefixes(1000)
+    (64, 256, 1000)
+    """
+    found = []
+    size = _SMALLEST
+    while size < total:
+        found.append(size)
+        size *= _FACTOR
+    return (*found, total)
+
+
+def growth(
+    sequences: Sequence[Any],
+    labels: Sequence[Any],
+    *,
+    totals: Sequence[int] | None = None,
+    progress: Progress = silent,
+    **options: Any,  # noqa: ANN401 - those of build_sequence_memorizer
+) -> Iterator[GrowthPoint]:
+    """Memorize the first N sequences, for each N in totals, and compare every label by ==.
+
+    sequences, labels, options: of `build_sequence_memorizer`
+    totals: by default 64, 256, 1024, ... and all
+
+    Raises what `build_sequence_memorizer` raises, and ParameterError for totals beyond the data.
+
+    >>> windows = [[i, i + 1] for i in range(256)]
+    >>> [p.num_sequences for p in growth(windows, [i % 5 for i in range(256)])]
+    [64, 256]
+    """
+    labels = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
+    wanted = prefixes(len(sequences)) if totals is None else tuple(totals)
+    beyond = [total for total in wanted if not 0 < total <= len(sequences)]
+    if beyond:
+        raise ParameterError(
+            f"totals={beyond[0]} is not between 1 and {len(sequences)}",
+            witness=beyond[0],
+            suggestion="as many sequences as there are",
+        )
+    for place, total in enumerate(wanted):
+        progress(f"memorize {total} sequences", place, len(wanted))
+        start = time.perf_counter()
+        memorizer = build_sequence_memorizer(sequences[:total], labels[:total], **options)
+        built = time.perf_counter()
+        progress(f"evaluate {total} sequences", place, len(wanted))
+        exact = memorizer.predict(sequences[:total]) == labels[:total]
+        seconds = built - start, time.perf_counter() - built
+        yield GrowthPoint(total, memorizer, exact, seconds)
+
+
+def exponent(keys: Sequence[int], counts: Sequence[float], *, after_log: bool = False) -> float:
+    """The slope of log(counts) against log(keys), by least squares.
+
+    after_log: divide counts by sqrt(log2(keys)) before
+
+    Raises ParameterError for fewer than two different numbers of keys.
+
+    >>> round(exponent([64, 256, 1024], [80, 160, 320]), 3)
+    0.5
+    """
+    if len(set(keys)) < 2 or min(keys) < 2:
+        raise ParameterError(
+            f"keys={list(keys)} give no slope",
+            witness=list(keys),
+            suggestion="two numbers of keys at least, beyond 1",
+        )
+    heights = np.array(counts, dtype=float)
+    if after_log:
+        heights /= np.sqrt(np.log2(keys))
+    slope, _ = np.polyfit(np.log(keys), np.log(heights), 1)
+    return float(slope)

@@ -1,0 +1,459 @@
+"""`SequenceMemorizer`: two token-wise networks around one layer of uniform attention."""
+
+import dataclasses
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+from rich.table import Table
+
+from constructive.sequences.attention import WEIGHTS, UniformAttention
+from constructive.sequences.bounds import Sizes
+from constructive.sequences.examples import (
+    Integers,
+    SequenceDataset,
+    Task,
+    exact_vectors,
+    numbered,
+    rectangular,
+)
+from constructive.sequences.network import Column, Network
+from constructive.sequences.rounded import Floats, RoundedNetwork, float_type, floats
+from constructive.sequences.storage import (
+    Json,
+    decoded,
+    digest,
+    encoded,
+    network_content,
+    network_from,
+    number,
+    read_json,
+    write_json,
+    written,
+)
+from constructive.support.errors import DataError, ParameterError, shown
+from constructive.support.extras import require
+from constructive.support.files import replacing
+from constructive.support.tables import Sheet
+
+if TYPE_CHECKING:
+    import torch
+
+FORMAT = "constructive sequence memorizer 1"
+_MET = Fraction(1, 8)
+"""How near to a label an output of floats has to be."""
+_LARGEST = 1 << 32
+"""Of the sizes in a record."""
+
+
+@dataclass(frozen=True)
+class SequenceRecord:
+    """How a sequence memorizer came to be.
+
+    embedding, layout, backend, step, max_word_bits, seed: the options of `build_sequence_memorizer`
+    num_sequences: N;  sizes: the numbers in the bound of Theorem 7 (`sequences.bounds`)
+    """
+
+    embedding: str
+    layout: str
+    backend: str
+    step: str
+    max_word_bits: int | None
+    seed: int
+    num_sequences: int
+    sizes: Sizes
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceMemorizer:
+    """Two token-wise ReLU networks around one layer of uniform attention, in exact arithmetic.
+
+    embedding:  from the d entries of a token to the stream (h, t, 0), or (h, 0) for the task next
+    attention:  adds up h over the context, in the last entry of the stream: (h, t, S)
+    classifier: from the stream to the label
+    context_size: n
+    symbols:    tokens which are no numbers, in the order of the integers that stand for them
+    classes:    labels which are no integers, in the order of the integers that stand for them
+    record:     how it was built
+
+    Raises ParameterError for parts which do not fit together.
+
+    `repr` is one line, `str` a table, and so is the HTML which notebooks show.
+    """
+
+    task: Task
+    context_size: int
+    embedding: Network
+    attention: UniformAttention
+    classifier: Network
+    symbols: tuple[Hashable, ...] | None
+    classes: tuple[Hashable, ...] | None
+    record: SequenceRecord
+
+    def __post_init__(self) -> None:
+        stream = self.embedding.outputs
+        widths = {stream, self.classifier.layers[0].width, len(self.attention.value_weights)}
+        fits = len(widths) == 1 and stream > 1 and self.classifier.outputs == 1
+        if not fits or self.task not in get_args(Task) or not self.context_size > 0:
+            raise _misfit("its parts do not fit together", (self.task, self.context_size, widths))
+        if self.symbols is not None and self.width != 1:
+            raise _misfit("symbols are one number each", self.width)
+        for name, listed in (("symbol", self.symbols), ("class", self.classes)):
+            if listed is not None and len(set(listed)) != len(listed):
+                raise _misfit(f"a {name} is there twice", len(listed))
+
+    def predict(self, sequences: Sequence[Any]) -> list[Any]:
+        """The label of each sequence; for seq2seq a list of labels, one for each token.
+
+        Exact: all numbers on the way are integers or Fractions. Tokens may be any numbers; symbols
+        must be those which were memorized. Raises DataError for others, and for sequences of
+        another length.
+        """
+        columns, ids = self.encode(sequences)
+        return self.labelled(self.outputs(columns, ids), len(ids))
+
+    def encode(self, sequences: Sequence[Any]) -> tuple[list[Column], Integers]:
+        """What the network reads: a column (V,) for each entry of tokens, and their indices (N, n).
+
+        A symbol is its index. Raises DataError as `predict` does.
+        """
+        listed = rectangular(sequences)
+        if len(listed[0]) != self.context_size:
+            raise DataError(
+                f"sequences have {len(listed[0])} tokens, not {self.context_size}",
+                witness=len(listed[0]),
+                suggestion=f"n={self.context_size}",
+            )
+        different, ids = numbered(listed)
+        tokens = self._vectors(different)
+        return [tokens[:, k] for k in range(tokens.shape[1])], ids
+
+    def encode_dataset(self, dataset: SequenceDataset) -> tuple[list[Column], Integers]:
+        """The same for a data set. Raises DataError for another task, and as `predict` does."""
+        size = dataset.ids.shape[1]
+        if dataset.task != self.task or size != self.context_size:
+            raise DataError(
+                f"the data are for task={dataset.task!r} and n={size}, the memorizer is for "
+                f"{self.task!r} and n={self.context_size}",
+                witness=(dataset.task, size),
+                suggestion="the data which it was built for",
+            )
+        tokens = dataset.tokens
+        if dataset.symbols is not None or self.symbols is not None:
+            vectors = dataset.symbols or tuple(map(_token, dataset.tokens.tolist()))
+            tokens = self._vectors(vectors)
+        elif tokens.shape[1] != self.width:
+            raise self._other_tokens(tokens[0].tolist())
+        return [tokens[:, k] for k in range(tokens.shape[1])], dataset.ids
+
+    def outputs(self, columns: list[Column], ids: Integers) -> Column:
+        """What the classifier gives for each example: integers, for classes their indices.
+
+        columns, ids: of `encode`
+        """
+        stream = self.attention(self.embedding(columns), ids)
+        chosen = slice(None) if self.task == "seq2seq" else slice(-1, None)
+        return self.classifier([column[:, chosen].reshape(-1) for column in stream])[0]
+
+    def labelled(self, outputs: Column, count: int) -> list[Any]:
+        """Outputs of `count` sequences as labels; None where one stands for no class."""
+        found: list[Any] = outputs.tolist()
+        if self.classes is not None:
+            found = [self._class(value) for value in found]
+        if self.task != "seq2seq":
+            return found
+        size = self.context_size
+        return [found[start : start + size] for start in range(0, count * size, size)]
+
+    def _class(self, value: int) -> Hashable:
+        classes = self.classes or ()
+        known = isinstance(value, int) and 0 <= value < len(classes)
+        return classes[value] if known else None
+
+    def _vectors(self, tokens: tuple[Hashable, ...]) -> Column:
+        """Different tokens as the embedding takes them: (V, d)."""
+        if self.symbols is not None:
+            known = {symbol: place for place, symbol in enumerate(self.symbols)}
+            unknown = [token for token in tokens if token not in known]
+            if unknown:
+                raise DataError(
+                    f"unknown token {shown(unknown[0])}",
+                    witness=shown(unknown[0]),
+                    suggestion=f"one of the {len(known)} symbols which were memorized",
+                )
+            return np.array([[known[token]] for token in tokens], dtype=object)
+        vectors = exact_vectors(tokens)
+        if vectors is None or vectors.shape[1] != self.width:
+            raise self._other_tokens(tokens[0])
+        return vectors
+
+    def _other_tokens(self, token: object) -> DataError:
+        return DataError(
+            f"the tokens are no vectors of {self.width} numbers, as those which were memorized",
+            witness=shown(token),
+            suggestion="tokens of the same kind",
+        )
+
+    def arrays(self, sequences: Sequence[Any], dtype: npt.DTypeLike = np.float64) -> Floats:
+        """Sequences as the exported models take them: (N, n, d), rounded to floats.
+
+        Raises DataError as `predict` does, and for tokens beyond all floats; ParameterError for a
+        dtype which is neither float64 nor float32.
+        """
+        columns, ids = self.encode(sequences)
+        tokens = self._floats(columns, dtype)
+        if not np.isfinite(tokens).all():
+            raise DataError(
+                f"a token is beyond {np.dtype(dtype).name}",
+                witness=int(np.flatnonzero(~np.isfinite(tokens).all(axis=1))[0]),
+                suggestion="smaller numbers",
+            )
+        return tokens[ids]
+
+    @staticmethod
+    def _floats(columns: list[Column], dtype: npt.DTypeLike) -> Floats:
+        kind = float_type(dtype)
+        return np.stack([floats(column.tolist(), kind) for column in columns], axis=-1)
+
+    def reproduced(self, dataset: SequenceDataset, dtype: npt.DTypeLike = np.float64) -> float:
+        """The share of labels which are left when all is computed in floats. Measured, not proved.
+
+        Words of more bits than a float has are lost: expect 1.0 for `step="saturating"` and
+        `max_word_bits=52`, and chance for long words. Attention is computed as exported models do,
+        by rounded shares 1/n, and a label counts if it is met within 1/8; other programs may add in
+        another order. Raises DataError as `predict` does, ParameterError as `arrays` does.
+        """
+        columns, ids = self.encode_dataset(dataset)
+        kind = float_type(dtype)
+        tokens = self._floats(columns, kind)
+        with np.errstate(all="ignore"):  # what overflows is not reproduced
+            stream = RoundedNetwork.of(self.embedding, kind)(tokens)
+            value, output = (
+                floats(weights, kind)
+                for weights in (self.attention.value_weights, self.attention.output_weights)
+            )
+            share = kind.type(1) / kind.type(self.context_size)
+            mean = ((stream @ value)[ids] * share).sum(axis=1)
+            own = ids if self.task == "seq2seq" else ids[:, -1:]
+            moved = stream[own] + mean[:, np.newaxis, np.newaxis] * output
+            found = RoundedNetwork.of(self.classifier, kind)(moved.reshape(-1, len(output)))[:, 0]
+        values = expected_outputs(self.classes, dataset.classes)
+        pairs = zip(found.tolist(), dataset.labels.tolist(), strict=True)
+        return sum(_met(out, values[label]) for out, label in pairs) / len(found)
+
+    def to_torch(self, dtype: "torch.dtype | None" = None) -> "torch.nn.Module":
+        """A PyTorch module with the same weights: `interop.sequence_module.SequenceModule`.
+
+        dtype: torch.float64 by default
+
+        `forward(sequences)` takes (N, n, d) (`arrays`) and gives outputs (N,), or (N, n) for
+        seq2seq: labels when rounded, for classes their indices. Measure `reproduced` before.
+
+        Raises MissingExtraError without torch, and PrecisionError where a weight is no number of
+        that dtype.
+        """
+        require("torch", extra="torch", purpose="SequenceMemorizer.to_torch")
+        from constructive.interop import sequence_module  # noqa: PLC0415 - torch is optional
+
+        given = {} if dtype is None else {"dtype": dtype}
+        return sequence_module.SequenceModule(
+            self.embedding, self.attention, self.classifier, task=self.task, **given
+        )
+
+    def to_onnx(self, path: str | Path, dtype: npt.DTypeLike = np.float64) -> None:
+        """Write an ONNX model, whole or not at all; an old file of that name is replaced.
+
+        Input sequences (N, n, d), output outputs (N,), or (N, n) for seq2seq, in that dtype; N is
+        free. What they are is said at `to_torch`.
+
+        Raises MissingExtraError without onnx, PrecisionError where a weight is no number of that
+        dtype, OutputError where the file cannot be written.
+        """
+        require("onnx", extra="onnx", purpose="SequenceMemorizer.to_onnx")
+        from constructive.interop import sequence_graph  # noqa: PLC0415 - onnx is optional
+
+        model = sequence_graph.model(
+            self.embedding, self.attention, self.classifier,
+            task=self.task, context_size=self.context_size, dtype=dtype,
+        )  # fmt: skip
+        with replacing(path) as file:
+            file.write(model.SerializeToString())
+
+    @property
+    def width(self) -> int:
+        """d, the entries of a token."""
+        return self.embedding.layers[0].width
+
+    @property
+    def nonzero_parameters(self) -> int:
+        """Weights and biases which are not zero."""
+        return sum(part.nonzero_parameters for part in self._parts)
+
+    @property
+    def total_parameters(self) -> int:
+        """Weights and biases of dense matrices."""
+        return sum(part.total_parameters for part in self._parts)
+
+    @property
+    def largest_bits(self) -> int:
+        """Bits of the longest weight (`network.bits`)."""
+        return max(self.embedding.largest_bits, self.classifier.largest_bits)
+
+    @property
+    def total_bits(self) -> int:
+        """Bits of all weights of the two networks which are not zero."""
+        return self.embedding.total_bits + self.classifier.total_bits
+
+    @property
+    def _parts(self) -> tuple[Network | UniformAttention, ...]:
+        return self.embedding, self.attention, self.classifier
+
+    def save(self, path: str | Path) -> None:
+        """Write a JSON file of weights, symbols and classes, whole or not at all.
+
+        An old file of that name is replaced. Raises ParameterError for symbols and classes which
+        JSON cannot hold: strings, bytes, numbers, None and tuples of these can be held. Raises
+        OutputError where the file cannot be written.
+        """
+        write_json(path, self.content())
+
+    def content(self) -> Json:
+        """What `save` writes."""
+        classes = self.classes
+        return {
+            "format": FORMAT,
+            "task": self.task,
+            "context_size": self.context_size,
+            "embedding": network_content(self.embedding),
+            "attention": {
+                name: list(map(written, weights))
+                for name, weights in zip(WEIGHTS, dataclasses.astuple(self.attention), strict=True)
+            },
+            "classifier": network_content(self.classifier),
+            "symbols": None if self.symbols is None else list(map(encoded, self.symbols)),
+            "classes": None if classes is None else list(map(encoded, classes)),
+            "record": dataclasses.asdict(self.record),
+        }
+
+    @classmethod
+    def load(cls, path: str | Path) -> "SequenceMemorizer":
+        """Read a file written by `save`.
+
+        Raises FormatError if it is not one, OSError if it cannot be read.
+        """
+        found: SequenceMemorizer = read_json(path, _read, FORMAT, "SequenceMemorizer.save")
+        return found
+
+    def __repr__(self) -> str:
+        return (
+            f"SequenceMemorizer({self.task}, n={self.context_size}, "
+            f"{self.nonzero_parameters:,} parameters, depth "
+            f"{self.embedding.depth} + {self.classifier.depth})"
+        )
+
+    def __str__(self) -> str:
+        return self._sheet().text(100)
+
+    def _repr_html_(self) -> str:
+        return self._sheet().html()
+
+    def _sheet(self) -> Sheet:
+        record, sizes = self.record, self.record.sizes
+        kind = f"{len(self.symbols)} symbols" if self.symbols is not None else f"d = {self.width}"
+        facts = (
+            ("examples", f"N = {record.num_sequences}, n = {self.context_size}, {kind}, "
+                         f"{sizes.keys} keys, labels of {sizes.label_bits} bits"),
+            ("weights", f"{self.nonzero_parameters:,} non-zero (Theorem 7: at most "
+                        f"{sizes.bound:,}), of up to {self.largest_bits} bits"),
+            ("options", f"{record.embedding}, {record.layout}, {record.backend}, {record.step}, "
+                        f"seed {record.seed}"),
+        )  # fmt: skip
+        table = Table(box=None, pad_edge=False, show_edge=False)
+        for heading in ("part", "depth", "width", "non-zero", "total", "largest bits"):
+            table.add_column(heading, justify="left" if heading == "part" else "right")
+        for name, network in (("embedding", self.embedding), ("classifier", self.classifier)):
+            numbers = network.nonzero_parameters, network.total_parameters
+            table.add_row(
+                name, str(network.depth), str(network.width), *(f"{x:,}" for x in numbers),
+                str(network.largest_bits),
+            )  # fmt: skip
+            if name == "embedding":
+                attention = self.attention
+                counts = attention.nonzero_parameters, attention.total_parameters
+                table.add_row("attention", "1", "1", *map(str, counts),
+                              str(self.context_size.bit_length()))  # fmt: skip
+        return Sheet(f"SequenceMemorizer: task {self.task}, exact", facts, table)
+
+
+def expected_outputs(
+    known: tuple[Hashable, ...] | None, classes: Sequence[Hashable]
+) -> list[int | None]:
+    """What is to be put out for classes: themselves, or their places among the known ones.
+
+    None for what cannot be put out.
+
+    >>> expected_outputs(("x", "y"), ["y", "z"])
+    [1, None]
+    """
+    if known is None:
+        return [_integer(label) for label in classes]
+    places = {label: place for place, label in enumerate(known)}
+    return [places.get(label) for label in classes]
+
+
+def _integer(label: Hashable) -> int | None:
+    """The integer which a label is equal to."""
+    equal = isinstance(label, int) or (isinstance(label, float | Fraction) and label % 1 == 0)
+    return int(label) if equal else None  # type: ignore[call-overload] # a number, as asked
+
+
+def _misfit(problem: str, witness: object) -> ParameterError:
+    return ParameterError(problem, witness=witness, suggestion="build_sequence_memorizer(...)")
+
+
+def _met(output: float, label: int | None) -> bool:
+    """Whether an output is a label, within 1/8."""
+    return label is not None and isfinite(output) and abs(Fraction(output) - label) <= _MET
+
+
+def _token(vector: list[Any]) -> Hashable:
+    return vector[0] if len(vector) == 1 else tuple(vector)
+
+
+def _read(content: Json) -> SequenceMemorizer:
+    record = dict(content["record"])
+    sizes = Sizes(**record.pop("sizes"))
+    attention = UniformAttention(
+        *(tuple(map(number, content["attention"][name])) for name in WEIGHTS)
+    )
+    symbols, classes = (
+        None if content[name] is None else tuple(map(decoded, content[name]))
+        for name in ("symbols", "classes")
+    )
+    found = SequenceMemorizer(
+        content["task"],
+        content["context_size"],
+        network_from(content["embedding"]),
+        attention,
+        network_from(content["classifier"]),
+        symbols,
+        classes,
+        SequenceRecord(**record, sizes=sizes),
+    )
+    counts = [*dataclasses.astuple(sizes), found.record.seed, found.record.num_sequences]
+    if found.record.max_word_bits is not None:
+        counts.append(found.record.max_word_bits)
+    small = all(type(x) is int and 0 <= x < _LARGEST for x in dataclasses.astuple(sizes))
+    if not small or any(type(x) is not int or x < 0 for x in [*counts, found.context_size]):
+        raise ValueError("a number of its record is no number")
+    names = found.record.embedding, found.record.layout, found.record.backend, found.record.step
+    if not all(isinstance(name, str) and name.isidentifier() for name in names):
+        raise ValueError("a name in its record is no name")
+    if digest(found.content()) != digest(content):
+        raise ValueError("it is not written as it should be")
+    return found

@@ -1,0 +1,114 @@
+"""Networks in floating point: dense matrices of rounded weights, and what they put out.
+
+Nothing is proved here. A float has 53 bits (24 in float32), and words longer than that are lost;
+`SequenceMemorizer.reproduced` measures how many labels are left.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.sequences.network import Network, Number, SparseMatrix
+from constructive.support.errors import ParameterError, PrecisionError
+
+Floats = npt.NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class RoundedNetwork:
+    """x -> W x + b for each layer, in floats, with relu and skip connections as in `Network`.
+
+    layers: pairs of W (outputs, inputs) and b (outputs,)
+
+    >>> from constructive.sequences.network import Affine, Program, plain
+    >>> program = Program(("x",), {"r": Affine({"x": 2}, 1)}, (), (Affine({"r": 1}),))
+    >>> RoundedNetwork.of(plain(program), np.float32)(np.array([[3.0]], dtype=np.float32))
+    array([[7.]], dtype=float32)
+    """
+
+    layers: tuple[tuple[Floats, Floats], ...]
+    residual: bool
+
+    @classmethod
+    def of(cls, network: Network, dtype: npt.DTypeLike) -> "RoundedNetwork":
+        """Round the weights of a network; those beyond all floats become infinite."""
+        kind = float_type(dtype)
+        layers = (_dense(layer, kind) for layer in network.layers)
+        return cls(tuple(layers), network.residual)
+
+    def __call__(self, values: Floats) -> Floats:
+        """Evaluate examples: (B, inputs) to (B, outputs)."""
+        maps = self.layers
+        if not self.residual:
+            for layer in maps[:-1]:
+                values = np.maximum(_affine(layer, values), 0)
+            return _affine(maps[-1], values)
+        values = _affine(maps[0], values)
+        for first, second in zip(maps[1:-1:2], maps[2:-1:2], strict=True):
+            values = values + _affine(second, np.maximum(_affine(first, values), 0))
+        return _affine(maps[-1], values)
+
+
+def require_exact(weights: Iterable[Number], dtype: npt.DTypeLike) -> None:
+    """Raise PrecisionError where a weight is no number of that type.
+
+    Raises ParameterError for other types than float64 and float32.
+    """
+    kind = float_type(dtype)
+    for weight in weights:
+        (rounded,) = floats([weight], kind)
+        if not np.isfinite(rounded) or Fraction(float(rounded)) != weight:
+            bits = weight.numerator.bit_length()
+            raise PrecisionError(
+                f"a weight of {bits} bits is no number of {kind.name}",
+                witness=bits,
+                suggestion="step='saturating' and max_word_bits=52, or 23 for float32; and "
+                "measure `reproduced`",
+            )
+
+
+def float_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """float64 or float32, as numpy calls it. Raises ParameterError for others."""
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        kind = np.dtype(object)
+    if kind not in (np.float64, np.float32):
+        raise ParameterError(
+            f"dtype={dtype!r} is neither float64 nor float32",
+            witness=str(dtype),
+            suggestion="float64, or float32 for few sequences",
+        )
+    return kind
+
+
+def floats(numbers: Iterable[Number], dtype: npt.DTypeLike) -> Floats:
+    """Rounded numbers; infinite where they are beyond all floats.
+
+    >>> floats([Fraction(1, 2), 10**400], np.float64)
+    array([0.5, inf])
+    """
+    with np.errstate(over="ignore"):
+        return np.array(list(map(_float, numbers))).astype(dtype)
+
+
+def _dense(layer: SparseMatrix, kind: np.dtype[Any]) -> tuple[Floats, Floats]:
+    weights = np.zeros((len(layer.biases), layer.width), dtype=kind)
+    for row, columns, values in zip(weights, layer.columns, layer.values, strict=True):
+        row[list(columns)] = floats(values, kind)
+    return weights, floats(layer.biases, kind)
+
+
+def _affine(layer: tuple[Floats, Floats], values: Floats) -> Floats:
+    return values @ layer[0].T + layer[1]
+
+
+def _float(number: Number) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")

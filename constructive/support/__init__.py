@@ -1,0 +1,1 @@
+"""Errors, files, arguments, progress, tables: what every room needs."""

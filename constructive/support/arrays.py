@@ -1,0 +1,121 @@
+"""Arrays as they are read, and our own, which nobody else can write to."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.support.errors import DataError, ParameterError
+
+Array = npt.NDArray[np.floating[Any]]
+
+CHUNK_BYTES = 4 << 20
+"""Default size of temporary arrays: large enough for BLAS, small enough to stay in a cache."""
+
+_LARGEST_EXACT_INTEGER = 2**53
+
+
+def private(name: str, values: object) -> npt.NDArray[Any]:
+    """A read-only copy as an array; also of what only looks like one, such as a tensor.
+
+    Raises ParameterError for what numpy cannot hold in an array.
+
+    >>> given = np.zeros(2)
+    >>> kept = private("weights", given)
+    >>> given[0] = 1.0
+    >>> kept
+    array([0., 0.])
+    """
+    try:
+        # Not np.array(values): what converts itself may say that it made a copy, and did not.
+        return frozen(np.asarray(values).copy("K"))
+    except (ValueError, TypeError, RuntimeError) as error:  # of numpy, or of what is converted
+        raise ParameterError(
+            f"{name} is no array: {error}",
+            suggestion="arrays whose rows have one length; tensor.detach() for tensors",
+        ) from error
+
+
+def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A read-only view of an array which nobody else holds, and of its bases.
+
+    numpy makes no view writable whose base is not; so the view can be handed out.
+
+    >>> frozen(np.zeros(2)).flags.writeable = True
+    Traceback (most recent call last):
+        ...
+    ValueError: cannot set WRITEABLE flag to True of this array
+    """
+    held: object = array
+    while isinstance(held, np.ndarray):
+        held.flags.writeable = False
+        held = held.base
+    return array.view()
+
+
+class Rebuilt:
+    """An object which its constructor makes anew when it is copied or unpickled.
+
+    So arrays are copied, checked and read-only there as well.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(vars(self).values())
+
+
+def checked_matrix(name: str, values: object) -> Array:
+    """Read `values` as a finite matrix with at least one entry. Raises DataError.
+
+    >>> checked_matrix("vectors", [[1, 2], [3, 4]]).dtype
+    dtype('float64')
+    """
+    matrix = checked_array(name, values)
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise DataError(
+            f"{name} have shape {matrix.shape}",
+            witness=matrix.shape,
+            suggestion="a matrix with a row for each vector",
+        )
+    return matrix
+
+
+def checked_array(name: str, values: object) -> Array:
+    """Read `values` as a finite, read-only array of float32 or float64. Raises DataError.
+
+    It may be a view of what was given, for a computation at once; a `Dataset` keeps a copy.
+    """
+    view = finite_array(name, values, copy=False).view()
+    view.flags.writeable = False
+    return view
+
+
+def finite_array(name: str, values: object, *, copy: bool) -> Array:
+    """Read `values` as a finite array of float32 or float64. A copy is made before the check."""
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as error:  # of numpy, or of what is converted
+        message = f"{name} are ragged or not numbers which numpy can hold: {error}"
+        suggestion = "arrays whose rows have one length; tensor.detach().float() for tensors"
+        raise DataError(message, suggestion=suggestion) from error
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        index = tuple(int(i) for i in np.argwhere(np.ma.getmaskarray(values))[0])
+        message = f"{name}{list(index)} is masked"
+        raise DataError(message, witness=index, suggestion="fill or drop masked entries")
+    kind = array.dtype.newbyteorder("=")
+    if kind.kind in "biu":
+        if array.size and int(np.abs(array.astype(object)).max()) > _LARGEST_EXACT_INTEGER:
+            message = f"{name} has integers beyond 2^53, which float64 cannot hold exactly"
+            raise DataError(message, suggestion="smaller integers, or floats")
+        kind = np.dtype(np.float64)
+    elif kind == np.float16:
+        kind = np.dtype(np.float32)
+    elif kind not in (np.float32, np.float64):
+        message = f"{name} has dtype {kind}, which is not real numbers of 64 bits or fewer"
+        raise DataError(message, witness=str(kind), suggestion="float32, float64 or integers")
+    array = array.astype(kind, copy=copy)
+    finite = np.isfinite(array)
+    if not finite.all():
+        index = tuple(int(i) for i in np.argwhere(~finite)[0])
+        message = f"{name}{list(index)} is {array[index]}"
+        raise DataError(message, witness=index, suggestion="finite numbers only")
+    return array

@@ -1,0 +1,27 @@
+"""Optional dependencies: import them, or say which extra brings them."""
+
+import importlib
+from typing import Any
+
+from constructive.support.errors import MissingExtraError
+
+
+def require(module: str, *, extra: str, purpose: str) -> Any:  # noqa: ANN401
+    """Import an optional module.
+
+    Raises MissingExtraError, which names the extra to install.
+
+    >>> require("no_such_module", extra="demo", purpose="the demo")
+    Traceback (most recent call last):
+        ...
+    constructive.MissingExtraError: the demo needs no_such_module, which is not installed
+      witness: no_such_module
+      try: pip install "constructive[demo]"
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        message = f"{purpose} needs {package}, which is not installed"
+        suggestion = f'pip install "constructive[{extra}]"'
+        raise MissingExtraError(message, witness=package, suggestion=suggestion) from error

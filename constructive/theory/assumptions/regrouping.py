@@ -1,0 +1,255 @@
+"""Another order of the examples, where the given one does not suit the construction.
+
+The construction asks of the queries (`theory.grouping`): each group is independent, and no group
+but the first has another query in its span. Every part of a group which meets this meets it too;
+so groups are filled one example at a time, the troublesome ones first, and where an example finds
+no place another is moved for it.
+
+*Obstruction.* Let m queries lie in a subspace F of dimension k < n. A group which has k or more
+of them spans F, and so all m are its own, or it is the first: it has at most k. So a grouping
+needs m <= H(k - 1) + 1. (With k = 1: two parallel queries defeat every grouping.)
+
+All tests are modulo a prime, with random vectors in the place of whole null spaces. A chance
+collision refuses an example that would fit; what comes out is proved by `theory.grouping`.
+"""
+
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.data.dataset import Dataset
+from constructive.exact import dyadic, modular
+from constructive.exact.dyadic import Dependency
+from constructive.support.arguments import require_positive
+from constructive.support.arrays import Array, Rebuilt, private
+from constructive.support.errors import CapacityError
+from constructive.support.progress import Progress, silent
+from constructive.support.verdict import Verdict
+from constructive.theory import grouping
+from constructive.theory.assumptions import enumeration
+from constructive.theory.assumptions.contexts import dependent_contexts
+from constructive.theory.bounds import group_sizes
+from constructive.theory.grouping import Groups
+
+_PASSES = 20
+"""Orders which are tried."""
+_MOVES = 400
+"""Examples which are tried in the place of one that finds none."""
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Regrouping(Rebuilt):
+    """An order of the examples in which consecutive groups meet what the construction needs.
+
+    verdict:    PROVED if `order` is such an order, REFUTED if none exists, else UNDECIDED
+    order:      the T examples, group after group, for `Dataset.take` (read-only); or None
+    groups:     (start, stop) of each head's group in that order
+    detail:     how it was found or why not
+    dependency: queries (or, if `contexts_fail`, tokens) which stand in the way, or None
+    members:    all queries in the span of these
+    """
+
+    verdict: Verdict
+    order: Indices | None
+    groups: Groups
+    detail: str
+    dependency: Dependency | None = None
+    members: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.order is not None:
+            object.__setattr__(self, "order", private("order", self.order))
+
+
+def regroup(
+    dataset: Dataset, num_heads: int, *, seed: int = 0, progress: Progress = silent
+) -> Regrouping:
+    """Find an order of the examples which meets the conditions of the construction, and prove it.
+
+    Raises ParameterError unless H is positive, CapacityError for more than H(n - 1) + 1 examples.
+
+    >>> from constructive import generators
+    >>> data = generators.uniform(num_examples=7, context_size=3, width=5)
+    >>> queries = np.round(100 * data.queries)
+    >>> queries[2] = queries[0] + queries[1]  # by their places these are the first group
+    >>> found = regroup(Dataset(data.contexts, queries, data.targets), num_heads=3)
+    >>> found.verdict.name, len(set(found.order[:3]) & {0, 1, 2}) < 3
+    ('PROVED', True)
+    """
+    require_positive(num_heads=num_heads)
+    total, size = dataset.num_examples, dataset.context_size
+    if total > num_heads * (size - 1) + 1:
+        raise CapacityError(
+            f"{total} examples are more than H(n - 1) + 1 = {num_heads * (size - 1) + 1}",
+            witness=total,
+            suggestion="more heads" if size > 1 else "contexts of n >= 2 tokens",
+        )
+    rng = np.random.default_rng(seed)
+    ends = [0, *accumulate(group_sizes(total, num_heads))]
+    groups = tuple(pairwise(ends))
+    order: Indices = np.arange(total)
+    claim = grouping.prove(dataset, groups, rng)
+    if claim.verdict is Verdict.PROVED:
+        return Regrouping(Verdict.PROVED, order, groups, "the given order")
+    wrong = dependent_contexts(dataset, seed=seed)
+    if wrong:
+        detail = f"the context of example {wrong[0].example} has rank below n, in every order"
+        return Regrouping(Verdict.REFUTED, None, groups, detail, wrong[0].tokens)
+
+    obstacle = _zero_or_parallel(dataset.queries, rng, progress)
+    if obstacle is not None:
+        return _Flat.of(dataset.queries, obstacle).refutation(groups)
+
+    queue = list(range(total))
+    for attempt in range(_PASSES):
+        progress("regroup", attempt, _PASSES)
+        filling = _Filling(dataset.queries, groups, rng)
+        stuck = [example for example in queue if not filling.place(example)]
+        if not stuck:
+            order = np.concatenate([np.array(g, dtype=np.int64) for g in filling.members])
+            claim = grouping.prove(dataset.take(order), groups, rng)
+            if claim.verdict is Verdict.PROVED:
+                detail = f"found in pass {attempt + 1}"
+                return Regrouping(Verdict.PROVED, order, groups, detail)
+            continue
+        flats = [_Flat.of(dataset.queries, filling.obstacle(example)) for example in stuck]
+        for flat in flats:
+            if flat.dimension < size and len(flat.members) > flat.held_by(num_heads):
+                return flat.refutation(groups)
+        queue = _troublesome_first(queue, stuck, flats, rng)
+        obstacle = flats[0].dependency
+    detail = f"none found in {_PASSES} passes; more heads make smaller groups"
+    return Regrouping(Verdict.UNDECIDED, None, groups, detail, obstacle)
+
+
+@dataclass(frozen=True)
+class _Flat:
+    """A subspace spanned by queries, and all queries in it."""
+
+    dimension: int
+    members: tuple[int, ...]
+    dependency: Dependency | None
+
+    @classmethod
+    def of(cls, queries: Array, dependency: Dependency | None) -> "_Flat":
+        if dependency is None:  # no room was left, for no other reason
+            return cls(queries.shape[1], (), None)
+        members = dyadic.span_members(queries, dependency.rows)
+        return cls(len(dependency.rows) - 1, tuple(members.tolist()), dependency)
+
+    def held_by(self, num_heads: int) -> int:
+        """How many of the members H groups can hold: H(k - 1) + 1, and no zero query."""
+        return num_heads * (self.dimension - 1) + 1 if self.dimension else 0
+
+    def refutation(self, groups: Groups) -> Regrouping:
+        detail = (
+            f"{len(self.members)} queries span {self.dimension} dimensions; of these "
+            f"{len(groups)} groups hold at most {self.held_by(len(groups))}"
+        )
+        return Regrouping(Verdict.REFUTED, None, groups, detail, self.dependency, self.members)
+
+
+def _troublesome_first(
+    queue: list[int], stuck: list[int], flats: list[_Flat], rng: np.random.Generator
+) -> list[int]:
+    """The examples which found no place, and those in their way, before all others."""
+    first = sorted({*stuck, *(member for flat in flats for member in flat.members)})
+    rest = sorted(set(queue) - set(first))
+    return [*rng.permutation(first).tolist(), *rng.permutation(rest).tolist()]
+
+
+def _zero_or_parallel(
+    queries: Array, rng: np.random.Generator, progress: Progress
+) -> Dependency | None:
+    try:
+        return enumeration.dependent_subset(
+            queries, 1, rng, progress
+        ) or enumeration.dependent_subset(queries, 2, rng, progress)
+    except enumeration.UndecidedError:
+        return None
+
+
+class _Filling:
+    """Groups which are being filled, with the null space of each modulo a prime."""
+
+    def __init__(self, queries: Array, groups: Groups, rng: np.random.Generator) -> None:
+        self.queries = queries
+        self.prime = next(modular.safe_primes())
+        self.residues = modular.residues(queries, self.prime, modular.least_exponent(queries))
+        self.rooms = [stop - start for start, stop in groups]
+        self.members: list[list[int]] = [[] for _ in groups]
+        self.normals: list[Array] = [np.eye(queries.shape[1]) for _ in groups]
+        self.home = np.repeat(np.arange(len(groups)), self.rooms)
+        self.rng = rng
+
+    def place(self, example: int) -> bool:
+        """Put an example into a group, its own if possible; or move another one for it."""
+        own = int(self.home[example])
+        heads = [own, *(h for h in self.rng.permutation(len(self.rooms)).tolist() if h != own)]
+        for head in heads:
+            if self._has_room(head) and self._fits(example, head, self.normals[head]):
+                self._add(example, head)
+                return True
+        return self._exchange(example, heads)
+
+    def obstacle(self, example: int) -> Dependency | None:
+        """A dependency which keeps an example out of a group."""
+        for head in np.argsort(
+            [len(members) - room for members, room in zip(self.members, self.rooms, strict=True)]
+        ).tolist():
+            kept = self.members[head]
+            found = dyadic.dependency(self.queries, [*kept, example])
+            if found is not None:
+                return found
+            for other in self._spanned(example, self.normals[head], kept):
+                found = dyadic.dependency(self.queries, [*kept, example, other])
+                if found is not None:
+                    return found
+        return None
+
+    def _has_room(self, head: int) -> bool:
+        return len(self.members[head]) < self.rooms[head]
+
+    def _fits(self, example: int, head: int, normals: Array) -> bool:
+        """Whether the example is outside of the group's span, and spans no other query with it."""
+        if not modular.product(self.residues[example : example + 1], normals, self.prime).any():
+            return False
+        return head == 0 or not len(self._spanned(example, normals, self.members[head]))
+
+    def _spanned(self, example: int, normals: Array, kept: list[int]) -> list[int]:
+        """Queries which seem to be in the span of a group and an example, but not of the group."""
+        mixing = self.rng.integers(self.prime, size=(normals.shape[1], 3)).astype(np.float64)
+        seen = modular.product(normals, modular.reduce(mixing, self.prime), self.prime)
+        images = modular.product(self.residues, seen, self.prime)
+        own, turned = images[example], np.roll(images[example], 1)
+        areas = modular.reduce(images * turned - np.roll(images, 1, axis=1) * own, self.prime)
+        parallel = np.flatnonzero(~areas.any(axis=1))
+        return [i for i in parallel.tolist() if i != example and i not in kept]
+
+    def _add(self, example: int, head: int) -> None:
+        self.members[head].append(example)
+        self.normals[head] = modular.null_vectors(self.residues[self.members[head]], self.prime)
+
+    def _exchange(self, example: int, heads: list[int]) -> bool:
+        """Move one member of a full group to one with room, and put the example in its place."""
+        open_heads = [head for head in heads if self._has_room(head)]
+        moves = [(head, other) for head in heads for other in self.members[head]]
+        for head, other in (moves[i] for i in self.rng.permutation(len(moves))[:_MOVES]):
+            kept = [member for member in self.members[head] if member != other]
+            normals: Array = np.eye(self.queries.shape[1])
+            if kept:
+                normals = modular.null_vectors(self.residues[kept], self.prime)
+            before = self.members[head], self.normals[head]
+            self.members[head], self.normals[head] = kept, normals
+            if self._fits(example, head, normals):
+                self._add(example, head)
+                for target in open_heads:
+                    if self._has_room(target) and self._fits(other, target, self.normals[target]):
+                        self._add(other, target)
+                        return True
+            self.members[head], self.normals[head] = before
+        return False

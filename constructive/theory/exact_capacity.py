@@ -1,0 +1,93 @@
+"""Exact capacity: the largest rank of Z over all weights, for a given data set.
+
+rank Z = T is what it takes to memorize T examples, whatever their targets. Minors of Z are analytic
+in the weights, so almost all weights give the largest rank, and random ones most likely do.
+
+- *Proved from below*: rank Z(a) modulo p for the random integer weights which are returned
+  (`layers.residues`). These very weights memorize as many examples.
+- *Proved from above*: Theorem 3 and the number of different inputs (`theory.upper_bounds`).
+- Where both agree, that is the capacity. Else it is probably the lower one, and that is all that
+  is said: no weights found it higher.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from constructive.data.dataset import Dataset
+from constructive.layers import residues
+from constructive.layers.attention import AttentionLayer
+from constructive.support.arguments import require_positive
+from constructive.support.progress import Progress, silent
+from constructive.theory.upper_bounds import rank_upper_bound
+
+_LARGEST_WEIGHT = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class ExactCapacity:
+    """Bounds for the largest rank of Z over all weights of H heads of dimension d_h.
+
+    lower:  proved, by the weights of `layer`
+    upper:  proved for all weights, for this `reason`
+    layer:  integer W_Q and W_K whose Z has rank `lower`; its readout is zero
+    """
+
+    lower: int
+    upper: int
+    reason: str
+    layer: AttentionLayer
+
+    @property
+    def exact(self) -> bool:
+        """Whether the bounds agree; if not, the capacity is probably the lower one."""
+        return self.lower == self.upper
+
+    def __repr__(self) -> str:
+        shape = f"H={self.layer.num_heads}, d_h={self.layer.head_dim}"
+        if self.exact:
+            return f"ExactCapacity({self.lower}, proved, {shape})"
+        return f"ExactCapacity({self.lower} probably, at most {self.upper}, {shape})"
+
+
+def exact_capacity(
+    dataset: Dataset,
+    num_heads: int,
+    head_dim: int = 1,
+    *,
+    attempts: int = 2,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> ExactCapacity:
+    """Find the largest rank of Z over all weights, proved from below and from above.
+
+    num_heads, head_dim: H and d_h
+    attempts: random weights which are tried while the bounds differ
+
+    Raises ParameterError for a count that is not positive.
+
+    >>> from constructive import generators
+    >>> shared = generators.shared_context(num_examples=20, context_size=4, width=6)
+    >>> exact_capacity(shared, num_heads=3)  # H(n - 1) + 1, also with d_h = 1
+    ExactCapacity(10, proved, H=3, d_h=1)
+    """
+    require_positive(num_heads=num_heads, head_dim=head_dim, attempts=attempts)
+    upper, reason = rank_upper_bound(dataset, num_heads)
+    rng = np.random.default_rng(seed)
+    found: list[ExactCapacity] = []
+    while len(found) < attempts and not any(capacity.exact for capacity in found):
+        progress("random weights", len(found), attempts)
+        layer = _random_layer(dataset, num_heads, head_dim, rng)
+        rank = residues.search(layer, dataset, rng).rank
+        found.append(ExactCapacity(rank, upper, reason, layer))
+    return max(found, key=lambda capacity: capacity.lower)
+
+
+def _random_layer(
+    dataset: Dataset, num_heads: int, head_dim: int, rng: np.random.Generator
+) -> AttentionLayer:
+    shape = (2, num_heads, dataset.width, head_dim)
+    query, key = rng.integers(1, _LARGEST_WEIGHT, size=shape).astype(np.float64)
+    values = np.zeros((num_heads, dataset.width, dataset.target_dim))
+    outputs = np.zeros((num_heads * dataset.target_dim, dataset.target_dim))
+    return AttentionLayer(query, key, values, outputs, np.zeros((dataset.target_dim,) * 2))

@@ -1,0 +1,178 @@
+"""The theorems of this package beside other published bounds for memorization.
+
+Counts are of the parameters which suffice for T = N examples with one real label each. Bounds
+which a paper states up to constants or logarithms are not evaluated: their order is given. Networks
+on vectors take all of an example as their input, D = (n + 1) d numbers.
+
+The models differ in what they are, in what they ask of the data and in what a label is, so that
+the table compares statements, not merits. Where every two queries differ, as under Assumption 1
+for n >= 2, the 2N + d weights of a two-layer network on the queries alone would do: the question
+of the field is what *attention* can memorize.
+"""
+
+import math
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from constructive.support import tables
+from constructive.theory.bounds import (
+    heads_needed,
+    nonzero_parameter_count,
+    parameter_count,
+    plan,
+    rank_one_capacity,
+)
+
+
+@dataclass(frozen=True)
+class PublishedBound:
+    """One theorem: how many parameters memorize N examples.
+
+    model:      the network
+    parameters: how many suffice here, or None where constants are not published
+    formula:    the count, or its order
+    data:       what is asked of the inputs and labels
+    source:     authors, venue and year
+    """
+
+    model: str
+    parameters: int | None
+    formula: str
+    data: str
+    source: str
+
+
+def published_bounds(
+    *, num_examples: int, context_size: int, width: int
+) -> tuple[PublishedBound, ...]:
+    """The table for T examples of n tokens of d entries and one real label, ours first.
+
+    Raises ParameterError and CapacityError as `heads_needed` does.
+
+    >>> ours = published_bounds(num_examples=621, context_size=32, width=64)[1]
+    >>> ours.parameters, ours.formula
+    (3861, 'H(3d + 1) + 1, H = (N - 1)/(n - 1)')
+    """
+    heads = heads_needed(num_examples, context_size=context_size)
+    inputs = (context_size + 1) * width
+    kruskal = "queries of Kruskal rank n, contexts of rank n"
+    threshold, relu = -(-num_examples // inputs), 4 * -(-num_examples // inputs)
+    smooth, deep = -(-2 * num_examples // inputs), 2 * math.isqrt(num_examples - 1) + 2
+    saturated, rank_one = (
+        parameter_count(num_heads=heads, width=width, head_dim=k, value_dim=1, target_dim=1)
+        for k in (context_size, 1)
+    )
+    rows = (
+        ("one attention layer, d_h = n", saturated, "H(2dn + d + 1) + 1, H = (N - 1)/(n - 1)",
+         kruskal, "Mahdavi, Liao, Thrampoulidis, ICLR 2024, Theorem 1"),
+        ("one attention layer, d_h = 1", rank_one, "H(3d + 1) + 1, H = (N - 1)/(n - 1)",
+         kruskal, "Theorem 2 of this package"),
+        ("transformer of many layers", None, "O~(d + n + sqrt(n N)), n labels a sequence",
+         "separated tokens", "Kim, Kim, Mozafari, ICLR 2023"),
+        ("one attention layer of rank one, and a feed-forward layer", None,
+         "O(n N d + d^2), n labels a sequence", "separated tokens",
+         "Kajitsuka, Sato, ICLR 2024"),
+        ("transformer of many layers", None, "O~(sqrt(N)), optimal up to logarithms",
+         "separated tokens, labels from a finite set", "Kajitsuka, Sato, ICLR 2025"),
+        ("one attention layer, no feed-forward layer", None, "H d_h + d associations of H heads",
+         "sequences of a vocabulary, next tokens as labels",
+         "Dana, Pydi, Chevaleyre, AISTATS 2025"),
+        ("one transformer layer, smooth activation", None,
+         "Theta((V - 1) N) for next-token distributions of a vocabulary of V",
+         "different sequences", "Madden, Fox, Thrampoulidis, arXiv 2405.13718"),
+        ("two layers, thresholds", threshold * (inputs + 2), "ceil(N/D) units",
+         "general position, labels of two values", "Baum, J. Complexity 1988"),
+        ("two layers, ReLU", 2 * num_examples + inputs, "2N + D, with shared weights",
+         "different inputs", "Zhang et al., ICLR 2017, Theorem 1"),
+        ("two layers, ReLU", relu * (inputs + 2), "4 ceil(N/D) units", "general position",
+         "Bubeck, Eldan, Lee, Mikulincer, NeurIPS 2020"),
+        ("two layers, smooth activation", smooth * (inputs + 2), "ceil(2N/D) units",
+         "generic inputs", "Madden, Thrampoulidis, 2024 (arXiv 2308.02001)"),
+        ("three layers, ReLU", deep * (inputs + deep + 3) + 1, "d_1 d_2 >= 4N units",
+         "different inputs, bounded labels", "Yun, Sra, Jadbabaie, NeurIPS 2019"),
+        ("deep ReLU", None, "O~(sqrt(N))", "separated inputs, labels from a finite set",
+         "Vardi, Yehudai, Shamir, ICLR 2022"),
+    )  # fmt: skip
+    return tuple(
+        PublishedBound(model, count, formula, data, source)
+        for model, count, formula, data, source in rows
+    )
+
+
+def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
+    """For growing d_h: the smallest H by each theorem, and what its weights cost, as text.
+
+    "at most" are upper bounds for all weights of H heads, with a shared context and in general.
+
+    >>> print(capacity_table(num_examples=7, context_size=3, width=5))
+    N = 7 examples of n = 3 tokens, d = 5, one real label each
+    <BLANKLINE>
+    d_h  theorem  H  holds  parameters  not zero  N / parameter  at most (shared)  at most
+      1  2        3      7          49        49           0.14                 7       15
+      2  1        6      7         157       157          0.045                13       30
+      2  2        3      7          79        49          0.089                 7       15
+      3  1        3      7         109       109          0.064                 7       15
+      3  2        3      7         109        49          0.064                 7       15
+    """
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    for heading in (
+        "d_h", "theorem", "H", "holds", "parameters", "not zero", "N / parameter",
+        "at most (shared)", "at most",
+    ):  # fmt: skip
+        table.add_column(heading, justify="left" if heading == "theorem" else "right")
+    powers = [1 << k for k in range(context_size.bit_length()) if 1 << k < context_size]
+    for head_dim in (*powers, context_size):
+        for theorem, construction in (("1", "saturated"), ("2", "rank_one")):
+            if theorem == "1" and head_dim == 1 < num_examples:
+                continue  # r = 1 holds one example
+            heads = heads_needed(
+                num_examples,
+                context_size=context_size,
+                head_dim=head_dim if theorem == "1" else None,
+            )
+            chosen = plan(
+                num_examples=num_examples,
+                context_size=context_size,
+                num_heads=heads,
+                head_dim=head_dim,
+                construction=construction,
+            )
+            count = parameter_count(
+                num_heads=heads, width=width, head_dim=head_dim, value_dim=1, target_dim=1
+            )
+            nonzero = nonzero_parameter_count(
+                num_examples=num_examples, plan=chosen, width=width, target_dim=1
+            )
+            table.add_row(
+                str(head_dim), theorem, str(heads), str(chosen.capacity), f"{count:,}",
+                f"{nonzero:,}", f"{num_examples / count:.2g}",
+                str(rank_one_capacity(heads, context_size)), str(heads * width),
+            )  # fmt: skip
+    heading = (
+        f"N = {num_examples} examples of n = {context_size} tokens, d = {width}, "
+        "one real label each"
+    )
+    return "\n".join([heading, "", *tables.lines(table, 120)])
+
+
+def comparison(*, num_examples: int, context_size: int, width: int) -> str:
+    """The published bounds as text, with examples for each parameter where the count is known.
+
+    >>> print(comparison(num_examples=621, context_size=32, width=64).splitlines()[0])
+    N = 621 examples of n = 32 tokens, d = 64, one real label each (D = 2112)
+    """
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    for heading in ("network", "parameters", "N / parameter", "formula", "asks for", "source"):
+        right = heading in {"parameters", "N / parameter"}
+        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+    sizes = {"num_examples": num_examples, "context_size": context_size, "width": width}
+    for bound in published_bounds(**sizes):
+        count = bound.parameters
+        shown = ("", "") if count is None else (f"{count:,}", f"{num_examples / count:.2g}")
+        table.add_row(bound.model, *shown, bound.formula, bound.data, bound.source)
+    heading = (
+        f"N = {num_examples} examples of n = {context_size} tokens, d = {width}, one real label "
+        f"each (D = {(context_size + 1) * width})"
+    )
+    return "\n".join([heading, "", *tables.lines(table, 150)])
