@@ -3,6 +3,8 @@
 import ast
 import graphlib
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,6 +112,21 @@ def test_the_steps_of_the_proof_are_in_alphabetical_order():
     for name in steps:
         met = imported(MODULES[name].read_text())[0] & set(steps)
         assert all(other < name for other in met)
+
+
+def loaded_by(code):
+    code += "\nimport sys; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+def test_what_takes_long_is_imported_when_it_is_used():
+    assert not loaded_by("import constructive") & {"numpy", "scipy", "flint", "rich", "typer"}
+    slow = {"scipy.linalg", "scipy.stats", "flint", "constructive.constructions.build"}
+    assert not loaded_by("import constructive.cli") & slow
+    built = loaded_by("from constructive import build_memorizer")
+    assert "scipy.stats" not in built
+    assert "constructive.constructions.build" in built
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=module_name)

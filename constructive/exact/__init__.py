@@ -1,1 +1,1 @@
-"""Exact and ball arithmetic on the layer: modulo a prime, in balls, in rational numbers."""
+"""Exact and ball arithmetic: modulo a prime, in balls, in dyadic numbers, in directed floats."""
