@@ -356,7 +356,9 @@ def _layer_claims(
 ) -> list[str]:
     if isinstance(record, TrainedRecord):  # without groups
         return _checked_claims(claims, LAYER_CLAIMS[1:], "claims about trained heads")
-    construction = CONSTRUCTIONS[record.construction]
+    construction = CONSTRUCTIONS.get(record.construction)
+    if construction is None:  # weights are judged whoever built them
+        return _checked_claims(claims, LAYER_CLAIMS, "claims about a layer")
     whole = construction.claims == LAYER_CLAIMS
     what = "claims about a layer" if whole else f"claims about {construction.name} heads"
     asked = _checked_claims(claims, construction.claims, what)

@@ -17,6 +17,9 @@ from constructive.support.arrays import Array
 from constructive.support.progress import Progress
 from constructive.theory.bounds import Plan
 
+WHOLE = "grouping", "rank", "error", "readout"
+"""All claims there are about a layer."""
+
 
 class Cost(NamedTuple):
     """Estimates from the leading terms: floating-point operations, and bytes beside the data."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from constructive.constructions.construction import Built, Cost, Options
+from constructive.constructions.construction import WHOLE, Built, Cost, Options
 from constructive.constructions.multihead import assumptions, grouping, heads, intermediate, readout
 from constructive.data.dataset import Dataset, ExampleShapes
 from constructive.layers.record import HeadRecord
@@ -22,7 +22,7 @@ class Dense:
     formula: str
     theorem: str
     shortest: bool = True
-    claims: tuple[str, ...] = ("grouping", "rank", "error", "readout")
+    claims: tuple[str, ...] = WHOLE
     rests_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:

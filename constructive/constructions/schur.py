@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from constructive.constructions.construction import Built, Cost, Options, largest
+from constructive.constructions.construction import WHOLE, Built, Cost, Options, largest
 from constructive.constructions.decoupled import schur
 from constructive.constructions.decoupled.sweep import SWEEP
 from constructive.constructions.multihead import assumptions, grouping
@@ -25,7 +25,7 @@ class Schur:
     formula: str = "H(min(n, d_h) - 1) + 1"
     theorem: str = "Theorem 1"
     shortest: bool = False
-    claims: tuple[str, ...] = ("grouping", "rank", "error", "readout")
+    claims: tuple[str, ...] = WHOLE
     rests_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:

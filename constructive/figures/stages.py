@@ -3,7 +3,7 @@
 A context are the tokens of an image (16 patches) or of a window of text (16 bytes), embedded in
 d = 64; its query is a class token for images, the same one for all, and the last byte for text.
 Stages are: embedded; with random positions, as learned ones are at first, or sinusoidal ones; and
-after one attention layer with random weights (`real_data.random_attention_layer`), where queries
+after one attention layer with random weights (`data.real.random_attention_layer`), where queries
 have seen their contexts.
 
 Embeddings and positions are multiples of 2^-16, so that embedding rounds nothing: the tokens of

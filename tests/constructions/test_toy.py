@@ -54,6 +54,9 @@ def test_without_its_line_nobody_knows_it(tmp_path, monkeypatch):
     memorizer = build_memorizer(data, num_heads=3, construction="toy")
     memorizer.save(tmp_path / "toy.safetensors")
     monkeypatch.delitem(registry.HOMES, "toy")
+    assert [claim.name for claim in certify(memorizer, data).claims][1:] == [
+        "rank", "error", "readout",
+    ]  # fmt: skip
     with pytest.raises(ValueError, match="its construction is 'toy'"):
         Memorizer.load(tmp_path / "toy.safetensors")
     with pytest.raises(ParameterError, match="unknown construction='toy'"):

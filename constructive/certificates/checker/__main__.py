@@ -1,7 +1,7 @@
 """Check a certificate without trusting the program which made it.
 
-    python -I certificates/checker CERTIFICATE [WEIGHTS] DATA [--quick] [--claims rank error]
-                                   [--epsilon 1e-9] [--max-memory 8]
+    python -I constructive/certificates/checker CERTIFICATE [WEIGHTS] DATA
+              [--quick] [--claims rank error] [--epsilon 1e-9] [--max-memory 8]
 
 An island: this folder imports the standard library, numpy and mpmath, and nothing of the package
 around it. It reads the files itself and has its own arithmetic and its own forward pass:
