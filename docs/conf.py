@@ -5,20 +5,16 @@ same for readers of the repository and of the site.
 """
 
 import re
-import sys
 from importlib.metadata import version as _version
-from pathlib import Path
 
 from sphinx.application import Sphinx
-
-sys.path.insert(0, str(Path(__file__).parent))  # for docstrings.py, beside this file
 
 project = "constructive"
 author = "the constructive contributors"
 copyright = author  # noqa: A001 - Sphinx wants this name
 version = release = _version("constructive")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "docstrings"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
 include_patterns = ["docs/**", "proofs/*.md"]
 exclude_patterns = ["**/_build"]
@@ -27,6 +23,11 @@ nitpicky = False
 myst_enable_extensions = ["amsmath", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 highlight_language = "python"
+
+default_role = "py:obj"  # `code` in docstrings: a link where it is a public name
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False
 
 autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"
@@ -43,10 +44,40 @@ html_show_sourcelink = False
 html_copy_source = False
 
 
+_SHORT = {
+    r"~numpy\.ndarray\[tuple\[[~.\w]+, \.\.\.\], "
+    r"~numpy\.dtype\[[~.\w]+(?:\[[~.\w]+\])?\]\]": "Array",
+    r"~numpy\._typing\.[.\w]+_Buffer \| .*?_NestedSequence\[complex \| bytes \| str\]": "ArrayLike",
+    r"~collections\.abc\.Callable\[\[str, int, int\], None\]": "Progress",
+    r"type\[~typing\.Any\] \| ~numpy\.dtype\[~typing\.Any\] \| "
+    r"[^,=]*?_HasDType\b[^,=)]*": "DTypeLike",
+    r"Array \| Array": "Array",
+}
+"""Long types, as autodoc writes them out, and the names which the code uses."""
+
+
 def setup(app: Sphinx) -> None:
-    """Drop the empty line before a closing fence, which ends the last output of an example."""
+    """Shorten what Sphinx writes out, and tidy examples; Sphinx calls this."""
+    app.connect("autodoc-process-signature", _shorten)
+    app.connect("autodoc-skip-member", _skip)
     app.connect("source-read", _tidy)
 
 
+def _shorten(_app: Sphinx, _kind: str, _name: str, _object: object, _options: object,
+             signature: str | None, returns: str | None) -> tuple[str | None, ...]:  # fmt: skip
+    """Signatures with the names which the code uses for long types."""
+    texts = [signature, returns]
+    for pattern, name in _SHORT.items():
+        texts = [text and re.sub(pattern, name, text) for text in texts]
+    return tuple(texts)
+
+
+def _skip(_app: Sphinx, _kind: str, _name: str, member: object, _skipped: bool,  # noqa: FBT001
+          _options: object) -> bool | None:  # fmt: skip
+    """Leave out what named tuples say of their fields; the class says it."""
+    return True if str(member.__doc__).startswith("Alias for field") else None
+
+
 def _tidy(_app: Sphinx, _name: str, source: list[str]) -> None:
+    """Drop the empty line before a closing fence, which ends the last output of an example."""
     source[0] = re.sub(r"\n\n```(?=\n|$)", "\n```", source[0])
