@@ -1,8 +1,9 @@
 # The public names, and where they live. `__init__.py` imports each when it is first used.
 
 from .certificates.certificate import Certificate
-from .certificates.certification import certify, upper_bound_certificate
-from .certificates.checking import Checked, check
+from .certificates.certify import certify
+from .certificates.check import Checked, check
+from .certificates.upper_bound import upper_bound_certificate
 from .constructions.build import build_memorizer
 from .constructions.planning import Explanation, explain
 from .data import generators

@@ -4,12 +4,13 @@ Needs hypothesis (`pip install "constructive[strategies]"`). Nothing is filtered
 contexts have rank n and queries have Kruskal rank min(T, d) exactly, by the proofs below, so every
 drawn example is used. Entries are small integers, stored as float64, and shrink towards zero.
 
->>> from hypothesis import given
->>> from constructive import build_memorizer, strategies
->>> @given(strategies.memorizable())
-... def test_what_the_theorem_promises(problem):
-...     assert problem.build().max_error(problem.dataset) < 1e-6
->>> test_what_the_theorem_promises()
+Example:
+    >>> from hypothesis import given
+    >>> from constructive import build_memorizer, strategies
+    >>> @given(strategies.memorizable())
+    ... def test_what_the_theorem_promises(problem):
+    ...     assert problem.build().max_error(problem.dataset) < 1e-6
+    >>> test_what_the_theorem_promises()
 """
 
 from collections import Counter
@@ -44,7 +45,14 @@ _NODES = 31
 
 
 class Problem(NamedTuple):
-    """A data set with a layer which holds it."""
+    """A data set with a layer which holds it.
+
+    Attributes:
+        dataset: T examples, contexts (T, n, d) or one shared (n, d)
+        num_heads: H
+        head_dim: d_h
+        construction: the theorem which is meant, "saturated" (Theorem 1) or "rank_one" (Theorem 2)
+    """
 
     dataset: Dataset
     num_heads: int
@@ -62,7 +70,7 @@ class Problem(NamedTuple):
 
 
 @st.composite
-def contexts(
+def contexts(  # noqa: D417 - Hypothesis fills in draw
     draw: st.DrawFn,
     *,
     min_contexts: int = 1,
@@ -75,10 +83,18 @@ def contexts(
 
     *Proof.* Up to the order of columns, each holds an n x n unit lower triangular block. QED
 
-    >>> from hypothesis import find
-    >>> find(contexts(min_size=2), lambda found: True)
-    array([[[1., 0.],
-            [0., 1.]]])
+    Args:
+        min_contexts: the smallest T
+        max_contexts: the largest T
+        min_size: the smallest n
+        max_size: the largest n
+        max_extra_width: the largest d - n
+
+    Example:
+        >>> from hypothesis import find
+        >>> find(contexts(min_size=2), lambda found: True)
+        array([[[1., 0.],
+                [0., 1.]]])
     """
     count = draw(st.integers(min_contexts, max_contexts))
     size = draw(st.integers(min_size, max_size))
@@ -86,7 +102,7 @@ def contexts(
 
 
 @st.composite
-def queries(
+def queries(  # noqa: D417 - Hypothesis fills in draw
     draw: st.DrawFn,
     *,
     min_examples: int = 1,
@@ -98,17 +114,24 @@ def queries(
 
     They are points of the moment curve modulo a prime (`generators.moment_curve` has the proof).
 
-    >>> from hypothesis import find
-    >>> find(queries(min_examples=2, min_width=2), lambda found: True)
-    array([[1., 0.],
-           [1., 1.]])
+    Args:
+        min_examples: the smallest T
+        max_examples: the largest T, at most 31
+        min_width: the smallest d
+        max_width: the largest d
+
+    Example:
+        >>> from hypothesis import find
+        >>> find(queries(min_examples=2, min_width=2), lambda found: True)
+        array([[1., 0.],
+               [1., 1.]])
     """
     count = draw(st.integers(min_examples, max_examples))
     return draw(_queries_of_shape(count, draw(st.integers(min_width, max_width))))
 
 
 @st.composite
-def datasets(
+def datasets(  # noqa: D417 - Hypothesis fills in draw
     draw: st.DrawFn,
     *,
     min_examples: int = 1,
@@ -121,11 +144,19 @@ def datasets(
 ) -> Dataset:
     """Data sets which satisfy Assumptions 1 and 2, with own contexts or a shared one.
 
-    Targets are (T,) or (T, d_out). `shared_contexts` draws whether the context is shared.
+    Args:
+        min_examples: the smallest T
+        max_examples: the largest T, at most 31
+        min_context_size: the smallest n
+        max_context_size: the largest n
+        max_extra_width: the largest d - n
+        max_target_dim: the largest d_out of targets (T, d_out); targets (T,) are drawn as well
+        shared_contexts: draws whether the context is shared; by default it is or is not
 
-    >>> from hypothesis import find
-    >>> find(datasets(min_examples=2), lambda found: True)
-    Dataset(T=2, n=1, d=1, d_out=1, own contexts, float64)
+    Example:
+        >>> from hypothesis import find
+        >>> find(datasets(min_examples=2), lambda found: True)
+        Dataset(T=2, n=1, d=1, d_out=1, own contexts, float64)
     """
     count = draw(st.integers(min_examples, max_examples))
     size = draw(st.integers(min_context_size, max_context_size))
@@ -137,7 +168,7 @@ def datasets(
 
 
 @st.composite
-def memorizable(
+def memorizable(  # noqa: D417 - Hypothesis fills in draw
     draw: st.DrawFn,
     *,
     max_heads: int = 3,
@@ -150,12 +181,22 @@ def memorizable(
 ) -> Problem:
     """Data sets with H and d_h whose bound holds them: exactly at the bound, or up to it.
 
-    `constructions` draws which theorem is meant. Head dimensions go from 1 to n + 1.
+    Head dimensions go from 1 to n + 1, and contexts are own ones or a shared one.
 
-    >>> from hypothesis import find
-    >>> problem = find(memorizable(min_context_size=3), lambda p: p.num_heads == 2)
-    >>> problem.dataset.num_examples, problem.head_dim, problem.construction
-    (1, 1, 'saturated')
+    Args:
+        max_heads: the largest H; the bound, at most H(n - 1) + 1, may not exceed 31 examples
+        min_context_size: the smallest n
+        max_context_size: the largest n
+        max_extra_width: the largest d - n
+        max_target_dim: the largest d_out of targets (T, d_out); targets (T,) are drawn as well
+        constructions: draws which theorem is meant, "saturated" or "rank_one"; by default both
+        at_bound: whether T is exactly the bound; if not, it is drawn from 1 to the bound
+
+    Example:
+        >>> from hypothesis import find
+        >>> problem = find(memorizable(min_context_size=3), lambda p: p.num_heads == 2)
+        >>> problem.dataset.num_examples, problem.head_dim, problem.construction
+        (1, 1, 'saturated')
     """
     num_heads = draw(st.integers(1, max_heads))
     size = draw(st.integers(min_context_size, max_context_size))
@@ -178,19 +219,29 @@ def memorizable(
 
 
 class SequenceProblem(NamedTuple):
-    """Sequences with a label for each key, and what a label may depend on."""
+    """Sequences with a label for each key, and what a label may depend on.
+
+    Attributes:
+        sequences: N sequences of n tokens each
+        labels: a label for each sequence; for "seq2seq" a list of n labels for each
+        task: what a label may depend on (`sequences.examples`)
+    """
 
     sequences: list[list[Any]]
     labels: list[Any]
     task: Task
 
     def build(self, **options: Any) -> SequenceMemorizer:  # noqa: ANN401 - those of the builder
-        """Build the memorizer of this problem."""
+        """Build the memorizer of this problem.
+
+        Args:
+            **options: of `build_sequence_memorizer`, but for the task
+        """
         return build_sequence_memorizer(self.sequences, self.labels, task=self.task, **options)
 
 
 @st.composite
-def sequence_problems(
+def sequence_problems(  # noqa: D417 - Hypothesis fills in draw
     draw: st.DrawFn,
     *,
     max_sequences: int = 7,
@@ -201,13 +252,21 @@ def sequence_problems(
 ) -> SequenceProblem:
     """Sequences of one length, and labels which are a function of the key (`sequences.examples`).
 
-    Sequences may repeat, and differ in the order of tokens or in their multiplicity only. By
-    default tokens are integers, Fractions, floats, vectors or symbols, of one kind in a problem,
-    and labels are small or long integers or strings.
+    Sequences may repeat, and differ in the order of tokens or in their multiplicity only.
 
-    >>> from hypothesis import find
-    >>> find(sequence_problems(), lambda problem: len(problem.sequences) == 2)
-    SequenceProblem(sequences=[[0], [0]], labels=[0, 0], task='next')
+    Args:
+        max_sequences: the largest N
+        max_context_size: the largest n
+        tasks: draws what a label may depend on; by default any task
+        tokens: draws a token; by default integers, Fractions, floats, vectors or symbols, of one
+            kind in a problem
+        labels: draws a label; by default small or long integers or strings, of one kind in a
+            problem
+
+    Example:
+        >>> from hypothesis import find
+        >>> find(sequence_problems(), lambda problem: len(problem.sequences) == 2)
+        SequenceProblem(sequences=[[0], [0]], labels=[0, 0], task='next')
     """
     task = draw(st.sampled_from(get_args(Task)) if tasks is None else tasks)
     size = draw(st.integers(1, max_context_size))

@@ -77,7 +77,6 @@ def build(
     """Build weights which memorize a data set, and save them.
 
     Examples:
-
         constructive build data.npz --heads 60
 
         constructive build data.npz --heads 60 --construction rank_one -o small.safetensors
@@ -111,7 +110,6 @@ def explain(
     """Say which construction `build` would use, and what each would hold and cost.
 
     Example:
-
         constructive explain data.npz --heads 1000
     """
     explanation = constructive.explain(
@@ -154,7 +152,6 @@ def export(
     Needs the extra `onnx`.
 
     Example:
-
         constructive export memorizer.safetensors -o memorizer.onnx
     """
     output, say = one_output(output, inputs={"MEMORIZER": memorizer}, force=force)
@@ -177,7 +174,6 @@ def predict(
     """Run a saved memorizer on a data set, and compare with its targets.
 
     Examples:
-
         constructive predict memorizer.safetensors data.npz
 
         constructive predict memorizer.safetensors data.npz -o predictions.npy
@@ -210,7 +206,6 @@ def generate(
     """Make a data set to try things on.
 
     Example:
-
         constructive generate uniform --examples 1861 --context-size 32 --width 64 -o data.npz
     """
     output, say = one_output(output, inputs={}, force=force)
@@ -238,7 +233,6 @@ def demo(
     Needs the extra `demo` (scikit-learn and matplotlib); nothing is downloaded.
 
     Example:
-
         constructive demo --picture digits.png
     """
     from constructive.cli import demo as digits_demo

@@ -35,7 +35,6 @@ def assumptions_command(
     Exit status 0 if the examples meet what the construction needs, in some order, else 1.
 
     Example:
-
         constructive assumptions data.npz --heads 60
     """
     dataset = constructive.Dataset.load(data)
@@ -67,7 +66,6 @@ def regroup(
     """Put the examples into an order which meets what the construction needs.
 
     Example:
-
         constructive regroup data.npz --heads 60 -o regrouped.npz
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
@@ -95,7 +93,6 @@ def capacity(
     """Print what the theorems promise, and other published bounds beside them.
 
     Example:
-
         constructive capacity --examples 621 --context-size 32 --width 64
     """
     sizes = {"num_examples": examples, "context_size": context_size, "width": width}
@@ -115,7 +112,6 @@ def exact_capacity_command(
     """Find the largest rank of Z over all weights, proved from below and from above.
 
     Example:
-
         constructive exact-capacity data.npz --heads 20 --head-dim 1 --head-dim 32
     """
     dataset = constructive.Dataset.load(data)
@@ -154,7 +150,6 @@ def prove_command(
     Needs the extra `proofs` (sympy). Exit status 0 if every statement has its proof and holds.
 
     Example:
-
         constructive prove
     """
     known = {known.stem: known for known in proofs.pages()}

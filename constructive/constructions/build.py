@@ -69,7 +69,7 @@ def build_memorizer(
 
     The error on the data is measured before the memorizer is returned.
 
-    Raises
+    Raises:
       ParameterError   for arguments which make no sense
       CapacityError    for more examples than the theorem holds; says how many heads would do
       AssumptionError  for a context without rank n, dependent queries, repeated inputs

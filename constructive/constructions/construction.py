@@ -5,7 +5,6 @@ the command line takes its choices from it, tables take the formula, and `certif
 record keeps the name only.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -16,9 +15,6 @@ from constructive.layers.record import HeadRecord
 from constructive.support.arrays import Array
 from constructive.support.progress import Progress
 from constructive.theory.bounds import Plan
-
-WHOLE = "grouping", "rank", "error", "readout"
-"""All claims there are about a layer."""
 
 
 class Cost(NamedTuple):
@@ -94,13 +90,8 @@ class Construction(Protocol):
         ...
 
     @property
-    def claims(self) -> tuple[str, ...]:
-        """What certificates of it say, in their order."""
-        ...
-
-    @property
-    def rests_on(self) -> Mapping[str, tuple[str, ...]]:
-        """Claims which another one needs beside it."""
+    def grouped(self) -> bool:
+        """Whether its groups are those of the theorems, of which the claim *grouping* speaks."""
         ...
 
     def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
@@ -125,7 +116,7 @@ class Construction(Protocol):
 
 
 def largest(residuals: Array) -> Array:
-    """max |f - y| for each entry of the targets (d_out,), infinite where it is not a number.
+    """Max |f - y| for each entry of the targets (d_out,), infinite where it is not a number.
 
     residuals: (T, d_out)
     """

@@ -1,11 +1,10 @@
 """The theorems' own constructions (`multihead`): heads, Z, and the shortest readout of all."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.constructions.construction import WHOLE, Built, Cost, Options
+from constructive.constructions.construction import Built, Cost, Options
 from constructive.constructions.multihead import assumptions, grouping, heads, intermediate, readout
 from constructive.data.dataset import Dataset, ExampleShapes
 from constructive.layers.record import HeadRecord
@@ -22,8 +21,7 @@ class Dense:
     formula: str
     theorem: str
     shortest: bool = True
-    claims: tuple[str, ...] = WHOLE
-    rests_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    grouped: bool = True
 
     def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
         """As the theorem says (`bounds.plan`)."""

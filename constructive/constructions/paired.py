@@ -3,8 +3,7 @@
 The steps are those of `decoupled`: `ordering`, `own`, `pairs`, `coupling`, `readout`.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,10 +26,7 @@ class Paired:
     formula: str = "(H // 2)(d - 1) + 1"
     theorem: str = "Theorem 6"
     shortest: bool = False
-    claims: tuple[str, ...] = ("rank", "error", "readout")  # its groups are others
-    rests_on: Mapping[str, tuple[str, ...]] = field(
-        default_factory=lambda: {"readout": ("rank",)}  # on its blocks, which that claim names
-    )
+    grouped: bool = False
 
     def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
         """So many examples need contexts of their own, of two tokens at least."""

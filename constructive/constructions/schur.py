@@ -1,11 +1,10 @@
 """One shared context: elimination within heads, and a system of size 2H (`decoupled.schur`)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.constructions.construction import WHOLE, Built, Cost, Options, largest
+from constructive.constructions.construction import Built, Cost, Options, largest
 from constructive.constructions.decoupled import schur
 from constructive.constructions.decoupled.sweep import SWEEP
 from constructive.constructions.multihead import assumptions, grouping
@@ -25,8 +24,7 @@ class Schur:
     formula: str = "H(min(n, d_h) - 1) + 1"
     theorem: str = "Theorem 1"
     shortest: bool = False
-    claims: tuple[str, ...] = WHOLE
-    rests_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    grouped: bool = True
 
     def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
         """As Theorem 1 says, for one context of two tokens at least."""

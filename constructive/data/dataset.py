@@ -55,20 +55,24 @@ class ExampleShapes(Rebuilt):
 class Dataset(ExampleShapes):
     """T examples, each a context of n tokens, a query and a target.
 
-    contexts: (T, n, d), or (n, d) for one context which all examples share (never copied T times)
-    queries:  (T, d)
-    targets:  (T,) or (T, d_out)
-
     Anything which numpy reads as real numbers is accepted. float32 and float64 stay as they are;
-    integers become float64, exactly. The arrays are read-only copies: what happens to those which
-    were given changes nothing here.
+    float16 becomes float32, and integers become float64, exactly. The arrays are read-only copies:
+    what happens to those which were given changes nothing here.
 
-    Raises DataError for shapes which do not fit, a dtype which is not real, integers beyond 2^53,
-    no example at all, and for a NaN or an infinity (the witness is its index).
+    Attributes:
+        contexts: (T, n, d), or (n, d) for one context which all examples share (never copied T
+            times)
+        queries: (T, d)
+        targets: (T,) or (T, d_out)
 
-    >>> data = Dataset(contexts=[[[1, 0], [1, 1]]], queries=[[2, 3]], targets=[5])
-    >>> data
-    Dataset(T=1, n=2, d=2, d_out=1, own contexts, float64)
+    Raises:
+        DataError: for shapes which do not fit, a dtype which is not real, integers beyond 2^53,
+            no example at all, and for a NaN or an infinity (the witness is its index)
+
+    Example:
+        >>> data = Dataset(contexts=[[[1, 0], [1, 1]]], queries=[[2, 3]], targets=[5])
+        >>> data
+        Dataset(T=1, n=2, d=2, d_out=1, own contexts, float64)
     """
 
     contexts: Array
@@ -79,12 +83,23 @@ class Dataset(ExampleShapes):
         _fill(self, (self.contexts, self.queries, self.targets), copy=True)
 
     def contexts_of(self, rows: slice) -> Array:
-        """Contexts of some examples as float64: (rows, n, d), or (1, n, d) if shared."""
+        """Contexts of some examples as float64: (rows, n, d), or (1, n, d) if shared.
+
+        Args:
+            rows: which examples
+        """
         chosen = self.contexts[np.newaxis] if self.shared_context else self.contexts[rows]
         return chosen.astype(np.float64, copy=False)
 
     def context_chunks(self, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[slice, Array]]:
-        """Walk through the contexts in float64, a few at a time; a shared one comes once."""
+        """Walk through the contexts in float64, a few at a time; a shared one comes once.
+
+        Args:
+            chunk_bytes: the size of the contexts of one step, in bytes; by default 4 MiB
+
+        Yields:
+            which examples, and their contexts as `contexts_of` gives them
+        """
         if self.shared_context:
             yield slice(0, self.num_examples), self.contexts_of(slice(None))
             return
@@ -96,8 +111,16 @@ class Dataset(ExampleShapes):
     def take(self, examples: npt.ArrayLike) -> "Dataset":
         """Some of the examples, in the given order.
 
-        >>> Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6]], [5, 7]).take([1]).targets
-        array([7.])
+        Args:
+            examples: their indices, or a Boolean for each of the T examples
+
+        Raises:
+            DataError: for an array which takes none of them, and for a single number
+            IndexError: for an index beyond T
+
+        Example:
+            >>> Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6]], [5, 7]).take([1]).targets
+            array([7.])
         """
         index = np.asarray(examples)
         contexts = self.contexts if self.shared_context else self.contexts[index]
@@ -108,16 +131,21 @@ class Dataset(ExampleShapes):
 
         A layer without biases does on them what one with biases does on the data as they are.
 
-        >>> Dataset([[2, 0], [2, 1]], [[3, 4]], [5]).with_constant().contexts
-        array([[2., 0., 1.],
-               [2., 1., 1.]])
+        Example:
+            >>> Dataset([[2, 0], [2, 1]], [[3, 4]], [5]).with_constant().contexts
+            array([[2., 0., 1.],
+                   [2., 1., 1.]])
         """
         return owning(with_one(self.contexts), with_one(self.queries), self.targets)
 
     def save(self, path: str | Path) -> None:
         """Write an .npz file of `contexts`, `queries` and `targets`, whole or not at all.
 
-        An old file of that name is replaced. Raises OutputError where it cannot be written.
+        Args:
+            path: the file, .npz; an old one of that name is replaced
+
+        Raises:
+            OutputError: where it cannot be written
         """
         with replacing(path) as file:
             np.savez(file, contexts=self.contexts, queries=self.queries, targets=self.targets)
@@ -126,8 +154,15 @@ class Dataset(ExampleShapes):
     def load(cls, path: str | Path) -> "Dataset":
         """Read an .npz file with the arrays `contexts`, `queries` and `targets`.
 
-        Nothing is unpickled. Raises FormatError if the file is not such an archive, DataError if
-        its arrays are not a data set, OSError if it cannot be read.
+        Nothing is unpickled.
+
+        Args:
+            path: the file
+
+        Raises:
+            FormatError: if the file is not such an archive
+            DataError: if its arrays are not a data set
+            OSError: if it cannot be read
         """
         suggestion = "numpy.savez(path, contexts=..., queries=..., targets=...), or Dataset.save"
         with Path(path).open("rb") as file:
@@ -149,11 +184,15 @@ class Dataset(ExampleShapes):
 def owning(contexts: Any, queries: Any, targets: Any) -> Dataset:  # noqa: ANN401 - as for Dataset
     """A data set which takes over arrays that nobody else holds: only for those just made.
 
-    They become read-only, and are not copied. Raises DataError as `Dataset` does.
+    They become read-only, and are not copied.
 
-    >>> made = np.eye(2)
-    >>> np.shares_memory(owning([[1, 0]], made, [1, 2]).queries, made)
-    True
+    Raises:
+        DataError: as `Dataset` does
+
+    Example:
+        >>> made = np.eye(2)
+        >>> np.shares_memory(owning([[1, 0]], made, [1, 2]).queries, made)
+        True
     """
     dataset = object.__new__(Dataset)
     _fill(dataset, (contexts, queries, targets), copy=False)

@@ -1,17 +1,19 @@
 """Data sets from a seed: the protocols of the paper's experiments, and data with known rank.
 
 Every generator takes `num_examples` T, `context_size` n, `width` d, `target_dim` d_out (None for
-targets of shape (T,)) and a `seed`, and returns a `Dataset` with targets uniform in [0, 1). The
-same seed gives the same numbers. All but `integers` draw from a continuous distribution, so that
-Assumptions 1 and 2 hold with probability one (for `bag_of_tokens` as long as the bag is generic).
+targets of shape (T,)) and a `seed`, and returns a `Dataset` with targets uniform in [0, 1) (of
+`integers` they are integers). The same seed gives the same numbers. All but `integers` draw from a
+continuous distribution, so that Assumptions 1 and 2 hold with probability one (for `bag_of_tokens`
+as long as the bag is generic).
 
 Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), section 5, for the first four.
 
->>> from constructive import generators
->>> generators.uniform(num_examples=7, context_size=3, width=5, seed=0)
-Dataset(T=7, n=3, d=5, d_out=1, own contexts, float64)
->>> generators.shared_context(num_examples=7, context_size=3, width=5, seed=0)
-Dataset(T=7, n=3, d=5, d_out=1, one shared context, float64)
+Example:
+    >>> from constructive import generators
+    >>> generators.uniform(num_examples=7, context_size=3, width=5, seed=0)
+    Dataset(T=7, n=3, d=5, d_out=1, own contexts, float64)
+    >>> generators.shared_context(num_examples=7, context_size=3, width=5, seed=0)
+    Dataset(T=7, n=3, d=5, d_out=1, one shared context, float64)
 """
 
 import numpy as np
@@ -31,7 +33,18 @@ def uniform(
     target_dim: int | None = None,
     seed: int = 0,
 ) -> Dataset:
-    """Every example has its own context; tokens and queries are uniform in [0, 1)."""
+    """Every example has its own context; tokens and queries are uniform in [0, 1).
+
+    Args:
+        num_examples: T
+        context_size: n, the number of tokens in a context
+        width: d, the number of entries of a token or a query
+        target_dim: d_out, the number of entries of a target; by default targets are (T,)
+        seed: of all random numbers; the same seed gives the same data
+
+    Raises:
+        DataError: for a count of 0
+    """
     rng = np.random.default_rng(seed)
     contexts = rng.random((num_examples, context_size, width))
     return _with_targets(rng, contexts, rng.random((num_examples, width)), target_dim)
@@ -45,7 +58,18 @@ def shared_context(
     target_dim: int | None = None,
     seed: int = 0,
 ) -> Dataset:
-    """One context for all examples; tokens and queries are uniform in [0, 1)."""
+    """One context for all examples; tokens and queries are uniform in [0, 1).
+
+    Args:
+        num_examples: T
+        context_size: n, the number of tokens in a context
+        width: d, the number of entries of a token or a query
+        target_dim: d_out, the number of entries of a target; by default targets are (T,)
+        seed: of all random numbers; the same seed gives the same data
+
+    Raises:
+        DataError: for a count of 0
+    """
     rng = np.random.default_rng(seed)
     context = rng.random((context_size, width))
     return _with_targets(rng, context, rng.random((num_examples, width)), target_dim)
@@ -59,7 +83,18 @@ def gaussian(
     target_dim: int | None = None,
     seed: int = 0,
 ) -> Dataset:
-    """Every example has its own context; tokens and queries are standard normal."""
+    """Every example has its own context; tokens and queries are standard normal.
+
+    Args:
+        num_examples: T
+        context_size: n, the number of tokens in a context
+        width: d, the number of entries of a token or a query
+        target_dim: d_out, the number of entries of a target; by default targets are (T,)
+        seed: of all random numbers; the same seed gives the same data
+
+    Raises:
+        DataError: for a count of 0
+    """
     rng = np.random.default_rng(seed)
     contexts = rng.standard_normal((num_examples, context_size, width))
     return _with_targets(rng, contexts, rng.standard_normal((num_examples, width)), target_dim)
@@ -77,7 +112,18 @@ def bag_of_tokens(
     """Each context holds n different tokens out of one bag, as words of a vocabulary ("perm").
 
     The bag is uniform in [0, 1), and so are the queries. Contexts overlap, as they do in language.
-    Raises ParameterError if the bag has fewer than n tokens.
+
+    Args:
+        num_examples: T
+        context_size: n, the number of tokens in a context
+        width: d, the number of entries of a token or a query
+        bag_size: the number of tokens in the bag, at least n
+        target_dim: d_out, the number of entries of a target; by default targets are (T,)
+        seed: of all random numbers; the same seed gives the same data
+
+    Raises:
+        ParameterError: if the bag has fewer than n tokens
+        DataError: for a count of 0
     """
     if bag_size < context_size:
         message = f"bag_size={bag_size} is less than context_size={context_size}"
@@ -106,12 +152,23 @@ def moment_curve(
     whose determinant is the product of the differences of the nodes, nonzero mod p. So the
     determinant of the integer matrix is no multiple of p, hence not zero. QED
 
-    >>> moment_curve(num_examples=5, context_size=2, width=3).queries
-    array([[ 1.,  0.,  0.],
-           [ 1.,  1.,  1.],
-           [ 1.,  2., -1.],
-           [ 1., -2., -1.],
-           [ 1., -1.,  1.]])
+    Args:
+        num_examples: T
+        context_size: n, the number of tokens in a context
+        width: d, the number of entries of a token or a query
+        target_dim: d_out, the number of entries of a target; by default targets are (T,)
+        seed: of all random numbers; the same seed gives the same data
+
+    Raises:
+        DataError: for a context_size, width or target_dim of 0
+
+    Example:
+        >>> moment_curve(num_examples=5, context_size=2, width=3).queries
+        array([[ 1.,  0.,  0.],
+               [ 1.,  1.,  1.],
+               [ 1.,  2., -1.],
+               [ 1., -2., -1.],
+               [ 1., -1.,  1.]])
     """
     rng = np.random.default_rng(seed)
     contexts = rng.random((num_examples, context_size, width))
@@ -122,8 +179,12 @@ def moment_curve(
 def moment_curve_points(nodes: npt.NDArray[np.int64], width: int) -> Array:
     """Points (1, t, ..., t^(d-1)) mod p, centred, at distinct integer nodes 0 <= t < p: (T, d).
 
-    p is the smallest prime above the largest node; any min(T, d) points are independent (the proof
-    is in `moment_curve`).
+    The prime p is the smallest above the largest node; any min(T, d) points are independent (the
+    proof is in `moment_curve`).
+
+    Args:
+        nodes: (T,)
+        width: d
     """
     prime = int(nodes.max()) + 1
     while not fmpz(prime).is_prime():
@@ -146,6 +207,17 @@ def integers(
     """Tokens, queries and targets are integers between -largest and largest, stored as float64.
 
     Small integers can violate the assumptions by chance; the construction then says which.
+
+    Args:
+        num_examples: T
+        context_size: n, the number of tokens in a context
+        width: d, the number of entries of a token or a query
+        largest: the largest absolute value of an entry, 0 or more
+        target_dim: d_out, the number of entries of a target; by default targets are (T,)
+        seed: of all random numbers; the same seed gives the same data
+
+    Raises:
+        DataError: for a count of 0
     """
     rng = np.random.default_rng(seed)
 

@@ -27,15 +27,20 @@ def token_mixing(dataset: Dataset) -> Dataset:
     The result is the stored data set: sums are rounded to its floats, and all that is proved of it
     afterwards (`assumptions.check`, `certify`) is exact for these floats. Targets stay as they are.
 
-    Raises AssumptionError for a shared context with equal queries, which no mixing can tell apart,
-    and DataError if the sums overflow.
+    Args:
+        dataset: T examples, contexts (T, n, d) or one shared (n, d)
 
-    >>> from constructive import build_memorizer, generators
-    >>> data = generators.uniform(num_examples=7, context_size=3, width=5)
-    >>> same = Dataset(data.contexts, np.ones((7, 5)), data.targets)  # a class token, say
-    >>> mixed = token_mixing(same)
-    >>> build_memorizer(mixed, num_heads=3).max_error(mixed) < 1e-9
-    True
+    Raises:
+        AssumptionError: for a shared context with equal queries, which no mixing can tell apart
+        DataError: if the sums overflow
+
+    Example:
+        >>> from constructive import build_memorizer, generators
+        >>> data = generators.uniform(num_examples=7, context_size=3, width=5)
+        >>> same = Dataset(data.contexts, np.ones((7, 5)), data.targets)  # a class token, say
+        >>> mixed = token_mixing(same)
+        >>> build_memorizer(mixed, num_heads=3).max_error(mixed) < 1e-9
+        True
     """
     if dataset.shared_context:
         _, first, counts = np.unique(

@@ -18,15 +18,23 @@ Fractions = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class RationalDataset(ExampleShapes):
-    """T examples of exact rational numbers: contexts (T, n, d) or (n, d), queries and targets.
+    """T examples of exact rational numbers, each a context of n tokens, a query and a target.
 
     The arrays are read-only and hold Fractions; integers, Fractions and floats are accepted, floats
-    as the dyadic rationals which they are. Raises DataError for anything else, and for shapes which
-    do not fit.
+    as the dyadic rationals which they are.
 
-    >>> data = RationalDataset([[[1, 0], [1, 1]]], [[2, 3]], [Fraction(1, 3)])
-    >>> data.targets
-    array([Fraction(1, 3)], dtype=object)
+    Attributes:
+        contexts: (T, n, d), or (n, d) for one context which all examples share
+        queries: (T, d)
+        targets: (T,) or (T, d_out)
+
+    Raises:
+        DataError: for what is no rational number, and for shapes which do not fit
+
+    Example:
+        >>> data = RationalDataset([[[1, 0], [1, 1]]], [[2, 3]], [Fraction(1, 3)])
+        >>> data.targets
+        array([Fraction(1, 3)], dtype=object)
     """
 
     contexts: Fractions
@@ -39,7 +47,11 @@ class RationalDataset(ExampleShapes):
         check_shapes(self.contexts, self.queries, self.targets)
 
     def context(self, example: int) -> Fractions:
-        """The context of one example: (n, d)."""
+        """The context of one example: (n, d).
+
+        Args:
+            example: its index
+        """
         chosen: Fractions = self.contexts if self.shared_context else self.contexts[example]
         return chosen
 

@@ -21,7 +21,10 @@ PATCH = 2
 class DigitImages:
     """1,797 images of handwritten digits, 8 x 8 pixels from 0 to 1.
 
-    patches: (T, 16, 4), the 2 x 2 patches row by row;  pixels: (T, 64);  labels: (T,), 0 to 9
+    Attributes:
+        patches: (T, 16, 4), the 2 x 2 patches row by row
+        pixels: (T, 64), row by row
+        labels: (T,), 0 to 9
     """
 
     patches: Array
@@ -30,10 +33,14 @@ class DigitImages:
 
 
 def digit_images() -> DigitImages:
-    """The images that scikit-learn bundles. Raises MissingExtraError without scikit-learn.
+    """The images that scikit-learn bundles.
 
-    >>> digit_images().patches.shape
-    (1797, 16, 4)
+    Raises:
+        MissingExtraError: without scikit-learn
+
+    Example:
+        >>> digit_images().patches.shape
+        (1797, 16, 4)
     """
     datasets = require("sklearn.datasets", extra="demo", purpose="the images of digits")
     bundled = datasets.load_digits()
@@ -52,10 +59,18 @@ def text_windows(count: int, size: int) -> npt.NDArray[np.int64]:
     r"""Windows of consecutive bytes of an English text: (count, size), 0 to 255.
 
     The text are scikit-learn's descriptions of its data sets; windows start at even distances, and
-    are all different. Raises MissingExtraError without scikit-learn.
+    are all different.
 
-    >>> bytes(text_windows(100, 24)[0].tolist())
-    b'.. _iris_dataset:\n\nIris '
+    Args:
+        count: how many; beyond the different windows of the text, some are repeated
+        size: the number of bytes of each
+
+    Raises:
+        MissingExtraError: without scikit-learn
+
+    Example:
+        >>> bytes(text_windows(100, 24)[0].tolist())
+        b'.. _iris_dataset:\n\nIris '
     """
     datasets = require("sklearn.datasets", extra="demo", purpose="the text")
     loaders = (datasets.load_iris, datasets.load_wine, datasets.load_breast_cancer,
@@ -70,9 +85,14 @@ def text_windows(count: int, size: int) -> npt.NDArray[np.int64]:
 def sinusoidal_positions(size: int, width: int) -> Array:
     """The positional encoding of Vaswani et al. (2017), section 3.5: (n, d).
 
-    >>> sinusoidal_positions(2, 4).round(3)
-    array([[0.   , 1.   , 0.   , 1.   ],
-           [0.841, 0.54 , 0.01 , 1.   ]])
+    Args:
+        size: n
+        width: d
+
+    Example:
+        >>> sinusoidal_positions(2, 4).round(3)
+        array([[0.   , 1.   , 0.   , 1.   ],
+               [0.841, 0.54 , 0.01 , 1.   ]])
     """
     angles = np.arange(size)[:, np.newaxis] / 10000.0 ** (np.arange(0, width, 2) / width)
     interleaved: Array = np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(size, -1)
@@ -82,8 +102,14 @@ def sinusoidal_positions(size: int, width: int) -> Array:
 def random_attention_layer(tokens: Array, *, num_heads: int, seed: int) -> Array:
     """One self-attention layer with random weights and a skip connection: (T, n, d) to (T, n, d).
 
-    >>> random_attention_layer(np.ones((2, 3, 4)), num_heads=2, seed=0).shape
-    (2, 3, 4)
+    Args:
+        tokens: T sequences of n tokens, (T, n, d)
+        num_heads: H, at most d; the head dimension is d // H
+        seed: of the weights
+
+    Example:
+        >>> random_attention_layer(np.ones((2, 3, 4)), num_heads=2, seed=0).shape
+        (2, 3, 4)
     """
     rng = np.random.default_rng(seed)
     width = tokens.shape[-1]

@@ -11,8 +11,9 @@ from constructive.support.arrays import Array
 def repeated_inputs(dataset: Dataset) -> tuple[int, int] | None:
     """Two examples which are the same input, contexts being multisets of tokens, or None.
 
-    >>> repeated_inputs(Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6], [2, 3]], [5, 7, 5]))
-    (0, 2)
+    Example:
+        >>> repeated_inputs(Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6], [2, 3]], [5, 7, 5]))
+        (0, 2)
     """
     queries = np.ascontiguousarray(dataset.queries + 0.0)  # turns -0.0 into 0.0
     as_bytes = queries.view(np.dtype((np.void, queries.dtype.itemsize * dataset.width)))

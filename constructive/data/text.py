@@ -21,25 +21,36 @@ _WIDEST = 1 << 12
 class TextExamples:
     """Sequences of a text, with their labels.
 
-    tokens: (N, n, 2), position and byte
-    labels: the number of the line, from 1, or the next byte
+    Attributes:
+        tokens: (N, n, 2), position and byte
+        labels: of each sequence, the number of the line, from 1, or the next byte
     """
 
     tokens: Bytes
     labels: list[int] | list[bytes]
 
     def first(self, total: int) -> "TextExamples":
-        """The first sequences."""
+        """The first sequences.
+
+        Args:
+            total: how many
+        """
         return TextExamples(self.tokens[:total], self.labels[:total])
 
 
 def encode(text: bytes, size: int) -> Bytes:
     """A text as one sequence of tokens (n, 2), filled up with -1.
 
-    Raises DataError if it is longer than n.
+    Args:
+        text: at most n bytes
+        size: n
 
-    >>> encode(b"ab", 3).tolist()
-    [[0, 97], [1, 98], [2, -1]]
+    Raises:
+        DataError: if the text is longer than n
+
+    Example:
+        >>> encode(b"ab", 3).tolist()
+        [[0, 97], [1, 98], [2, -1]]
     """
     if len(text) > size:
         raise DataError(
@@ -55,10 +66,15 @@ def encode(text: bytes, size: int) -> Bytes:
 def lines(text: bytes) -> TextExamples:
     r"""Which line is this? Each different line, without its end, and its first number from 1.
 
-    Raises DataError for a text without lines.
+    Args:
+        text: lines with any usual ends; n is the length of the longest
 
-    >>> lines(b"a rose\nis\na rose\n").labels
-    [1, 2]
+    Raises:
+        DataError: for a text without lines
+
+    Example:
+        >>> lines(b"a rose\nis\na rose\n").labels
+        [1, 2]
     """
     numbers: dict[bytes, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -73,13 +89,18 @@ def lines(text: bytes) -> TextExamples:
 def windows(text: bytes, size: int | None = None) -> TextExamples:
     """What comes next? Each different window of n bytes, and the byte which follows it.
 
-    size: n; by default the smallest which decides the next byte everywhere
+    Args:
+        text: two bytes or more
+        size: n; by default the smallest which decides the next byte everywhere
 
-    Raises DataError for a text which is too short, and for windows which two bytes follow.
+    Raises:
+        DataError: for a text which is too short, a size which is no length of its windows, and for
+            windows which two bytes follow
 
-    >>> found = windows(b"the cat sat on the mat")
-    >>> found.tokens.shape[1], b"".join(found.labels)
-    (5, b'at sat on the mat')
+    Example:
+        >>> found = windows(b"the cat sat on the mat")
+        >>> found.tokens.shape[1], b"".join(found.labels)
+        (5, b'at sat on the mat')
     """
     if size is None:
         size = _deciding(text)

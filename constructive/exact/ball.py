@@ -19,7 +19,10 @@ def exact_matrix(array: Array) -> arb_mat:
 def solve(square: arb_mat, targets: arb_mat, prec: int) -> arb_mat | None:
     """Enclose the U with A U = Y, or None where the balls do not show that A is invertible.
 
-    square: A (T, T);  targets: Y (T, d_out)
+    Args:
+        square: A (T, T)
+        targets: Y (T, d_out)
+        prec: the working precision, in bits
     """
     with working_precision(prec):
         try:
@@ -31,7 +34,7 @@ def solve(square: arb_mat, targets: arb_mat, prec: int) -> arb_mat | None:
 def right_inverse_bound(z: arb_mat, prec: int) -> arb:
     """An upper bound of the norm of Z^T (Z Z^T)^-1, or infinity where the balls are too wide.
 
-    For every residual r some c has Z c = r, and entries of at most this bound times max |r|.
+    For every residual r some c has Z c = r, and entries of at most this bound times `max |r|`.
     """
     with working_precision(prec):
         transposed = z.transpose()

@@ -1,10 +1,10 @@
 """Dot products and exponentials in float64, vectorized, with proved bounds of their errors.
 
 u = 2^-53 is the unit roundoff, and gamma_k = k u / (1 - k u). Both functions are rigorous on every
-machine with IEEE arithmetic, whatever its libraries do: they use +, -, * and rint only.
+machine with IEEE arithmetic, whatever its libraries do: they use `+`, `-`, `*` and rint only.
 
 *Dot products.* Products are split into a rounded product and its error (Dekker), and sums into a
-rounded sum and its error (Knuth), both exact; the errors are summed in plain arithmetic. So
+rounded sum and its error (Knuth), both exact; the errors are summed in plain arithmetic. So ::
 
     |high + low - x.y| <= gamma_d^2 |x|.|y|
 
@@ -15,10 +15,11 @@ Of each term a product and the four parts of its error may underflow, and lose 2
 
 *Exponentials* of -700 <= x <= 700. With k = rint(x / ln 2), f = (x - k L_1) - k L_2 where L_1 has
 32 bits: k L_1 is exact, and so is the first difference (k = 0, or the two are within a factor of
-two). L_2 is ln 2 - L_1 rounded, so f is off by at most u, and |f| <= 0.35. The Taylor polynomial of
-degree 13 is off by less than 0.35^14 / 14! * 1.5 < 2^-57, and Horner's rule, of 26 operations with
-rounded coefficients, by at most gamma_40 exp(0.35). Together that is less than 2^-46 of exp(f),
-and 2^k times it is exact, for x >= -700 keeps away from underflow, and x <= 700 from overflow.
+two). L_2 is ln 2 - L_1 rounded, so f is off by at most u, and `|f| <= 0.35`. The Taylor polynomial
+of degree 13 is off by less than `0.35^14 / 14! * 1.5 < 2^-57`, and Horner's rule, of 26 operations
+with rounded coefficients, by at most gamma_40 exp(0.35). Together that is less than 2^-46 of
+exp(f), and 2^k times it is exact, for x >= -700 keeps away from underflow, and x <= 700 from
+overflow.
 """
 
 import math
@@ -41,11 +42,19 @@ _LARGEST = 700.0
 def dot(left: Array, right: Array) -> tuple[Array, Array, Array]:
     """Products x.y along the last axis as high + low, and bounds of their errors.
 
-    high is high + low rounded. Bounds are NaN after an overflow. Vectors have 2^40 entries at most.
+    `high` is high + low rounded. Bounds are NaN after an overflow.
 
-    >>> high, low, bound = dot(np.array([1e16, 1.0, -1e16]), np.array([1.0, 1.0, 1.0]))
-    >>> float(high), float(low), bool(bound < 1e-12)
-    (1.0, 0.0, True)
+    Args:
+        left: x (..., d), with d <= 2^40
+        right: y (..., d), which may be broadcast but for the last axis
+
+    Returns:
+        `high`, `low` and the bounds of `|high + low - x.y|`, each (...)
+
+    Example:
+        >>> high, low, bound = dot(np.array([1e16, 1.0, -1e16]), np.array([1.0, 1.0, 1.0]))
+        >>> float(high), float(low), bool(bound < 1e-12)
+        (1.0, 0.0, True)
     """
     total, compensation = np.zeros((2, *np.broadcast_shapes(left.shape[:-1], right.shape[:-1])))
     sizes = np.zeros_like(total)
@@ -69,7 +78,7 @@ def dot(left: Array, right: Array) -> tuple[Array, Array, Array]:
 
 
 def _two_sum(x: Array, y: Array) -> tuple[Array, Array]:
-    """x + y as a rounded sum and its error (Knuth)."""
+    """`x + y` as a rounded sum and its error (Knuth)."""
     added = x + y
     virtual = added - x
     return added, (x - (added - virtual)) + (y - virtual)
@@ -85,8 +94,12 @@ def _leading(x: Array) -> Array:
 def exponential(x: Array) -> Array:
     """exp(x) with a relative error of at most 2^-46; 0 below -700, for exp(-700); NaN above 700.
 
-    >>> float(exponential(np.array([-1.0]))[0]) - math.exp(-1.0) < 1e-15
-    True
+    Args:
+        x: exponents, of any shape
+
+    Example:
+        >>> float(exponential(np.array([-1.0]))[0]) - math.exp(-1.0) < 1e-15
+        True
     """
     clipped = np.clip(np.nan_to_num(x), -_LARGEST, _LARGEST)
     power = np.rint(clipped * (1.0 / math.log(2.0)))

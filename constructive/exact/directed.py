@@ -9,7 +9,7 @@ decimal text. `gamma` and `lengths` are bounds of rounding errors and of Euclide
 `up` covers the rounding of an array of bounds which float64 computed. With u = 2^-53, let s be a
 sum of at most `LONGEST` = 2^22 products a b of floats which are not negative, added in any order,
 with or without fused operations. Every addition loses at most a factor 1 - u (sums do not
-underflow), every product a factor 1 - u or, where it underflows, 2^-1075. So
+underflow), every product a factor 1 - u or, where it underflows, 2^-1075. So ::
 
     s >= (1 - u)^(2^22) (exact - 2^22 2^-1075),    up(s) = (1 + 2^-30) s + 2^-1000 >= exact.
 
@@ -51,8 +51,12 @@ Exact = arb | Fraction | int | float
 def upper(x: Exact) -> float:
     """The least float which is at least x; infinite if there is none, or x is not a number.
 
-    >>> upper(Fraction(1, 3)) > Fraction(1, 3), upper(arb(10) ** -340), upper(arb(10) ** 340)
-    (True, 5e-324, inf)
+    Args:
+        x: a number or a ball
+
+    Example:
+        >>> upper(Fraction(1, 3)) > Fraction(1, 3), upper(arb(10) ** -340), upper(arb(10) ** 340)
+        (True, 5e-324, inf)
     """
     return _above(_exactly(x, above=True))
 
@@ -60,8 +64,12 @@ def upper(x: Exact) -> float:
 def lower(x: Exact) -> float:
     """The largest float which is at most x; minus infinity if there is none, or x is not a number.
 
-    >>> lower(Fraction(1, 3)) < Fraction(1, 3), lower(arb(10) ** -340), lower(arb.nan())
-    (True, 0.0, -inf)
+    Args:
+        x: a number or a ball
+
+    Example:
+        >>> lower(Fraction(1, 3)) < Fraction(1, 3), lower(arb(10) ** -340), lower(arb.nan())
+        (True, 0.0, -inf)
     """
     bound = _exactly(x, above=False)
     return -math.inf if bound is None else -_above(-bound)
@@ -70,8 +78,16 @@ def lower(x: Exact) -> float:
 def at_most(x: Exact, limit: float | None = None) -> str:
     """Two digits of a number which is not negative, rounded up; more where that passes a limit.
 
-    >>> at_most(1.21e-9), at_most(0), at_most(5.8213e-6, 5.82131e-6)
-    ('1.3e-09', '0', '5.8213e-06')
+    Args:
+        x: a number or a ball, not negative
+        limit: what is not to be passed, as far as 17 digits can tell; by default none
+
+    Returns:
+        decimal text; "inf" where x is not finite
+
+    Example:
+        >>> at_most(1.21e-9), at_most(0), at_most(5.8213e-6, 5.82131e-6)
+        ('1.3e-09', '0', '5.8213e-06')
     """
     return _text(_exactly(x, above=True), ROUND_CEILING, limit)
 
@@ -79,8 +95,16 @@ def at_most(x: Exact, limit: float | None = None) -> str:
 def at_least(x: Exact, limit: float | None = None) -> str:
     """Two digits of a number which is not negative, rounded down; more where it is above a limit.
 
-    >>> at_least(0.489), at_least(5.8213e-6, 5.82e-6), at_least(arb.nan())
-    ('4.8e-01', '5.821e-06', '0')
+    Args:
+        x: a number or a ball, not negative
+        limit: what is to stay below the text, as far as 17 digits can tell; by default none
+
+    Returns:
+        decimal text; "0" where x is not finite
+
+    Example:
+        >>> at_least(0.489), at_least(5.8213e-6, 5.82e-6), at_least(arb.nan())
+        ('4.8e-01', '5.821e-06', '0')
     """
     return _text(_exactly(x, above=False), ROUND_FLOOR, limit)
 
@@ -88,8 +112,12 @@ def at_least(x: Exact, limit: float | None = None) -> str:
 def short_bound(x: Exact) -> float:
     """A float of two digits which is at least x, which is not negative; infinite if there is none.
 
-    >>> short_bound(4.71e-8), short_bound(Fraction(1, 10**400)), short_bound(arb.nan())
-    (4.8e-08, 5e-324, inf)
+    Args:
+        x: a number or a ball
+
+    Example:
+        >>> short_bound(4.71e-8), short_bound(Fraction(1, 10**400)), short_bound(arb.nan())
+        (4.8e-08, 5e-324, inf)
     """
     bound = _exactly(x, above=True)
     short = float(_text(bound, ROUND_CEILING, None))
@@ -99,17 +127,24 @@ def short_bound(x: Exact) -> float:
 def up(values: Array) -> Array:
     """Bounds, above what a sum of at most LONGEST products would be without rounding.
 
-    >>> up(np.array([1e-200]) * 1e-200) > 0
-    array([ True])
+    Args:
+        values: sums of products which are not negative, as float64 computed them, of any shape
+
+    Example:
+        >>> up(np.array([1e-200]) * 1e-200) > 0
+        array([ True])
     """
     covered: Array = values * _SLACK + TINY
     return covered
 
 
 def gamma(terms: int) -> float:
-    """gamma_k, rounded up: a sum of k products, k < 2^40, is off by gamma_k sum |a| |b| at most.
+    """gamma_k, rounded up: a sum of k < 2^40 products is off by `gamma_k sum |a| |b|` at most.
 
     But for underflow, which `up` covers. gamma_k = k u / (1 - k u).
+
+    Args:
+        terms: k
     """
     return terms * UNIT / (1.0 - terms * UNIT) * _SLACK
 
@@ -119,8 +154,15 @@ def lengths(vectors: Array) -> Array:
 
     Squares that underflow add at most 2^22 2^-1075 < 2^-1052 to a square of a length.
 
-    >>> lengths(np.array([[3.0, 4.0], [1e-300, 0.0]])) > [5.0, 1e-300]
-    array([ True,  True])
+    Args:
+        vectors: (..., d)
+
+    Returns:
+        bounds (...)
+
+    Example:
+        >>> lengths(np.array([[3.0, 4.0], [1e-300, 0.0]])) > [5.0, 1e-300]
+        array([ True,  True])
     """
     with np.errstate(over="ignore"):
         squares = np.einsum("...d,...d->...", vectors, vectors)
@@ -131,8 +173,12 @@ def lengths(vectors: Array) -> Array:
 def exponent_of(values: Array) -> int:
     """The least e with all entries below 2^e in size, and 0 for zeros.
 
-    >>> exponent_of(np.array([-4.0, 3.0])), exponent_of(np.zeros(2))
-    (3, 0)
+    Args:
+        values: finite floats, of any shape
+
+    Example:
+        >>> exponent_of(np.array([-4.0, 3.0])), exponent_of(np.zeros(2))
+        (3, 0)
     """
     return math.frexp(max(float(values.max(initial=0.0)), -float(values.min(initial=0.0))))[1]
 

@@ -5,9 +5,10 @@ matrices are decided modulo a prime: rows which are independent there are indepe
 rational numbers, since a minor which is not 0 modulo p is not 0. For the others python-flint
 eliminates integers.
 
->>> nearly = np.array([[1.0, 0.0], [1.0, 1e-17]])
->>> int(np.linalg.matrix_rank(nearly)), rank(nearly)
-(1, 2)
+Example:
+    >>> nearly = np.array([[1.0, 0.0], [1.0, 1e-17]])
+    >>> int(np.linalg.matrix_rank(nearly)), rank(nearly)
+    (1, 2)
 """
 
 import math
@@ -32,10 +33,13 @@ _SHOWN = 8
 class Dependency:
     """Rows of a matrix which are dependent, no fewer of them being so, and exact coefficients.
 
-    rows: k indices, ascending;  coefficients: k nonzero Fractions c_i with sum_i c_i row_i = 0
+    Attributes:
+        rows: k indices, ascending
+        coefficients: k nonzero Fractions c_i with sum_i c_i row_i = 0
 
-    >>> print(Dependency((4, 7), (Fraction(1), Fraction(-1, 2))))
-    [4] - 1/2 [7] = 0
+    Example:
+        >>> print(Dependency((4, 7), (Fraction(1), Fraction(-1, 2))))
+        [4] - 1/2 [7] = 0
     """
 
     rows: tuple[int, ...]
@@ -44,10 +48,17 @@ class Dependency:
     def holds(self, matrix: Array) -> bool:
         """Whether the combination of the rows of a matrix is zero, in exact arithmetic.
 
-        >>> Dependency((0, 1), (Fraction(2), Fraction(-1))).holds(np.array([[0.1], [0.2]]))
-        True
-        >>> Dependency((0, 1), (Fraction(3), Fraction(-1))).holds(np.array([[0.1], [0.3]]))
-        False
+        Args:
+            matrix: (N, d), with all rows which the indices count
+
+        Raises:
+            DataError: for entries which are no finite numbers of 64 bits at most
+
+        Example:
+            >>> Dependency((0, 1), (Fraction(2), Fraction(-1))).holds(np.array([[0.1], [0.2]]))
+            True
+            >>> Dependency((0, 1), (Fraction(3), Fraction(-1))).holds(np.array([[0.1], [0.3]]))
+            False
         """
         chosen = checked_array("entries", matrix)[list(self.rows)].astype(np.float64, copy=False)
         return all(
@@ -69,8 +80,18 @@ def integers(matrix: Array) -> tuple[flint.fmpz_mat, list[int]]:
 
     Rows are scaled one by one, so that rows of very different sizes cost nothing.
 
-    >>> integers(np.array([[0.5, 1.0]]))
-    ([4503599627370496, 9007199254740992], [-53])
+    Args:
+        matrix: (N, d), of floats
+
+    Returns:
+        M (N, d) and N exponents
+
+    Raises:
+        DataError: for entries which are no finite numbers of 64 bits at most
+
+    Example:
+        >>> integers(np.array([[0.5, 1.0]]))
+        ([4503599627370496, 9007199254740992], [-53])
     """
     matrix = checked_array("entries", matrix)
     rows, columns = matrix.shape
@@ -88,8 +109,15 @@ def integers(matrix: Array) -> tuple[flint.fmpz_mat, list[int]]:
 def rank(matrix: Array) -> int:
     """The rank of a matrix of floats over the rational numbers.
 
-    >>> rank(np.array([[0.1, 0.3], [0.3, 0.9]]))  # in binary, 0.3 is not three times 0.1
-    2
+    Args:
+        matrix: (N, d)
+
+    Raises:
+        DataError: for entries which are no finite numbers of 64 bits at most
+
+    Example:
+        >>> rank(np.array([[0.1, 0.3], [0.3, 0.9]]))  # in binary, 0.3 is not three times 0.1
+        2
     """
     return int(integers(matrix)[0].rank())
 
@@ -100,9 +128,16 @@ def kernel(matrix: Array) -> flint.fmpz_mat:
     A tall matrix is decided by rows which span the others modulo a prime. Whether they do so over
     the rational numbers is checked exactly.
 
-    >>> kernel(np.array([[1.0, 2.0], [0.5, 1.0]]))
-    [ 2]
-    [-1]
+    Args:
+        matrix: A (N, d), of floats
+
+    Raises:
+        DataError: for entries which are no finite numbers of 64 bits at most
+
+    Example:
+        >>> kernel(np.array([[1.0, 2.0], [0.5, 1.0]]))
+        [ 2]
+        [-1]
     """
     matrix = checked_array("entries", matrix)
     width = matrix.shape[1]
@@ -123,10 +158,16 @@ def kernel(matrix: Array) -> flint.fmpz_mat:
 def dependency(matrix: Array, rows: npt.ArrayLike | None = None) -> Dependency | None:
     """A smallest dependency among the given rows in the sense that no part of it is one; or None.
 
-    rows: indices into the matrix (k, d); by default all
+    Args:
+        matrix: (N, d), of floats
+        rows: indices into the matrix (k,); by default all
 
-    >>> print(dependency(np.array([[1.0, 0.0], [0.0, 1.0], [3.0, -0.5]])))
-    [0] - 1/6 [1] - 1/3 [2] = 0
+    Raises:
+        DataError: for entries which are no finite numbers of 64 bits at most
+
+    Example:
+        >>> print(dependency(np.array([[1.0, 0.0], [0.0, 1.0], [3.0, -0.5]])))
+        [0] - 1/6 [1] - 1/3 [2] = 0
     """
     index = np.arange(len(matrix)) if rows is None else np.unique(np.asarray(rows, dtype=np.int64))
     while True:
@@ -147,9 +188,17 @@ def dependency(matrix: Array, rows: npt.ArrayLike | None = None) -> Dependency |
 def independent(blocks: Array, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
     """Which matrices of a batch (B, k, d) have independent rows, exactly: (B,).
 
-    >>> blocks = np.array([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])
-    >>> independent(blocks, np.random.default_rng(0))
-    array([ True, False])
+    Args:
+        blocks: (B, k, d), of floats
+        rng: what is drawn changes the time it takes, not the answer
+
+    Raises:
+        DataError: for entries which are no finite numbers of 64 bits at most
+
+    Example:
+        >>> blocks = np.array([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])
+        >>> independent(blocks, np.random.default_rng(0))
+        array([ True, False])
     """
     blocks = checked_array("entries", blocks)
     count, size, width = blocks.shape
@@ -182,8 +231,19 @@ def _repeating(blocks: Array) -> npt.NDArray[np.bool_]:
 def span_members(matrix: Array, rows: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """All rows of a matrix (T, d) which lie in the span of some of them, exactly.
 
-    >>> span_members(np.array([[1.0, 0, 0], [0, 1, 0], [3, 2, 0], [0, 0, 1]]), [0, 1])
-    array([0, 1, 2])
+    Args:
+        matrix: (T, d), of floats
+        rows: indices of those which span
+
+    Returns:
+        indices of rows, ascending
+
+    Raises:
+        DataError: for entries which are no finite numbers of 64 bits at most
+
+    Example:
+        >>> span_members(np.array([[1.0, 0, 0], [0, 1, 0], [3, 2, 0], [0, 0, 1]]), [0, 1])
+        array([0, 1, 2])
     """
     matrix = checked_array("entries", matrix)
     prime = next(modular.safe_primes())

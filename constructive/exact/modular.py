@@ -25,7 +25,7 @@ from constructive.support.errors import ParameterError
 
 LARGEST_MODULUS = 1 << 22
 BLOCK = 1024
-"""Inner dimension of an exact product: BLOCK (2^21 + 2)^2 + 2^21 + 2 < 2^53 - 2^23."""
+"""Inner dimension of an exact product, as BLOCK (2^21 + 2)^2 + 2^21 + 2 < 2^53 - 2^23."""
 
 _SMALL = 48
 """Matrices of at most this many rows or columns are ranked by python-flint."""
@@ -45,8 +45,12 @@ def safe_primes(limit: int = LARGEST_MODULUS) -> Iterator[int]:
     Modulo such a prime every element but 0, 1 and -1 has order (p - 1) / 2 or p - 1, so a common
     factor of all exponents costs nothing.
 
-    >>> next(safe_primes())
-    4194287
+    Args:
+        limit: above all of them; by default 2^22
+
+    Example:
+        >>> next(safe_primes())
+        4194287
     """
     candidate = limit - 1
     while candidate >= 5:
@@ -61,8 +65,16 @@ def reduce(values: Array, modulus: int) -> Array:
     The quotient is off by at most one half and a rounding of 2^-21, so residues are at most
     m/2 + 2 in size; the product and the difference are exact.
 
-    >>> reduce(np.array([7.0, -8.0, 16.0]), 5)
-    array([2., 2., 1.])
+    Args:
+        values: integers in float64, of any shape; they are overwritten
+        modulus: m, 2^22 at most
+
+    Returns:
+        the array itself
+
+    Example:
+        >>> reduce(np.array([7.0, -8.0, 16.0]), 5)
+        array([2., 2., 1.])
     """
     flat = values.reshape(-1) if values.flags.c_contiguous else None
     if flat is None:
@@ -82,8 +94,12 @@ def reduce(values: Array, modulus: int) -> Array:
 def least_exponent(array: Array) -> int:
     """The largest known e with every entry an integer multiple of 2^e (0 for a zero array).
 
-    >>> least_exponent(np.array([0.75, 0.0]))
-    -53
+    Args:
+        array: finite floats, of any shape
+
+    Example:
+        >>> least_exponent(np.array([0.75, 0.0]))
+        -53
     """
     sizes = np.abs(array)
     smallest = sizes.min(where=sizes > 0, initial=np.inf)
@@ -94,10 +110,22 @@ def residues(array: Array, modulus: int, exponent: int) -> Array:
     """The integers array / 2^exponent modulo m, from float32 or float64 without rounding.
 
     A float is an integer of 53 bits times a power of two, denormal ones too; `exponent` is at most
-    `least_exponent(array)`, so no quotient is fractional. Raises ParameterError if one is.
+    `least_exponent(array)`, so no quotient is fractional.
 
-    >>> residues(np.array([1e300, 5e-324, -3.0]), 1009, -1126)
-    array([ -25.,  410., -432.])
+    Args:
+        array: float32 or float64, finite, of any shape
+        modulus: m, 2^22 at most
+        exponent: of the power of two which divides all entries
+
+    Returns:
+        balanced residues, of the shape of the array
+
+    Raises:
+        ParameterError: if a quotient is fractional
+
+    Example:
+        >>> residues(np.array([1e300, 5e-324, -3.0]), 1009, -1126)
+        array([ -25.,  410., -432.])
     """
     source = np.ascontiguousarray(array).reshape(-1)
     result = np.empty(source.size)
@@ -130,7 +158,14 @@ def _balanced(integers: Integers, modulus: int) -> Array:
 
 
 def subtract_product(target: Array, left: Array, right: Array, modulus: int) -> None:
-    """target -= left @ right modulo m, for balanced residues, in the array itself."""
+    """`target -= left @ right` modulo m, for balanced residues, in the array itself.
+
+    Args:
+        target: (..., i, k); it is overwritten
+        left: (..., i, j)
+        right: (..., j, k)
+        modulus: m, 2^22 at most
+    """
     for start in range(0, left.shape[-1], BLOCK):
         inner = slice(start, start + BLOCK)
         target -= left[..., inner] @ right[..., inner, :]
@@ -138,10 +173,19 @@ def subtract_product(target: Array, left: Array, right: Array, modulus: int) -> 
 
 
 def product(left: Array, right: Array, modulus: int) -> Array:
-    """left @ right modulo m, for balanced residues, batched as numpy's matmul is.
+    """`left @ right` modulo m, for balanced residues, batched as numpy's matmul is.
 
-    >>> product(np.array([[2.0, 3.0]]), np.array([[4.0], [5.0]]), 7)
-    array([[2.]])
+    Args:
+        left: (..., i, j)
+        right: (..., j, k)
+        modulus: m, 2^22 at most
+
+    Returns:
+        balanced residues (..., i, k)
+
+    Example:
+        >>> product(np.array([[2.0, 3.0]]), np.array([[4.0], [5.0]]), 7)
+        array([[2.]])
     """
     result: Array = left[..., :BLOCK] @ right[..., :BLOCK, :]
     reduce(result, modulus)
@@ -158,6 +202,11 @@ class PowerTable:
 
     With k = 2048 j + i, a^k is the product of the table entries a^i and (a^2048)^j. Both tables
     stay in a cache. Use `power_table`.
+
+    Attributes:
+        modulus: p
+        low: a^i for i = 0, ..., 2047, as balanced residues (2048,)
+        high: (a^2048)^j for all j up to (p - 1) / 2048, as balanced residues
     """
 
     modulus: int
@@ -175,8 +224,13 @@ class PowerTable:
 def power_table(base: int, modulus: int) -> PowerTable:
     """Tables for powers of `base` modulo a prime p <= 2^22.
 
-    >>> power_table(3, 1009)(np.array([0.0, 2.0, -1.0]))  # 3 * (-336) = 1 modulo 1009
-    array([   1.,    9., -336.])
+    Args:
+        base: a, of the powers a^k
+        modulus: p
+
+    Example:
+        >>> power_table(3, 1009)(np.array([0.0, 2.0, -1.0]))  # 3 * (-336) = 1 modulo 1009
+        array([   1.,    9., -336.])
     """
     step = pow(base, 2048, modulus)
     low, high = [1], [1]
@@ -191,10 +245,19 @@ def power_table(base: int, modulus: int) -> PowerTable:
 def logarithm_table(generator: int, modulus: int) -> npt.NDArray[np.int32]:
     """log[x] with generator^log[x] = x modulo p, for x = 1, ..., p - 1 (log[0] is -1).
 
-    Raises ParameterError if `generator` does not generate all residues but zero.
+    Args:
+        generator: of all residues but zero, a primitive root
+        modulus: p, a prime
 
-    >>> logarithm_table(3, 7)
-    array([-1,  0,  2,  1,  4,  5,  3], dtype=int32)
+    Returns:
+        logarithms (p,), by x
+
+    Raises:
+        ParameterError: if `generator` does not generate all residues but zero
+
+    Example:
+        >>> logarithm_table(3, 7)
+        array([-1,  0,  2,  1,  4,  5,  3], dtype=int32)
     """
     powers = np.ones(modulus - 1, dtype=np.int64)
     known, step = 1, generator % modulus
@@ -214,7 +277,12 @@ def logarithm_table(generator: int, modulus: int) -> npt.NDArray[np.int32]:
 
 
 def inverse(values: Array, modulus: int) -> Array:
-    """1/x modulo a prime for balanced residues x != 0, as x^(p - 2) (Fermat)."""
+    """1/x modulo a prime for balanced residues x != 0, as x^(p - 2) (Fermat).
+
+    Args:
+        values: x, of any shape
+        modulus: p, a prime of at most 2^22
+    """
     result, square = np.ones_like(values), values.copy()
     exponent = modulus - 2
     while exponent:
@@ -231,9 +299,12 @@ def inverse(values: Array, modulus: int) -> Array:
 class Factors:
     """What elimination modulo p finds in a matrix A: A[rows][:, columns] = lower @ upper.
 
-    modulus: p;  rows: (T,), an order of the rows;  columns: (rank,), where pivots were found
-    lower: (T, rank), unit lower trapezoidal;  upper: (rank, rank), upper triangular, with a
-    diagonal without zeros
+    Attributes:
+        modulus: p
+        rows: (T,), an order of the rows
+        columns: (rank,), where pivots were found
+        lower: (T, rank), unit lower trapezoidal
+        upper: (rank, rank), upper triangular, with a diagonal without zeros
     """
 
     modulus: int
@@ -251,8 +322,13 @@ class Factors:
 def factor(matrix: Array, modulus: int) -> Factors:
     """Eliminate a matrix of balanced residues modulo a prime; it is not changed.
 
-    >>> factor(np.array([[0.0, 2.0, 3.0], [0.0, 4.0, 6.0]]), 1009).columns
-    array([1])
+    Args:
+        matrix: A (T, k)
+        modulus: p, a prime of at most 2^22
+
+    Example:
+        >>> factor(np.array([[0.0, 2.0, 3.0], [0.0, 4.0, 6.0]]), 1009).columns
+        array([1])
     """
     work = np.array(matrix, dtype=np.float64, order="C")
     rows = np.arange(len(work))
@@ -266,8 +342,13 @@ def factor(matrix: Array, modulus: int) -> Factors:
 def rank(matrix: Array, modulus: int) -> int:
     """The rank modulo a prime of a matrix of balanced residues.
 
-    >>> rank(np.array([[1.0, 2.0], [2.0, 4.0]]), 1009)
-    1
+    Args:
+        matrix: (T, k)
+        modulus: p, a prime of at most 2^22
+
+    Example:
+        >>> rank(np.array([[1.0, 2.0], [2.0, 4.0]]), 1009)
+        1
     """
     if min(matrix.shape) == 0:
         return 0
@@ -279,11 +360,20 @@ def rank(matrix: Array, modulus: int) -> int:
 def solve(factors: Factors, right: Array) -> Array:
     """X with A[:, columns] X = B modulo p, for A of full row rank.
 
-    right: B (T, k), balanced residues. Raises ParameterError if the rank is less than T.
+    Args:
+        factors: of A, with its p
+        right: B (T, k), balanced residues
 
-    >>> solve(factor(np.array([[2.0, 1.0], [1.0, 1.0]]), 1009), np.array([[5.0], [3.0]]))
-    array([[2.],
-           [1.]])
+    Returns:
+        X (T, k), balanced residues
+
+    Raises:
+        ParameterError: if the rank is less than T
+
+    Example:
+        >>> solve(factor(np.array([[2.0, 1.0], [1.0, 1.0]]), 1009), np.array([[5.0], [3.0]]))
+        array([[2.],
+               [1.]])
     """
     if factors.rank < len(factors.rows):
         raise ParameterError(
@@ -309,6 +399,11 @@ def full_row_rank(batch: Array, modulus: int, rng: np.random.Generator) -> npt.N
 
     True is a proof. False is not: the matrices are multiplied by one random d x k matrix, which
     loses rank with probability about k/p.
+
+    Args:
+        batch: balanced residues
+        modulus: p, a prime of at most 2^22
+        rng: draws the random matrix
     """
     count, size, width = batch.shape
     mixing = _balanced(rng.integers(modulus, size=(width, size)), modulus)
@@ -328,7 +423,12 @@ def full_row_rank(batch: Array, modulus: int, rng: np.random.Generator) -> npt.N
 
 
 def null_vectors(matrix: Array, modulus: int) -> Array:
-    """A basis of the vectors x with A x = 0 modulo p, as columns: (d, d - rank)."""
+    """A basis of the vectors x with A x = 0 modulo p, as columns: (d, d - rank).
+
+    Args:
+        matrix: A (k, d), balanced residues
+        modulus: p, a prime of at most 2^22
+    """
     basis, count = _as_flint(matrix, modulus).nullspace()
     dense = np.array([[int(x) for x in row] for row in basis.tolist()], dtype=np.int64)
     return _balanced(dense.reshape(matrix.shape[1], -1)[:, :count], modulus)

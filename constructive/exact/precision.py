@@ -19,9 +19,13 @@ _ONE_AT_A_TIME = threading.RLock()
 def working_precision(bits: int) -> Iterator[None]:
     """Compute with so many bits in this block, and with what there was after it.
 
-    >>> with working_precision(200):
-    ...     ctx.prec
-    200
+    Args:
+        bits: of the numbers which python-flint computes
+
+    Example:
+        >>> with working_precision(200):
+        ...     ctx.prec
+        200
     """
     with _ONE_AT_A_TIME, ctx.workprec(bits):
         yield

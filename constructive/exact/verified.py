@@ -1,13 +1,13 @@
 """Verified linear algebra in float64: approximate solutions, rigorous bounds, T in thousands.
 
-*Lemma.* Let Z (T, m) and R (m, T) be real matrices with q = |I - Z R| < 1 in the infinity norm.
-Then for every r there is a c with Z c = r and |c| <= |R| |r| / (1 - q).
+*Lemma.* Let Z (T, m) and R (m, T) be real matrices with `q = |I - Z R| < 1` in the infinity
+norm. Then for every r there is a c with Z c = r and `|c| <= |R| |r| / (1 - q)`.
 *Proof.* I - (I - Z R) = Z R is invertible by the Neumann series; c = R (Z R)^-1 r. QED
 
-So Z has rank T, and kappa = |R| / (1 - q) bounds how far an exact readout is from one with
-residuals r. Any R will do, so it is computed in plain float64; only q and |R| are bounded
-rigorously. The computed product Z R is off by at most gamma_m |Z| |R| entry by entry, in whatever
-order BLAS adds (Higham, section 3.5), and the row sums of |Z| |R| are those of |Z| (|R| 1).
+So Z has rank T, and `kappa = |R| / (1 - q)` bounds how far an exact readout is from one with
+residuals r. Any R will do, so it is computed in plain float64; only q and `|R|` are bounded
+rigorously. The computed product Z R is off by at most `gamma_m |Z| |R|` entry by entry, in whatever
+order BLAS adds (Higham, section 3.5), and the row sums of `|Z| |R|` are those of `|Z| (|R| 1)`.
 
 Source: Rump, *Verification methods: rigorous results using floating-point arithmetic* (Acta
 Numerica 2010), section 10, for the square case.
@@ -31,10 +31,15 @@ def right_inverse_bound(midpoints: Array, error: float) -> float:
     Infinite if float64 proves nothing, as for an ill-conditioned Z. It proves most where the rows
     of Z are of size one, and nothing false elsewhere.
 
-    >>> 1.0 <= right_inverse_bound(np.eye(3), 0.0) < 1.000001
-    True
-    >>> right_inverse_bound(np.ones((2, 2)), 0.0)
-    inf
+    Args:
+        midpoints: (T, m)
+        error: the largest difference of an entry of Z, not negative
+
+    Example:
+        >>> 1.0 <= right_inverse_bound(np.eye(3), 0.0) < 1.000001
+        True
+        >>> right_inverse_bound(np.ones((2, 2)), 0.0)
+        inf
     """
     if max(midpoints.shape) > LONGEST:
         return float("inf")

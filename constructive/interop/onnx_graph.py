@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 from constructive.layers.attention import AttentionLayer
 
 OPSET, IR_VERSION = 18, 9
-"""Of ONNX 1.13 (2022): old enough for every runtime in use."""
+"""Of ONNX 1.13 (2022), old enough for every runtime in use."""
 
 
 def model(
@@ -21,11 +21,17 @@ def model(
     Its initializers are W_Q, W_K, W_V, W_O and W_D, with the heads of the first three side by side:
     (d, H k). It has passed onnx's own checker.
 
-    >>> layer = AttentionLayer.from_effective_readout(
-    ...     np.zeros((1, 2, 1)), np.zeros((1, 2, 1)), np.ones((2, 1))
-    ... )
-    >>> [value.name for value in model(layer, scalar_targets=True).graph.input]
-    ['contexts', 'queries']
+    Args:
+        layer: its dtype is that of the model
+        scalar_targets: whether predictions are (T,) rather than (T, d_out), where d_out is 1
+        shared_context: whether contexts are one (n, d) rather than (T, n, d)
+
+    Example:
+        >>> layer = AttentionLayer.from_effective_readout(
+        ...     np.zeros((1, 2, 1)), np.zeros((1, 2, 1)), np.ones((2, 1))
+        ... )
+        >>> [value.name for value in model(layer, scalar_targets=True).graph.input]
+        ['contexts', 'queries']
     """
     kind = helper.np_dtype_to_tensor_dtype(layer.query_weights.dtype)
     initializers = []

@@ -42,19 +42,30 @@ _MEANINGFUL = 1e-3
 class AttentionModule(nn.Module):
     """The layer of `AttentionLayer`, with `scaled_dot_product_attention`.
 
-    layer:          its weights are copied; they become parameters W_Q (H, d, d_h), W_K (H, d, d_h),
-                    W_V (H, d, d_v), W_O (H d_v, d_o) and W_D (d_o, d_out)
-    scalar_targets: whether outputs are (T,) rather than (T, 1)
-
     A .safetensors file of a memorizer holds the same names, so that
     `module.load_state_dict(safetensors.torch.load_file(path))` reads it.
 
-    >>> from constructive import build_memorizer, generators
-    >>> data = generators.uniform(num_examples=7, context_size=3, width=5)
-    >>> module = build_memorizer(data, num_heads=3).to_torch()
-    >>> outputs = module(torch.tensor(data.contexts), torch.tensor(data.queries))
-    >>> bool(abs(outputs.detach().numpy() - data.targets).max() < 1e-10)
-    True
+    Args:
+        layer: its weights are copied, and become parameters
+        scalar_targets: whether outputs are (T,) rather than (T, 1)
+
+    Attributes:
+        W_Q: (H, d, d_h)
+        W_K: (H, d, d_h)
+        W_V: (H, d, d_v)
+        W_O: (H d_v, d_o)
+        W_D: (d_o, d_out)
+
+    Raises:
+        ParameterError: for scalar targets of a layer with several outputs
+
+    Example:
+        >>> from constructive import build_memorizer, generators
+        >>> data = generators.uniform(num_examples=7, context_size=3, width=5)
+        >>> module = build_memorizer(data, num_heads=3).to_torch()
+        >>> outputs = module(torch.tensor(data.contexts), torch.tensor(data.queries))
+        >>> bool(abs(outputs.detach().numpy() - data.targets).max() < 1e-10)
+        True
     """
 
     W_Q: Tensor
@@ -73,9 +84,11 @@ class AttentionModule(nn.Module):
     def forward(self, contexts: Tensor, queries: Tensor) -> Tensor:
         """Evaluate examples: (T, d_out), or (T,) for scalar targets.
 
-        contexts: (T, n, d) or one shared (n, d);  queries: (T, d)
-
         Takes T H n (d_h + d_v) numbers of memory: hand large data over in batches.
+
+        Args:
+            contexts: (T, n, d) or one shared (n, d)
+            queries: (T, d)
         """
         contexts = contexts.unsqueeze(-3)  # an axis for the heads
         query = queries.unsqueeze(-2).unsqueeze(-2) @ self.W_Q  # (T, H, 1, d_h)
@@ -91,17 +104,19 @@ class AttentionModule(nn.Module):
 class MultiheadModule(nn.Module):
     """A `torch.nn.MultiheadAttention` whose output goes through a `torch.nn.Linear`.
 
-    attention: with batch_first=True
-    readout:   from the d entries of the output to d_out
-    scalar_targets: whether outputs are (T,) rather than (T, 1)
-
     Made by `Memorizer.to_torch(multihead=True)`, or of your own two modules, to be trained and
     then read by `Memorizer.from_torch` or `certify`.
 
-    >>> attention = nn.MultiheadAttention(8, num_heads=2, batch_first=True)
-    >>> module = MultiheadModule(attention, nn.Linear(8, 3))
-    >>> module(torch.zeros(5, 4, 8), torch.zeros(5, 8)).shape
-    torch.Size([5, 3])
+    Args:
+        attention: with batch_first=True
+        readout: from the d entries of the output to d_out
+        scalar_targets: whether outputs are (T,) rather than (T, 1)
+
+    Example:
+        >>> attention = nn.MultiheadAttention(8, num_heads=2, batch_first=True)
+        >>> module = MultiheadModule(attention, nn.Linear(8, 3))
+        >>> module(torch.zeros(5, 4, 8), torch.zeros(5, 8)).shape
+        torch.Size([5, 3])
     """
 
     def __init__(
@@ -113,7 +128,9 @@ class MultiheadModule(nn.Module):
     def forward(self, contexts: Tensor, queries: Tensor) -> Tensor:
         """Evaluate examples: (T, d_out), or (T,) for scalar targets.
 
-        contexts: (T, n, d) or one shared (n, d);  queries: (T, d)
+        Args:
+            contexts: (T, n, d) or one shared (n, d)
+            queries: (T, d)
         """
         contexts = contexts.expand(len(queries), *contexts.shape[-2:])
         attended, _ = self.attention(queries.unsqueeze(1), contexts, contexts, need_weights=False)
@@ -122,7 +139,14 @@ class MultiheadModule(nn.Module):
 
 
 def check_dtype(dtype: torch.dtype | None) -> None:
-    """Raise ParameterError for what weights cannot be rounded to."""
+    """Raise ParameterError for what weights cannot be rounded to.
+
+    Args:
+        dtype: of torch, or None for weights as they are
+
+    Raises:
+        ParameterError: if it is no `torch.dtype` of real numbers
+    """
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise ParameterError(
             f"dtype={dtype!r} is no torch.dtype of real numbers",
@@ -134,8 +158,14 @@ def check_dtype(dtype: torch.dtype | None) -> None:
 def multihead_module(layer: AttentionLayer, *, scalar_targets: bool) -> MultiheadModule:
     """The layer as `torch.nn.MultiheadAttention` and `torch.nn.Linear`, without biases.
 
-    Queries are multiplied by sqrt(d_h), as the module divides by it. Raises ParameterError unless
-    H d_h = d, d_v = d_h and d_o <= d.
+    Queries are multiplied by sqrt(d_h), as the module divides by it.
+
+    Args:
+        layer: its weights are copied
+        scalar_targets: whether outputs are (T,) rather than (T, 1)
+
+    Raises:
+        ParameterError: unless H d_h = d, d_v = d_h and d_o <= d
     """
     heads, width = layer.num_heads, layer.width
     between, target_dim = layer.readout_weights.shape
@@ -172,7 +202,10 @@ def _rows(weights: Array) -> Array:
 class ReadModule(NamedTuple):
     """What a module was read as: a layer, and how its data are to be shaped.
 
-    constant: whether tokens and queries need an entry 1 appended (`Dataset.with_constant`)
+    Attributes:
+        layer: with one entry more for each token where biases need it
+        constant: whether tokens and queries need an entry 1 appended (`Dataset.with_constant`)
+        scalar_targets: whether outputs are (T,) rather than (T, 1)
     """
 
     layer: AttentionLayer
@@ -187,7 +220,14 @@ def read(module: nn.Module, dataset: Dataset | None = None) -> ReadModule:
     its `forward(contexts, queries)` must be just these. That is tested in float64: on random tokens
     of several sizes and numbers, and on all examples of the data, if there are any.
 
-    Raises ParameterError for a module which is or does something else.
+    Args:
+        module: on any device; it is not changed
+        dataset: what any but an `AttentionModule` is tested on besides random tokens; by default
+            nothing
+
+    Raises:
+        ParameterError: for a module which is or does something else
+        DataError: for such data of other shapes
     """
     _check_parameters(module)
     if _is_ours(module):
@@ -351,12 +391,21 @@ def _compared(
     *,
     first: int | None,
 ) -> Array:
-    """What a module gives for some examples. Raises ParameterError unless the layer gives it, too.
-
-    first: the index of the first example in the data; None for random examples
+    """What a module gives for some examples, if the layer gives it, too.
 
     They may differ by a bound of the rounding in float64: each of the numbers which are added up
     is off by a few units in its last place, and a logit which is off changes attention as much.
+
+    Args:
+        twin: a copy of the module in float64
+        name: of the kind of module, for messages
+        found: what it was read as
+        contexts: (T, n, d)
+        queries: (T, d)
+        first: the index of the first example in the data; None for random examples
+
+    Raises:
+        ParameterError: unless the layer gives it, too
     """
     try:
         device = next(twin.parameters()).device

@@ -24,14 +24,27 @@ def model(
 ) -> onnx.ModelProto:
     """The model with input `sequences` (N, n, d), and `outputs` (N,), or (N, n) for seq2seq.
 
-    It has passed onnx's own checker. Raises PrecisionError where a weight is no number of `dtype`.
+    It has passed onnx's own checker.
 
-    >>> from constructive import build_sequence_memorizer
-    >>> built = build_sequence_memorizer(["ab", "cd"], ["x", "y"], step="saturating")
-    >>> parts = built.embedding, built.attention, built.classifier
-    >>> graph = model(*parts, task="next", context_size=2).graph
-    >>> [value.name for value in (*graph.input, *graph.output)]
-    ['sequences', 'outputs']
+    Args:
+        embedding: of the `SequenceMemorizer`
+        attention: of the `SequenceMemorizer`
+        classifier: of the `SequenceMemorizer`
+        task: of the `SequenceMemorizer`
+        context_size: n
+        dtype: of all numbers of the model; float64, the default, or float32
+
+    Raises:
+        PrecisionError: where a weight is no number of `dtype`
+        ParameterError: for another dtype
+
+    Example:
+        >>> from constructive import build_sequence_memorizer
+        >>> built = build_sequence_memorizer(["ab", "cd"], ["x", "y"], step="saturating")
+        >>> parts = built.embedding, built.attention, built.classifier
+        >>> graph = model(*parts, task="next", context_size=2).graph
+        >>> [value.name for value in (*graph.input, *graph.output)]
+        ['sequences', 'outputs']
     """
     kind = float_type(dtype)
     require_exact(attention.numbers(), kind)

@@ -16,13 +16,23 @@ _DTYPES = {torch.float64: np.float64, torch.float32: np.float32}
 class TokenwiseModule(nn.Module):
     """A ReLU network of linear layers, with skip connections where it is residual.
 
-    weights, biases: of each layer, as `torch.nn.Linear` has them
+    Args:
+        network: its weights are copied, and become parameters
+        dtype: torch.float64 or torch.float32
 
-    >>> from constructive.sequences.network import Affine, Program, plain
-    >>> program = Program(("x",), {"r": Affine({"x": 2}, 1)}, (), (Affine({"r": 1}),))
-    >>> module = TokenwiseModule(plain(program), torch.float64)
-    >>> module(torch.tensor([[3.0]], dtype=torch.float64)).tolist()
-    [[7.0]]
+    Attributes:
+        weights: of each layer (outputs, inputs), as `torch.nn.Linear` has them
+        biases: of each layer (outputs,)
+
+    Raises:
+        PrecisionError: where a weight is no number of that dtype
+
+    Example:
+        >>> from constructive.sequences.network import Affine, Program, plain
+        >>> program = Program(("x",), {"r": Affine({"x": 2}, 1)}, (), (Affine({"r": 1}),))
+        >>> module = TokenwiseModule(plain(program), torch.float64)
+        >>> module(torch.tensor([[3.0]], dtype=torch.float64)).tolist()
+        [[7.0]]
     """
 
     def __init__(self, network: Network, dtype: torch.dtype) -> None:
@@ -34,7 +44,11 @@ class TokenwiseModule(nn.Module):
         self.biases = nn.ParameterList(torch.tensor(bias) for _, bias in layers)
 
     def forward(self, values: Tensor) -> Tensor:
-        """Evaluate tokens: (..., inputs) to (..., outputs)."""
+        """Evaluate tokens: (..., inputs) to (..., outputs).
+
+        Args:
+            values: (..., inputs), in the dtype of the weights
+        """
         *inner, last = zip(self.weights, self.biases, strict=True)
         if not self.residual:
             for layer in inner:
@@ -49,15 +63,30 @@ class TokenwiseModule(nn.Module):
 class SequenceModule(nn.Module):
     """Two token-wise networks around a head of attention whose queries and keys are zero.
 
-    embedding, attention, classifier, task: of the `SequenceMemorizer`
-    dtype: torch.float64 or torch.float32
-
     Made by `SequenceMemorizer.to_torch`.
 
-    >>> from constructive import build_sequence_memorizer
-    >>> memorizer = build_sequence_memorizer(["ab", "cd"], ["x", "y"], step="saturating")
-    >>> memorizer.to_torch()(torch.tensor(memorizer.arrays(["ba", "cd"]))).round().tolist()
-    [0.0, 1.0]
+    Args:
+        embedding: of the `SequenceMemorizer`
+        attention: of the `SequenceMemorizer`
+        classifier: of the `SequenceMemorizer`
+        task: of the `SequenceMemorizer`
+        dtype: torch.float64, the default, or torch.float32
+
+    Attributes:
+        W_Q: (width, 1), for a stream of so many entries
+        W_K: (width, 1)
+        W_V: (width, 1)
+        W_O: (1, width)
+
+    Raises:
+        ParameterError: for another dtype
+        PrecisionError: where a weight is no number of that dtype
+
+    Example:
+        >>> from constructive import build_sequence_memorizer
+        >>> memorizer = build_sequence_memorizer(["ab", "cd"], ["x", "y"], step="saturating")
+        >>> memorizer.to_torch()(torch.tensor(memorizer.arrays(["ba", "cd"]))).round().tolist()
+        [0.0, 1.0]
     """
 
     W_Q: Tensor
@@ -97,7 +126,11 @@ class SequenceModule(nn.Module):
             self.register_parameter(name, nn.Parameter(shaped))
 
     def forward(self, sequences: Tensor) -> Tensor:
-        """Evaluate sequences (N, n, d): outputs (N,), or (N, n) for seq2seq."""
+        """Evaluate sequences (N, n, d): outputs (N,), or (N, n) for seq2seq.
+
+        Args:
+            sequences: (N, n, d), in the dtype of the weights (`SequenceMemorizer.arrays`)
+        """
         stream = self.embedding(sequences)
         query, key, value = (stream @ weights for weights in (self.W_Q, self.W_K, self.W_V))
         attended = scaled_dot_product_attention(query, key, value, scale=1.0)

@@ -15,13 +15,15 @@ Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), section 3.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
-from constructive.support.arrays import CHUNK_BYTES, Array, Rebuilt, private
+from constructive.layers.balls import BallLayer, enclose_layer
+from constructive.layers.layer import HeadShapes, check_targets
+from constructive.support.arrays import CHUNK_BYTES, Array, private
 from constructive.support.errors import DataError, ParameterError
 
 
@@ -85,36 +87,9 @@ def softmax_in_place(logits: Array) -> Array:
     return logits
 
 
-class HeadShapes(Rebuilt):
-    """What the shapes of W_Q and W_K say of a layer, whatever their entries are."""
-
-    query_weights: npt.NDArray[Any]
-    key_weights: npt.NDArray[Any]
-
-    @property
-    def num_heads(self) -> int:
-        """H, the number of heads."""
-        return len(self.query_weights)
-
-    @property
-    def width(self) -> int:
-        """d, the number of entries of a token or a query."""
-        return int(self.query_weights.shape[1])
-
-    @property
-    def head_dim(self) -> int:
-        """d_h, the inner dimension of W_K W_Q^T."""
-        return int(self.query_weights.shape[2])
-
-    @property
-    def num_parameters(self) -> int:
-        """The number of entries of the weights."""
-        return sum(array.size for array in vars(self).values())
-
-
 @dataclass(frozen=True, eq=False)
 class AttentionLayer(HeadShapes):
-    """Multi-head attention with a linear readout, as plain arrays.
+    """Multi-head attention with a linear readout, as plain arrays: the `Layer` in floats.
 
     query_weights:   W_Q (H, d, d_h)
     key_weights:     W_K (H, d, d_h)
@@ -186,6 +161,27 @@ class AttentionLayer(HeadShapes):
             "W_D": self.readout_weights,
         }
 
+    enough_bits = 128
+    """With how many bits enclosures start."""
+
+    @property
+    def described(self) -> str:
+        """In what numbers the weights are, in words."""
+        return f"{self.query_weights.dtype} weights"
+
+    @property
+    def leading(self) -> "AttentionLayer":
+        """The layer itself, which is all there is."""
+        return self
+
+    def floats(self, purpose: str) -> "AttentionLayer":  # noqa: ARG002 - nothing is refused
+        """The layer itself, whatever floats are for."""
+        return self
+
+    def enclose(self, prec: int) -> BallLayer:
+        """The layer in balls of `prec` bits."""
+        return enclose_layer(self, prec=prec)
+
     @property
     def value_dim(self) -> int:
         """d_v, the number of entries of a head's value."""
@@ -243,14 +239,15 @@ class AttentionLayer(HeadShapes):
         return out
 
     def check_fits(self, dataset: Dataset) -> None:
-        """Raise DataError if the shapes of a data set do not fit the layer."""
-        self.checked_inputs(dataset.contexts, dataset.queries)
-        if dataset.target_dim != self.target_dim:
+        """Raise DataError if the shapes of a data set do not fit the layer, or it is rational."""
+        if dataset.queries.dtype == object:
             raise DataError(
-                f"targets have d_out={dataset.target_dim}, the layer {self.target_dim}",
-                witness=dataset.target_dim,
-                suggestion=f"targets with d_out={self.target_dim}",
+                "the data are rational, the layer is not",
+                witness=type(dataset).__name__,
+                suggestion="a Dataset, or build_memorizer(..., arithmetic='rational')",
             )
+        self.checked_inputs(dataset.contexts, dataset.queries)
+        check_targets(dataset, self)
 
     def max_error(self, dataset: Dataset) -> float:
         """Largest |f - y| over the data, as evaluated in the dtype of the weights.

@@ -29,7 +29,7 @@ from constructive.data.dataset import Dataset
 from constructive.exact.ball import exact_matrix
 from constructive.exact.directed import TINY, UNIT
 from constructive.exact.precision import working_precision
-from constructive.layers.attention import AttentionLayer
+from constructive.layers.layer import FloatWeights
 from constructive.support.arrays import Array
 
 _CHUNK = 32
@@ -54,7 +54,7 @@ class BallLayer:
     products: W_Q W_K^T of each head, (d, d);  readout: U, (H d, d_out)
     """
 
-    layer: AttentionLayer
+    layer: FloatWeights
     prec: int
     products: tuple[arb_mat, ...]
     readout: arb_mat
@@ -101,7 +101,7 @@ class BallLayer:
 
 
 def enclose_layer(
-    layer: AttentionLayer, *, prec: int, corrections: tuple[Array, ...] = ()
+    layer: FloatWeights, *, prec: int, corrections: tuple[Array, ...] = ()
 ) -> BallLayer:
     """The layer in balls; W_V is the sum of `layer.value_weights` and `corrections`, exactly."""
     with working_precision(prec):
@@ -113,7 +113,7 @@ def enclose_layer(
     return BallLayer(layer, prec, products, readout)
 
 
-def effective_readout(layer: AttentionLayer, *, corrections: tuple[Array, ...] = ()) -> arb_mat:
+def effective_readout(layer: FloatWeights, *, corrections: tuple[Array, ...] = ()) -> arb_mat:
     """U with f = U^T z: (H d, d_out), at the precision in force."""
     output = layer.output_weights.reshape(layer.num_heads, layer.value_dim, -1)
     last = exact_matrix(layer.readout_weights)
@@ -140,7 +140,7 @@ def _unit_interval() -> arb:
 
 
 def _relevant_tokens(
-    layer: AttentionLayer, dataset: Dataset, rows: slice, prec: int
+    layer: FloatWeights, dataset: Dataset, rows: slice, prec: int
 ) -> npt.NDArray[np.bool_]:
     """Tokens whose attention may exceed 2^-prec: (rows, H, n); at least one of each head."""
     double = np.float64

@@ -18,6 +18,7 @@ from constructive.exact.directed import upper
 from constructive.exact.precision import working_precision
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.balls import BallLayer, enclose_layer, intermediate
+from constructive.layers.layer import not_floats
 from constructive.support.arrays import Array, Rebuilt, private
 from constructive.support.errors import ParameterError, PrecisionError
 
@@ -60,6 +61,20 @@ class ExtendedLayer(Rebuilt):
             )
 
     @property
+    def enough_bits(self) -> int:
+        """With how many bits enclosures start."""
+        return 2 * self.precision + self.leading.enough_bits
+
+    @property
+    def described(self) -> str:
+        """In what numbers the weights are, in words."""
+        return f"{self.leading.described}, readout of {self.precision} bits"
+
+    def floats(self, purpose: str) -> AttentionLayer:
+        """Refuse: a float has fewer bits. Raises ParameterError, which names the purpose."""
+        raise not_floats(purpose, self)
+
+    @property
     def tensors(self) -> dict[str, Array]:
         """The weights by the names which files give them."""
         return {**self.leading.tensors, "W_V_corrections": self.corrections}
@@ -98,6 +113,14 @@ class ExtendedLayer(Rebuilt):
     def num_parameters(self) -> int:
         """The number of weights, each counted once however many bits it has."""
         return self.leading.num_parameters
+
+    def intermediate(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array:
+        """The intermediate representation Z in floats: (T, H d). Raises DataError as `__call__`."""
+        return self.leading.intermediate(contexts, queries)
+
+    def check_fits(self, dataset: Dataset) -> None:
+        """Raise DataError if the shapes of a data set do not fit the layer."""
+        self.leading.check_fits(dataset)
 
     def enclose(self, prec: int) -> BallLayer:
         """The layer in balls of `prec` bits."""

@@ -23,9 +23,11 @@ import numpy as np
 
 from constructive.data.dataset import Dataset
 from constructive.data.rational import Fractions, RationalDataset, array_of, fractions
-from constructive.layers.attention import HeadShapes
-from constructive.support.arrays import private
-from constructive.support.errors import DataError
+from constructive.layers.attention import AttentionLayer
+from constructive.layers.balls import BallLayer
+from constructive.layers.layer import HeadShapes, check_targets, not_floats
+from constructive.support.arrays import Array, private
+from constructive.support.errors import DataError, ParameterError
 
 LARGEST_LOGIT = 1 << 12
 """Largest |k|: numbers of some thousand bits."""
@@ -55,10 +57,37 @@ class RationalLayer(HeadShapes):
         for name, weights in tuple(vars(self).items()):
             object.__setattr__(self, name, private(name, weights))
 
+    described = "rational weights (W_K in units of ln 2)"
+    """In what numbers the weights are, in words."""
+    enough_bits = 0
+    """None: all is exact."""
+
     @property
     def target_dim(self) -> int:
         """d_out, the number of entries of the output."""
         return int(self.readout.shape[1])
+
+    @property
+    def tensors(self) -> dict[str, Array]:
+        """Nothing which files hold: raises ParameterError."""
+        raise ParameterError(
+            "a .safetensors file holds floats, not Fractions",
+            witness=type(self).__name__,
+            suggestion="keep the data and the seed, which give the same weights again",
+        )
+
+    @property
+    def leading(self) -> AttentionLayer:
+        """There are no floats, and no need for any: raises ParameterError."""
+        raise _exact(self)
+
+    def floats(self, purpose: str) -> AttentionLayer:
+        """Refuse: there are none. Raises ParameterError, which names the purpose."""
+        raise not_floats(purpose, self)
+
+    def enclose(self, prec: int) -> BallLayer:  # noqa: ARG002 - of no use
+        """There is nothing to enclose: raises ParameterError."""
+        raise _exact(self)
 
     def intermediate(self, contexts: object, queries: object) -> Fractions:
         """Z, exactly: (T, H d).
@@ -87,16 +116,15 @@ class RationalLayer(HeadShapes):
         outputs = (matrix_of(z) * matrix_of(self.readout)).tolist()
         return array_of(outputs, (len(z), self.target_dim))
 
+    def check_fits(self, dataset: RationalDataset | Dataset) -> None:
+        """Raise DataError if targets have another size; `intermediate` looks at the inputs."""
+        check_targets(dataset, self)
+
     def max_error(self, dataset: RationalDataset | Dataset) -> float:
         """Largest |f - y| over the data: 0.0 if and only if they are equal."""
+        self.check_fits(dataset)
         outputs = self(dataset.contexts, dataset.queries)
         targets = fractions("targets", dataset.target_matrix)
-        if outputs.shape != targets.shape:
-            raise DataError(
-                f"targets have d_out={targets.shape[1]}, the layer {self.target_dim}",
-                witness=targets.shape[1],
-                suggestion=f"targets with d_out={self.target_dim}",
-            )
         error = max(abs(x) for x in (outputs - targets).ravel())
         return max(float(error), math.ulp(0.0)) if error else 0.0
 
@@ -105,6 +133,14 @@ class RationalLayer(HeadShapes):
             f"RationalLayer(H={self.num_heads}, d={self.width}, d_h={self.head_dim}, "
             f"d_out={self.target_dim})"
         )
+
+
+def _exact(layer: RationalLayer) -> ParameterError:
+    return ParameterError(
+        "a rational layer needs no certificate",
+        witness=type(layer).__name__,
+        suggestion="compare memorizer.predict(...) with the targets by ==",
+    )
 
 
 def _represent(inputs: RationalDataset, example: int, products: list[Any]) -> list[Any]:

@@ -1,8 +1,18 @@
 """The record of a memorizer: how its weights came to be, and what was measured then."""
 
 import dataclasses
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from constructive.layers.layer import Layer
+from constructive.support.errors import ParameterError
+
+if TYPE_CHECKING:
+    from constructive.constructions.construction import Construction
+
+Facts = tuple[tuple[str, str], ...]
 
 FLOAT64 = 53
 """Bits of a float64, and so of a readout which is no sum of several."""
@@ -55,6 +65,44 @@ class BuildRecord:
     order: tuple[int, ...] = ()
     coupled: int = 0
 
+    constant: ClassVar[bool] = False
+
+    @property
+    def built(self) -> "BuildRecord":
+        """The record itself: these weights were built."""
+        return self
+
+    def summary(self, layer: Layer) -> str:
+        """What a memorizer is, in a line."""
+        return (
+            f"{self.construction}, T={self.num_examples} of {self.capacity}, "
+            f"H={layer.num_heads}, n={self.context_size}, d={layer.width}, d_h={layer.head_dim}, "
+            f"max error {self.max_error:.1e}"
+        )
+
+    def title(self, layer: Layer) -> str:
+        """The title of its table."""
+        return f"{self.construction} heads, {layer.described}"
+
+    def facts(self, layer: Layer) -> Facts:
+        """What stands above the heads in its table."""
+        known = _constructions()[self.construction]
+        bound = f"{known.formula} = {self.capacity} ({known.theorem})"
+        error = f"{self.max_error:.1e} on targets of size {self.largest_target:.2g}"
+        estimated = math.isfinite(self.condition)
+        return (
+            ("layer", _sizes(layer, f"H = {layer.num_heads}, n = {self.context_size}")),
+            ("examples", f"{self.num_examples}, bound {bound}"),
+            ("max error", error),
+            ("condition", f"{self.condition:.1e} (estimate)" if estimated else "not estimated"),
+        )
+
+    def require_heads(self, num_heads: int) -> None:
+        """Raise ValueError if a layer has another number of heads."""
+        if len(self.heads) != num_heads:
+            message = f"{num_heads} heads have {len(self.heads)} records"
+            raise ValueError(message)
+
 
 @dataclass(frozen=True)
 class TrainedRecord:
@@ -70,6 +118,45 @@ class TrainedRecord:
 
     construction: ClassVar[str] = "trained"
     precision: ClassVar[int] = FLOAT64
+    heads: ClassVar[tuple[HeadRecord, ...]] = ()
+    order: ClassVar[tuple[int, ...]] = ()
+
+    @property
+    def built(self) -> BuildRecord:
+        """None. Raises ParameterError."""
+        raise ParameterError(
+            f"weights of a {self.source} were not built here, and have no groups",
+            witness=self.source,
+            suggestion="a memorizer from build_memorizer, or memorizer.max_error(dataset)",
+        )
+
+    def summary(self, layer: Layer) -> str:
+        """What a memorizer is, in a line."""
+        return f"of a {self.source}, {layer!r}"
+
+    def title(self, layer: Layer) -> str:
+        """The title of its table."""
+        return f"weights of a {self.source}, {layer.described}"
+
+    def facts(self, layer: Layer) -> Facts:
+        """What stands in its table."""
+        return (("layer", _sizes(layer, f"H = {layer.num_heads}")),)
+
+    def require_heads(self, num_heads: int) -> None:
+        """Any number of heads will do."""
+
+
+def _sizes(layer: Layer, heads: str) -> str:
+    return (
+        f"{heads}, d = {layer.width}, d_h = {layer.head_dim}, {layer.num_parameters:,} parameters"
+    )
+
+
+def _constructions() -> "Mapping[str, Construction]":
+    """What is known of constructions; they build memorizers, and so come after them."""
+    from constructive.constructions.registry import CONSTRUCTIONS  # noqa: PLC0415 - see above
+
+    return CONSTRUCTIONS
 
 
 def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
@@ -91,6 +178,9 @@ def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
     tiled = [head.start for head in record.heads] == stops[:-1] and stops == sorted(stops)
     if not tiled or stops[-1] > record.num_examples:
         raise ValueError("its groups are no groups of its examples")
+    if record.construction not in _constructions():
+        message = f"its construction is {record.construction!r}"
+        raise ValueError(message)
     return record
 
 

@@ -19,20 +19,24 @@ WEIGHTS = "W_Q", "W_K", "W_V", "W_O"
 
 @dataclass(frozen=True)
 class UniformAttention:
-    """x_i <- x_i + W_O softmax(...) W_V x, one head of dimension 1 on a stream of `width` entries.
+    """One head of dimension 1: `x_i <- x_i + W_O softmax(...) W_V x`, on a stream of some width.
 
-    query_weights, key_weights: W_Q and W_K, all zero
-    value_weights:  W_V, which reads a number from each token
-    output_weights: W_O, which adds their mean to each
+    Attributes:
+        query_weights: W_Q (width,), all zero
+        key_weights: W_K (width,), all zero
+        value_weights: W_V (width,), which reads a number from each token
+        output_weights: W_O (width,), which adds their mean to each
 
-    Raises ParameterError where W_Q or W_K are not zero, and for weights of several lengths.
+    Raises:
+        ParameterError: where W_Q or W_K are not zero, and for weights of several lengths
 
-    >>> attention = UniformAttention.summing(3, width=2)
-    >>> attention.value_weights, attention.output_weights
-    ((3, 0), (0, 1))
-    >>> h, total = attention([np.array([1, 5]), np.array([0, 0])], np.array([[0, 0, 1]]))
-    >>> h.tolist(), total.tolist()
-    ([[1, 1, 5]], [[7, 7, 7]])
+    Example:
+        >>> attention = UniformAttention.summing(3, width=2)
+        >>> attention.value_weights, attention.output_weights
+        ((3, 0), (0, 1))
+        >>> h, total = attention([np.array([1, 5]), np.array([0, 0])], np.array([[0, 0, 1]]))
+        >>> h.tolist(), total.tolist()
+        ([[1, 1, 5]], [[7, 7, 7]])
     """
 
     query_weights: tuple[Number, ...]
@@ -52,15 +56,24 @@ class UniformAttention:
 
     @classmethod
     def summing(cls, context_size: int, width: int) -> "UniformAttention":
-        """Attention which writes the sum of the first entries into the last one: W_V is n there."""
+        """Attention which writes the sum of the first entries into the last one: W_V is n there.
+
+        Args:
+            context_size: n
+            width: the number of entries of the stream
+        """
         zero, rest = (0,) * width, (0,) * (width - 1)
         return cls(zero, zero, (context_size, *rest), (*rest, 1))
 
     def __call__(self, stream: Sequence[Column], ids: npt.NDArray[np.int64]) -> list[Column]:
         """Attend within sequences.
 
-        stream: for each entry a column (V,), of the tokens;  ids: (N, n), each token's index
-        Returns for each entry an array (N, n).
+        Args:
+            stream: for each entry a column (V,), of the tokens
+            ids: (N, n), each token's index
+
+        Returns:
+            for each entry an array (N, n)
         """
         count, size = ids.shape
         values = combination(stream, self.value_weights, 0)[ids]

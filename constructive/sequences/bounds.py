@@ -1,6 +1,6 @@
 """How many weights a sequence memorizer has at most: the formula of Theorem 7, in integers.
 
-Nothing here looks at data. L(x) is the number of bits of x. *Bound* (proofs/14-sequences.md):
+Nothing here looks at data. L(x) is the number of bits of x. *Bound* (proofs/14-sequences.md)::
 
     dictionary of M keys below Q, labels below C:  the least of 14 m + 15 ((k - 1) f + k) over
                                                    k and f, with m = M / k (rounded up)
@@ -26,15 +26,17 @@ from math import isqrt
 class Sizes:
     """The numbers in the bound; those which may be long by their bits.
 
-    keys:         M, of the examples
-    width:        d
-    label_bits:   of C, the range of what is put out
-    token_bits:   of U, above projections of tokens
-    residue_bits: of q
-    prime_bits:   of P, of a power hash; 0 for others
-    kept:         S, of a separating set;  weight_bits: of W; both 0 for others
-    sum_bits:     of R, above keys before they are reduced
-    key_bits:     of Q, above keys after that
+    Attributes:
+        keys: M, of the examples
+        width: d
+        label_bits: of C, the range of what is put out
+        token_bits: of U, above projections of tokens
+        residue_bits: of q
+        prime_bits: of P, of a power hash; 0 for others
+        kept: S, of a separating set; 0 for others
+        weight_bits: of W, of a separating set; 0 for others
+        sum_bits: of R, above keys before they are reduced
+        key_bits: of Q, above keys after that
     """
 
     keys: int
@@ -52,8 +54,9 @@ class Sizes:
     def bound(self) -> int:
         """The number of non-zero weights which is not exceeded.
 
-        >>> Sizes(4096, 4, 5, 31, 6, 22, 0, 0, 25, 22).bound
-        12331
+        Example:
+            >>> Sizes(4096, 4, 5, 31, 6, 22, 0, 0, 25, 22).bound
+            12331
         """
         embedding = 4 * (self.width + 1) + 14 * self.token_bits
         if self.kept:
@@ -70,8 +73,14 @@ class Sizes:
 def dictionary_bound(keys: int, label_bits: int, key_bits: int) -> int:
     """The bound for a dictionary alone.
 
-    >>> dictionary_bound(4096, 5, 22)
-    9037
+    Args:
+        keys: M
+        label_bits: of C, above labels
+        key_bits: of Q, above keys
+
+    Example:
+        >>> dictionary_bound(4096, 5, 22)
+        9037
     """
     reach = label_bits + key_bits
     # Below these f one bit more saves 28 k or more blocks, and costs 15 (k - 1).

@@ -60,29 +60,35 @@ def build_sequence_memorizer(
 ) -> SequenceMemorizer:
     """Memorize a label for each sequence, or for each token of each, with about sqrt(N) weights.
 
-    sequences: N sequences of n tokens: integers, Fractions or floats (taken exactly), vectors of
-               these in Q^d, or hashable symbols such as words
-    labels:    N of them, or N times n for seq2seq; integers of any size, or hashable classes, which
-               are numbered by frequency
-    task:      "next": a label belongs to a multiset of tokens; "last": to that and the last token;
-               "seq2seq": to that and the token at its position
-    embedding: "power_hash"; "product_hash", which needs no remainders, and so fewer weights; or
-               "separating_set" of at most N - 1 tokens, which may need fewer still, or more
-    layout:    "deep": layers of at most 6 units; "wide": fewer layers
-    backend:   "plain", without skip connections, or "residual", as the blocks of a transformer
-    step:      "ramp", or "saturating": twice as deep, and kinder to floats
-    max_word_bits: of the code words in the dictionary, as far as no label alone is longer; 52 bits
-               suit float64
-    seed:      of all random choices; each is checked before it is used, so that no label rests on
-               chance
+    Args:
+        sequences: N sequences of n tokens: integers, Fractions or floats (taken exactly), vectors
+            of these in Q^d, or hashable symbols such as words
+        labels: N of them, or N times n for seq2seq; integers of any size, or hashable classes,
+            which are numbered by frequency
+        task: "next", the default: a label belongs to a multiset of tokens; "last": to that and the
+            last token; "seq2seq": to that and the token at its position
+        embedding: "power_hash", the default; "product_hash", which needs no remainders, and so
+            fewer weights; or "separating_set" of at most N - 1 tokens, which may need fewer still,
+            or more
+        layout: "deep", the default: layers of at most 6 units; "wide": fewer layers
+        backend: "plain", the default, without skip connections, or "residual", as the blocks of a
+            transformer
+        step: "ramp", the default, or "saturating": twice as deep, and kinder to floats
+        max_word_bits: of the code words in the dictionary, as far as no label alone is longer; 52
+            bits suit float64; by default any number
+        seed: of all random choices; each is checked before it is used, so that no label rests on
+            chance
 
-    Raises ParameterError for arguments which make no sense, DataError for sequences of different
-    lengths and for labels which are no function of the key, with two examples as witness, and
-    PrecisionError where no number of 61 bits tells the examples apart, which was never seen.
+    Raises:
+        ParameterError: for arguments which make no sense
+        DataError: for sequences of different lengths, and for labels which are no function of the
+            key, with two examples as witness
+        PrecisionError: where no number of 61 bits tells the examples apart, which was never seen
 
-    >>> memorizer = build_sequence_memorizer(["abc", "abd", "aab"], ["x", "y", "z"])
-    >>> memorizer.predict(["bca", "aab"])
-    ['x', 'z']
+    Example:
+        >>> memorizer = build_sequence_memorizer(["abc", "abd", "aab"], ["x", "y", "z"])
+        >>> memorizer.predict(["bca", "aab"])
+        ['x', 'z']
     """
     given = {"embedding": (embedding, EmbeddingName), "layout": (layout, Layout),
              "backend": (backend, Backend), "step": (step, Comparison)}  # fmt: skip

@@ -47,8 +47,11 @@ _QUIET = 49
 class Costs:
     """Non-zero weights of a dictionary: what `plan` makes as few as it can (Lemma 14.2).
 
-    block: of a block, whose first member stands in the code word;  jump: where X jumps instead
-    bit:   of a bit of a code word;  entry: of looking whether X is a label
+    Attributes:
+        block: of a block, whose first member stands in the code word
+        jump: of a block where X jumps instead
+        bit: of a bit of a code word
+        entry: of looking whether X is a label
     """
 
     block: int
@@ -62,7 +65,11 @@ class Costs:
     ) -> "Costs":
         """Those of a layout, a kind of comparison and a back end.
 
-        carried: other registers, which are carried through the dictionary
+        Args:
+            layout: "deep" or "wide"
+            comparison: "ramp" or "saturating"
+            residual: whether the network has skip connections
+            carried: other registers, which are carried through the dictionary; by default none
         """
         ramp = comparison == "ramp"
         if residual:
@@ -77,14 +84,15 @@ class Costs:
 class Blocks:
     """The set of a table, in order, cut into blocks.
 
-    keys:       the first key of each block
-    members:    s = W (key + 1) - label, for each block
-    entries:    k, the length of the longest block
-    scale:      W, above all labels
-    digit_bits: of the differences in a block
-    first_bits: of the first s of a block, where it stands in the code word; 0 where it does not,
-                and X jumps with T
-    domain:     Q
+    Attributes:
+        keys: the first key of each block
+        members: s = W (key + 1) - label, for each block
+        entries: k, the length of the longest block
+        scale: W, above all labels
+        digit_bits: of the differences in a block
+        first_bits: of the first s of a block, where it stands in the code word; 0 where it does
+            not, and X jumps with T
+        domain: Q
     """
 
     keys: tuple[int, ...]
@@ -126,11 +134,19 @@ def plan(
 ) -> Blocks:
     """Cut the set of a table such that weights are the fewest.
 
-    Raises ParameterError for no keys, keys outside of the domain, and negative labels.
+    Args:
+        table: labels, not negative, by keys in the domain
+        domain: Q, at most 2^62
+        costs: what is to be as little as it can be
+        max_word_bits: of code words, as far as no label alone is longer; by default any number
 
-    >>> costs = Costs.of("deep", "ramp", residual=False)
-    >>> plan(dict.fromkeys(range(10, 26), 1), domain=64, costs=costs).members[:2]
-    ((21, 23), (25, 27))
+    Raises:
+        ParameterError: for no keys, keys outside of the domain, and negative labels
+
+    Example:
+        >>> costs = Costs.of("deep", "ramp", residual=False)
+        >>> plan(dict.fromkeys(range(10, 26), 1), domain=64, costs=costs).members[:2]
+        ((21, 23), (25, 27))
     """
     if not table or not 0 <= min(table) <= max(table) < domain <= _LARGEST_DOMAIN:
         raise ParameterError(
@@ -175,7 +191,11 @@ def _cheapest(
 ) -> tuple[int, int, bool]:
     """k, the bits of a digit, and whether first members are in the word, of the fewest weights.
 
-    lengths: bits of the differences of neighbours (M - 1,);  most: bits of a code word
+    Args:
+        lengths: bits of the differences of neighbours (M - 1,)
+        first_bits: of the longest member
+        costs: of blocks, bits and entries
+        most: bits of a code word, without the place for an answer; None for any number
     """
     best: tuple[int, tuple[int, int, bool]] | None = None
     longest = 4 * int(np.sqrt(len(lengths) + 1)) + 1
@@ -200,8 +220,12 @@ def _cheapest(
 def steps(blocks: Blocks, *, layout: Layout, comparison: Comparison, noise: int = 0) -> list[Step]:
     """The steps which read register z and leave the table's value in register T.
 
-    noise: of z, in last bits of a float64. Where comparisons forgive it, but labels, which are
-           differences of W z, would not, z is rounded first
+    Args:
+        blocks: the table (`plan`)
+        layout: "deep", a block after the other, or "wide", all at once
+        comparison: "ramp" or "saturating"
+        noise: of z, in last bits of a float64; by default 0. Where comparisons forgive it, but
+            labels, which are differences of W z, would not, z is rounded first
     """
     loud = comparison == "saturating" and blocks.scale * noise >> _QUIET
     first = rounded("z", blocks.domain, comparison=comparison) if loud else []
@@ -272,12 +296,21 @@ def program(
 ) -> Program:
     """A program with input z and output table.get(z, 0), for every integer 0 <= z < domain.
 
-    table: non-negative integers by keys in the domain
+    Args:
+        table: non-negative integers by keys in the domain
+        domain: Q, at most 2^62
+        layout: "deep", the default: a block after the other; or "wide": all at once
+        comparison: "ramp", the default, or "saturating"
+        max_word_bits: of code words, as far as no label alone is longer; by default any number
 
-    >>> from constructive.sequences.network import plain
-    >>> network = plain(program({2: 7, 3: 1, 11: 4}, domain=16))
-    >>> network([np.arange(16)])[0].tolist()
-    [0, 0, 7, 1, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0]
+    Raises:
+        ParameterError: for no keys, keys outside of the domain, and negative labels
+
+    Example:
+        >>> from constructive.sequences.network import plain
+        >>> network = plain(program({2: 7, 3: 1, 11: 4}, domain=16))
+        >>> network([np.arange(16)])[0].tolist()
+        [0, 0, 7, 1, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0]
     """
     costs = Costs.of(layout, comparison, residual=False)
     blocks = plan(table, domain, costs=costs, max_word_bits=max_word_bits)

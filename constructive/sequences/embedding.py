@@ -9,8 +9,8 @@ it holds, so that nothing rests on luck.
 on the residues 0, ..., q - 1, and P > n a prime. For uniform alpha the probability that some two of
 the sums sum_z c_i(z) h(z) agree is at most C(N, 2) (q - 1) / P.
 *Proof.* Equal sums are equal modulo P, so alpha is a root of sum_z (c_i - c_j)(z) X^z modulo P.
-That polynomial is not zero, since 0 < |c_i - c_j|(z) <= n < P for some z, and it has degree below
-q, so at most q - 1 roots. There are C(N, 2) pairs. QED
+That polynomial is not zero, since `0 < |c_i - c_j|(z) <= n < P` for some z, and it has degree
+below q, so at most q - 1 roots. There are C(N, 2) pairs. QED
 
 *Product hash.* h(z) is the product of a_i over the bits i that are set in z, an integer. *Lemma.*
 Let the residues have J bits, and let a_1, ..., a_J be drawn uniformly from a set of A integers. The
@@ -61,12 +61,16 @@ _FEW = 16
 class Embedding:
     """A token-wise network: its program, and what it does to the tokens.
 
-    program:  from the d entries of a token to the stream (h, t, 0), or (h, 0) where examples need
-              no token of their own
-    hashes:   h of each token (V,), long ones as objects;  residues: t of each token (V,)
-    size:     U, above all projections;  modulus: q, above all residues
-    prime:    P of a power hash, else 0
-    kept, heaviest: the number of residues of a separating set, and W above their weights, else 0
+    Attributes:
+        program: from the d entries of a token to the stream (h, t, 0), or (h, 0) where examples
+            need no token of their own
+        hashes: h of each token (V,), long ones as objects
+        residues: t of each token (V,)
+        size: U, above all projections
+        modulus: q, above all residues
+        prime: P of a power hash, else 0
+        kept: the number of residues of a separating set, else 0
+        heaviest: W above their weights, else 0
     """
 
     program: Program
@@ -83,7 +87,12 @@ class Embedding:
 class Projection:
     """Tokens as integers z in 0, ..., size - 1, and z mod q, which still tells examples apart.
 
-    weights, offset: of z = weights.x + offset, with x as it was given
+    Attributes:
+        weights: (d,), of z = weights.x + offset, with x as it was given
+        offset: what makes all z of the examples 0 or more
+        size: U, above all z
+        modulus: q
+        residues: z mod q of each token (V,)
     """
 
     weights: tuple[Any, ...]
@@ -99,7 +108,16 @@ class Projection:
 
 
 def project(examples: SequenceDataset, rng: np.random.Generator) -> Projection:
-    """Random integer combinations of the entries, then the smallest modulus that was found."""
+    """Random integer combinations of the entries, then the smallest modulus that was found.
+
+    Args:
+        examples: whose tokens are projected
+        rng: of all random choices
+
+    Raises:
+        PrecisionError: where no projection of weights up to 2^40 tells the examples apart, or no
+            modulus which fits into int64
+    """
     width = examples.tokens.shape[1]
     unit = lcm(*(x.denominator for x in examples.tokens.ravel()))
     whole = np.frompyfunc(int, 1, 1)(examples.tokens * unit)
@@ -134,7 +152,17 @@ def smallest_modulus(
 ) -> tuple[int, Integers]:
     """A modulus, of as few bits as were found, whose residues suit; all values suit as they are.
 
-    Raises PrecisionError where none was found which fits into int64, or the values do not suit.
+    Args:
+        values: integers (V,), not negative
+        size: above all values
+        suits: says whether residues (V,) will do
+        rng: of all random choices
+
+    Returns:
+        the modulus, and the residues (V,)
+
+    Raises:
+        PrecisionError: where none was found which fits into int64, or the values do not suit
     """
     if size.bit_length() <= _MOST_BITS:
         values = values.astype(np.int64)  # quicker than objects
@@ -161,7 +189,14 @@ def power_hash(
 ) -> Embedding:
     """h(z) = alpha^z modulo the smallest prime for which sums tell examples apart.
 
-    Raises PrecisionError where no prime was found whose sums fit into int64.
+    Args:
+        examples: to be told apart
+        projected: their tokens (`project`)
+        comparison: "ramp" or "saturating"
+        rng: of all random choices
+
+    Raises:
+        PrecisionError: where no prime was found whose sums fit into int64
     """
     most = _MOST_BITS - examples.ids.shape[1].bit_length()
     for bits in range(2, most):
@@ -183,7 +218,14 @@ def product_hash(
 ) -> Embedding:
     """h(z) = the product of a_i over the bits i of z, with the smallest factors that were found.
 
-    Raises PrecisionError where none were found up to 2^61, which the lemma makes unlikely.
+    Args:
+        examples: to be told apart
+        projected: their tokens (`project`)
+        comparison: "ramp" or "saturating"
+        rng: of all random choices
+
+    Raises:
+        PrecisionError: where none were found up to 2^61, which the lemma makes unlikely
     """
     for half_bits in range(2, 2 * _MOST_BITS):
         largest = int(2 ** (half_bits / 2))
@@ -240,7 +282,7 @@ def _prime_from(number: int) -> int:
 
 
 def _products(factors: Sequence[int], prime: int | None, comparison: Comparison) -> Iterator[Step]:
-    """h = the product of factors over the bits of 0 <= z < 2^len(factors), modulo a prime or not.
+    """`h`, the product of factors over the bits of 0 <= z < 2^len(factors), modulo a prime or not.
 
     Bits are read highest first. Where h <= bound, a bit b times h is relu(h - bound (1 - b)).
     """
@@ -274,7 +316,18 @@ def separating_set(
     noise: int,
     rng: np.random.Generator,
 ) -> Embedding:
-    """h is a weight on at most N - 1 residues, and 0 on all others."""
+    """`h` is a weight on at most N - 1 residues, and 0 on all others.
+
+    Args:
+        examples: to be told apart
+        projected: their tokens (`project`)
+        comparison: "ramp" or "saturating"
+        layout: of the dictionary of weights, "deep" or "wide"
+        costs: of that dictionary
+        max_word_bits: of its code words (`dictionary.plan`); None for any number
+        noise: of z, in last bits of a float64
+        rng: of all random choices
+    """
     weights = separating_weights(projected.residues[examples.ids], rng)
     hashes = np.array([weights.get(int(z), 0) for z in projected.residues], dtype=np.int64)
     blocks = dictionary.plan(
@@ -294,11 +347,17 @@ def separating_set(
 def separating_weights(rows: Integers, rng: np.random.Generator) -> dict[int, int]:
     """Positive weights of a few residues, such that different multisets have different sums.
 
-    rows: (N, n), the residues of each sequence
+    Args:
+        rows: (N, n), the residues of each sequence
+        rng: of all random choices
 
-    >>> rows = np.array([[1, 1, 2], [1, 2, 2], [1, 2, 3]])
-    >>> separating_weights(rows, np.random.default_rng(0))
-    {1: 1, 2: 2}
+    Returns:
+        weights by residues; all others have 0
+
+    Example:
+        >>> rows = np.array([[1, 1, 2], [1, 2, 2], [1, 2, 3]])
+        >>> separating_weights(rows, np.random.default_rng(0))
+        {1: 1, 2: 2}
     """
     multisets = np.unique(np.sort(rows, axis=1), axis=0)
     total = len(multisets)

@@ -38,12 +38,14 @@ Integers = npt.NDArray[np.int64]
 class SequenceDataset(Rebuilt):
     """Sequences of tokens, and one label for each key. Its arrays are read-only.
 
-    task:    what a label belongs to
-    tokens:  (V, d) integers and Fractions, the different tokens
-    ids:     (N, n), each token's index
-    symbols: the tokens themselves, if they are no numbers; a token is then its index
-    labels:  for each example the index of its class
-    classes: the different labels, most frequent ones first: what stands for the first costs nothing
+    Attributes:
+        task: what a label belongs to: "next", "last" or "seq2seq"
+        tokens: (V, d) integers and Fractions, the different tokens
+        ids: (N, n), each token's index
+        symbols: the tokens themselves, if they are no numbers, else None; a token is then its index
+        labels: for each example the index of its class: (N,), or (N n,) for seq2seq
+        classes: the different labels, most frequent ones first: what stands for the first costs
+            nothing
     """
 
     task: Task
@@ -63,13 +65,19 @@ class SequenceDataset(Rebuilt):
     ) -> "SequenceDataset":
         """Sequences and labels as they are given, checked.
 
-        sequences, labels, task: as in `build_sequence_memorizer`
+        Args:
+            sequences: as in `build_sequence_memorizer`
+            labels: as in `build_sequence_memorizer`
+            task: as in `build_sequence_memorizer`
 
-        Raises ParameterError for an unknown task, DataError for no sequences, different lengths,
-        labels of the wrong number, tokens of different kinds, and inconsistent labels.
+        Raises:
+            ParameterError: for an unknown task
+            DataError: for no sequences, different lengths, labels of the wrong number, tokens of
+                different kinds, and inconsistent labels
 
-        >>> SequenceDataset.of(["abb", "abc", "bba"], [1, 2, 1])
-        SequenceDataset(next, N=3, n=3, V=3, symbols, 2 labels)
+        Example:
+            >>> SequenceDataset.of(["abb", "abc", "bba"], [1, 2, 1])
+            SequenceDataset(next, N=3, n=3, V=3, symbols, 2 labels)
         """
         if not isinstance(task, str) or task not in get_args(Task):
             raise ParameterError(
@@ -139,11 +147,15 @@ class SequenceDataset(Rebuilt):
         return found
 
     def save(self, path: str | Path) -> None:
-        """Write a JSON file, whole or not at all; an old file of that name is replaced.
+        """Write a JSON file, whole or not at all.
 
-        Raises ParameterError for symbols and labels which JSON cannot hold: strings, bytes,
-        numbers, None and tuples of these can be held. Raises OutputError where the file cannot be
-        written.
+        Args:
+            path: the file, .json; an old one of that name is replaced
+
+        Raises:
+            ParameterError: for symbols and labels which JSON cannot hold: strings, bytes, numbers,
+                None and tuples of these can be held
+            OutputError: where the file cannot be written
         """
         write_json(path, self.content())
 
@@ -164,7 +176,12 @@ class SequenceDataset(Rebuilt):
     def load(cls, path: str | Path) -> "SequenceDataset":
         """Read a file written by `save`.
 
-        Raises FormatError if it is not one, OSError if it cannot be read.
+        Args:
+            path: the file, .json
+
+        Raises:
+            FormatError: if it is not one
+            OSError: if it cannot be read
         """
         found: SequenceDataset = read_json(path, _read, FORMAT, "SequenceDataset.save")
         return found
@@ -184,7 +201,7 @@ class SequenceDataset(Rebuilt):
 
     @property
     def values(self) -> tuple[int, ...]:
-        """What the network outputs for each class: integer labels themselves, else the index."""
+        """What the network outputs for each class; integer labels themselves, else the index."""
         if self.integers:
             return tuple(int(label) for label in self.classes)  # type: ignore[call-overload]
         return tuple(range(len(self.classes)))
@@ -203,14 +220,23 @@ class SequenceDataset(Rebuilt):
     def keys(self, values: Integers) -> tuple[Integers, Integers]:
         """The keys when tokens are replaced by values (V,): contexts, and own tokens (or zeros).
 
-        Both (M,): contexts are numbered, equal numbers for equal multisets.
+        Both have an entry for each example. Contexts are numbered, equal numbers for equal
+        multisets.
+
+        Args:
+            values: of each token (V,)
         """
         rows = np.sort(values[self.ids], axis=1)
         contexts = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
         return self.with_own(contexts, values)
 
     def with_own(self, contexts: Integers, values: Integers) -> tuple[Integers, Integers]:
-        """A number for each sequence (N,), and the value of the own token, for each example."""
+        """The number of its context, and the value of its own token (or 0), for each example.
+
+        Args:
+            contexts: a number for each sequence (N,)
+            values: of each token (V,)
+        """
         if self.task == "next":
             return contexts, np.zeros_like(contexts)
         if self.task == "last":
@@ -223,12 +249,21 @@ class SequenceDataset(Rebuilt):
         Contexts are compared by sums of 64 mixed bits of their values, which is quick. Equal
         multisets have equal sums, so True is certain. False is wrong once in 2^64 pairs or so, and
         for no data which were made before the salt was drawn.
+
+        Args:
+            values: of each token (V,)
+            salt: drawn at random, below 2^64
         """
         sums = _mixed(values, salt)[self.ids].sum(axis=1).view(np.int64)
         return self.told_apart(*self.with_own(sums, values))
 
     def told_apart(self, contexts: Integers, own: Integers) -> bool:
-        """Whether examples with equal keys have equal labels."""
+        """Whether examples with equal keys have equal labels.
+
+        Args:
+            contexts: a number for each example
+            own: the value of its own token, or 0, for each example
+        """
         return conflict(self.labels, own, contexts) is None
 
 
@@ -265,8 +300,9 @@ def _mixed(values: Integers, salt: int) -> npt.NDArray[np.uint64]:
 def conflict(labels: Integers, own: Integers, contexts: Integers) -> tuple[int, int] | None:
     """Two examples with one key, a context and an own token, and different labels; or None.
 
-    >>> conflict(np.array([1, 2, 2]), np.array([0, 0, 5]), np.array([7, 7, 7]))
-    (0, 1)
+    Example:
+        >>> conflict(np.array([1, 2, 2]), np.array([0, 0, 5]), np.array([7, 7, 7]))
+        (0, 1)
     """
     order = np.lexsort((labels, own, contexts))
     before, after = order[:-1], order[1:]
@@ -306,11 +342,15 @@ def codes(count: int) -> npt.NDArray[Any]:
 
 
 def numbered(listed: list[list[Any]]) -> tuple[tuple[Hashable, ...], Integers]:
-    """The different tokens, and the index of each (N, n). Raises DataError for unhashable ones.
+    """The different tokens, and the index of each (N, n).
 
-    >>> numbered([["a", "b"], ["b", "b"]])
-    (('a', 'b'), array([[0, 1],
-           [1, 1]]))
+    Raises:
+        DataError: for unhashable ones
+
+    Example:
+        >>> numbered([["a", "b"], ["b", "b"]])
+        (('a', 'b'), array([[0, 1],
+               [1, 1]]))
     """
     places: dict[Hashable, int] = {}
     try:
@@ -328,11 +368,13 @@ def numbered(listed: list[list[Any]]) -> tuple[tuple[Hashable, ...], Integers]:
 def exact_vectors(tokens: tuple[Hashable, ...]) -> npt.NDArray[Any] | None:
     """Tokens as integers and Fractions (V, d), or None if some are no numbers.
 
-    Raises DataError for vectors of different lengths, and numbers which are not finite.
+    Raises:
+        DataError: for vectors of different lengths, and numbers which are not finite
 
-    >>> exact_vectors((0.5, 2))
-    array([[Fraction(1, 2)],
-           [2]], dtype=object)
+    Example:
+        >>> exact_vectors((0.5, 2))
+        array([[Fraction(1, 2)],
+               [2]], dtype=object)
     """
     vectors = [token if isinstance(token, tuple) else (token,) for token in tokens]
     if any(not isinstance(x, Real) for vector in vectors for x in vector):

@@ -37,11 +37,17 @@ def where_at_least(
 ) -> list[Step]:
     """Steps which add changes[name] to each named register where `register` >= threshold.
 
-    start: what is added to, where that is not the register as it is
+    Args:
+        register: the name of what is compared
+        threshold: an integer
+        changes: what is added, by the names of registers
+        comparison: "ramp", of one step, or "saturating", of two
+        start: what is added to, where that is not the register as it is
 
-    >>> steps = where_at_least("r", 5, {"r": -5}, comparison="ramp")
-    >>> steps[0].updates["r"]
-    Affine(terms={'r': 1, 'high': -5, 'low': 5}, constant=0)
+    Example:
+        >>> steps = where_at_least("r", 5, {"r": -5}, comparison="ramp")
+        >>> steps[0].updates["r"]
+        Affine(terms={'r': 1, 'high': -5, 'low': 5}, constant=0)
     """
     begin = {name: Affine({name: 1}) for name in changes} | dict(start or {})
     if comparison == "ramp":
@@ -67,8 +73,15 @@ def where_at_least(
 def remainder(register: str, modulus: int, below: int, *, comparison: Comparison) -> list[Step]:
     """Steps which leave register mod modulus, for 0 <= register < below.
 
-    >>> len(remainder("r", 3, below=12, comparison="ramp"))
-    2
+    Args:
+        register: its name
+        modulus: q
+        below: above all that it holds
+        comparison: "ramp" or "saturating"
+
+    Example:
+        >>> len(remainder("r", 3, below=12, comparison="ramp"))
+        2
     """
     powers: list[int] = []
     while modulus << len(powers) < below:
@@ -83,8 +96,14 @@ def remainder(register: str, modulus: int, below: int, *, comparison: Comparison
 def rounded(register: str, below: int, *, comparison: Comparison) -> list[Step]:
     """Steps which leave the integer that is nearest to register, for 0 <= register < below.
 
-    >>> len(rounded("r", below=12, comparison="saturating"))
-    9
+    Args:
+        register: its name; it is within 1/3 of an integer
+        below: above that integer
+        comparison: "saturating", which forgives so much, or "ramp"
+
+    Example:
+        >>> len(rounded("r", below=12, comparison="saturating"))
+        9
     """
     steps: list[Step] = []
     for bit in reversed(range((below - 1).bit_length())):

@@ -20,8 +20,11 @@ _SMALLEST = 64
 class GrowthPoint:
     """The first N sequences, memorized.
 
-    memorizer: as it was built;  exact: whether it predicts every label
-    seconds:   to build, and to predict
+    Attributes:
+        num_sequences: N
+        memorizer: as it was built
+        exact: whether it predicts every label
+        seconds: to build, and to predict
     """
 
     num_sequences: int
@@ -31,15 +34,19 @@ class GrowthPoint:
 
     @property
     def num_keys(self) -> int:
-        """M, what labels are given to: at most N, or nN for seq2seq."""
+        """M, what labels are given to; at most N, or nN for seq2seq."""
         return self.memorizer.record.sizes.keys
 
 
 def prefixes(total: int) -> tuple[int, ...]:
     """64, 256, 1024, ... below a number, and the number itself.
 
-    >>> prefixes(1000)
-    (64, 256, 1000)
+    Args:
+        total: the number, at least 1
+
+    Example:
+        >>> prefixes(1000)
+        (64, 256, 1000)
     """
     found = []
     size = _SMALLEST
@@ -59,14 +66,22 @@ def growth(
 ) -> Iterator[GrowthPoint]:
     """Memorize the first N sequences, for each N in totals, and compare every label by ==.
 
-    sequences, labels, options: of `build_sequence_memorizer`
-    totals: by default 64, 256, 1024, ... and all
+    Args:
+        sequences: as `build_sequence_memorizer` takes them
+        labels: as it takes them
+        totals: each N; by default 64, 256, 1024, ... and all
+        progress: called with (step, done, total); by default nothing is reported
+        **options: of `build_sequence_memorizer`
 
-    Raises what `build_sequence_memorizer` raises, and ParameterError for totals beyond the data.
+    Raises:
+        ParameterError: for totals beyond the data, and as `build_sequence_memorizer` raises it
+        DataError: as `build_sequence_memorizer` raises it
+        PrecisionError: as `build_sequence_memorizer` raises it
 
-    >>> windows = [[i, i + 1] for i in range(256)]
-    >>> [p.num_sequences for p in growth(windows, [i % 5 for i in range(256)])]
-    [64, 256]
+    Example:
+        >>> windows = [[i, i + 1] for i in range(256)]
+        >>> [p.num_sequences for p in growth(windows, [i % 5 for i in range(256)])]
+        [64, 256]
     """
     labels = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
     wanted = prefixes(len(sequences)) if totals is None else tuple(totals)
@@ -91,12 +106,17 @@ def growth(
 def exponent(keys: Sequence[int], counts: Sequence[float], *, after_log: bool = False) -> float:
     """The slope of log(counts) against log(keys), by least squares.
 
-    after_log: divide counts by sqrt(log2(keys)) before
+    Args:
+        keys: M of each point
+        counts: of weights, one for each M
+        after_log: divide counts by sqrt(log2(keys)) before
 
-    Raises ParameterError for fewer than two different numbers of keys.
+    Raises:
+        ParameterError: for fewer than two different numbers of keys, and for numbers below 2
 
-    >>> round(exponent([64, 256, 1024], [80, 160, 320]), 3)
-    0.5
+    Example:
+        >>> round(exponent([64, 256, 1024], [80, 160, 320]), 3)
+        0.5
     """
     if len(set(keys)) < 2 or min(keys) < 2:
         raise ParameterError(

@@ -23,7 +23,10 @@ def largest_sizes(
 ) -> dict[str, int]:
     """The largest possible value of each size but for `keys`, `width` and `label_bits`.
 
-    sizes: of the record; the limits of some depend on others
+    Args:
+        memorizer: the network
+        dataset: the data
+        sizes: of the record; the limits of some depend on others
     """
     columns, ids = memorizer.encode_dataset(dataset)
     contexts, _ = dataset.keys(np.arange(len(dataset.tokens)))

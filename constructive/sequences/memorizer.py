@@ -55,8 +55,15 @@ _LARGEST = 1 << 32
 class SequenceRecord:
     """How a sequence memorizer came to be.
 
-    embedding, layout, backend, step, max_word_bits, seed: the options of `build_sequence_memorizer`
-    num_sequences: N;  sizes: the numbers in the bound of Theorem 7 (`sequences.bounds`)
+    Attributes:
+        embedding: as in `build_sequence_memorizer`
+        layout: as there
+        backend: as there
+        step: as there
+        max_word_bits: as there
+        seed: as there
+        num_sequences: N
+        sizes: the numbers in the bound of Theorem 7 (`sequences.bounds`)
     """
 
     embedding: str
@@ -73,17 +80,23 @@ class SequenceRecord:
 class SequenceMemorizer:
     """Two token-wise ReLU networks around one layer of uniform attention, in exact arithmetic.
 
-    embedding:  from the d entries of a token to the stream (h, t, 0), or (h, 0) for the task next
-    attention:  adds up h over the context, in the last entry of the stream: (h, t, S)
-    classifier: from the stream to the label
-    context_size: n
-    symbols:    tokens which are no numbers, in the order of the integers that stand for them
-    classes:    labels which are no integers, in the order of the integers that stand for them
-    record:     how it was built
-
-    Raises ParameterError for parts which do not fit together.
-
     `repr` is one line, `str` a table, and so is the HTML which notebooks show.
+
+    Attributes:
+        task: what a label belongs to: "next", "last" or "seq2seq"
+        context_size: n
+        embedding: from the d entries of a token to the stream (h, t, 0), or (h, 0) for the task
+            next
+        attention: adds up h over the context, in the last entry of the stream: (h, t, S)
+        classifier: from the stream to the label
+        symbols: tokens which are no numbers, in the order of the integers that stand for them;
+            None for numbers
+        classes: labels which are no integers, in the order of the integers that stand for them;
+            None for integers
+        record: how it was built
+
+    Raises:
+        ParameterError: for parts which do not fit together
     """
 
     task: Task
@@ -110,9 +123,14 @@ class SequenceMemorizer:
     def predict(self, sequences: Sequence[Any]) -> list[Any]:
         """The label of each sequence; for seq2seq a list of labels, one for each token.
 
-        Exact: all numbers on the way are integers or Fractions. Tokens may be any numbers; symbols
-        must be those which were memorized. Raises DataError for others, and for sequences of
-        another length.
+        Exact: all numbers on the way are integers or Fractions.
+
+        Args:
+            sequences: any number of them, of n tokens each; tokens may be any numbers, and symbols
+                must be those which were memorized
+
+        Raises:
+            DataError: for other tokens, and for sequences of another length
         """
         columns, ids = self.encode(sequences)
         return self.labelled(self.outputs(columns, ids), len(ids))
@@ -120,7 +138,13 @@ class SequenceMemorizer:
     def encode(self, sequences: Sequence[Any]) -> tuple[list[Column], Integers]:
         """What the network reads: a column (V,) for each entry of tokens, and their indices (N, n).
 
-        A symbol is its index. Raises DataError as `predict` does.
+        A symbol is its index.
+
+        Args:
+            sequences: as for `predict`
+
+        Raises:
+            DataError: as for `predict`
         """
         listed = rectangular(sequences)
         if len(listed[0]) != self.context_size:
@@ -134,7 +158,14 @@ class SequenceMemorizer:
         return [tokens[:, k] for k in range(tokens.shape[1])], ids
 
     def encode_dataset(self, dataset: SequenceDataset) -> tuple[list[Column], Integers]:
-        """The same for a data set. Raises DataError for another task, and as `predict` does."""
+        """The same for a data set.
+
+        Args:
+            dataset: of the same task, context size and kind of tokens
+
+        Raises:
+            DataError: for another task, and as for `predict`
+        """
         size = dataset.ids.shape[1]
         if dataset.task != self.task or size != self.context_size:
             raise DataError(
@@ -154,14 +185,27 @@ class SequenceMemorizer:
     def outputs(self, columns: list[Column], ids: Integers) -> Column:
         """What the classifier gives for each example: integers, for classes their indices.
 
-        columns, ids: of `encode`
+        Args:
+            columns: of `encode`, a column (V,) for each entry of tokens
+            ids: of `encode`, (N, n)
+
+        Returns:
+            a column (N,), or (N n,) for seq2seq
         """
         stream = self.attention(self.embedding(columns), ids)
         chosen = slice(None) if self.task == "seq2seq" else slice(-1, None)
         return self.classifier([column[:, chosen].reshape(-1) for column in stream])[0]
 
     def labelled(self, outputs: Column, count: int) -> list[Any]:
-        """Outputs of `count` sequences as labels; None where one stands for no class."""
+        """Outputs of `count` sequences as labels; None where one stands for no class.
+
+        Args:
+            outputs: of `outputs`
+            count: N
+
+        Returns:
+            N labels, or N lists of n for seq2seq
+        """
         found: list[Any] = outputs.tolist()
         if self.classes is not None:
             found = [self._class(value) for value in found]
@@ -202,8 +246,13 @@ class SequenceMemorizer:
     def arrays(self, sequences: Sequence[Any], dtype: npt.DTypeLike = np.float64) -> Floats:
         """Sequences as the exported models take them: (N, n, d), rounded to floats.
 
-        Raises DataError as `predict` does, and for tokens beyond all floats; ParameterError for a
-        dtype which is neither float64 nor float32.
+        Args:
+            sequences: as for `predict`
+            dtype: float64, the default, or float32
+
+        Raises:
+            DataError: as for `predict`, and for tokens beyond all floats
+            ParameterError: for another dtype
         """
         columns, ids = self.encode(sequences)
         tokens = self._floats(columns, dtype)
@@ -226,7 +275,15 @@ class SequenceMemorizer:
         Words of more bits than a float has are lost: expect 1.0 for `step="saturating"` and
         `max_word_bits=52`, and chance for long words. Attention is computed as exported models do,
         by rounded shares 1/n, and a label counts if it is met within 1/8; other programs may add in
-        another order. Raises DataError as `predict` does, ParameterError as `arrays` does.
+        another order.
+
+        Args:
+            dataset: the sequences, and the labels which are compared
+            dtype: of all numbers; float64, the default, or float32
+
+        Raises:
+            DataError: as for `encode_dataset`
+            ParameterError: for another dtype
         """
         columns, ids = self.encode_dataset(dataset)
         kind = float_type(dtype)
@@ -249,13 +306,16 @@ class SequenceMemorizer:
     def to_torch(self, dtype: "torch.dtype | None" = None) -> "torch.nn.Module":
         """A PyTorch module with the same weights: `interop.sequence_module.SequenceModule`.
 
-        dtype: torch.float64 by default
-
         `forward(sequences)` takes (N, n, d) (`arrays`) and gives outputs (N,), or (N, n) for
         seq2seq: labels when rounded, for classes their indices. Measure `reproduced` before.
 
-        Raises MissingExtraError without torch, and PrecisionError where a weight is no number of
-        that dtype.
+        Args:
+            dtype: torch.float64, the default, or torch.float32
+
+        Raises:
+            MissingExtraError: without torch
+            PrecisionError: where a weight is no number of that dtype
+            ParameterError: for another dtype
         """
         require("torch", extra="torch", purpose="SequenceMemorizer.to_torch")
         from constructive.interop import sequence_module  # noqa: PLC0415 - torch is optional
@@ -271,8 +331,15 @@ class SequenceMemorizer:
         Input sequences (N, n, d), output outputs (N,), or (N, n) for seq2seq, in that dtype; N is
         free. What they are is said at `to_torch`.
 
-        Raises MissingExtraError without onnx, PrecisionError where a weight is no number of that
-        dtype, OutputError where the file cannot be written.
+        Args:
+            path: the file, .onnx; an old one of that name is replaced
+            dtype: float64, the default, or float32
+
+        Raises:
+            MissingExtraError: without onnx
+            PrecisionError: where a weight is no number of that dtype
+            ParameterError: for another dtype
+            OutputError: where the file cannot be written
         """
         require("onnx", extra="onnx", purpose="SequenceMemorizer.to_onnx")
         from constructive.interop import sequence_graph  # noqa: PLC0415 - onnx is optional
@@ -316,9 +383,13 @@ class SequenceMemorizer:
     def save(self, path: str | Path) -> None:
         """Write a JSON file of weights, symbols and classes, whole or not at all.
 
-        An old file of that name is replaced. Raises ParameterError for symbols and classes which
-        JSON cannot hold: strings, bytes, numbers, None and tuples of these can be held. Raises
-        OutputError where the file cannot be written.
+        Args:
+            path: the file, .json; an old one of that name is replaced
+
+        Raises:
+            ParameterError: for symbols and classes which JSON cannot hold: strings, bytes, numbers,
+                None and tuples of these can be held
+            OutputError: where the file cannot be written
         """
         write_json(path, self.content())
 
@@ -344,7 +415,12 @@ class SequenceMemorizer:
     def load(cls, path: str | Path) -> "SequenceMemorizer":
         """Read a file written by `save`.
 
-        Raises FormatError if it is not one, OSError if it cannot be read.
+        Args:
+            path: the file, .json
+
+        Raises:
+            FormatError: if it is not one
+            OSError: if it cannot be read
         """
         found: SequenceMemorizer = read_json(path, _read, FORMAT, "SequenceMemorizer.save")
         return found
@@ -397,8 +473,9 @@ def expected_outputs(
 
     None for what cannot be put out.
 
-    >>> expected_outputs(("x", "y"), ["y", "z"])
-    [1, None]
+    Example:
+        >>> expected_outputs(("x", "y"), ["y", "z"])
+        [1, None]
     """
     if known is None:
         return [_integer(label) for label in classes]

@@ -6,8 +6,8 @@ proofs speak; networks are what is handed out:
 
 - `plain` lowers a program to a feed-forward network without skip connections. A register which is
   carried and still needed costs one unit relu(r), so it must not be negative there.
-- `residual` lowers it to blocks x <- x + W_2 relu(W_1 x + b_1) + b_2, the feed-forward layers of a
-  transformer. Registers are coordinates of x, and cost nothing to carry.
+- `residual` lowers it to blocks `x <- x + W_2 relu(W_1 x + b_1) + b_2`, the feed-forward layers of
+  a transformer. Registers are coordinates of x, and cost nothing to carry.
 
 All weights are integers or Fractions. Nothing is rounded, so `==` decides.
 """
@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 Number = int | Fraction
 Column = npt.NDArray[Any]
-"""One quantity for all examples: (N,), int64, or objects where numbers are long or fractions."""
+"""One quantity for all examples (N,), int64, or objects where numbers are long or fractions."""
 
 _WORD = 1 << 62
 """Integers up to this size are computed in int64."""
@@ -33,8 +33,13 @@ _WORD = 1 << 62
 class Affine:
     """A sum of coefficients times named quantities, and a constant.
 
-    >>> Affine({"x": 2, "y": 0}, 1)
-    Affine(terms={'x': 2}, constant=1)
+    Attributes:
+        terms: coefficients by the names of quantities; those which are zero are left out
+        constant: by default 0
+
+    Example:
+        >>> Affine({"x": 2, "y": 0}, 1)
+        Affine(terms={'x': 2}, constant=1)
     """
 
     terms: Mapping[str, Number] = field(default_factory=dict)
@@ -49,11 +54,12 @@ class Affine:
 class Step:
     """A hidden layer: units relu(...) of registers, and registers made of units.
 
-    units:   what goes into each relu, by the name of the unit
-    updates: registers which change, as sums of units and of registers; these are copied by units
-             relu(r) of their own, so that they must not be negative
+    Registers which do not change are carried: in a plain network by units relu(r) as well.
 
-    Registers which do not change are carried: in a plain network by such units as well.
+    Attributes:
+        units: what goes into each relu, by the name of the unit
+        updates: registers which change, as sums of units and of registers; these are copied by
+            units relu(r) of their own, so that they must not be negative
     """
 
     units: Mapping[str, Affine]
@@ -64,9 +70,11 @@ class Step:
 class Program:
     """Registers from inputs, steps, and outputs from registers.
 
-    inputs:  names of the inputs, in order
-    start:   registers as affine functions of the inputs
-    outputs: affine functions of the registers, in order
+    Attributes:
+        inputs: names of the inputs, in order
+        start: registers as affine functions of the inputs
+        steps: hidden layers, in order
+        outputs: affine functions of the registers, in order
     """
 
     inputs: tuple[str, ...]
@@ -93,9 +101,13 @@ class Program:
 
 @dataclass(frozen=True)
 class SparseMatrix:
-    """x -> W x + b, the non-zero weights row by row.
+    """`x -> W x + b`, the non-zero weights row by row.
 
-    columns, values: for each row; biases: a number a row; width: the length of x
+    Attributes:
+        columns: for each row the places of its weights
+        values: for each row its weights
+        biases: a number a row
+        width: the length of x
     """
 
     columns: tuple[tuple[int, ...], ...]
@@ -105,7 +117,12 @@ class SparseMatrix:
 
     @classmethod
     def of(cls, rows: Iterable[Affine], names: Sequence[str]) -> "SparseMatrix":
-        """Rows which are affine functions of quantities with these names, in this order."""
+        """Rows which are affine functions of quantities with these names, in this order.
+
+        Args:
+            rows: one for each entry of W x + b
+            names: one for each entry of x
+        """
         index = {name: place for place, name in enumerate(names)}
         listed = list(rows)
         return cls(
@@ -146,9 +163,11 @@ class SparseMatrix:
 class Network:
     """A ReLU network.
 
-    layers: each an affine map; relu follows all but the last, of a plain network. In a residual
-            one they are, after the first, pairs W_1, W_2 of blocks x <- x + W_2 relu(W_1 x), and
+    Attributes:
+        layers: each an affine map; relu follows all but the last, of a plain network. In a residual
+            one they are, after the first, pairs W_1, W_2 of blocks `x <- x + W_2 relu(W_1 x)`, and
             the last one reads the outputs.
+        residual: whether it has such blocks; by default not
     """
 
     layers: tuple[SparseMatrix, ...]
@@ -230,8 +249,12 @@ class Network:
 def bits(number: Number) -> int:
     """The length of an integer, or of numerator and denominator less one.
 
-    >>> bits(-5), bits(Fraction(1, 4))
-    (3, 3)
+    Args:
+        number: an integer or a Fraction
+
+    Example:
+        >>> bits(-5), bits(Fraction(1, 4))
+        (3, 3)
     """
     if isinstance(number, int):
         return number.bit_length()
@@ -239,7 +262,11 @@ def bits(number: Number) -> int:
 
 
 def plain(program: Program) -> Network:
-    """A feed-forward network without skip connections which computes what the program does."""
+    """A feed-forward network without skip connections which computes what the program does.
+
+    Args:
+        program: its registers are not negative where they are carried (`Step`)
+    """
     needed = program.needed()
     before: Sequence[str] = program.inputs
     registers: Mapping[str, Affine] = program.start
@@ -265,7 +292,11 @@ def plain(program: Program) -> Network:
 
 
 def residual(program: Program) -> Network:
-    """Blocks with skip connections, one coordinate a register, which compute the same."""
+    """Blocks with skip connections, one coordinate a register, which compute the same.
+
+    Args:
+        program: registers which units of their own copy are not negative there (`Step`)
+    """
     names = sorted({*program.start, *(name for step in program.steps for name in step.updates)})
     zero = Affine()
     layers = [SparseMatrix.of([program.start.get(n, zero) for n in names], program.inputs)]
@@ -315,8 +346,18 @@ def combination(
 ) -> Column:
     """The sum of values times columns (of one length), and a bias; then divided by an integer.
 
-    >>> combination([np.array([1, 3]), np.array([5, 6])], [2, -1], 10, divided_by=2).tolist()
-    [Fraction(7, 2), 5]
+    Args:
+        columns: one at least, each (N,)
+        values: one for each column
+        bias: what is added to each entry
+        divided_by: by default 1
+
+    Returns:
+        a column (N,)
+
+    Example:
+        >>> combination([np.array([1, 3]), np.array([5, 6])], [2, -1], 10, divided_by=2).tolist()
+        [Fraction(7, 2), 5]
     """
     sizes = [_largest(column) for column in columns]
     total = _combined(columns, sizes, values, bias, len(columns[0]))

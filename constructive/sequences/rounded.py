@@ -20,14 +20,17 @@ Floats = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, eq=False)
 class RoundedNetwork:
-    """x -> W x + b for each layer, in floats, with relu and skip connections as in `Network`.
+    """`x -> W x + b` for each layer, in floats, with relu and skip connections as in `Network`.
 
-    layers: pairs of W (outputs, inputs) and b (outputs,)
+    Attributes:
+        layers: pairs of W (outputs, inputs) and b (outputs,)
+        residual: whether it has skip connections
 
-    >>> from constructive.sequences.network import Affine, Program, plain
-    >>> program = Program(("x",), {"r": Affine({"x": 2}, 1)}, (), (Affine({"r": 1}),))
-    >>> RoundedNetwork.of(plain(program), np.float32)(np.array([[3.0]], dtype=np.float32))
-    array([[7.]], dtype=float32)
+    Example:
+        >>> from constructive.sequences.network import Affine, Program, plain
+        >>> program = Program(("x",), {"r": Affine({"x": 2}, 1)}, (), (Affine({"r": 1}),))
+        >>> RoundedNetwork.of(plain(program), np.float32)(np.array([[3.0]], dtype=np.float32))
+        array([[7.]], dtype=float32)
     """
 
     layers: tuple[tuple[Floats, Floats], ...]
@@ -35,7 +38,15 @@ class RoundedNetwork:
 
     @classmethod
     def of(cls, network: Network, dtype: npt.DTypeLike) -> "RoundedNetwork":
-        """Round the weights of a network; those beyond all floats become infinite."""
+        """Round the weights of a network; those beyond all floats become infinite.
+
+        Args:
+            network: with exact weights
+            dtype: float64 or float32
+
+        Raises:
+            ParameterError: for another dtype
+        """
         kind = float_type(dtype)
         layers = (_dense(layer, kind) for layer in network.layers)
         return cls(tuple(layers), network.residual)
@@ -56,7 +67,13 @@ class RoundedNetwork:
 def require_exact(weights: Iterable[Number], dtype: npt.DTypeLike) -> None:
     """Raise PrecisionError where a weight is no number of that type.
 
-    Raises ParameterError for other types than float64 and float32.
+    Args:
+        weights: exact ones
+        dtype: float64 or float32
+
+    Raises:
+        PrecisionError: where a weight is not finite or rounded
+        ParameterError: for other types than float64 and float32
     """
     kind = float_type(dtype)
     for weight in weights:
@@ -72,7 +89,14 @@ def require_exact(weights: Iterable[Number], dtype: npt.DTypeLike) -> None:
 
 
 def float_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    """float64 or float32, as numpy calls it. Raises ParameterError for others."""
+    """The type float64 or float32, as numpy calls it.
+
+    Args:
+        dtype: anything which numpy takes for one
+
+    Raises:
+        ParameterError: for others
+    """
     try:
         kind = np.dtype(dtype)
     except TypeError:
@@ -89,8 +113,13 @@ def float_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
 def floats(numbers: Iterable[Number], dtype: npt.DTypeLike) -> Floats:
     """Rounded numbers; infinite where they are beyond all floats.
 
-    >>> floats([Fraction(1, 2), 10**400], np.float64)
-    array([0.5, inf])
+    Args:
+        numbers: integers and Fractions
+        dtype: of floats
+
+    Example:
+        >>> floats([Fraction(1, 2), 10**400], np.float64)
+        array([0.5, inf])
     """
     with np.errstate(over="ignore"):
         return np.array(list(map(_float, numbers))).astype(dtype)

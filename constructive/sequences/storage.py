@@ -23,8 +23,12 @@ Json = Any
 def written(number: Number) -> str:
     """A number in base 16.
 
-    >>> written(-31), written(Fraction(3, 16))
-    ('-1f', '3/10')
+    Args:
+        number: an integer or a Fraction
+
+    Example:
+        >>> written(-31), written(Fraction(3, 16))
+        ('-1f', '3/10')
     """
     if number.denominator == 1:
         return format(int(number), "x")
@@ -32,10 +36,17 @@ def written(number: Number) -> str:
 
 
 def number(text: str) -> Number:
-    """The number which `written` wrote. Raises ValueError for any other text.
+    """The number which `written` wrote.
 
-    >>> number("3/10"), number("-1f")
-    (Fraction(3, 16), -31)
+    Args:
+        text: what it wrote
+
+    Raises:
+        ValueError: for any other text
+
+    Example:
+        >>> number("3/10"), number("-1f")
+        (Fraction(3, 16), -31)
     """
     numerator, _, denominator = text.partition("/")
     found: Number = int(numerator, 16)
@@ -47,10 +58,17 @@ def number(text: str) -> Number:
 
 
 def encoded(value: Hashable) -> Json:
-    """A symbol or class as a kind and a value. Raises ParameterError for kinds it does not know.
+    """A symbol or class as a kind and a value.
 
-    >>> encoded(("a", b"b", 0.5, None))
-    ['tuple', [['str', 'a'], ['bytes', '62'], ['float', '0x1.0000000000000p-1'], ['None', '']]]
+    Args:
+        value: a string, bytes, a number, None, or a tuple of these
+
+    Raises:
+        ParameterError: for kinds it does not know
+
+    Example:
+        >>> encoded(("a", b"b", 0.5, None))
+        ['tuple', [['str', 'a'], ['bytes', '62'], ['float', '0x1.0000000000000p-1'], ['None', '']]]
     """
     kind = "None" if value is None else type(value).__name__
     write = _ENCODERS.get(kind)
@@ -64,10 +82,17 @@ def encoded(value: Hashable) -> Json:
 
 
 def decoded(content: Json) -> Hashable:
-    """The value which `encoded` encoded. Raises ValueError, TypeError or KeyError for others.
+    """The value which `encoded` encoded.
 
-    >>> decoded(["tuple", [["str", "a"], ["int", "-1f"]]])
-    ('a', -31)
+    Args:
+        content: what it returned
+
+    Raises:
+        ValueError, TypeError, KeyError: for others
+
+    Example:
+        >>> decoded(["tuple", [["str", "a"], ["int", "-1f"]]])
+        ('a', -31)
     """
     kind, text = content
     value = _DECODERS[kind](text)
@@ -103,7 +128,11 @@ _DECODERS: dict[str, Callable[[Any], Hashable]] = {
 
 
 def network_content(network: Network) -> Json:
-    """A network: for each layer its number of inputs, and rows of columns, values and a bias."""
+    """A network: for each layer its number of inputs, and rows of columns, values and a bias.
+
+    Args:
+        network: plain or residual
+    """
     return {
         "residual": network.residual,
         "layers": [
@@ -122,7 +151,14 @@ def network_content(network: Network) -> Json:
 
 
 def network_from(content: Json) -> Network:
-    """The network of `network_content`. Raises ValueError, TypeError or KeyError for others."""
+    """The network of `network_content`.
+
+    Args:
+        content: what it returned
+
+    Raises:
+        ValueError, TypeError, KeyError: for others
+    """
     layers = tuple(
         SparseMatrix(
             tuple(tuple(columns) for columns, _, _ in layer["rows"]),
@@ -140,15 +176,27 @@ def network_from(content: Json) -> Network:
 def digest(content: Json) -> str:
     """SHA-256 of JSON, however it is laid out in a file.
 
-    >>> digest({"a": 1})[:16]
-    '015abd7f5cc57a2d'
+    Args:
+        content: what the json module writes
+
+    Example:
+        >>> digest({"a": 1})[:16]
+        '015abd7f5cc57a2d'
     """
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write_json(path: str | Path, content: Json) -> None:
-    """Write JSON, whole or not at all; an old file of that name is replaced."""
+    """Write JSON, whole or not at all; an old file of that name is replaced.
+
+    Args:
+        path: the file, .json
+        content: what the json module writes
+
+    Raises:
+        OutputError: where the file cannot be written
+    """
     text = json.dumps(content, separators=(",", ":"))
     with replacing(path) as file:
         file.write(text.encode() + b"\n")
@@ -164,7 +212,15 @@ def _without_duplicates(pairs: list[tuple[str, Json]]) -> Json:
 def read_json(path: str | Path, read: Callable[[Json], Any], format_name: str, made_by: str) -> Any:  # noqa: ANN401
     """What `read` makes of a file's JSON.
 
-    Raises FormatError if it is not of that format, OSError if it cannot be read.
+    Args:
+        path: the file, .json
+        read: makes it of the content, and raises such as ValueError for what is none
+        format_name: which the content has under "format"
+        made_by: who writes such files, for messages
+
+    Raises:
+        FormatError: if it is not of that format
+        OSError: if it cannot be read
     """
     content = Path(path).read_bytes()
     try:

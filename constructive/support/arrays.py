@@ -18,13 +18,15 @@ _LARGEST_EXACT_INTEGER = 2**53
 def private(name: str, values: object) -> npt.NDArray[Any]:
     """A read-only copy as an array; also of what only looks like one, such as a tensor.
 
-    Raises ParameterError for what numpy cannot hold in an array.
+    Raises:
+        ParameterError: for what numpy cannot hold in an array
 
-    >>> given = np.zeros(2)
-    >>> kept = private("weights", given)
-    >>> given[0] = 1.0
-    >>> kept
-    array([0., 0.])
+    Example:
+        >>> given = np.zeros(2)
+        >>> kept = private("weights", given)
+        >>> given[0] = 1.0
+        >>> kept
+        array([0., 0.])
     """
     try:
         # Not np.array(values): what converts itself may say that it made a copy, and did not.
@@ -41,10 +43,11 @@ def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
     numpy makes no view writable whose base is not; so the view can be handed out.
 
-    >>> frozen(np.zeros(2)).flags.writeable = True
-    Traceback (most recent call last):
-        ...
-    ValueError: cannot set WRITEABLE flag to True of this array
+    Example:
+        >>> frozen(np.zeros(2)).flags.writeable = True
+        Traceback (most recent call last):
+            ...
+        ValueError: cannot set WRITEABLE flag to True of this array
     """
     held: object = array
     while isinstance(held, np.ndarray):
@@ -64,10 +67,14 @@ class Rebuilt:
 
 
 def checked_matrix(name: str, values: object) -> Array:
-    """Read `values` as a finite matrix with at least one entry. Raises DataError.
+    """Read `values` as a finite matrix with at least one entry.
 
-    >>> checked_matrix("vectors", [[1, 2], [3, 4]]).dtype
-    dtype('float64')
+    Raises:
+        DataError: for what is none
+
+    Example:
+        >>> checked_matrix("vectors", [[1, 2], [3, 4]]).dtype
+        dtype('float64')
     """
     matrix = checked_array(name, values)
     if matrix.ndim != 2 or 0 in matrix.shape:
@@ -80,9 +87,12 @@ def checked_matrix(name: str, values: object) -> Array:
 
 
 def checked_array(name: str, values: object) -> Array:
-    """Read `values` as a finite, read-only array of float32 or float64. Raises DataError.
+    """Read `values` as a finite, read-only array of float32 or float64.
 
     It may be a view of what was given, for a computation at once; a `Dataset` keeps a copy.
+
+    Raises:
+        DataError: for what is none
     """
     view = finite_array(name, values, copy=False).view()
     view.flags.writeable = False

@@ -9,15 +9,18 @@ _LONGEST = 200
 class ConstructiveError(Exception):
     """Base of all errors raised on purpose by this package.
 
-    `problem` says what failed, with the value that failed; `witness` is the smallest evidence
-    (indices of examples, a shape, a name), or None; `suggestion` says what to try.
+    Attributes:
+        problem: what failed, with the value that failed
+        witness: the smallest evidence (indices of examples, a shape, a name), or None
+        suggestion: what to try
 
-    >>> raise CapacityError("9 examples do not fit", witness=9, suggestion="use 3 heads")
-    Traceback (most recent call last):
-        ...
-    constructive.CapacityError: 9 examples do not fit
-      witness: 9
-      try: use 3 heads
+    Example:
+        >>> raise CapacityError("9 examples do not fit", witness=9, suggestion="use 3 heads")
+        Traceback (most recent call last):
+            ...
+        constructive.CapacityError: 9 examples do not fit
+          witness: 9
+          try: use 3 heads
     """
 
     __module__ = "constructive"  # where all of these are imported from
@@ -50,8 +53,9 @@ def _remade(
 def shown(value: object) -> str:
     """A value as a message shows it; long ones are cut.
 
-    >>> shown("cat"), shown(10**5000)
-    ("'cat'", 'an integer of 16610 bits')
+    Example:
+        >>> shown("cat"), shown(10**5000)
+        ("'cat'", 'an integer of 16610 bits')
     """
     if isinstance(value, int) and value.bit_length() > _LONGEST:
         return f"an integer of {value.bit_length()} bits"

@@ -9,14 +9,16 @@ from constructive.support.errors import MissingExtraError
 def require(module: str, *, extra: str, purpose: str) -> Any:  # noqa: ANN401
     """Import an optional module.
 
-    Raises MissingExtraError, which names the extra to install.
+    Raises:
+        MissingExtraError: which names the extra to install
 
-    >>> require("no_such_module", extra="demo", purpose="the demo")
-    Traceback (most recent call last):
-        ...
-    constructive.MissingExtraError: the demo needs no_such_module, which is not installed
-      witness: no_such_module
-      try: pip install "constructive[demo]"
+    Example:
+        >>> require("no_such_module", extra="demo", purpose="the demo")
+        Traceback (most recent call last):
+            ...
+        constructive.MissingExtraError: the demo needs no_such_module, which is not installed
+          witness: no_such_module
+          try: pip install "constructive[demo]"
     """
     try:
         return importlib.import_module(module)

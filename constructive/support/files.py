@@ -38,9 +38,10 @@ _ANYBODY = 0o222
 class Target:
     """What a path stands for as an output.
 
-    path:   as it was given
-    name:   the same behind all links
-    status: what is there, or None
+    Attributes:
+        path: as it was given
+        name: the same behind all links
+        status: what is there, or None
     """
 
     path: Path
@@ -78,15 +79,18 @@ class Target:
 def require_writable(path: str | Path) -> Target:
     """Check that a file of this name can be written; worth a call before long work.
 
-    Raises OutputError if its folder does not exist or is not writable, for a file which is
-    write-protected (for root, too), and for a folder, a block device, a socket or a loop of links.
+    Raises:
+        OutputError: if its folder does not exist or is not writable, for a file which is
+            write-protected (for root, too), and for a folder, a block device, a socket or a loop
+            of links
 
-    >>> require_writable("/no such folder/weights.bin")
-    Traceback (most recent call last):
-        ...
-    constructive.OutputError: cannot write /no such folder/weights.bin: no such folder
-      witness: /no such folder
-      try: create the folder first, or another path
+    Example:
+        >>> require_writable("/no such folder/weights.bin")
+        Traceback (most recent call last):
+            ...
+        constructive.OutputError: cannot write /no such folder/weights.bin: no such folder
+          witness: /no such folder
+          try: create the folder first, or another path
     """
     path = Path(path)
     target = Target(path, Path(os.path.realpath(path)), None)
@@ -126,8 +130,9 @@ def _require_kind(target: Target, *allowed: int) -> None:
 def same_file(first: Path, second: Path) -> bool:
     """Whether two paths are of one file, by a link also; devices keep nothing, and are no files.
 
-    >>> same_file(Path("weights.bin"), Path("folder/../weights.bin"))
-    True
+    Example:
+        >>> same_file(Path("weights.bin"), Path("folder/../weights.bin"))
+        True
     """
     try:
         found = first.stat(), second.stat()
@@ -143,14 +148,16 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     A reader sees the old file or the new one, never half of one, also after an interrupt. The new
     file has the permissions of the old one. A pipe or a device gets all bytes at the end.
 
-    Raises OutputError as `require_writable` does, and where the disk refuses; BrokenPipeError if
-    nobody reads a pipe.
+    Raises:
+        OutputError: as `require_writable` does, and where the disk refuses
+        BrokenPipeError: if nobody reads a pipe
 
-    >>> target = Path(tempfile.mkdtemp()) / "weights.bin"
-    >>> with replacing(target) as file:
-    ...     _ = file.write(b"all of it")
-    >>> target.read_bytes()
-    b'all of it'
+    Example:
+        >>> target = Path(tempfile.mkdtemp()) / "weights.bin"
+        >>> with replacing(target) as file:
+        ...     _ = file.write(b"all of it")
+        >>> target.read_bytes()
+        b'all of it'
     """
     target = require_writable(path)
     write = _sent if target.is_stream else _beside

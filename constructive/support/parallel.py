@@ -29,17 +29,25 @@ def ordered_map(
 ) -> list[Result]:
     """The results of function(task), in the order of the tasks.
 
-    executor: where they are computed; None for here. Functions and tasks go there by pickle.
-
     Tasks which are lost with a killed worker are computed here, so that nothing is lost. An error
-    of a task itself is raised, and an interrupt too, after what has not begun was cancelled. Raises
-    ParameterError for what is no executor.
+    of a task itself is raised, and an interrupt too, after what has not begun was cancelled.
 
-    >>> from concurrent.futures import ThreadPoolExecutor
-    >>> from constructive.support.progress import silent
-    >>> with ThreadPoolExecutor() as threads:
-    ...     ordered_map(abs, [-3, 2, -1], executor=threads, progress=silent, step="sizes")
-    [3, 2, 1]
+    Args:
+        function: what is called with each task
+        tasks: the independent pieces of work
+        executor: where they are computed; None for here. Functions and tasks go there by pickle.
+        progress: called with (step, done, total) after each task
+        step: what the work is called when progress is reported
+
+    Raises:
+        ParameterError: for what is no executor
+
+    Example:
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from constructive.support.progress import silent
+        >>> with ThreadPoolExecutor() as threads:
+        ...     ordered_map(abs, [-3, 2, -1], executor=threads, progress=silent, step="sizes")
+        [3, 2, 1]
     """
     done: dict[int, Result] = {}
     if executor is not None:

@@ -9,5 +9,6 @@ Progress = Callable[[str, int, int], None]
 def silent(_step: str, _done: int, _total: int) -> None:
     """Report no progress.
 
-    >>> silent("solve", 1, 2)
+    Example:
+        >>> silent("solve", 1, 2)
     """

@@ -11,11 +11,12 @@ from rich.table import Table
 def lines(table: Table, width: int) -> list[str]:
     """The lines of a table, at most `width` characters each, without colours or markup.
 
-    >>> table = Table(box=None, pad_edge=False)
-    >>> table.add_column("head")
-    >>> table.add_row("[0]")
-    >>> lines(table, 80)
-    ['head', '[0]']
+    Example:
+        >>> table = Table(box=None, pad_edge=False)
+        >>> table.add_column("head")
+        >>> table.add_row("[0]")
+        >>> lines(table, 80)
+        ['head', '[0]']
     """
     text = io.StringIO()
     console = Console(file=text, width=width, color_system=None, legacy_windows=False, markup=False)
@@ -27,17 +28,18 @@ def lines(table: Table, width: int) -> list[str]:
 class Sheet:
     """A title, a few named facts and a table: what an object shows of itself.
 
-    >>> table = Table(box=None, pad_edge=False, show_header=False)
-    >>> table.add_row("0", "a < b")
-    >>> sheet = Sheet("Layer", (("heads", "H = 3"),), table)
-    >>> print(sheet.text(80))
-    Layer
-      heads  H = 3
-    <BLANKLINE>
-      0  a < b
-    >>> print(sheet.html())  # doctest: +ELLIPSIS
-    <div><b>Layer</b>
-    <table><tr><th style="text-align:left">heads</th><td style="text-align:left">H = 3</td></tr>...
+    Example:
+        >>> table = Table(box=None, pad_edge=False, show_header=False)
+        >>> table.add_row("0", "a < b")
+        >>> sheet = Sheet("Layer", (("heads", "H = 3"),), table)
+        >>> print(sheet.text(80))
+        Layer
+          heads  H = 3
+        <BLANKLINE>
+          0  a < b
+        >>> print(sheet.html())  # doctest: +ELLIPSIS
+        <div><b>Layer</b>
+        <table><tr><th style="text-align:left">heads</th><td style="text-align:left">H = 3</td>...
     """
 
     title: str

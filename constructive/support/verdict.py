@@ -12,8 +12,9 @@ import numpy.typing as npt
 def no_boolean(what: str, instead: str) -> TypeError:
     """What is raised where something of three values is used as a Boolean.
 
-    >>> no_boolean("a verdict", "`is Verdict.PROVED`")
-    TypeError('a verdict has three values; ask `is Verdict.PROVED`')
+    Example:
+        >>> no_boolean("a verdict", "`is Verdict.PROVED`")
+        TypeError('a verdict has three values; ask `is Verdict.PROVED`')
     """
     return TypeError(f"{what} has three values; ask {instead}")
 
@@ -21,12 +22,13 @@ def no_boolean(what: str, instead: str) -> TypeError:
 class Verdict(enum.Enum):
     """What is known of a claim. It is no Boolean: compare with `is`.
 
-    >>> bool(Verdict.UNDECIDED)
-    Traceback (most recent call last):
-        ...
-    TypeError: a verdict has three values; ask `is Verdict.PROVED` or `is Verdict.REFUTED`
-    >>> Verdict.all_of([Verdict.PROVED, Verdict.UNDECIDED])
-    <Verdict.UNDECIDED: 'neither was shown; the claim says what to try'>
+    Example:
+        >>> bool(Verdict.UNDECIDED)
+        Traceback (most recent call last):
+            ...
+        TypeError: a verdict has three values; ask `is Verdict.PROVED` or `is Verdict.REFUTED`
+        >>> Verdict.all_of([Verdict.PROVED, Verdict.UNDECIDED])
+        <Verdict.UNDECIDED: 'neither was shown; the claim says what to try'>
     """
 
     PROVED = "the claim holds, by exact or ball arithmetic"
@@ -38,7 +40,11 @@ class Verdict(enum.Enum):
 
     @classmethod
     def all_of(cls, verdicts: "list[Verdict]") -> "Verdict":
-        """REFUTED if one is, else UNDECIDED if one is or there are none, else PROVED."""
+        """REFUTED if one is, else UNDECIDED if one is or there are none, else PROVED.
+
+        Args:
+            verdicts: of the claims which have to hold together
+        """
         if any(verdict is cls.REFUTED for verdict in verdicts):
             return cls.REFUTED
         if not verdicts or any(verdict is cls.UNDECIDED for verdict in verdicts):
@@ -50,14 +56,16 @@ class Verdict(enum.Enum):
 class Claim:
     """One statement about stored numbers, and what is known of it.
 
-    name:      "grouping", "rank", "error" or "readout"; "equality" or "size" for sequences
-    statement: what is claimed
-    verdict:   what is known
-    detail:    how it was shown, or what to try where it is undecided
-    witness:   for a refuted claim, the smallest evidence (indices of examples); else None
-    evidence:  what a checker needs, as JSON values
-
     It is no Boolean: ask `proved`.
+
+    Attributes:
+        name: "grouping", "rank", "error" or "readout"; "equality" or "size" for sequences;
+            "impossible" for an upper bound
+        statement: what is claimed
+        verdict: what is known
+        detail: how it was shown, or what to try where it is undecided
+        witness: for a refuted claim, the smallest evidence (indices of examples); else None
+        evidence: what a checker needs, as JSON values
     """
 
     name: str
@@ -79,7 +87,8 @@ class Claim:
 def pack(integers: npt.ArrayLike) -> str:
     """Integers in 0, ..., 2^32 - 1 as text: little-endian, four bytes each, base64.
 
-    >>> pack([1, 258])
-    'AQAAAAIBAAA='
+    Example:
+        >>> pack([1, 258])
+        'AQAAAAIBAAA='
     """
     return base64.b64encode(np.asarray(integers).astype("<u4").tobytes()).decode()

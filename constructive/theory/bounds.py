@@ -17,11 +17,19 @@ Theorem = Literal["saturated", "rank_one"]
 def saturated_capacity(num_heads: int, context_size: int, head_dim: int) -> int:
     """Theorem 1's number of examples, H(r - 1) + 1 with r = min(n, d_h).
 
-    Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Theorem 1.
-    Raises ParameterError where a count is not a positive integer.
+    Args:
+        num_heads: H
+        context_size: n, the number of tokens in a context
+        head_dim: d_h
 
-    >>> saturated_capacity(num_heads=60, context_size=32, head_dim=64)
-    1861
+    Raises:
+        ParameterError: where a count is not a positive integer
+
+    Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Theorem 1.
+
+    Example:
+        >>> saturated_capacity(num_heads=60, context_size=32, head_dim=64)
+        1861
     """
     require_positive(num_heads=num_heads, context_size=context_size, head_dim=head_dim)
     return num_heads * (min(context_size, head_dim) - 1) + 1
@@ -31,10 +39,17 @@ def rank_one_capacity(num_heads: int, context_size: int) -> int:
     """Theorem 2's number of examples, H(n - 1) + 1, for every head dimension d_h >= 1.
 
     The sharper theorem of this project: heads of rank one suffice (see `multihead.heads`).
-    Raises ParameterError where a count is not a positive integer.
 
-    >>> rank_one_capacity(num_heads=60, context_size=32)
-    1861
+    Args:
+        num_heads: H
+        context_size: n, the number of tokens in a context
+
+    Raises:
+        ParameterError: where a count is not a positive integer
+
+    Example:
+        >>> rank_one_capacity(num_heads=60, context_size=32)
+        1861
     """
     require_positive(num_heads=num_heads, context_size=context_size)
     return num_heads * (context_size - 1) + 1
@@ -47,8 +62,16 @@ def paired_capacity(num_heads: int, width: int) -> int:
     these it needs blocks in general position, which are checked when they are built
     (`decoupled.pairs`). One head makes no pair, and holds none.
 
-    >>> paired_capacity(num_heads=1000, width=64)
-    31501
+    Args:
+        num_heads: H
+        width: d, the number of entries of a token or a query
+
+    Raises:
+        ParameterError: where a count is not a positive integer
+
+    Example:
+        >>> paired_capacity(num_heads=1000, width=64)
+        31501
     """
     require_positive(num_heads=num_heads, width=width)
     return (num_heads // 2) * (width - 1) + 1 if num_heads > 1 else 0
@@ -57,13 +80,21 @@ def paired_capacity(num_heads: int, width: int) -> int:
 def heads_needed(num_examples: int, context_size: int, head_dim: int | None = None) -> int:
     """The smallest H whose bound holds T examples: Theorem 1's if d_h is given, else Theorem 2's.
 
-    Raises ParameterError where a count is not a positive integer, and CapacityError where r = 1:
-    softmax over one token (or a head with no rank to spare) holds one example, whatever H is.
+    Args:
+        num_examples: T
+        context_size: n, the number of tokens in a context
+        head_dim: d_h; by default any, since Theorem 2 holds for all
 
-    >>> heads_needed(1861, context_size=32, head_dim=64)
-    60
-    >>> heads_needed(1862, context_size=32)
-    61
+    Raises:
+        ParameterError: where a count is not a positive integer
+        CapacityError: where r = 1 and T > 1: softmax over one token (or a head with no rank to
+            spare) holds one example, whatever H is
+
+    Example:
+        >>> heads_needed(1861, context_size=32, head_dim=64)
+        60
+        >>> heads_needed(1862, context_size=32)
+        61
     """
     rank = context_size if head_dim is None else min(context_size, head_dim)
     require_positive(num_examples=num_examples, context_size=context_size, head_dim=rank)
@@ -86,10 +117,11 @@ def group_sizes(num_examples: int, num_heads: int) -> tuple[int, ...]:
     At the bound T = H(r - 1) + 1 these are the sizes in the proof: r for the first head and r - 1
     for each later one. Below the bound no group is larger than that.
 
-    >>> group_sizes(7, 3)  # H = 3, r = 3: T = 3 * 2 + 1
-    (3, 2, 2)
-    >>> group_sizes(2, 3)
-    (1, 1, 0)
+    Example:
+        >>> group_sizes(7, 3)  # H = 3, r = 3: T = 3 * 2 + 1
+        (3, 2, 2)
+        >>> group_sizes(2, 3)
+        (1, 1, 0)
     """
     require_positive(num_examples=num_examples, num_heads=num_heads)
     each, rest = divmod(num_examples, num_heads)
@@ -101,8 +133,16 @@ def parameter_count(
 ) -> int:
     """Entries of W_Q, W_K, W_V, W_O and W_D: H d (2 d_h + d_v) + H d_v^2 + d_v d_out.
 
-    >>> parameter_count(num_heads=3, width=5, head_dim=3, value_dim=1, target_dim=1)
-    109
+    Args:
+        num_heads: H
+        width: d, the number of entries of a token or a query
+        head_dim: d_h
+        value_dim: d_v, which is d_out where a layer was built
+        target_dim: d_out, the number of entries of a target
+
+    Example:
+        >>> parameter_count(num_heads=3, width=5, head_dim=3, value_dim=1, target_dim=1)
+        109
     """
     per_head = width * (2 * head_dim + value_dim) + value_dim**2
     return num_heads * per_head + value_dim * target_dim
@@ -111,12 +151,22 @@ def parameter_count(
 def nonzero_parameter_count(*, num_examples: int, plan: "Plan", width: int, target_dim: int) -> int:
     """How many entries of the built weights are not zero: the others carry nothing.
 
-    A head of a group S uses |S| columns of W_Q and W_K and one more to saturate (rank-one heads:
+    A head of a group S uses `|S|` columns of W_Q and W_K and one more to saturate (rank-one heads:
     one in all), d_out columns of W_V, and an identity matrix in W_O; W_D is one, too.
 
-    >>> narrow = plan(num_examples=7, context_size=3, num_heads=3, construction="rank_one")
-    >>> nonzero_parameter_count(num_examples=7, plan=narrow, width=5, target_dim=1)
-    49
+    Args:
+        num_examples: T, which are shared among the heads
+        plan: the construction, H and d_h, as `theory.bounds.plan` gives them
+        width: d, the number of entries of a token or a query
+        target_dim: d_out, the number of entries of a target
+
+    Raises:
+        ParameterError: where T or H is not a positive integer
+
+    Example:
+        >>> narrow = plan(num_examples=7, context_size=3, num_heads=3, construction="rank_one")
+        >>> nonzero_parameter_count(num_examples=7, plan=narrow, width=5, target_dim=1)
+        49
     """
     columns = 0
     for size in group_sizes(num_examples, plan.num_heads):
@@ -146,18 +196,26 @@ def plan(
 ) -> Plan:
     """Choose between the theorems, and refuse more examples than they hold.
 
-    `construction` is "saturated" (Theorem 1), "rank_one" (Theorem 2) or "auto": saturated where T
-    allows it, else rank_one. Without `head_dim` a head is as wide as its construction can use:
-    n for saturated heads, 1 for rank-one heads. (`planning.explain` chooses among all
-    constructions, by cost.)
+    (`planning.explain` chooses among all constructions, by cost.)
 
-    Raises ParameterError for an unknown construction or a count below 1, and CapacityError for too
-    many examples; the message says how many heads would do.
+    Args:
+        num_examples: T
+        context_size: n
+        num_heads: H
+        head_dim: d_h; without it a head is as wide as its construction can use: n for saturated
+            heads, 1 for rank-one heads
+        construction: "saturated" (Theorem 1), "rank_one" (Theorem 2) or "auto": saturated where T
+            allows it, else rank_one
 
-    >>> plan(num_examples=7, context_size=3, num_heads=3)
-    Plan(construction='saturated', num_heads=3, head_dim=3, capacity=7)
-    >>> plan(num_examples=7, context_size=3, num_heads=3, head_dim=2)
-    Plan(construction='rank_one', num_heads=3, head_dim=2, capacity=7)
+    Raises:
+        ParameterError: for an unknown construction or a count below 1
+        CapacityError: for too many examples; the message says how many heads would do
+
+    Example:
+        >>> plan(num_examples=7, context_size=3, num_heads=3)
+        Plan(construction='saturated', num_heads=3, head_dim=3, capacity=7)
+        >>> plan(num_examples=7, context_size=3, num_heads=3, head_dim=2)
+        Plan(construction='rank_one', num_heads=3, head_dim=2, capacity=7)
     """
     names = get_args(Theorem)
     if construction not in ("auto", *names):

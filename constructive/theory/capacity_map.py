@@ -29,8 +29,16 @@ from constructive.theory.exact_capacity import exact_capacity
 class MapPoint:
     """The largest rank of Z over all weights, at one point of the grid, and the theorems' bounds.
 
-    theorem_1, theorem_2: H(min(n, d_h) - 1) + 1 and H(n - 1) + 1
-    lower, upper: proved bounds of the largest rank (`exact_capacity`), on T examples
+    Attributes:
+        num_heads: H
+        context_size: n
+        head_dim: d_h
+        width: d
+        shared_context: whether all examples have one context
+        num_examples: T
+        theorem_1: H(min(n, d_h) - 1) + 1
+        theorem_2: H(n - 1) + 1
+        lower, upper: proved bounds of the largest rank (`exact_capacity`), on T examples
     """
 
     num_heads: int
@@ -47,14 +55,22 @@ class MapPoint:
 
 @dataclass(frozen=True)
 class CapacityMap:
-    """Points of a grid, in its order. `str` is a table, and so is the HTML which notebooks show."""
+    """Points of a grid, in its order. `str` is a table, and so is the HTML which notebooks show.
+
+    Attributes:
+        points: one for each H, n and d_h; the last of these changes first
+    """
 
     points: tuple[MapPoint, ...]
 
     def save(self, path: str | Path) -> None:
         """Write a .csv file with a row for each point, whole or not at all.
 
-        An old file of that name is replaced. Raises OutputError where it cannot be written.
+        Args:
+            path: the file, .csv; an old one of that name is replaced
+
+        Raises:
+            OutputError: where it cannot be written
         """
         text = io.StringIO()
         writer = csv.DictWriter(text, [field.name for field in fields(MapPoint)])
@@ -99,24 +115,30 @@ def capacity_map(
 ) -> CapacityMap:
     """Exact capacities of uniform data for all combinations of H, n and d_h.
 
-    num_heads, context_size, head_dim: the values of H, n and d_h
-    width:          d
-    shared_context: whether all examples of a point have one context
-    seed:           of data and weights
-    executor:       where points are computed (`constructive.parallel`); None for here
-
     Each point has one example more than the bound that is known beforehand: H(n - 1) + 2 with a
     shared context, H d + 1 without.
 
-    Raises ParameterError for sizes which are not positive or are none at all, and for n > d, where
-    no context has rank n.
+    Args:
+        num_heads: the values of H
+        context_size: the values of n
+        head_dim: the values of d_h
+        width: d
+        shared_context: whether all examples of a point have one context
+        seed: of data and weights
+        executor: where points are computed (`constructive.support.parallel`); None for here
+        progress: called with (step, done, total) during long work
 
-    >>> print(capacity_map(num_heads=[2, 3], context_size=[4], head_dim=[1], width=6,
-    ...                    shared_context=True))
-    Largest rank of Z over all weights, d = 6
-      H  n  d_h  context   T  Theorem 1  Theorem 2  proved rank  at most
-      2  4    1   shared   8          1          7            7        7
-      3  4    1   shared  11          1         10           10       10
+    Raises:
+        ParameterError: for sizes which are not positive or are none at all, for n > d, where no
+            context has rank n, for a negative seed, and for what is no executor
+
+    Example:
+        >>> print(capacity_map(num_heads=[2, 3], context_size=[4], head_dim=[1], width=6,
+        ...                    shared_context=True))
+        Largest rank of Z over all weights, d = 6
+          H  n  d_h  context   T  Theorem 1  Theorem 2  proved rank  at most
+          2  4    1   shared   8          1          7            7        7
+          3  4    1   shared  11          1         10           10       10
     """
     require_positive(width=width)
     require_seed(seed)

@@ -28,9 +28,11 @@ _LARGEST_WEIGHT = 1 << 20
 class ExactCapacity:
     """Bounds for the largest rank of Z over all weights of H heads of dimension d_h.
 
-    lower:  proved, by the weights of `layer`
-    upper:  proved for all weights, for this `reason`
-    layer:  integer W_Q and W_K whose Z has rank `lower`; its readout is zero
+    Attributes:
+        lower: proved, by the weights of `layer`
+        upper: proved for all weights, for this `reason`
+        reason: which bound of all weights it is, in words
+        layer: integer W_Q and W_K whose Z has rank `lower` or more; its readout is zero
     """
 
     lower: int
@@ -61,15 +63,22 @@ def exact_capacity(
 ) -> ExactCapacity:
     """Find the largest rank of Z over all weights, proved from below and from above.
 
-    num_heads, head_dim: H and d_h
-    attempts: random weights which are tried while the bounds differ
+    Args:
+        dataset: T examples, contexts (T, n, d) or one shared (n, d); targets have no part in it
+        num_heads: H
+        head_dim: d_h
+        attempts: random weights which are tried while the bounds differ
+        seed: of the weights
+        progress: called with (step, done, total) during long work
 
-    Raises ParameterError for a count that is not positive.
+    Raises:
+        ParameterError: for a count that is not positive
 
-    >>> from constructive import generators
-    >>> shared = generators.shared_context(num_examples=20, context_size=4, width=6)
-    >>> exact_capacity(shared, num_heads=3)  # H(n - 1) + 1, also with d_h = 1
-    ExactCapacity(10, proved, H=3, d_h=1)
+    Example:
+        >>> from constructive import generators
+        >>> shared = generators.shared_context(num_examples=20, context_size=4, width=6)
+        >>> exact_capacity(shared, num_heads=3)  # H(n - 1) + 1, also with d_h = 1
+        ExactCapacity(10, proved, H=3, d_h=1)
     """
     require_positive(num_heads=num_heads, head_dim=head_dim, attempts=attempts)
     upper, reason = rank_upper_bound(dataset, num_heads)

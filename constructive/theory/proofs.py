@@ -3,9 +3,9 @@
 A page of `proofs/` is Markdown. A section with a proof, from **Proof.** to QED, is a statement; its
 `>>>` blocks check it. They hand every instance to `holds(kind, condition)`, of one of these kinds:
 
-    symbolic     an identity between expressions, by sympy
-    exact        an instance in exact arithmetic
-    certificate  an instance by a certificate, or another verdict, which is PROVED
+- ``"symbolic"``: an identity between expressions, by sympy
+- ``"exact"``: an instance in exact arithmetic
+- ``"certificate"``: an instance by a certificate, or another verdict, which is PROVED
 
 A check is no proof, and a proof is no check: the table shows both.
 """
@@ -66,12 +66,13 @@ class Outcome:
 class Ledger:
     """Counts the instances which hold, and stops at one which does not.
 
-    >>> holds = Ledger()
-    >>> holds("exact", 1 + 1 == 2)
-    >>> holds("exact", 1 + 1 == 3)
-    Traceback (most recent call last):
-        ...
-    ValueError: an instance does not hold: False
+    Example:
+        >>> holds = Ledger()
+        >>> holds("exact", 1 + 1 == 2)
+        >>> holds("exact", 1 + 1 == 3)
+        Traceback (most recent call last):
+            ...
+        ValueError: an instance does not hold: False
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -96,7 +97,8 @@ class Ledger:
 def pages(folder: Path | None = None) -> list[Path]:
     """The pages of proofs in reading order: in the installed package, or beside it in a checkout.
 
-    Raises ParameterError where there are none.
+    Raises:
+        ParameterError: where there are none
     """
     here = Path(__file__).parent.parent
     for candidate in [folder] if folder else [here / "proofs", here.parent / "proofs"]:
@@ -113,8 +115,9 @@ def pages(folder: Path | None = None) -> list[Path]:
 def sections(page: Path) -> list[Section]:
     """The sections of a page, which start with a heading of two marks.
 
-    >>> [section.title for section in sections(pages()[0])][1]
-    'Lemma 1.1 (what memorization means)'
+    Example:
+        >>> [section.title for section in sections(pages()[0])][1]
+        'Lemma 1.1 (what memorization means)'
     """
     title, *rest = re.split(r"^## ", page.read_text(), flags=re.MULTILINE)
     texts = [title.removeprefix("# "), *rest]

@@ -29,11 +29,12 @@ from constructive.theory.bounds import (
 class PublishedBound:
     """One theorem: how many parameters memorize N examples.
 
-    model:      the network
-    parameters: how many suffice here, or None where constants are not published
-    formula:    the count, or its order
-    data:       what is asked of the inputs and labels
-    source:     authors, venue and year
+    Attributes:
+        model: the network
+        parameters: how many suffice here, or None where constants are not published
+        formula: the count, or its order
+        data: what is asked of the inputs and labels
+        source: authors, venue and year
     """
 
     model: str
@@ -48,11 +49,19 @@ def published_bounds(
 ) -> tuple[PublishedBound, ...]:
     """The table for T examples of n tokens of d entries and one real label, ours first.
 
-    Raises ParameterError and CapacityError as `heads_needed` does.
+    Args:
+        num_examples: T, or N in the formulas
+        context_size: n, the number of tokens in a context
+        width: d, the number of entries of a token or a query
 
-    >>> ours = published_bounds(num_examples=621, context_size=32, width=64)[1]
-    >>> ours.parameters, ours.formula
-    (3861, 'H(3d + 1) + 1, H = (N - 1)/(n - 1)')
+    Raises:
+        ParameterError: where T or n is not a positive integer
+        CapacityError: where n = 1 and T > 1
+
+    Example:
+        >>> ours = published_bounds(num_examples=621, context_size=32, width=64)[1]
+        >>> ours.parameters, ours.formula
+        (3861, 'H(3d + 1) + 1, H = (N - 1)/(n - 1)')
     """
     heads = heads_needed(num_examples, context_size=context_size)
     inputs = (context_size + 1) * width
@@ -105,15 +114,25 @@ def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
 
     "at most" are upper bounds for all weights of H heads, with a shared context and in general.
 
-    >>> print(capacity_table(num_examples=7, context_size=3, width=5))
-    N = 7 examples of n = 3 tokens, d = 5, one real label each
-    <BLANKLINE>
-    d_h  theorem  H  holds  parameters  not zero  N / parameter  at most (shared)  at most
-      1  2        3      7          49        49           0.14                 7       15
-      2  1        6      7         157       157          0.045                13       30
-      2  2        3      7          79        49          0.089                 7       15
-      3  1        3      7         109       109          0.064                 7       15
-      3  2        3      7         109        49          0.064                 7       15
+    Args:
+        num_examples: T, or N in the table
+        context_size: n, the number of tokens in a context
+        width: d, the number of entries of a token or a query
+
+    Raises:
+        ParameterError: where T or n is not a positive integer
+        CapacityError: where n = 1 and T > 1
+
+    Example:
+        >>> print(capacity_table(num_examples=7, context_size=3, width=5))
+        N = 7 examples of n = 3 tokens, d = 5, one real label each
+        <BLANKLINE>
+        d_h  theorem  H  holds  parameters  not zero  N / parameter  at most (shared)  at most
+          1  2        3      7          49        49           0.14                 7       15
+          2  1        6      7         157       157          0.045                13       30
+          2  2        3      7          79        49          0.089                 7       15
+          3  1        3      7         109       109          0.064                 7       15
+          3  2        3      7         109        49          0.064                 7       15
     """
     table = Table(box=None, pad_edge=False, show_edge=False)
     for heading in (
@@ -159,8 +178,18 @@ def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
 def comparison(*, num_examples: int, context_size: int, width: int) -> str:
     """The published bounds as text, with examples for each parameter where the count is known.
 
-    >>> print(comparison(num_examples=621, context_size=32, width=64).splitlines()[0])
-    N = 621 examples of n = 32 tokens, d = 64, one real label each (D = 2112)
+    Args:
+        num_examples: T, or N in the table
+        context_size: n, the number of tokens in a context
+        width: d, the number of entries of a token or a query
+
+    Raises:
+        ParameterError: where T or n is not a positive integer
+        CapacityError: where n = 1 and T > 1
+
+    Example:
+        >>> print(comparison(num_examples=621, context_size=32, width=64).splitlines()[0])
+        N = 621 examples of n = 32 tokens, d = 64, one real label each (D = 2112)
     """
     table = Table(box=None, pad_edge=False, show_edge=False)
     for heading in ("network", "parameters", "N / parameter", "formula", "asks for", "source"):

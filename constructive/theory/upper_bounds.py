@@ -26,8 +26,9 @@ from constructive.support.arrays import Array
 def token_space(dataset: Dataset) -> tuple[int, tuple[Fraction, ...] | None]:
     """The number k of dimensions which all tokens span, and x with e.x = 1 for all tokens, or None.
 
-    >>> token_space(Dataset([[1, 0, 0], [0, 2, 0]], queries=[[1, 2, 3]], targets=[0]))
-    (2, (Fraction(1, 1), Fraction(1, 2), Fraction(0, 1)))
+    Example:
+        >>> token_space(Dataset([[1, 0, 0], [0, 2, 0]], queries=[[1, 2, 3]], targets=[0]))
+        (2, (Fraction(1, 1), Fraction(1, 2), Fraction(0, 1)))
     """
     tokens = _distinct_tokens(dataset)
     width = dataset.width
@@ -44,10 +45,11 @@ def token_space(dataset: Dataset) -> tuple[int, tuple[Fraction, ...] | None]:
 def rank_upper_bound(dataset: Dataset, num_heads: int) -> tuple[int, str]:
     """A number which no weights of H heads raise rank Z above, and why: proved.
 
-    >>> from constructive import generators
-    >>> shared = generators.shared_context(num_examples=9, context_size=3, width=5)
-    >>> rank_upper_bound(shared, num_heads=2)
-    (5, 'H(k - 1) + 1: all tokens lie on a hyperplane, and span k = 3 dimensions')
+    Example:
+        >>> from constructive import generators
+        >>> shared = generators.shared_context(num_examples=9, context_size=3, width=5)
+        >>> rank_upper_bound(shared, num_heads=2)
+        (5, 'H(k - 1) + 1: all tokens lie on a hyperplane, and span k = 3 dimensions')
     """
     return least_bound(dataset, num_heads, *token_space(dataset))
 

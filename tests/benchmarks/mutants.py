@@ -194,9 +194,9 @@ def run_tests(path: Path, source: str, kills: Counter, told: int, brief: float |
         copied = folder / "checker"
         shutil.copytree(CHECKER, copied, ignore=shutil.ignore_patterns("__pycache__"))
         (copied / path.name).write_text(source)
-        from constructive.certificates import checking
+        from constructive.certificates import check
 
-        checking.CHECKER = copied
+        check.CHECKER = copied
     else:
         sys.path.insert(0, str(overlaid(path, source, folder)))
         os.environ["PYTHONPATH"] = str(folder)

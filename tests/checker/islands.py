@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-from constructive.certificates.checking import CHECKER as FOLDER
+from constructive.certificates.check import CHECKER as FOLDER
 
 SOURCES = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
 PARTS = sorted(set(SOURCES) - {"__main__"})

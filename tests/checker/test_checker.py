@@ -23,7 +23,7 @@ from safetensors.numpy import load_file
 
 import constructive
 from constructive import Dataset, Verdict, build_memorizer, certify, check, generators, strategies
-from constructive.certificates.certification import fingerprint
+from constructive.certificates.about import fingerprint
 from constructive.certificates.claims import rank
 from constructive.exact import modular
 from constructive.layers import residues

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from constructive.certificates.checking import CHECKER
+from constructive.certificates.check import CHECKER
 
 DEFAULTS = (False, (), math.inf, 8e9)
 

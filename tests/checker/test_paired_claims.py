@@ -298,10 +298,10 @@ def test_who_these_proofs_apply_to(built):
     wide = np.concatenate([layer.query_weights, 0 * layer.query_weights], axis=2)
     keys = np.concatenate([layer.key_weights, 0 * layer.key_weights], axis=2)
     assert judge.applies(changed(memorizer, query_weights=wide, key_weights=keys), data)
+    assert judge.applies(changed(memorizer, {"construction": "rank_one"}), data)  # by its weights
     other_key = layer.key_weights.copy()
     other_key[7] += 1
     for other in (
-        changed(memorizer, {"construction": "rank_one"}),
         changed(memorizer, {"order": tuple(order[:-1])}),
         changed(memorizer, {"order": (*order[:-1], order[0])}),
         changed(memorizer, with_stops(record, [*stops[:3], 11])),

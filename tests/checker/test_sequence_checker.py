@@ -150,7 +150,7 @@ def test_what_makes_no_sense_is_refused():
         certify(build_memorizer(other, num_heads=3), dataset)
     with pytest.raises(ParameterError, match="are not claims about a layer"):
         certify(build_memorizer(other, num_heads=3), other, claims=["size"])
-    with pytest.raises(DataError, match="a SequenceDataset does not fit a SequenceMemorizer"):
+    with pytest.raises(ParameterError, match="not a SequenceDataset and a SequenceMemorizer"):
         certify(dataset, memorizer)
     with pytest.raises(DataError, match="the data are for task='last' and n=2"):
         certify(memorizer, SequenceDataset.of(["ab"], ["x"], "last"))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import constructive
 from constructive import Dataset, Verdict, build_memorizer, check, generators
 from constructive import upper_bound_certificate as certify_bound
-from constructive.certificates.checking import CHECKER
+from constructive.certificates.check import CHECKER
 from constructive.layers import residues
 from constructive.theory.upper_bounds import rank_upper_bound, token_space
 

@@ -1,6 +1,6 @@
 """The smallest construction there is: random heads of rank one, and the shortest readout."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,8 +15,7 @@ class Toy:
     formula: str = "H(n - 1) + 1"
     theorem: str = "no theorem"
     shortest: bool = False
-    claims: tuple = ("rank", "error", "readout")
-    rests_on: dict = field(default_factory=dict)
+    grouped: bool = False
 
     def plan(self, shapes, num_heads, head_dim):
         holds = rank_one_capacity(num_heads, shapes.context_size)

@@ -115,7 +115,7 @@ def representation(weights, data, p, a, columns):
 
 
 def check_impossible(evidence, data):
-    """x with e.x = 1 for every token makes H - 1 null vectors, whatever the weights are."""
+    """X with e.x = 1 for every token makes H - 1 null vectors, whatever the weights are."""
     heads, tokens = evidence["heads"], data["contexts"].reshape(-1, data["contexts"].shape[-1])
     require(type(heads) is int and heads > 0, "H is not a number of heads")
     least, bound = min(tokens.shape), heads * (min(tokens.shape) - 1) + 1

@@ -246,7 +246,7 @@ class Blocks:
         return up(out)
 
     def solve(self):
-        """w with N w <= q w for some q < 1, and that q: so X R is nonsingular, and rank Z = T."""
+        """W with N w <= q w for some q < 1, and that q: so X R is nonsingular, and rank Z = T."""
         for factor in FACTORS:  # w = 1 + c N w converges where c N has spectral radius below 1
             w = np.ones(len(self.sums))
             for _ in range(ROUNDS):

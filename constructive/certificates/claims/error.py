@@ -9,6 +9,7 @@ zeros, where nothing is rounded).
 from flint import arb
 
 from constructive.certificates.claims.evaluation import Evaluation
+from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.exact.directed import at_least, at_most
 from constructive.exact.precision import working_precision
 from constructive.support.verdict import Claim, Verdict
@@ -50,3 +51,10 @@ def _judge(evaluation: Evaluation, epsilon: float) -> Claim:
     detail = f"max |f - y| <= {bound} ({bits}, {rows} examples)"
     evidence = {"bound": epsilon.hex()}
     return Claim("error", statement, Verdict.PROVED, detail, evidence=evidence)
+
+
+def _of(subject: Subject) -> Claim:
+    return subject.evaluations.judged_by(lambda evaluation: judge(evaluation, subject.epsilon))
+
+
+ERROR = ClaimKind(_of)

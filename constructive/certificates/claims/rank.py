@@ -25,6 +25,7 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
+from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.dataset import Dataset
 from constructive.data.repeats import repeated_inputs
 from constructive.exact import modular
@@ -103,3 +104,11 @@ def refute(layer: AttentionLayer, dataset: Dataset) -> tuple[str, object] | None
         first, second = repeated
         return f"examples {first} and {second} are one input, so two rows of Z are equal", repeated
     return None
+
+
+def _of(subject: Subject) -> Claim:
+    subject.progress("eliminate modulo a prime", 0, 1)
+    return prove(subject.layer.leading, subject.dataset, subject.fingerprints, subject.rng)
+
+
+RANK = ClaimKind(_of)

@@ -16,9 +16,11 @@ import numpy as np
 from flint import arb, arb_mat
 
 from constructive.certificates.claims.evaluation import Evaluation, scaled_representation
+from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.exact import ball, verified
 from constructive.exact.directed import at_most, short_bound
 from constructive.exact.precision import working_precision
+from constructive.layers.balls import intermediate
 from constructive.support.verdict import Claim, Verdict
 
 STATEMENT = (
@@ -68,3 +70,20 @@ def judge(
     evidence = {"bound": shown.hex()}
     detail = f"distance at most {at_most(bound, shown)}; kappa = {at_most(kappa)} ({how})"
     return Claim("readout", statement, Verdict.PROVED, detail, evidence=evidence)
+
+
+def _of(subject: Subject) -> Claim:
+    """At more and more bits; but where Z looks singular, they would not find an exact readout."""
+
+    def of(evaluation: Evaluation) -> Claim:
+        subject.progress("bound the exact readout", 0, 1)
+        enclosed = subject.layer.enclose(evaluation.prec)
+        return judge(evaluation, subject.delta, lambda: intermediate(enclosed, subject.dataset))
+
+    rank = subject.judged.get("rank")
+    if rank is not None and not rank.proved:
+        return of(next(iter(subject.evaluations)))
+    return subject.evaluations.judged_by(of)
+
+
+READOUT = ClaimKind(_of, keeps_rows=True)

@@ -245,7 +245,7 @@ class _System:
         return result
 
     def apply(self, values: Array) -> Array:
-        """f on every example, unsaturated entries included."""
+        """F on every example, unsaturated entries included."""
         result = _spread(self.heads, self.owner, values)
         result += np.einsum("tn,tno->to", self.own, values[self.owner])
         result += self.leftover @ values.reshape(-1, values.shape[2])

@@ -1,9 +1,10 @@
 """What the theorems ask of the data: proved, refuted with exact witnesses, or estimated.
 
->>> from constructive import assumptions, generators
->>> data = generators.uniform(num_examples=7, context_size=3, width=5)
->>> assumptions.check(data).assumption_1.name
-'PROVED'
+Example:
+    >>> from constructive import assumptions, generators
+    >>> data = generators.uniform(num_examples=7, context_size=3, width=5)
+    >>> assumptions.check(data).assumption_1.name
+    'PROVED'
 """
 
 from constructive.theory.assumptions.contexts import DependentContext, dependent_contexts

@@ -12,7 +12,12 @@ from constructive.support.progress import Progress, silent
 
 @dataclass(frozen=True)
 class DependentContext:
-    """An example (0 for a shared context) whose tokens are dependent, and how."""
+    """An example whose tokens are dependent, and how.
+
+    Attributes:
+        example: its index; 0 for a shared context
+        tokens: which of its tokens are dependent, with exact coefficients
+    """
 
     example: int
     tokens: Dependency
@@ -23,12 +28,18 @@ def dependent_contexts(
 ) -> tuple[DependentContext, ...]:
     """Every context of rank below n, decided exactly, with a dependency of its tokens.
 
-    A context counts as what its floats are, however near it is to another:
+    A context counts as what its floats are, however near it is to another.
 
-    >>> contexts = [[[1, 0], [1, 1e-17]], [[1, 0.1], [2, 0.2]]]
-    >>> [(found.example, str(found.tokens)) for found in dependent_contexts(
-    ...     Dataset(contexts, queries=[[1, 0], [0, 1]], targets=[0, 0]))]
-    [(1, '[0] - 1/2 [1] = 0')]
+    Args:
+        dataset: T examples, contexts (T, n, d) or one shared (n, d)
+        seed: of random choices on the way to exact ranks; any seed finds the same
+        progress: called with (step, done, total) during long work
+
+    Example:
+        >>> contexts = [[[1, 0], [1, 1e-17]], [[1, 0.1], [2, 0.2]]]
+        >>> [(found.example, str(found.tokens)) for found in dependent_contexts(
+        ...     Dataset(contexts, queries=[[1, 0], [0, 1]], targets=[0, 0]))]
+        [(1, '[0] - 1/2 [1] = 0')]
     """
     rng = np.random.default_rng(seed)
     found = []

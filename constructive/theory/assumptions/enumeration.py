@@ -52,12 +52,16 @@ def dependent_subset(
 ) -> Dependency | None:
     """A dependent subset of `size` of the vectors (T, d), given that all smaller ones are not.
 
-    None is a proof that there is none. Raises UndecidedError.
+    None is a proof that there is none.
 
-    >>> from constructive.support.progress import silent
-    >>> points = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1], [2, 1, 0]])
-    >>> print(dependent_subset(points, 3, np.random.default_rng(0), silent))
-    [0] + 1/2 [1] - 1/2 [4] = 0
+    Raises:
+        UndecidedError: if all random maps failed
+
+    Example:
+        >>> from constructive.support.progress import silent
+        >>> points = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1], [2, 1, 0]])
+        >>> print(dependent_subset(points, 3, np.random.default_rng(0), silent))
+        [0] + 1/2 [1] - 1/2 [4] = 0
     """
     if size == 1:
         zero = np.flatnonzero(~vectors.any(axis=1))

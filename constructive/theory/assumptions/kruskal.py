@@ -4,14 +4,16 @@ To compute it is hard in general (it is the distance of a linear code, less one)
 three parts, each with its own kind of truth:
 
 - A *proved lower bound*: the best of these arguments.
-    enumeration   every k at a time, by `enumeration`, as far as a budget allows
-    blocks        a dependent set without dependent parts lies in one block of vectors which share
-                  no nonzero coordinate with the others; independent blocks hold none
-    moment curve  rows (a, a x, a x^2, ...) with distinct x, exactly or modulo a prime: Vandermonde,
-                  every d independent
-    coherence     unit vectors whose k - 1 largest products with any one of them add up to less
-                  than 1 have a diagonally dominant Gram matrix (Gershgorin); after whitening,
-                  with a-priori bounds of all rounding
+
+  - enumeration: every k at a time, by `enumeration`, as far as a budget allows
+  - blocks: a dependent set without dependent parts lies in one block of vectors which share no
+    nonzero coordinate with the others; independent blocks hold none
+  - moment curve: rows (a, a x, a x^2, ...) with distinct x, exactly or modulo a prime: Vandermonde,
+    every d independent
+  - coherence: unit vectors whose k - 1 largest products with any one of them add up to less than 1
+    have a diagonally dominant Gram matrix (Gershgorin); after whitening, with a-priori bounds of
+    all rounding
+
 - A *proved upper bound*: a dependent subset of size k + 1 with its exact coefficients.
 - An *estimate*: the share of random subsets which are dependent (`sampling`).
 """
@@ -48,10 +50,13 @@ _ALWAYS = 2
 class KruskalRank:
     """What is known of the Kruskal rank of T vectors.
 
-    lower, argument:  a proved lower bound, and what proves it
-    violation:        a dependent subset with exact coefficients, or None
-    near_miss:        vectors which are independent, but only by a rounding error, or None
-    count, width:     T and d
+    Attributes:
+        lower: a proved lower bound
+        argument: what proves it, in words
+        violation: a dependent subset with exact coefficients, or None
+        near_miss: vectors (their indices) which are independent, but only by a rounding error, or
+            None
+        count, width: T and d
     """
 
     lower: int
@@ -84,17 +89,23 @@ def kruskal_rank(
 ) -> KruskalRank:
     """Bound the Kruskal rank of vectors (T, d) from both sides.
 
-    wanted:        a bound that is enough: larger subsets are not looked at; by default d
-    budget:        points which enumeration may compute: 1e8 are all triples of 10,000 vectors
-    search_budget: inner products which the search for dependent subsets may compute
+    Args:
+        vectors: T vectors of d entries, (T, d)
+        wanted: a bound that is enough: larger subsets are not looked at; by default d
+        budget: points which enumeration may compute: 1e8 are all triples of 10,000 vectors
+        search_budget: inner products which the search for dependent subsets may compute
+        seed: of random choices; bounds are proved whatever it is
+        progress: called with (step, done, total) during long work
 
-    Raises DataError for what is no matrix of real numbers, ParameterError for a negative budget or
-    a bound below 1.
+    Raises:
+        DataError: for what is no matrix of real numbers
+        ParameterError: for a negative budget or a bound below 1
 
-    >>> known = kruskal_rank(np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0]]))
-    >>> known.lower, known.upper, print(known.violation)
-    [0] + [1] - [3] = 0
-    (2, 2, None)
+    Example:
+        >>> known = kruskal_rank(np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0]]))
+        >>> known.lower, known.upper, print(known.violation)
+        [0] + [1] - [3] = 0
+        (2, 2, None)
     """
     vectors = checked_matrix("vectors", vectors)
     count, width = vectors.shape

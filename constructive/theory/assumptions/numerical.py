@@ -21,9 +21,10 @@ def unit_rows(vectors: Array) -> tuple[Array, Array]:
 def dependency(vectors: Array) -> tuple[int, Array]:
     """Numerical rank of the rows of a matrix, and coefficients of the combination closest to zero.
 
-    >>> rank, coefficients = dependency(np.array([[1.0, 0.0], [2.0, 0.0]]))
-    >>> rank, bool(np.allclose(coefficients @ [[1.0, 0.0], [2.0, 0.0]], 0))
-    (1, True)
+    Example:
+        >>> rank, coefficients = dependency(np.array([[1.0, 0.0], [2.0, 0.0]]))
+        >>> rank, bool(np.allclose(coefficients @ [[1.0, 0.0], [2.0, 0.0]], 0))
+        (1, True)
     """
     lengths, unit = unit_rows(vectors)
     left, singular, _ = np.linalg.svd(unit, full_matrices=True)
@@ -33,8 +34,9 @@ def dependency(vectors: Array) -> tuple[int, Array]:
 def describe_dependency(rows: list[int], coefficients: Array) -> tuple[tuple[int, ...], str]:
     """The rows which take part in a dependency, and the dependency in words.
 
-    >>> describe_dependency([4, 7, 9], np.array([2.0, -1.0, 1e-18]))
-    ((4, 7), '1*[4] - 0.5*[7] = 0')
+    Example:
+        >>> describe_dependency([4, 7, 9], np.array([2.0, -1.0, 1e-18]))
+        ((4, 7), '1*[4] - 0.5*[7] = 0')
     """
     largest = np.abs(coefficients).max()
     taking_part = [i for i, c in enumerate(coefficients) if abs(c) > 1e-9 * largest]

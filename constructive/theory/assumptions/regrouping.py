@@ -45,12 +45,14 @@ Indices = npt.NDArray[np.int64]
 class Regrouping(Rebuilt):
     """An order of the examples in which consecutive groups meet what the construction needs.
 
-    verdict:    PROVED if `order` is such an order, REFUTED if none exists, else UNDECIDED
-    order:      the T examples, group after group, for `Dataset.take` (read-only); or None
-    groups:     (start, stop) of each head's group in that order
-    detail:     how it was found or why not
-    dependency: queries (or, if `contexts_fail`, tokens) which stand in the way, or None
-    members:    all queries in the span of these
+    Attributes:
+        verdict: PROVED if `order` is such an order, REFUTED if none exists, else UNDECIDED
+        order: the T examples, group after group, for `Dataset.take` (read-only); or None
+        groups: (start, stop) of each head's group in that order
+        detail: how it was found or why not
+        dependency: queries (or tokens, if a context has rank below n) which stand in the way, or
+            None
+        members: all queries in the span of these
     """
 
     verdict: Verdict
@@ -70,15 +72,24 @@ def regroup(
 ) -> Regrouping:
     """Find an order of the examples which meets the conditions of the construction, and prove it.
 
-    Raises ParameterError unless H is positive, CapacityError for more than H(n - 1) + 1 examples.
+    Args:
+        dataset: T examples, contexts (T, n, d) or one shared (n, d)
+        num_heads: H
+        seed: of all random choices
+        progress: called with (step, done, total) during long work
 
-    >>> from constructive import generators
-    >>> data = generators.uniform(num_examples=7, context_size=3, width=5)
-    >>> queries = np.round(100 * data.queries)
-    >>> queries[2] = queries[0] + queries[1]  # by their places these are the first group
-    >>> found = regroup(Dataset(data.contexts, queries, data.targets), num_heads=3)
-    >>> found.verdict.name, len(set(found.order[:3]) & {0, 1, 2}) < 3
-    ('PROVED', True)
+    Raises:
+        ParameterError: unless H is positive
+        CapacityError: for more than H(n - 1) + 1 examples
+
+    Example:
+        >>> from constructive import generators
+        >>> data = generators.uniform(num_examples=7, context_size=3, width=5)
+        >>> queries = np.round(100 * data.queries)
+        >>> queries[2] = queries[0] + queries[1]  # by their places these are the first group
+        >>> found = regroup(Dataset(data.contexts, queries, data.targets), num_heads=3)
+        >>> found.verdict.name, len(set(found.order[:3]) & {0, 1, 2}) < 3
+        ('PROVED', True)
     """
     require_positive(num_heads=num_heads)
     total, size = dataset.num_examples, dataset.context_size

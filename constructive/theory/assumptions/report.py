@@ -20,13 +20,15 @@ from constructive.theory.bounds import heads_needed
 class Report:
     """What is known of a data set, and how.
 
-    count, size, width: T, n and d
-    contexts:   the contexts of rank below n, with exact dependencies
-    kruskal:    bounds of the Kruskal rank of the queries
-    share:      of subsets of n queries, how many are dependent: an estimate (None if T < n)
-    position:   the same for subsets of min(d, T): general position
-    num_heads:  H, for which the conditions of the construction were looked at; or None
-    regrouping: an order of the examples which meets these conditions, or why there is none
+    Attributes:
+        count, size, width: T, n and d
+        contexts: the contexts of rank below n, with exact dependencies
+        kruskal: bounds of the Kruskal rank of the queries
+        share: of subsets of n queries, how many are dependent: an estimate (None if T < n)
+        position: the same for subsets of min(d, T): general position
+        num_heads: H, for which the conditions of the construction were looked at; or None
+        regrouping: an order of the examples which meets these conditions, or why there is none;
+            None without H
     """
 
     count: int
@@ -127,27 +129,37 @@ def check(
 ) -> Report:
     """Check the assumptions of the theorems on a data set.
 
-    num_heads:  H, for the conditions of the construction; by default the fewest that Theorem 2
-                allows for T examples
-    subsets, confidence: of the estimates; by default the paper's 5,000 subsets and 99 %
-    executor:   where the random subsets are decided (`constructive.parallel`)
-    budget:     1.0 allows half a minute for 10,000 queries of d = 64; 10.0 ten times as much
-
     What is exact is exact for the floats as they are: rounding has no part in it.
 
-    Raises CapacityError if T is more than H(n - 1) + 1.
+    Args:
+        dataset: T examples, contexts (T, n, d) or one shared (n, d)
+        num_heads: H, for the conditions of the construction; by default the fewest that Theorem 2
+            allows for T examples (with n = 1 and T > 1 there are none, and nothing is asked)
+        subsets: how many random ones are drawn for an estimate; by default the paper's 5,000
+        confidence: of the estimates, between 0 and 1; by default the paper's 99 %
+        budget: 1.0 allows half a minute for 10,000 queries of d = 64; 10.0 ten times as much
+        seed: of all random choices
+        executor: where the random subsets are decided (`constructive.support.parallel`); None for
+            here
+        progress: called with (step, done, total) during long work
+
+    Raises:
+        CapacityError: if T is more than H(n - 1) + 1
+        ParameterError: unless H and the number of subsets are positive, for a confidence which is
+            not between 0 and 1, a negative budget, and what is no executor
 
     Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Assumptions 1 and 2 and section 3.
 
-    >>> from constructive import assumptions, generators
-    >>> data = generators.integers(num_examples=7, context_size=3, width=5)
-    >>> queries = data.queries.copy()
-    >>> queries[4] = queries[0] - queries[6]
-    >>> report = assumptions.check(Dataset(data.contexts, queries, data.targets))
-    >>> print(report.kruskal.violation)
-    [0] - [4] - [6] = 0
-    >>> report.assumption_1.name, report.assumption_2.name, report.construction.name
-    ('REFUTED', 'PROVED', 'PROVED')
+    Example:
+        >>> from constructive import assumptions, generators
+        >>> data = generators.integers(num_examples=7, context_size=3, width=5)
+        >>> queries = data.queries.copy()
+        >>> queries[4] = queries[0] - queries[6]
+        >>> report = assumptions.check(Dataset(data.contexts, queries, data.targets))
+        >>> print(report.kruskal.violation)
+        [0] - [4] - [6] = 0
+        >>> report.assumption_1.name, report.assumption_2.name, report.construction.name
+        ('REFUTED', 'PROVED', 'PROVED')
     """
     total, size, width = dataset.num_examples, dataset.context_size, dataset.width
     if num_heads is None and (size > 1 or total == 1):

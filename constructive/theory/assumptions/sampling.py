@@ -26,8 +26,13 @@ from constructive.support.progress import Progress, silent
 class Estimate:
     """Of `subsets` random subsets of `size` vectors, `dependent` were dependent (exactly).
 
-    low, high: the Clopper-Pearson interval of the share, at this confidence
-    witness:   the first dependent subset which was drawn, or None
+    Attributes:
+        size: the number of vectors in a subset
+        subsets: how many subsets were drawn
+        dependent: how many of these were dependent
+        low, high: the Clopper-Pearson interval of the share, at this confidence
+        confidence: the probability, between 0 and 1, that such an interval holds the share
+        witness: the first dependent subset which was drawn (its indices), or None
     """
 
     size: int
@@ -51,14 +56,25 @@ def dependent_share(
 ) -> Estimate:
     """Estimate the share of dependent subsets among those of `size` of the vectors (T, d).
 
-    executor: where subsets are decided (`constructive.parallel`); the same ones everywhere
+    Args:
+        vectors: T vectors of d entries, (T, d)
+        size: the number of vectors in a subset, 1 to T
+        subsets: how many are drawn
+        confidence: of the interval of the share, between 0 and 1
+        seed: of the subsets
+        executor: where subsets are decided (`constructive.support.parallel`), the same ones
+            everywhere; None for here
+        progress: called with (step, done, total) during long work
 
-    Raises DataError for what is no matrix of real numbers, ParameterError for a size beyond T, no
-    subsets, or a confidence which is not between 0 and 1.
+    Raises:
+        DataError: for what is no matrix of real numbers
+        ParameterError: for a size beyond T, no subsets, a confidence which is not between 0 and 1,
+            a negative seed, or what is no executor
 
-    >>> plane = np.random.default_rng(0).integers(-9, 9, size=(40, 2)).astype(float)
-    >>> dependent_share(plane, 3, subsets=100).dependent
-    100
+    Example:
+        >>> plane = np.random.default_rng(0).integers(-9, 9, size=(40, 2)).astype(float)
+        >>> dependent_share(plane, 3, subsets=100).dependent
+        100
     """
     vectors = checked_matrix("vectors", vectors)
     require_positive(subsets=subsets)
@@ -108,9 +124,10 @@ def _dependent_among(
 def clopper_pearson(hits: int, trials: int, confidence: float) -> tuple[float, float]:
     """The exact confidence interval of a probability.
 
-    >>> low, high = clopper_pearson(0, 5000, 0.99)
-    >>> low, round(high, 5)
-    (0.0, 0.00106)
+    Example:
+        >>> low, high = clopper_pearson(0, 5000, 0.99)
+        >>> low, round(high, 5)
+        (0.0, 0.00106)
     """
     tail = (1.0 - confidence) / 2.0
     low = float(betaincinv(hits, trials - hits + 1, tail)) if hits else 0.0

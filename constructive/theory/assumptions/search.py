@@ -51,8 +51,9 @@ Subsets = npt.NDArray[np.int64]
 class Found:
     """The smallest dependent subset that was seen, and the smallest which nearly is.
 
-    dependency: exact, or None
-    near_miss:  indices of vectors which are independent, but not so in float64; or None
+    Attributes:
+        dependency: exact, or None
+        near_miss: indices of vectors which are independent, but not so in float64; or None
     """
 
     dependency: Dependency | None
@@ -64,13 +65,21 @@ def dependent_subset(
 ) -> Found:
     """Look for dependent subsets of `smallest` to `largest` of the vectors (T, d).
 
-    budget: inner products which may be computed. Finding none proves nothing.
+    Finding none proves nothing.
 
-    >>> from constructive.support.progress import silent
-    >>> vectors = np.random.default_rng(0).integers(-99, 99, size=(400, 20)).astype(float)
-    >>> vectors[7] = vectors[31] - 2 * vectors[5] + vectors[90] - vectors[300]
-    >>> print(dependent_subset(vectors, 6, budget=1e8, progress=silent).dependency)
-    [5] + 1/2 [7] - 1/2 [31] - 1/2 [90] + 1/2 [300] = 0
+    Args:
+        vectors: (T, d)
+        largest: the most vectors of a subset
+        budget: inner products which may be computed
+        progress: called with (step, done, total) during long work
+        smallest: the fewest vectors of a subset
+
+    Example:
+        >>> from constructive.support.progress import silent
+        >>> vectors = np.random.default_rng(0).integers(-99, 99, size=(400, 20)).astype(float)
+        >>> vectors[7] = vectors[31] - 2 * vectors[5] + vectors[90] - vectors[300]
+        >>> print(dependent_subset(vectors, 6, budget=1e8, progress=silent).dependency)
+        [5] + 1/2 [7] - 1/2 [31] - 1/2 [90] + 1/2 [300] = 0
     """
     unit = _whitened(vectors)
     found, near_miss = None, None

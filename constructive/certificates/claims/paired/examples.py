@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.exact.directed import LONGEST, exponent_of, gamma, lengths, up
-from constructive.layers.attention import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import CHUNK_BYTES, Array
 
@@ -34,13 +33,6 @@ _WIDEST = 1024
 
 class UndecidedError(Exception):
     """Why nothing was proved."""
-
-
-def layer_of(memorizer: Memorizer) -> AttentionLayer:
-    """The layer of a memorizer whose weights are plain floats."""
-    if not isinstance(memorizer.layer, AttentionLayer):
-        raise TypeError(f"{type(memorizer.layer).__name__} has no paired heads in float64")
-    return memorizer.layer
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +63,7 @@ class Examples:
         Raises UndecidedError where heads leave the range of float64 at this scale, and for
         more examples than sums may have terms.
         """
-        layer, record = memorizer.layer, memorizer.built
+        layer, record = memorizer.layer.leading, memorizer.built
         order = np.array(record.order, dtype=np.int64)
         pairs = layer.num_heads // 2
         stops = np.array([record.heads[2 * pair + 1].stop for pair in range(pairs)])

@@ -104,7 +104,7 @@ def bound_inverse(examples: Examples, entries: Entries) -> Inverse:
 
 
 def _contracting(bound: _Bound, total: int) -> tuple[Array, float] | None:
-    """w with N w <= q w for some q < 1, and that q; or None.
+    """W with N w <= q w for some q < 1, and that q; or None.
 
     Where c N has a spectral radius below 1, w = 1 + c N w converges from below, to the sum of all
     (c N)^k 1, and N w = (w - 1) / c is less than w / c. So the largest c which converges is taken:

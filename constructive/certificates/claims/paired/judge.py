@@ -8,15 +8,13 @@ import numpy as np
 
 from constructive.certificates.claims import error, rank, readout
 from constructive.certificates.claims.paired.entries import Entries, evaluate
-from constructive.certificates.claims.paired.examples import Examples, UndecidedError, layer_of
+from constructive.certificates.claims.paired.examples import Examples, UndecidedError
 from constructive.certificates.claims.paired.inverse import Inverse, bound_inverse
 from constructive.certificates.claims.paired.residuals import Residuals, residuals_of
-from constructive.constructions.paired import PAIRED
 from constructive.data.dataset import Dataset
 from constructive.exact.directed import at_least, at_most, lower, short_bound, up, upper
-from constructive.layers.attention import AttentionLayer
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.record import BuildRecord
+from constructive.layers.record import FLOAT64
 from constructive.support.progress import Progress
 from constructive.support.verdict import Claim, Verdict, pack
 
@@ -28,26 +26,33 @@ _SLACKS = 4.0
 in another order."""
 
 
+CLAIMS = "rank", "error", "readout"
+"""What is proved here. The groups are others than those of the claim *grouping*."""
+
+
+def with_grounds(claims: Sequence[str]) -> list[str]:
+    """The claims in order, with the rank of the blocks which the claim readout names."""
+    return [name for name in CLAIMS if name in claims or (name == "rank" and "readout" in claims)]
+
+
 def applies(memorizer: Memorizer, dataset: Dataset) -> bool:
     """Whether these are paired heads of rank one, along one key direction, for these examples.
 
     The record is not trusted: its order and its groups have to fit the data.
     """
     layer, record = memorizer.layer, memorizer.record
-    if not isinstance(record, BuildRecord) or not isinstance(layer, AttentionLayer):
-        return False
     pairs, total = layer.num_heads // 2, dataset.num_examples
+    if sorted(record.order) != list(range(total)) or record.precision > FLOAT64:
+        return False
     keys = layer.key_weights[: 2 * pairs]
     stops = [0, *(head.stop for head in record.heads[1 : 2 * pairs : 2])]
     sizes = np.diff(stops)
     return bool(
-        record.construction == PAIRED.name
-        and pairs > 0
+        pairs > 0
         and not layer.query_weights[:, :, 1:].any()
         and (keys == keys[:1]).all()
         and not dataset.shared_context
         and dataset.context_size > 1
-        and sorted(record.order) == list(range(total))
         and len(sizes) == pairs
         and 0 <= sizes.min() <= sizes.max() <= dataset.width
         and total - 1 <= stops[-1] <= total
@@ -87,7 +92,7 @@ def prove(
     except UndecidedError as reason:
         for name in set(asked) - set(done):
             done[name] = Claim(name, statements[name], Verdict.UNDECIDED, str(reason))
-        refuted = rank.refute(layer_of(memorizer), dataset) if "rank" in asked else None
+        refuted = rank.refute(memorizer.layer.leading, dataset) if "rank" in asked else None
         if refuted is not None:
             done["rank"] = Claim("rank", statements["rank"], Verdict.REFUTED, *refuted)
     return tuple(done[name] for name in asked)

@@ -5,12 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.certificates.claims.paired.entries import Entries, read
-from constructive.certificates.claims.paired.examples import (
-    Examples,
-    Integers,
-    UndecidedError,
-    layer_of,
-)
+from constructive.certificates.claims.paired.examples import Examples, Integers, UndecidedError
 from constructive.exact.directed import UNIT, exponent_of, gamma, up
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.memorizer import Memorizer
@@ -36,7 +31,7 @@ class Residuals:
 
 def residuals_of(examples: Examples, entries: Entries, memorizer: Memorizer) -> Residuals:
     """Evaluate f - y at every position, at size one."""
-    layer, outputs = layer_of(memorizer), examples.dataset.target_dim
+    layer, outputs = memorizer.layer.leading, examples.dataset.target_dim
     pairs, width = len(examples.stops), examples.queries.shape[1]
     readouts = _readouts(layer)
     if readouts[2 * pairs :].any():

@@ -1,0 +1,105 @@
+"""Kinds of claims about a layer, and what they are judged on.
+
+A new kind is a file with a `ClaimKind`, a line in `registry`, and its check in the checker.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from constructive.certificates.claims.evaluation import Evaluation, evaluate
+from constructive.data.dataset import Dataset
+from constructive.layers.layer import Layer
+from constructive.layers.record import HeadRecord
+from constructive.support.progress import Progress
+from constructive.support.verdict import Claim, Verdict
+
+
+class Evaluations:
+    """A layer on all examples in balls, with twice the bits each time that one more is asked for.
+
+    The last one is kept, and whoever comes next starts with it.
+
+    Args:
+        layer: in floats, or with a readout of more bits
+        dataset: T examples
+        max_prec: the most bits
+        keep_rows: whether Z is kept, too
+        progress: called with (step, done, total)
+    """
+
+    def __init__(
+        self, layer: Layer, dataset: Dataset, *, max_prec: int, keep_rows: bool, progress: Progress
+    ) -> None:
+        self._layer, self._dataset, self._progress = layer, dataset, progress
+        self._max_prec, self._keep_rows = max_prec, keep_rows
+        self._last: Evaluation | None = None
+
+    def __iter__(self) -> Iterator[Evaluation]:
+        last = self._last or self._at(self._layer.enough_bits)
+        yield last
+        while last.prec < self._max_prec:
+            last = self._at(2 * last.prec)
+            yield last
+
+    def _at(self, prec: int) -> Evaluation:
+        self._last = evaluate(
+            self._layer.enclose(min(prec, self._max_prec)),
+            self._dataset,
+            representation=self._keep_rows,
+            progress=self._progress,
+        )
+        return self._last
+
+    def judged_by(self, judge: Callable[[Evaluation], Claim]) -> Claim:
+        """What a judge says who asks for more bits until he can decide, or they run out."""
+        for evaluation in self:
+            claim = judge(evaluation)
+            if claim.verdict is not Verdict.UNDECIDED:
+                break
+        return claim
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What claims are about, and what is asked.
+
+    Attributes:
+        layer: the weights
+        dataset: T examples which fit them
+        heads: what each head did, or () for weights which were not built
+        epsilon: the largest error which is allowed
+        delta: the largest distance to an exact readout; None for what can be shown
+        fingerprints: the SHA-256 of the data, followed by that of the weights
+        evaluations: the layer in balls
+        rng: of primes' points
+        progress: called with (step, done, total)
+        judged: the claims before this one
+    """
+
+    layer: Layer
+    dataset: Dataset
+    heads: tuple[HeadRecord, ...]
+    epsilon: float
+    delta: float | None
+    fingerprints: bytes
+    evaluations: Evaluations
+    rng: np.random.Generator
+    progress: Progress
+    judged: dict[str, Claim] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ClaimKind:
+    """One kind of claim.
+
+    Attributes:
+        judge: proves, refutes, or leaves it undecided
+        grouped: whether it is about the groups of the theorems, which not all heads have
+        keeps_rows: whether it needs Z, and not only outputs, in balls
+    """
+
+    judge: Callable[[Subject], Claim]
+    grouped: bool = False
+    keeps_rows: bool = False

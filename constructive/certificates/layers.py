@@ -1,0 +1,88 @@
+"""Certificates of layers: claims one after the other, or the shorter proof of paired heads."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from constructive.certificates.about import data_arrays, described, made_by
+from constructive.certificates.certificate import FORMAT, PAIRED_FORMAT, Certificate
+from constructive.certificates.claims.kind import Evaluations, Subject
+from constructive.certificates.claims.paired import judge as paired
+from constructive.certificates.claims.registry import CLAIMS
+from constructive.certificates.prover import Asked
+from constructive.constructions.registry import CONSTRUCTIONS
+from constructive.data.dataset import Dataset
+from constructive.layers.memorizer import Memorizer
+from constructive.support.arguments import require_seed
+from constructive.support.verdict import Claim, Verdict
+
+_LARGEST_DENSE = 2000
+"""Examples up to which paired heads are judged as any others, where their own proof fails."""
+
+
+def known_claims(memorizer: Memorizer) -> tuple[tuple[str, ...], str]:
+    """The claims which there are about a memorizer, and how to call them."""
+    record = memorizer.record
+    construction = CONSTRUCTIONS.get(record.construction)  # weights are judged whoever built them
+    if record.heads and (construction is None or construction.grouped):
+        return tuple(CLAIMS), "claims about a layer"
+    return (
+        tuple(name for name, kind in CLAIMS.items() if not kind.grouped),
+        f"claims about {record.construction} heads",
+    )
+
+
+def prove(memorizer: Memorizer, dataset: Dataset, asked: Asked) -> Certificate:
+    """Judge the claims about a layer which are asked for."""
+    layer = memorizer.layer
+    layer.leading.check_fits(dataset)
+    epsilon = _usual_epsilon(dataset) if asked.epsilon is None else asked.epsilon
+    require_seed(asked.seed)
+    data, weights = described(data_arrays(dataset)), described(layer.tensors)
+
+    def certificate(claims: Sequence[Claim], form: str) -> Certificate:
+        return Certificate(tuple(claims), data, weights, made_by(), form)
+
+    claims: Sequence[str] = asked.claims
+    if set(claims) <= set(paired.CLAIMS) and paired.applies(memorizer, dataset):
+        claims = paired.with_grounds(claims)
+        proved = paired.prove(
+            memorizer, dataset, claims, epsilon, asked.delta, progress=asked.progress
+        )
+        decided = all(claim.verdict is not Verdict.UNDECIDED for claim in proved)
+        if decided or dataset.num_examples > _LARGEST_DENSE:
+            return certificate(proved, PAIRED_FORMAT)
+
+    kinds = {name: CLAIMS[name] for name in claims}
+    subject = Subject(
+        layer=layer,
+        dataset=dataset,
+        heads=memorizer.record.heads,
+        epsilon=epsilon,
+        delta=asked.delta,
+        fingerprints=_both(data, weights),
+        evaluations=Evaluations(
+            layer,
+            dataset,
+            max_prec=asked.max_prec,
+            keep_rows=any(kind.keeps_rows for kind in kinds.values()),
+            progress=asked.progress,
+        ),
+        rng=np.random.default_rng(asked.seed),
+        progress=asked.progress,
+    )
+    for name, kind in kinds.items():
+        subject.judged[name] = kind.judge(subject)
+    return certificate([subject.judged[name] for name in claims], FORMAT)
+
+
+def _usual_epsilon(dataset: Dataset) -> float:
+    """A millionth of the largest target, to one digit."""
+    largest = float(np.abs(dataset.targets).max()) or 1.0
+    return float(f"{1e-6 * largest:.0e}") or math.ulp(0.0)
+
+
+def _both(data: dict[str, Any], weights: dict[str, Any]) -> bytes:
+    return bytes.fromhex(data["sha256"] + weights["sha256"])

@@ -1,0 +1,47 @@
+"""Who proves claims about one kind of weights, and what is asked of him."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import UnionType
+from typing import Any
+
+from constructive.certificates.certificate import Certificate
+from constructive.support.progress import Progress
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What `certify` hands on, checked.
+
+    Attributes:
+        claims: names, in the order of their registry
+        epsilon: the largest error which is allowed, or None for the usual one
+        delta: the largest distance to an exact readout, or None for what can be shown
+        max_prec: bits after which an undecided claim stays so
+        seed: of the primes' points
+        progress: called with (step, done, total)
+    """
+
+    claims: tuple[str, ...]
+    epsilon: float | None
+    delta: float | None
+    max_prec: int
+    seed: int
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class Prover:
+    """Certificates of one kind of weights.
+
+    Attributes:
+        data: the kind of data set which such weights have
+        known_claims: of a memorizer, the names of the claims which there are, and how to call them
+        prove: makes the certificate
+        exact: whether claims have no bounds, bits or seeds
+    """
+
+    data: type | UnionType
+    known_claims: Callable[[Any], tuple[tuple[str, ...], str]]
+    prove: Callable[[Any, Any, Asked], Certificate]
+    exact: bool = False

@@ -1,0 +1,178 @@
+"""What layers of every arithmetic share, and the shapes of their weights.
+
+`AttentionLayer` computes in floats, `ExtendedLayer` in balls with a readout of more bits,
+`RationalLayer` in exact rational numbers. A `Memorizer` holds any of them; whoever needs floats
+asks for them (`Layer.floats`), and is refused where there are none.
+"""
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy.typing as npt
+
+from constructive.data.dataset import ExampleShapes
+from constructive.support.arrays import Array, Rebuilt
+from constructive.support.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from constructive.layers.attention import AttentionLayer
+    from constructive.layers.balls import BallLayer
+
+
+class Layer(Protocol):
+    """Multi-head attention with a linear readout, in one arithmetic.
+
+    The laws: `layer(contexts, queries)` is `layer.intermediate(contexts, queries)` times the
+    effective readout, up to the rounding of its arithmetic; `max_error` is 0.0 only where they
+    equal the targets, as it computes; `enclose` is of the same real numbers.
+    """
+
+    @property
+    def query_weights(self) -> npt.NDArray[Any]:
+        """W_Q: (H, d, d_h)."""
+        ...
+
+    @property
+    def key_weights(self) -> npt.NDArray[Any]:
+        """W_K: (H, d, d_h)."""
+        ...
+
+    @property
+    def num_heads(self) -> int:
+        """H, the number of heads."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """d, the number of entries of a token or a query."""
+        ...
+
+    @property
+    def head_dim(self) -> int:
+        """d_h, the inner dimension of W_K W_Q^T."""
+        ...
+
+    @property
+    def target_dim(self) -> int:
+        """d_out, the number of entries of the output."""
+        ...
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of weights."""
+        ...
+
+    @property
+    def described(self) -> str:
+        """In what numbers the weights are, in words."""
+        ...
+
+    @property
+    def tensors(self) -> dict[str, Array]:
+        """The weights by the names which files give them. ParameterError if they are no floats."""
+        ...
+
+    @property
+    def leading(self) -> "AttentionLayer":
+        """Floats whose W_Q and W_K, and so whose Z, are those of this layer. ParameterError."""
+        ...
+
+    def __call__(self, contexts: Any, queries: Any) -> npt.NDArray[Any]:  # noqa: ANN401
+        """Evaluate f: (T, d_out). DataError if shapes do not fit."""
+        ...
+
+    def intermediate(self, contexts: Any, queries: Any) -> npt.NDArray[Any]:  # noqa: ANN401
+        """The intermediate representation Z: (T, H d). DataError if shapes do not fit."""
+        ...
+
+    def check_fits(self, dataset: Any) -> None:  # noqa: ANN401 - in any arithmetic
+        """Raise DataError if a data set does not fit the layer."""
+        ...
+
+    def max_error(self, dataset: Any) -> float:  # noqa: ANN401
+        """Largest `|f - y|` over a data set. DataError if it does not fit."""
+        ...
+
+    def floats(self, purpose: str) -> "AttentionLayer":
+        """The layer, if its weights are just floats. ParameterError names the purpose if not."""
+        ...
+
+    def enclose(self, prec: int) -> "BallLayer":
+        """The layer in balls of `prec` bits. ParameterError if it is exact anyway."""
+        ...
+
+    @property
+    def enough_bits(self) -> int:
+        """With how many bits to start in balls."""
+        ...
+
+
+class FloatWeights(Protocol):
+    """The weights of an `AttentionLayer`, as balls enclose them; shapes as there."""
+
+    @property
+    def query_weights(self) -> Array: ...  # noqa: D102
+    @property
+    def key_weights(self) -> Array: ...  # noqa: D102
+    @property
+    def value_weights(self) -> Array: ...  # noqa: D102
+    @property
+    def output_weights(self) -> Array: ...  # noqa: D102
+    @property
+    def readout_weights(self) -> Array: ...  # noqa: D102
+    @property
+    def num_heads(self) -> int: ...  # noqa: D102
+    @property
+    def width(self) -> int: ...  # noqa: D102
+    @property
+    def head_dim(self) -> int: ...  # noqa: D102
+    @property
+    def value_dim(self) -> int: ...  # noqa: D102
+    @property
+    def target_dim(self) -> int: ...  # noqa: D102
+
+
+class HeadShapes(Rebuilt):
+    """What the shapes of W_Q and W_K say of a layer, whatever their entries are."""
+
+    query_weights: npt.NDArray[Any]
+    key_weights: npt.NDArray[Any]
+
+    @property
+    def num_heads(self) -> int:
+        """H, the number of heads."""
+        return len(self.query_weights)
+
+    @property
+    def width(self) -> int:
+        """d, the number of entries of a token or a query."""
+        return int(self.query_weights.shape[1])
+
+    @property
+    def head_dim(self) -> int:
+        """d_h, the inner dimension of W_K W_Q^T."""
+        return int(self.query_weights.shape[2])
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of entries of the weights."""
+        return sum(array.size for array in vars(self).values())
+
+
+def check_targets(dataset: ExampleShapes, layer: Layer) -> None:
+    """Raise DataError if targets have another number of entries than the outputs of a layer."""
+    if dataset.target_dim != layer.target_dim:
+        raise DataError(
+            f"targets have d_out={dataset.target_dim}, the layer {layer.target_dim}",
+            witness=dataset.target_dim,
+            suggestion=f"targets with d_out={layer.target_dim}",
+        )
+
+
+def not_floats(purpose: str, layer: object) -> ParameterError:
+    """What is raised where floats are asked of a layer which has others."""
+    kind = type(layer).__name__
+    return ParameterError(
+        f"{purpose} hold floats, not the weights of a {kind}",
+        witness=kind,
+        suggestion="a memorizer built with precision=53 and arithmetic='float'",
+    )
