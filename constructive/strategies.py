@@ -28,7 +28,7 @@ from constructive.sequences.examples import Task
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.arrays import Array
 from constructive.support.errors import MissingExtraError
-from constructive.theory.bounds import Theorem, rank_one_capacity, saturated_capacity
+from constructive.theory.bounds import THEOREMS, Theorem
 
 try:
     from hypothesis import strategies as st
@@ -203,13 +203,9 @@ def memorizable(  # noqa: D417 - Hypothesis fills in draw
     width = size + draw(st.integers(0, max_extra_width))
     head_dim = draw(st.integers(1, size + 1))
     if constructions is None:
-        constructions = st.sampled_from(get_args(Theorem))
+        constructions = st.sampled_from(tuple(THEOREMS))
     construction = draw(constructions)
-    bound = (
-        saturated_capacity(num_heads, size, head_dim)
-        if construction == "saturated"
-        else rank_one_capacity(num_heads, size)
-    )
+    bound = THEOREMS[construction].capacity(num_heads, size, head_dim)
     count = bound if at_bound else draw(st.integers(1, bound))
     shared = draw(st.booleans())
     dataset = draw(

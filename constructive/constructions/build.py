@@ -3,26 +3,24 @@
 import dataclasses
 import numbers
 import operator
-from typing import Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
-from constructive.constructions import rational
-from constructive.constructions.construction import Built, Options
+from constructive.constructions.construction import FLOAT, RATIONAL, Built, Options
 from constructive.constructions.planning import explain
 from constructive.constructions.registry import CONSTRUCTIONS
-from constructive.data.dataset import Dataset
+from constructive.data.dataset import Dataset, ExampleShapes
 from constructive.data.rational import RationalDataset
 from constructive.layers import extended, residues
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.extended import ExtendedLayer
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.record import FLOAT64, BuildRecord, HeadRecord
+from constructive.layers.record import FLOAT64, BuildRecord
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import ParameterError, PrecisionError
 from constructive.support.progress import Progress, silent
 from constructive.theory import bounds
-from constructive.theory.bounds import Theorem
 
 _LADDER = (106, 212, 424, 848)
 """Bits which precision="auto" tries beyond float64."""
@@ -46,80 +44,79 @@ def build_memorizer(
 ) -> Memorizer:
     """Build weights which memorize a data set, by the proof of Theorem 1 or of Theorem 2.
 
-    dataset:      T examples
-    num_heads:    H
-    head_dim:     d_h; by default n for saturated heads, n + 1 for schur, 1 for rank-one heads.
-                  Pairs are of full rank if d_h exceeds the examples of each head, else of rank one
-    value_dim:    d_v >= d_out; by default d_out
-    construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
-                  T <= H(n - 1) + 1 for every d_h), "paired" (own contexts) or "schur" (a shared
-                  one), whose readouts do not cost T^3, or "auto", which `explain` explains
-    shared_keys:  all heads score tokens along one key direction (pairs and schur always do)
-    saturated_fraction: share of the examples off its group on which a head must saturate; paired
-                  and schur heads saturate on every one, or else solve for what is left
-    tolerance:    largest error which is handed out, for each entry of the targets relative to the
-                  largest target there
-    precision:    bits of the readout. Beyond 53 it is solved in balls, stored as a sum of float64
-                  arrays, and evaluated in balls (`ExtendedLayer`). "auto": float64 where it meets
-                  the tolerance, else as many bits as reproduce the targets to float64 accuracy
-    arithmetic:   "rational": weights from small integers, for integer or short rational data; then
-                  predictions are Fractions, and each == its target (`layers.rational`)
-    seed:         of all random choices; the same seed on one machine gives the same bits
-    progress:     called with (step, done, total) during long work
-
     The error on the data is measured before the memorizer is returned.
 
+    Args:
+        dataset: T examples
+        num_heads: H
+        head_dim: d_h; by default n for saturated heads, n + 1 for schur, 1 for rank-one heads.
+            Pairs are of full rank if d_h exceeds the examples of each head, else of rank one
+        value_dim: d_v >= d_out; by default d_out
+        construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
+            T <= H(n - 1) + 1 for every d_h), "paired" (own contexts) or "schur" (a shared one),
+            whose readouts do not cost T^3, or "auto", which `explain` explains
+        shared_keys: whether all heads score tokens along one key direction (pairs and schur always
+            do)
+        saturated_fraction: share of the examples off its group on which a head must saturate;
+            paired and schur heads saturate on every one, or else solve for what is left
+        tolerance: largest error which is handed out, for each entry of the targets relative to the
+            largest target there
+        precision: bits of the readout. Beyond 53 it is solved in balls, stored as a sum of float64
+            arrays, and evaluated in balls (`ExtendedLayer`). "auto": float64 where it meets the
+            tolerance, else as many bits as reproduce the targets to float64 accuracy
+        arithmetic: "rational" for weights from small integers, for integer or short rational data;
+            then predictions are Fractions, and each == its target (`RationalLayer`)
+        seed: of all random choices; the same seed on one machine gives the same bits
+        progress: called with (step, done, total) during long work
+
     Raises:
-      ParameterError   for arguments which make no sense
-      CapacityError    for more examples than the theorem holds; says how many heads would do
-      AssumptionError  for a context without rank n, dependent queries, repeated inputs
-      DataError        for equal inputs with different targets
-      PrecisionError   if the readout misses the tolerance at this precision
+        ParameterError: for arguments which make no sense
+        CapacityError: for more examples than the theorem holds; says how many heads would do
+        AssumptionError: for a context without rank n, dependent queries, repeated inputs
+        DataError: for equal inputs with different targets
+        PrecisionError: if the readout misses the tolerance at this precision
 
     Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Theorem 1; rank-one heads are ours.
 
-    >>> from constructive import build_memorizer, generators
-    >>> data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
-    >>> memorizer = build_memorizer(data, num_heads=3)  # T = 7 = H(n - 1) + 1
-    >>> bool(abs(memorizer.predict(data.contexts, data.queries) - data.targets).max() < 1e-10)
-    True
+    Example:
+        >>> from constructive import build_memorizer, generators
+        >>> data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+        >>> memorizer = build_memorizer(data, num_heads=3)  # T = 7 = H(n - 1) + 1
+        >>> bool(abs(memorizer.predict(data.contexts, data.queries) - data.targets).max() < 1e-10)
+        True
     """
-    if arithmetic != "float":
-        return _rational(dataset, num_heads, head_dim, construction, arithmetic, seed)
-    if isinstance(dataset, RationalDataset):
-        raise ParameterError(
-            "the data are rational, the arithmetic is not",
-            witness=arithmetic,
-            suggestion="arithmetic='rational', or a Dataset",
-        )
-    _check_parameters(dataset, value_dim, saturated_fraction, tolerance, precision, seed)
+    data = _in_arithmetic(dataset, arithmetic)
+    _check_parameters(data, value_dim, saturated_fraction, tolerance, precision, seed)
     require_positive(num_heads=num_heads)
     num_heads, seed = operator.index(num_heads), operator.index(seed)  # as records keep them
-    plan = explain(dataset, num_heads=num_heads, head_dim=head_dim, construction=construction).plan
+    plan = explain(
+        data,
+        num_heads=num_heads,
+        head_dim=head_dim,
+        construction=construction,
+        arithmetic=arithmetic,
+    ).plan
     rng = np.random.default_rng(seed)
-    options = Options(shared_keys=shared_keys, fraction=saturated_fraction)
-    chosen = CONSTRUCTIONS[plan.construction]
-    built = chosen.build(dataset, plan, options, rng=rng, progress=progress)
-    layer = AttentionLayer.from_effective_readout(
-        built.query_weights, built.key_weights, built.effective, value_dim
-    )
+    options = Options(shared_keys, saturated_fraction, value_dim)
+    chosen = CONSTRUCTIONS[plan.construction].in_arithmetic(arithmetic)
+    built = chosen.build(data, plan, options, rng=rng, progress=progress)
     record = BuildRecord(
         construction=plan.construction,
         shared_keys=built.shared_keys,
-        num_examples=dataset.num_examples,
-        context_size=dataset.context_size,
+        num_examples=data.num_examples,
+        context_size=data.context_size,
         capacity=plan.capacity,
         seed=seed,
-        saturated_fraction=saturated_fraction,
-        scalar_targets=dataset.targets.ndim == 1,
+        saturated_fraction=built.fraction,
+        scalar_targets=data.targets.ndim == 1,
         condition=built.condition,
         max_error=float(built.residuals.max()),
-        largest_target=float(np.abs(dataset.targets).max()),
+        largest_target=float(np.abs(data.targets).max()),
         heads=built.heads,
         order=built.order,
         coupled=built.coupled,
     )
-    largest = np.abs(dataset.target_matrix).max(axis=0)
+    largest = np.abs(data.target_matrix).max(axis=0)
     carried = bool((built.residuals <= tolerance * largest).all())
     precisions: tuple[int, ...] = ()
     if precision == "auto":
@@ -128,62 +125,34 @@ def build_memorizer(
         precisions = (precision,)
     if not precisions:
         if not carried:
-            raise _imprecise(dataset, plan, built)
-        return Memorizer(layer, record)
+            raise _imprecise(data, plan, built)
+        return Memorizer(built.layer, record)
+    layer = built.layer.floats("readouts of more bits")
     progress("solve in balls", 0, 1)
-    return _extended(dataset, layer, record, precisions, tolerance, rng)
+    return _extended(data, layer, record, precisions, tolerance, rng)
 
 
-def _rational(
-    dataset: Dataset | RationalDataset,
-    num_heads: int,
-    head_dim: int | None,
-    construction: str,
-    arithmetic: str,
-    seed: int,
-) -> Memorizer:
-    """The memorizer with rational weights."""
-    if arithmetic != "rational":
+def _in_arithmetic(dataset: Dataset | RationalDataset, arithmetic: str) -> Any:  # noqa: ANN401
+    """The data in that arithmetic. Raises ParameterError where they are none."""
+    if arithmetic not in (FLOAT, RATIONAL):
         raise ParameterError(
             f"unknown arithmetic={arithmetic!r}",
             witness=arithmetic,
-            suggestion="'float' or 'rational'",
+            suggestion=f"{FLOAT!r} or {RATIONAL!r}",
         )
-    if construction not in ("auto", *get_args(Theorem)):
+    rational = isinstance(dataset, RationalDataset)
+    if not isinstance(dataset, Dataset | RationalDataset):
+        message = f"dataset is a {type(dataset).__name__}, not a Dataset"
+        raise ParameterError(message, suggestion="Dataset(contexts, queries, targets)")
+    if arithmetic == RATIONAL and not rational:
+        return RationalDataset(dataset.contexts, dataset.queries, dataset.targets)
+    if rational and arithmetic != RATIONAL:
         raise ParameterError(
-            f"construction={construction!r} has no rational weights",
-            witness=construction,
-            suggestion="construction='saturated' or 'rank_one', or arithmetic='float'",
+            "the data are rational, the arithmetic is not",
+            witness=arithmetic,
+            suggestion=f"arithmetic={RATIONAL!r}, or a Dataset",
         )
-    if not isinstance(dataset, RationalDataset):
-        dataset = RationalDataset(dataset.contexts, dataset.queries, dataset.targets)
-    plan = bounds.plan(
-        num_examples=dataset.num_examples,
-        context_size=dataset.context_size,
-        num_heads=num_heads,
-        head_dim=head_dim,
-        construction=construction,
-    )
-    layer = rational.construct(dataset, plan, num_heads, np.random.default_rng(seed))
-    stops = np.cumsum(bounds.group_sizes(dataset.num_examples, num_heads)).tolist()
-    record = BuildRecord(
-        construction=plan.construction,
-        shared_keys=False,
-        num_examples=dataset.num_examples,
-        context_size=dataset.context_size,
-        capacity=plan.capacity,
-        seed=seed,
-        saturated_fraction=0.0,
-        scalar_targets=dataset.targets.ndim == 1,
-        condition=float("nan"),
-        max_error=layer.max_error(dataset),
-        largest_target=float(max(abs(x) for x in dataset.targets.ravel())),
-        heads=tuple(
-            HeadRecord(start, stop, sharpness=0.0, saturated_fraction=0.0, rank_reached=stop)
-            for start, stop in zip([0, *stops[:-1]], stops, strict=True)
-        ),
-    )
-    return Memorizer(layer, record)
+    return dataset
 
 
 def _extended(
@@ -226,16 +195,13 @@ def _extended(
 
 
 def _check_parameters(
-    dataset: Dataset,
+    dataset: ExampleShapes,
     value_dim: int | None,
     saturated_fraction: float,
     tolerance: float,
     precision: object,
     seed: int,
 ) -> None:
-    if not isinstance(dataset, Dataset):
-        message = f"dataset is a {type(dataset).__name__}, not a Dataset"
-        raise ParameterError(message, suggestion="Dataset(contexts, queries, targets)")
     if value_dim is not None and not hasattr(value_dim, "__index__"):
         require_positive(value_dim=value_dim)
     if value_dim is not None and value_dim < dataset.target_dim:
@@ -275,7 +241,7 @@ def _imprecise(dataset: Dataset, plan: bounds.Plan, built: Built) -> PrecisionEr
         f"{built.condition:.0e} (estimate)"
     )
     ways = ["precision='auto', a readout beyond float64"]
-    if dataset.shared_context and plan.construction == "rank_one":
+    if dataset.shared_context and plan.rank_one:
         ways.append(
             "construction='saturated' with head_dim=n, or own contexts: rank-one heads on a shared "
             f"context are ill-conditioned from about n=16 on (here n={dataset.context_size})"

@@ -6,15 +6,20 @@ record keeps the name only.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from constructive.data.dataset import Dataset, ExampleShapes
+from constructive.data.dataset import ExampleShapes
+from constructive.layers.layer import Layer
 from constructive.layers.record import HeadRecord
 from constructive.support.arrays import Array
+from constructive.support.errors import ParameterError
 from constructive.support.progress import Progress
-from constructive.theory.bounds import Plan
+from constructive.theory.bounds import Plan, TheoremHeads
+
+FLOAT, RATIONAL = "float", "rational"
+"""Kinds of arithmetic."""
 
 
 class Cost(NamedTuple):
@@ -28,34 +33,40 @@ class Cost(NamedTuple):
 class Options:
     """What `build_memorizer` hands on.
 
-    shared_keys: all heads score tokens along one key direction
-    fraction:    share of the examples off its group on which a head has to saturate
+    Attributes:
+        shared_keys: all heads score tokens along one key direction
+        fraction: share of the examples off its group on which a head has to saturate
+        value_dim: d_v, or None for d_out
     """
 
-    shared_keys: bool
-    fraction: float
+    shared_keys: bool = False
+    fraction: float = 0.99
+    value_dim: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """Heads with an effective readout, and what was found on the way.
+    """A layer, and what was found on the way.
 
-    query_weights, key_weights: (H, d, d_h);  effective: U (H d, d_out)
-    residuals: (d_out,), the largest |f - y| for each entry of the targets, as measured
-    condition: estimated condition number of Z, or the largest one among the systems solved
-    order:     the examples in the order in which heads take them; empty where it is as given
-    coupled:   entries beside the groups which are not saturated, and were solved for
+    Attributes:
+        layer: heads with their readout
+        residuals: (d_out,), the largest `|f - y|` for each entry of the targets, as measured
+        condition: estimated condition number of Z, or the largest one among the systems solved
+        heads: a record for each head
+        shared_keys: whether all heads score tokens along one key direction
+        order: the examples in the order in which heads take them; empty where it is as given
+        coupled: entries beside the groups which are not saturated, and were solved for
+        fraction: share of the examples on which heads had to saturate
     """
 
-    query_weights: Array
-    key_weights: Array
-    effective: Array
+    layer: Layer
     residuals: Array
     condition: float
     heads: tuple[HeadRecord, ...]
-    shared_keys: bool
+    shared_keys: bool = False
     order: tuple[int, ...] = ()
     coupled: int = 0
+    fraction: float = 0.0
 
 
 class Construction(Protocol):
@@ -94,6 +105,10 @@ class Construction(Protocol):
         """Whether its groups are those of the theorems, of which the claim *grouping* speaks."""
         ...
 
+    def in_arithmetic(self, arithmetic: str) -> "Construction":
+        """The same with weights in another arithmetic; ParameterError where there are none."""
+        ...
+
     def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
         """What would be built. CapacityError or ParameterError says why nothing can be."""
         ...
@@ -104,7 +119,7 @@ class Construction(Protocol):
 
     def build(
         self,
-        dataset: Dataset,
+        dataset: Any,  # noqa: ANN401 - in its arithmetic
         plan: Plan,
         options: Options,
         *,
@@ -113,6 +128,68 @@ class Construction(Protocol):
     ) -> Built:
         """Build by the plan; raises what its steps raise."""
         ...
+
+
+@dataclass(frozen=True)
+class Described:
+    """What stands beside the name of a construction in floats."""
+
+    name: str
+    formula: str
+    theorem: str
+    shortest: bool = False
+    grouped: bool = True
+
+    def in_arithmetic(self, arithmetic: str) -> Construction:
+        """The construction itself, in floats. Raises ParameterError for other arithmetic."""
+        if arithmetic != FLOAT:
+            raise ParameterError(
+                f"construction={self.name!r} has no {arithmetic} weights",
+                witness=self.name,
+                suggestion=f"construction='auto', or arithmetic={FLOAT!r}",
+            )
+        return self  # type: ignore[return-value] # those who inherit plan and build
+
+
+@dataclass(frozen=True)
+class OfTheorem:
+    """What is known of heads that stand in a theorem."""
+
+    of: TheoremHeads
+
+    @property
+    def name(self) -> str:
+        """That of the heads."""
+        return self.of.name
+
+    @property
+    def formula(self) -> str:
+        """How many examples the theorem promises."""
+        return self.of.formula
+
+    @property
+    def theorem(self) -> str:
+        """Which one that is."""
+        return self.of.theorem
+
+    @property
+    def shortest(self) -> bool:
+        """Its readout is the shortest one."""
+        return True
+
+    @property
+    def grouped(self) -> bool:
+        """Its groups are those of the theorem."""
+        return True
+
+    def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
+        """As the theorem says."""
+        return self.of.plan(
+            num_examples=shapes.num_examples,
+            context_size=shapes.context_size,
+            num_heads=num_heads,
+            head_dim=head_dim,
+        )
 
 
 def largest(residuals: Array) -> Array:

@@ -4,9 +4,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.constructions.construction import Built, Cost, Options
+from constructive.constructions.construction import (
+    RATIONAL,
+    Built,
+    Construction,
+    Cost,
+    OfTheorem,
+    Options,
+)
 from constructive.constructions.multihead import assumptions, grouping, heads, intermediate, readout
+from constructive.constructions.rational import Rational
 from constructive.data.dataset import Dataset, ExampleShapes
+from constructive.layers.attention import AttentionLayer
 from constructive.layers.record import HeadRecord
 from constructive.support.progress import Progress
 from constructive.theory import bounds
@@ -14,24 +23,12 @@ from constructive.theory.bounds import Plan
 
 
 @dataclass(frozen=True)
-class Dense:
+class Dense(OfTheorem):
     """Heads of a theorem, and a readout by a dense factorization of Z. A `Construction`."""
 
-    name: str
-    formula: str
-    theorem: str
-    shortest: bool = True
-    grouped: bool = True
-
-    def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
-        """As the theorem says (`bounds.plan`)."""
-        return bounds.plan(
-            num_examples=shapes.num_examples,
-            context_size=shapes.context_size,
-            num_heads=num_heads,
-            head_dim=head_dim,
-            construction=self.name,
-        )
+    def in_arithmetic(self, arithmetic: str) -> Construction:
+        """The same heads from small integers, where that is asked for."""
+        return Rational(self.of) if arithmetic == RATIONAL else self
 
     def cost(self, shapes: ExampleShapes, num_heads: int) -> Cost:
         """Z, and its factors: T^3."""
@@ -80,15 +77,16 @@ class Dense:
             )
         )
         return Built(
-            z.query_weights,
-            z.key_weights,
-            solution.effective,
+            AttentionLayer.from_effective_readout(
+                z.query_weights, z.key_weights, solution.effective, options.value_dim
+            ),
             solution.residuals,
             solution.condition,
             records,
             options.shared_keys,
+            fraction=options.fraction,
         )
 
 
-SATURATED = Dense("saturated", "H(min(n, d_h) - 1) + 1", "Theorem 1")
-RANK_ONE = Dense("rank_one", "H(n - 1) + 1", "Theorem 2")
+SATURATED = Dense(bounds.SATURATED)
+RANK_ONE = Dense(bounds.RANK_ONE)

@@ -3,30 +3,22 @@
 The steps are those of `decoupled`: `ordering`, `own`, `pairs`, `coupling`, `readout`.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from constructive.constructions.construction import Built, Cost, Options, largest
+from constructive.constructions.construction import Built, Cost, Described, Options, largest
 from constructive.constructions.decoupled import coupling, ordering, pairs, readout
 from constructive.constructions.decoupled.sweep import SWEEP
 from constructive.constructions.multihead import assumptions
 from constructive.data.dataset import Dataset, ExampleShapes
+from constructive.layers.attention import AttentionLayer
 from constructive.layers.record import HeadRecord
 from constructive.support.errors import CapacityError, ParameterError
 from constructive.support.progress import Progress
 from constructive.theory.bounds import Plan, paired_capacity, rank_one_capacity
 
 
-@dataclass(frozen=True)
-class Paired:
+class Paired(Described):
     """Heads 2p and 2p + 1 read nearly the same but from their own examples. A `Construction`."""
-
-    name: str = "paired"
-    formula: str = "(H // 2)(d - 1) + 1"
-    theorem: str = "Theorem 6"
-    shortest: bool = False
-    grouped: bool = False
 
     def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
         """So many examples need contexts of their own, of two tokens at least."""
@@ -44,16 +36,15 @@ class Paired:
                 suggestion="construction='saturated', which holds one example here",
             )
         holds = paired_capacity(num_heads, shapes.width)
-        plan = Plan(self.name, num_heads, 1 if head_dim is None else head_dim, holds)
+        inner = 1 if head_dim is None else head_dim
+        plan = Plan(self.name, num_heads, inner, holds, rank_one=inner == 1)
         if shapes.num_examples > holds:
             needed = 2 * max(1, -(-(shapes.num_examples - 1) // max(shapes.width - 1, 1)))
             suggestion = f"num_heads={needed}"
             dense = rank_one_capacity(num_heads, shapes.context_size)
             if dense >= shapes.num_examples:
                 suggestion += f"; construction='saturated', which holds {dense} with these heads"
-            formula = (
-                f"(H // 2)(d - 1) + 1 = {holds}" if num_heads > 1 else "none: one head is no pair"
-            )
+            formula = f"{self.formula} = {holds}" if num_heads > 1 else "none: one head is no pair"
             raise CapacityError(
                 f"{shapes.num_examples} examples are too many for {num_heads} heads in pairs: a "
                 f"pair takes at most d - 1 = {shapes.width - 1}, so all hold {formula}",
@@ -72,7 +63,7 @@ class Paired:
         self,
         dataset: Dataset,
         plan: Plan,
-        options: Options,  # noqa: ARG002 - pairs always share a key direction, and saturate
+        options: Options,
         *,
         rng: np.random.Generator,
         progress: Progress,
@@ -95,16 +86,21 @@ class Paired:
         shape = (plan.num_heads - idle, dataset.width, -1)
         pad = ((0, idle), (0, 0), (0, 0))
         missed = np.bincount(built.leftover_pairs, minlength=ordered.num_pairs)
-        return Built(
+        layer = AttentionLayer.from_effective_readout(
             np.pad(built.query_weights.reshape(shape), pad),
             np.pad(built.key_weights.reshape(shape), pad),
             np.pad(solution.effective.reshape(shape), pad).reshape(-1, dataset.target_dim),
+            options.value_dim,
+        )
+        return Built(
+            layer,
             largest(residual),
             solution.condition,
             _pair_records(ordered, built, missed, solution.ranks, idle),
             shared_keys=True,
             order=tuple(ordered.order.tolist()),
             coupled=entries.entries,
+            fraction=options.fraction,
         )
 
 
@@ -130,4 +126,4 @@ def _pair_records(
     return tuple(records)
 
 
-PAIRED = Paired()
+PAIRED = Paired("paired", "(H // 2)(d - 1) + 1", "Theorem 6", grouped=False)

@@ -1,10 +1,5 @@
 """Which construction is used: what each would hold and cost, and the choice of "auto".
 
-    saturated   heads of Theorem 1, the shortest readout by a dense factorization of Z
-    rank_one    heads of Theorem 2, the same readout
-    paired      own contexts: heads in pairs, and a small system for each pair (`decoupled.pairs`)
-    schur       one shared context: heads of Theorem 1, a system of size 2H (`decoupled.schur`)
-
 Operations and bytes are estimates from the leading terms, to compare constructions with; bytes are
 beside the data and the weights. "auto" takes the theorem's own construction with the dense readout
 as long as that is cheap, because its readout is the shortest and its predictions are the least
@@ -15,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from rich.table import Table
 
-from constructive.constructions.construction import Construction
+from constructive.constructions.construction import FLOAT, Construction
 from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.data.dataset import ExampleShapes
 from constructive.support import tables
@@ -96,17 +91,28 @@ def explain(
     num_heads: int,
     head_dim: int | None = None,
     construction: str = "auto",
+    arithmetic: str = FLOAT,
 ) -> Explanation:
     """What `build_memorizer` would do with these arguments, and why; nothing is built.
 
-    Operations and memory are estimates from the shapes alone (see `constructive.planning`).
+    Operations and memory are estimates from the shapes alone.
 
-    Raises ParameterError for an unknown construction or a count below 1.
+    Args:
+        dataset: T examples; only their shapes count
+        num_heads: H
+        head_dim: d_h; by default what suits each construction
+        construction: the name of one, or "auto"
+        arithmetic: "float" or "rational"
 
-    >>> from constructive import explain, generators
-    >>> data = generators.uniform(num_examples=3101, context_size=32, width=64)
-    >>> explain(data, num_heads=100).plan.construction
-    'paired'
+    Raises:
+        ParameterError: for an unknown construction or a count below 1; `Explanation.plan` raises
+            what says why nothing can be built
+
+    Example:
+        >>> from constructive import explain, generators
+        >>> data = generators.uniform(num_examples=3101, context_size=32, width=64)
+        >>> explain(data, num_heads=100).plan.construction
+        'paired'
     """
     names = tuple(CONSTRUCTIONS)
     if construction not in ("auto", *names):
@@ -117,7 +123,8 @@ def explain(
     if head_dim is not None:
         require_positive(head_dim=head_dim)
     options = {
-        name: _option(known, dataset, num_heads, head_dim) for name, known in CONSTRUCTIONS.items()
+        name: _option(known, arithmetic, dataset, num_heads, head_dim)
+        for name, known in CONSTRUCTIONS.items()
     }
     chosen = options[construction] if construction != "auto" else _cheapest(options)
     kind = "one shared context" if dataset.shared_context else "own contexts"
@@ -157,10 +164,15 @@ def _beyond_the_theorem(dense: Option, others: list[Option]) -> Option:
 
 
 def _option(
-    construction: Construction, dataset: ExampleShapes, num_heads: int, head_dim: int | None
+    construction: Construction,
+    arithmetic: str,
+    dataset: ExampleShapes,
+    num_heads: int,
+    head_dim: int | None,
 ) -> Option:
     plan, refusal = None, None
     try:
+        construction = construction.in_arithmetic(arithmetic)
         plan = construction.plan(dataset, num_heads, head_dim)
     except (CapacityError, ParameterError) as error:
         refusal = error

@@ -4,27 +4,84 @@ See `layers.rational` for why there are some.
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
+from constructive.constructions.construction import (
+    FLOAT,
+    Built,
+    Construction,
+    Cost,
+    OfTheorem,
+    Options,
+)
+from constructive.data.dataset import ExampleShapes
 from constructive.data.rational import Fractions, RationalDataset, array_of, fractions
 from constructive.exact import modular
-from constructive.layers.rational import RationalLayer, matrix_of
+from constructive.layers.rational import LARGEST_LOGIT, RationalLayer, matrix_of
+from constructive.layers.record import HeadRecord
 from constructive.support.arrays import Array
-from constructive.support.errors import AssumptionError, DataError, PrecisionError
+from constructive.support.errors import (
+    AssumptionError,
+    DataError,
+    ParameterError,
+    PrecisionError,
+)
+from constructive.support.progress import Progress
 from constructive.theory.bounds import Plan, group_sizes
 
 _ATTEMPTS = 24
 
 
-def construct(
-    dataset: RationalDataset, plan: Plan, num_heads: int, rng: np.random.Generator
-) -> RationalLayer:
-    """Draw heads from small integers until Z has rank T, and solve Z U = Y exactly.
+@dataclass(frozen=True)
+class Rational(OfTheorem):
+    """Heads of a theorem in rational numbers. A `Construction`, which f == y is the reward of."""
 
-    Raises AssumptionError for a context of rank below n or dependent queries in a group,
-    PrecisionError where logits would be too large or no small integers were found.
-    """
+    def in_arithmetic(self, arithmetic: str) -> Construction:  # noqa: ARG002 - it is
+        """The construction itself."""
+        return self
+
+    def cost(self, shapes: ExampleShapes, num_heads: int) -> Cost:
+        """Z, and T^3 products of numbers whose length grows with T."""
+        total, columns = shapes.num_examples, num_heads * shapes.width
+        bits = LARGEST_LOGIT * min(total, shapes.context_size)
+        return Cost(2.0 * total**2 * columns + total**3 / 3, total * columns * bits / 8.0)
+
+    def build(
+        self,
+        dataset: RationalDataset,
+        plan: Plan,
+        options: Options,
+        *,
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> Built:
+        """Draw heads from small integers until Z has rank T, and solve Z U = Y exactly.
+
+        Raises AssumptionError for a context of rank below n or dependent queries in a group,
+        PrecisionError where logits would be too large or no small integers were found, and
+        ParameterError for options which rational weights do not have.
+        """
+        if options.shared_keys or options.value_dim is not None:
+            raise ParameterError(
+                "shared_keys= and value_dim= do not apply to rational weights",
+                witness=(options.shared_keys, options.value_dim),
+                suggestion=f"neither of them, or arithmetic={FLOAT!r}",
+            )
+        progress("draw heads from small integers", 0, 1)
+        layer = _solved(dataset, plan, rng)
+        stops = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads)).tolist()
+        heads = tuple(
+            HeadRecord(start, stop, sharpness=0.0, saturated_fraction=0.0, rank_reached=stop)
+            for start, stop in zip([0, *stops[:-1]], stops, strict=True)
+        )
+        error = np.full(dataset.target_dim, layer.max_error(dataset))
+        return Built(layer, error, float("nan"), heads)
+
+
+def _solved(dataset: RationalDataset, plan: Plan, rng: np.random.Generator) -> RationalLayer:
+    num_heads = plan.num_heads
     _check_assumptions(dataset, num_heads)
     prime = next(modular.safe_primes())
     scales = [
@@ -33,12 +90,11 @@ def construct(
     ]
     total, width = dataset.num_examples, dataset.width
     num_targets = dataset.target_matrix.shape[1]
-    rank_one = plan.construction == "rank_one"
     smallest_excess = 0
     for attempt in range(_ATTEMPTS):
         largest = 1 + attempt // 4
         w_q, w_k = rng.integers(-largest, largest + 1, size=(2, num_heads, width, plan.head_dim))
-        if rank_one:
+        if plan.rank_one:
             w_q[:, :, 1:] = w_k[:, :, 1:] = 0
         weights = fractions("W_Q", w_q) * scales[0], fractions("W_K", w_k) * scales[1]
         readout = fractions("readout", np.zeros((num_heads * width, num_targets)))

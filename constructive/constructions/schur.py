@@ -1,14 +1,13 @@
 """One shared context: elimination within heads, and a system of size 2H (`decoupled.schur`)."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from constructive.constructions.construction import Built, Cost, Options, largest
+from constructive.constructions.construction import Built, Cost, Described, Options, largest
 from constructive.constructions.decoupled import schur
 from constructive.constructions.decoupled.sweep import SWEEP
 from constructive.constructions.multihead import assumptions, grouping
 from constructive.data.dataset import Dataset, ExampleShapes
+from constructive.layers.attention import AttentionLayer
 from constructive.layers.record import HeadRecord
 from constructive.support.errors import ParameterError
 from constructive.support.progress import Progress
@@ -16,15 +15,8 @@ from constructive.theory import bounds
 from constructive.theory.bounds import Plan
 
 
-@dataclass(frozen=True)
-class Schur:
+class Schur(Described):
     """Heads of Theorem 1 on one shared context, without a T x T matrix. A `Construction`."""
-
-    name: str = "schur"
-    formula: str = "H(min(n, d_h) - 1) + 1"
-    theorem: str = "Theorem 1"
-    shortest: bool = False
-    grouped: bool = True
 
     def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
         """As Theorem 1 says, for one context of two tokens at least."""
@@ -40,12 +32,11 @@ class Schur:
                 witness=shapes.context_size,
                 suggestion="construction='saturated', which holds one example here",
             )
-        plan = bounds.plan(
+        plan = bounds.SATURATED.plan(
             num_examples=shapes.num_examples,
             context_size=shapes.context_size,
             num_heads=num_heads,
             head_dim=shapes.context_size + 1 if head_dim is None else head_dim,
-            construction="saturated",
         )
         return Plan(self.name, num_heads, plan.head_dim, plan.capacity)
 
@@ -60,7 +51,7 @@ class Schur:
         self,
         dataset: Dataset,
         plan: Plan,
-        options: Options,  # noqa: ARG002 - heads always share a key direction, and saturate
+        options: Options,
         *,
         rng: np.random.Generator,
         progress: Progress,
@@ -83,15 +74,19 @@ class Schur:
             for group, sharpness, miss in zip(groups, built.sharpness, missed, strict=True)
         )
         return Built(
-            built.query_weights,
-            built.key_weights,
-            solution.effective.reshape(-1, dataset.target_dim),
+            AttentionLayer.from_effective_readout(
+                built.query_weights,
+                built.key_weights,
+                solution.effective.reshape(-1, dataset.target_dim),
+                options.value_dim,
+            ),
             largest(residual),
             solution.condition,
             records,
             shared_keys=True,
             coupled=len(built.leftover_heads),
+            fraction=options.fraction,
         )
 
 
-SCHUR = Schur()
+SCHUR = Schur("schur", bounds.SATURATED.formula, bounds.SATURATED.theorem)

@@ -115,14 +115,15 @@ class Dataset(ExampleShapes):
             examples: their indices, or a Boolean for each of the T examples
 
         Raises:
-            DataError: for an array which takes none of them, and for a single number
-            IndexError: for an index beyond T
+            DataError: for what is no list of indices from -T to T - 1, and none for T Booleans;
+                for one which takes no example; the witness is the first index beyond these,
+                or a shape or dtype
 
         Example:
             >>> Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6]], [5, 7]).take([1]).targets
             array([7.])
         """
-        index = np.asarray(examples)
+        index = _indices(examples, self.num_examples)
         contexts = self.contexts if self.shared_context else self.contexts[index]
         return owning(contexts, self.queries[index], self.targets[index])
 
@@ -179,6 +180,36 @@ class Dataset(ExampleShapes):
             f"Dataset(T={self.num_examples}, n={self.context_size}, d={self.width}, "
             f"d_out={self.target_dim}, {kind}, {self.queries.dtype})"
         )
+
+
+def _indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
+    """Indices of some of `total` examples, or a Boolean for each."""
+
+    def refuse(problem: str, witness: object) -> DataError:
+        ways = f"indices from 0 to {total - 1}, or {total} Booleans, in a list or array"
+        return DataError(problem, witness=witness, suggestion=ways)
+
+    try:
+        index = np.asarray(examples)
+    except (ValueError, TypeError, RuntimeError) as error:  # of numpy, or of what is converted
+        raise refuse(f"the examples to take are no array: {error}", None) from error
+    if index.ndim != 1:
+        raise refuse(f"the examples to take have {index.ndim} axes, not one", index.shape)
+    if not index.size:
+        raise refuse("no examples to take", index.shape)
+    if index.dtype == bool:
+        if len(index) != total:
+            raise refuse(f"{len(index)} Booleans are not one for each of {total} examples",
+                         index.shape)
+        if not index.any():
+            raise refuse("no examples to take: all Booleans are False", index.shape)
+        return index
+    if index.dtype.kind not in "iu":
+        raise refuse(f"the examples to take have dtype {index.dtype}", str(index.dtype))
+    beyond = index[(index < -total) | (index >= total)]
+    if len(beyond):
+        raise refuse(f"{total} examples have none with index {beyond[0]}", int(beyond[0]))
+    return index
 
 
 def owning(contexts: Any, queries: Any, targets: Any) -> Dataset:  # noqa: ANN401 - as for Dataset

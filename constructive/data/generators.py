@@ -21,8 +21,9 @@ import numpy.typing as npt
 from flint import fmpz
 
 from constructive.data.dataset import Dataset, owning
+from constructive.support.arguments import is_integer, require_positive, require_seed
 from constructive.support.arrays import Array
-from constructive.support.errors import ParameterError
+from constructive.support.errors import DataError, ParameterError, shown
 
 
 def uniform(
@@ -43,9 +44,10 @@ def uniform(
         seed: of all random numbers; the same seed gives the same data
 
     Raises:
-        DataError: for a count of 0
+        ParameterError: for a count which is not a positive integer, and a seed which is not a
+            non-negative integer
     """
-    rng = np.random.default_rng(seed)
+    rng = _rng(num_examples, context_size, width, target_dim, seed)
     contexts = rng.random((num_examples, context_size, width))
     return _with_targets(rng, contexts, rng.random((num_examples, width)), target_dim)
 
@@ -68,9 +70,10 @@ def shared_context(
         seed: of all random numbers; the same seed gives the same data
 
     Raises:
-        DataError: for a count of 0
+        ParameterError: for a count which is not a positive integer, and a seed which is not a
+            non-negative integer
     """
-    rng = np.random.default_rng(seed)
+    rng = _rng(num_examples, context_size, width, target_dim, seed)
     context = rng.random((context_size, width))
     return _with_targets(rng, context, rng.random((num_examples, width)), target_dim)
 
@@ -93,9 +96,10 @@ def gaussian(
         seed: of all random numbers; the same seed gives the same data
 
     Raises:
-        DataError: for a count of 0
+        ParameterError: for a count which is not a positive integer, and a seed which is not a
+            non-negative integer
     """
-    rng = np.random.default_rng(seed)
+    rng = _rng(num_examples, context_size, width, target_dim, seed)
     contexts = rng.standard_normal((num_examples, context_size, width))
     return _with_targets(rng, contexts, rng.standard_normal((num_examples, width)), target_dim)
 
@@ -122,13 +126,14 @@ def bag_of_tokens(
         seed: of all random numbers; the same seed gives the same data
 
     Raises:
-        ParameterError: if the bag has fewer than n tokens
-        DataError: for a count of 0
+        ParameterError: for a count which is not a positive integer, a bag of fewer than n tokens,
+            and a seed which is not a non-negative integer
     """
+    require_positive(bag_size=bag_size, context_size=context_size)
     if bag_size < context_size:
         message = f"bag_size={bag_size} is less than context_size={context_size}"
         raise ParameterError(message, witness=bag_size, suggestion=f"bag_size >= {context_size}")
-    rng = np.random.default_rng(seed)
+    rng = _rng(num_examples, context_size, width, target_dim, seed)
     bag = rng.random((bag_size, width))
     rows = np.tile(np.arange(bag_size), (num_examples, 1))
     chosen = rng.permuted(rows, axis=1)[:, :context_size]
@@ -160,7 +165,8 @@ def moment_curve(
         seed: of all random numbers; the same seed gives the same data
 
     Raises:
-        DataError: for a context_size, width or target_dim of 0
+        ParameterError: for a count which is not a positive integer, and a seed which is not a
+            non-negative integer
 
     Example:
         >>> moment_curve(num_examples=5, context_size=2, width=3).queries
@@ -170,7 +176,7 @@ def moment_curve(
                [ 1., -2., -1.],
                [ 1., -1.,  1.]])
     """
-    rng = np.random.default_rng(seed)
+    rng = _rng(num_examples, context_size, width, target_dim, seed)
     contexts = rng.random((num_examples, context_size, width))
     queries = moment_curve_points(np.arange(num_examples), width)
     return _with_targets(rng, contexts, queries, target_dim)
@@ -185,7 +191,18 @@ def moment_curve_points(nodes: npt.NDArray[np.int64], width: int) -> Array:
     Args:
         nodes: (T,)
         width: d
+
+    Raises:
+        ParameterError: for a width which is not a positive integer
+        DataError: for nodes which are none, negative or not all different
     """
+    require_positive(width=width)
+    if not len(nodes) or nodes.min() < 0 or len(np.unique(nodes)) < len(nodes):
+        raise DataError(
+            "nodes are not different integers of 0 or more",
+            witness=shown(nodes.tolist()),
+            suggestion="np.arange(T)",
+        )
     prime = int(nodes.max()) + 1
     while not fmpz(prime).is_prime():
         prime += 1
@@ -212,14 +229,21 @@ def integers(
         num_examples: T
         context_size: n, the number of tokens in a context
         width: d, the number of entries of a token or a query
-        largest: the largest absolute value of an entry, 0 or more
+        largest: the largest absolute value of an entry, 0 or more and below 2^63
         target_dim: d_out, the number of entries of a target; by default targets are (T,)
         seed: of all random numbers; the same seed gives the same data
 
     Raises:
-        DataError: for a count of 0
+        ParameterError: for a count which is not a positive integer, a seed which is not a
+            non-negative integer, and a `largest` which is none or has more than 63 bits
     """
-    rng = np.random.default_rng(seed)
+    rng = _rng(num_examples, context_size, width, target_dim, seed)
+    if not is_integer(largest) or not 0 <= largest < 1 << 63:
+        raise ParameterError(
+            f"largest={largest!r} is not an integer from 0 to 2^63 - 1",
+            witness=largest,
+            suggestion="largest=9",
+        )
 
     def draw(*shape: int) -> Array:
         return rng.integers(-largest, largest, size=shape, endpoint=True).astype(np.float64)
@@ -227,6 +251,17 @@ def integers(
     targets = draw(num_examples) if target_dim is None else draw(num_examples, target_dim)
     contexts = draw(num_examples, context_size, width)
     return owning(contexts, draw(num_examples, width), targets)
+
+
+def _rng(
+    num_examples: int, context_size: int, width: int, target_dim: int | None, seed: int
+) -> np.random.Generator:
+    """The random numbers of a seed, once the arguments make sense."""
+    require_positive(num_examples=num_examples, context_size=context_size, width=width)
+    if target_dim is not None:
+        require_positive(target_dim=target_dim)
+    require_seed(seed)
+    return np.random.default_rng(seed)
 
 
 def _with_targets(

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import softmax
 
+from constructive.support.arguments import require_positive, require_seed
 from constructive.support.arrays import Array
+from constructive.support.errors import DataError, ParameterError
 from constructive.support.extras import require
 
 PATCH = 2
@@ -62,22 +64,33 @@ def text_windows(count: int, size: int) -> npt.NDArray[np.int64]:
     are all different.
 
     Args:
-        count: how many; beyond the different windows of the text, some are repeated
+        count: how many, at most the different windows of the text
         size: the number of bytes of each
 
     Raises:
+        ParameterError: for a count or a size which is not a positive integer
+        DataError: for more windows than are different; the witness is how many are
         MissingExtraError: without scikit-learn
 
     Example:
         >>> bytes(text_windows(100, 24)[0].tolist())
         b'.. _iris_dataset:\n\nIris '
     """
+    require_positive(count=count, size=size)
     datasets = require("sklearn.datasets", extra="demo", purpose="the text")
     loaders = (datasets.load_iris, datasets.load_wine, datasets.load_breast_cancer,
                datasets.load_digits, datasets.load_diabetes)  # fmt: skip
     text = "\n".join(load().DESCR for load in loaders).encode()
-    every = np.lib.stride_tricks.sliding_window_view(np.frombuffer(text, dtype=np.uint8), size)
+    letters = np.frombuffer(text, dtype=np.uint8)
+    every = np.lib.stride_tricks.sliding_window_view(letters, min(size, len(letters)))
     first = np.sort(np.unique(every, axis=0, return_index=True)[1])  # without repeated windows
+    different = len(first) if size <= len(letters) else 0
+    if count > different:
+        raise DataError(
+            f"the text has {different} different windows of {size} bytes, not {count}",
+            witness=different,
+            suggestion="fewer windows, or another size",
+        )
     chosen = first[np.linspace(0, len(first) - 1, count).astype(np.int64)]
     return every[chosen].astype(np.int64)
 
@@ -89,11 +102,15 @@ def sinusoidal_positions(size: int, width: int) -> Array:
         size: n
         width: d
 
+    Raises:
+        ParameterError: for a size or a width which is not a positive integer
+
     Example:
         >>> sinusoidal_positions(2, 4).round(3)
         array([[0.   , 1.   , 0.   , 1.   ],
                [0.841, 0.54 , 0.01 , 1.   ]])
     """
+    require_positive(size=size, width=width)
     angles = np.arange(size)[:, np.newaxis] / 10000.0 ** (np.arange(0, width, 2) / width)
     interleaved: Array = np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(size, -1)
     return interleaved[:, :width]
@@ -107,12 +124,24 @@ def random_attention_layer(tokens: Array, *, num_heads: int, seed: int) -> Array
         num_heads: H, at most d; the head dimension is d // H
         seed: of the weights
 
+    Raises:
+        ParameterError: for H which is not a positive integer or is more than d, and for a seed
+            which is not a non-negative integer
+
     Example:
         >>> random_attention_layer(np.ones((2, 3, 4)), num_heads=2, seed=0).shape
         (2, 3, 4)
     """
-    rng = np.random.default_rng(seed)
+    require_positive(num_heads=num_heads)
+    require_seed(seed)
     width = tokens.shape[-1]
+    if num_heads > width:
+        raise ParameterError(
+            f"num_heads={num_heads} is more than the d={width} entries of a token",
+            witness=num_heads,
+            suggestion=f"at most {width} heads",
+        )
+    rng = np.random.default_rng(seed)
     inner = width // num_heads
     query, key, value = rng.standard_normal((3, num_heads, 1, width, inner)) / np.sqrt(width)
     logits = (tokens @ query) @ (tokens @ key).swapaxes(-1, -2) / np.sqrt(inner)

@@ -29,7 +29,7 @@ from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
 from constructive.support.parallel import ordered_map
 from constructive.support.progress import Progress
-from constructive.theory.bounds import rank_one_capacity, saturated_capacity
+from constructive.theory import bounds
 from constructive.theory.capacity_map import MapPoint, capacity_map
 
 WIDTH, HEADS, SIZE = 64, 20, 32
@@ -101,8 +101,8 @@ def built_at(point: MapPoint) -> Built:
     """Build weights at the bound of a theorem, and run them on both tasks."""
     heads, size, inner = point.num_heads, point.context_size, point.head_dim
     narrow = inner < size and not point.shared_context
-    construction = "rank_one" if narrow else "saturated"
-    total = rank_one_capacity(heads, size) if narrow else saturated_capacity(heads, size, inner)
+    theorem = bounds.RANK_ONE if narrow else bounds.SATURATED
+    total = theorem.capacity(heads, size, inner)
     kind = generators.shared_context if point.shared_context else generators.uniform
     data = kind(num_examples=total, context_size=size, width=point.width)
     labels = np.random.default_rng(1).integers(CLASSES, size=total)
@@ -110,7 +110,7 @@ def built_at(point: MapPoint) -> Built:
     both = Dataset(data.contexts, data.queries, np.column_stack([data.targets, classes]))
     try:
         memorizer = build_memorizer(
-            both, num_heads=heads, head_dim=inner, construction=construction
+            both, num_heads=heads, head_dim=inner, construction=theorem.name
         )
     except PrecisionError:
         return Built(total, 0, 0)

@@ -1,6 +1,7 @@
 """What arguments have to be, whoever takes them."""
 
 import operator
+from numbers import Real
 
 from constructive.support.errors import ParameterError
 
@@ -8,20 +9,28 @@ from constructive.support.errors import ParameterError
 def require_positive(**counts: int) -> None:
     """Raise ParameterError, with its name, for what is not a positive integer."""
     for name, value in counts.items():
-        if not _is_integer(value) or value < 1:
+        if not is_integer(value) or value < 1:
             message = f"{name}={value!r} is not a positive integer"
             raise ParameterError(message, witness=value, suggestion=f"{name} >= 1")
 
 
+def require_not_negative(**amounts: float) -> None:
+    """Raise ParameterError, with its name, for what is not a number of 0 or more."""
+    for name, value in amounts.items():
+        if not (isinstance(value, Real) and value >= 0):
+            message = f"{name}={value!r} is not a number of 0 or more"
+            raise ParameterError(message, witness=value, suggestion=f"{name} >= 0")
+
+
 def require_seed(seed: object) -> None:
     """Raise ParameterError for what is not a non-negative integer."""
-    if not _is_integer(seed) or operator.index(seed) < 0:  # type: ignore[arg-type] # just asked
+    if not is_integer(seed) or operator.index(seed) < 0:  # type: ignore[arg-type] # just asked
         raise ParameterError(
             f"seed={seed!r} is not a non-negative integer", witness=seed, suggestion="seed=0"
         )
 
 
-def _is_integer(value: object) -> bool:
+def is_integer(value: object) -> bool:
     """Whether it is an integer, of Python or numpy, and no Boolean."""
     try:
         operator.index(value)  # type: ignore[arg-type] # that is the question

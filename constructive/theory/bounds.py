@@ -5,10 +5,10 @@ head dimension, d_v the value dimension, T examples, r = min(n, d_h).
 """
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from constructive.support.arguments import require_positive
-from constructive.support.errors import CapacityError, ParameterError
+from constructive.support.errors import CapacityError
 
 Theorem = Literal["saturated", "rank_one"]
 """The heads of Theorem 1, and those of Theorem 2."""
@@ -103,7 +103,7 @@ def heads_needed(num_examples: int, context_size: int, head_dim: int | None = No
     if rank == 1:
         message = f"no number of heads memorizes {num_examples} examples with r = min(n, d_h) = 1"
         suggestion = "use contexts with n >= 2 tokens" + (
-            ", or construction='rank_one', which needs no head dimension"
+            f", or construction={RANK_ONE.name!r}, which needs no head dimension"
             if context_size > 1
             else ""
         )
@@ -156,7 +156,7 @@ def nonzero_parameter_count(*, num_examples: int, plan: "Plan", width: int, targ
 
     Args:
         num_examples: T, which are shared among the heads
-        plan: the construction, H and d_h, as `theory.bounds.plan` gives them
+        plan: H and d_h of these heads, as `explain(...).plan`
         width: d, the number of entries of a token or a query
         target_dim: d_out, the number of entries of a target
 
@@ -164,105 +164,126 @@ def nonzero_parameter_count(*, num_examples: int, plan: "Plan", width: int, targ
         ParameterError: where T or H is not a positive integer
 
     Example:
-        >>> narrow = plan(num_examples=7, context_size=3, num_heads=3, construction="rank_one")
+        >>> narrow = RANK_ONE.plan(num_examples=7, context_size=3, num_heads=3)
         >>> nonzero_parameter_count(num_examples=7, plan=narrow, width=5, target_dim=1)
         49
     """
     columns = 0
     for size in group_sizes(num_examples, plan.num_heads):
         saturating = size < min(plan.head_dim, width)
-        columns += 1 if plan.construction == "rank_one" else size + saturating
+        columns += 1 if plan.rank_one else size + saturating
     values = plan.num_heads * (width + 1) * target_dim + target_dim
     return 2 * width * columns + values
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Which construction is used, with which head dimension, and how many examples it holds."""
+    """Which construction is used, with which head dimension, and how many examples it holds.
+
+    Attributes:
+        construction: its name
+        num_heads: H
+        head_dim: d_h
+        capacity: the number of examples it holds
+        rank_one: whether heads are of rank one, and use one column of W_Q and W_K
+    """
 
     construction: str
     num_heads: int
     head_dim: int
     capacity: int
+    rank_one: bool = False
 
 
-def plan(
-    *,
-    num_examples: int,
-    context_size: int,
-    num_heads: int,
-    head_dim: int | None = None,
-    construction: str = "auto",
-) -> Plan:
-    """Choose between the theorems, and refuse more examples than they hold.
+@dataclass(frozen=True)
+class TheoremHeads:
+    """The heads of a theorem, and what it says of them.
 
-    (`planning.explain` chooses among all constructions, by cost.)
-
-    Args:
-        num_examples: T
-        context_size: n
-        num_heads: H
-        head_dim: d_h; without it a head is as wide as its construction can use: n for saturated
-            heads, 1 for rank-one heads
-        construction: "saturated" (Theorem 1), "rank_one" (Theorem 2) or "auto": saturated where T
-            allows it, else rank_one
-
-    Raises:
-        ParameterError: for an unknown construction or a count below 1
-        CapacityError: for too many examples; the message says how many heads would do
-
-    Example:
-        >>> plan(num_examples=7, context_size=3, num_heads=3)
-        Plan(construction='saturated', num_heads=3, head_dim=3, capacity=7)
-        >>> plan(num_examples=7, context_size=3, num_heads=3, head_dim=2)
-        Plan(construction='rank_one', num_heads=3, head_dim=2, capacity=7)
+    Attributes:
+        name: what users ask for
+        formula: how many examples H heads hold
+        theorem: where that is proved
+        rank_one: whether every W_K W_Q^T is of rank one, and d_h does not matter
     """
-    names = get_args(Theorem)
-    if construction not in ("auto", *names):
-        message = f"unknown construction={construction!r}"
-        raise ParameterError(
-            message,
-            witness=construction,
-            suggestion=f"one of 'auto', {', '.join(map(repr, names))}",
+
+    name: Theorem
+    formula: str
+    theorem: str
+    rank_one: bool
+
+    def capacity(self, num_heads: int, context_size: int, head_dim: int) -> int:
+        """How many examples H such heads hold.
+
+        Args:
+            num_heads: H
+            context_size: n
+            head_dim: d_h
+
+        Raises:
+            ParameterError: where a count is not a positive integer
+
+        Example:
+            >>> RANK_ONE.capacity(num_heads=3, context_size=3, head_dim=1)
+            7
+        """
+        if self.rank_one:
+            return rank_one_capacity(num_heads, context_size)
+        return saturated_capacity(num_heads, context_size, head_dim)
+
+    def plan(
+        self,
+        *,
+        num_examples: int,
+        context_size: int,
+        num_heads: int,
+        head_dim: int | None = None,
+    ) -> Plan:
+        """Plan such heads, and refuse more examples than they hold.
+
+        Args:
+            num_examples: T
+            context_size: n
+            num_heads: H
+            head_dim: d_h; without it a head is as wide as it can use: n, or 1 if of rank one
+
+        Raises:
+            ParameterError: for a count below 1
+            CapacityError: for too many examples; the message says how many heads would do
+
+        Example:
+            >>> SATURATED.plan(num_examples=7, context_size=3, num_heads=3)
+            Plan(construction='saturated', num_heads=3, head_dim=3, capacity=7, rank_one=False)
+        """
+        if head_dim is None:
+            head_dim = 1 if self.rank_one else context_size
+        require_positive(num_heads=num_heads, context_size=context_size, head_dim=head_dim)
+        holds = self.capacity(num_heads, context_size, head_dim)
+        if num_examples > holds:
+            raise self._too_many(num_examples, holds, context_size, num_heads, head_dim)
+        return Plan(self.name, num_heads, head_dim, holds, self.rank_one)
+
+    def _too_many(
+        self, num_examples: int, holds: int, context_size: int, num_heads: int, head_dim: int
+    ) -> CapacityError:
+        rank = context_size if self.rank_one else min(context_size, head_dim)
+        ways = []
+        if rank > 1:
+            used = None if self.rank_one else head_dim
+            ways.append(f"num_heads={heads_needed(num_examples, context_size, used)}")
+        if not self.rank_one and num_examples <= rank_one_capacity(num_heads, context_size):
+            ways.append(f"construction={RANK_ONE.name!r}, which holds them with these heads")
+        if rank == 1 and context_size == 1:
+            ways.append("contexts with n >= 2 tokens: softmax over one token is constant")
+        ways.append(f"or keep {holds} of the examples")
+        return CapacityError(
+            f"{num_examples} examples are too many for {num_heads} {self.name} heads: the theorem "
+            f"holds {self.formula} = {holds} (n={context_size}, d_h={head_dim})",
+            witness=num_examples,
+            suggestion="; ".join(ways),
         )
-    require_positive(num_heads=num_heads, context_size=context_size)
-    if head_dim is not None:
-        require_positive(head_dim=head_dim)
-
-    wide = context_size if head_dim is None else head_dim
-    saturated = Plan(
-        "saturated", num_heads, wide, saturated_capacity(num_heads, context_size, wide)
-    )
-    narrow = wide if construction == "auto" or head_dim is not None else 1
-    rank_one = Plan("rank_one", num_heads, narrow, rank_one_capacity(num_heads, context_size))
-
-    if construction == "auto":
-        chosen = saturated if num_examples <= saturated.capacity else rank_one
-    else:
-        chosen = saturated if construction == "saturated" else rank_one
-    if num_examples > chosen.capacity:
-        raise _too_many(num_examples, chosen, context_size)
-    return chosen
 
 
-def _too_many(num_examples: int, chosen: Plan, context_size: int) -> CapacityError:
-    if chosen.construction == "saturated":
-        rank = min(context_size, chosen.head_dim)
-        formula, used = "H(min(n, d_h) - 1) + 1", chosen.head_dim
-    else:
-        rank, formula, used = context_size, "H(n - 1) + 1", None
-    message = (
-        f"{num_examples} examples are too many for {chosen.num_heads} {chosen.construction} heads: "
-        f"the theorem holds {formula} = {chosen.capacity} (n={context_size}, d_h={chosen.head_dim})"
-    )
-    ways = []
-    if rank > 1:
-        ways.append(f"num_heads={heads_needed(num_examples, context_size, used)}")
-    if chosen.construction == "saturated" and (
-        num_examples <= rank_one_capacity(chosen.num_heads, context_size)
-    ):
-        ways.append("construction='rank_one', which holds them with these heads")
-    if rank == 1 and context_size == 1:
-        ways.append("contexts with n >= 2 tokens: softmax over one token is constant")
-    ways.append(f"or keep {chosen.capacity} of the examples")
-    return CapacityError(message, witness=num_examples, suggestion="; ".join(ways))
+SATURATED = TheoremHeads("saturated", "H(min(n, d_h) - 1) + 1", "Theorem 1", rank_one=False)
+RANK_ONE = TheoremHeads("rank_one", "H(n - 1) + 1", "Theorem 2", rank_one=True)
+THEOREMS: dict[Theorem, TheoremHeads] = {heads.name: heads for heads in (SATURATED, RANK_ONE)}
+"""The theorems' heads by their names."""

@@ -17,10 +17,10 @@ from rich.table import Table
 
 from constructive.support import tables
 from constructive.theory.bounds import (
+    THEOREMS,
     heads_needed,
     nonzero_parameter_count,
     parameter_count,
-    plan,
     rank_one_capacity,
 )
 
@@ -142,20 +142,19 @@ def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
         table.add_column(heading, justify="left" if heading == "theorem" else "right")
     powers = [1 << k for k in range(context_size.bit_length()) if 1 << k < context_size]
     for head_dim in (*powers, context_size):
-        for theorem, construction in (("1", "saturated"), ("2", "rank_one")):
-            if theorem == "1" and head_dim == 1 < num_examples:
+        for built in THEOREMS.values():
+            if not built.rank_one and head_dim == 1 < num_examples:
                 continue  # r = 1 holds one example
             heads = heads_needed(
                 num_examples,
                 context_size=context_size,
-                head_dim=head_dim if theorem == "1" else None,
+                head_dim=None if built.rank_one else head_dim,
             )
-            chosen = plan(
+            chosen = built.plan(
                 num_examples=num_examples,
                 context_size=context_size,
                 num_heads=heads,
                 head_dim=head_dim,
-                construction=construction,
             )
             count = parameter_count(
                 num_heads=heads, width=width, head_dim=head_dim, value_dim=1, target_dim=1
@@ -164,8 +163,8 @@ def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
                 num_examples=num_examples, plan=chosen, width=width, target_dim=1
             )
             table.add_row(
-                str(head_dim), theorem, str(heads), str(chosen.capacity), f"{count:,}",
-                f"{nonzero:,}", f"{num_examples / count:.2g}",
+                str(head_dim), built.theorem.split()[-1], str(heads), str(chosen.capacity),
+                f"{count:,}", f"{nonzero:,}", f"{num_examples / count:.2g}",
                 str(rank_one_capacity(heads, context_size)), str(heads * width),
             )  # fmt: skip
     heading = (

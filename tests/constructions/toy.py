@@ -1,22 +1,13 @@
 """The smallest construction there is: random heads of rank one, and the shortest readout."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from constructive import AttentionLayer, CapacityError, HeadRecord
-from constructive.constructions.construction import Built, Cost, largest
+from constructive.constructions.construction import Built, Cost, Described, largest
 from constructive.theory.bounds import Plan, group_sizes, rank_one_capacity
 
 
-@dataclass(frozen=True)
-class Toy:
-    name: str = "toy"
-    formula: str = "H(n - 1) + 1"
-    theorem: str = "no theorem"
-    shortest: bool = False
-    grouped: bool = False
-
+class Toy(Described):
     def plan(self, shapes, num_heads, head_dim):
         holds = rank_one_capacity(num_heads, shapes.context_size)
         if shapes.num_examples > holds:
@@ -31,9 +22,8 @@ class Toy:
         shape = plan.num_heads, dataset.width, plan.head_dim
         weights = 3 * rng.standard_normal((2, *shape))
         nothing = np.zeros((plan.num_heads * dataset.width, dataset.target_dim))
-        z = AttentionLayer.from_effective_readout(*weights, nothing).intermediate(
-            dataset.contexts, dataset.queries
-        )
+        layer = AttentionLayer.from_effective_readout
+        z = layer(*weights, nothing).intermediate(dataset.contexts, dataset.queries)
         effective = np.linalg.lstsq(z, dataset.target_matrix)[0]
         stops = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads)).tolist()
         heads = tuple(
@@ -42,7 +32,7 @@ class Toy:
         )
         residuals = largest(z @ effective - dataset.target_matrix)
         condition = float(np.linalg.cond(z))
-        return Built(*weights, effective, residuals, condition, heads, options.shared_keys)
+        return Built(layer(*weights, effective, options.value_dim), residuals, condition, heads)
 
 
-TOY = Toy()
+TOY = Toy("toy", "H(n - 1) + 1", "no theorem", grouped=False)

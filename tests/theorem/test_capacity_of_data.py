@@ -14,13 +14,13 @@ from constructive import (
     certify,
     comparison,
     exact_capacity,
+    explain,
     generators,
     nonzero_parameter_count,
     published_bounds,
     rank_one_capacity,
     saturated_capacity,
 )
-from constructive.theory.bounds import plan
 
 
 @settings(max_examples=40, deadline=None)
@@ -80,13 +80,7 @@ def test_nonzero_counts_are_those_of_built_weights(construction, total, heads, h
     memorizer = build_memorizer(
         data, num_heads=heads, head_dim=head_dim, value_dim=3, construction=construction
     )
-    chosen = plan(
-        num_examples=total,
-        context_size=3,
-        num_heads=heads,
-        head_dim=head_dim,
-        construction=construction,
-    )
+    chosen = explain(data, num_heads=heads, head_dim=head_dim, construction=construction).plan
     counted = sum(np.count_nonzero(x) for x in memorizer.layer.tensors.values())
     assert counted == nonzero_parameter_count(
         num_examples=total, plan=chosen, width=5, target_dim=2

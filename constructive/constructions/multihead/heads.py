@@ -102,12 +102,11 @@ def construct(
     With `shared_keys` all heads score tokens along one direction; otherwise they take a few in
     turn. Raises AssumptionError if too many queries off a group lie in its span.
     """
-    rank_one = plan.construction == "rank_one"
-    directions = propose(dataset, rng, spread=rank_one)
+    directions = propose(dataset, rng, spread=plan.rank_one)
     if shared_keys:
         directions = directions[:1]
     turns = [directions[index % len(directions)] for index in range(len(groups))]
-    if not rank_one:
+    if not plan.rank_one:
         vectors_of_all = key_vectors(dataset, assumed, groups, turns, rng)
         radius = token_radius(dataset)
     query_lengths = _row_lengths(dataset.queries)
@@ -115,7 +114,7 @@ def construct(
     with np.errstate(divide="ignore"):  # an example orthogonal to w needs an infinite sharpness
         for group, direction in zip(groups, turns, strict=True):
             saturation = _Saturation(dataset, direction, query_lengths, fraction, rng)
-            if rank_one:
+            if plan.rank_one:
                 head = _rank_one_head(group, saturation, plan.head_dim)
             else:
                 vectors = vectors_of_all[group.rows]
