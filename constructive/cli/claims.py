@@ -2,22 +2,20 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import constructive
+from constructive.certificates.claims.registry import CLAIMS
 from constructive.cli.common import Force, app, one_output, progress_bar
 from constructive.support.errors import ParameterError
 
-
-class ClaimOption(StrEnum):
-    """The values of --claim."""
-
-    grouping = "grouping"
-    rank = "rank"
-    error = "error"
-    readout = "readout"
+if TYPE_CHECKING:
+    ClaimOption = str
+else:
+    ClaimOption = StrEnum("ClaimOption", {name: name for name in CLAIMS})
+"""The values of --claim."""
 
 
 @app.command("certify")
@@ -50,7 +48,7 @@ def certify_command(
     inputs = {"MEMORIZER": memorizer, "DATA": data}
     output, say = one_output(output, inputs=inputs, force=force)
     loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.load(data)
-    claims: Any = tuple(c.value for c in claim) if claim else None
+    claims = tuple(map(str, claim)) if claim else None
     with progress_bar() as progress:
         certificate = constructive.certify(
             loaded, dataset, claims=claims, epsilon=epsilon, delta=delta, progress=progress

@@ -5,7 +5,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,19 +18,16 @@ from constructive.cli.common import (
     require_no_dash,
     several_outputs,
 )
+from constructive.figures.registry import FIGURES
 
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to compute with.")]
 
 
-class Figure(StrEnum):
-    """The values of --only."""
-
-    kruskal = "kruskal"
-    capacity = "capacity"
-    saturation = "saturation"
-    position = "position"
-    assumptions = "assumptions"
-    sequences = "sequences"
+if TYPE_CHECKING:
+    Figure = str
+else:
+    Figure = StrEnum("Figure", {name: name for name in FIGURES})
+"""The values of --only."""
 
 
 @contextmanager
@@ -65,7 +62,7 @@ def figures(
     """
     from constructive.figures import gallery
 
-    names = [figure.value for figure in only] if only else None
+    names = list(map(str, only)) if only else None
     require_no_dash("--output", folder)
     written = {path.name: path for path in gallery.files(folder, names)}
     say = several_outputs(written, inputs={}, force=force)

@@ -115,9 +115,8 @@ class Dataset(ExampleShapes):
             examples: their indices, or a Boolean for each of the T examples
 
         Raises:
-            DataError: for what is no list of indices from -T to T - 1, and none for T Booleans;
-                for one which takes no example; the witness is the first index beyond these,
-                or a shape or dtype
+            DataError: for an index which is not from -T to T - 1 (the witness is the first), for
+                what are no integers or not T Booleans in one axis, and where nothing is taken
 
         Example:
             >>> Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6]], [5, 7]).take([1]).targets
@@ -199,8 +198,9 @@ def _indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
         raise refuse("no examples to take", index.shape)
     if index.dtype == bool:
         if len(index) != total:
-            raise refuse(f"{len(index)} Booleans are not one for each of {total} examples",
-                         index.shape)
+            raise refuse(
+                f"{len(index)} Booleans are not one for each of {total} examples", index.shape
+            )
         if not index.any():
             raise refuse("no examples to take: all Booleans are False", index.shape)
         return index

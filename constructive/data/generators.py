@@ -246,7 +246,7 @@ def integers(
         )
 
     def draw(*shape: int) -> Array:
-        return rng.integers(-largest, largest, size=shape, endpoint=True).astype(np.float64)
+        return rng.integers(-int(largest), largest, size=shape, endpoint=True).astype(np.float64)
 
     targets = draw(num_examples) if target_dim is None else draw(num_examples, target_dim)
     contexts = draw(num_examples, context_size, width)

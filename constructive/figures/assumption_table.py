@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from constructive.figures.figure import Figure
 from constructive.figures.stages import Stage, digits, text
 from constructive.support import tables
 from constructive.support.files import replacing
@@ -77,3 +78,6 @@ def render(found: list[Row]) -> str:
     first = found[0].report
     heading = f"T = {first.count} examples, n = {first.size} tokens, d = {first.width}"
     return "\n".join([heading, "", *tables.lines(table, 140)]) + "\n"
+
+
+ASSUMPTIONS = Figure("Table 1: the assumptions on real data", (NAME,), write)

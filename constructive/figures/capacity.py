@@ -25,6 +25,7 @@ from constructive.constructions.build import build_memorizer
 from constructive.data import generators
 from constructive.data.dataset import Dataset
 from constructive.figures import drawing
+from constructive.figures.figure import Figure
 from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
 from constructive.support.parallel import ordered_map
@@ -142,3 +143,6 @@ def _panel(
     for label, heights, mark, colour in marks:
         axes.plot(values, heights, mark, color=colour, markersize=10, label=label)
     axes.set_ylim(bottom=0)
+
+
+CAPACITY = Figure("Figure 2: memorized examples against H, n and d_h", drawing.both(NAME), draw)

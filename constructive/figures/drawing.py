@@ -35,12 +35,12 @@ def save(figure: Any, path: Path) -> Path:  # noqa: ANN401
 
 def save_both(figure: Any, folder: Path, name: str) -> tuple[Path, ...]:  # noqa: ANN401
     """The picture as NAME.png and NAME.svg."""
-    return tuple(save(figure, path) for path in both(folder, name))
+    return tuple(save(figure, folder / file) for file in both(name))
 
 
-def both(folder: Path, name: str) -> tuple[Path, ...]:
-    """What `save_both` writes."""
-    return folder / f"{name}.png", folder / f"{name}.svg"
+def both(name: str) -> tuple[str, ...]:
+    """The files which `save_both` writes."""
+    return f"{name}.png", f"{name}.svg"
 
 
 def describe(axes: Any, *, x: str, y: str, title: str = "") -> None:  # noqa: ANN401

@@ -1,20 +1,12 @@
 """All figures, one after the other, with the time that each took."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from constructive.figures import (
-    assumption_table,
-    capacity,
-    drawing,
-    independence,
-    saturation,
-    sequences,
-)
+from constructive.figures.registry import FIGURES
 from constructive.support.errors import ParameterError
 from constructive.support.files import require_writable
 from constructive.support.progress import Progress, silent
@@ -22,7 +14,14 @@ from constructive.support.progress import Progress, silent
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure: its name, what it shows, its files, and the seconds which it took."""
+    """A figure that was drawn.
+
+    Attributes:
+        name: what it was asked for by
+        shows: its title
+        paths: its files
+        seconds: which it took
+    """
 
     name: str
     shows: str
@@ -30,41 +29,25 @@ class Drawn:
     seconds: float
 
 
-NAMES = {
-    "kruskal": "Figure 1: Kruskal rank of queries",
-    "capacity": "Figure 2: memorized examples against H, n and d_h",
-    "saturation": "Figure 3: softmax saturation",
-    "position": "Figure 4: general position of tokens",
-    "assumptions": "Table 1: the assumptions on real data",
-    "sequences": "Sequences: parameters against N (not of that paper)",
-}
-"""What can be drawn."""
-
-
-_PICTURES = {
-    "kruskal": independence.KRUSKAL,
-    "capacity": capacity.NAME,
-    "saturation": saturation.NAME,
-    "position": independence.POSITION,
-    "sequences": sequences.NAME,
-}
-
-
 def files(folder: Path, only: Iterable[str] | None = None) -> tuple[Path, ...]:
-    """What `draw` writes. Raises ParameterError for an unknown name."""
-    paths: list[Path] = []
-    for name in _wanted(only):
-        picture = _PICTURES.get(name)
-        paths += drawing.both(folder, picture) if picture else (folder / assumption_table.NAME,)
-    return tuple(paths)
+    """What `draw` writes.
+
+    Args:
+        folder: where
+        only: names of figures; by default all
+
+    Raises:
+        ParameterError: for an unknown name
+    """
+    return tuple(folder / name for figure in _wanted(only) for name in FIGURES[figure].files)
 
 
 def _wanted(only: Iterable[str] | None) -> list[str]:
-    wanted = list(NAMES if only is None else only)
-    unknown = [name for name in wanted if name not in NAMES]
+    wanted = list(FIGURES if only is None else only)
+    unknown = [name for name in wanted if name not in FIGURES]
     if unknown:
         raise ParameterError(
-            f"unknown figure {unknown[0]!r}", witness=unknown[0], suggestion=", ".join(NAMES)
+            f"unknown figure {unknown[0]!r}", witness=unknown[0], suggestion=", ".join(FIGURES)
         )
     return wanted
 
@@ -80,28 +63,21 @@ def draw(
 
     Old files of these names are replaced.
 
-    only:     some of NAMES; by default all
-    executor: where their parts are computed (`constructive.parallel`)
+    Args:
+        folder: where they go; it has to exist
+        only: names of figures (`figures.registry`); by default all
+        executor: where their parts are computed (`support.parallel`)
+        progress: called with (step, done, total) during long work
 
-    Raises ParameterError for an unknown name, OutputError if a file cannot be written,
-    MissingExtraError without matplotlib or scikit-learn.
+    Raises:
+        ParameterError: for an unknown name
+        OutputError: if a file cannot be written
+        MissingExtraError: without matplotlib or scikit-learn
     """
     folder, wanted = Path(folder), _wanted(only)
     for path in files(folder, wanted):
         require_writable(path)
-    drawings: dict[str, Callable[[], tuple[Path, ...]]] = {
-        "kruskal": partial(independence.draw_kruskal, folder, executor=executor, progress=progress),
-        "capacity": partial(capacity.draw, folder, executor=executor, progress=progress),
-        "saturation": partial(saturation.draw, folder),
-        "position": partial(
-            independence.draw_position, folder, executor=executor, progress=progress
-        ),
-        "assumptions": partial(
-            assumption_table.write, folder, executor=executor, progress=progress
-        ),
-        "sequences": partial(sequences.draw, folder, progress=progress),
-    }
     for name in wanted:
-        start = time.perf_counter()
-        paths = drawings[name]()
-        yield Drawn(name, NAMES[name], paths, time.perf_counter() - start)
+        figure, start = FIGURES[name], time.perf_counter()
+        paths = figure.draw(folder, executor=executor, progress=progress)
+        yield Drawn(name, figure.shows, paths, time.perf_counter() - start)

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from constructive.figures import drawing
+from constructive.figures.figure import Figure
 from constructive.figures.stages import Stage, digits, text
 from constructive.support.arrays import Array
 from constructive.support.progress import Progress
 from constructive.theory.assumptions.sampling import Estimate, dependent_share
 
 SUBSETS = 1000
-KRUSKAL, POSITION = "figure-1-kruskal-rank", "figure-4-general-position"
+_KRUSKAL, _POSITION = "figure-1-kruskal-rank", "figure-4-general-position"
 """Names of the pictures."""
 CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64)
 
@@ -37,14 +38,14 @@ def draw_kruskal(
     folder: Path, *, executor: Executor | None, progress: Progress
 ) -> tuple[Path, ...]:
     """Figure 1: queries of digits (a class token) and of text (the last byte)."""
-    return _draw(folder, KRUSKAL, "queries", executor, progress)
+    return _draw(folder, _KRUSKAL, "queries", executor, progress)
 
 
 def draw_position(
     folder: Path, *, executor: Executor | None, progress: Progress
 ) -> tuple[Path, ...]:
     """Figure 4: the tokens of all contexts together."""
-    return _draw(folder, POSITION, "tokens", executor, progress)
+    return _draw(folder, _POSITION, "tokens", executor, progress)
 
 
 def _draw(
@@ -100,3 +101,7 @@ def _curve(
         CANDIDATES, shares, np.maximum(spread, 0.0), color=colour, marker=mark, linestyle=line,
         markersize=size, fillstyle="none", capsize=3, label=stage.stage,
     )  # fmt: skip
+
+
+KRUSKAL = Figure("Figure 1: Kruskal rank of queries", drawing.both(_KRUSKAL), draw_kruskal)
+POSITION = Figure("Figure 4: general position of tokens", drawing.both(_POSITION), draw_position)

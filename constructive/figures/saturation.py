@@ -4,6 +4,7 @@ The paper looks at trained heads; these are built, so that every head saturates 
 says so.
 """
 
+from concurrent.futures import Executor
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,12 @@ from constructive.constructions.multihead.heads import SATURATION_EPS
 from constructive.data import generators
 from constructive.data.dataset import Dataset
 from constructive.figures import drawing
+from constructive.figures.figure import Figure
 from constructive.layers.attention import attend
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
 from constructive.support.extras import require
+from constructive.support.progress import Progress
 from constructive.theory.bounds import rank_one_capacity
 
 NAME = "figure-3-saturation"
@@ -39,7 +42,12 @@ def attention_off_top(memorizer: Memorizer, dataset: Dataset) -> Array:
     return out
 
 
-def draw(folder: Path) -> tuple[Path, ...]:
+def draw(
+    folder: Path,
+    *,
+    executor: Executor | None,  # noqa: ARG001 - there is little to compute
+    progress: Progress,
+) -> tuple[Path, ...]:
     """H = 8 and H = 4 heads at the theorem's bound: the first 20 examples, and histograms of all.
 
     The first head has no examples before it, so that it need not saturate.
@@ -49,7 +57,7 @@ def draw(folder: Path) -> tuple[Path, ...]:
     for (left, right), heads in zip(panels, _HEADS, strict=True):
         total = rank_one_capacity(heads, _SIZE)
         data = generators.uniform(num_examples=total, context_size=_SIZE, width=_WIDTH)
-        memorizer = build_memorizer(data, num_heads=heads)
+        memorizer = build_memorizer(data, num_heads=heads, progress=progress)
         off_top = attention_off_top(memorizer, data)
         image = left.imshow(
             1.0 - off_top[:, :_SHOWN], aspect="auto", cmap=drawing.COLOUR_MAP,
@@ -121,3 +129,6 @@ def draw_heads(memorizer: Memorizer, dataset: Dataset, path: str | Path, *, titl
     )
     bar.ax.axhline(SATURATION_EPS, color="white", linewidth=1.5)
     drawing.save(figure, Path(path))
+
+
+SATURATION = Figure("Figure 3: softmax saturation", drawing.both(NAME), draw)

@@ -4,6 +4,7 @@ The data are random: contexts of eight different tokens in Q^4, and one of 16 la
 a memorizer which was built, and whose labels were all compared by ==.
 """
 
+from concurrent.futures import Executor
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from constructive.figures import drawing
+from constructive.figures.figure import Figure
 from constructive.sequences.growth import GrowthPoint, exponent, growth
 from constructive.support.errors import ParameterError
 from constructive.support.progress import Progress
@@ -59,7 +61,12 @@ def multihead_parameters(total: int, context_size: int) -> int:
     )
 
 
-def draw(folder: Path, *, progress: Progress) -> tuple[Path, ...]:
+def draw(
+    folder: Path,
+    *,
+    executor: Executor | None,  # noqa: ARG001 - memorizers are built one after the other
+    progress: Progress,
+) -> tuple[Path, ...]:
     """Build memorizers of 64 to 4096 sequences with each embedding, and draw their parameters."""
     sequences, labels = random_sequences(LARGEST)
     found = {
@@ -121,3 +128,6 @@ def _draw_counts(axes: Any, found: dict[str, list[GrowthPoint]], attribute: str)
             label += f": exponent {exponent(keys, counts):.3f}, {after:.3f} after log"
         axes.plot(keys, counts, mark + "-", color=colour, markersize=5, label=label)
     return [point.num_keys for points in found.values() for point in points]
+
+
+SEQUENCES = Figure("Sequences: parameters against N (not of that paper)", drawing.both(NAME), draw)

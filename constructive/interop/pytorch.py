@@ -222,17 +222,20 @@ def read(module: nn.Module, dataset: Dataset | None = None) -> ReadModule:
 
     Args:
         module: on any device; it is not changed
-        dataset: what any but an `AttentionModule` is tested on besides random tokens; by default
-            nothing
+        dataset: what any but an unchanged `AttentionModule`, which is known, is tested on besides
+            random tokens; by default nothing
 
     Raises:
         ParameterError: for a module which is or does something else
-        DataError: for such data of other shapes
+        DataError: for data whose shapes do not fit, whatever the module is
     """
     _check_parameters(module)
     if _is_ours(module):
         arrays = (_array(getattr(module, name)) for name in _NAMES)
-        return ReadModule(AttentionLayer(*arrays), False, module.scalar_targets)  # noqa: FBT003
+        layer = AttentionLayer(*arrays)
+        if dataset is not None:
+            layer.check_fits(dataset)
+        return ReadModule(layer, False, module.scalar_targets)  # noqa: FBT003
     try:
         twin = copy.deepcopy(module).to(torch.float64).eval()
     except Exception as error:  # modules may hold anything

@@ -1,7 +1,7 @@
 """The layer: its weights, its forward pass, and the intermediate representation.
 
 Notation: E a context (n, d), e a query (d,), H heads with W_Q, W_K (d, d_h), W_V (d, d_v), an
-output matrix W_O (H d_v, d_o) and a readout W_D (d_o, d_out); the paper has d_o = d_v.
+output matrix W_O (H d_v, d_o) and a readout W_D (d_o, d_out); the paper has d_o = d_v. ::
 
     alpha_h = softmax(E W_K W_Q^T e)                                   attention of head h, (n,)
     z       = [E^T alpha_1; ...; E^T alpha_H]                intermediate representation, (H d,)
@@ -28,13 +28,17 @@ from constructive.support.errors import DataError, ParameterError
 
 
 class Chunk(NamedTuple):
-    """A few examples on their way through the layer."""
+    """A few examples on their way through the layer.
+
+    Attributes:
+        rows: which ones
+        attention: alpha (rows, H, n)
+        representation: z (rows, H, d)
+    """
 
     rows: slice
     attention: Array
-    """alpha: (rows, H, n)"""
     representation: Array
-    """z: (rows, H, d)"""
 
 
 def attend(
@@ -47,11 +51,16 @@ def attend(
 ) -> Iterator[Chunk]:
     """Softmax attention of every head on every example, a bounded number of examples at a time.
 
-    query_weights, key_weights: (H, d, d_h);  contexts: (T, n, d) or (n, d);  queries: (T, d)
-
     Computes in the dtype of the weights. W_K W_Q^T is absorbed into the query first, and the heads
     then act as a query axis of length H: one matrix product for all heads, and one batched product
     over the examples. With a shared context its keys are absorbed too.
+
+    Args:
+        query_weights: W_Q (H, d, d_h)
+        key_weights: W_K (H, d, d_h)
+        contexts: (T, n, d) or one shared (n, d)
+        queries: (T, d)
+        chunk_bytes: about the size of temporary arrays, in bytes; by default 4 MiB
     """
     num_heads, width, _ = query_weights.shape
     dtype = query_weights.dtype
@@ -78,8 +87,9 @@ def attend(
 def softmax_in_place(logits: Array) -> Array:
     """Softmax over the last axis, in the array itself; the largest logit is subtracted first.
 
-    >>> softmax_in_place(np.array([1000.0, 1000.0]))
-    array([0.5, 0.5])
+    Example:
+        >>> softmax_in_place(np.array([1000.0, 1000.0]))
+        array([0.5, 0.5])
     """
     logits -= logits.max(axis=-1, keepdims=True)
     np.exp(logits, out=logits)
@@ -91,21 +101,26 @@ def softmax_in_place(logits: Array) -> Array:
 class AttentionLayer(HeadShapes):
     """Multi-head attention with a linear readout, as plain arrays: the `Layer` in floats.
 
-    query_weights:   W_Q (H, d, d_h)
-    key_weights:     W_K (H, d, d_h)
-    value_weights:   W_V (H, d, d_v)
-    output_weights:  W_O (H d_v, d_o); d_o = d_v in layers which are built
-    readout_weights: W_D (d_o, d_out)
+    All five arrays have one dtype, float64 or float32, and the layer computes in it. They are
+    read-only copies of what was given.
 
-    All five have one dtype, float64 or float32, and the layer computes in it. They are read-only
-    copies of what was given. Raises ParameterError for what is no array, shapes which do not fit,
-    mixed dtypes, and entries which are not finite.
+    Attributes:
+        query_weights: W_Q (H, d, d_h)
+        key_weights: W_K (H, d, d_h)
+        value_weights: W_V (H, d, d_v)
+        output_weights: W_O (H d_v, d_o); d_o = d_v in layers which are built
+        readout_weights: W_D (d_o, d_out)
 
-    >>> layer = AttentionLayer.from_effective_readout(
-    ...     np.zeros((1, 2, 1)), np.zeros((1, 2, 1)), np.array([[1.0], [10.0]])
-    ... )
-    >>> layer([[[1.0, 0.0], [0.0, 1.0]]], [[3.0, 4.0]])  # uniform attention: the mean token
-    array([[5.5]])
+    Raises:
+        ParameterError: for what is no array, shapes which do not fit, mixed or other dtypes, and
+            entries which are not finite
+
+    Example:
+        >>> layer = AttentionLayer.from_effective_readout(
+        ...     np.zeros((1, 2, 1)), np.zeros((1, 2, 1)), np.array([[1.0], [10.0]])
+        ... )
+        >>> layer([[[1.0, 0.0], [0.0, 1.0]]], [[3.0, 4.0]])  # uniform attention: the mean token
+        array([[5.5]])
     """
 
     query_weights: Array
@@ -130,7 +145,17 @@ class AttentionLayer(HeadShapes):
         """The layer with f = U^T z, for U = effective_readout of shape (H d, d_out).
 
         U_h fills the first d_out columns of W_Vh; W_O and W_D copy them through (identities padded
-        with zeros). Raises ParameterError if d_v < d_out: such a layer has too few outputs.
+        with zeros).
+
+        Args:
+            query_weights: W_Q (H, d, d_h)
+            key_weights: W_K (H, d, d_h)
+            effective_readout: U (H d, d_out), of the same dtype
+            value_dim: d_v; by default d_out
+
+        Raises:
+            ParameterError: if d_v < d_out, as such a layer has too few outputs, and for weights
+                which `AttentionLayer` refuses
         """
         num_heads, width, _ = query_weights.shape
         target_dim = effective_readout.shape[1]
@@ -175,11 +200,19 @@ class AttentionLayer(HeadShapes):
         return self
 
     def floats(self, purpose: str) -> "AttentionLayer":  # noqa: ARG002 - nothing is refused
-        """The layer itself, whatever floats are for."""
+        """The layer itself, whatever floats are for.
+
+        Args:
+            purpose: what they are for
+        """
         return self
 
     def enclose(self, prec: int) -> BallLayer:
-        """The layer in balls of `prec` bits."""
+        """The layer in balls.
+
+        Args:
+            prec: bits of the balls
+        """
         return enclose_layer(self, prec=prec)
 
     @property
@@ -194,7 +227,7 @@ class AttentionLayer(HeadShapes):
 
     @property
     def effective_readout(self) -> Array:
-        """U with f = U^T z: (H d, d_out)."""
+        """U with f = U^T z, of shape (H d, d_out)."""
         output = self.output_weights.reshape(self.num_heads, self.value_dim, -1)
         per_head = self.value_weights @ output @ self.readout_weights
         return per_head.reshape(-1, self.target_dim)
@@ -204,8 +237,13 @@ class AttentionLayer(HeadShapes):
     ) -> Array:
         """Evaluate f on examples: (T, d_out).
 
-        contexts: (T, n, d) or one shared (n, d);  queries: (T, d).  Temporary arrays take about
-        `chunk_bytes`. Raises DataError if shapes do not fit the layer.
+        Args:
+            contexts: (T, n, d) or one shared (n, d)
+            queries: (T, d)
+            chunk_bytes: about the size of temporary arrays, in bytes; by default 4 MiB
+
+        Raises:
+            DataError: if shapes do not fit the layer
         """
         contexts, queries = self.checked_inputs(contexts, queries)
         readout = self.effective_readout
@@ -218,7 +256,16 @@ class AttentionLayer(HeadShapes):
     def attention(
         self, contexts: npt.ArrayLike, queries: npt.ArrayLike, *, chunk_bytes: int = CHUNK_BYTES
     ) -> Array:
-        """The softmax weights alpha of every head on every example: (T, H, n)."""
+        """The softmax weights alpha of every head on every example: (T, H, n).
+
+        Args:
+            contexts: (T, n, d) or one shared (n, d)
+            queries: (T, d)
+            chunk_bytes: about the size of temporary arrays, in bytes; by default 4 MiB
+
+        Raises:
+            DataError: if shapes do not fit the layer
+        """
         contexts, queries = self.checked_inputs(contexts, queries)
         shape = (len(queries), self.num_heads, contexts.shape[-2])
         out = np.empty(shape, self.query_weights.dtype)
@@ -230,7 +277,16 @@ class AttentionLayer(HeadShapes):
     def intermediate(
         self, contexts: npt.ArrayLike, queries: npt.ArrayLike, *, chunk_bytes: int = CHUNK_BYTES
     ) -> Array:
-        """The intermediate representation Z, a row z for each example: (T, H d)."""
+        """The intermediate representation Z, a row z for each example: (T, H d).
+
+        Args:
+            contexts: (T, n, d) or one shared (n, d)
+            queries: (T, d)
+            chunk_bytes: about the size of temporary arrays, in bytes; by default 4 MiB
+
+        Raises:
+            DataError: if shapes do not fit the layer
+        """
         contexts, queries = self.checked_inputs(contexts, queries)
         out = np.empty((len(queries), self.num_heads * self.width), self.query_weights.dtype)
         weights = self.query_weights, self.key_weights
@@ -239,7 +295,14 @@ class AttentionLayer(HeadShapes):
         return out
 
     def check_fits(self, dataset: Dataset) -> None:
-        """Raise DataError if the shapes of a data set do not fit the layer, or it is rational."""
+        """Refuse a data set which does not fit the layer.
+
+        Args:
+            dataset: T examples
+
+        Raises:
+            DataError: if shapes do not fit, or the data are rational
+        """
         if dataset.queries.dtype == object:
             raise DataError(
                 "the data are rational, the layer is not",
@@ -250,16 +313,27 @@ class AttentionLayer(HeadShapes):
         check_targets(dataset, self)
 
     def max_error(self, dataset: Dataset) -> float:
-        """Largest |f - y| over the data, as evaluated in the dtype of the weights.
+        """Largest `|f - y|` over the data, as evaluated in the dtype of the weights.
 
-        Raises DataError if shapes do not fit the layer.
+        Args:
+            dataset: T examples
+
+        Raises:
+            DataError: if shapes do not fit the layer, or the data are rational
         """
         self.check_fits(dataset)
         outputs = self(dataset.contexts, dataset.queries)
         return float(np.abs(outputs - dataset.target_matrix).max())
 
     def astype(self, dtype: npt.DTypeLike) -> "AttentionLayer":
-        """The same layer with weights rounded to float32 or float64."""
+        """The same layer with weights rounded to float32 or float64.
+
+        Args:
+            dtype: one of the two
+
+        Raises:
+            ParameterError: for another one, and for weights beyond its range
+        """
         return AttentionLayer(*(array.astype(dtype) for array in vars(self).values()))
 
     def __repr__(self) -> str:
@@ -271,7 +345,15 @@ class AttentionLayer(HeadShapes):
     def checked_inputs(
         self, contexts: npt.ArrayLike, queries: npt.ArrayLike
     ) -> tuple[Array, Array]:
-        """The inputs as arrays. Raises DataError if their shapes do not fit the layer."""
+        """The inputs as arrays.
+
+        Args:
+            contexts: (T, n, d) or one shared (n, d)
+            queries: (T, d)
+
+        Raises:
+            DataError: if their shapes do not fit the layer
+        """
         contexts, queries = np.asarray(contexts), np.asarray(queries)
         fits = (
             queries.ndim == 2

@@ -5,7 +5,7 @@ operations included: products, exponentials, the quotient of the softmax, and th
 
 *Which tokens matter.* A head which saturates on an example leaves all tokens but one with next to
 no attention. So the logits are first bounded in float64, which is rigorous too: a sum of products
-evaluated in any order, with or without fused operations, is off by at most
+evaluated in any order, with or without fused operations, is off by at most ::
 
     gamma sum |a| |b| ...,    gamma = k u / (1 - k u),    u = 2^-53,
 
@@ -39,7 +39,10 @@ _CHUNK = 32
 class Enclosed(NamedTuple):
     """One example in balls.
 
-    representation: z as a row, (1, H d);  output: f(E, e), (1, d_out)
+    Attributes:
+        example: its index
+        representation: z as a row, (1, H d)
+        output: f(E, e), (1, d_out)
     """
 
     example: int
@@ -51,7 +54,11 @@ class Enclosed(NamedTuple):
 class BallLayer:
     """A layer ready for evaluation in balls of `prec` bits. Use `enclose_layer`.
 
-    products: W_Q W_K^T of each head, (d, d);  readout: U, (H d, d_out)
+    Attributes:
+        layer: what is enclosed
+        prec: bits of the balls
+        products: W_Q W_K^T of each head, (d, d)
+        readout: U, (H d, d_out), with f = U^T z
     """
 
     layer: FloatWeights
@@ -103,7 +110,13 @@ class BallLayer:
 def enclose_layer(
     layer: FloatWeights, *, prec: int, corrections: tuple[Array, ...] = ()
 ) -> BallLayer:
-    """The layer in balls; W_V is the sum of `layer.value_weights` and `corrections`, exactly."""
+    """The layer in balls; W_V is the sum of `layer.value_weights` and `corrections`, exactly.
+
+    Args:
+        layer: weights of float64 or float32
+        prec: bits of the balls
+        corrections: arrays (H, d, d_v); by default none
+    """
     with working_precision(prec):
         products = tuple(
             exact_matrix(w_q) * exact_matrix(w_k.T)
@@ -114,7 +127,12 @@ def enclose_layer(
 
 
 def effective_readout(layer: FloatWeights, *, corrections: tuple[Array, ...] = ()) -> arb_mat:
-    """U with f = U^T z: (H d, d_out), at the precision in force."""
+    """U with f = U^T z: (H d, d_out), at the precision in force.
+
+    Args:
+        layer: weights of float64 or float32
+        corrections: arrays (H, d, d_v), which are added to W_V; by default none
+    """
     output = layer.output_weights.reshape(layer.num_heads, layer.value_dim, -1)
     last = exact_matrix(layer.readout_weights)
     entries: list[arb] = []
@@ -127,7 +145,12 @@ def effective_readout(layer: FloatWeights, *, corrections: tuple[Array, ...] = (
 
 
 def intermediate(enclosed: BallLayer, dataset: Dataset) -> arb_mat:
-    """Z in balls: (T, H d)."""
+    """Z in balls: (T, H d).
+
+    Args:
+        enclosed: the layer in balls
+        dataset: T examples which fit it
+    """
     entries: list[arb] = []
     for row in enclosed(dataset):
         entries += row.representation.entries()

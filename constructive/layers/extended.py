@@ -32,12 +32,17 @@ _WIDEST = 1 << 14
 class ExtendedLayer(Rebuilt):
     """Multi-head attention whose values are sums of float64 arrays.
 
-    leading:     an `AttentionLayer` of float64 weights
-    corrections: (k, H, d, d_v); W_V = leading.value_weights + corrections.sum(axis=0), exactly
-    precision:   bits of the readout
-
     It is evaluated in balls, of `precision` + 64 bits or more. Corrections are kept as a read-only
-    copy. Raises ParameterError for some which do not fit.
+    copy.
+
+    Attributes:
+        leading: an `AttentionLayer` of float64 weights
+        corrections: (k, H, d, d_v), float64;
+            `W_V = leading.value_weights + corrections.sum(axis=0)`, exactly
+        precision: bits of the readout
+
+    Raises:
+        ParameterError: for corrections which do not fit, or are not finite
     """
 
     leading: AttentionLayer
@@ -71,7 +76,14 @@ class ExtendedLayer(Rebuilt):
         return f"{self.leading.described}, readout of {self.precision} bits"
 
     def floats(self, purpose: str) -> AttentionLayer:
-        """Refuse: a float has fewer bits. Raises ParameterError, which names the purpose."""
+        """Refuse, as a float has fewer bits.
+
+        Args:
+            purpose: what floats are asked for, as the error names it
+
+        Raises:
+            ParameterError: always
+        """
         raise not_floats(purpose, self)
 
     @property
@@ -81,12 +93,12 @@ class ExtendedLayer(Rebuilt):
 
     @property
     def query_weights(self) -> Array:
-        """W_Q: (H, d, d_h)."""
+        """W_Q, of shape (H, d, d_h)."""
         return self.leading.query_weights
 
     @property
     def key_weights(self) -> Array:
-        """W_K: (H, d, d_h)."""
+        """W_K, of shape (H, d, d_h)."""
         return self.leading.key_weights
 
     @property
@@ -115,22 +127,46 @@ class ExtendedLayer(Rebuilt):
         return self.leading.num_parameters
 
     def intermediate(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array:
-        """The intermediate representation Z in floats: (T, H d). Raises DataError as `__call__`."""
+        """The intermediate representation Z in floats: (T, H d).
+
+        Args:
+            contexts: (T, n, d) or one shared (n, d)
+            queries: (T, d)
+
+        Raises:
+            DataError: if shapes do not fit the layer
+        """
         return self.leading.intermediate(contexts, queries)
 
     def check_fits(self, dataset: Dataset) -> None:
-        """Raise DataError if the shapes of a data set do not fit the layer."""
+        """Refuse a data set which does not fit the layer.
+
+        Args:
+            dataset: T examples
+
+        Raises:
+            DataError: if shapes do not fit, or the data are rational
+        """
         self.leading.check_fits(dataset)
 
     def enclose(self, prec: int) -> BallLayer:
-        """The layer in balls of `prec` bits."""
+        """The layer in balls, all bits of its readout included.
+
+        Args:
+            prec: bits of the balls
+        """
         return enclose_layer(self.leading, prec=prec, corrections=tuple(self.corrections))
 
     def __call__(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array:
         """Evaluate f in balls, and round to float64: (T, d_out).
 
-        contexts: (T, n, d) or one shared (n, d);  queries: (T, d).  Raises DataError if shapes do
-        not fit the layer, PrecisionError if an output cannot be enclosed.
+        Args:
+            contexts: (T, n, d) or one shared (n, d)
+            queries: (T, d)
+
+        Raises:
+            DataError: if shapes do not fit the layer
+            PrecisionError: if an output cannot be enclosed
         """
         contexts, queries = self.leading.checked_inputs(contexts, queries)
         nothing = np.zeros(len(queries))
@@ -146,9 +182,13 @@ class ExtendedLayer(Rebuilt):
         return outputs
 
     def max_error(self, dataset: Dataset) -> float:
-        """An upper bound of |f - y| over the data, from balls.
+        """An upper bound of `|f - y|` over the data, from balls.
 
-        Raises DataError if shapes do not fit the layer.
+        Args:
+            dataset: T examples
+
+        Raises:
+            DataError: if shapes do not fit the layer
         """
         self.leading.check_fits(dataset)
         enclosed = self.enclose(self.precision + _GUARD_BITS)
@@ -168,10 +208,14 @@ def solve(
 ) -> tuple[Array, ...]:
     """Solve Z U = Y in balls, and return U as a sum of float64 arrays (H d, d_out).
 
-    columns: T independent columns of Z, on which U is not zero
-    precision: bits which the sum carries; the working precision is raised until balls give them
+    Args:
+        layer: its W_Q and W_K, (H, d, d_h)
+        dataset: T examples which fit the layer
+        columns: T independent columns of Z, on which U is not zero
+        precision: bits which the sum carries; the working precision is raised until balls give them
 
-    Raises PrecisionError where 2^14 bits do not suffice, or U leaves the range of float64.
+    Raises:
+        PrecisionError: where 2^14 bits do not suffice, or U leaves the range of float64
     """
     parts = -(-precision // PART_BITS)
     prec = 2 * precision + _GUARD_BITS

@@ -36,7 +36,9 @@ def save(path: str | Path, layer: Layer, record: BuildRecord | TrainedRecord) ->
 def load(path: str | Path, make: Callable[[Layer, BuildRecord | TrainedRecord], Made]) -> Made:
     """What `make` makes of the layer and the record in a file.
 
-    Raises FormatError if it is not such a file, OSError if it cannot be read.
+    Raises:
+        FormatError: if it is not such a file
+        OSError: if it cannot be read
     """
     path = Path(path)
     content = path.read_bytes()

@@ -28,12 +28,12 @@ class Layer(Protocol):
 
     @property
     def query_weights(self) -> npt.NDArray[Any]:
-        """W_Q: (H, d, d_h)."""
+        """W_Q, of shape (H, d, d_h)."""
         ...
 
     @property
     def key_weights(self) -> npt.NDArray[Any]:
-        """W_K: (H, d, d_h)."""
+        """W_K, of shape (H, d, d_h)."""
         ...
 
     @property

@@ -26,12 +26,16 @@ if TYPE_CHECKING:
 class Memorizer:
     """A layer whose weights were constructed to reproduce every target of a data set.
 
-    layer:  the weights: `AttentionLayer`, or `ExtendedLayer` where the readout has more bits, or
+    `repr` is one line, `str` a table, and so is the HTML which notebooks show.
+
+    Attributes:
+        layer: the weights: `AttentionLayer`, or `ExtendedLayer` where the readout has more bits, or
             `RationalLayer` where all is rational
-    record: how they were built, head by head, and the error measured on the data; or where they
+        record: how they were built, head by head, and the error measured on the data; or where they
             come from (`from_torch`)
 
-    `repr` is one line, `str` a table, and so is the HTML which notebooks show.
+    Raises:
+        ParameterError: for a record of scalar targets with a layer of several outputs
     """
 
     layer: Layer
@@ -50,38 +54,53 @@ class Memorizer:
 
         Fractions where the layer is rational, else floats.
 
-        contexts: (T, n, d) or one shared (n, d);  queries: (T, d)
-        Raises DataError if the shapes do not fit the layer.
+        Args:
+            contexts: (T, n, d) or one shared (n, d)
+            queries: (T, d)
+
+        Raises:
+            DataError: if the shapes do not fit the layer, and for inputs which a rational layer
+                does not take (`RationalLayer.intermediate`)
+            PrecisionError: if the readout has more bits, and an output cannot be enclosed
         """
         outputs = self.layer(contexts, queries)
         return outputs[:, 0] if self.record.scalar_targets else outputs
 
     def max_error(self, dataset: Dataset | RationalDataset) -> float:
-        """Largest |f(E, e) - y| over the examples and the entries of their targets.
+        """Largest `|f(E, e) - y|` over the examples and the entries of their targets.
 
-        As float64 evaluates it; an upper bound, from balls, where the readout has more bits; 0.0
-        just where f == y, if the layer is rational.
+        As the dtype of the weights evaluates it; an upper bound, from balls, where the readout has
+        more bits; 0.0 just where f == y, if the layer is rational.
 
-        Raises DataError if the shapes do not fit the layer.
+        Args:
+            dataset: T examples, a `RationalDataset` only if the layer is rational
+
+        Raises:
+            DataError: if the data do not fit the layer
         """
         return self.layer.max_error(dataset)
 
     def astype(self, dtype: npt.DTypeLike) -> "Memorizer":
         """The same memorizer with rounded weights; measure `max_error` anew.
 
-        Raises ParameterError for weights which are not floats.
+        Args:
+            dtype: float32 or float64
+
+        Raises:
+            ParameterError: for weights which are not floats, or a readout beyond float64; for
+                another dtype, and for weights beyond its range
         """
         layer = self.layer.floats(f"arrays of {np.dtype(dtype)}")
         return dataclasses.replace(self, layer=layer.astype(dtype))
 
     def save(self, path: str | Path) -> None:
-        """Write a .safetensors file, whole or not at all; an old file of that name is replaced.
+        """Write a .safetensors file, whole or not at all.
 
         Tensors W_Q, W_K, W_V, W_O, W_D as in `AttentionLayer`, and W_V_corrections where the
         readout has more bits (`ExtendedLayer`); the record is JSON in the metadata.
 
         Args:
-            path: the file
+            path: the file, .safetensors; an old one of that name is replaced
 
         Raises:
             ParameterError: for rational weights, which are not floats (build them anew from the
@@ -108,16 +127,20 @@ class Memorizer:
     ) -> "torch.nn.Module":
         """The layer as a PyTorch module, with the same weights.
 
-        dtype:     what they are rounded to, such as torch.bfloat16; by default as they are
-        multihead: False for `interop.pytorch.AttentionModule`, which holds any layer; True for a
-                   `torch.nn.MultiheadAttention` and a `torch.nn.Linear` (`MultiheadModule`), which
-                   ask for H d_h = d and d_v = d_h
-
         `forward(contexts, queries)` gives what `predict` does, as tensors. Rounding to float32 or
         bfloat16 is not for free: measure, as with `astype`.
 
-        Raises MissingExtraError without torch, ParameterError for a readout beyond float64, for
-        rational weights, and for shapes which `MultiheadAttention` does not have.
+        Args:
+            dtype: what they are rounded to, such as `torch.bfloat16`; by default as they are
+            multihead: False for `interop.pytorch.AttentionModule`, which holds any layer; True for
+                a `torch.nn.MultiheadAttention` and a `torch.nn.Linear` (`MultiheadModule`), which
+                ask for H d_h = d, d_v = d_h and d_o <= d
+
+        Raises:
+            MissingExtraError: without torch
+            ParameterError: for a readout beyond float64, for rational weights, for shapes which
+                `MultiheadAttention` does not have, and for a dtype which is no `torch.dtype` of
+                real numbers
         """
         layer = self.layer.floats("PyTorch modules")
         require("torch", extra="torch", purpose="Memorizer.to_torch")
@@ -132,17 +155,22 @@ class Memorizer:
     def from_torch(cls, module: "torch.nn.Module", dataset: Dataset | None = None) -> "Memorizer":
         """Read the weights of a PyTorch module, trained ones also, as they are in evaluation mode.
 
-        module:  what `to_torch` gives, or any module whose `forward(contexts, queries)` is one
-                 `torch.nn.MultiheadAttention` (batch_first) and one `torch.nn.Linear`
-        dataset: examples on which it is compared with what was read, beside random ones
-
         Where it has biases, the layer is one for data with a constant entry, of width d + 1
         (`Dataset.with_constant`; see `interop.pytorch` for why). `MultiheadAttention` divides by
         sqrt(d_h); here W_Q is divided, in float64. Other weights are not rounded.
 
-        Raises MissingExtraError without torch, ParameterError for a module which is or does
-        something else, as far as these comparisons in float64 show. They are no proof: a module
-        which differs elsewhere is not found out.
+        Args:
+            module: what `to_torch` gives, or any module whose `forward(contexts, queries)` is one
+                `torch.nn.MultiheadAttention` (batch_first) and one `torch.nn.Linear`
+            dataset: examples on which any but an `AttentionModule` is compared with what was read,
+                beside random ones; by default none
+
+        Raises:
+            MissingExtraError: without torch
+            ParameterError: for a module which is or does something else, as far as these
+                comparisons in float64 show. They are no proof: a module which differs elsewhere is
+                not found out
+            DataError: for examples of other shapes
         """
         require("torch", extra="torch", purpose="Memorizer.from_torch")
         from constructive.interop import pytorch  # noqa: PLC0415 - torch is optional
@@ -152,13 +180,19 @@ class Memorizer:
         return cls(found.layer, TrainedRecord(source, found.scalar_targets, found.constant))
 
     def to_onnx(self, path: str | Path, *, shared_context: bool = False) -> None:
-        """Write an ONNX model of the layer, whole or not at all; an old file is replaced.
+        """Write an ONNX model of the layer, whole or not at all.
 
         Inputs contexts (T, n, d) and queries (T, d), output predictions (T,) or (T, d_out), in the
-        dtype of the weights; T and n are free. With shared_context, contexts are (n, d).
+        dtype of the weights; T and n are free.
 
-        Raises MissingExtraError without onnx, ParameterError for a readout beyond float64 and for
-        rational weights, OutputError where the file cannot be written.
+        Args:
+            path: the file, .onnx; an old one of that name is replaced
+            shared_context: whether contexts are one (n, d) rather than (T, n, d)
+
+        Raises:
+            MissingExtraError: without onnx
+            ParameterError: for a readout beyond float64 and for rational weights
+            OutputError: where the file cannot be written
         """
         layer = self.layer.floats("ONNX models")
         require("onnx", extra="onnx", purpose="Memorizer.to_onnx")

@@ -37,16 +37,22 @@ LARGEST_LOGIT = 1 << 12
 class RationalLayer(HeadShapes):
     """Attention with W_Q and W_K / ln(2) rational, and a rational readout.
 
-    query_weights: W_Q (H, d, d_h);  key_weights: W_K / ln(2), (H, d, d_h)
-    readout: U (H d, d_out), with f = U^T z
+    The arrays are read-only copies of what was given.
 
-    The arrays are read-only copies of what was given. Raises ParameterError for what is no array.
+    Attributes:
+        query_weights: W_Q (H, d, d_h)
+        key_weights: W_K / ln(2), (H, d, d_h)
+        readout: U (H d, d_out), with f = U^T z
 
-    >>> from fractions import Fraction
-    >>> one = np.full((1, 1, 1), Fraction(1))
-    >>> layer = RationalLayer(one, one, np.array([[Fraction(1, 2)]]))
-    >>> layer([[[0], [1]]], [[1]])  # attention 1/3 and 2/3 on tokens 0 and 1
-    array([[Fraction(1, 3)]], dtype=object)
+    Raises:
+        ParameterError: for what is no array
+
+    Example:
+        >>> from fractions import Fraction
+        >>> one = np.full((1, 1, 1), Fraction(1))
+        >>> layer = RationalLayer(one, one, np.array([[Fraction(1, 2)]]))
+        >>> layer([[[0], [1]]], [[1]])  # attention 1/3 and 2/3 on tokens 0 and 1
+        array([[Fraction(1, 3)]], dtype=object)
     """
 
     query_weights: Fractions
@@ -60,7 +66,7 @@ class RationalLayer(HeadShapes):
     described = "rational weights (W_K in units of ln 2)"
     """In what numbers the weights are, in words."""
     enough_bits = 0
-    """None: all is exact."""
+    """None, as all is exact."""
 
     @property
     def target_dim(self) -> int:
@@ -69,7 +75,7 @@ class RationalLayer(HeadShapes):
 
     @property
     def tensors(self) -> dict[str, Array]:
-        """Nothing which files hold: raises ParameterError."""
+        """Nothing which files hold; raises ParameterError."""
         raise ParameterError(
             "a .safetensors file holds floats, not Fractions",
             witness=type(self).__name__,
@@ -78,22 +84,42 @@ class RationalLayer(HeadShapes):
 
     @property
     def leading(self) -> AttentionLayer:
-        """There are no floats, and no need for any: raises ParameterError."""
+        """There are no floats, and no need for any; raises ParameterError."""
         raise _exact(self)
 
     def floats(self, purpose: str) -> AttentionLayer:
-        """Refuse: there are none. Raises ParameterError, which names the purpose."""
+        """Refuse, as there are none.
+
+        Args:
+            purpose: what floats are asked for, as the error names it
+
+        Raises:
+            ParameterError: always
+        """
         raise not_floats(purpose, self)
 
     def enclose(self, prec: int) -> BallLayer:  # noqa: ARG002 - of no use
-        """There is nothing to enclose: raises ParameterError."""
+        """Refuse, as there is nothing to enclose.
+
+        Args:
+            prec: bits of balls, of no use here
+
+        Raises:
+            ParameterError: always
+        """
         raise _exact(self)
 
     def intermediate(self, contexts: object, queries: object) -> Fractions:
-        """Z, exactly: (T, H d).
+        """Z, exactly: (T, H d), Fractions.
 
-        Raises DataError where a logit is no integer multiple of ln 2, or is so large that its
-        power of two would take thousands of bits.
+        Args:
+            contexts: (T, n, d) or one shared (n, d), of integers, Fractions or floats
+            queries: (T, d), of the same
+
+        Raises:
+            DataError: for what is no rational number, shapes which do not fit the layer, and where
+                a logit is no integer multiple of ln 2, or so large that its power of two would
+                take thousands of bits
         """
         contexts, queries = fractions("contexts", contexts), fractions("queries", queries)
         inputs = RationalDataset(contexts, queries, fractions("targets", [0] * len(queries)))
@@ -111,17 +137,39 @@ class RationalLayer(HeadShapes):
         return array_of(rows, (len(rows), self.num_heads * self.width))
 
     def __call__(self, contexts: object, queries: object) -> Fractions:
-        """Evaluate f exactly: (T, d_out), Fractions. Raises DataError as `intermediate` does."""
+        """Evaluate f exactly: (T, d_out), Fractions.
+
+        Args:
+            contexts: (T, n, d) or one shared (n, d), of integers, Fractions or floats
+            queries: (T, d), of the same
+
+        Raises:
+            DataError: as `intermediate` does
+        """
         z = self.intermediate(contexts, queries)
         outputs = (matrix_of(z) * matrix_of(self.readout)).tolist()
         return array_of(outputs, (len(z), self.target_dim))
 
     def check_fits(self, dataset: RationalDataset | Dataset) -> None:
-        """Raise DataError if targets have another size; `intermediate` looks at the inputs."""
+        """Refuse a data set whose targets have another size; `intermediate` looks at the inputs.
+
+        Args:
+            dataset: T examples
+
+        Raises:
+            DataError: unless the targets have as many entries as the outputs of the layer
+        """
         check_targets(dataset, self)
 
     def max_error(self, dataset: RationalDataset | Dataset) -> float:
-        """Largest |f - y| over the data: 0.0 if and only if they are equal."""
+        """Largest `|f - y|` over the data: 0.0 if and only if they are equal.
+
+        Args:
+            dataset: T examples
+
+        Raises:
+            DataError: if shapes do not fit the layer, and as `intermediate` does
+        """
         self.check_fits(dataset)
         outputs = self(dataset.contexts, dataset.queries)
         targets = fractions("targets", dataset.target_matrix)

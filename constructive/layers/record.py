@@ -22,9 +22,14 @@ FLOAT64 = 53
 class HeadRecord:
     """What one head did: its examples start..stop-1, and how it saturates on the others.
 
-    sharpness: c, or 0 where the head has no saturating part
-    saturated_fraction: measured share of the other examples with at most 1e-6 attention off the top
-    rank_reached: estimated (in floats) rank of Z on the examples of this head and those before it
+    Attributes:
+        start: its first example, in the order in which heads take them
+        stop: the one after its last example; `start` where it has none
+        sharpness: c, or 0 where the head has no saturating part
+        saturated_fraction: measured share of the other examples with at most 1e-6 attention off
+            the top; 0 for rational weights, where it is not measured
+        rank_reached: estimated (in floats) rank of Z on the examples of this head and those before
+            it; exact for rational weights
     """
 
     start: int
@@ -38,15 +43,28 @@ class HeadRecord:
 class BuildRecord:
     """How a memorizer came to be, and what was measured on its data.
 
-    max_error: as float64 evaluates the layer; an upper bound from balls where precision > 53
-        where construction is "paired" or "schur", heads are evaluated on their own examples, and
-        elsewhere where they are not saturated (`Memorizer.max_error` evaluates all)
-    condition: estimated condition number of Z, or the largest one of the systems that were solved
-        instead of it
-    precision: bits of the readout
-    order:     the examples in the order in which heads take them, or () for the order given
-    coupled:   pairs of an example and a head (or pair of heads) beside the groups which are not
-               saturated, and were solved for; counted where construction is "paired" or "schur"
+    Attributes:
+        construction: "saturated", "rank_one", "paired" or "schur"
+        shared_keys: whether all heads score tokens along one key direction
+        num_examples: T
+        context_size: n
+        capacity: how many examples the theorem promises for these heads, T or more
+        seed: of all random choices
+        saturated_fraction: share of the examples off its group on which a head had to saturate; 0
+            for rational weights
+        scalar_targets: whether targets are (T,) rather than (T, d_out)
+        condition: estimated condition number of Z, or the largest one of the systems that were
+            solved instead of it; NaN for rational weights, where it is not estimated
+        max_error: the largest `|f - y|`, as float64 evaluates the layer; an upper bound from balls
+            where precision > 53; exact for rational weights. Where construction is "paired" or
+            "schur", heads are evaluated on their own examples, and elsewhere where they are not
+            saturated (`Memorizer.max_error` evaluates all)
+        largest_target: the largest size of an entry of the targets
+        heads: what each of the H heads did
+        precision: bits of the readout; 53, those of a float64, also for rational weights
+        order: the examples in the order in which heads take them, or () for the order given
+        coupled: pairs of an example and a head (or pair of heads) beside the groups which are not
+            saturated, and were solved for; counted where construction is "paired" or "schur"
     """
 
     construction: str
@@ -69,11 +87,15 @@ class BuildRecord:
 
     @property
     def built(self) -> "BuildRecord":
-        """The record itself: these weights were built."""
+        """The record itself, as these weights were built."""
         return self
 
     def summary(self, layer: Layer) -> str:
-        """What a memorizer is, in a line."""
+        """What a memorizer is, in a line.
+
+        Args:
+            layer: the weights of the memorizer
+        """
         return (
             f"{self.construction}, T={self.num_examples} of {self.capacity}, "
             f"H={layer.num_heads}, n={self.context_size}, d={layer.width}, d_h={layer.head_dim}, "
@@ -81,11 +103,19 @@ class BuildRecord:
         )
 
     def title(self, layer: Layer) -> str:
-        """The title of its table."""
+        """The title of its table.
+
+        Args:
+            layer: the weights of the memorizer
+        """
         return f"{self.construction} heads, {layer.described}"
 
     def facts(self, layer: Layer) -> Facts:
-        """What stands above the heads in its table."""
+        """What stands above the heads in its table, as names and texts.
+
+        Args:
+            layer: the weights of the memorizer
+        """
         known = _constructions()[self.construction]
         bound = f"{known.formula} = {self.capacity} ({known.theorem})"
         error = f"{self.max_error:.1e} on targets of size {self.largest_target:.2g}"
@@ -98,7 +128,14 @@ class BuildRecord:
         )
 
     def require_heads(self, num_heads: int) -> None:
-        """Raise ValueError if a layer has another number of heads."""
+        """Refuse a layer which has another number of heads.
+
+        Args:
+            num_heads: H of the layer
+
+        Raises:
+            ValueError: unless there is a record of each head
+        """
         if len(self.heads) != num_heads:
             message = f"{num_heads} heads have {len(self.heads)} records"
             raise ValueError(message)
@@ -108,8 +145,10 @@ class BuildRecord:
 class TrainedRecord:
     """What is known of weights which were not built here: where they came from.
 
-    source:   the class of the module which they were read from
-    constant: whether they are for data with a constant entry (`Dataset.with_constant`)
+    Attributes:
+        source: the class of the module which they were read from
+        scalar_targets: whether outputs are (T,) rather than (T, d_out)
+        constant: whether they are for data with a constant entry (`Dataset.with_constant`)
     """
 
     source: str
@@ -131,19 +170,35 @@ class TrainedRecord:
         )
 
     def summary(self, layer: Layer) -> str:
-        """What a memorizer is, in a line."""
+        """What a memorizer is, in a line.
+
+        Args:
+            layer: the weights of the memorizer
+        """
         return f"of a {self.source}, {layer!r}"
 
     def title(self, layer: Layer) -> str:
-        """The title of its table."""
+        """The title of its table.
+
+        Args:
+            layer: the weights of the memorizer
+        """
         return f"weights of a {self.source}, {layer.described}"
 
     def facts(self, layer: Layer) -> Facts:
-        """What stands in its table."""
+        """What stands in its table, as names and texts.
+
+        Args:
+            layer: the weights of the memorizer
+        """
         return (("layer", _sizes(layer, f"H = {layer.num_heads}")),)
 
     def require_heads(self, num_heads: int) -> None:
-        """Any number of heads will do."""
+        """Refuse nothing, as any number of heads will do.
+
+        Args:
+            num_heads: H of the layer
+        """
 
 
 def _sizes(layer: Layer, heads: str) -> str:
@@ -160,7 +215,11 @@ def _constructions() -> "Mapping[str, Construction]":
 
 
 def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
-    """A record from the fields of its JSON; TypeError or ValueError for anything else."""
+    """A record from the fields of its JSON.
+
+    Raises:
+        TypeError, ValueError, KeyError, OverflowError: for anything else
+    """
     if not isinstance(fields, dict):
         raise TypeError("its record is no object")
     if "source" in fields:

@@ -1,7 +1,7 @@
 """The intermediate representation Z modulo a prime: one such matrix of rank T proves rank Z = T.
 
 *Theorem.* Let data, W_Q and W_K be dyadic rationals, as floats are. Then for every prime p > 2
-and every a != 0 modulo p for which no softmax denominator below vanishes modulo p,
+and every a != 0 modulo p for which no softmax denominator below vanishes modulo p, ::
 
     rank Z >= rank of Z(a) over F_p.
 
@@ -34,7 +34,12 @@ _VANISHING = 20
 
 @dataclass(frozen=True)
 class Point:
-    """A prime p and a value a modulo p at which Z is evaluated."""
+    """A prime p and a value a modulo p at which Z is evaluated.
+
+    Attributes:
+        prime: p
+        value: a
+    """
 
     prime: int
     value: int
@@ -44,10 +49,15 @@ class Point:
 class Search:
     """What elimination found at random points.
 
-    rank: the largest rank of Z(a) modulo p which was seen, so a lower bound of rank Z
-    point, columns, factors: where it was seen, the columns of Z which were eliminated, and the
-        factors; None if the denominators vanished at all points
-    tried: the number of matrices eliminated;  retries: points given up
+    Attributes:
+        rank: the largest rank of Z(a) modulo p which was seen, so a lower bound of rank Z
+        point: where it was seen; None if the denominators vanished at all points
+        columns: so many independent columns of Z(a), as indices into its H d columns; all of them
+            if the denominators vanished at all points
+        factors: of the columns of Z(a) which were eliminated; None if the denominators vanished at
+            all points
+        tried: the number of matrices eliminated
+        retries: the number of points at which a denominator vanished, and of primes given up
     """
 
     rank: int
@@ -72,8 +82,15 @@ def intermediate(
 ) -> Array:
     """Some columns of Z(a), times one power of two, as balanced residues: (T, len(columns)).
 
-    columns: indices into the H d columns of Z, in any order. Only they are computed to the end.
-    Raises VanishingDenominatorError.
+    Args:
+        layer: its W_Q and W_K, (H, d, d_h)
+        dataset: T examples which fit the layer
+        point: p and a
+        columns: indices into the H d columns of Z, in any order. Only they are computed to the end
+        chunk_bytes: about the size of temporary arrays, in bytes; by default 4 MiB
+
+    Raises:
+        VanishingDenominatorError: where a softmax denominator is 0 modulo p
     """
     prime, order = point.prime, point.prime - 1
     powers = modular.power_table(point.value, prime)
@@ -116,6 +133,11 @@ def search(layer: AttentionLayer, dataset: Dataset, rng: np.random.Generator) ->
 
     Of each head as many columns are taken first as its share of the examples; where these are
     dependent, elimination chooses among all H d.
+
+    Args:
+        layer: its W_Q and W_K, (H, d, d_h)
+        dataset: T examples which fit the layer
+        rng: of the points, and of the columns taken first
     """
     every = np.arange(layer.num_heads * layer.width)
     found = Search(-1, None, every, None, 0, 0)

@@ -96,8 +96,9 @@ def heads_needed(num_examples: int, context_size: int, head_dim: int | None = No
         >>> heads_needed(1862, context_size=32)
         61
     """
-    rank = context_size if head_dim is None else min(context_size, head_dim)
-    require_positive(num_examples=num_examples, context_size=context_size, head_dim=rank)
+    widest = context_size if head_dim is None else head_dim
+    require_positive(num_examples=num_examples, context_size=context_size, head_dim=widest)
+    rank = min(context_size, widest)
     if num_examples == 1:
         return 1
     if rank == 1:
@@ -140,10 +141,20 @@ def parameter_count(
         value_dim: d_v, which is d_out where a layer was built
         target_dim: d_out, the number of entries of a target
 
+    Raises:
+        ParameterError: where a count is not a positive integer
+
     Example:
         >>> parameter_count(num_heads=3, width=5, head_dim=3, value_dim=1, target_dim=1)
         109
     """
+    require_positive(
+        num_heads=num_heads,
+        width=width,
+        head_dim=head_dim,
+        value_dim=value_dim,
+        target_dim=target_dim,
+    )
     per_head = width * (2 * head_dim + value_dim) + value_dim**2
     return num_heads * per_head + value_dim * target_dim
 
@@ -161,13 +172,14 @@ def nonzero_parameter_count(*, num_examples: int, plan: "Plan", width: int, targ
         target_dim: d_out, the number of entries of a target
 
     Raises:
-        ParameterError: where T or H is not a positive integer
+        ParameterError: where a count, of the plan also, is not a positive integer
 
     Example:
         >>> narrow = RANK_ONE.plan(num_examples=7, context_size=3, num_heads=3)
         >>> nonzero_parameter_count(num_examples=7, plan=narrow, width=5, target_dim=1)
         49
     """
+    require_positive(width=width, target_dim=target_dim, head_dim=plan.head_dim)
     columns = 0
     for size in group_sizes(num_examples, plan.num_heads):
         saturating = size < min(plan.head_dim, width)
@@ -256,7 +268,8 @@ class TheoremHeads:
         """
         if head_dim is None:
             head_dim = 1 if self.rank_one else context_size
-        require_positive(num_heads=num_heads, context_size=context_size, head_dim=head_dim)
+        counts = {"num_heads": num_heads, "context_size": context_size, "head_dim": head_dim}
+        require_positive(num_examples=num_examples, **counts)
         holds = self.capacity(num_heads, context_size, head_dim)
         if num_examples > holds:
             raise self._too_many(num_examples, holds, context_size, num_heads, head_dim)

@@ -17,7 +17,7 @@ import numpy as np
 from constructive.data.dataset import Dataset
 from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer
-from constructive.support.arguments import require_positive
+from constructive.support.arguments import require_positive, require_seed
 from constructive.support.progress import Progress, silent
 from constructive.theory.upper_bounds import rank_upper_bound
 
@@ -72,7 +72,7 @@ def exact_capacity(
         progress: called with (step, done, total) during long work
 
     Raises:
-        ParameterError: for a count that is not positive
+        ParameterError: for a count that is not positive, and a negative seed
 
     Example:
         >>> from constructive import generators
@@ -81,6 +81,7 @@ def exact_capacity(
         ExactCapacity(10, proved, H=3, d_h=1)
     """
     require_positive(num_heads=num_heads, head_dim=head_dim, attempts=attempts)
+    require_seed(seed)
     upper, reason = rank_upper_bound(dataset, num_heads)
     rng = np.random.default_rng(seed)
     found: list[ExactCapacity] = []

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from constructive.support import tables
+from constructive.support.arguments import require_positive
 from constructive.theory.bounds import (
     THEOREMS,
     heads_needed,
@@ -55,7 +56,7 @@ def published_bounds(
         width: d, the number of entries of a token or a query
 
     Raises:
-        ParameterError: where T or n is not a positive integer
+        ParameterError: where T, n or d is not a positive integer
         CapacityError: where n = 1 and T > 1
 
     Example:
@@ -63,6 +64,7 @@ def published_bounds(
         >>> ours.parameters, ours.formula
         (3861, 'H(3d + 1) + 1, H = (N - 1)/(n - 1)')
     """
+    require_positive(num_examples=num_examples, context_size=context_size, width=width)
     heads = heads_needed(num_examples, context_size=context_size)
     inputs = (context_size + 1) * width
     kruskal = "queries of Kruskal rank n, contexts of rank n"
@@ -120,7 +122,7 @@ def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
         width: d, the number of entries of a token or a query
 
     Raises:
-        ParameterError: where T or n is not a positive integer
+        ParameterError: where T, n or d is not a positive integer
         CapacityError: where n = 1 and T > 1
 
     Example:
@@ -134,6 +136,7 @@ def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
           3  1        3      7         109       109          0.064                 7       15
           3  2        3      7         109        49          0.064                 7       15
     """
+    require_positive(num_examples=num_examples, context_size=context_size, width=width)
     table = Table(box=None, pad_edge=False, show_edge=False)
     for heading in (
         "d_h", "theorem", "H", "holds", "parameters", "not zero", "N / parameter",
@@ -183,7 +186,7 @@ def comparison(*, num_examples: int, context_size: int, width: int) -> str:
         width: d, the number of entries of a token or a query
 
     Raises:
-        ParameterError: where T or n is not a positive integer
+        ParameterError: where T, n or d is not a positive integer
         CapacityError: where n = 1 and T > 1
 
     Example:

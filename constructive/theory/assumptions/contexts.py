@@ -7,6 +7,7 @@ import numpy as np
 from constructive.data.dataset import Dataset
 from constructive.exact import dyadic
 from constructive.exact.dyadic import Dependency
+from constructive.support.arguments import require_seed
 from constructive.support.progress import Progress, silent
 
 
@@ -35,12 +36,16 @@ def dependent_contexts(
         seed: of random choices on the way to exact ranks; any seed finds the same
         progress: called with (step, done, total) during long work
 
+    Raises:
+        ParameterError: for a negative seed
+
     Example:
         >>> contexts = [[[1, 0], [1, 1e-17]], [[1, 0.1], [2, 0.2]]]
         >>> [(found.example, str(found.tokens)) for found in dependent_contexts(
         ...     Dataset(contexts, queries=[[1, 0], [0, 1]], targets=[0, 0]))]
         [(1, '[0] - 1/2 [1] = 0')]
     """
+    require_seed(seed)
     rng = np.random.default_rng(seed)
     found = []
     for rows, contexts in dataset.context_chunks():

@@ -31,9 +31,8 @@ from scipy.sparse.csgraph import connected_components
 
 from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
-from constructive.support.arguments import require_positive
+from constructive.support.arguments import require_not_negative, require_positive, require_seed
 from constructive.support.arrays import Array, checked_matrix
-from constructive.support.errors import ParameterError
 from constructive.support.progress import Progress, silent
 from constructive.theory.assumptions import enumeration, search
 from constructive.theory.assumptions.numerical import unit_rows
@@ -99,7 +98,7 @@ def kruskal_rank(
 
     Raises:
         DataError: for what is no matrix of real numbers
-        ParameterError: for a negative budget or a bound below 1
+        ParameterError: for a negative budget or seed, or a bound below 1
 
     Example:
         >>> known = kruskal_rank(np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0]]))
@@ -109,11 +108,8 @@ def kruskal_rank(
     """
     vectors = checked_matrix("vectors", vectors)
     count, width = vectors.shape
-    for name, value in (("budget", budget), ("search_budget", search_budget)):
-        if not value >= 0:
-            raise ParameterError(
-                f"{name}={value!r} is negative", witness=value, suggestion=f"{name}=1e8"
-            )
+    require_not_negative(budget=budget, search_budget=search_budget)
+    require_seed(seed)
     require_positive(wanted=1 if wanted is None else wanted)
     most = min(count, width)
     wanted = most if wanted is None else min(wanted, most)

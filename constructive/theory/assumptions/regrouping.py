@@ -22,7 +22,7 @@ import numpy.typing as npt
 from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
-from constructive.support.arguments import require_positive
+from constructive.support.arguments import require_positive, require_seed
 from constructive.support.arrays import Array, Rebuilt, private
 from constructive.support.errors import CapacityError
 from constructive.support.progress import Progress, silent
@@ -79,7 +79,7 @@ def regroup(
         progress: called with (step, done, total) during long work
 
     Raises:
-        ParameterError: unless H is positive
+        ParameterError: unless H is positive, and for a negative seed
         CapacityError: for more than H(n - 1) + 1 examples
 
     Example:
@@ -92,6 +92,7 @@ def regroup(
         ('PROVED', True)
     """
     require_positive(num_heads=num_heads)
+    require_seed(seed)
     total, size = dataset.num_examples, dataset.context_size
     if total > num_heads * (size - 1) + 1:
         raise CapacityError(

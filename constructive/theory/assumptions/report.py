@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from constructive.data.dataset import Dataset
+from constructive.support.arguments import require_not_negative, require_positive, require_seed
 from constructive.support.progress import Progress, silent
 from constructive.support.tables import Sheet
 from constructive.support.verdict import Verdict
@@ -146,7 +147,7 @@ def check(
     Raises:
         CapacityError: if T is more than H(n - 1) + 1
         ParameterError: unless H and the number of subsets are positive, for a confidence which is
-            not between 0 and 1, a negative budget, and what is no executor
+            not between 0 and 1, a negative budget or seed, and what is no executor
 
     Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Assumptions 1 and 2 and section 3.
 
@@ -161,6 +162,9 @@ def check(
         >>> report.assumption_1.name, report.assumption_2.name, report.construction.name
         ('REFUTED', 'PROVED', 'PROVED')
     """
+    require_positive(subsets=subsets)
+    require_not_negative(budget=budget)
+    require_seed(seed)
     total, size, width = dataset.num_examples, dataset.context_size, dataset.width
     if num_heads is None and (size > 1 or total == 1):
         num_heads = heads_needed(total, context_size=size)

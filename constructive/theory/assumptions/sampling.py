@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import betaincinv
 
 from constructive.exact import dyadic
-from constructive.support.arguments import require_positive, require_seed
+from constructive.support.arguments import is_integer, require_positive, require_seed
 from constructive.support.arrays import CHUNK_BYTES, Array, checked_matrix
 from constructive.support.errors import ParameterError
 from constructive.support.parallel import ordered_map
@@ -85,7 +85,7 @@ def dependent_share(
             witness=confidence,
             suggestion="confidence=0.99",
         )
-    if not 1 <= size <= len(vectors):
+    if not is_integer(size) or not 1 <= size <= len(vectors):
         raise ParameterError(
             f"{len(vectors)} vectors have no subsets of {size}",
             witness=size,

@@ -87,7 +87,7 @@ def dependent_subset(
     done = dict.fromkeys((width for width, _ in _PASSES), smallest - 1)  # sizes, by width
     for width, most in _PASSES:
         step = _price(unit, width)
-        size = min(largest, most or largest, int(budget / step) + 1)
+        size = min(largest, most or largest, int(min(budget / step, largest)) + 1)
         if size <= done[width]:
             continue
         done[width] = size

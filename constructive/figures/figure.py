@@ -1,0 +1,36 @@
+"""What a figure is: a title, its files, and how it is drawn."""
+
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from constructive.support.progress import Progress
+
+
+class Draw(Protocol):
+    """Computes a figure, draws it into a folder, and returns the files it wrote.
+
+    executor: where parts are computed, or None;  progress: called with (step, done, total)
+    """
+
+    def __call__(
+        self, folder: Path, *, executor: Executor | None, progress: Progress
+    ) -> tuple[Path, ...]:
+        """Draw it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure.
+
+    Attributes:
+        shows: its title
+        files: names of the files which `draw` writes
+        draw: computes and draws it
+    """
+
+    shows: str
+    files: tuple[str, ...]
+    draw: Draw

@@ -1,0 +1,19 @@
+"""All figures, by name. A new one is a file, and a line here."""
+
+from typing import TYPE_CHECKING
+
+from constructive.support.registry import Registry
+
+if TYPE_CHECKING:
+    from constructive.figures.figure import Figure
+
+HOMES = {
+    "kruskal": "constructive.figures.independence:KRUSKAL",
+    "capacity": "constructive.figures.capacity:CAPACITY",
+    "saturation": "constructive.figures.saturation:SATURATION",
+    "position": "constructive.figures.independence:POSITION",
+    "assumptions": "constructive.figures.assumption_table:ASSUMPTIONS",
+    "sequences": "constructive.figures.sequences:SEQUENCES",
+}
+
+FIGURES: "Registry[Figure]" = Registry(HOMES)
