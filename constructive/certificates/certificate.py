@@ -25,15 +25,16 @@ Facts = tuple[tuple[str, str], ...]
 class Certificate:
     """Claims about a memorizer and its data, with what an independent checker needs.
 
-    claims:  in the order in which they were asked for
-    data:    dtype and shape of each array, and their SHA-256 (`fingerprint`); sizes and the SHA-256
-             of the JSON for sequences
-    weights: the same; no array for a claim about all weights
-    made_by: names and versions of the programs
-    format:  which path the checker takes
-
     It is no Boolean: ask `proved`. `repr` is one line, `str` a table, and so is the HTML which
     notebooks show. Made by `certify` and `upper_bound_certificate`.
+
+    Attributes:
+        claims: in the order in which `certify` lists them, however they were asked for
+        data: dtype and shape of each array, and the SHA-256 of all; sizes and the SHA-256 of the
+            JSON for sequences
+        weights: the same; no array for a claim about all weights
+        made_by: names and versions of the programs
+        format: which path the checker takes
     """
 
     claims: tuple[Claim, ...]
@@ -63,7 +64,14 @@ class Certificate:
         raise KeyError(name)
 
     def save(self, path: str | Path) -> None:
-        """Write JSON, whole or not at all; an old file of that name is replaced."""
+        """Write a JSON file, whole or not at all.
+
+        Args:
+            path: the file, .json; an old one of that name is replaced
+
+        Raises:
+            OutputError: where it cannot be written
+        """
         content = {
             "format": self.format,
             "verdict": self.verdict.name,
@@ -89,7 +97,12 @@ class Certificate:
     def load(cls, path: str | Path) -> "Certificate":
         """Read a file written by `save`, without checking what it claims: use `check` for that.
 
-        Raises FormatError if it is not a certificate, OSError if it cannot be read.
+        Args:
+            path: the file
+
+        Raises:
+            FormatError: if it is not a certificate
+            OSError: if it cannot be read
         """
         try:
             content = json.loads(Path(path).read_bytes())

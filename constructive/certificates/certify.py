@@ -50,38 +50,49 @@ def certify(
 ) -> Certificate:
     """Prove what a memorizer does on a data set, in exact and ball arithmetic.
 
-    memorizer: or a PyTorch module, which is read by `Memorizer.from_torch`. Where it has biases,
-              the certificate is about `dataset.with_constant()`
-    dataset:  a `SequenceDataset` for a `SequenceMemorizer`
-    claims: by default all; for paired heads all but the first, which is about other groups, and so
-            for trained weights, which have none. Any of
-      "grouping"  every context has rank n, every group's queries are independent, and no group
-                  but the first has another query in its span (`theory.grouping`)
-      "rank"      the intermediate representation Z has rank T (`claims.rank`)
-      "error"     max |f(E_t, e_t) - y_t| <= epsilon (`claims.error`)
-      "readout"   some exact effective readout is within delta of the stored one (`claims.readout`)
+    A claim which cannot be decided does not raise: its verdict is UNDECIDED. Paired heads are
+    proved in float64 with bounds, without a T x T matrix (`claims.paired`); where that fails and T
+    is small, they are judged as any others. Sequences take none of `epsilon`, `delta`, `max_prec`
+    and `seed`, as their claims are exact.
+
+    Args:
+        memorizer: or a PyTorch module, which is read by `Memorizer.from_torch`. Where it has
+            biases, the certificate is about `dataset.with_constant()`
+        dataset: T examples; a `SequenceDataset` for a `SequenceMemorizer`
+        claims: by default all; for paired heads all but the first, which is about other groups,
+            and so for trained weights, which have none. Any of
+
+            - ``"grouping"``: every context has rank n, every group's queries are independent, and
+              no group but the first has another query in its span (`theory.grouping`)
+            - ``"rank"``: the intermediate representation Z has rank T (`claims.rank`)
+            - ``"error"``: `max |f(E_t, e_t) - y_t| <= epsilon` (`claims.error`)
+            - ``"readout"``: some exact effective readout is within delta of the stored one
+              (`claims.readout`)
+
             and for sequences
-      "equality"  every label is put out, with == (`claims.sequences`)
-      "size"      the non-zero parameters are at most those of Theorem 7's formula
-    epsilon:  by default 1e-6 times the largest target (1e-6 if all are zero)
-    delta:    by default what can be shown
-    max_prec: bits after which an undecided claim stays so (paired heads are proved in float64 with
-              bounds, without a T x T matrix (`claims.paired`); where that fails and T is small,
-              they are judged as any others)
-    seed:     of the primes' points; any seed proves the same
 
-    Sequences need none of the last four: their claims are exact.
+            - ``"equality"``: every label is put out, with == (`claims.sequences`)
+            - ``"size"``: the non-zero parameters are at most those of Theorem 7's formula
+        epsilon: the largest error, in units of the targets; by default 1e-6 times the largest
+            target, to one digit (1e-6 if all are zero)
+        delta: the largest distance of an entry from an exact readout; by default what can be shown
+        max_prec: bits after which an undecided claim stays so; by default 4096
+        seed: of the primes' points; any seed proves the same
+        progress: called with (step, done, total) during long work
 
-    Raises ParameterError for arguments which make no sense, DataError for data whose shapes do not
-    fit the layer. A claim which cannot be decided does not raise: its verdict is UNDECIDED.
+    Raises:
+        ParameterError: for arguments which make no sense, a memorizer with rational weights, which
+            needs no certificate, and a module which `Memorizer.from_torch` refuses
+        DataError: for data whose shapes do not fit the layer, or of another kind
 
-    >>> from constructive import build_memorizer, certify, generators
-    >>> data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
-    >>> certificate = certify(build_memorizer(data, num_heads=3), data)
-    >>> certificate
-    <Certificate: PROVED, grouping PROVED, rank PROVED, error PROVED, readout PROVED>
-    >>> certificate["rank"].statement
-    'rank Z = T = 7: for all Y some effective readout U (H d, d_out) has Z U = Y'
+    Example:
+        >>> from constructive import build_memorizer, certify, generators
+        >>> data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+        >>> certificate = certify(build_memorizer(data, num_heads=3), data)
+        >>> certificate
+        <Certificate: PROVED, grouping PROVED, rank PROVED, error PROVED, readout PROVED>
+        >>> certificate["rank"].statement
+        'rank Z = T = 7: for all Y some effective readout U (H d, d_out) has Z U = Y'
     """
     weights, data = _border(memorizer, dataset)
     kind = getattr(weights, "layer", weights)

@@ -43,9 +43,11 @@ class Saved(Protocol):
 class Checked:
     """What the independent checker said: PROVED, or UNDECIDED where it refused.
 
-    report: its output: what it needed, a line for each claim, then PROVED or the reason why not
-
     It is no Boolean: ask `proved`.
+
+    Attributes:
+        verdict: of all claims together
+        report: its output: what it needed, a line for each claim, then PROVED or the reason why not
     """
 
     verdict: Verdict
@@ -73,27 +75,31 @@ def check(
 ) -> Checked:
     """Run the independent checker on a certificate, weights and data: files, or what they hold.
 
-    certificate: a file of `Certificate.save`, or the object
-    weights: a file of `Memorizer.save` or `SequenceMemorizer.save`, or the object; None for the
-             certificate of an upper bound, which is about all weights
-    data:    a file of `Dataset.save` or `SequenceDataset.save`, or the object
-    quick:   check the rank claim by products with vectors which nobody can choose, in O(T^2),
-             instead of by elimination (others than that are quick anyway)
-    max_memory: GB which the checker may take: from the shapes it says what it needs, and refuses
-             what is more before it takes it
-
     The checker is the folder `certificates/checker`, which `python -I` runs in a process of its
     own; it imports nothing of this package. Objects are written to a temporary folder first.
 
-    Raises FormatError for a file which is not there, or is one of another role, and ParameterError
-    for what is neither a file nor such an object, such as a PyTorch module, and for no size.
+    Args:
+        certificate: a file of `Certificate.save`, or the object
+        weights: a file of `Memorizer.save` or `SequenceMemorizer.save`, or the object; None for the
+            certificate of an upper bound, which is about all weights
+        data: a file of `Dataset.save` or `SequenceDataset.save`, or the object
+        quick: check the rank claim by products with vectors which nobody can choose, in O(T^2),
+            instead of by elimination (others than that are quick anyway)
+        max_memory: GB which the checker may take: from the shapes it says what it needs, and
+            refuses what is more before it takes it; by default 8
 
-    >>> check("none.json", "none.safetensors", "none.npz")
-    Traceback (most recent call last):
-        ...
-    constructive.FormatError: the certificate none.json is not there
-      witness: none.json
-      try: three files in this order: certificate, memorizer, data (two for an upper bound)
+    Raises:
+        FormatError: for a file which is not there, or may not be read, or is one of another role
+        ParameterError: for what is neither a file nor such an object, such as a PyTorch module,
+            for rational weights, which no file holds, and for no size
+
+    Example:
+        >>> check("none.json", "none.safetensors", "none.npz")
+        Traceback (most recent call last):
+            ...
+        constructive.FormatError: the certificate none.json is not there
+          witness: none.json
+          try: three files in this order: certificate, memorizer, data (two for an upper bound)
     """
     if not 0 < max_memory < math.inf:
         raise ParameterError(

@@ -26,8 +26,12 @@ CHEAP_OPERATIONS, CHEAP_BYTES = 1e11, 1 << 30
 class Option:
     """One construction: whether it applies to these shapes, and what it would cost.
 
-    plan: as it would be built; None where it does not apply, and refusal says why not
-    operations, memory: estimates, in floating-point operations and in bytes
+    Attributes:
+        construction: its name
+        plan: as it would be built, or None where it does not apply
+        refusal: why it does not apply, or None
+        operations: an estimate, in floating-point operations
+        memory: an estimate, in bytes beside the data and the weights
     """
 
     construction: str
@@ -41,10 +45,17 @@ class Option:
 class Explanation:
     """The choice among all constructions. `str` is a table; `plan` is what would be built.
 
-    >>> from constructive import explain, generators
-    >>> data = generators.uniform(num_examples=7, context_size=3, width=5)
-    >>> explain(data, num_heads=3).plan.construction
-    'saturated'
+    Attributes:
+        shapes: of what data, in words
+        asked: what was asked for
+        options: every construction
+        chosen: that which is taken
+
+    Example:
+        >>> from constructive import explain, generators
+        >>> data = generators.uniform(num_examples=7, context_size=3, width=5)
+        >>> explain(data, num_heads=3).plan.construction
+        'saturated'
     """
 
     shapes: str

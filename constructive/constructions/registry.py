@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 HOMES = {
     "saturated": "constructive.constructions.dense:SATURATED",
     "rank_one": "constructive.constructions.dense:RANK_ONE",
-    "paired": "constructive.constructions.paired:PAIRED",
-    "schur": "constructive.constructions.schur:SCHUR",
+    "paired": "constructive.constructions.paired.construction:PAIRED",
+    "schur": "constructive.constructions.schur.construction:SCHUR",
 }
 
 CONSTRUCTIONS: "Registry[Construction]" = Registry(HOMES)

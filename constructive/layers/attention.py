@@ -334,7 +334,9 @@ class AttentionLayer(HeadShapes):
         Raises:
             ParameterError: for another one, and for weights beyond its range
         """
-        return AttentionLayer(*(array.astype(dtype) for array in vars(self).values()))
+        with np.errstate(over="ignore"):  # what is infinite then is refused
+            rounded = [array.astype(dtype) for array in vars(self).values()]
+        return AttentionLayer(*rounded)
 
     def __repr__(self) -> str:
         return (

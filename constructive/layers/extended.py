@@ -188,7 +188,7 @@ class ExtendedLayer(Rebuilt):
             dataset: T examples
 
         Raises:
-            DataError: if shapes do not fit the layer
+            DataError: if shapes do not fit the layer, or the data are rational
         """
         self.leading.check_fits(dataset)
         enclosed = self.enclose(self.precision + _GUARD_BITS)

@@ -172,7 +172,7 @@ def not_floats(purpose: str, layer: object) -> ParameterError:
     """What is raised where floats are asked of a layer which has others."""
     kind = type(layer).__name__
     return ParameterError(
-        f"{purpose} hold floats, not the weights of a {kind}",
+        f"{purpose} hold floats, not the weights of {kind}",
         witness=kind,
         suggestion="a memorizer built with precision=53 and arithmetic='float'",
     )

@@ -162,15 +162,15 @@ class Memorizer:
         Args:
             module: what `to_torch` gives, or any module whose `forward(contexts, queries)` is one
                 `torch.nn.MultiheadAttention` (batch_first) and one `torch.nn.Linear`
-            dataset: examples on which any but an `AttentionModule` is compared with what was read,
-                beside random ones; by default none
+            dataset: examples on which any but an unchanged `AttentionModule`, which is known, is
+                compared with what was read, beside random ones; by default none
 
         Raises:
             MissingExtraError: without torch
             ParameterError: for a module which is or does something else, as far as these
                 comparisons in float64 show. They are no proof: a module which differs elsewhere is
                 not found out
-            DataError: for examples of other shapes
+            DataError: for examples whose shapes do not fit, whatever the module is
         """
         require("torch", extra="torch", purpose="Memorizer.from_torch")
         from constructive.interop import pytorch  # noqa: PLC0415 - torch is optional

@@ -30,7 +30,7 @@ from constructive.support.arrays import Array, private
 from constructive.support.errors import DataError, ParameterError
 
 LARGEST_LOGIT = 1 << 12
-"""Largest |k|: numbers of some thousand bits."""
+"""Largest `|k|`, for numbers of some thousand bits."""
 
 
 @dataclass(frozen=True, eq=False)

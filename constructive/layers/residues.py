@@ -156,7 +156,7 @@ def search(layer: AttentionLayer, dataset: Dataset, rng: np.random.Generator) ->
                 return replace(found, tried=tried, retries=retries)
             if len(columns) == len(every):
                 break
-        retries += 1
+        retries += z is not None
     return replace(found, rank=max(found.rank, 0), tried=tried, retries=retries)
 
 

@@ -1,5 +1,6 @@
 """Kruskal ranks: every bound against brute force, and planted violations."""
 
+import math
 from itertools import combinations
 
 import numpy as np
@@ -114,22 +115,27 @@ def test_what_is_no_matrix_of_real_numbers(vectors):
 
 def test_integers_are_taken_exactly():
     assert str(kruskal_rank([[1, 2], [2, 4]]).violation) == "[0] - 1/2 [1] = 0"
-    with pytest.raises(ParameterError, match="2 vectors have no subsets of 3"):
-        sampling.dependent_share(np.eye(2), 3)
+    for size in (3, 1.0):
+        with pytest.raises(ParameterError, match=f"2 vectors have no subsets of {size}"):
+            sampling.dependent_share(np.eye(2), size)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"budget": -1.0}, "budget=-1.0 is negative"),
-        ({"search_budget": float("nan")}, "search_budget=nan is negative"),
+        ({"budget": -1.0}, r"budget=-1\.0 is not a number of 0 or more"),
+        ({"budget": "1"}, "budget='1' is not a number of 0 or more"),
+        ({"search_budget": float("nan")}, "search_budget=nan is not a number of 0 or more"),
+        ({"seed": -1}, "seed=-1 is not a non-negative integer"),
         ({"wanted": 0}, "wanted=0 is not a positive integer"),
     ],
 )
 def test_options_which_make_no_sense(options, words):
     with pytest.raises(ParameterError, match=words):
         kruskal_rank(np.eye(3), **options)
-    for wrong in ({"confidence": 2.0}, {"confidence": float("nan")}, {"subsets": 0}):
+    for wrong in (
+        {"confidence": 2.0}, {"confidence": float("nan")}, {"subsets": 0}, {"seed": -1},
+    ):  # fmt: skip
         with pytest.raises(ParameterError, match=f"{next(iter(wrong))}="):
             sampling.dependent_share(np.eye(3), 2, **wrong)
 
@@ -226,6 +232,12 @@ def test_dependent_up_to_rounding_only():
         known = kruskal_rank(apart, 8, budget=1e5, search_budget=1e9)
         assert known.near_miss is None
         assert known.violation is None
+
+
+def test_a_budget_may_have_no_end():
+    vectors = np.vstack([np.eye(5), np.arange(1.0, 6.0)])
+    known = kruskal_rank(vectors, budget=0, search_budget=math.inf)
+    assert known == kruskal_rank(vectors, budget=0, search_budget=1e9)
 
 
 def test_too_few_dimensions_for_n():

@@ -22,7 +22,7 @@ from rich.table import Table
 from scipy.linalg import lu_factor
 
 from constructive import Dataset, Memorizer, build_memorizer, certify, generators
-from constructive.certificates.checking import CHECKER
+from constructive.certificates.check import CHECKER
 from constructive.exact import modular
 from constructive.layers import residues
 from constructive.theory.bounds import group_sizes

@@ -75,7 +75,7 @@ TESTS = {
         *checks(f"real_claims layers arithmetic soundness {LAYERS}"), HONEST, HOSTILE, NEEDS
     ],
     "certificates/checker": [*checks(f"layers {LAYERS} soundness"), HONEST, HOSTILE, NEEDS],
-    "certificates/claims/sequences": [*checks("claims sequence_checker"), "tests/contextual"],
+    "certificates/claims/sequences": [*checks("claims sequence_checker"), "tests/sequences"],
     "certificates/claims/impossible": [*checks("claims upper_bounds"), "tests/theorem", HOSTILE],
     "certificates/claims/paired": [*checks("paired_steps paired_claims paired soundness"), HOSTILE],
     "certificates/claims": [*checks(f"claims certify {LAYERS} soundness"), HOSTILE],

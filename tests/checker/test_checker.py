@@ -304,7 +304,7 @@ def test_altered_fields(checker, proved, tmp_path, capsys, keys, value, words):
     if keys[-1] == "bound":  # the statement is altered to fit, as a forger would
         content = json.loads(Path(files[0]).read_text())
         name = keys[1]
-        content["claims"][name]["statement"] = checker.layers.STATEMENTS[name].format(
+        content["claims"][name]["statement"] = checker.statements.STATEMENTS[name].format(
             float.fromhex(value)
         )
         if name == "readout" or value == "0x1p-80":

@@ -330,7 +330,7 @@ def test_bounds_which_are_too_small(checker, paired, tmp_path, capsys, name):
     def tighten(content):
         claim = content["claims"][name]
         claim["evidence"]["bound"] = (1e-14).hex()
-        claim["statement"] = checker.paired.STATEMENTS[name].format(1e-14)
+        claim["statement"] = checker.statements.STATEMENTS[name].format(1e-14)
 
     assert checker.main(altered(paired[3], tmp_path, tighten)) == 1
     assert f"{name}: " in capsys.readouterr().out
@@ -460,7 +460,7 @@ def is_refused(checker, folder, data, memorizer, name, bound=0.0):
     (claim,) = claims.prove(memorizer, data, asked, bound, None, progress=lambda *_: None)
     stops = [head.stop for head in memorizer.record.heads[1::2]]
     evidence = {"order": pack(range(data.num_examples)), "stops": pack(stops)}
-    statement = checker.paired.STATEMENTS[name].format(
+    statement = checker.statements.STATEMENTS[name].format(
         data.num_examples if name == "rank" else bound
     )
     forged = dataclasses.replace(

@@ -40,6 +40,45 @@ def test_chunks_cover_all_examples_once():
     assert rows == [slice(0, 2), slice(2, 4), slice(4, 5)]
 
 
+@pytest.mark.parametrize(
+    "examples",
+    [[3, 0, -1], range(3), np.array([1], np.uint8), [False, True, True, False], np.array([2] * 9)],
+)
+def test_take_is_what_numpy_takes(examples):
+    data = generators.uniform(num_examples=4, context_size=2, width=3)
+    taken = data.take(examples)
+    for name in ("contexts", "queries", "targets"):
+        assert (getattr(taken, name) == getattr(data, name)[np.asarray(examples)]).all()
+
+
+@pytest.mark.parametrize(
+    ("examples", "witness", "words"),
+    [
+        ([], (0,), "no examples to take"),
+        ([False] * 4, (4,), "no examples to take: all Booleans are False"),
+        ([True] * 3, (3,), "3 Booleans are not one for each of 4 examples"),
+        ([0, 4, 9], 4, "4 examples have none with index 4"),
+        ([0, -5], -5, "4 examples have none with index -5"),
+        ([2**63], 2**63, "none with index 9223372036854775808"),
+        ([2**70], "object", "dtype object"),
+        ([0.0, 1.0], "float64", "dtype float64"),
+        (["0"], "<U1", "dtype <U1"),
+        (1, (), "0 axes, not one"),
+        (None, (), "0 axes, not one"),
+        ([[0, 1]], (1, 2), "2 axes, not one"),
+        ([[0], [1, 2]], None, "are no array"),
+    ],
+)
+@pytest.mark.parametrize("make", [generators.uniform, generators.shared_context])
+def test_examples_which_cannot_be_taken(make, examples, witness, words):
+    data = make(num_examples=4, context_size=2, width=3)
+    with pytest.raises(DataError) as caught:
+        data.take(examples)
+    assert words in caught.value.problem
+    assert caught.value.witness == witness
+    assert "indices from 0 to 3, or 4 Booleans" in caught.value.suggestion
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_floats_stay_as_they_are(dtype):
     data = Dataset(np.eye(2, dtype=dtype), np.eye(2, dtype=dtype), np.ones(2, dtype=dtype))

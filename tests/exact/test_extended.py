@@ -99,7 +99,7 @@ def test_refusals():
             build_memorizer(data, num_heads=2, precision=precision)
     memorizer = build_memorizer(data, num_heads=2, precision=100)
     with pytest.raises(
-        ParameterError, match="arrays of float32 hold floats, not the weights of a ExtendedLayer"
+        ParameterError, match="arrays of float32 hold floats, not the weights of ExtendedLayer"
     ):
         memorizer.astype(np.float32)
     with pytest.raises(ParameterError, match=r"corrections .* do not fit values"):

@@ -3,7 +3,7 @@
 from constructive.figures.figure import Figure
 
 
-def draw(folder, *, executor, progress):
+def draw(folder, *, executor, progress):  # noqa: ARG001 - as figures are drawn
     progress("play", 0, 1)
     path = folder / "toy.txt"
     path.write_text("a toy")

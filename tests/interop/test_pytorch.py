@@ -120,7 +120,7 @@ def test_readouts_beyond_float64_and_rational_weights_are_no_modules():
         exact = data if "precision" in options else generators.integers(
             num_examples=3, context_size=3, width=4)  # fmt: skip
         memorizer = build_memorizer(exact, num_heads=8, **options)
-        with pytest.raises(ParameterError, match="hold floats, not the weights of a"):
+        with pytest.raises(ParameterError, match="hold floats, not the weights of"):
             memorizer.to_torch()
 
 
@@ -310,6 +310,20 @@ def test_data_of_another_width_are_refused():
         certify(multihead(), wide, claims=["rank"])  # biases, but the data are wide already
     with pytest.raises(DataError, match=r"or Dataset.with_constant\(\) for weights of a module"):
         certify(Memorizer.from_torch(multihead()), make(target_dim=3))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        generators.gaussian(num_examples=2, context_size=4, width=9),
+        generators.gaussian(num_examples=2, context_size=4, width=8, target_dim=2),
+    ],
+)
+def test_a_module_of_ours_refuses_data_of_other_shapes(other):
+    module = build_memorizer(make(), num_heads=8).to_torch()
+    assert Memorizer.from_torch(module, make()).layer.width == 8
+    with pytest.raises(DataError):
+        Memorizer.from_torch(module, other)
 
 
 @pytest.mark.parametrize("kind", [torch.int32, np.float32, "float32", torch.complex64])

@@ -1,5 +1,7 @@
 """Exact capacity, the counts of parameters, and the tables."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,11 +18,14 @@ from constructive import (
     exact_capacity,
     explain,
     generators,
+    heads_needed,
     nonzero_parameter_count,
+    parameter_count,
     published_bounds,
     rank_one_capacity,
     saturated_capacity,
 )
+from constructive.theory.bounds import RANK_ONE, SATURATED
 
 
 @settings(max_examples=40, deadline=None)
@@ -69,6 +74,47 @@ def test_counts_are_positive(name):
     options = {"num_heads": 1, "head_dim": 1, "attempts": 1} | {name: 0}
     with pytest.raises(ParameterError, match=f"{name}=0 is not a positive integer"):
         exact_capacity(data, **options)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, None])
+def test_a_seed_which_is_none(seed):
+    data = generators.uniform(num_examples=2, context_size=2, width=2)
+    with pytest.raises(ParameterError, match=f"seed={seed} is not a non-negative integer"):
+        exact_capacity(data, 1, seed=seed)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0])
+@pytest.mark.parametrize(
+    ("function", "sizes"),
+    [
+        (heads_needed, ("num_examples", "context_size", "head_dim")),
+        (RANK_ONE.plan, ("num_examples", "context_size", "num_heads", "head_dim")),
+        (SATURATED.plan, ("num_examples", "context_size", "num_heads", "head_dim")),
+        (parameter_count, ("num_heads", "width", "head_dim", "value_dim", "target_dim")),
+        (nonzero_parameter_count, ("num_examples", "width", "target_dim")),
+        (published_bounds, ("num_examples", "context_size", "width")),
+        (capacity_table, ("num_examples", "context_size", "width")),
+        (comparison, ("num_examples", "context_size", "width")),
+    ],
+)
+def test_counts_of_the_statements_are_positive(function, sizes, value):
+    options = dict.fromkeys(sizes, 2)
+    if function is nonzero_parameter_count:
+        options["plan"] = RANK_ONE.plan(num_examples=2, context_size=2, num_heads=2)
+    function(**options)
+    for name in sizes:
+        with pytest.raises(ParameterError) as caught:
+            function(**options | {name: value})
+        assert caught.value.problem == f"{name}={value} is not a positive integer"
+        assert caught.value.witness == value
+
+
+@pytest.mark.parametrize("name", ["num_heads", "head_dim"])
+def test_counts_of_a_plan_are_positive(name):
+    plan = RANK_ONE.plan(num_examples=2, context_size=2, num_heads=2)
+    wrong = replace(plan, **{name: -1})
+    with pytest.raises(ParameterError, match=f"{name}=-1 is not a positive integer"):
+        nonzero_parameter_count(num_examples=2, plan=wrong, width=2, target_dim=1)
 
 
 @pytest.mark.parametrize("construction", ["saturated", "rank_one"])

@@ -7,6 +7,7 @@ An island: this folder imports the standard library, numpy and mpmath, and nothi
 around it. It reads the files itself and has its own arithmetic and its own forward pass:
 
     command         arguments, and which of the three kinds of certificate it is
+    statements      what claims state
     files           reading hostile files; what is needed, before it is taken
     layers          certificates of one layer; their claims are in
       exact_claims    grouping, rank, impossible: integers modulo a prime (`modular`)

@@ -185,10 +185,10 @@ def require_about(content, arrays, part):
     return hashed.digest()
 
 
-def require_claims(content, statements, asked):
+def require_claims(content, known, asked):
     """Require that a certificate claims what is known and asked for; the claims."""
     claims = content["claims"]
-    require(claims and set(claims) <= set(statements), "it claims nothing, or nothing known")
+    require(claims and set(claims) <= set(known), "it claims nothing, or nothing known")
     missing = ", ".join(sorted(set(asked) - set(claims)))
     require(not missing, f"it does not claim all that is asked: {missing}")
     others = ", ".join(name for name in claims if claims[name]["verdict"] != "PROVED")

@@ -1,6 +1,7 @@
 """Certificates of one layer on one data set, and of upper bounds for all weights."""
 
 import math
+from collections import namedtuple
 
 import real_claims
 from bounds import entries
@@ -18,24 +19,17 @@ from files import (
     require_statement,
     weights_shapes,
 )
+from statements import STATEMENTS
 
 FORMAT = "constructive certificate 1"
 PARTS = 128  # arrays which W_V may be a sum of
-STATEMENTS = {
-    "grouping": "all contexts have rank n = {}; the queries of each of {} groups are independent, "
-    "and no group but the first has another query in its span",
-    "rank": "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y",
-    "error": "max |f(E_t, e_t) - y_t| <= {!r}",
-    "impossible": "rank Z <= {} < T = {} for all weights of H = {} heads: "
-    "none memorize every labelling",
-    "readout": "some U' with Z U' = Y is within {!r} of the stored effective readout U "
-    "(H d, d_out), entry by entry",
-}
+Claim = namedtuple("Claim", "check needs")  # the numbers which it states; bytes and operations
+About = namedtuple("About", "weights data hashes quick")
 
 
 def check(content, files, options):
     """The statements which a certificate and its files prove; whatever is wrong raises."""
-    claims = require_claims(content, STATEMENTS, options.asked)
+    claims = require_claims(content, CLAIMS, options.asked)
     *weights, data = files
     about = bool(set(content["weights"]) - {"sha256"})
     require(about or not weights, "it is about all weights, and takes none")
@@ -49,20 +43,11 @@ def check(content, files, options):
     hashes = b"".join(
         require_about(content, part, name) for name, part in (("data", data), ("weights", weights))
     )
-    statements, bounds = {}, {}
+    on, shown = About(weights, data, hashes, options.quick), {}
     for name, claim in claims.items():
-        evidence = claim["evidence"]
         require(weights or name == "impossible", f"{name} is about weights, and there are none")
-        if name in ("error", "readout"):
-            bounds[name] = require_bound(claim, name)
-            shown = (bounds[name],)
-        elif name == "rank":
-            shown = check_rank(evidence, weights, data, hashes, options.quick)
-        elif name == "grouping":
-            shown = check_grouping(evidence, weights, data)
-        else:
-            shown = check_impossible(evidence, data)
-        statements[name] = require_statement(claim, STATEMENTS[name].format(*shown))
+        shown[name] = CLAIMS[name].check(claim, on)
+    bounds = {name: shown[name][0] for name in ("error", "readout") if name in shown}
     claimed = bounds.get("error", math.inf) <= options.epsilon
     require(claimed, "error: epsilon is not claimed, or is larger")
     if "readout" in bounds and "rank" not in claims:
@@ -70,7 +55,10 @@ def check(content, files, options):
     if bounds:
         read = bytes_of(arrays) + bytes_of(tensors)
         real_claims.check_real(bounds, weights, data, shapes, options.most - read)
-    return statements
+    return {
+        name: require_statement(claim, STATEMENTS[name].format(*shown[name]))
+        for name, claim in claims.items()
+    }
 
 
 def sizes_of(arrays, tensors):
@@ -94,22 +82,57 @@ def sizes_of(arrays, tensors):
 
 
 def needs(claims, arrays, tensors, shapes):
-    """Bytes and operations of all claims, from shapes alone."""
+    """Bytes and operations of all claims, one after the other, from shapes alone."""
+    each = [CLAIMS[name].needs(claims, arrays["contexts"][1], shapes) for name in claims]
+    held = bytes_of(arrays) + bytes_of(tensors) + max(held for held, _ in each)
+    return held, sum(operations for _, operations in each)
+
+
+def at_once(shapes):
+    _, size, width, _, heads, inner, *_ = shapes
+    return 8 * 12 * max(CHUNK, entries(size, width, heads, inner))
+
+
+def grouping_needs(_, contexts, shapes):
+    total, size, width, _, heads, *_ = shapes
+    held = at_once(shapes) + 8 * (3 * total * width + 4 * heads * width)
+    return held, 4 * math.prod(contexts) * size + 2 * total * heads * width
+
+
+def rank_needs(claims, _, shapes):
+    """Elimination; also for the claim readout alone, which looks whether Z is singular."""
     total, size, width, _, heads, inner, *_ = shapes
-    held, operations, tokens = 0, 0, math.prod(arrays["contexts"][1]) // width
-    at_once = 8 * 12 * max(CHUNK, entries(size, width, heads, inner))
-    if "grouping" in claims:
-        held = at_once + 8 * (3 * total * width + 4 * heads * width)
-        operations += 4 * tokens * size * width + 2 * total * heads * width
-    if {"rank", "readout"} & set(claims):
-        held = max(held, at_once + 8 * total * (total + 4 * width + 3 * ROUNDS + 4096))
-        held += 8 * 4 * heads * width * inner
-        held += 8 * 2 * total * heads * width * ("rank" not in claims)
-        operations += 2 * total * heads * (2 * inner * width + 2 * size * width) + total**3
-    if "impossible" in claims:
-        held = max(held, 48 * tokens * width + 200 * min(tokens, 1 << 10) * width)
-        operations += 100 * tokens * width
-    if {"error", "readout"} & set(claims):
-        real, products = real_claims.first(shapes, "readout" in claims)
-        held, operations = max(held, real), operations + products
-    return bytes_of(arrays) + bytes_of(tensors) + held, operations
+    held = at_once(shapes) + 8 * total * (total + 4 * width + 3 * ROUNDS + 4096)
+    held += 8 * 4 * heads * width * inner + 8 * 2 * total * heads * width * ("rank" not in claims)
+    return held, 2 * total * heads * (2 * inner * width + 2 * size * width) + total**3
+
+
+def error_needs(claims, _, shapes):
+    return (0, 0) if "readout" in claims else real_claims.first(shapes, keep=False)
+
+
+def readout_needs(claims, contexts, shapes):
+    real, products = real_claims.first(shapes, keep=True)
+    held, operations = (0, 0) if "rank" in claims else rank_needs(claims, contexts, shapes)
+    return max(held, real), operations + products
+
+
+def impossible_needs(_, contexts, __):
+    tokens, width = math.prod(contexts[:-1]), contexts[-1]
+    return 48 * tokens * width + 200 * min(tokens, 1 << 10) * width, 100 * tokens * width
+
+
+CLAIMS = {
+    "grouping": Claim(
+        lambda claim, on: check_grouping(claim["evidence"], on.weights, on.data), grouping_needs
+    ),
+    "rank": Claim(
+        lambda claim, on: check_rank(claim["evidence"], on.weights, on.data, on.hashes, on.quick),
+        rank_needs,
+    ),
+    "error": Claim(lambda claim, _: (require_bound(claim, "error"),), error_needs),
+    "readout": Claim(lambda claim, _: (require_bound(claim, "readout"),), readout_needs),
+    "impossible": Claim(
+        lambda claim, on: check_impossible(claim["evidence"], on.data), impossible_needs
+    ),
+}  # error and readout are shown together, when all else is

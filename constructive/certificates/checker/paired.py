@@ -27,14 +27,10 @@ from files import (
     unpack,
     weights_shapes,
 )
+from statements import STATEMENTS
 
 FORMAT = "constructive paired certificate 1"
-STATEMENTS = {
-    "rank": "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y",
-    "error": "max |f(E_t, e_t) - y_t| <= {!r}",
-    "readout": "some U' with Z U' = Y is within {!r} of the stored effective readout U "
-    "(H d, d_out), entry by entry",
-}
+CLAIMS = "rank", "error", "readout"
 NATS, LEFT = 40.0, 4.3e-18  # a token which leads by NATS leaves others at most LEFT > exp(-NATS)
 CHUNK = 1 << 19  # entries of arrays which are worked on at a time
 BITS, DIGITS = 20, 5  # numbers as sums of digits, for products which have to be nearly exact
@@ -318,7 +314,7 @@ def needs(arrays, tensors):
 
 def check(content, files, options):
     """The statements which a certificate and its files prove; whatever is wrong raises."""
-    claims = require_claims(content, STATEMENTS, options.asked)
+    claims = require_claims(content, CLAIMS, options.asked)
     require(len(files) == 2, "a certificate of paired heads needs weights and data")
     tensors, arrays = weights_shapes(files[0], options.most), data_shapes(files[1])
     announce(*needs(arrays, tensors), options.most)

@@ -18,13 +18,11 @@ from math import inf, isqrt, lcm
 import numpy as np
 
 from files import announce, read_json, require, require_claims, require_statement, same
+from statements import STATEMENTS
 
 FORMAT = "constructive sequence certificate 1"
 FORMATS = {"memorizer": "constructive sequence memorizer 1", "data": "constructive sequences 1"}
-STATEMENTS = {
-    "equality": "f(X) == y for all {} labels of N = {} sequences of n = {} tokens",
-    "size": "{} non-zero parameters <= {}: Theorem 7 for {}",
-}
+CLAIMS = "equality", "size"
 SIZES = (
     "keys", "width", "label_bits", "token_bits", "residue_bits", "prime_bits", "kept",
     "weight_bits", "sum_bits", "key_bits",
@@ -394,7 +392,7 @@ def check_equality(memorizer, tokens, ids, expected, work):
 
 def check(content, files, options):
     """The statements which a certificate and its files prove; whatever is wrong raises."""
-    claims = require_claims(content, STATEMENTS, options.asked)
+    claims = require_claims(content, CLAIMS, options.asked)
     require(len(files) == 2, "a certificate of sequences needs a memorizer and data")
     require(options.epsilon == inf, "error: epsilon is not claimed")
     weights, data = (

@@ -1,4 +1,4 @@
-"""The claim *error*: max |f(E_t, e_t) - y_t| <= epsilon, for the stored weights in real arithmetic.
+"""The claim *error*: `max |f(E_t, e_t) - y_t| <= epsilon` for stored weights in real arithmetic.
 
 Every operation is enclosed (`layers.balls`). An example surely beyond epsilon refutes it; one
 whose ball straddles it asks for more bits. Whoever checks the claim has arithmetic of his own, so

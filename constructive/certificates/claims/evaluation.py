@@ -19,11 +19,15 @@ from constructive.support.progress import Progress
 class Evaluation:
     """Residuals f(E_t, e_t) - y_t in balls of `prec` bits, and scaled rows of Z in float64.
 
-    residuals: (T, d_out) balls
-    exponents: e_t, (T,), so that the entries of E_t, and of row t of Z, are below 2^(e_t) in size
-    midpoints: Z, with row t times 2^(-e_t), near enough; (T, H d), or None if it was not asked for
-    radius:    bounds every entry of the difference; infinite if balls are not finite
-    readout:   bounds every entry of the effective readout U; 0 only if all of them are
+    Attributes:
+        prec: bits of the balls
+        residuals: (T, d_out) balls
+        readout: bounds every entry of the effective readout U; 0 only if all of them are
+        exponents: e_t, (T,), so that the entries of E_t, and of row t of Z, are below 2^(e_t) in
+            size
+        midpoints: Z, with row t times 2^(-e_t), near enough; (T, H d), or None if it was not asked
+            for
+        radius: bounds every entry of the difference; infinite if balls are not finite
     """
 
     prec: int
@@ -35,12 +39,12 @@ class Evaluation:
 
     @property
     def largest_residual(self) -> arb:
-        """An upper bound of every |f - y|."""
+        """An upper bound of every `|f - y|`."""
         return largest(self.residuals)
 
     @property
     def largest_scaled_residual(self) -> arb:
-        """An upper bound of every |f - y| 2^(-e_t)."""
+        """An upper bound of every `|f - y| 2^(-e_t)`."""
         return largest(_scaled_rows(self.residuals, self.exponents))
 
 

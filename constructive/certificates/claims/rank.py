@@ -44,7 +44,11 @@ def prove(
 ) -> Claim:
     """Prove or refute that Z has rank T.
 
-    fingerprints: the SHA-256 of the data, followed by that of the weights
+    Args:
+        layer: its W_Q and W_K, (H, d, d_h)
+        dataset: T examples which fit the layer
+        fingerprints: the SHA-256 of the data, followed by that of the weights
+        rng: of primes' points
     """
     total = dataset.num_examples
     statement = STATEMENT.format(total)

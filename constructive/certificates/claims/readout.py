@@ -1,10 +1,11 @@
 """The claim *readout*: some U' with Z U' = Y exactly is within delta of the stored readout U.
 
 Let D be diagonal with the powers of two 2^(-e_t) which bring every context to size one, so that D Z
-has rows of size one. Let r = Y - Z U be the residuals. If R is any matrix with |I - D Z R| = q < 1
-(infinity norm), then U' = U + R (D Z R)^-1 D r is exact, and |U' - U| <= kappa max |D r| with
-kappa = |R| / (1 - q) (`exact.verified`). For most layers float64 finds such an R; for the
-ill-conditioned ones R is a right inverse of D Z in balls, where q = 0.
+has rows of size one. Let r = Y - Z U be the residuals. If R is any matrix with
+`|I - D Z R| = q < 1` (infinity norm), then U' = U + R (D Z R)^-1 D r is exact, and
+`|U' - U| <= kappa max |D r|` with `kappa = |R| / (1 - q)` (`exact.verified`). For most layers
+float64 finds such an R; for the ill-conditioned ones R is a right inverse of D Z in balls, where
+q = 0.
 
 U is the effective readout, of shape (H d, d_out): f = U^T z. Whether U' can be written in weights
 of the stored shapes is another question; it can where d_v >= d_out.
@@ -32,7 +33,7 @@ UNKNOWN = "some U' with Z U' = Y is near the stored effective readout U (H d, d_
 LARGEST_IN_BALLS = 2_000_000
 """Entries of Z up to which an ill-conditioned one is inverted in balls (16 bytes a bit or so)."""
 _ROOM = 1.25
-"""What is claimed is this much more than what is shown: whoever checks it has another R."""
+"""What is claimed is this much more than what is shown, as whoever checks it has another R."""
 _LEAST = 2.0**-100
 """A distance of exactly 0 is claimed as this part of the readout, for he rounds, too."""
 
@@ -42,7 +43,10 @@ def judge(
 ) -> Claim:
     """Bound the distance to an exact readout; without a delta, the claim is what was shown.
 
-    representation: gives Z in balls, where float64 does not suffice
+    Args:
+        evaluation: the layer on all examples, which kept Z
+        delta: the largest distance of an entry, or None
+        representation: gives Z in balls, where float64 does not suffice
     """
     if evaluation.midpoints is None:
         raise TypeError("the evaluation did not keep Z")

@@ -33,7 +33,15 @@ DIFFERENCE = 1.0, -1.0
 class Entries(NamedTuple):
     """x_{t,p} with a bound on the error of each entry: the blocks, and the coupled rest.
 
-    own: (T', d), own_error: (T',);  positions, pairs: (m,), coupled: (m, d), coupled_error: (m,)
+    T' positions belong to a pair, and m entries beside those do not agree.
+
+    Attributes:
+        own: (T', d), of each position and its own pair
+        own_error: (T',)
+        positions: (m,), of the coupled rest
+        pairs: (m,)
+        coupled: (m, d)
+        coupled_error: (m,)
     """
 
     own: Array
@@ -47,7 +55,8 @@ class Entries(NamedTuple):
 def evaluate(examples: Examples, progress: Progress) -> Entries:
     """Decide which entries are tails, and evaluate the others.
 
-    Raises UndecidedError where too many are not.
+    Raises:
+        UndecidedError: where too many are not
     """
     owner = examples.owner
     with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
@@ -127,8 +136,11 @@ def _attention(
 ) -> tuple[Array, Array]:
     """Attention of both heads (k, 2, n), and a bound (k,) of the sum of all errors.
 
-    reach: s_{t,h} as a sum of two, and the error of that, (k, 2) each
-    scores + rest: E_t key (k, n);  score_error: (k,)
+    Args:
+        reach: s_{t,h} as a sum of two, and the error of that, (k, 2) each
+        scores: E_t key (k, n), as a sum of these
+        rest: and these
+        score_error: (k,), bounds the errors of that
     """
     high, low, reach_error = (each[:, :, np.newaxis] for each in reach)
     ends = np.stack([scores.argmin(axis=1), scores.argmax(axis=1)], axis=1)

@@ -20,7 +20,7 @@ from constructive.support.arrays import CHUNK_BYTES, Array
 Integers = npt.NDArray[np.int64]
 
 MARGIN = 41.0
-"""Nats by which a pair has to agree on an example: built for 45; a checker asks for 40."""
+"""Nats by which a pair has to agree on an example; built for 45, and a checker asks for 40."""
 
 TAIL = 4.3e-18
 """More than exp(-40)."""
@@ -39,10 +39,17 @@ class UndecidedError(Exception):
 class Examples:
     """Data and weights in the order of the pairs, in float64, and bounds of rounding.
 
-    exponent: a; contexts here are those of the data times 2^-a
-    queries: (T, d);  query_weights: (2, P, d), of the first and the second heads;  key: (d,)
-    scores:  E_t k (T, n), score_error (T,);  largest: bounds max |E_t|, (T,)
-    stops:   (P,), the position after the last one of each pair
+    Attributes:
+        dataset: the T examples, as they are
+        exponent: a; contexts here are those of the data times 2^-a
+        order: (T,), the example at each position
+        stops: (P,), the position after the last one of each pair
+        queries: (T, d), by position
+        query_weights: (2, P, d), of the first and the second heads
+        key: (d,)
+        scores: E_t k (T, n)
+        score_error: (T,), bounds the errors of these
+        largest: (T,), bounds `max |E_t|`
     """
 
     dataset: Dataset
@@ -60,8 +67,9 @@ class Examples:
     def of(cls, memorizer: Memorizer, dataset: Dataset) -> "Examples":
         """Read data and weights in the order of the record.
 
-        Raises UndecidedError where heads leave the range of float64 at this scale, and for
-        more examples than sums may have terms.
+        Raises:
+            UndecidedError: where heads leave the range of float64 at this scale, and for more
+                examples than sums may have terms, or wider tokens than a checker has
         """
         layer, record = memorizer.layer.leading, memorizer.built
         order = np.array(record.order, dtype=np.int64)
@@ -108,7 +116,7 @@ class Examples:
 
     @property
     def tail(self) -> Array:
-        """tail_t (T,): bounds the entries of x_{t,p} where pair p agrees on t."""
+        """tail_t, of shape (T,), which bounds the entries of x_{t,p} where pair p agrees on t."""
         others = self.scores.shape[1] - 1
         return up(2.0 * others * TAIL * self.largest)
 

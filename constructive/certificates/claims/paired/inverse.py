@@ -25,8 +25,10 @@ _NEARLY = 0.98
 class Inverse:
     """What the lemma says of R.
 
-    weights: w (T,);  contraction: q, an upper bound of (N w)_i / w_i
-    spread:  an upper bound of the entries of |K R| w
+    Attributes:
+        weights: w (T,)
+        contraction: q, an upper bound of all (N w)_i / w_i
+        spread: an upper bound of the entries of `|K R| w`
     """
 
     weights: Array
@@ -104,7 +106,7 @@ def bound_inverse(examples: Examples, entries: Entries) -> Inverse:
 
 
 def _contracting(bound: _Bound, total: int) -> tuple[Array, float] | None:
-    """W with N w <= q w for some q < 1, and that q; or None.
+    """Some w with N w <= q w for some q < 1, and that q; or None.
 
     Where c N has a spectral radius below 1, w = 1 + c N w converges from below, to the sum of all
     (c N)^k 1, and N w = (w - 1) / c is less than w / c. So the largest c which converges is taken:
@@ -143,7 +145,7 @@ def _right_inverses(examples: Examples, own: Array) -> tuple[tuple[slice, slice,
 
 
 def _extra_token(examples: Examples) -> tuple[Array, Array]:
-    """The token x* which pair 0 reads from the extra example, and x* / |x*|^2, rounded."""
+    """The token `x*` which pair 0 reads from the extra example, and `x* / |x*|^2`, rounded."""
     last = len(examples.order) - 1
     reach = float(examples.queries[last] @ examples.query_weights[1, 0])
     scores = examples.scores[last]
@@ -153,7 +155,7 @@ def _extra_token(examples: Examples) -> tuple[Array, Array]:
 
 
 def _correction(examples: Examples, entries: Entries) -> Array:
-    """The last column of |X R - I|: (T,), for what is read along x* / |x*|^2."""
+    """The last column of `|X R - I|`: (T,), for what is read along `x* / |x*|^2`."""
     last = len(examples.order) - 1
     if ((entries.positions == last) & (entries.pairs == 0)).any():
         raise UndecidedError("pair 0 does not agree on the extra example; another seed=")

@@ -19,8 +19,8 @@ from constructive.support.progress import Progress
 from constructive.support.verdict import Claim, Verdict, pack
 
 _ROOM = 2
-"""A distance which is claimed is this much more than what is shown: whoever checks it has another
-R and another w."""
+"""A distance which is claimed is this much more than what is shown, as whoever checks it has
+another R and another w."""
 _SLACKS = 4.0
 """An error has to be within epsilon by so many times the bound of its rounding, for others round
 in another order."""

@@ -1,4 +1,4 @@
-"""|f - y| on every example, with bounds of the errors of that."""
+"""`|f - y|` on every example, with bounds of the errors of that."""
 
 from dataclasses import dataclass
 
@@ -14,9 +14,12 @@ from constructive.support.arrays import Array
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """|f - y| 2^-c by position (T, d_out): `evaluated`, and within `slack` of that.
+    """`|f - y| 2^-c` by position, as float64 has it, and how far that is off.
 
-    exponent: c, for which targets, and readouts of contexts of size one, are below 1
+    Attributes:
+        evaluated: (T, d_out)
+        slack: (T, d_out), bounds the errors of these
+        exponent: c, for which targets, and readouts of contexts of size one, are below 1
     """
 
     evaluated: Array
@@ -25,7 +28,7 @@ class Residuals:
 
     @property
     def bounds(self) -> Array:
-        """Upper bounds of |f - y| 2^-c."""
+        """Upper bounds of `|f - y| 2^-c`, of shape (T, d_out)."""
         return up(self.evaluated + self.slack)
 
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.constructions.decoupled.coupling import Coupling, second_head
-from constructive.constructions.decoupled.iteration import iterate, scales
-from constructive.constructions.decoupled.ordering import Integers, Ordered
-from constructive.constructions.decoupled.pairs import Pairs
+from constructive.constructions.iteration import iterate, scales
+from constructive.constructions.paired.coupling import Coupling, second_head
+from constructive.constructions.paired.ordering import Integers, Ordered
+from constructive.constructions.paired.pairs import Pairs
 from constructive.layers.attention import attend
 from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from constructive.constructions.decoupled.ordering import Integers, Ordered
-from constructive.constructions.decoupled.pairs import Pairs
+from constructive.constructions.paired.ordering import Integers, Ordered
+from constructive.constructions.paired.pairs import Pairs
 from constructive.layers.attention import softmax_in_place
 from constructive.support.arrays import Array
 

@@ -1,14 +1,14 @@
 """Own contexts: heads in pairs, and a small system for each pair, without a T x T matrix.
 
-The steps are those of `decoupled`: `ordering`, `own`, `pairs`, `coupling`, `readout`.
+The steps: `ordering`, `own`, `pairs`, `coupling`, `readout`.
 """
 
 import numpy as np
 
 from constructive.constructions.construction import Built, Cost, Described, Options, largest
-from constructive.constructions.decoupled import coupling, ordering, pairs, readout
-from constructive.constructions.decoupled.sweep import SWEEP
 from constructive.constructions.multihead import assumptions
+from constructive.constructions.paired import coupling, ordering, pairs, readout
+from constructive.constructions.sweep import SWEEP
 from constructive.data.dataset import Dataset, ExampleShapes
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.record import HeadRecord

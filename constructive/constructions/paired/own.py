@@ -10,12 +10,12 @@ from functools import cached_property
 
 import numpy as np
 
-from constructive.constructions.decoupled.ordering import Integers, Ordered
-from constructive.constructions.decoupled.sweep import Needed
 from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.directions import token_radius
 from constructive.constructions.multihead.grouping import Group
 from constructive.constructions.multihead.heads import attended_vectors
+from constructive.constructions.paired.ordering import Integers, Ordered
+from constructive.constructions.sweep import Needed
 from constructive.layers.attention import softmax_in_place
 from constructive.support.arrays import Array
 

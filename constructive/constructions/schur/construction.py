@@ -1,11 +1,11 @@
-"""One shared context: elimination within heads, and a system of size 2H (`decoupled.schur`)."""
+"""One shared context: elimination within heads, and a system of size 2H (`elimination`)."""
 
 import numpy as np
 
 from constructive.constructions.construction import Built, Cost, Described, Options, largest
-from constructive.constructions.decoupled import schur
-from constructive.constructions.decoupled.sweep import SWEEP
 from constructive.constructions.multihead import assumptions, grouping
+from constructive.constructions.schur import elimination
+from constructive.constructions.sweep import SWEEP
 from constructive.data.dataset import Dataset, ExampleShapes
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.record import HeadRecord
@@ -59,9 +59,11 @@ class Schur(Described):
         """Heads saturate on all but their own groups, so that Z nearly falls apart."""
         assumed = assumptions.check(dataset)
         groups = grouping.partition(dataset, plan.num_heads)
-        built = schur.construct(dataset, assumed, groups, plan.head_dim, rng=rng, progress=progress)
-        solution = schur.solve(dataset, groups, built, progress=progress)
-        residual = schur.measure(dataset, groups, built, solution.effective)
+        built = elimination.construct(
+            dataset, assumed, groups, plan.head_dim, rng=rng, progress=progress
+        )
+        solution = elimination.solve(dataset, groups, built, progress=progress)
+        residual = elimination.measure(dataset, groups, built, solution.effective)
         missed = np.bincount(built.leftover_heads, minlength=plan.num_heads)
         records = tuple(
             HeadRecord(

@@ -30,12 +30,12 @@ import numpy.typing as npt
 from scipy.linalg import qr, solve_triangular
 from scipy.sparse import csr_array
 
-from constructive.constructions.decoupled.iteration import iterate, scales
-from constructive.constructions.decoupled.sweep import Needed, sharpen
+from constructive.constructions.iteration import iterate, scales
 from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.directions import with_wide_ends
 from constructive.constructions.multihead.grouping import Group
 from constructive.constructions.multihead.heads import key_vectors
+from constructive.constructions.sweep import Needed, sharpen
 from constructive.data.dataset import Dataset
 from constructive.layers.attention import attend, softmax_in_place
 from constructive.support.arrays import CHUNK_BYTES, Array

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.constructions.decoupled.ordering import Integers, Ordered
-from constructive.constructions.decoupled.own import FullRank, Pair, RankOne
-from constructive.constructions.decoupled.sweep import sharpen
 from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.grouping import take
+from constructive.constructions.paired.ordering import Integers, Ordered
+from constructive.constructions.paired.own import FullRank, Pair, RankOne
+from constructive.constructions.sweep import sharpen
 from constructive.support.arrays import CHUNK_BYTES, Array
 from constructive.support.errors import AssumptionError
 from constructive.support.progress import Progress

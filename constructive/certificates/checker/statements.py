@@ -1,0 +1,14 @@
+"""What claims state, each once: a certificate has to say just this."""
+
+STATEMENTS = {
+    "grouping": "all contexts have rank n = {}; the queries of each of {} groups are independent, "
+    "and no group but the first has another query in its span",
+    "rank": "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y",
+    "error": "max |f(E_t, e_t) - y_t| <= {!r}",
+    "readout": "some U' with Z U' = Y is within {!r} of the stored effective readout U "
+    "(H d, d_out), entry by entry",
+    "impossible": "rank Z <= {} < T = {} for all weights of H = {} heads: "
+    "none memorize every labelling",
+    "equality": "f(X) == y for all {} labels of N = {} sequences of n = {} tokens",
+    "size": "{} non-zero parameters <= {}: Theorem 7 for {}",
+}

@@ -1,0 +1,118 @@
+"""A new claim is a file and a line in the package, and a sentence and a check in the checker."""
+
+import dataclasses
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from constructive import (
+    Certificate,
+    Dataset,
+    ParameterError,
+    Verdict,
+    build_memorizer,
+    certify,
+    check,
+    generators,
+)
+from constructive.certificates import check as checking
+from constructive.certificates.claims import registry
+
+REGISTERED = "registry.HOMES['toy'] = 'toy_claim:TOY'"
+SENTENCE = '\nSTATEMENTS["toy"] = "{} of the targets are not zero"\n'
+CHECK = """
+
+def check_toy(claim, on):
+    count = int((on.data["targets"] != 0).sum())
+    require(claim["evidence"] == {"count": count}, "toy: the count is another")
+    return (count,)
+
+
+CLAIMS["toy"] = Claim(check_toy, lambda *_: (0, 0))
+"""
+
+
+@pytest.fixture(scope="module")
+def data():
+    return generators.uniform(num_examples=7, context_size=3, width=5)
+
+
+@pytest.fixture(scope="module")
+def memorizer(data):
+    return build_memorizer(data, num_heads=3)
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    monkeypatch.setitem(registry.HOMES, "toy", "toy_claim:TOY")
+
+
+@pytest.fixture
+def taught(tmp_path, monkeypatch):
+    """A checker which knows it, too."""
+    folder = tmp_path / "checker"
+    shutil.copytree(checking.CHECKER, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, more in (("statements.py", SENTENCE), ("layers.py", CHECK)):
+        (folder / name).write_text((folder / name).read_text() + more)
+    monkeypatch.setattr(checking, "CHECKER", folder)
+
+
+@pytest.mark.usefixtures("toy")
+def test_it_is_judged_saved_and_loaded(data, memorizer, tmp_path):
+    certificate = certify(memorizer, data)
+    names = [claim.name for claim in certificate.claims]
+    assert names == ["grouping", "rank", "error", "readout", "toy"]
+    assert certificate["toy"].statement == "7 of the targets are not zero"
+    certificate.save(tmp_path / "c.json")
+    assert Certificate.load(tmp_path / "c.json")["toy"].proved
+    zeros = Dataset(data.contexts, data.queries, np.zeros(7))
+    assert certify(memorizer, zeros, claims=["toy"])["toy"].verdict is Verdict.REFUTED
+
+
+@pytest.mark.usefixtures("toy", "taught")
+def test_it_is_checked(data, memorizer):
+    certificate = certify(memorizer, data, claims=["rank", "toy"])
+    report = check(certificate, memorizer, data)
+    assert report.proved
+    assert "toy       7 of the targets are not zero" in report.report
+    rank, toy = certificate.claims
+    forged = dataclasses.replace(toy, evidence={"count": 6})
+    refused = check(dataclasses.replace(certificate, claims=(rank, forged)), memorizer, data)
+    assert "toy: the count is another" in refused.report
+    other = dataclasses.replace(toy, statement="6 of the targets are not zero")
+    refused = check(dataclasses.replace(certificate, claims=(rank, other)), memorizer, data)
+    assert "it does not state" in refused.report
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_checker_which_does_not_know_it_refuses(data, memorizer):
+    report = check(certify(memorizer, data, claims=["toy"]), memorizer, data)
+    assert not report.proved
+    assert "nothing known" in report.report
+
+
+def test_without_its_line_nobody_knows_it(data, memorizer):
+    with pytest.raises(ParameterError, match="are not claims about a layer"):
+        certify(memorizer, data, claims=["toy"])
+
+
+@pytest.mark.usefixtures("toy")
+def test_it_is_asked_of_paired_heads_too(data):
+    paired = build_memorizer(data, num_heads=4, construction="paired")
+    assert [claim.name for claim in certify(paired, data).claims] == [
+        "rank", "error", "readout", "toy",
+    ]  # fmt: skip
+
+
+def test_the_command_line_offers_it():
+    code = f"from constructive.certificates.claims import registry; {REGISTERED}\n"
+    code += "from constructive.cli import main; main()"
+    run = subprocess.run(
+        [sys.executable, "-c", code, "certify", "--help"],
+        cwd=Path(__file__).parent, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "toy" in run.stdout

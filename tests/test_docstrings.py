@@ -1,0 +1,127 @@
+"""Every public name says what it takes, and which errors it raises."""
+
+import ast
+import inspect
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import constructive
+from constructive.support import errors
+
+ROOT = Path(__file__).parent.parent
+ENTRY = re.compile(r"    (\*{0,2}\w+(?:, \*{0,2}\w+)*):")
+KINDS = [name for name, thing in vars(errors).items() if inspect.isclass(thing)]
+
+
+def documented():
+    """What the pages of the API show: names with the objects behind them."""
+    found = {}
+    for page in (ROOT / "docs" / "api").glob("*.md"):
+        text = page.read_text()
+        for kind, path in re.findall(r"auto(function|class|module):: ([\w.]+)", text):
+            thing = _object(path)
+            if kind == "module":
+                hidden = re.findall(rf"{re.escape(path)}\n.*\n   :exclude-members: (.*)", text)
+                members = {
+                    f"{path}.{name}": member
+                    for name, member in vars(thing).items()
+                    if getattr(member, "__module__", None) == thing.__name__
+                    and not name.startswith("_")
+                    and name not in ", ".join(hidden).split(", ")
+                }
+                found |= members if f"automodule:: {path}\n   :members:" in text else {}
+            else:
+                found[path] = thing
+    for path, thing in tuple(found.items()):
+        if inspect.isclass(thing):
+            found |= {
+                f"{path}.{name}": getattr(thing, name)
+                for name, member in vars(thing).items()
+                if not name.startswith("_")
+                and (inspect.isfunction(member) or isinstance(member, classmethod))
+            }
+    return found
+
+
+def _object(path):
+    """What a dotted name means, through the lazy names of the package."""
+    thing, rest = constructive, path.split(".")[1:]
+    for name in rest:
+        try:
+            thing = getattr(thing, name)
+        except AttributeError:
+            thing = __import__(f"{thing.__name__}.{name}", fromlist=["_"])
+    return thing
+
+
+PUBLIC = documented()
+CALLED = {path: thing for path, thing in PUBLIC.items() if callable(thing)}
+
+
+def _source(thing):
+    """The text of a function; strategies of Hypothesis hide theirs, and raise nothing of ours."""
+    try:
+        return inspect.getsource(thing)
+    except OSError:
+        return ""
+
+
+def section(thing, *titles):
+    """The lines of a section of a docstring."""
+    lines = (inspect.getdoc(thing) or "").splitlines()
+    starts = [i for i, line in enumerate(lines) if line in [f"{title}:" for title in titles]]
+    found = []
+    for start in starts:
+        for line in lines[start + 1 :]:
+            if line and not line.startswith(" "):
+                break
+            found.append(line)
+    return found
+
+
+def entries(thing, *titles):
+    """The names which a section has lines for."""
+    matches = map(ENTRY.match, section(thing, *titles))
+    return [name.lstrip("*") for match in matches if match for name in match[1].split(", ")]
+
+
+@pytest.mark.parametrize("path", CALLED)
+def test_every_parameter_has_its_line(path):
+    thing = CALLED[path]
+    if inspect.isclass(thing) and thing.__init__ is object.__init__:
+        return
+    if inspect.isclass(thing) and (issubclass(thing, Exception) or "__members__" in dir(thing)):
+        return  # their docstrings are on the page of errors; members of enums are listed
+    try:
+        names = [name for name in inspect.signature(thing).parameters if name != "self"]
+    except ValueError:
+        names = []
+    known = entries(thing, "Args", "Attributes")
+    assert [name for name in names if name not in known] == []
+    if not inspect.isclass(thing):
+        assert [name for name in known if name not in names] == []
+
+
+@pytest.mark.parametrize("path", CALLED)
+def test_every_error_raised_there_has_its_line(path):
+    thing = CALLED[path]
+    if inspect.isclass(thing):
+        thing = vars(thing).get("__post_init__", lambda: None)
+    source = ast.parse(textwrap.dedent(_source(thing)))
+    raised = {
+        node.exc.func.id
+        for node in ast.walk(source)
+        if isinstance(node, ast.Raise)
+        and isinstance(node.exc, ast.Call)
+        and isinstance(node.exc.func, ast.Name)
+    }
+    assert raised & set(KINDS) <= set(entries(CALLED[path], "Raises"))
+
+
+def test_there_are_many():
+    assert len(CALLED) > 100
+    assert "constructive.Memorizer.save" in CALLED
+    assert "constructive.generators.uniform" in CALLED
