@@ -2,7 +2,6 @@
 
 import doctest
 import importlib
-import importlib.util
 import pkgutil
 import re
 import subprocess
@@ -103,47 +102,6 @@ def test_a_broken_link_would_be_seen(tmp_path):
     )  # fmt: skip
     assert done.returncode != 0
     assert "nowhere.md" in done.stderr
-
-
-def test_docstrings_become_restructured_text():
-    spec = importlib.util.spec_from_file_location("docstrings", ROOT / "docs" / "docstrings.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    text = """Solve `z` for |y|, see `Dataset`.
-
-    z:       (T, d)
-    targets: (T,), for
-             all T
-
-    Raises
-      DataError   where there
-                  is none
-
-        x = softmax(E w)
-
-    >>> 1 + 1
-    2
-    """
-    assert (
-        "\n".join(module.to_restructured(text))
-        == """\
-Solve ``z`` for \\|y\\|, see :py:obj:`~constructive.Dataset`.
-
-- **z**: (T, d)
-- **targets**: (T,), for
-  all T
-
-:raises DataError: where there
-    is none
-
-::
-
-        x = softmax(E w)
-
->>> 1 + 1
-2
-"""
-    )
 
 
 def test_the_commands_of_a_page_overwrite_nothing():

@@ -47,10 +47,10 @@ _HASHES = {"power_hash": power_hash, "product_hash": product_hash}
 
 
 def build_sequence_memorizer(
-    sequences: Sequence[Any],
-    labels: Sequence[Any],
+    sequences: SequenceDataset | Sequence[Any],
+    labels: Sequence[Any] | None = None,
     *,
-    task: str = "next",
+    task: str | None = None,
     embedding: str = "power_hash",
     layout: str = "deep",
     backend: str = "plain",
@@ -61,12 +61,13 @@ def build_sequence_memorizer(
     """Memorize a label for each sequence, or for each token of each, with about sqrt(N) weights.
 
     Args:
-        sequences: N sequences of n tokens: integers, Fractions or floats (taken exactly), vectors
-            of these in Q^d, or hashable symbols such as words
-        labels: N of them, or N times n for seq2seq; integers of any size, or hashable classes,
-            which are numbered by frequency
-        task: "next", the default: a label belongs to a multiset of tokens; "last": to that and the
-            last token; "seq2seq": to that and the token at its position
+        sequences: a `SequenceDataset`, as `certify` takes it, too; or N sequences of n tokens:
+            integers, Fractions or floats (taken exactly), vectors of these in Q^d, or hashable
+            symbols such as words
+        labels: for sequences N of them, or N times n for seq2seq; integers of any size, or hashable
+            classes, which are numbered by frequency
+        task: for sequences "next", the default: a label belongs to a multiset of tokens; "last": to
+            that and the last token; "seq2seq": to that and the token at its position
         embedding: "power_hash", the default; "product_hash", which needs no remainders, and so
             fewer weights; or "separating_set" of at most N - 1 tokens, which may need fewer still,
             or more
@@ -86,9 +87,12 @@ def build_sequence_memorizer(
         PrecisionError: where no number of 61 bits tells the examples apart, which was never seen
 
     Example:
-        >>> memorizer = build_sequence_memorizer(["abc", "abd", "aab"], ["x", "y", "z"])
+        >>> dataset = SequenceDataset.of(["abc", "abd", "aab"], ["x", "y", "z"])
+        >>> memorizer = build_sequence_memorizer(dataset)
         >>> memorizer.predict(["bca", "aab"])
         ['x', 'z']
+        >>> build_sequence_memorizer(["abc", "abd"], ["x", "y"]).predict(["bca"])
+        ['x']
     """
     given = {"embedding": (embedding, EmbeddingName), "layout": (layout, Layout),
              "backend": (backend, Backend), "step": (step, Comparison)}  # fmt: skip
@@ -108,7 +112,7 @@ def build_sequence_memorizer(
         raise ParameterError(
             f"seed= has {seed.bit_length()} bits", witness=seed.bit_length(), suggestion="seed=0"
         )
-    examples = SequenceDataset.of(sequences, labels, task)
+    examples = _dataset(sequences, labels, task)
     options = _Options(layout, step, backend, max_word_bits)  # type: ignore[arg-type] # checked above
     rng = np.random.default_rng(seed)
     embedded = _embedded(examples, embedding, options, rng)
@@ -144,6 +148,28 @@ def build_sequence_memorizer(
             ),
         ),
     )
+
+
+def _dataset(
+    sequences: SequenceDataset | Sequence[Any], labels: Sequence[Any] | None, task: str | None
+) -> SequenceDataset:
+    """What was given as a data set, which has its labels and its task, or as sequences."""
+    if not isinstance(sequences, SequenceDataset):
+        if labels is None:
+            raise ParameterError(
+                "sequences without labels",
+                witness=type(sequences).__name__,
+                suggestion="build_sequence_memorizer(sequences, labels), or a SequenceDataset",
+            )
+        return SequenceDataset.of(sequences, labels, "next" if task is None else task)
+    other = task is not None and not (isinstance(task, str) and task == sequences.task)
+    if labels is not None or other:
+        raise ParameterError(
+            f"a SequenceDataset has its labels, and its task {sequences.task!r}",
+            witness="labels" if labels is not None else shown(task),
+            suggestion="build_sequence_memorizer(dataset)",
+        )
+    return sequences
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,7 @@ def test_the_own_token_may_decide():
         ([[(1, 2), (1,)]], [1], {}, DataError, r"tokens have \[1, 2\] entries"),
         ([[float("nan")]], [1], {}, DataError, "no finite number"),
         (["a"], [float("nan")], {}, DataError, "a label is nan, which is not equal to itself"),
-        (["ab"], None, {}, DataError, "1 sequences have 0 labels"),
+        (["ab"], None, {}, ParameterError, "sequences without labels"),
         (["ab"], [1], {"layout": np.array([1, 2])}, ParameterError, "unknown layout="),
         ([[float("inf")]], [1], {}, DataError, "a token is no finite number"),
         (["ab"], [1], {"task": "first"}, ParameterError, "unknown task='first'"),
@@ -154,6 +154,19 @@ def test_the_own_token_may_decide():
 def test_bad_input(sequences, labels, options, error, message):
     with pytest.raises(error, match=message):
         build_sequence_memorizer(sequences, labels, **options)
+
+
+def test_a_data_set_has_its_labels_and_its_task():
+    dataset = SequenceDataset.of(["ab", "ba"], ["x", "y"], task="last")
+    memorizer = build_sequence_memorizer(dataset, seed=3)
+    same = build_sequence_memorizer(["ab", "ba"], ["x", "y"], task="last", seed=3)
+    assert memorizer.content() == same.content()
+    assert build_sequence_memorizer(dataset, task="last", seed=3).content() == same.content()
+    assert certify(memorizer, dataset).proved
+    for arguments, options in (((["x", "y"],), {}), ((), {"task": "next"}), ((), {"task": [1]})):
+        with pytest.raises(ParameterError, match="has its labels, and its task 'last'") as caught:
+            build_sequence_memorizer(dataset, *arguments, **options)
+        assert caught.value.suggestion == "build_sequence_memorizer(dataset)"
 
 
 def test_no_prime_is_found(monkeypatch):
