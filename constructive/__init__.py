@@ -5,11 +5,68 @@
 >>> build_memorizer(data, num_heads=60).record.max_error < 1e-10
 True
 
-The public names are in `__init__.pyi`; each is imported when it is first used.
+The imports below are for those who read them; each name is imported when it is first used.
 """
 
-import lazy_loader
+from typing import TYPE_CHECKING
+
+from constructive.support.lazy import attach
+
+if TYPE_CHECKING:
+    from constructive.certificates.certificate import Certificate as Certificate
+    from constructive.certificates.certify import certify as certify
+    from constructive.certificates.check import Checked as Checked
+    from constructive.certificates.check import check as check
+    from constructive.certificates.upper_bound import (
+        upper_bound_certificate as upper_bound_certificate,
+    )
+    from constructive.constructions.build import build_memorizer as build_memorizer
+    from constructive.constructions.planning import Explanation as Explanation
+    from constructive.constructions.planning import explain as explain
+    from constructive.data import generators as generators
+    from constructive.data.dataset import Dataset as Dataset
+    from constructive.data.mixing import token_mixing as token_mixing
+    from constructive.data.rational import RationalDataset as RationalDataset
+    from constructive.layers.attention import AttentionLayer as AttentionLayer
+    from constructive.layers.extended import ExtendedLayer as ExtendedLayer
+    from constructive.layers.memorizer import Memorizer as Memorizer
+    from constructive.layers.rational import RationalLayer as RationalLayer
+    from constructive.layers.record import BuildRecord as BuildRecord
+    from constructive.layers.record import HeadRecord as HeadRecord
+    from constructive.layers.record import TrainedRecord as TrainedRecord
+    from constructive.sequences.build import build_sequence_memorizer as build_sequence_memorizer
+    from constructive.sequences.examples import SequenceDataset as SequenceDataset
+    from constructive.sequences.memorizer import SequenceMemorizer as SequenceMemorizer
+    from constructive.sequences.memorizer import SequenceRecord as SequenceRecord
+    from constructive.support.errors import AssumptionError as AssumptionError
+    from constructive.support.errors import CapacityError as CapacityError
+    from constructive.support.errors import ConstructiveError as ConstructiveError
+    from constructive.support.errors import DataError as DataError
+    from constructive.support.errors import FormatError as FormatError
+    from constructive.support.errors import MissingExtraError as MissingExtraError
+    from constructive.support.errors import OutputError as OutputError
+    from constructive.support.errors import ParameterError as ParameterError
+    from constructive.support.errors import PrecisionError as PrecisionError
+    from constructive.support.verdict import Claim as Claim
+    from constructive.support.verdict import Verdict as Verdict
+    from constructive.theory import assumptions as assumptions
+    from constructive.theory.bounds import heads_needed as heads_needed
+    from constructive.theory.bounds import nonzero_parameter_count as nonzero_parameter_count
+    from constructive.theory.bounds import paired_capacity as paired_capacity
+    from constructive.theory.bounds import parameter_count as parameter_count
+    from constructive.theory.bounds import rank_one_capacity as rank_one_capacity
+    from constructive.theory.bounds import saturated_capacity as saturated_capacity
+    from constructive.theory.capacity_map import CapacityMap as CapacityMap
+    from constructive.theory.capacity_map import MapPoint as MapPoint
+    from constructive.theory.capacity_map import capacity_map as capacity_map
+    from constructive.theory.exact_capacity import ExactCapacity as ExactCapacity
+    from constructive.theory.exact_capacity import exact_capacity as exact_capacity
+    from constructive.theory.published import PublishedBound as PublishedBound
+    from constructive.theory.published import capacity_table as capacity_table
+    from constructive.theory.published import comparison as comparison
+    from constructive.theory.published import published_bounds as published_bounds
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+if not TYPE_CHECKING:  # which would take every name for one that is there
+    __getattr__, __dir__, __all__ = attach(__name__, __file__)

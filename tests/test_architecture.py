@@ -71,7 +71,7 @@ def wrong_imports(name, source):
 
 def test_the_root_holds_the_rooms():
     assert {room(name) for name in MODULES} == set(ROOMS)
-    beside = {"__init__.py", "__init__.pyi", "__main__.py", "py.typed", "__pycache__", "proofs"}
+    beside = {"__init__.py", "__main__.py", "py.typed", "__pycache__", "proofs"}
     found = {path.name for path in PACKAGE.iterdir()} - beside
     assert len(found) <= 12
     assert {name.removesuffix(".py") for name in found} == set(ROOMS) - {"__main__"}
@@ -156,3 +156,9 @@ def test_every_public_name_has_a_docstring_and_is_in_the_api_pages():
         directive = rf"^\.\. auto\w+:: constructive\.(assumptions\.)?{name}$"
         module = name in {"assumptions", "generators"}
         assert module or re.search(directive, pages, re.MULTILINE), f"{name} is not in docs/api"
+
+
+def test_names_which_are_not_there_are_no_attributes():
+    assert {"certify", "generators", "__version__"} <= set(dir(constructive))
+    with pytest.raises(AttributeError, match="module 'constructive' has no attribute 'nothing'"):
+        _ = constructive.nothing
