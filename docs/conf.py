@@ -7,7 +7,11 @@ same for readers of the repository and of the site.
 import re
 from importlib.metadata import version as _version
 
+import numpy.typing as npt
 from sphinx.application import Sphinx
+from sphinx.util.typing import stringify_annotation
+
+from constructive.support.progress import Progress
 
 project = "constructive"
 author = "the constructive contributors"
@@ -35,6 +39,8 @@ autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 88
 add_module_names = False
 
+smartquotes = False  # "auto" is to be copied
+
 html_theme = "furo"
 html_title = f"constructive {version}"
 html_static_path = ["_static"]
@@ -44,13 +50,17 @@ html_show_sourcelink = False
 html_copy_source = False
 
 
+def _written(annotation: object) -> str:
+    """A pattern for a type as autodoc writes it out."""
+    return re.escape(stringify_annotation(annotation, "smart"))
+
+
 _SHORT = {
+    _written(npt.ArrayLike): "ArrayLike",
+    _written(npt.DTypeLike): "DTypeLike",
+    _written(Progress): "Progress",
     r"~numpy\.ndarray\[tuple\[[~.\w]+, \.\.\.\], "
     r"~numpy\.dtype\[[~.\w]+(?:\[[~.\w]+\])?\]\]": "Array",
-    r"~numpy\._typing\.[.\w]+_Buffer \| .*?_NestedSequence\[complex \| bytes \| str\]": "ArrayLike",
-    r"~collections\.abc\.Callable\[\[str, int, int\], None\]": "Progress",
-    r"type\[~typing\.Any\] \| ~numpy\.dtype\[~typing\.Any\] \| "
-    r"[^,=]*?_HasDType\b[^,=)]*": "DTypeLike",
     r"Array \| Array": "Array",
 }
 """Long types, as autodoc writes them out, and the names which the code uses."""
