@@ -31,6 +31,7 @@ highlight_language = "python"
 default_role = "py:obj"  # `code` in docstrings: a link where it is a public name
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+napoleon_attr_annotations = False  # types are in the signature, shapes in the text
 napoleon_use_rtype = False
 
 autodoc_member_order = "bysource"
@@ -39,7 +40,7 @@ autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 88
 add_module_names = False
 
-smartquotes = False  # "auto" is to be copied
+smartquotes_action = "D"  # dashes, but no quotes: "auto" is to be copied
 
 html_theme = "furo"
 html_title = f"constructive {version}"
@@ -62,6 +63,7 @@ _SHORT = {
     r"~numpy\.ndarray\[tuple\[[~.\w]+, \.\.\.\], "
     r"~numpy\.dtype\[[~.\w]+(?:\[[~.\w]+\])?\]\]": "Array",
     r"Array \| Array": "Array",
+    r"~typing\.": "",
 }
 """Long types, as autodoc writes them out, and the names which the code uses."""
 

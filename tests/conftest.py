@@ -1,19 +1,26 @@
 """How the tests run, and the checker in their process."""
 
 import importlib
+import os
 import sys
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from constructive.certificates.checking import CHECKER
+from constructive.certificates.check import CHECKER
 
 # Build times vary on shared machines, so no test fails for being slow once.
 settings.register_profile(
     "constructive", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.load_profile("constructive")
+
+
+def pytest_configure(config):
+    """One thread for each process of xdist: more of them would wait for each other's cores."""
+    if config.getoption("numprocesses", None):
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")

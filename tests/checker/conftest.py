@@ -1,8 +1,28 @@
-"""A small memorizer with its files, built once."""
+"""A small memorizer with its files, built once; and `check` without a process."""
+
+import contextlib
+import io
+import subprocess
 
 import pytest
 
 from constructive import build_memorizer, certify, generators
+from constructive.certificates.check import CHECKER
+
+
+@pytest.fixture
+def same_process(checker, monkeypatch):
+    """Let `check` run the checker here: for tests which do so often, whatever they test of it."""
+
+    def run(command, **_options):
+        _, isolated, folder, *arguments = command
+        assert (isolated, folder) == ("-I", str(CHECKER))
+        output, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+            status = checker.main(arguments)
+        return subprocess.CompletedProcess(command, status, output.getvalue(), errors.getvalue())
+
+    monkeypatch.setattr(subprocess, "run", run)
 
 
 @pytest.fixture(scope="session")

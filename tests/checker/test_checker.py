@@ -441,7 +441,9 @@ def is_true(claims, statements):
     return True
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize(
+    "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 24))]
+)
 def test_mutations(checker, proved, tmp_path, capsys, seed):
     data, memorizer, certificate, folder = proved
     rng = np.random.default_rng(seed)

@@ -374,7 +374,9 @@ def test_claims_which_paired_heads_do_not_have(paired):
     ]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 12))]
+)
 def test_mutations(checker, paired, tmp_path, capsys, seed):
     data, memorizer, certificate, folder = paired
     rng = np.random.default_rng(seed)

@@ -366,6 +366,7 @@ def test_a_scale_in_the_network_does_not_inflate_the_bound(checker, tmp_path, ca
     assert "sizes are above {'token_bits': " in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("same_process")
 def test_formats_which_are_none(tmp_path):
     for content in ({"format": []}, {"format": {}}, {}, []):
         (tmp_path / "c.json").write_text(json.dumps(content))

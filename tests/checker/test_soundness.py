@@ -92,6 +92,7 @@ def forged(certificate, name, bound):
     return dataclasses.replace(certificate, claims=claims)
 
 
+@pytest.mark.usefixtures("same_process")
 @pytest.mark.parametrize(("targets", "scale"), [(1e-230, 1.0), (1e-225, 1e-130), (1.0, 1e100)])
 def test_distances_which_would_underflow(targets, scale):
     memorizer, data = circle(targets, scale)
@@ -351,6 +352,7 @@ def test_certificates_from_many_threads_are_those_of_one():
 # What a file is, and what it is not.
 
 
+@pytest.mark.usefixtures("same_process")
 def test_an_entry_which_numpy_would_read_instead(proved, tmp_path):
     """Shapes of one entry of a zip file say nothing of another one."""
     _, _, _, folder = proved
@@ -365,6 +367,7 @@ def test_an_entry_which_numpy_would_read_instead(proved, tmp_path):
         assert not said.proved
 
 
+@pytest.mark.usefixtures("same_process")
 def test_arrays_which_are_packed_otherwise(proved, tmp_path):
     """bzip2 and long headers may be a thousand times as large as the file."""
     data, _, _, folder = proved
@@ -435,6 +438,7 @@ def test_more_memory_than_any_machine_has(proved):
 # What the checker has to prove, and what it refuses before it takes long.
 
 
+@pytest.mark.usefixtures("same_process")
 @pytest.mark.parametrize("scale", [1e-150, 1e-160, 1e-200, 1e-300])
 def test_a_representation_of_any_scale_has_an_inverse(scale):
     """z = tanh(scale): its square is no float any more."""

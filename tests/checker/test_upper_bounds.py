@@ -121,6 +121,7 @@ FORGERIES = {
 }
 
 
+@pytest.mark.usefixtures("same_process")
 @pytest.mark.parametrize("name", FORGERIES)
 def test_forgeries(tmp_path, name):
     data = generators.shared_context(num_examples=8, context_size=3, width=5)

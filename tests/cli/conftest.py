@@ -1,18 +1,64 @@
-"""A runner of the command line."""
+"""Two runners of the command line: in this process, which is quick, and as a user starts it."""
 
+import io
+import signal
 import subprocess
 import sys
 
 import pytest
 
+from constructive import cli
+
 
 @pytest.fixture
-def run(tmp_path):
-    def run(*arguments, status=0):
+def program(tmp_path, monkeypatch):
+    """Run the program's entry point in this process: its status, and what it wrote where.
+
+    What it does not handle is raised here, where the program would print a traceback.
+    """
+
+    def program(*arguments):
+        command = ["constructive", *map(str, arguments)]
+        streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
+        handler, status = signal.getsignal(signal.SIGTERM), 0
+        with monkeypatch.context() as patch:
+            patch.chdir(tmp_path)
+            patch.setattr(sys, "argv", command)
+            patch.setattr(sys, "stdout", streams[0])
+            patch.setattr(sys, "stderr", streams[1])
+            try:
+                cli.main()
+            except SystemExit as end:
+                status = end.code or 0
+            finally:
+                signal.signal(signal.SIGTERM, handler)
+        written = [stream.buffer.getvalue().decode() for stream in streams]
+        return subprocess.CompletedProcess(command, status, *written)
+
+    return program
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Run `python -m constructive` in a process of its own, where that is what matters."""
+
+    def start(*arguments, **options):
         command = [sys.executable, "-m", "constructive", *map(str, arguments)]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        done = subprocess.run(command, cwd=tmp_path, check=False, **options)
+        assert "Traceback" not in str(done.stderr)
+        return done
+
+    return start
+
+
+@pytest.fixture
+def run(program):
+    """Run it in this process with the status that is expected: all that it wrote."""
+
+    def run(*arguments, status=0):
+        done = program(*arguments)
         assert done.returncode == status, done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
         return done.stdout + done.stderr
 
     return run

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from constructive import Certificate, Memorizer, Verdict
-from constructive.certificates.checking import CHECKER
+from constructive.certificates.check import CHECKER
 
 FILES = ["certificate.json", "memorizer.safetensors", "data.npz"]
 

@@ -78,15 +78,39 @@ def test_help_has_examples(run):
         assert f"constructive {command}" in run(command, "--help")
 
 
-def test_version(run):
-    assert run("--version").split() == ["constructive", __version__]
+def test_version(start):
+    done = start("--version")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.split() == [b"constructive", __version__.encode()]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["capacity", "-T", 621, "-n", 32, "-d", 64],
+        ["build", "nothing.npz", "--heads", 2],
+        ["build", "damaged.npz", "--heads", 2],
+        ["build", "damaged.npz"],
+    ],
+    ids=["done", "OSError", "ConstructiveError", "usage"],
+)
+def test_in_this_process_it_is_the_same_program(program, start, tmp_path, arguments):
+    """Most tests of commands start no process; status and output are those of one."""
+    (tmp_path / "damaged.npz").write_text("nonsense")
+    here, there = program(*arguments), start(*arguments, text=True)
+    assert here.returncode == there.returncode == (0 if arguments[0] == "capacity" else 2)
+    assert here.stdout == there.stdout
+    usage = "python -m constructive", "constructive"
+    assert here.stderr == there.stderr.replace(*usage)
 
 
 @pytest.mark.slow
-def test_the_demo_reproduces_every_label(run, tmp_path):
+def test_the_demo_reproduces_every_label(start, tmp_path):
     for name in ("picture.png", "digits.npz"):
         (tmp_path / name).write_bytes(b"old")
-    text = run("demo", "--picture", "picture.png", "--force")
+    done = start("demo", "--picture", "picture.png", "--force", text=True)
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text
     assert text.count("1797/1797") == 3
     assert "fails for 1797 of 1797" in text
     assert "Certificate: PROVED" in text

@@ -201,71 +201,62 @@ def test_a_protected_file_is_kept_also_if_forced(folder, words):
 GENERATE = ["generate", "uniform", "-T", "7", "-n", "3", "-d", "5"]
 
 
-def run(*arguments, **options):
-    command = [sys.executable, "-m", "constructive", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=not options, check=False, **options)
-    assert not done.stderr or b"Traceback" not in done.stderr
-    return done
-
-
-def test_a_dash_is_standard_output(folder):
+def test_a_dash_is_standard_output(folder, run, start):
     """Bytes alone are there; what is said goes elsewhere, and no file appears."""
     before = sorted(folder.iterdir())
-    done = run(*GENERATE, "-o", "-")
+    done = start(*GENERATE, "-o", "-")
     assert done.returncode == 0
     assert np.load(io.BytesIO(done.stdout))["queries"].shape == (7, 5)
     assert b"written to /dev/stdout" in done.stderr
     assert sorted(folder.iterdir()) == before
     (folder / "data.npz").write_bytes(done.stdout)
     run("build", "data.npz", "--heads", 3)
-    done = run("predict", "memorizer.safetensors", "data.npz", "-o", "-")
+    done = start("predict", "memorizer.safetensors", "data.npz", "-o", "-")
     assert np.load(io.BytesIO(done.stdout)).shape == (7,)
     assert b"7 examples, max error" in done.stderr
-    done = run("certify", "memorizer.safetensors", "data.npz", "-o", "-")
+    done = start("certify", "memorizer.safetensors", "data.npz", "-o", "-")
     assert done.stdout.startswith(b"{")
     assert b"Certificate: PROVED" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdout", "out.npz"])
-def test_standard_output_which_is_a_file_is_not_replaced(folder, name):
+def test_standard_output_which_is_a_file_is_not_replaced(folder, start, name):
     with (folder / "out.npz").open("wb") as file:
         file.write(b"first")
         file.flush()
-        command = [sys.executable, "-m", "constructive", *GENERATE, "-o", name]
-        done = subprocess.run(command, stdout=file, stderr=subprocess.PIPE, check=True)
+        done = start(*GENERATE, "-o", name, stdout=file)
+    assert done.returncode == 0
     content = (folder / "out.npz").read_bytes()
     assert content.startswith(b"firstPK")
     assert b"written to" not in content
     assert b"written to" in done.stderr
 
 
-def test_standard_output_which_is_an_input_is_refused(folder):
+def test_standard_output_which_is_an_input_is_refused(folder, run, start):
     run(*GENERATE)
     before = (folder / "data.npz").read_bytes()
     with (folder / "data.npz").open("ab") as file:
-        command = [sys.executable, "-m", "constructive", "build", "data.npz", "-H", "3", "-o", "-"]
-        done = subprocess.run(command, stdout=file, stderr=subprocess.PIPE, check=False)
+        done = start("build", "data.npz", "-H", "3", "-o", "-", stdout=file)
     assert done.returncode == 2
     assert b"--output and DATA are one file" in done.stderr
     assert (folder / "data.npz").read_bytes() == before
 
 
-def test_devices_stay_and_fail_as_they_do():
-    assert run(*GENERATE, "-o", "/dev/null").returncode == 0
-    done = run(*GENERATE, "-o", "/dev/full", "--force")
+def test_devices_stay_and_fail_as_they_do(program):
+    assert program(*GENERATE, "-o", "/dev/null").returncode == 0
+    done = program(*GENERATE, "-o", "/dev/full", "--force")
     assert done.returncode == 2
-    assert b"OutputError: cannot write /dev/full: No space left on device" in done.stderr
+    assert "OutputError: cannot write /dev/full: No space left on device" in done.stderr
     for device in ("/dev/null", "/dev/full"):
         assert stat.S_ISCHR(Path(device).stat().st_mode)
 
 
 @pytest.mark.parametrize("words", [[*GENERATE, "-o", "-"], GENERATE, ["info"]])
-def test_nobody_listens(words):
+def test_nobody_listens(start, words):
     """A closed pipe ends a command quietly."""
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "constructive", *words]
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    done = start(*words, stdout=writer)
     os.close(writer)
     assert done.stderr == b""
     assert done.returncode == 1
@@ -282,22 +273,22 @@ def test_standard_output_which_is_closed(folder):
     assert sorted(folder.iterdir()) == sorted([*before, folder / "data.npz"])
 
 
-def test_links_are_followed(folder):
+def test_links_are_followed(folder, program):
     (folder / "link.npz").symlink_to("real.npz")
-    assert run(*GENERATE, "-o", "link.npz").returncode == 0
+    assert program(*GENERATE, "-o", "link.npz").returncode == 0
     assert (folder / "link.npz").is_symlink()
-    done = run(*GENERATE, "-o", "link.npz")
+    done = program(*GENERATE, "-o", "link.npz")
     assert done.returncode == 2
-    assert b"cannot write link.npz: it exists already" in done.stderr
+    assert "cannot write link.npz: it exists already" in done.stderr
     (folder / "real.npz").chmod(0o600)
-    assert run(*GENERATE, "-o", "link.npz", "--force", "--seed", 1).returncode == 0
+    assert program(*GENERATE, "-o", "link.npz", "--force", "--seed", 1).returncode == 0
     assert (folder / "link.npz").is_symlink()
     assert stat.S_IMODE((folder / "real.npz").stat().st_mode) == 0o600
 
 
-def test_the_whole_text_of_a_refusal(folder):
+def test_the_whole_text_of_a_refusal(folder, start):
     (folder / "old.npz").write_bytes(b"precious")
-    done = run(*GENERATE, "-o", "old.npz")
+    done = start(*GENERATE, "-o", "old.npz")
     assert done.returncode == 2
     assert done.stderr.decode() == (
         "OutputError: cannot write old.npz: it exists already\n"

@@ -26,7 +26,7 @@ from safetensors.numpy import load_file
 
 import constructive
 from constructive import AttentionLayer, Dataset, Memorizer, Verdict, certify
-from constructive.certificates.checking import CHECKER
+from constructive.certificates.check import CHECKER
 from constructive.layers.record import BuildRecord, HeadRecord, TrainedRecord
 
 COLUMNS = (

@@ -19,9 +19,14 @@ PIECES = [
     *(("certify", seed, 30) for seed in range(30, 32)),
 ]
 """Families, seeds and numbers of cases: some thousand in all."""
+QUICK = {1, 10, 11, 21, 31}
+"""Seeds which are always run, at least one of each family; the others are slow."""
 
 
-@pytest.mark.parametrize(("family", "seed", "cases"), PIECES)
+@pytest.mark.parametrize(
+    ("family", "seed", "cases"),
+    [pytest.param(*p, marks=[pytest.mark.slow] * (p[1] not in QUICK)) for p in PIECES],
+)
 def test_nothing_false_is_accepted(tmp_path, family, seed, cases):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of numpy, where forgeries overflow
@@ -61,6 +66,8 @@ def test_a_checker_which_believes_everything_is_found_out(runner, monkeypatch, b
         warnings.simplefilter("ignore")
         for _ in range(40):
             runner.case("all", build(rng))
+            if runner.counts["all"]["accepted, false"]:
+                break
     assert runner.counts["all"]["accepted, false"] > 0
     assert list((runner.keep).rglob("why.txt"))
 
@@ -109,7 +116,9 @@ def test_the_judge_of_distances_needs_no_square_matrix():
     assert judges.readout_holds(weights, data, 1.0 - 1e-9) is False
 
 
-@pytest.mark.parametrize("scale", range(6))
+@pytest.mark.parametrize(
+    "scale", [0, 1, *(pytest.param(scale, marks=pytest.mark.slow) for scale in range(2, 6))]
+)
 def test_honest_triples_stay_true_at_any_scale(runner, scale):
     rng, found = np.random.default_rng(scale), 0
     for triple in (*triples.honest_layers(), *triples.honest_pairs()):

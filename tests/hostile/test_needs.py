@@ -1,6 +1,7 @@
 """What the checker announces from shapes alone is not less than what it takes, nor far more."""
 
 import tracemalloc
+from itertools import product
 
 import numpy as np
 import pytest
@@ -18,7 +19,16 @@ SHAPES = [
     (3, 2, 40, 20, 1, 40, 200, 30),
     (80, 2, 10, 9, 1, 1, 1, 1),
 ]
+HEAVY = {SHAPES[0], SHAPES[2], SHAPES[3], SHAPES[4]}
 CLAIMS = ["error", "readout", "rank", "grouping"]
+
+
+def cases(slow, *values):
+    """All combinations of a shape and these values; those which take seconds are slow."""
+    return [
+        pytest.param(shape, *others, marks=[pytest.mark.slow] * (shape in HEAVY and slow(*others)))
+        for shape, *others in product(SHAPES, *values)
+    ]
 
 
 def made(shape, *, shared):
@@ -58,9 +68,11 @@ def peak_of(call):
     return peak
 
 
-@pytest.mark.parametrize("name", CLAIMS)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
+@pytest.mark.parametrize(
+    ("shape", "name", "shared"),
+    cases(lambda name, _: name in {"error", "readout"}, CLAIMS, [False, True]),
+    ids=str,
+)
 def test_memory_is_not_above_what_is_announced(checker, tmp_path, name, shape, shared):
     weights, data = made(shape, shared=shared)
     claims = {name: claims_of(name, shape)}
@@ -73,9 +85,11 @@ def test_memory_is_not_above_what_is_announced(checker, tmp_path, name, shape, s
     assert peak <= held + 3e5
 
 
-@pytest.mark.parametrize("count", [5, 28])
-@pytest.mark.parametrize("keep", [False, True])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(
+    ("shape", "keep", "count"),
+    cases(lambda keep, count: (keep, count) != (True, 5), [False, True], [5, 28]),
+    ids=str,
+)
 def test_memory_for_more_digits_is_not_above_what_is_announced(checker, shape, keep, count):
     weights, data = made(shape, shared=False)
     held, _ = checker.real_claims.needs(shape[:3] + shape[7:] + shape[3:7], count, keep)
