@@ -6,11 +6,16 @@ same for readers of the repository and of the site.
 
 import re
 from importlib.metadata import version as _version
+from typing import Any
 
 import numpy.typing as npt
+from docutils.nodes import Element
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.util.typing import stringify_annotation
 
+import constructive
 from constructive.support.progress import Progress
 
 project = "constructive"
@@ -72,6 +77,7 @@ def setup(app: Sphinx) -> None:
     """Shorten what Sphinx writes out, and tidy examples; Sphinx calls this."""
     app.connect("autodoc-process-signature", _shorten)
     app.connect("autodoc-skip-member", _skip)
+    app.connect("missing-reference", _public)
     app.connect("source-read", _tidy)
 
 
@@ -88,6 +94,15 @@ def _skip(_app: Sphinx, _kind: str, _name: str, member: object, _skipped: bool, 
           _options: object) -> bool | None:  # fmt: skip
     """Leave out what named tuples say of their fields; the class says it."""
     return True if str(member.__doc__).startswith("Alias for field") else None
+
+
+def _public(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: Element) -> Any:  # noqa: ANN401
+    """Link `Name` to `constructive.Name` from wherever it stands."""
+    name, domain = node["reftarget"], env.get_domain("py")
+    if name not in constructive.__all__:
+        return None
+    name, page = f"constructive.{name}", node["refdoc"]
+    return domain.resolve_xref(env, page, app.builder, "obj", name, node, content)
 
 
 def _tidy(_app: Sphinx, _name: str, source: list[str]) -> None:

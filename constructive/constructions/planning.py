@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from rich.table import Table
 
-from constructive.constructions.construction import FLOAT, Construction
+from constructive.constructions.construction import Construction
 from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.data.dataset import ExampleShapes
 from constructive.support import tables
@@ -102,7 +102,7 @@ def explain(
     num_heads: int,
     head_dim: int | None = None,
     construction: str = "auto",
-    arithmetic: str = FLOAT,
+    arithmetic: str = "float",
 ) -> Explanation:
     """What `build_memorizer` would do with these arguments, and why; nothing is built.
 
