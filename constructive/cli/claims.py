@@ -8,7 +8,7 @@ import typer
 
 import constructive
 from constructive.certificates.claims.registry import CLAIMS
-from constructive.cli.common import Force, app, one_output, progress_bar
+from constructive.cli.common import Force, app, hand_out, one_output, progress_bar
 from constructive.support.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -53,10 +53,7 @@ def certify_command(
         certificate = constructive.certify(
             loaded, dataset, claims=claims, epsilon=epsilon, delta=delta, progress=progress
         )
-    certificate.save(output)
-    say(f"{certificate}\n\nwritten to {output}")
-    if not certificate.proved:
-        raise typer.Exit(1)
+    hand_out(certificate, output, say)
 
 
 @app.command("upper-bound")
@@ -77,10 +74,7 @@ def upper_bound(
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
     certificate = constructive.upper_bound_certificate(constructive.Dataset.load(data), heads)
-    certificate.save(output)
-    say(f"{certificate}\n\nwritten to {output}")
-    if not certificate.proved:
-        raise typer.Exit(1)
+    hand_out(certificate, output, say)
 
 
 @app.command("check")

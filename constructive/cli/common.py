@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -18,6 +18,9 @@ from constructive.cli.environment import environment
 from constructive.support.errors import ConstructiveError, OutputError
 from constructive.support.files import STANDARD_OUTPUT, require_writable, same_file
 from constructive.support.progress import Progress as ProgressCallback
+
+if TYPE_CHECKING:
+    from constructive.certificates.certificate import Certificate
 
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files which exist.")]
 """Every command which writes a file has this, and calls `one_output` or `several_outputs`."""
@@ -125,6 +128,14 @@ def _looked_at(
             typer.echo(text, err=aside)
 
     return say
+
+
+def hand_out(certificate: "Certificate", output: Path, say: Say) -> None:
+    """Write a certificate whatever it says; status 1 unless all of it is PROVED."""
+    certificate.save(output)
+    say(f"{certificate}\n\nwritten to {output}")
+    if not certificate.proved:
+        raise typer.Exit(1)
 
 
 @contextmanager

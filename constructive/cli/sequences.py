@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 import constructive
-from constructive.cli.common import Force, app, one_output, progress_bar, several_outputs
+from constructive.cli.common import Force, app, hand_out, one_output, progress_bar, several_outputs
 from constructive.data import text
 from constructive.support.errors import DataError
 
@@ -184,10 +184,7 @@ def certify_command(
     )
     with progress_bar() as progress:
         certificate = constructive.certify(loaded, dataset, progress=progress)
-    certificate.save(output)
-    say(f"{certificate}\n\nwritten to {output}")
-    if not certificate.proved:
-        raise typer.Exit(1)
+    hand_out(certificate, output, say)
 
 
 def _read(corpus: Path, question: Question, window: int | None) -> text.TextExamples:

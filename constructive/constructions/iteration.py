@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, gmres
 
 from constructive.support.arrays import Array
+from constructive.support.errors import PrecisionError
 
 _TOLERANCE = 1e-14
 _RESTART, _ROUNDS = 40, 3
@@ -49,3 +50,14 @@ def iterate(system: System[Unknown], targets: Array) -> tuple[Unknown, Array]:
         )
         unknown = system.solve(flat.reshape(shape))
         return unknown, targets - system.apply(unknown)
+
+
+def require_solved(residual: Array, condition: float, what: str) -> None:
+    """Raise PrecisionError for a residual which is not finite; `what` may be singular then."""
+    if not np.isfinite(residual).all():
+        raise PrecisionError(
+            f"{what} is singular, or numbers are too far apart for float64 "
+            f"(condition number about {condition:.0e})",
+            witness=condition,
+            suggestion="another seed=, more heads, data of one scale, or construction='saturated'",
+        )

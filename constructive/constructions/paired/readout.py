@@ -19,13 +19,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.constructions.iteration import iterate, scales
+from constructive.constructions.iteration import iterate, require_solved, scales
 from constructive.constructions.paired.coupling import Coupling, second_head
 from constructive.constructions.paired.ordering import Integers, Ordered
 from constructive.constructions.paired.pairs import Pairs
 from constructive.layers.attention import attend
 from constructive.support.arrays import Array
-from constructive.support.errors import PrecisionError
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,13 +93,7 @@ def solve(ordered: Ordered, pairs: Pairs, coupling: Coupling) -> Readout:
     system = _System(coupling, inverses, correction, ordered.num_pairs)
     scale = scales(targets)
     (readouts, gamma), residual = iterate(system, targets / scale)
-    if not np.isfinite(residual).all():
-        raise PrecisionError(
-            "a block of a pair of heads is singular, or numbers are too far apart for float64 "
-            f"(condition number about {condition:.0e})",
-            witness=condition,
-            suggestion="another seed=, more heads, data of one scale, or construction='saturated'",
-        )
+    require_solved(residual, condition, "a block of a pair of heads")
     effective = np.stack([readouts, -readouts], axis=1)
     if correction is not None:
         effective[0, 1] += correction[1][:, np.newaxis] * gamma

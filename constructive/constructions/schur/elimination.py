@@ -30,7 +30,7 @@ import numpy.typing as npt
 from scipy.linalg import qr, solve_triangular
 from scipy.sparse import csr_array
 
-from constructive.constructions.iteration import iterate, scales
+from constructive.constructions.iteration import iterate, require_solved, scales
 from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.directions import with_wide_ends
 from constructive.constructions.multihead.grouping import Group
@@ -39,7 +39,6 @@ from constructive.constructions.sweep import Needed, sharpen
 from constructive.data.dataset import Dataset
 from constructive.layers.attention import attend, softmax_in_place
 from constructive.support.arrays import CHUNK_BYTES, Array
-from constructive.support.errors import PrecisionError
 from constructive.support.progress import Progress
 
 Integers = npt.NDArray[np.int64]
@@ -148,13 +147,7 @@ def solve(
     condition = max(
         [system.schur.condition, *(each.condition for each in system.eliminated)], default=1.0
     )
-    if not np.isfinite(residual).all():
-        raise PrecisionError(
-            "a head or the Schur complement is singular, or numbers are too far apart for float64 "
-            f"(condition number about {condition:.0e})",
-            witness=condition,
-            suggestion="another seed=, more heads, data of one scale, or construction='saturated'",
-        )
+    require_solved(residual, condition, "a head or the Schur complement")
     # The shortest U_h with E U_h = g_h.
     inverse = np.linalg.pinv(context)
     return Readout(np.matmul(inverse, values) * scale, residual * scale, condition)
