@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array
@@ -27,6 +28,27 @@ def repeated_inputs(dataset: Dataset) -> tuple[int, int] | None:
         if other != example:
             return other, example
     return None
+
+
+def different_inputs(dataset: Dataset) -> npt.NDArray[np.int64]:
+    """The first example of each input, contexts being multisets of tokens: indices, ascending.
+
+    Args:
+        dataset: T examples, contexts (T, n, d) or one shared (n, d)
+
+    Example:
+        >>> different_inputs(Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6], [2, 3]], [5, 7, 5]))
+        array([0, 1])
+    """
+    _, queries = np.unique(dataset.queries + 0.0, axis=0, return_inverse=True)
+    keys = [queries.reshape(-1)]
+    repeated = np.unique(keys[0], return_counts=True)[1].max() > 1
+    if repeated and not dataset.shared_context:
+        tokens = dataset.contexts.reshape(-1, dataset.width) + 0.0
+        _, ids = np.unique(tokens, axis=0, return_inverse=True)
+        multisets = np.sort(ids.reshape(dataset.num_examples, -1), axis=1)
+        keys.append(np.unique(multisets, axis=0, return_inverse=True)[1].reshape(-1))
+    return np.sort(np.unique(np.stack(keys, axis=1), axis=0, return_index=True)[1])
 
 
 def _multiset(context: Array) -> bytes:

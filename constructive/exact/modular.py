@@ -394,6 +394,30 @@ def solve(factors: Factors, right: Array) -> Array:
     return result[::-1].copy()
 
 
+def dependencies(factors: Factors, mixtures: Array) -> Array:
+    """What combinations of the rows beside the first `rank` ones are, in terms of these.
+
+    Args:
+        factors: of A, with its p
+        mixtures: W (k, T - rank), balanced residues
+
+    Returns:
+        X (k, rank) with W A[rows[rank:]] = X A[rows[:rank]], balanced residues
+
+    Example:
+        >>> factors = factor(np.array([[1.0, 2.0], [3.0, 6.0]]), 1009)
+        >>> dependencies(factors, np.array([[1.0]]))
+        array([[3.]])
+    """
+    rank, modulus = factors.rank, factors.modulus
+    right = product(mixtures, factors.lower[rank:], modulus)
+    # X L = R: with rows and columns reversed, the transpose of L is a lower triangle.
+    reversed_rows = np.ascontiguousarray(right.T[::-1])
+    triangle = np.ascontiguousarray(factors.lower[:rank].T[::-1, ::-1])
+    _solve_unit_lower(triangle, reversed_rows, modulus)
+    return np.ascontiguousarray(reversed_rows[::-1].T)
+
+
 def full_row_rank(batch: Array, modulus: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
     """Which matrices of a batch (B, k, d) are proved to have rank k modulo p: (B,).
 

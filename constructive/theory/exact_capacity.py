@@ -5,9 +5,11 @@ in the weights, so almost all weights give the largest rank, and random ones mos
 
 - *Proved from below*: rank Z(a) modulo p for the random integer weights which are returned
   (`layers.residues`). These very weights memorize as many examples.
-- *Proved from above*: Theorem 3 and the number of different inputs (`theory.upper_bounds`).
-- Where both agree, that is the capacity. Else it is probably the lower one, and that is all that
-  is said: no weights found it higher.
+- *Proved from above*: Theorem 8, c(E; H), by the set J of examples which gives the least bound
+  (`theory.context_capacity`).
+- Where both agree, that is the capacity. By Theorem 9 they do for almost all queries. For some they
+  do not, as where contexts are translates of each other and have one query (Proposition F); then
+  the capacity is probably the lower one, and that is all that is said: no weights found it higher.
 """
 
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.progress import Progress, silent
-from constructive.theory.upper_bounds import rank_upper_bound
+from constructive.theory.context_capacity import ContextCapacity, context_capacity
 
 _LARGEST_WEIGHT = 1 << 20
 
@@ -33,12 +35,14 @@ class ExactCapacity:
         upper: proved for all weights, for this `reason`
         reason: which bound of all weights it is, in words
         layer: integer W_Q and W_K whose Z has rank `lower` or more; its readout is zero
+        contexts: bounds of c(E; H), and the examples which are to blame for it
     """
 
     lower: int
     upper: int
     reason: str
     layer: AttentionLayer
+    contexts: ContextCapacity
 
     @property
     def exact(self) -> bool:
@@ -82,14 +86,15 @@ def exact_capacity(
     """
     require_positive(num_heads=num_heads, head_dim=head_dim, attempts=attempts)
     require_seed(seed)
-    upper, reason = rank_upper_bound(dataset, num_heads)
     rng = np.random.default_rng(seed)
+    progress("what contexts hold", 0, 1)
+    contexts = context_capacity(dataset, num_heads, rng)
     found: list[ExactCapacity] = []
     while len(found) < attempts and not any(capacity.exact for capacity in found):
         progress("random weights", len(found), attempts)
         layer = _random_layer(dataset, num_heads, head_dim, rng)
         rank = residues.search(layer, dataset, rng).rank
-        found.append(ExactCapacity(rank, upper, reason, layer))
+        found.append(ExactCapacity(rank, contexts.upper, str(contexts), layer, contexts))
     return max(found, key=lambda capacity: capacity.lower)
 
 

@@ -57,13 +57,23 @@ def test_the_weights_that_are_returned_prove_the_lower_bound():
     assert proof.verdict is Verdict.PROVED
 
 
-def test_what_is_only_probable_is_said_so():
-    """Most contexts lie in three dimensions, and a few do not: no proved bound knows of that."""
+def test_contexts_in_a_subspace():
+    """Most contexts lie in three dimensions, and a few do not: these are not to blame."""
     generic = generators.uniform(num_examples=23, context_size=3, width=8)
     contexts = generic.contexts.copy()
     contexts[:20, :, 3:] = 0
     found = exact_capacity(Dataset(contexts, generic.queries, generic.targets), 4)
-    assert (found.lower, found.upper) == (3 * 4 + 3, 23)
+    assert (found.lower, found.upper) == (3 * 4 + 3, 3 * 4 + 3)
+    assert found.contexts.blamed.tolist() == list(range(20))
+    assert "|J| = 20 examples of J have tokens of k_J = 3" in found.reason
+
+
+def test_what_is_only_probable_is_said_so():
+    """Translates of one context, with one query: rows lie in d + 1 dimensions (Proposition F)."""
+    rng = np.random.default_rng(0)
+    contexts = rng.integers(-9, 9, (4, 3)) + rng.integers(-9, 9, (9, 1, 3))
+    found = exact_capacity(Dataset(contexts, np.ones((9, 3)), np.zeros(9)), 5)
+    assert (found.lower, found.upper) == (4, 9)
     assert not found.exact
     assert "probably, at most" in repr(found)
 

@@ -1,0 +1,140 @@
+"""What contexts hold, whatever queries and weights are: c(E; H), and the examples to blame.
+
+For a set J of examples let R_J be the span of their tokens, D_J the span of differences of tokens
+of one context, k_J and delta_J their dimensions.
+
+*Theorem 8.* For all weights of H heads and all queries,
+
+    rank Z <= T - |J| + k_J + (H - 1) delta_J     for every set J of examples.
+
+*Proof.* The part of head h in row t of Z is an average of tokens of E_t, with weights that add up
+to one. So the first part is in R_t, and the difference of another part and the first is in D_t. The
+rows of J are in {(r, r + v_2, ..., r + v_H): r in R_J, v_h in D_J}, of dimension
+k_J + (H - 1) delta_J, and there are T - |J| other rows. QED
+
+Let c(E; H) be the least of these bounds (0 for T = 0 examples). *Theorem 9* (proofs/15) says that
+almost all queries and weights reach it. *The minimizer* costs one elimination: draw y_t from
+L_t = {(r, r + v_2, ..., r + v_H): r in R_t, v_h in D_t}, and let J be the rows which take part in
+some linear dependency. Rows outside of J add one to the rank each. A row y_t of J is a combination
+of other rows of J for almost all choices of y_t, so all of L_t lies in the span of the rows of J.
+Hence these rows span sum L_t, and the rank of all is T - |J| + k_J + (H - 1) delta_J.
+
+Here that is computed modulo a prime, where chance may fail. So nothing is taken from it but J: k_J
+and delta_J are those over the rational numbers, and the rank modulo a prime is a lower bound of
+c(E; H). Where both agree, they are c(E; H), and that is proved.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.data.dataset import Dataset
+from constructive.data.repeats import different_inputs
+from constructive.exact import modular
+from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.theory.context_spans import Spans, spans_of
+
+Integers = npt.NDArray[np.int64]
+
+_MIXTURES = 8
+"""Random combinations of the dependencies which were found, whose supports are taken together."""
+
+
+@dataclass(frozen=True, eq=False)
+class ContextCapacity:
+    """Bounds of c(E; H), and the set J which gives the upper one.
+
+    Attributes:
+        lower: the rank of random elements of all L_t, modulo a prime
+        upper: T - |J| + k_J + (H - 1) delta_J
+        num_heads: H
+        blamed: J, ascending; empty where c(E; H) is the number of different inputs
+        spans: k_J and delta_J, with vectors which prove them
+    """
+
+    lower: int
+    upper: int
+    num_heads: int
+    blamed: Integers
+    spans: Spans
+
+    @property
+    def exact(self) -> bool:
+        """Whether both bounds agree, and so are c(E; H)."""
+        return self.lower == self.upper
+
+    def __str__(self) -> str:
+        if not len(self.blamed):
+            return f"{self.upper} different inputs"
+        return (
+            f"T - |J| + k_J + (H - 1) delta_J, where the |J| = {len(self.blamed)} examples of J "
+            f"have tokens of k_J = {self.spans.tokens} and differences of delta_J = "
+            f"{self.spans.differences} dimensions"
+        )
+
+
+def context_capacity(dataset: Dataset, num_heads: int, rng: np.random.Generator) -> ContextCapacity:
+    """Bounds of c(E; H), from one elimination modulo a prime, and exact spans.
+
+    Examples which are one input have one row of Z, and count once.
+
+    Args:
+        dataset: T examples, contexts (T, n, d) or one shared (n, d); of queries only which are
+            equal has a part in it
+        num_heads: H
+        rng: of elements of L_t
+
+    Example:
+        >>> one_hot = np.eye(3)[[[0, 1], [1, 2], [2, 0], [0, 1], [1, 2], [2, 0]]]
+        >>> queries = np.arange(18.0).reshape(6, 3)
+        >>> data = Dataset(one_hot, queries, np.zeros(6))
+        >>> found = context_capacity(data, 2, np.random.default_rng(0))
+        >>> found.lower, found.upper, found.blamed.tolist()
+        (5, 5, [0, 1, 2, 3, 4, 5])
+    """
+    different = different_inputs(dataset)
+    total = len(different)
+    if dataset.shared_context:  # L_t is one space for all
+        spans = spans_of(dataset.contexts[np.newaxis])
+        holds = spans.tokens + (num_heads - 1) * spans.differences
+        blamed = different if total > holds else different[:0]
+        return ContextCapacity(min(total, holds), min(total, holds), num_heads, blamed, spans)
+    contexts = dataset.contexts[different]
+    prime = next(modular.safe_primes())
+    factors = modular.factor(_generic_rows(contexts, num_heads, prime, rng), prime)
+    blamed = _dependent(factors, rng)
+    spans = spans_of(contexts[blamed])
+    upper = total - len(blamed) + spans.tokens + (num_heads - 1) * spans.differences
+    return ContextCapacity(factors.rank, upper, num_heads, different[blamed], spans)
+
+
+def _generic_rows(contexts: Array, num_heads: int, prime: int, rng: np.random.Generator) -> Array:
+    """A random element of each L_t, modulo a prime: (T, H d).
+
+    The part of each head is a combination of tokens; the sums of coefficients agree for all heads,
+    as integers.
+    """
+    total, size, width = contexts.shape
+    out = np.empty((total, num_heads * width))
+    exponent = modular.least_exponent(contexts)
+    step = max(1, CHUNK_BYTES // (8 * max(size * width, num_heads * (size + width))))
+    for start in range(0, total, step):
+        rows = slice(start, min(start + step, total))
+        tokens = modular.residues(contexts[rows], prime, exponent)
+        mixing = rng.integers(prime, size=(len(tokens), num_heads, size))
+        mixing[:, :, 0] += mixing[:, :1].sum(axis=2) - mixing.sum(axis=2)
+        balanced = modular.reduce((mixing % prime).astype(np.float64), prime)
+        out[rows] = modular.product(balanced, tokens, prime).reshape(len(tokens), -1)
+    return out
+
+
+def _dependent(factors: modular.Factors, rng: np.random.Generator) -> Integers:
+    """The rows which take part in some dependency, but with a chance of T / p each time."""
+    rank, total = factors.rank, len(factors.rows)
+    if rank == total:
+        return np.empty(0, dtype=np.int64)
+    prime = factors.modulus
+    mixing = rng.integers(1, prime, size=(_MIXTURES, total - rank)).astype(np.float64)
+    used = modular.dependencies(factors, modular.reduce(mixing, prime))
+    return np.sort(np.concatenate([factors.rows[rank:], factors.rows[:rank][used.any(axis=0)]]))

@@ -1,0 +1,175 @@
+"""What tokens span, and what differences within contexts span, exactly.
+
+Both spaces are known by the vectors orthogonal to them: x with e.x = 0 for every token e, and x
+with e.x constant within every context. Candidates come from few rows which span the others modulo
+a prime; that they are orthogonal to all the others is checked over the rational numbers, and where
+it fails the row which shows so is added. So dimensions are those over the rational numbers.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd, lcm
+
+import flint
+import numpy as np
+import numpy.typing as npt
+
+from constructive.exact import dyadic, modular
+from constructive.support.arrays import CHUNK_BYTES, Array
+
+Integers = npt.NDArray[np.int64]
+Vectors = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Two spaces of contexts: that of their tokens, and that of differences within them.
+
+    Attributes:
+        tokens: k, the dimension which all tokens span
+        differences: delta, the dimension which the differences of tokens of one context span
+        orthogonal: d - delta integer vectors, the first d - k orthogonal to all tokens, the others
+            constant within each context; entry `pivots[i]` of vector i is not zero, and that of all
+            later ones is, so that they are independent
+        pivots: an entry of each vector
+    """
+
+    tokens: int
+    differences: int
+    orthogonal: Vectors
+    pivots: tuple[int, ...]
+
+
+def spans_of(contexts: Array) -> Spans:
+    """The spans of contexts (C, n, d), decided over the rational numbers.
+
+    Args:
+        contexts: finite floats
+
+    Example:
+        >>> spans_of(np.array([[[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]]))
+        Spans(tokens=2, differences=1, orthogonal=((1, 1, -1), (0, 0, 1)), pivots=(0, 2))
+    """
+    contexts = np.unique(np.asarray(contexts, dtype=np.float64) + 0.0, axis=0)
+    width = contexts.shape[2]
+    zero = _orthogonal(contexts, _tokens)
+    constant = _orthogonal(contexts, _differences)
+    vectors, pivots = _triangular(zero, constant)
+    return Spans(width - len(zero), width - len(constant), vectors, pivots)
+
+
+def _triangular(
+    zero: list[list[int]], constant: list[list[int]]
+) -> tuple[Vectors, tuple[int, ...]]:
+    """The vectors of the first list, then some of the second, each with a pivot."""
+    rows: list[list[int]] = []
+    pivots: list[int] = []
+    for candidate in (*zero, *constant):
+        x = list(candidate)
+        for row, pivot in zip(rows, pivots, strict=True):
+            if x[pivot]:
+                x = [row[pivot] * a - x[pivot] * b for a, b in zip(x, row, strict=True)]
+        common = gcd(*x)
+        if common:
+            rows.append([a // common for a in x])
+            pivots.append(next(j for j, a in enumerate(x) if a))
+    return tuple(map(tuple, rows)), tuple(pivots)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Which rows are meant: tokens, or their differences from the first token of their context."""
+
+    differences: bool
+
+    def modulo(self, residues: Array, prime: int) -> Array:
+        """The rows (C, n, d) modulo a prime, from those of the tokens."""
+        if not self.differences:
+            return residues
+        return modular.reduce(residues[:, 1:] - residues[:, :1], prime)
+
+    def exact(self, context: Array, row: int) -> list[int]:
+        """One of these rows, times a power of two which makes it integers."""
+        if self.differences:
+            pairs = zip(context[row + 1].tolist(), context[0].tolist(), strict=True)
+            entries = [Fraction(a) - Fraction(b) for a, b in pairs]
+        else:
+            entries = list(map(Fraction, context[row].tolist()))
+        unit = lcm(*(x.denominator for x in entries))
+        return [int(x * unit) for x in entries]
+
+    def first_off(self, contexts: Array, kernel: flint.fmpz_mat) -> tuple[int, int] | None:
+        """A row which is not orthogonal to all columns of a matrix, as (context, row); or None."""
+        size = contexts.shape[1]
+        whole, exponents = dyadic.integers(contexts.reshape(-1, contexts.shape[2]))
+        products = (whole * kernel).tolist()
+        for index, values in enumerate(products):
+            context, row = divmod(index, size)
+            if not self.differences:
+                if any(values):
+                    return context, row
+                continue
+            first = products[context * size]
+            shift = exponents[index] - exponents[context * size]
+            up, down = max(shift, 0), max(-shift, 0)
+            if any(a << up != b << down for a, b in zip(values, first, strict=True)):
+                return context, row - 1
+        return None
+
+
+_tokens, _differences = _Part(differences=False), _Part(differences=True)
+
+
+def _orthogonal(contexts: Array, part: _Part) -> list[list[int]]:
+    """A basis of the vectors which are orthogonal to all rows, over the rational numbers."""
+    width = contexts.shape[2]
+    rows = [part.exact(contexts[c], row) for c, row in _spanning(contexts, part)]
+    while True:
+        matrix = flint.fmpz_mat(len(rows), width, [x for row in rows for x in row])
+        basis, nullity = matrix.nullspace()
+        if not nullity:
+            return []
+        columns = [[int(basis[i, j]) for i in range(width)] for j in range(nullity)]
+        columns = [[x // gcd(*column) for x in column] for column in columns]
+        kernel = flint.fmpz_mat(
+            width, nullity, [x for row in zip(*columns, strict=True) for x in row]
+        )
+        for chunk, _ in _chunks(contexts):
+            off = part.first_off(chunk, kernel)
+            if off is not None:
+                rows.append(part.exact(chunk[off[0]], off[1]))
+                break
+        else:
+            return columns
+
+
+def _spanning(contexts: Array, part: _Part) -> list[tuple[int, int]]:
+    """Rows which span all rows modulo a prime, as (context, row); few, and found early if so."""
+    prime = next(modular.safe_primes())
+    exponent = modular.least_exponent(contexts)
+    width = contexts.shape[2]
+    held: Array = np.empty((0, width))
+    where: Integers = np.empty((0, 2), dtype=np.int64)
+    for chunk, start in _chunks(contexts):
+        rows = part.modulo(modular.residues(chunk, prime, exponent), prime)
+        count = rows.shape[1]
+        index = np.arange(len(rows) * count)
+        places = np.stack([start + index // max(count, 1), index % max(count, 1)], axis=1)
+        rows = np.concatenate([held, rows.reshape(-1, width)])
+        where = np.concatenate([where, places])
+        if not len(rows):
+            continue
+        factors = modular.factor(rows, prime)
+        chosen = np.sort(factors.rows[: factors.rank])
+        held, where = rows[chosen], where[chosen]
+        if len(held) == width:
+            break
+    return [(int(c), int(row)) for c, row in where]
+
+
+def _chunks(contexts: Array) -> Iterator[tuple[Array, int]]:
+    """A few contexts at a time, and the index of the first."""
+    step = max(1, CHUNK_BYTES // (8 * contexts.shape[1] * contexts.shape[2]))
+    for start in range(0, len(contexts), step):
+        yield contexts[start : start + step], start
