@@ -2,38 +2,43 @@
 
 import operator
 
+import numpy as np
+
 from constructive.certificates.about import data_arrays, described, made_by
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.claims import impossible
 from constructive.data.dataset import Dataset
-from constructive.support.arguments import require_positive
+from constructive.support.arguments import require_positive, require_seed
 
 
-def upper_bound_certificate(dataset: Dataset, num_heads: int) -> Certificate:
+def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) -> Certificate:
     """Prove that no weights of H heads memorize all labellings of the examples.
 
-    It holds for every T > H(n - 1) + 1 examples with one shared context of rank n, and wherever
-    all tokens lie on a hyperplane: the certificate carries x with e.x = 1 for every token, which
-    gives H - 1 null vectors of Z whatever the weights are (Theorem 3, `theory.upper_bounds`). The
-    claim *impossible* is UNDECIDED where that does not prove it.
+    It holds wherever examples are more than c(E; H) (Theorem 8, `theory.context_capacity`): for
+    T > H(n - 1) + 1 examples with one shared context of rank n, for T > Hd with contexts of their
+    own, and wherever tokens are few or lie in a subspace. The certificate carries the examples J to
+    blame, and vectors which show what their tokens span. Else the claim *impossible* is UNDECIDED,
+    and by Theorem 9 it is false for almost all queries.
 
     Args:
         dataset: T examples; their targets do not matter
         num_heads: H
+        seed: of the search for J; whatever it finds is a proof
 
     Raises:
-        ParameterError: if H is not positive
+        ParameterError: if H is not positive, and for a negative seed
 
     Example:
         >>> from constructive import generators
         >>> data = generators.shared_context(num_examples=8, context_size=3, width=5)
-        >>> print(upper_bound_certificate(data, num_heads=3)["impossible"].statement)
-        rank Z <= 7 < T = 8 for all weights of H = 3 heads: none memorize every labelling
+        >>> print(upper_bound_certificate(data, num_heads=3)["impossible"].statement.split(":")[0])
+        for all weights of H = 3 heads rank Z <= 7 on 8 different examples
     """
     require_positive(num_heads=num_heads)
+    require_seed(seed)
     num_heads = operator.index(num_heads)  # as certificates keep it
     return Certificate(
-        claims=(impossible.prove(dataset, num_heads),),
+        claims=(impossible.prove(dataset, num_heads, np.random.default_rng(seed)),),
         data=described(data_arrays(dataset)),
         weights=described({}),
         made_by=made_by(),

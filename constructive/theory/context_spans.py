@@ -14,6 +14,8 @@ from math import gcd, lcm
 import flint
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
 
 from constructive.exact import dyadic, modular
 from constructive.support.arrays import CHUNK_BYTES, Array
@@ -57,6 +59,25 @@ def spans_of(contexts: Array) -> Spans:
     constant = _orthogonal(contexts, _differences)
     vectors, pivots = _triangular(zero, constant)
     return Spans(width - len(zero), width - len(constant), vectors, pivots)
+
+
+def count_spans(contexts: Array) -> tuple[int, int]:
+    """Bounds of both dimensions by counting: V tokens, and V less the parts which contexts join.
+
+    Args:
+        contexts: (C, n, d)
+
+    Example:
+        >>> count_spans(np.array([[[1.0], [2.0]], [[2.0], [3.0]], [[7.0], [7.0]]]))
+        (4, 2)
+    """
+    tokens = contexts.reshape(-1, contexts.shape[2]) + 0.0
+    different, ids = np.unique(tokens, axis=0, return_inverse=True)
+    ids, count = ids.reshape(contexts.shape[:2]), len(different)
+    edges = np.stack([np.repeat(ids[:, :1], ids.shape[1], axis=1), ids]).reshape(2, -1)
+    graph = coo_matrix((np.ones(edges.shape[1]), edges), shape=(count, count))
+    parts, _ = connected_components(graph, directed=False)
+    return count, count - int(parts)
 
 
 def _triangular(

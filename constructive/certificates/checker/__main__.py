@@ -10,7 +10,8 @@ around it. It reads the files itself and has its own arithmetic and its own forw
     statements      what claims state
     files           reading hostile files; what is needed, before it is taken
     layers          certificates of one layer; their claims are in
-      exact_claims    grouping, rank, impossible: integers modulo a prime (`modular`)
+      exact_claims    grouping, rank: integers modulo a prime (`modular`)
+      impossible      impossible, for all weights: a set of examples, and integer vectors
       real_claims     error, readout: digits of 20 bits, with an integer bound (`fixed`)
     paired          certificates of paired heads: float64 with bounds (`bounds`)
     sequences       certificates of sequence memorizers: Python's integers and Fractions

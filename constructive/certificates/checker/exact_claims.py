@@ -1,4 +1,4 @@
-"""The claims *grouping*, *rank* and *impossible*: integers modulo a prime, or as they are."""
+"""The claims *grouping* and *rank*: integers modulo a prime."""
 
 import hashlib
 import math
@@ -21,7 +21,6 @@ from modular import (
 
 ROUNDS = 12  # columns of the system whose solution shows a rank
 POINTS = 3  # at which a rank is looked for
-MINUTE = 6e10  # nanoseconds
 CHUNK = 1 << 18  # entries of arrays which are worked on at a time
 
 
@@ -112,34 +111,3 @@ def representation(weights, data, p, a, columns):
         inverse = inverses(sums, p).take(columns // width, axis=1, mode="clip")
         out[rows] = reduce(z.take(columns, axis=1, mode="clip") * inverse, p)
     return out
-
-
-def check_impossible(evidence, data):
-    """X with e.x = 1 for every token makes H - 1 null vectors, whatever the weights are."""
-    heads, tokens = evidence["heads"], data["contexts"].reshape(-1, data["contexts"].shape[-1])
-    require(type(heads) is int and heads > 0, "H is not a number of heads")
-    least, bound = min(tokens.shape), heads * (min(tokens.shape) - 1) + 1
-    mantissas, places = np.frexp(tokens.astype(np.float64))
-    lowest = min(0, int(places.min(where=mantissas != 0, initial=0))) - 53
-    highest = max(0, int(places.max(where=mantissas != 0, initial=0)))
-    solution = [int(x, 16) for x in evidence["solution"]]
-    denominator = int(evidence["denominator"], 16)
-    # They may be determinants of order `least` + 1, so of so many bits by Hadamard's inequality.
-    longest = (least + 1) * (highest - lowest + least.bit_length() + 1)
-    short = all(x.bit_length() <= longest for x in (*solution, denominator))
-    require(denominator and short, "the denominator is zero, or a number is too long")
-    bits = max(map(int.bit_length, solution), default=0)
-    each = 200 + 1.2e-3 * (highest - lowest + 30) * (bits + 30)  # nanoseconds
-    require(tokens.size * each <= MINUTE, "numbers so long would take more than a minute")
-    require(len(solution) == tokens.shape[1], "x has another number of entries than a token")
-    used = [j for j, x in enumerate(solution) if x]
-    for start in range(0, len(tokens), 1 << 10):
-        rows = slice(start, start + (1 << 10))
-        whole = np.ldexp(mantissas[rows, used], 53).astype(np.int64).tolist()
-        shifts = np.maximum(places[rows, used].astype(np.int64) - 53 - lowest, 0).tolist()
-        for token, shift in zip(whole, shifts, strict=True):
-            terms = zip(token, shift, used, strict=True)
-            total = sum((mantissa << by) * solution[j] for mantissa, by, j in terms)
-            require(total == denominator << -lowest, "a token is off the hyperplane")
-    require(len(data["queries"]) > bound, f"{bound} examples or fewer are possible")
-    return bound, len(data["queries"]), heads

@@ -5,7 +5,7 @@ from collections import namedtuple
 
 import real_claims
 from bounds import entries
-from exact_claims import CHUNK, ROUNDS, check_grouping, check_impossible, check_rank, looks_singular
+from exact_claims import CHUNK, ROUNDS, check_grouping, check_rank, looks_singular
 from files import (
     announce,
     bytes_of,
@@ -19,6 +19,7 @@ from files import (
     require_statement,
     weights_shapes,
 )
+from impossible import check_impossible
 from statements import STATEMENTS
 
 FORMAT = "constructive certificate 1"
@@ -119,7 +120,7 @@ def readout_needs(claims, contexts, shapes):
 
 def impossible_needs(_, contexts, __):
     tokens, width = math.prod(contexts[:-1]), contexts[-1]
-    return 48 * tokens * width + 200 * min(tokens, 1 << 10) * width, 100 * tokens * width
+    return 64 * tokens * (width + 8) + (8 << 20), 100 * tokens * width
 
 
 CLAIMS = {

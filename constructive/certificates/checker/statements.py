@@ -7,7 +7,7 @@ STATEMENTS = {
     "error": "max |f(E_t, e_t) - y_t| <= {!r}",
     "readout": "some U' with Z U' = Y is within {!r} of the stored effective readout U "
     "(H d, d_out), entry by entry",
-    "impossible": "rank Z <= {} < T = {} for all weights of H = {} heads: "
+    "impossible": "for all weights of H = {} heads rank Z <= {} on {} different examples: "
     "none memorize every labelling",
     "equality": "f(X) == y for all {} labels of N = {} sequences of n = {} tokens",
     "size": "{} non-zero parameters <= {}: Theorem 7 for {}",

@@ -1,38 +1,45 @@
 """The claim *impossible*: no weights of H heads memorize all labellings of these examples.
 
-It is Theorem 3 (`theory.upper_bounds`), with an x of e.x = 1 for every token e as evidence.
+It is Theorem 8 for the set J of examples which gives the least bound (`theory.context_capacity`).
+The evidence is J, and integer vectors: the first are orthogonal to all tokens of J, the others
+constant within each of its contexts; entry `pivots[i]` of vector i is zero in all later ones, so
+that they are independent, and the tokens span d dimensions less the first ones, differences d less
+all. Where tokens are so few that counting them says the same, J alone is the proof.
 """
 
-import math
+import numpy as np
 
 from constructive.data.dataset import Dataset
-from constructive.support.verdict import Claim, Verdict
-from constructive.theory.upper_bounds import least_bound, token_space
+from constructive.support.verdict import Claim, Verdict, pack
+from constructive.theory.context_capacity import context_capacity
+from constructive.theory.context_spans import count_spans
+
+STATEMENT = (
+    "for all weights of H = {} heads rank Z <= {} on {} different examples: "
+    "none memorize every labelling"
+)
 
 
-def prove(dataset: Dataset, num_heads: int) -> Claim:
-    """Prove that T examples are too many for all weights, or leave it undecided."""
-    total = dataset.num_examples
-    spanned, solution = token_space(dataset)
-    # The checker takes k from the shapes alone.
-    tokens = dataset.contexts.size // dataset.width
-    most = min(tokens, dataset.width)
-    bound = num_heads * (most - 1) + 1
-    if solution is None or total <= bound:
-        statement = f"no weights of H = {num_heads} heads memorize every labelling of T = {total}"
-        sharper, why = least_bound(dataset, num_heads, spanned, solution)
-        detail = f"rank Z <= {sharper} is proved ({why})"
-        detail += "" if sharper >= total else ", by an argument which the checker does not know"
+def prove(dataset: Dataset, num_heads: int, rng: np.random.Generator) -> Claim:
+    """Prove that some examples are too many for all weights, or leave it undecided."""
+    found = context_capacity(dataset, num_heads, rng)
+    blamed = found.blamed
+    if not len(blamed):
+        statement = f"no weights of H = {num_heads} heads memorize every labelling"
+        detail = f"contexts hold all {found.upper} different inputs, for almost all queries"
         return Claim("impossible", statement, Verdict.UNDECIDED, detail)
-    statement = (
-        f"rank Z <= {bound} < T = {total} for all weights of H = {num_heads} heads: "
-        "none memorize every labelling"
-    )
-    denominator = math.lcm(*(x.denominator for x in solution))
+    spans, shared = found.spans, dataset.shared_context
+    contexts = dataset.contexts[np.newaxis] if shared else dataset.contexts[blamed]
+    counted = count_spans(contexts) == (spans.tokens, spans.differences)
+    vectors = () if counted else spans.orthogonal
     evidence = {
         "heads": num_heads,
-        "solution": [hex(int(x * denominator)) for x in solution],
-        "denominator": hex(denominator),
+        "count": len(blamed),
+        "examples": pack(blamed),
+        "vectors": [[hex(x) for x in vector] for vector in vectors],
+        "pivots": list(spans.pivots[: len(vectors)]),
+        "zeros": dataset.width - spans.tokens if vectors else 0,
     }
-    detail = f"all tokens lie on one hyperplane, and span {spanned} dimensions"
-    return Claim("impossible", statement, Verdict.PROVED, detail, evidence=evidence)
+    bound = spans.tokens + (num_heads - 1) * spans.differences
+    statement = STATEMENT.format(num_heads, bound, len(blamed))
+    return Claim("impossible", statement, Verdict.PROVED, str(found), evidence=evidence)

@@ -1,0 +1,114 @@
+"""The claim *impossible*: a set J of examples whose rows of Z have too small a rank for all weights.
+
+Attention weights add up to one, so head 1 puts out an average r_t of the tokens of example t, and
+another head r_t + v with v in the span of differences of these tokens. So rows of J have rank
+kappa + (H - 1) delta at most, where the tokens of J span kappa dimensions at most, and differences
+of tokens of one context delta. Both have bounds by vectors which are orthogonal to them, and by
+counting: tokens of a part of the vocabulary which contexts connect differ by one dimension less
+than there are.
+"""
+
+import numpy as np
+
+from files import require, unpack
+from modular import reduce, residues, times
+
+OPERATIONS = 1e11  # which products with long vectors may take, a minute or so
+SMALLEST, LARGEST = 1 << 21, 1 << 22  # moduli of these products
+
+
+def check_impossible(evidence, data):
+    """H, the bound of the rank, and how many different examples J has."""
+    heads, count = evidence["heads"], evidence["count"]
+    require(type(heads) is int and heads > 0, "H is not a number of heads")
+    total, width = data["queries"].shape
+    require(type(count) is int and 0 < count <= total, "J is no set of examples")
+    chosen = unpack(evidence["examples"], (count,), total)
+    require((np.diff(chosen) > 0).all(), "J is not increasing")
+    contexts = data["contexts"][chosen] if data["contexts"].ndim == 3 else data["contexts"][None]
+    tokens, ids = different(contexts.reshape(-1, width))
+    ids = ids.reshape(contexts.shape[:2])
+    vectors, zeros = triangular(evidence, width)
+    require_orthogonal(vectors, zeros, tokens, ids)
+    kappa = min(width - zeros, len(tokens))
+    delta = min(width - len(vectors), len(tokens) - components(ids, len(tokens)))
+    bound = kappa + (heads - 1) * delta
+    _, queries = different(data["queries"][chosen])
+    inputs = np.concatenate([np.sort(ids, axis=1) + 0 * queries[:, None], queries[:, None]], axis=1)
+    number = len(np.unique(inputs, axis=0))
+    require(number > bound, f"{number} different examples, and {bound} are possible")
+    return heads, bound, number
+
+
+def different(rows):
+    """The different rows, with no sign at zeros, and which of them each one is."""
+    found, ids = np.unique(rows.astype(np.float64) + 0.0, axis=0, return_inverse=True)
+    return found, ids.reshape(-1)
+
+
+def components(ids, total):
+    """Into how many parts the tokens fall, if those of one context are together."""
+    label = np.arange(total)
+    while True:
+        least = label[ids].min(axis=1)
+        new = label.copy()
+        np.minimum.at(new, ids, np.broadcast_to(least[:, None], ids.shape))
+        new = np.minimum(new, new[new])
+        if (new == label).all():
+            return len(np.unique(label))
+        label = new
+
+
+def triangular(evidence, width):
+    """Integer vectors, independent as each has an entry which is zero in all later ones."""
+    vectors = [[int(x, 16) for x in vector] for vector in evidence["vectors"]]
+    pivots, zeros = evidence["pivots"], evidence["zeros"]
+    require(len(pivots) == len(vectors) <= width, "the vectors have other pivots")
+    require(type(zeros) is int and 0 <= zeros <= len(vectors), "`zeros` is no number of vectors")
+    require(all(len(vector) == width for vector in vectors), "a vector has another length")
+    for i, pivot in enumerate(pivots):
+        require(type(pivot) is int and 0 <= pivot < width, "a pivot is no place")
+        alone = vectors[i][pivot] and not any(vector[pivot] for vector in vectors[i + 1 :])
+        require(alone, "the vectors are not triangular")
+    return vectors, zeros
+
+
+def require_orthogonal(vectors, zeros, tokens, ids):
+    """Products with tokens are 0 for the first `zeros` vectors, and constant in each context.
+
+    As integers: what is 0 modulo moduli without a common factor is 0, if it is less than their
+    product.
+    """
+    if not vectors:
+        return
+    bits = max(x.bit_length() for vector in vectors for x in vector)
+    bits += reach(tokens) + tokens.shape[1].bit_length() + 1
+    moduli = primes()[: -(-bits // (SMALLEST.bit_length() - 1))]
+    cost = len(moduli) * tokens.size * (len(vectors) + 40)
+    enough = len(moduli) * (SMALLEST.bit_length() - 1) >= bits
+    require(enough and cost <= OPERATIONS, "numbers so long would take more than a minute")
+    for p in moduli.tolist():
+        whole = residues(tokens, p)(tokens)[0]
+        columns = np.array([[x % p for x in vector] for vector in vectors], dtype=np.float64)
+        products = times(whole, reduce(np.ascontiguousarray(columns.T), p), p)
+        products -= p * np.floor(products / p)  # balanced residues are not unique
+        require(not products[:, :zeros].any(), "a vector is not orthogonal to a token")
+        each = products[ids]
+        require((each == each[:, :1]).all(), "a vector is not constant within a context")
+
+
+def reach(tokens):
+    """Bits of the integers which tokens are, times one power of two."""
+    mantissas, places = np.frexp(tokens)
+    lowest = int(places.min(where=mantissas != 0, initial=2000))
+    highest = int(places.max(where=mantissas != 0, initial=-2000))
+    return 53 + max(highest - lowest, 0)
+
+
+def primes():
+    """All primes between the smallest and the largest modulus."""
+    sieve = np.ones(LARGEST, dtype=bool)
+    for k in range(2, 1 << 11):
+        if sieve[k]:
+            sieve[k * k :: k] = False
+    return SMALLEST + np.flatnonzero(sieve[SMALLEST:])
