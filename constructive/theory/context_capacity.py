@@ -138,3 +138,36 @@ def _dependent(factors: modular.Factors, rng: np.random.Generator) -> Integers:
     mixing = rng.integers(1, prime, size=(_MIXTURES, total - rank)).astype(np.float64)
     used = modular.dependencies(factors, modular.reduce(mixing, prime))
     return np.sort(np.concatenate([factors.rows[rank:], factors.rows[:rank][used.any(axis=0)]]))
+
+
+def least_heads(
+    dataset: Dataset, rng: np.random.Generator
+) -> tuple[int | None, ContextCapacity]:
+    """The smallest H for which contexts hold all different inputs; None where no number does.
+
+    Args:
+        dataset: T examples, contexts (T, n, d) or one shared (n, d)
+        rng: of elements of L_t
+
+    Returns:
+        H, and what was found with one head less (with H = 1: with that), whose J says why
+
+    Example:
+        >>> from constructive import generators
+        >>> data = generators.uniform(num_examples=11, context_size=3, width=5)
+        >>> least_heads(data, np.random.default_rng(0))[0]  # 2 * 5 < 11 <= 3 * 5
+        3
+    """
+    found = context_capacity(dataset, 1, rng)
+    heads = 1
+    while len(found.blamed):
+        # The rows of J need k + (H - 1) delta >= |J|.
+        if not found.spans.differences:
+            return None, found
+        missing = len(found.blamed) - found.spans.tokens
+        heads = 1 + -(-missing // found.spans.differences)
+        last, found = found, context_capacity(dataset, heads, rng)
+    if heads == 1:
+        return 1, found
+    below = context_capacity(dataset, heads - 1, rng)
+    return heads, below if len(below.blamed) else last

@@ -1,4 +1,4 @@
-"""The claim *impossible*: a set J of examples whose rows of Z have too small a rank for all weights.
+"""The claim *impossible*: examples J whose rows of Z have too small a rank for all weights.
 
 Attention weights add up to one, so head 1 puts out an average r_t of the tokens of example t, and
 another head r_t + v with v in the span of differences of these tokens. So rows of J have rank

@@ -1,0 +1,156 @@
+"""Random heads, and the shortest readout: as many examples as contexts hold for any weights.
+
+By Theorem 9 almost all weights of any head dimension give Z the rank c(E; H), for almost all
+queries; and by Theorem 8 no weights do better. So heads are drawn, and what they give is looked at.
+Nothing is asked of the data: contexts may be dependent, and queries equal, as long as inputs are
+different. What a theorem about almost all cannot say of these very data, a certificate does.
+
+*Conditioning* is chosen by trial. A head of one key and one query direction is scaled so that its
+logits have some standard deviation within contexts; with small ones attention is nearly uniform for
+all heads, and with large ones nearly one-hot, and both make rows of Z alike. Of a few the best
+conditioned Z is taken.
+"""
+
+import numpy as np
+
+from constructive.constructions.construction import Built, Cost, Described, Options
+from constructive.constructions.multihead import intermediate, readout
+from constructive.constructions.multihead.assumptions import check_inputs
+from constructive.data.dataset import Dataset, ExampleShapes
+from constructive.layers import residues
+from constructive.layers.attention import AttentionLayer, attend
+from constructive.layers.record import HeadRecord
+from constructive.support.arrays import Array
+from constructive.support.errors import CapacityError
+from constructive.support.progress import Progress
+from constructive.theory.bounds import Plan, group_sizes
+from constructive.theory.context_capacity import context_capacity, least_heads
+
+_DEVIATIONS = (3.0, 1.5, 6.0)
+"""Standard deviations of logits which are tried, the likely best first."""
+_SMALL, _LARGE = 1e8, 1e12
+"""Operations of a solve up to which each is tried twice, and beyond which only the first is."""
+
+
+class Generic(Described):
+    """Random heads. A `Construction`."""
+
+    def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
+        """As many examples as contexts of these shapes hold where they are generic."""
+        tokens = min(shapes.context_size, shapes.width)
+        differences = min(shapes.context_size - 1, shapes.width)
+        if not shapes.shared_context:
+            tokens = shapes.width
+            differences = shapes.width if shapes.context_size > 1 else 0
+        holds = tokens + (num_heads - 1) * differences
+        if shapes.num_examples > holds:
+            enough = 1 + -(-(shapes.num_examples - tokens) // max(differences, 1))
+            raise CapacityError(
+                f"{shapes.num_examples} examples are too many for {num_heads} heads, whatever "
+                f"their weights are: contexts of these shapes hold {holds} at most",
+                witness=shapes.num_examples,
+                suggestion=f"num_heads={enough}"
+                if differences
+                else "contexts with n >= 2 tokens: softmax over one token is constant",
+            )
+        inner = 1 if head_dim is None else head_dim
+        return Plan(self.name, num_heads, inner, holds, rank_one=inner == 1)
+
+    def cost(self, shapes: ExampleShapes, num_heads: int) -> Cost:
+        """Z, and its factors, for each trial."""
+        total, size, width = shapes.num_examples, shapes.context_size, shapes.width
+        columns = num_heads * width
+        keys = size if shapes.shared_context else width + size
+        once = 2.0 * total * columns * (keys + size + total) + total**3 / 3
+        return Cost(once * len(_trials(total, columns)), 8.0 * total * (columns + total))
+
+    def build(
+        self,
+        dataset: Dataset,
+        plan: Plan,
+        options: Options,
+        *,
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> Built:
+        """Draw heads a few times, and solve; refuse with numbers where Z has too small a rank."""
+        check_inputs(dataset)
+        total = dataset.num_examples
+        trials = _trials(total, plan.num_heads * dataset.width)
+        best = None
+        for index, deviation in enumerate(trials):
+            progress("draw heads, and solve", index, len(trials))
+            weights = _drawn(dataset, plan, deviation, options, rng)
+            z = _represented(dataset, weights, plan)
+            found = z, readout.solve(z, dataset.target_matrix)
+            if best is None or found[1].condition < best[1].condition:
+                best = found
+        z, solution = best
+        layer = AttentionLayer.from_effective_readout(
+            z.query_weights, z.key_weights, solution.effective, options.value_dim
+        )
+        if solution.ranks[-1] < total:
+            _require_rank(dataset, layer, rng)
+        stops = z.group_ends.tolist()
+        records = tuple(
+            HeadRecord(start, stop, sharpness=0.0, saturated_fraction=0.0, rank_reached=rank)
+            for start, stop, rank in zip([0, *stops[:-1]], stops, solution.ranks, strict=True)
+        )
+        return Built(
+            layer, solution.residuals, solution.condition, records, options.shared_keys
+        )
+
+
+def _trials(total: int, columns: int) -> tuple[float, ...]:
+    operations = 2.0 * total**2 * columns
+    if operations > _LARGE:
+        return _DEVIATIONS[:1]
+    return _DEVIATIONS * 2 if operations <= _SMALL else _DEVIATIONS
+
+
+def _drawn(
+    dataset: Dataset, plan: Plan, deviation: float, options: Options, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """W_Q and W_K (H, d, d_h), Gaussian, with logits of that deviation within contexts."""
+    shape = plan.num_heads, dataset.width, plan.head_dim
+    query_weights, key_weights = rng.standard_normal((2, *shape))
+    if options.shared_keys:
+        key_weights[1:] = key_weights[0]
+    some = rng.permutation(dataset.num_examples)[:_SAMPLE]
+    contexts = dataset.contexts if dataset.shared_context else dataset.contexts[some]
+    size = _deviations(query_weights, key_weights, contexts, dataset.queries[some])
+    return query_weights * (deviation / size)[:, np.newaxis, np.newaxis], key_weights
+
+
+def _represented(
+    dataset: Dataset, weights: tuple[Array, Array], plan: Plan
+) -> intermediate.Intermediate:
+    z = np.empty((dataset.num_examples, plan.num_heads * dataset.width))
+    for chunk in attend(*weights, dataset.contexts, dataset.queries):
+        z[chunk.rows] = chunk.representation.reshape(len(chunk.representation), -1)
+    ends = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads))
+    return intermediate.Intermediate(*weights, z, np.zeros(plan.num_heads), ends)
+
+
+def _require_rank(dataset: Dataset, layer: AttentionLayer, rng: np.random.Generator) -> None:
+    """Raise CapacityError, with numbers, where Z has not rank T; else only floats cannot see it."""
+    total, heads = dataset.num_examples, layer.num_heads
+    found = residues.search(layer, dataset, rng).rank
+    if found == total:
+        return
+    holds = context_capacity(dataset, heads, rng)
+    enough, _ = least_heads(dataset, rng)
+    if holds.upper < total:
+        problem = f"these contexts hold {holds.upper} at most, for all weights ({holds})"
+    else:
+        problem = f"these contexts hold {holds.lower} for almost all queries, but not for these"
+    raise CapacityError(
+        f"random heads give Z rank {found} < T = {total}: {problem}",
+        witness={"rank": found, "capacity": holds.upper},
+        suggestion="other contexts: no number of heads holds these"
+        if enough is None
+        else f"num_heads={max(enough, heads + 1)}",
+    )
+
+
+GENERIC = Generic("generic", "c(E; H) of generic contexts", "Theorem 9", grouped=False)
