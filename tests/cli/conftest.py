@@ -24,6 +24,8 @@ def program(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.chdir(tmp_path)
             patch.setattr(sys, "argv", command)
+            # What runs is no `python -m pytest`, by whose name it would call itself.
+            patch.setattr(sys.modules["__main__"], "__package__", "", raising=False)
             patch.setattr(sys, "stdout", streams[0])
             patch.setattr(sys, "stderr", streams[1])
             try:
