@@ -28,6 +28,8 @@ from constructive.theory.context_capacity import context_capacity, least_heads
 
 _DEVIATIONS = (3.0, 1.5, 6.0)
 """Standard deviations of logits which are tried, the likely best first."""
+_SAMPLE = 256
+"""Examples on which standard deviations are measured."""
 _SMALL, _LARGE = 1e8, 1e12
 """Operations of a solve up to which each is tried twice, and beyond which only the first is."""
 
@@ -77,15 +79,14 @@ class Generic(Described):
         check_inputs(dataset)
         total = dataset.num_examples
         trials = _trials(total, plan.num_heads * dataset.width)
-        best = None
+        solved = []
         for index, deviation in enumerate(trials):
             progress("draw heads, and solve", index, len(trials))
-            weights = _drawn(dataset, plan, deviation, options, rng)
-            z = _represented(dataset, weights, plan)
-            found = z, readout.solve(z, dataset.target_matrix)
-            if best is None or found[1].condition < best[1].condition:
-                best = found
-        z, solution = best
+            z = _represented(dataset, _drawn(dataset, plan, deviation, options, rng), plan)
+            solved.append((z, readout.solve(z, dataset.target_matrix)))
+            solved.sort(key=lambda found: found[1].condition)
+            del solved[1:]
+        z, solution = solved[0]
         layer = AttentionLayer.from_effective_readout(
             z.query_weights, z.key_weights, solution.effective, options.value_dim
         )
@@ -96,9 +97,7 @@ class Generic(Described):
             HeadRecord(start, stop, sharpness=0.0, saturated_fraction=0.0, rank_reached=rank)
             for start, stop, rank in zip([0, *stops[:-1]], stops, solution.ranks, strict=True)
         )
-        return Built(
-            layer, solution.residuals, solution.condition, records, options.shared_keys
-        )
+        return Built(layer, solution.residuals, solution.condition, records, options.shared_keys)
 
 
 def _trials(total: int, columns: int) -> tuple[float, ...]:
@@ -120,6 +119,17 @@ def _drawn(
     contexts = dataset.contexts if dataset.shared_context else dataset.contexts[some]
     size = _deviations(query_weights, key_weights, contexts, dataset.queries[some])
     return query_weights * (deviation / size)[:, np.newaxis, np.newaxis], key_weights
+
+
+def _deviations(query_weights: Array, key_weights: Array, contexts: Array, queries: Array) -> Array:
+    """Of each head, the root mean square over examples of logits less their mean: (H,)."""
+    squares = np.zeros(len(query_weights))
+    for head, (w_q, w_k) in enumerate(zip(query_weights, key_weights, strict=True)):
+        logits = np.einsum(
+            "...nd,td->tn" if contexts.ndim == 2 else "tnd,td->tn", contexts, queries @ w_q @ w_k.T
+        )
+        squares[head] = logits.var(axis=1).mean()
+    return np.sqrt(np.where(squares > 0, squares, 1.0))
 
 
 def _represented(

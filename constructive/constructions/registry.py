@@ -12,6 +12,7 @@ HOMES = {
     "rank_one": "constructive.constructions.dense:RANK_ONE",
     "paired": "constructive.constructions.paired.construction:PAIRED",
     "schur": "constructive.constructions.schur.construction:SCHUR",
+    "generic": "constructive.constructions.generic:GENERIC",
 }
 
 CONSTRUCTIONS: "Registry[Construction]" = Registry(HOMES)

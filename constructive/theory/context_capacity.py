@@ -140,9 +140,7 @@ def _dependent(factors: modular.Factors, rng: np.random.Generator) -> Integers:
     return np.sort(np.concatenate([factors.rows[rank:], factors.rows[:rank][used.any(axis=0)]]))
 
 
-def least_heads(
-    dataset: Dataset, rng: np.random.Generator
-) -> tuple[int | None, ContextCapacity]:
+def least_heads(dataset: Dataset, rng: np.random.Generator) -> tuple[int | None, ContextCapacity]:
     """The smallest H for which contexts hold all different inputs; None where no number does.
 
     Args:

@@ -8,7 +8,7 @@ in the weights, so almost all weights give the largest rank, and random ones mos
 - *Proved from above*: Theorem 8, c(E; H), by the set J of examples which gives the least bound
   (`theory.context_capacity`).
 - Where both agree, that is the capacity. By Theorem 9 they do for almost all queries. For some they
-  do not, as where contexts are translates of each other and have one query (Proposition F); then
+  do not, as where contexts are translates of each other and have one query (Proposition 15.5); then
   the capacity is probably the lower one, and that is all that is said: no weights found it higher.
 """
 

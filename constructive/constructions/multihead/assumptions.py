@@ -58,15 +58,23 @@ def check(dataset: Dataset) -> Assumptions:
         raise AssumptionError(
             message, witness=dataset.context_size, suggestion=f"at most n={dataset.width} tokens"
         )
+    check_inputs(dataset)
+    least = min(
+        _check_context_ranks(rows.start, contexts) for rows, contexts in dataset.context_chunks()
+    )
+    return Assumptions(least_token_distance=least)
+
+
+def check_inputs(dataset: Dataset) -> None:
+    """Check that no input occurs twice, and that all are of a size for float64.
+
+    Raises AssumptionError and DataError as `check` does.
+    """
     for name, array in (("contexts", dataset.contexts), ("queries", dataset.queries)):
         _check_scale(name, array)
     repeated = repeated_inputs(dataset)
     if repeated is not None:
         raise _repeated(dataset, *repeated)
-    least = min(
-        _check_context_ranks(rows.start, contexts) for rows, contexts in dataset.context_chunks()
-    )
-    return Assumptions(least_token_distance=least)
 
 
 def _check_scale(name: str, array: Array) -> None:
