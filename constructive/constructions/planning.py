@@ -1,12 +1,14 @@
 """Which construction is used: what each would hold and cost, and the choice of "auto".
 
 Operations and bytes are estimates from the leading terms, to compare constructions with; bytes are
-beside the data and the weights. "auto" takes the theorem's own construction with the dense readout
-as long as that is cheap, because its readout is the shortest and its predictions are the least
-sensitive to rounding; beyond that it takes the applicable construction with the fewest operations.
+beside the data and the weights. "auto" takes the first construction with the shortest readout which
+holds the examples, as long as that is cheap: that of Theorem 1, of Theorem 2, then random heads.
+Such a readout is the least sensitive to rounding, and of those the heads of Theorem 1 are as well
+conditioned as any where contexts are own ones, and far better on a shared one (docs/precision.md).
+Where that is expensive, it takes the applicable construction with the fewest operations.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rich.table import Table
 
@@ -150,28 +152,14 @@ def _cheapest(options: dict[str, Option]) -> Option:
     """The choice of "auto" (see above)."""
     found = list(options.values())
     dense = [option for option in found if CONSTRUCTIONS[option.construction].shortest]
-    others = [option for option in found if option not in dense and option.plan is not None]
-    first = next((option for option in dense if option.plan is not None), None)
-    if first is None:
-        return _beyond_the_theorem(dense[-1], others)
+    last = [option for option in dense if isinstance(option.refusal, CapacityError)][-1:] or dense[
+        -1:
+    ]
+    first = next((option for option in dense if option.plan is not None), last[0])
     if first.operations <= CHEAP_OPERATIONS and first.memory <= CHEAP_BYTES:
         return first
+    others = [option for option in found if option not in dense and option.plan is not None]
     return min([first, *others], key=lambda option: option.operations)
-
-
-def _beyond_the_theorem(dense: Option, others: list[Option]) -> Option:
-    """Nothing by itself: "auto" promises what the theorems do, and names what would hold."""
-    if not others or not isinstance(dense.refusal, CapacityError):
-        return dense
-    name, plan = others[0].construction, others[0].plan
-    holds = 0 if plan is None else plan.capacity
-    refusal = CapacityError(
-        dense.refusal.problem,
-        witness=dense.refusal.witness,
-        suggestion=f"construction={name!r}, which holds {holds} examples with "
-        f"generic contexts of their own; {dense.refusal.suggestion}",
-    )
-    return replace(dense, refusal=refusal)
 
 
 def _option(

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 HOMES = {
     "saturated": "constructive.constructions.dense:SATURATED",
     "rank_one": "constructive.constructions.dense:RANK_ONE",
+    "generic": "constructive.constructions.generic:GENERIC",
     "paired": "constructive.constructions.paired.construction:PAIRED",
     "schur": "constructive.constructions.schur.construction:SCHUR",
-    "generic": "constructive.constructions.generic:GENERIC",
 }
 
 CONSTRUCTIONS: "Registry[Construction]" = Registry(HOMES)

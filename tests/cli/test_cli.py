@@ -35,7 +35,11 @@ def test_options_of_build_reach_the_construction(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--heads", 5], "CapacityError: 19 examples are too many for 5 rank_one heads"),
+        (["--heads", 2], "CapacityError: 19 examples are too many for 2 heads, whatever their"),
+        (
+            ["--heads", 5, "--construction", "rank_one"],
+            "CapacityError: 19 examples are too many for 5 rank_one heads",
+        ),
         (["--heads", 0], "ParameterError: num_heads=0"),
         (["--heads", 6, "--construction", "magic"], "'magic'"),
         (["--heads", 6, "--value-dim", 0], "ParameterError: value_dim=0"),

@@ -55,7 +55,7 @@ def test_exact_capacity(run):
         ["1", "1", "7", "7"],
         ["3", "7", "7", "7"],
     ]
-    assert "H(k - 1) + 1" in text
+    assert "|J| = 12 examples of J have tokens of k_J = 3 and differences of delta_J = 2" in text
 
 
 def test_upper_bound(run, tmp_path):

@@ -47,10 +47,15 @@ def test_too_narrow_saturated_heads_point_to_rank_one_heads(data):
     assert "num_heads=6" in caught.value.suggestion
 
 
-def test_contexts_of_one_token_hold_one_example():
-    data = generators.gaussian(num_examples=2, context_size=1, width=3)
-    with pytest.raises(CapacityError, match="softmax over one token is constant"):
+def test_contexts_of_one_token_hold_d_examples():
+    data = generators.gaussian(num_examples=3, context_size=1, width=3)
+    assert build_memorizer(data, num_heads=2).max_error(data) < 1e-9
+    data = generators.gaussian(num_examples=4, context_size=1, width=3)
+    with pytest.raises(CapacityError, match="hold 3 at most") as caught:
         build_memorizer(data, num_heads=50)
+    assert "softmax over one token is constant" in caught.value.suggestion
+    with pytest.raises(CapacityError, match="softmax over one token is constant"):
+        build_memorizer(data, num_heads=50, construction="saturated")
 
 
 def test_repeated_token(data):
