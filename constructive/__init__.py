@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from constructive.support.verdict import Claim as Claim
     from constructive.support.verdict import Verdict as Verdict
     from constructive.theory import assumptions as assumptions
-    from constructive.theory.bounds import heads_needed as heads_needed
     from constructive.theory.bounds import nonzero_parameter_count as nonzero_parameter_count
     from constructive.theory.bounds import paired_capacity as paired_capacity
     from constructive.theory.bounds import parameter_count as parameter_count
@@ -61,6 +60,9 @@ if TYPE_CHECKING:
     from constructive.theory.capacity_map import capacity_map as capacity_map
     from constructive.theory.exact_capacity import ExactCapacity as ExactCapacity
     from constructive.theory.exact_capacity import exact_capacity as exact_capacity
+    from constructive.theory.heads import FewestHeads as FewestHeads
+    from constructive.theory.heads import fewest_heads as fewest_heads
+    from constructive.theory.heads import heads_needed as heads_needed
     from constructive.theory.published import PublishedBound as PublishedBound
     from constructive.theory.published import capacity_table as capacity_table
     from constructive.theory.published import comparison as comparison

@@ -28,7 +28,7 @@ from constructive.sequences.examples import Task
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.arrays import Array
 from constructive.support.errors import MissingExtraError
-from constructive.theory.bounds import THEOREMS, Theorem
+from constructive.theory.bounds import RANK_ONE, THEOREMS, Theorem
 
 try:
     from hypothesis import strategies as st
@@ -205,7 +205,7 @@ def memorizable(  # noqa: D417 - Hypothesis fills in draw
     if constructions is None:
         constructions = st.sampled_from(tuple(THEOREMS))
     construction = draw(constructions)
-    bound = THEOREMS[construction].capacity(num_heads, size, head_dim)
+    bound = THEOREMS.get(construction, RANK_ONE).capacity(num_heads, size, head_dim)
     count = bound if at_bound else draw(st.integers(1, bound))
     shared = draw(st.booleans())
     dataset = draw(

@@ -2,12 +2,13 @@
 
 import math
 import numbers
+import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, overload
 
 from constructive.certificates import layers, sequences
 from constructive.certificates.certificate import Certificate
-from constructive.certificates.prover import Asked, Prover
+from constructive.certificates.prover import Asked, Known, Prover
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
 from constructive.layers.attention import AttentionLayer
@@ -16,7 +17,7 @@ from constructive.layers.memorizer import Memorizer
 from constructive.layers.rational import RationalLayer
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
-from constructive.support.arguments import require_positive
+from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import DataError, ParameterError, shown
 from constructive.support.progress import Progress, silent
 
@@ -27,14 +28,13 @@ _LAYERS = Prover(Dataset, layers.known_claims, layers.prove)
 PROVERS = {
     AttentionLayer: _LAYERS,
     ExtendedLayer: _LAYERS,
-    RationalLayer: Prover(RationalDataset | Dataset, layers.known_claims, layers.prove),
+    RationalLayer: Prover(RationalDataset | Dataset, layers.refused, layers.prove),
     SequenceMemorizer: Prover(SequenceDataset, sequences.known_claims, sequences.prove, exact=True),
 }
 """By the kind of a memorizer's layer, or of the memorizer where it has none."""
 
 _DATA = Dataset, RationalDataset, SequenceDataset
-_USUAL = {"epsilon": None, "delta": None, "max_prec": 4096, "seed": 0}
-"""What applies to layers, and not to claims which are exact."""
+_FEWEST_BITS = 2
 
 
 def certify(
@@ -59,8 +59,9 @@ def certify(
         memorizer: or a PyTorch module, which is read by `Memorizer.from_torch`. Where it has
             biases, the certificate is about `dataset.with_constant()`
         dataset: T examples; a `SequenceDataset` for a `SequenceMemorizer`
-        claims: by default all; for paired heads all but the first, which is about other groups,
-            and so for trained weights, which have none. Any of
+        claims: by default all of these; for paired heads and trained weights all but the first,
+            which is about groups that they do not have. Where paired heads have their own proof,
+            the readout brings the rank with it. Any of
 
             - ``"grouping"``: every context has rank n, every group's queries are independent, and
               no group but the first has another query in its span (`theory.grouping`)
@@ -94,36 +95,59 @@ def certify(
         >>> certificate["rank"].statement
         'rank Z = T = 7: for all Y some effective readout U (H d, d_out) has Z U = Y'
     """
-    weights, data = _border(memorizer, dataset)
-    kind = getattr(weights, "layer", weights)
-    prover = PROVERS[type(kind)]
+    weights, data = _read(memorizer, dataset)
+    prover = _prover(getattr(weights, "layer", weights))
     if not isinstance(data, prover.data):
         raise DataError(
             f"a {type(weights).__name__} does not fit a {type(data).__name__}",
             witness=(type(weights).__name__, type(data).__name__),
             suggestion="a SequenceMemorizer with a SequenceDataset, any other with a Dataset",
         )
-    options = {"epsilon": epsilon, "delta": delta, "max_prec": max_prec, "seed": seed}
-    given = {name: options[name] for name, usual in _USUAL.items() if options[name] != usual}
-    if prover.exact and given:
-        raise ParameterError(
-            "claims about sequences are exact, and have no bounds, bits or seeds",
-            witness=shown(given),
-            suggestion="none of " + ", ".join(f"{name}=" for name in _USUAL),
-        )
-    require_positive(max_prec=max_prec)
+    known = prover.known_claims(weights)
     asked = Asked(
-        _checked_claims(claims, *prover.known_claims(weights)),
+        _checked_claims(claims, known),
         _bound("epsilon", epsilon),
         _bound("delta", delta),
-        max_prec,
+        _bits(max_prec),
         seed,
         progress,
     )
+    require_seed(seed)
+    usual = Asked(asked.claims, None, None, 4096, 0, progress)
+    if prover.exact and asked != usual:
+        options = {"epsilon": epsilon, "delta": delta, "max_prec": max_prec, "seed": seed}
+        raise ParameterError(
+            "claims about sequences are exact, and have no bounds, bits or seeds",
+            witness=shown({name: x for name, x in options.items() if x != getattr(usual, name)}),
+            suggestion="none of " + ", ".join(f"{name}=" for name in options),
+        )
     return prover.prove(weights, data, asked)
 
 
-def _border(given: Any, dataset: object) -> tuple[Memorizer | SequenceMemorizer, object]:  # noqa: ANN401 - a module, perhaps
+def _prover(kind: object) -> Prover:
+    """Who proves claims about such a layer, or one whose kind it inherits."""
+    found = next((PROVERS[base] for base in type(kind).__mro__ if base in PROVERS), None)
+    if found is None:
+        raise ParameterError(
+            f"certify knows nothing of a {type(kind).__name__}",
+            witness=type(kind).__name__,
+            suggestion="one of " + ", ".join(known.__name__ for known in PROVERS),
+        )
+    return found
+
+
+def _bits(max_prec: int) -> int:
+    require_positive(max_prec=max_prec)
+    if max_prec < _FEWEST_BITS:
+        raise ParameterError(
+            f"max_prec={max_prec} is less than balls have",
+            witness=max_prec,
+            suggestion="max_prec=4096",
+        )
+    return operator.index(max_prec)
+
+
+def _read(given: Any, dataset: object) -> tuple[Memorizer | SequenceMemorizer, object]:  # noqa: ANN401 - a module, perhaps
     """What was given as a memorizer and its data, with a constant entry for a module's biases."""
     if isinstance(given, Memorizer | SequenceMemorizer) and isinstance(dataset, _DATA):
         return given, dataset
@@ -159,16 +183,17 @@ def _bound(name: str, value: float | None) -> float | None:
     return bound
 
 
-def _checked_claims(
-    claims: Iterable[str] | None, known: tuple[str, ...], what: str
-) -> tuple[str, ...]:
+def _checked_claims(claims: object, known: Known) -> tuple[str, ...]:
     """The claims which are asked for, in their order. Raises ParameterError for others."""
-    asked = list(known) if claims is None else [claims] if isinstance(claims, str) else list(claims)
-    unknown = [name for name in asked if name not in known]
-    if unknown or not asked:
+    if claims is None:
+        return known.usual
+    asked = [claims] if isinstance(claims, str) else claims
+    listed = list(asked) if isinstance(asked, Iterable) else []
+    unknown = [name for name in listed if name not in known.names]
+    if unknown or not listed:
         raise ParameterError(
-            f"claims={claims!r} are not {what}",
+            f"claims={claims!r} are not {known.what}",
             witness=unknown or None,
-            suggestion=f"some of {', '.join(known)}",
+            suggestion=f"some of {', '.join(known.names)}",
         )
-    return tuple(name for name in known if name in asked)
+    return tuple(name for name in known.names if name in listed)

@@ -11,27 +11,30 @@ from constructive.certificates.certificate import FORMAT, PAIRED_FORMAT, Certifi
 from constructive.certificates.claims.kind import Evaluations, Subject
 from constructive.certificates.claims.paired import judge as paired
 from constructive.certificates.claims.registry import CLAIMS
-from constructive.certificates.prover import Asked
+from constructive.certificates.prover import Asked, Known
 from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.data.dataset import Dataset
 from constructive.layers.memorizer import Memorizer
-from constructive.support.arguments import require_seed
 from constructive.support.verdict import Claim, Verdict
 
 _LARGEST_DENSE = 2000
 """Examples up to which paired heads are judged as any others, where their own proof fails."""
 
 
-def known_claims(memorizer: Memorizer) -> tuple[tuple[str, ...], str]:
+def known_claims(memorizer: Memorizer) -> Known:
     """The claims which there are about a memorizer, and how to call them."""
     record = memorizer.record
     construction = CONSTRUCTIONS.get(record.construction)  # weights are judged whoever built them
-    if record.heads and (construction is None or construction.grouped):
-        return tuple(CLAIMS), "claims about a layer"
-    return (
-        tuple(name for name, kind in CLAIMS.items() if not kind.grouped),
-        f"claims about {record.construction} heads",
-    )
+    grouped = record.heads and (construction is None or construction.grouped)
+    kinds = {name: kind for name, kind in CLAIMS.items() if grouped or not kind.grouped}
+    usual = tuple(name for name, kind in kinds.items() if kind.usual)
+    what = "a layer" if grouped else f"{record.construction} heads"
+    return Known(tuple(kinds), usual, f"claims about {what}")
+
+
+def refused(memorizer: Memorizer) -> Known:
+    """Refuse a layer which is exact anyway: raises ParameterError."""
+    return Known((), (), repr(memorizer.layer.leading))
 
 
 def prove(memorizer: Memorizer, dataset: Dataset, asked: Asked) -> Certificate:
@@ -39,23 +42,21 @@ def prove(memorizer: Memorizer, dataset: Dataset, asked: Asked) -> Certificate:
     layer = memorizer.layer
     layer.leading.check_fits(dataset)
     epsilon = _usual_epsilon(dataset) if asked.epsilon is None else asked.epsilon
-    require_seed(asked.seed)
     data, weights = described(data_arrays(dataset)), described(layer.tensors)
 
     def certificate(claims: Sequence[Claim], form: str) -> Certificate:
         return Certificate(tuple(claims), data, weights, made_by(), form)
 
-    claims: Sequence[str] = asked.claims
-    if set(claims) <= set(paired.CLAIMS) and paired.applies(memorizer, dataset):
-        claims = paired.with_grounds(claims)
+    if set(asked.claims) <= set(paired.CLAIMS) and paired.applies(memorizer, dataset):
+        grounds = paired.with_grounds(asked.claims)
         proved = paired.prove(
-            memorizer, dataset, claims, epsilon, asked.delta, progress=asked.progress
+            memorizer, dataset, grounds, epsilon, asked.delta, progress=asked.progress
         )
         decided = all(claim.verdict is not Verdict.UNDECIDED for claim in proved)
         if decided or dataset.num_examples > _LARGEST_DENSE:
             return certificate(proved, PAIRED_FORMAT)
 
-    kinds = {name: CLAIMS[name] for name in claims}
+    kinds = {name: CLAIMS[name] for name in asked.claims}
     subject = Subject(
         layer=layer,
         dataset=dataset,
@@ -75,7 +76,7 @@ def prove(memorizer: Memorizer, dataset: Dataset, asked: Asked) -> Certificate:
     )
     for name, kind in kinds.items():
         subject.judged[name] = kind.judge(subject)
-    return certificate([subject.judged[name] for name in claims], FORMAT)
+    return certificate([subject.judged[name] for name in asked.claims], FORMAT)
 
 
 def _usual_epsilon(dataset: Dataset) -> float:

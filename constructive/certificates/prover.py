@@ -31,17 +31,32 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class Known:
+    """The claims which there are about some weights.
+
+    Attributes:
+        names: in the order of their registry
+        usual: those which are made if nobody asks
+        what: how to call them in words
+    """
+
+    names: tuple[str, ...]
+    usual: tuple[str, ...]
+    what: str
+
+
+@dataclass(frozen=True)
 class Prover:
     """Certificates of one kind of weights.
 
     Attributes:
         data: the kind of data set which such weights have
-        known_claims: of a memorizer, the names of the claims which there are, and how to call them
+        known_claims: those which there are about a memorizer
         prove: makes the certificate
         exact: whether claims have no bounds, bits or seeds
     """
 
     data: type | UnionType
-    known_claims: Callable[[Any], tuple[tuple[str, ...], str]]
+    known_claims: Callable[[Any], Known]
     prove: Callable[[Any, Any, Asked], Certificate]
     exact: bool = False

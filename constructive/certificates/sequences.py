@@ -3,7 +3,7 @@
 from constructive.certificates.about import made_by
 from constructive.certificates.certificate import SEQUENCE_FORMAT, Certificate
 from constructive.certificates.claims import sequences
-from constructive.certificates.prover import Asked
+from constructive.certificates.prover import Asked, Known
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.sequences.storage import digest
@@ -11,15 +11,17 @@ from constructive.sequences.storage import digest
 CLAIMS = {"equality": sequences.equality, "size": sequences.size}
 
 
-def known_claims(_memorizer: SequenceMemorizer) -> tuple[tuple[str, ...], str]:
+def known_claims(_memorizer: SequenceMemorizer) -> Known:
     """The claims which there are, and how to call them."""
-    return tuple(CLAIMS), "claims about sequences"
+    return Known(tuple(CLAIMS), tuple(CLAIMS), "claims about sequences")
 
 
 def prove(memorizer: SequenceMemorizer, dataset: SequenceDataset, asked: Asked) -> Certificate:
     """Judge the claims about a sequence memorizer which are asked for."""
-    asked.progress("evaluate every example", 0, 1)
-    claims = tuple(CLAIMS[name](memorizer, dataset) for name in asked.claims)
+    done = []
+    for index, name in enumerate(asked.claims):
+        asked.progress(f"judge the {name}", index, len(asked.claims))
+        done.append(CLAIMS[name](memorizer, dataset))
     count, size = dataset.ids.shape
     data = {
         "sequences": count,
@@ -34,4 +36,4 @@ def prove(memorizer: SequenceMemorizer, dataset: SequenceDataset, asked: Asked) 
         "classifier_depth": memorizer.classifier.depth,
         "sha256": digest(memorizer.content()),
     }
-    return Certificate(claims, data, weights, made_by(), SEQUENCE_FORMAT)
+    return Certificate(tuple(done), data, weights, made_by(), SEQUENCE_FORMAT)

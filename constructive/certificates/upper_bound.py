@@ -7,7 +7,7 @@ import numpy as np
 from constructive.certificates.about import data_arrays, described, made_by
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.claims import impossible
-from constructive.data.dataset import Dataset
+from constructive.data.dataset import Dataset, require_examples
 from constructive.support.arguments import require_positive, require_seed
 
 
@@ -26,7 +26,7 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
         seed: of the search for J; whatever it finds is a proof
 
     Raises:
-        ParameterError: if H is not positive, and for a negative seed
+        ParameterError: for what is no data set, if H is not positive, and for a negative seed
 
     Example:
         >>> from constructive import generators
@@ -34,6 +34,7 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
         >>> print(upper_bound_certificate(data, num_heads=3)["impossible"].statement.split(":")[0])
         for all weights of H = 3 heads rank Z <= 7 on 8 different examples
     """
+    require_examples(dataset, Dataset)
     require_positive(num_heads=num_heads)
     require_seed(seed)
     num_heads = operator.index(num_heads)  # as certificates keep it

@@ -20,6 +20,10 @@ else:
     Construction = StrEnum("Construction", {name: name for name in ("auto", *CONSTRUCTIONS)})
 """The values of --construction."""
 _AUTO = Construction("auto")
+FewestOr = Annotated[
+    int | None,
+    typer.Option("--heads", "-H", help="Number H of heads; by default the fewest, with some room."),
+]
 
 
 class Kind(StrEnum):
@@ -46,7 +50,7 @@ _GENERATORS = {
 @app.command()
 def build(
     data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
-    heads: Annotated[int, typer.Option("--heads", "-H", help="Number H of heads.")],
+    heads: FewestOr = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the weights go.")] = Path(
         "memorizer.safetensors"
     ),
@@ -77,7 +81,8 @@ def build(
     """Build weights which memorize a data set, and save them.
 
     Examples:
-        constructive build data.npz --heads 60
+
+        constructive build data.npz
 
         constructive build data.npz --heads 60 --construction rank_one -o small.safetensors
     """
@@ -103,13 +108,14 @@ def build(
 @app.command()
 def explain(
     data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
-    heads: Annotated[int, typer.Option("--heads", "-H", help="Number H of heads.")],
+    heads: FewestOr = None,
     head_dim: Annotated[int | None, typer.Option(help="Head dimension d_h.")] = None,
     construction: Annotated[Construction, typer.Option(help="As for `build`.")] = _AUTO,
 ) -> None:
     """Say which construction `build` would use, and what each would hold and cost.
 
     Example:
+
         constructive explain data.npz --heads 1000
     """
     explanation = constructive.explain(
@@ -152,6 +158,7 @@ def export(
     Needs the extra `onnx`.
 
     Example:
+
         constructive export memorizer.safetensors -o memorizer.onnx
     """
     output, say = one_output(output, inputs={"MEMORIZER": memorizer}, force=force)
@@ -174,6 +181,7 @@ def predict(
     """Run a saved memorizer on a data set, and compare with its targets.
 
     Examples:
+
         constructive predict memorizer.safetensors data.npz
 
         constructive predict memorizer.safetensors data.npz -o predictions.npy
@@ -206,6 +214,7 @@ def generate(
     """Make a data set to try things on.
 
     Example:
+
         constructive generate uniform --examples 1861 --context-size 32 --width 64 -o data.npz
     """
     output, say = one_output(output, inputs={}, force=force)
@@ -233,6 +242,7 @@ def demo(
     Needs the extra `demo` (scikit-learn and matplotlib); nothing is downloaded.
 
     Example:
+
         constructive demo --picture digits.png
     """
     from constructive.cli import demo as digits_demo

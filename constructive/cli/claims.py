@@ -41,6 +41,7 @@ def certify_command(
     Exit status 0 if every claim is PROVED, else 1; the certificate is written in any case.
 
     Examples:
+
         constructive certify memorizer.safetensors data.npz
 
         constructive certify memorizer.safetensors data.npz --claim rank --claim error
@@ -70,6 +71,7 @@ def upper_bound(
     Exit status 0 if that is PROVED, else 1; the certificate is written in any case.
 
     Example:
+
         constructive upper-bound data.npz --heads 20
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
@@ -109,6 +111,7 @@ def check_command(
     2 if a file is not there or is in the place of another.
 
     Examples:
+
         constructive check certificate.json memorizer.safetensors data.npz
 
         constructive check upper-bound.json data.npz

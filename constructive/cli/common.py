@@ -165,6 +165,7 @@ def info() -> None:
     """Print versions, the BLAS of numpy and the number of threads: put it into an issue.
 
     Example:
+
         constructive info
     """
     found = environment()

@@ -96,6 +96,7 @@ def build_command(
     `--picture` needs the extra `demo` (matplotlib).
 
     Examples:
+
         constructive sequence build README.md --limit 1024 -o readme.json
 
         constructive sequence build README.md --question line --embedding product_hash
@@ -144,6 +145,7 @@ def ask_command(
     What was not memorized gets some answer, too.
 
     Example:
+
         constructive sequence ask lines.json "## Two commands"
     """
     loaded = constructive.SequenceMemorizer.load(memorizer)
@@ -174,6 +176,7 @@ def certify_command(
     check` gives it to the independent checker.
 
     Example:
+
         constructive sequence certify sequences.json sequences-data.json
     """
     inputs = {"MEMORIZER": memorizer, "DATA": data}

@@ -56,6 +56,7 @@ def figures(
     Needs the extra `demo` (scikit-learn and matplotlib); nothing is downloaded.
 
     Examples:
+
         constructive figures
 
         constructive figures --only capacity --jobs 4 -o pictures
@@ -94,6 +95,7 @@ def capacity_map_command(
     """Prove the largest rank of Z over all weights on a grid of H, n and d_h.
 
     Example:
+
         constructive capacity-map -H 10 -H 20 -n 16 -n 32 -d 64 --shared --jobs 2 -o map.csv
     """
     output, say = one_output(output, inputs={}, force=force)

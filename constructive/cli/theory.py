@@ -35,6 +35,7 @@ def assumptions_command(
     Exit status 0 if the examples meet what the construction needs, in some order, else 1.
 
     Example:
+
         constructive assumptions data.npz --heads 60
     """
     dataset = constructive.Dataset.load(data)
@@ -66,6 +67,7 @@ def regroup(
     """Put the examples into an order which meets what the construction needs.
 
     Example:
+
         constructive regroup data.npz --heads 60 -o regrouped.npz
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
@@ -93,6 +95,7 @@ def capacity(
     """Print what the theorems promise, and other published bounds beside them.
 
     Example:
+
         constructive capacity --examples 621 --context-size 32 --width 64
     """
     sizes = {"num_examples": examples, "context_size": context_size, "width": width}
@@ -102,7 +105,10 @@ def capacity(
 @app.command("exact-capacity")
 def exact_capacity_command(
     data: Data,
-    heads: Heads,
+    heads: Annotated[
+        int | None,
+        typer.Option("--heads", "-H", min=1, help="Number H of heads; by default the fewest."),
+    ] = None,
     head_dim: Annotated[
         list[int] | None,
         typer.Option(min=1, help="Head dimension d_h; repeat it. By default powers of two to d."),
@@ -111,10 +117,19 @@ def exact_capacity_command(
 ) -> None:
     """Find the largest rank of Z over all weights, proved from below and from above.
 
+    Without --heads: the fewest heads which memorize these examples, whatever their targets are, and
+    a proof that no fewer do. Exit status 0 if both are PROVED, else 1.
+
     Example:
+
+        constructive exact-capacity data.npz
+
         constructive exact-capacity data.npz --heads 20 --head-dim 1 --head-dim 32
     """
     dataset = constructive.Dataset.load(data)
+    if heads is None:
+        _fewest(dataset, (head_dim or [1])[0], seed)
+        return
     powers = [1 << k for k in range(dataset.width.bit_length()) if 1 << k <= dataset.width]
     table = Table(box=None, pad_edge=False)
     for heading in ("d_h", "Theorem 1", "proved rank", "no weights above", "seconds"):
@@ -123,20 +138,31 @@ def exact_capacity_command(
         start = time.perf_counter()
         with progress_bar() as progress:
             found = constructive.exact_capacity(dataset, heads, size, seed=seed, progress=progress)
-        table.add_row(
-            str(size),
-            str(
-                min(
-                    constructive.saturated_capacity(heads, dataset.context_size, size),
-                    dataset.num_examples,
-                )
-            ),
-            str(found.lower),
-            str(found.upper),
-            f"{time.perf_counter() - start:.1f}",
-        )
+        bound = constructive.saturated_capacity(heads, dataset.context_size, size)
+        cells = min(bound, dataset.num_examples), found.lower, found.upper
+        table.add_row(str(size), *map(str, cells), f"{time.perf_counter() - start:.1f}")
     Console(width=100).print(table)
     typer.echo(f"\nupper bound: {found.reason}")
+
+
+def _fewest(dataset: "constructive.Dataset", head_dim: int, seed: int) -> None:
+    """Print and prove the fewest heads: from below by weights, from above for all weights."""
+    with progress_bar() as progress:
+        least = constructive.fewest_heads(dataset, seed=seed).least
+        found = constructive.exact_capacity(dataset, least, head_dim, seed=seed, progress=progress)
+    total = dataset.num_examples
+    enough = constructive.Verdict.PROVED if found.lower == total else constructive.Verdict.UNDECIDED
+    typer.echo(
+        f"{enough.name}: H = {least} heads of d_h = {head_dim} memorize all labellings of these "
+        f"T = {total} examples (rank Z = {found.lower} for random weights, modulo a prime)"
+    )
+    needed = constructive.Verdict.PROVED
+    if least > 1:
+        claim = constructive.upper_bound_certificate(dataset, least - 1, seed=seed)["impossible"]
+        needed = claim.verdict
+        typer.echo(f"{needed.name}: no {least - 1} do; {claim.statement}")
+    if not (enough is needed is constructive.Verdict.PROVED):
+        raise typer.Exit(1)
 
 
 @app.command("prove")
@@ -150,6 +176,7 @@ def prove_command(
     Needs the extra `proofs` (sympy). Exit status 0 if every statement has its proof and holds.
 
     Example:
+
         constructive prove
     """
     known = {known.stem: known for known in proofs.pages()}

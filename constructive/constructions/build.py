@@ -7,17 +7,23 @@ from typing import Any, Literal
 
 import numpy as np
 
-from constructive.constructions.construction import FLOAT, RATIONAL, Built, Options
+from constructive.constructions.construction import (
+    RATIONAL,
+    Built,
+    Options,
+    require_arithmetic,
+)
 from constructive.constructions.planning import explain
 from constructive.constructions.registry import CONSTRUCTIONS
-from constructive.data.dataset import Dataset, ExampleShapes
+from constructive.data.dataset import Dataset, ExampleShapes, require_examples
 from constructive.data.rational import RationalDataset
 from constructive.layers import extended, residues
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.extended import ExtendedLayer
+from constructive.layers.layer import FLOAT64
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.record import FLOAT64, BuildRecord
-from constructive.support.arguments import require_positive, require_seed
+from constructive.layers.record import BuildRecord
+from constructive.support.arguments import is_integer, require_positive, require_seed
 from constructive.support.errors import ParameterError, PrecisionError
 from constructive.support.progress import Progress, silent
 from constructive.theory import bounds
@@ -30,7 +36,7 @@ _MOST_BITS = 4096
 def build_memorizer(
     dataset: Dataset | RationalDataset,
     *,
-    num_heads: int,
+    num_heads: int | None = None,
     head_dim: int | None = None,
     value_dim: int | None = None,
     construction: str = "auto",
@@ -48,7 +54,7 @@ def build_memorizer(
 
     Args:
         dataset: T examples
-        num_heads: H
+        num_heads: H; by default the fewest which hold these data, with some room (`fewest_heads`)
         head_dim: d_h; by default n for saturated heads, n + 1 for schur, 1 for rank-one heads.
             Pairs are of full rank if d_h exceeds the examples of each head, else of rank one
         value_dim: d_v >= d_out; by default d_out
@@ -87,8 +93,7 @@ def build_memorizer(
     """
     data = _in_arithmetic(dataset, arithmetic)
     _check_parameters(data, value_dim, saturated_fraction, tolerance, precision, seed)
-    require_positive(num_heads=num_heads)
-    num_heads, seed = operator.index(num_heads), operator.index(seed)  # as records keep them
+    seed = operator.index(seed)  # as records keep it
     plan = explain(
         data,
         num_heads=num_heads,
@@ -97,7 +102,7 @@ def build_memorizer(
         arithmetic=arithmetic,
     ).plan
     rng = np.random.default_rng(seed)
-    options = Options(shared_keys, saturated_fraction, value_dim)
+    options = Options(shared_keys, saturated_fraction, value_dim, precision)
     chosen = CONSTRUCTIONS[plan.construction].in_arithmetic(arithmetic)
     built = chosen.build(data, plan, options, rng=rng, progress=progress)
     record = BuildRecord(
@@ -115,6 +120,7 @@ def build_memorizer(
         heads=built.heads,
         order=built.order,
         coupled=built.coupled,
+        precision=built.layer.precision,
     )
     largest = np.abs(data.target_matrix).max(axis=0)
     carried = bool((built.residuals <= tolerance * largest).all())
@@ -134,16 +140,9 @@ def build_memorizer(
 
 def _in_arithmetic(dataset: Dataset | RationalDataset, arithmetic: str) -> Any:  # noqa: ANN401
     """The data in that arithmetic. Raises ParameterError where they are none."""
-    if arithmetic not in (FLOAT, RATIONAL):
-        raise ParameterError(
-            f"unknown arithmetic={arithmetic!r}",
-            witness=arithmetic,
-            suggestion=f"{FLOAT!r} or {RATIONAL!r}",
-        )
+    require_arithmetic(arithmetic)
     rational = isinstance(dataset, RationalDataset)
-    if not isinstance(dataset, Dataset | RationalDataset):
-        message = f"dataset is a {type(dataset).__name__}, not a Dataset"
-        raise ParameterError(message, suggestion="Dataset(contexts, queries, targets)")
+    require_examples(dataset)
     if arithmetic == RATIONAL and not rational:
         return RationalDataset(dataset.contexts, dataset.queries, dataset.targets)
     if rational and arithmetic != RATIONAL:
@@ -202,7 +201,7 @@ def _check_parameters(
     precision: object,
     seed: int,
 ) -> None:
-    if value_dim is not None and not hasattr(value_dim, "__index__"):
+    if value_dim is not None and not is_integer(value_dim):
         require_positive(value_dim=value_dim)
     if value_dim is not None and value_dim < dataset.target_dim:
         message = (

@@ -1,8 +1,8 @@
 """What is known of a construction: when it applies, what it holds and costs, and how it is built.
 
 One class a construction, one line in `registry`: `explain` and "auto" walk through the registry,
-the command line takes its choices from it, tables take the formula, and `certify` the claims. A
-record keeps the name only.
+the command line takes its choices from it, tables take the formula, and `certify` asks it whether
+its groups are those of the theorems. A record keeps the name only.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from constructive.data.dataset import ExampleShapes
-from constructive.layers.layer import Layer
+from constructive.layers.layer import FLOAT64, Layer
 from constructive.layers.record import HeadRecord
 from constructive.support.arrays import Array
-from constructive.support.errors import ParameterError
+from constructive.support.errors import ParameterError, shown
 from constructive.support.progress import Progress
 from constructive.theory.bounds import Plan, TheoremHeads
 
@@ -37,11 +37,14 @@ class Options:
         shared_keys: all heads score tokens along one key direction
         fraction: share of the examples off its group on which a head has to saturate
         value_dim: d_v, or None for d_out
+        precision: bits of the readout which are asked for; those beyond a float are added to what
+            is built
     """
 
     shared_keys: bool = False
     fraction: float = 0.99
     value_dim: int | None = None
+    precision: int | str = FLOAT64
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,15 +133,33 @@ class Construction(Protocol):
         ...
 
 
+def require_arithmetic(arithmetic: object) -> None:
+    """Raise ParameterError for what is no kind of arithmetic."""
+    if arithmetic not in (FLOAT, RATIONAL):
+        raise ParameterError(
+            f"unknown arithmetic={shown(arithmetic)}",
+            witness=shown(arithmetic),
+            suggestion=f"{FLOAT!r} or {RATIONAL!r}",
+        )
+
+
 @dataclass(frozen=True)
 class Described:
-    """What stands beside the name of a construction in floats."""
+    """What stands beside the name of a construction in floats.
+
+    Attributes:
+        name: what users ask for
+        formula: how many examples it holds
+        theorem: where that is proved
+        shortest: whether its readout is the shortest one, by a dense factorization of Z
+        grouped: whether its groups are those of the theorems, of which certificates speak then
+    """
 
     name: str
     formula: str
     theorem: str
     shortest: bool = False
-    grouped: bool = True
+    grouped: bool = False
 
     def in_arithmetic(self, arithmetic: str) -> Construction:
         """The construction itself, in floats. Raises ParameterError for other arithmetic."""
@@ -193,7 +214,7 @@ class OfTheorem:
 
 
 def largest(residuals: Array) -> Array:
-    """Max |f - y| for each entry of the targets (d_out,), infinite where it is not a number.
+    """The largest `|f - y|` for each entry of the targets (d_out,), infinite where it is not a number.
 
     residuals: (T, d_out)
     """

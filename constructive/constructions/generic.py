@@ -163,6 +163,4 @@ def _require_rank(dataset: Dataset, layer: AttentionLayer, rng: np.random.Genera
     )
 
 
-GENERIC = Generic(
-    "generic", "c(E; H) of generic contexts", "Theorem 9", shortest=True, grouped=False
-)
+GENERIC = Generic("generic", "c(E; H) of generic contexts", "Theorem 9", shortest=True)

@@ -8,17 +8,19 @@ conditioned as any where contexts are own ones, and far better on a shared one (
 Where that is expensive, it takes the applicable construction with the fewest operations.
 """
 
+import operator
 from dataclasses import dataclass
 
 from rich.table import Table
 
-from constructive.constructions.construction import Construction
+from constructive.constructions.construction import Construction, require_arithmetic
 from constructive.constructions.registry import CONSTRUCTIONS
-from constructive.data.dataset import ExampleShapes
+from constructive.data.dataset import Dataset, ExampleShapes, require_examples
 from constructive.support import tables
 from constructive.support.arguments import require_positive
 from constructive.support.errors import CapacityError, ConstructiveError, ParameterError
 from constructive.theory.bounds import Plan
+from constructive.theory.heads import fewest_heads
 
 CHEAP_OPERATIONS, CHEAP_BYTES = 1e11, 1 << 30
 """Up to these a dense readout is taken: some seconds on two cores."""
@@ -101,7 +103,7 @@ class Explanation:
 def explain(
     dataset: ExampleShapes,
     *,
-    num_heads: int,
+    num_heads: int | None = None,
     head_dim: int | None = None,
     construction: str = "auto",
     arithmetic: str = "float",
@@ -111,8 +113,8 @@ def explain(
     Operations and memory are estimates from the shapes alone.
 
     Args:
-        dataset: T examples; only their shapes count
-        num_heads: H
+        dataset: T examples; only their shapes count, if H is given
+        num_heads: H; by default the fewest which hold these data, with some room (`fewest_heads`)
         head_dim: d_h; by default what suits each construction
         construction: the name of one, or "auto"
         arithmetic: "float" or "rational"
@@ -132,20 +134,37 @@ def explain(
         message = f"unknown construction={construction!r}"
         suggestion = f"one of 'auto', {', '.join(map(repr, names))}"
         raise ParameterError(message, witness=construction, suggestion=suggestion)
-    require_positive(num_heads=num_heads)
+    require_examples(dataset)
+    require_arithmetic(arithmetic)
+    heads, why = _heads(dataset, num_heads)
     if head_dim is not None:
         require_positive(head_dim=head_dim)
     options = {
-        name: _option(known, arithmetic, dataset, num_heads, head_dim)
+        name: _option(known, arithmetic, dataset, heads, head_dim)
         for name, known in CONSTRUCTIONS.items()
     }
     chosen = options[construction] if construction != "auto" else _cheapest(options)
     kind = "one shared context" if dataset.shared_context else "own contexts"
     shapes = (
-        f"T = {dataset.num_examples:,}, H = {num_heads:,}, n = {dataset.context_size}, "
-        f"d = {dataset.width}, {kind}"
+        f"T = {dataset.num_examples:,}, H = {heads:,}, n = {dataset.context_size}, "
+        f"d = {dataset.width}, {kind}{why}"
     )
     return Explanation(shapes, construction, tuple(options.values()), chosen)
+
+
+def _heads(dataset: ExampleShapes, num_heads: int | None) -> tuple[int, str]:
+    """H as an integer of Python, and why it is that, where nobody asked for it."""
+    if num_heads is not None:
+        require_positive(num_heads=num_heads)
+        return operator.index(num_heads), ""
+    if not isinstance(dataset, Dataset):
+        raise ParameterError(
+            "the fewest heads are known of a Dataset only",
+            witness=type(dataset).__name__,
+            suggestion="num_heads=, such as constructive.heads_needed(T, context_size=n)",
+        )
+    found = fewest_heads(dataset)
+    return found.heads, f" ({found.reason})"
 
 
 def _cheapest(options: dict[str, Option]) -> Option:

@@ -4,7 +4,7 @@ See `layers.rational` for why there are some.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -63,11 +63,17 @@ class Rational(OfTheorem):
         PrecisionError where logits would be too large or no small integers were found, and
         ParameterError for options which rational weights do not have.
         """
-        if options.shared_keys or options.value_dim is not None:
+        given = {
+            field.name: getattr(options, field.name)
+            for field in fields(options)
+            if getattr(options, field.name) != field.default
+        }
+        if given:
             raise ParameterError(
-                "shared_keys= and value_dim= do not apply to rational weights",
-                witness=(options.shared_keys, options.value_dim),
-                suggestion=f"neither of them, or arithmetic={FLOAT!r}",
+                f"{given} do not apply to rational weights, which are exact",
+                witness=given,
+                suggestion=f"none of shared_keys, saturated_fraction, value_dim and precision, or "
+                f"arithmetic={FLOAT!r}",
             )
         progress("draw heads from small integers", 0, 1)
         layer = _solved(dataset, plan, rng)

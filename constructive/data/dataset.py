@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.support.arrays import CHUNK_BYTES, Array, Rebuilt, finite_array, frozen
-from constructive.support.errors import DataError, FormatError
+from constructive.support.errors import DataError, FormatError, ParameterError
 from constructive.support.files import replacing
 
 
@@ -49,6 +49,16 @@ class ExampleShapes(Rebuilt):
     def target_matrix(self) -> npt.NDArray[Any]:
         """The targets as (T, d_out), also where they were given as (T,)."""
         return self.targets.reshape(self.num_examples, self.target_dim)
+
+
+def require_examples(dataset: object, kind: type = ExampleShapes) -> None:
+    """Raise ParameterError for what is no data set of that kind."""
+    if not isinstance(dataset, kind):
+        raise ParameterError(
+            f"dataset is a {type(dataset).__name__}, not a Dataset",
+            witness=type(dataset).__name__,
+            suggestion="Dataset(contexts, queries, targets)",
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,16 +15,16 @@ Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), section 3.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.layers.balls import BallLayer, enclose_layer
-from constructive.layers.layer import HeadShapes, check_targets
+from constructive.layers.layer import FLOAT64, HeadShapes, check_targets
 from constructive.support.arrays import CHUNK_BYTES, Array, private
-from constructive.support.errors import DataError, ParameterError
+from constructive.support.errors import DataError, ParameterError, shown
 
 
 class Chunk(NamedTuple):
@@ -186,11 +186,12 @@ class AttentionLayer(HeadShapes):
             "W_D": self.readout_weights,
         }
 
-    enough_bits = 128
+    precision = FLOAT64
+    first_bits = 128
     """With how many bits enclosures start."""
 
     @property
-    def described(self) -> str:
+    def in_words(self) -> str:
         """In what numbers the weights are, in words."""
         return f"{self.query_weights.dtype} weights"
 
@@ -334,9 +335,9 @@ class AttentionLayer(HeadShapes):
         Raises:
             ParameterError: for another one, and for weights beyond its range
         """
+        kind = dtype_of(dtype)
         with np.errstate(over="ignore"):  # what is infinite then is refused
-            rounded = [array.astype(dtype) for array in vars(self).values()]
-        return AttentionLayer(*rounded)
+            return AttentionLayer(*(array.astype(kind) for array in vars(self).values()))
 
     def __repr__(self) -> str:
         return (
@@ -371,6 +372,18 @@ class AttentionLayer(HeadShapes):
                 suggestion += ", or Dataset.with_constant() for weights of a module with biases"
             raise DataError(message, witness=(contexts.shape, queries.shape), suggestion=suggestion)
         return contexts, queries
+
+
+def dtype_of(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """What numpy reads a dtype as. Raises ParameterError if it is none."""
+    try:
+        return np.dtype(dtype)
+    except TypeError as error:
+        raise ParameterError(
+            f"dtype={shown(dtype)} is no dtype",
+            witness=shown(dtype),
+            suggestion="float32 or float64",
+        ) from error
 
 
 def require_single_target(target_dim: int, *, scalar_targets: bool) -> None:

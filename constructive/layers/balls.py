@@ -19,7 +19,7 @@ Precision is an argument, `prec` in bits, and is set only while an enclosure is 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +29,10 @@ from constructive.data.dataset import Dataset
 from constructive.exact.ball import exact_matrix
 from constructive.exact.directed import TINY, UNIT
 from constructive.exact.precision import working_precision
-from constructive.layers.layer import FloatWeights
 from constructive.support.arrays import Array
+
+if TYPE_CHECKING:
+    from constructive.layers.attention import AttentionLayer
 
 _CHUNK = 32
 """Examples whose logits are bounded at a time."""
@@ -61,7 +63,7 @@ class BallLayer:
         readout: U, (H d, d_out), with f = U^T z
     """
 
-    layer: FloatWeights
+    layer: "AttentionLayer"
     prec: int
     products: tuple[arb_mat, ...]
     readout: arb_mat
@@ -108,7 +110,7 @@ class BallLayer:
 
 
 def enclose_layer(
-    layer: FloatWeights, *, prec: int, corrections: tuple[Array, ...] = ()
+    layer: "AttentionLayer", *, prec: int, corrections: tuple[Array, ...] = ()
 ) -> BallLayer:
     """The layer in balls; W_V is the sum of `layer.value_weights` and `corrections`, exactly.
 
@@ -126,7 +128,7 @@ def enclose_layer(
     return BallLayer(layer, prec, products, readout)
 
 
-def effective_readout(layer: FloatWeights, *, corrections: tuple[Array, ...] = ()) -> arb_mat:
+def effective_readout(layer: "AttentionLayer", *, corrections: tuple[Array, ...] = ()) -> arb_mat:
     """U with f = U^T z: (H d, d_out), at the precision in force.
 
     Args:
@@ -163,7 +165,7 @@ def _unit_interval() -> arb:
 
 
 def _relevant_tokens(
-    layer: FloatWeights, dataset: Dataset, rows: slice, prec: int
+    layer: "AttentionLayer", dataset: Dataset, rows: slice, prec: int
 ) -> npt.NDArray[np.bool_]:
     """Tokens whose attention may exceed 2^-prec: (rows, H, n); at least one of each head."""
     double = np.float64

@@ -19,11 +19,14 @@ from constructive.exact.precision import working_precision
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.balls import BallLayer, enclose_layer, intermediate
 from constructive.layers.layer import not_floats
+from constructive.support.arguments import is_integer
 from constructive.support.arrays import Array, Rebuilt, private
 from constructive.support.errors import ParameterError, PrecisionError
 
 PART_BITS = 53
 _GUARD_BITS = 64
+_MOST_BITS = 1 << 13
+"""Bits of a readout which a layer may have; more are built by nobody."""
 _WIDEST = 1 << 14
 """Bits of working precision after which a solve is given up."""
 
@@ -58,6 +61,13 @@ class ExtendedLayer(Rebuilt):
             and self.corrections.dtype == self.leading.value_weights.dtype == np.float64
             and np.isfinite(self.corrections).all()
         )
+        bits = self.precision
+        if not is_integer(bits) or not PART_BITS < bits <= _MOST_BITS:
+            raise ParameterError(
+                f"precision={bits!r} is no number of bits beyond a float64",
+                witness=bits,
+                suggestion=f"from {PART_BITS + 1} to {_MOST_BITS} bits",
+            )
         if not fits:
             raise ParameterError(
                 f"corrections {self.corrections.shape} do not fit values {shape}",
@@ -66,14 +76,14 @@ class ExtendedLayer(Rebuilt):
             )
 
     @property
-    def enough_bits(self) -> int:
+    def first_bits(self) -> int:
         """With how many bits enclosures start."""
-        return 2 * self.precision + self.leading.enough_bits
+        return 2 * self.precision + self.leading.first_bits
 
     @property
-    def described(self) -> str:
+    def in_words(self) -> str:
         """In what numbers the weights are, in words."""
-        return f"{self.leading.described}, readout of {self.precision} bits"
+        return f"{self.leading.in_words}, readout of {self.precision} bits"
 
     def floats(self, purpose: str) -> AttentionLayer:
         """Refuse, as a float has fewer bits.

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from constructive.layers.balls import BallLayer
 
 
+FLOAT64 = 53
+"""Bits of a float64, and so of a readout which is no sum of several."""
+
+
 class Layer(Protocol):
     """Multi-head attention with a linear readout, in one arithmetic.
 
@@ -62,7 +66,7 @@ class Layer(Protocol):
         ...
 
     @property
-    def described(self) -> str:
+    def in_words(self) -> str:
         """In what numbers the weights are, in words."""
         ...
 
@@ -101,34 +105,14 @@ class Layer(Protocol):
         ...
 
     @property
-    def enough_bits(self) -> int:
+    def first_bits(self) -> int:
         """With how many bits to start in balls."""
         ...
 
-
-class FloatWeights(Protocol):
-    """The weights of an `AttentionLayer`, as balls enclose them; shapes as there."""
-
     @property
-    def query_weights(self) -> Array: ...  # noqa: D102
-    @property
-    def key_weights(self) -> Array: ...  # noqa: D102
-    @property
-    def value_weights(self) -> Array: ...  # noqa: D102
-    @property
-    def output_weights(self) -> Array: ...  # noqa: D102
-    @property
-    def readout_weights(self) -> Array: ...  # noqa: D102
-    @property
-    def num_heads(self) -> int: ...  # noqa: D102
-    @property
-    def width(self) -> int: ...  # noqa: D102
-    @property
-    def head_dim(self) -> int: ...  # noqa: D102
-    @property
-    def value_dim(self) -> int: ...  # noqa: D102
-    @property
-    def target_dim(self) -> int: ...  # noqa: D102
+    def precision(self) -> int:
+        """How many bits the readout has: 53 of floats."""
+        ...
 
 
 class HeadShapes(Rebuilt):

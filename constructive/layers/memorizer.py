@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.data.rational import Fractions, RationalDataset
 from constructive.layers import files, tables
-from constructive.layers.attention import require_single_target
+from constructive.layers.attention import dtype_of, require_single_target
 from constructive.layers.layer import Layer
 from constructive.layers.record import BuildRecord, TrainedRecord
 from constructive.support.arrays import Array
@@ -90,7 +89,7 @@ class Memorizer:
             ParameterError: for weights which are not floats, or a readout beyond float64; for
                 another dtype, and for weights beyond its range
         """
-        layer = self.layer.floats(f"arrays of {np.dtype(dtype)}")
+        layer = self.layer.floats(f"arrays of {dtype_of(dtype)}")
         return dataclasses.replace(self, layer=layer.astype(dtype))
 
     def save(self, path: str | Path) -> None:

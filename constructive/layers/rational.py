@@ -25,7 +25,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.rational import Fractions, RationalDataset, array_of, fractions
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.balls import BallLayer
-from constructive.layers.layer import HeadShapes, check_targets, not_floats
+from constructive.layers.layer import FLOAT64, HeadShapes, check_targets, not_floats
 from constructive.support.arrays import Array, private
 from constructive.support.errors import DataError, ParameterError
 
@@ -63,9 +63,11 @@ class RationalLayer(HeadShapes):
         for name, weights in tuple(vars(self).items()):
             object.__setattr__(self, name, private(name, weights))
 
-    described = "rational weights (W_K in units of ln 2)"
+    in_words = "rational weights (W_K in units of ln 2)"
     """In what numbers the weights are, in words."""
-    enough_bits = 0
+    precision = FLOAT64
+    """As records have it; Fractions have as many bits as they need."""
+    first_bits = 0
     """None, as all is exact."""
 
     @property
@@ -123,12 +125,7 @@ class RationalLayer(HeadShapes):
         """
         contexts, queries = fractions("contexts", contexts), fractions("queries", queries)
         inputs = RationalDataset(contexts, queries, fractions("targets", [0] * len(queries)))
-        if inputs.width != self.width:
-            raise DataError(
-                f"queries have d={inputs.width}, the layer d={self.width}",
-                witness=inputs.width,
-                suggestion=f"inputs with d={self.width}",
-            )
+        self._check_width(inputs)
         products = [
             matrix_of(w_q) * matrix_of(w_k).transpose()
             for w_q, w_k in zip(self.query_weights, self.key_weights, strict=True)
@@ -151,15 +148,24 @@ class RationalLayer(HeadShapes):
         return array_of(outputs, (len(z), self.target_dim))
 
     def check_fits(self, dataset: RationalDataset | Dataset) -> None:
-        """Refuse a data set whose targets have another size; `intermediate` looks at the inputs.
+        """Refuse a data set whose queries or targets have another size.
 
         Args:
             dataset: T examples
 
         Raises:
-            DataError: unless the targets have as many entries as the outputs of the layer
+            DataError: unless these have as many entries as the inputs and outputs of the layer
         """
+        self._check_width(dataset)
         check_targets(dataset, self)
+
+    def _check_width(self, inputs: RationalDataset | Dataset) -> None:
+        if inputs.width != self.width:
+            raise DataError(
+                f"queries have d={inputs.width}, the layer d={self.width}",
+                witness=inputs.width,
+                suggestion=f"inputs with d={self.width}",
+            )
 
     def max_error(self, dataset: RationalDataset | Dataset) -> float:
         """Largest `|f - y|` over the data: 0.0 if and only if they are equal.

@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from constructive.layers.layer import Layer
+from constructive.layers.layer import FLOAT64, Layer
 from constructive.support.errors import ParameterError
 
 if TYPE_CHECKING:
     from constructive.constructions.construction import Construction
 
 Facts = tuple[tuple[str, str], ...]
-
-FLOAT64 = 53
-"""Bits of a float64, and so of a readout which is no sum of several."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +105,7 @@ class BuildRecord:
         Args:
             layer: the weights of the memorizer
         """
-        return f"{self.construction} heads, {layer.described}"
+        return f"{self.construction} heads, {layer.in_words}"
 
     def facts(self, layer: Layer) -> Facts:
         """What stands above the heads in its table, as names and texts.
@@ -183,7 +180,7 @@ class TrainedRecord:
         Args:
             layer: the weights of the memorizer
         """
-        return f"weights of a {self.source}, {layer.described}"
+        return f"weights of a {self.source}, {layer.in_words}"
 
     def facts(self, layer: Layer) -> Facts:
         """What stands in its table, as names and texts.

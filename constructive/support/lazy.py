@@ -45,6 +45,7 @@ def attach(
 
     def names() -> list[str]:
         """What is there, and what would be."""
-        return sorted({*vars(sys.modules[package]), *homes})
+        special = (name for name in vars(sys.modules[package]) if name.startswith("__"))
+        return sorted({*special, *homes})
 
     return attribute, names, sorted(homes)

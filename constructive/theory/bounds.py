@@ -162,8 +162,9 @@ def parameter_count(
 def nonzero_parameter_count(*, num_examples: int, plan: "Plan", width: int, target_dim: int) -> int:
     """How many entries of the built weights are not zero: the others carry nothing.
 
-    A head of a group S uses `|S|` columns of W_Q and W_K and one more to saturate (rank-one heads:
-    one in all), d_out columns of W_V, and an identity matrix in W_O; W_D is one, too.
+    Of the heads of a theorem: a head of a group S uses `|S|` columns of W_Q and W_K and one more to
+    saturate (rank-one heads: one in all), d_out columns of W_V, and an identity matrix in W_O; W_D
+    is one, too.
 
     Args:
         num_examples: T, which are shared among the heads
@@ -204,7 +205,7 @@ class Plan:
     num_heads: int
     head_dim: int
     capacity: int
-    rank_one: bool = False
+    rank_one: bool
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.data.dataset import Dataset
+from constructive.data.dataset import Dataset, require_examples
 from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer
 from constructive.support.arguments import require_positive, require_seed
@@ -84,6 +84,7 @@ def exact_capacity(
         >>> exact_capacity(shared, num_heads=3)  # H(n - 1) + 1, also with d_h = 1
         ExactCapacity(10, proved, H=3, d_h=1)
     """
+    require_examples(dataset, Dataset)
     require_positive(num_heads=num_heads, head_dim=head_dim, attempts=attempts)
     require_seed(seed)
     rng = np.random.default_rng(seed)

@@ -143,7 +143,7 @@ def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
         "at most (shared)", "at most",
     ):  # fmt: skip
         table.add_column(heading, justify="left" if heading == "theorem" else "right")
-    powers = [1 << k for k in range(context_size.bit_length()) if 1 << k < context_size]
+    powers = [1 << k for k in range(int(context_size).bit_length()) if 1 << k < context_size]
     for head_dim in (*powers, context_size):
         for built in THEOREMS.values():
             if not built.rank_one and head_dim == 1 < num_examples:

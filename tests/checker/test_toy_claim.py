@@ -63,9 +63,9 @@ def taught(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("toy")
 def test_it_is_judged_saved_and_loaded(data, memorizer, tmp_path):
-    certificate = certify(memorizer, data)
-    names = [claim.name for claim in certificate.claims]
-    assert names == ["grouping", "rank", "error", "readout", "toy"]
+    assert "toy" not in [claim.name for claim in certify(memorizer, data).claims]
+    certificate = certify(memorizer, data, claims=["toy", "rank"])
+    assert [claim.name for claim in certificate.claims] == ["rank", "toy"]
     assert certificate["toy"].statement == "7 of the targets are not zero"
     certificate.save(tmp_path / "c.json")
     assert Certificate.load(tmp_path / "c.json")["toy"].proved
@@ -103,9 +103,16 @@ def test_without_its_line_nobody_knows_it(data, memorizer):
 @pytest.mark.usefixtures("toy")
 def test_it_is_asked_of_paired_heads_too(data):
     paired = build_memorizer(data, num_heads=4, construction="paired")
-    assert [claim.name for claim in certify(paired, data).claims] == [
-        "rank", "error", "readout", "toy",
-    ]  # fmt: skip
+    claims = ["rank", "error", "readout", "toy"]
+    assert [claim.name for claim in certify(paired, data, claims=claims).claims] == claims
+
+
+@pytest.mark.usefixtures("toy")
+def test_it_is_made_always_if_it_says_so(data, memorizer, monkeypatch):
+    kind = dataclasses.replace(registry.CLAIMS["toy"], usual=True)
+    monkeypatch.setattr("toy_claim.TOY", kind)
+    names = [claim.name for claim in certify(memorizer, data).claims]
+    assert names == ["grouping", "rank", "error", "readout", "toy"]
 
 
 def test_the_command_line_offers_it():

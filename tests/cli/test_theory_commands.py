@@ -58,6 +58,25 @@ def test_exact_capacity(run):
     assert "|J| = 12 examples of J have tokens of k_J = 3 and differences of delta_J = 2" in text
 
 
+def test_the_fewest_heads(run, program):
+    run("generate", "uniform", "-T", 12, "-n", 3, "-d", 5)
+    assert run("exact-capacity", "data.npz").splitlines() == [
+        "PROVED: H = 3 heads of d_h = 1 memorize all labellings of these T = 12 examples (rank Z = "
+        "12 for random weights, modulo a prime)",
+        "PROVED: no 2 do; for all weights of H = 2 heads rank Z <= 10 on 12 different examples: "
+        "none memorize every labelling",
+    ]
+    run("generate", "uniform", "-T", 5, "-n", 3, "-d", 5, "-o", "few.npz")
+    assert len(run("exact-capacity", "few.npz").splitlines()) == 1
+    contexts = np.arange(6.0).reshape(2, 3) + np.arange(7.0)[:, np.newaxis, np.newaxis] ** 2
+    Dataset(contexts, np.ones((7, 3)), np.zeros(7)).save("translates.npz")
+    done = program("exact-capacity", "translates.npz")
+    assert done.returncode == 1
+    assert done.stdout.startswith("UNDECIDED: H = 3 heads")
+    assert "--heads" in run("build", "--help")
+    assert "H = 3" in run("build", "data.npz")
+
+
 def test_upper_bound(run, tmp_path):
     run("generate", "shared", "-T", 8, "-n", 3, "-d", 5)
     assert "for all weights" in run("upper-bound", "data.npz", "--heads", 3)

@@ -12,7 +12,7 @@ class Toy(Described):
         holds = rank_one_capacity(num_heads, shapes.context_size)
         if shapes.num_examples > holds:
             raise CapacityError(f"a toy holds {holds}", suggestion="fewer examples")
-        return Plan(self.name, num_heads, head_dim or 1, holds)
+        return Plan(self.name, num_heads, head_dim or 1, holds, rank_one=not head_dim)
 
     def cost(self, shapes, num_heads):
         return Cost(2.0 * shapes.num_examples**2 * num_heads * shapes.width, 0.0)
@@ -35,4 +35,4 @@ class Toy(Described):
         return Built(layer(*weights, effective, options.value_dim), residuals, condition, heads)
 
 
-TOY = Toy("toy", "H(n - 1) + 1", "no theorem", grouped=False)
+TOY = Toy("toy", "H(n - 1) + 1", "no theorem")

@@ -57,7 +57,7 @@ def size(x):
 
 
 def multiply(x, y, count):
-    """X @ y to `count` digits, by `count` + 1 orders of products of digits."""
+    """The product x @ y to `count` digits, by `count` + 1 orders of products of digits."""
     inner, kept, total = x.digits.shape[-1], count + 1, 0.0
     step = max(1, (1 << 12) // kept)  # at most `kept` products of one order, of 2^40 each
     for start in range(0, inner, step):

@@ -20,7 +20,7 @@ def reduce(x, m):
 
 
 def times(a, b, m):
-    """A @ b modulo m, exact since 1024 products stay below 2^53."""
+    """The product a @ b modulo m, exact since 1024 products stay below 2^53."""
     out = reduce(a[..., :1024] @ b[..., :1024, :], m)
     for k in range(1024, a.shape[-1], 1024):
         reduce(np.add(out, a[..., k : k + 1024] @ b[..., k : k + 1024, :], out=out), m)

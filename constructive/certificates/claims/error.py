@@ -57,4 +57,4 @@ def _of(subject: Subject) -> Claim:
     return subject.evaluations.judged_by(lambda evaluation: judge(evaluation, subject.epsilon))
 
 
-ERROR = ClaimKind(_of)
+ERROR = ClaimKind(_of, usual=True)

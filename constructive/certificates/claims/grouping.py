@@ -11,4 +11,4 @@ def _judge(subject: Subject) -> Claim:
     return grouping.prove(subject.dataset, groups, subject.rng)
 
 
-GROUPING = ClaimKind(_judge, grouped=True)
+GROUPING = ClaimKind(_judge, grouped=True, usual=True)

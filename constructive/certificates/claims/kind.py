@@ -37,7 +37,7 @@ class Evaluations:
         self._last: Evaluation | None = None
 
     def __iter__(self) -> Iterator[Evaluation]:
-        last = self._last or self._at(self._layer.enough_bits)
+        last = self._last or self._at(self._layer.first_bits)
         yield last
         while last.prec < self._max_prec:
             last = self._at(2 * last.prec)
@@ -98,8 +98,10 @@ class ClaimKind:
         judge: proves, refutes, or leaves it undecided
         grouped: whether it is about the groups of the theorems, which not all heads have
         keeps_rows: whether it needs Z, and not only outputs, in balls
+        usual: whether certificates make it if nobody asks
     """
 
     judge: Callable[[Subject], Claim]
     grouped: bool = False
     keeps_rows: bool = False
+    usual: bool = False

@@ -115,4 +115,4 @@ def _of(subject: Subject) -> Claim:
     return prove(subject.layer.leading, subject.dataset, subject.fingerprints, subject.rng)
 
 
-RANK = ClaimKind(_of)
+RANK = ClaimKind(_of, usual=True)

@@ -90,4 +90,4 @@ def _of(subject: Subject) -> Claim:
     return subject.evaluations.judged_by(of)
 
 
-READOUT = ClaimKind(_of, keeps_rows=True)
+READOUT = ClaimKind(_of, keeps_rows=True, usual=True)

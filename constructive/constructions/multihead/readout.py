@@ -100,6 +100,6 @@ def _by_qr(z: Array, targets: Array) -> _Solution:
 
 
 def _residuals(z: Array, effective: Array, targets: Array) -> Array:
-    """Max |Z U - Y| for each entry of the targets, infinite where it is not a number."""
+    """The largest `|Z U - Y|` for each entry of the targets, infinite where it is not a number."""
     residuals: Array = np.abs(z @ effective - targets).max(axis=0)
     return np.where(np.isfinite(residuals), residuals, np.inf)

@@ -126,4 +126,4 @@ def _pair_records(
     return tuple(records)
 
 
-PAIRED = Paired("paired", "(H // 2)(d - 1) + 1", "Theorem 6", grouped=False)
+PAIRED = Paired("paired", "(H // 2)(d - 1) + 1", "Theorem 6")

@@ -120,7 +120,7 @@ class RankOne(Kind):
         return Needed.of(self.ordered.direction, scale=np.abs(watched).max(axis=0))
 
     def saturate(self, pair: Pair, vector: Array, sharpness: float) -> None:
-        """B = b_1 + c w."""
+        """The head b = b_1 + c w."""
         pair.query_weights[:, :, 0] += sharpness * vector
 
 

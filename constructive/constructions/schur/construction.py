@@ -38,7 +38,7 @@ class Schur(Described):
             num_heads=num_heads,
             head_dim=shapes.context_size + 1 if head_dim is None else head_dim,
         )
-        return Plan(self.name, num_heads, plan.head_dim, plan.capacity)
+        return Plan(self.name, num_heads, plan.head_dim, plan.capacity, rank_one=False)
 
     def cost(self, shapes: ExampleShapes, num_heads: int) -> Cost:
         """Sweeps over angles, and a system of 2H."""
@@ -91,4 +91,4 @@ class Schur(Described):
         )
 
 
-SCHUR = Schur("schur", bounds.SATURATED.formula, bounds.SATURATED.theorem)
+SCHUR = Schur("schur", bounds.SATURATED.formula, bounds.SATURATED.theorem, grouped=True)

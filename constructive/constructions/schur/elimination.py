@@ -238,7 +238,7 @@ class _System:
         return result
 
     def apply(self, values: Array) -> Array:
-        """F on every example, unsaturated entries included."""
+        """The outputs f on every example, unsaturated entries included."""
         result = _spread(self.heads, self.owner, values)
         result += np.einsum("tn,tno->to", self.own, values[self.owner])
         result += self.leftover @ values.reshape(-1, values.shape[2])

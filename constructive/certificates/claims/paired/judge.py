@@ -14,7 +14,6 @@ from constructive.certificates.claims.paired.residuals import Residuals, residua
 from constructive.data.dataset import Dataset
 from constructive.exact.directed import at_least, at_most, lower, short_bound, up, upper
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.record import FLOAT64
 from constructive.support.progress import Progress
 from constructive.support.verdict import Claim, Verdict, pack
 
@@ -38,11 +37,13 @@ def with_grounds(claims: Sequence[str]) -> list[str]:
 def applies(memorizer: Memorizer, dataset: Dataset) -> bool:
     """Whether these are paired heads of rank one, along one key direction, for these examples.
 
-    The record is not trusted: its order and its groups have to fit the data.
+    The record is not trusted: its order and its groups have to fit the data, and that the readout
+    has no more bits than a float is seen by the layer.
     """
     layer, record = memorizer.layer, memorizer.record
     pairs, total = layer.num_heads // 2, dataset.num_examples
-    if sorted(record.order) != list(range(total)) or record.precision > FLOAT64:
+    order = set(record.order)
+    if layer.leading is not layer or len(record.order) != total or order != set(range(total)):
         return False
     keys = layer.key_weights[: 2 * pairs]
     stops = [0, *(head.stop for head in record.heads[1 : 2 * pairs : 2])]

@@ -1,0 +1,111 @@
+"""How many heads: by the theorems for sizes, and exactly for data."""
+
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+
+from constructive.data.dataset import Dataset, require_examples
+from constructive.support.arguments import require_seed
+from constructive.support.errors import CapacityError, ParameterError
+from constructive.theory import bounds
+from constructive.theory.context_capacity import least_heads
+
+
+@dataclass(frozen=True)
+class FewestHeads:
+    """The fewest heads for data, and some room.
+
+    Attributes:
+        least: the smallest H with T <= c(E; H), for the different inputs: no fewer do (Theorem 8),
+            and as many do for almost all queries (Theorem 9)
+        heads: the same, or one more where less than half a head would be left: Z of a full layer is
+            ill-conditioned
+        reason: why no fewer do, and what is left, in words
+    """
+
+    least: int
+    heads: int
+    reason: str
+
+
+def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
+    """The fewest heads which hold a data set, with a margin in conditioning.
+
+    Args:
+        dataset: T examples, contexts (T, n, d) or one shared (n, d)
+        seed: of the elimination which finds the examples to blame
+
+    Raises:
+        ParameterError: for a negative seed
+        CapacityError: where no number of heads holds them
+
+    Example:
+        >>> from constructive import generators
+        >>> data = generators.uniform(num_examples=100, context_size=8, width=16)
+        >>> found = fewest_heads(data)
+        >>> found.least, found.heads
+        (7, 7)
+        >>> print(found.reason)
+        6 heads hold 96 of 100 examples at most; 7 hold 112
+    """
+    require_examples(dataset, Dataset)
+    require_seed(seed)
+    least, below = least_heads(dataset, np.random.default_rng(seed))
+    spans, blamed = below.spans, len(below.blamed)
+    if least is None:
+        raise CapacityError(
+            f"no number of heads holds these examples: {blamed} of them have equal tokens in each "
+            f"context, which span {spans.tokens} dimensions",
+            witness=tuple(below.blamed[:8].tolist()),
+            suggestion="contexts with two different tokens, or fewer examples",
+        )
+    if not blamed:
+        return FewestHeads(1, 1, f"one head holds all {below.upper} different inputs")
+    room = spans.tokens + (least - 1) * spans.differences - blamed
+    heads = least + (2 * room < spans.differences)
+    holds = blamed + room + (heads - least) * spans.differences
+    fewer = blamed + room - spans.differences
+    reason = f"{least - 1} heads hold {fewer} of {blamed} examples at most; {heads} hold {holds}"
+    return FewestHeads(least, heads, reason)
+
+
+@overload
+def heads_needed(num_examples: int, context_size: int, head_dim: int | None = None) -> int: ...
+@overload
+def heads_needed(num_examples: Dataset) -> int: ...
+def heads_needed(
+    num_examples: int | Dataset, context_size: int | None = None, head_dim: int | None = None
+) -> int:
+    """The smallest H whose bound holds T examples, or for a data set the exact number.
+
+    For sizes Theorem 1's if d_h is given, else Theorem 2's. For a data set no weights of fewer
+    heads hold it (Theorem 8), and so many do for almost all queries (Theorem 9).
+
+    Args:
+        num_examples: T, or a data set
+        context_size: n, for a number T
+        head_dim: d_h; None for rank-one heads
+
+    Raises:
+        ParameterError: where a count is not a positive integer, and for sizes with a data set
+        CapacityError: where r = min(n, d_h) = 1, or no number of heads holds the data
+
+    Example:
+        >>> heads_needed(1861, context_size=32, head_dim=64)
+        60
+        >>> heads_needed(1862, context_size=32)
+        61
+        >>> from constructive import generators
+        >>> heads_needed(generators.uniform(num_examples=100, context_size=8, width=16))
+        7
+    """
+    if not isinstance(num_examples, Dataset):
+        return bounds.heads_needed(num_examples, context_size, head_dim)  # type: ignore[arg-type] # checked there
+    if context_size is not None or head_dim is not None:
+        raise ParameterError(
+            "a data set has its sizes, and every head dimension holds as much",
+            witness=(context_size, head_dim),
+            suggestion="heads_needed(dataset)",
+        )
+    return fewest_heads(num_examples).least
