@@ -432,33 +432,69 @@ def test_bounds_by_what_is_the_same():
     assert "each of the different contexts" in upper_bounds.rank_upper_bound(data, 2)[1]
 
 
+def proved_of(data, heads):
+    return impossible.prove(data, heads, np.random.default_rng(0))
+
+
 @pytest.mark.parametrize(("heads", "verdict"), [(1, PROVED), (3, PROVED), (4, UNDECIDED)])
 def test_more_examples_than_possible(heads, verdict):
+    """Three tokens: counting them is the proof."""
     data = generators.shared_context(num_examples=8, context_size=3, width=5)
-    claim = impossible.prove(data, heads)
+    claim = proved_of(data, heads)
     assert claim.verdict is verdict
-    if verdict is PROVED:
-        assert claim.statement.startswith(f"rank Z <= {2 * heads + 1} < T = 8 for all weights")
-        numbers = [Fraction(int(x, 16)) for x in claim.evidence["solution"]]
-        for token in data.contexts.tolist():
-            total = sum(Fraction(e) * x for e, x in zip(token, numbers, strict=True))
-            assert total == int(claim.evidence["denominator"], 16) != 0
-        assert claim.evidence["heads"] == heads
+    if verdict is UNDECIDED:
+        assert claim.statement == "no weights of H = 4 heads memorize every labelling"
+        assert claim.detail == "contexts hold all 8 different inputs, for almost all queries"
+        assert claim.evidence == {}
+        return
+    assert claim.statement == (
+        f"for all weights of H = {heads} heads rank Z <= {2 * heads + 1} on 8 different examples: "
+        "none memorize every labelling"
+    )
+    assert "|J| = 8 examples of J have tokens of k_J = 3 and differences of delta_J = 2" in (
+        claim.detail
+    )
+    assert claim.evidence == {
+        "heads": heads,
+        "count": 8,
+        "examples": pack(range(8)),
+        "vectors": [],
+        "pivots": [],
+        "zeros": 0,
+    }
 
 
-def test_what_the_checker_takes_from_shapes_alone():
-    """Ten tokens in two dimensions of five: k = 2, but the shapes say 5."""
+def test_vectors_prove_what_is_less_than_the_number_of_tokens():
+    """Ten tokens in two dimensions of five; entry 0 is constant."""
     tokens = np.zeros((10, 5))
     tokens[:, 0], tokens[:, 1] = 1.0, np.arange(10)
     queries = np.random.default_rng(0).standard_normal((9, 5))
-    data = Dataset(tokens, queries, np.zeros(9))
-    claim = impossible.prove(data, 2)
-    assert claim.verdict is UNDECIDED
-    assert "rank Z <= 3 is proved" in claim.detail
-    assert "which the checker does not know" in claim.detail
-    assert impossible.prove(Dataset(tokens, np.tile(queries, (2, 1)), np.zeros(18)), 2).verdict is (
-        PROVED
-    )
+    claim = proved_of(Dataset(tokens, queries, np.zeros(9)), 2)
+    assert claim.verdict is PROVED
+    assert " rank Z <= 3 on 9 different examples" in claim.statement
+    assert (claim.evidence["zeros"], len(claim.evidence["pivots"])) == (3, 4)
+    vectors = [[int(x, 16) for x in vector] for vector in claim.evidence["vectors"]]
+    for place, (vector, pivot) in enumerate(zip(vectors, claim.evidence["pivots"], strict=True)):
+        values = set((tokens @ np.array(vector)).tolist())
+        assert len(values) == 1
+        assert (values == {0.0}) == (place < 3)
+        assert vector[pivot] != 0
+        assert not any(other[pivot] for other in vectors[place + 1 :])
+    assert proved_of(Dataset(tokens, queries[:3], np.zeros(3)), 2).verdict is UNDECIDED
+
+
+def test_the_examples_to_blame_are_named():
+    """Of two equal ones the first."""
+    rng = np.random.default_rng(0)
+    contexts, queries = rng.standard_normal((9, 2, 8)), rng.standard_normal((9, 8))
+    contexts[3:8] = contexts[3]  # 2 (2 - 1) + 1 for this one
+    queries[5] = queries[4]
+    claim = proved_of(Dataset(contexts, queries, np.zeros(9)), 2)
+    assert claim.evidence["examples"] == pack([3, 4, 6, 7])
+    assert (claim.evidence["count"], claim.evidence["heads"]) == (4, 2)
+    assert " rank Z <= 3 on 4 different examples" in claim.statement
+    queries[6] = queries[4]
+    assert proved_of(Dataset(contexts, queries, np.zeros(9)), 2).verdict is UNDECIDED
 
 
 # Sequences.

@@ -39,7 +39,7 @@ def corrected(memorizer, size):
 
 
 def test_corrections_are_judged_whatever_the_record_says(data, paired):
-    """A record of 53 bits, and a layer which has more: the proof of pairs knows nothing of these."""
+    """A record of 53 bits, and a layer which has more, of which the proof of pairs knows nothing."""
     wrong = corrected(paired, 5.0)
     assert wrong.max_error(data) > 100
     certificate = certify(wrong, data)
@@ -51,7 +51,7 @@ def test_corrections_are_judged_whatever_the_record_says(data, paired):
     assert certify(paired, data).format == "constructive paired certificate 1"
 
 
-def test_a_file_with_corrections_of_no_bits_is_refused(data, paired, tmp_path):
+def test_a_file_with_corrections_of_no_bits_is_refused(paired, tmp_path):
     corrected(paired, 5.0).save(tmp_path / "m.safetensors")
     with pytest.raises(FormatError, match="precision=53 is no number of bits beyond a float64"):
         Memorizer.load(tmp_path / "m.safetensors")

@@ -28,6 +28,7 @@ from constructive import (
     generators,
 )
 from constructive.layers.record import BuildRecord, HeadRecord, TrainedRecord
+from constructive.support.verdict import pack
 
 PAIRED = "constructive paired certificate 1"
 
@@ -467,12 +468,19 @@ def test_parts_without_a_common_denominator_are_refused(checker):
     assert sequences.Memorizer.sums(None, whole, np.array([[0, 1]]), work).tolist() == [2**70 - 1]
 
 
-def test_long_numbers_of_a_hyperplane_are_counted_before_they_are_computed(checker):
+def test_long_numbers_of_vectors_are_counted_before_they_are_computed(checker):
     tokens = np.ldexp(1.0, np.arange(-1000, 1000, 2))[:, None] * np.ones((1, 200))
-    data = {"contexts": tokens, "queries": np.ones((300, 2))}
-    evidence = {"heads": 1, "solution": ["f" * 40_000] * 200, "denominator": "0x1"}
+    data = {"contexts": tokens, "queries": np.ones((300, 200))}
+    evidence = {
+        "heads": 1,
+        "count": 300,
+        "examples": pack(range(300)),
+        "vectors": [["f" * 40_000] * 200],
+        "pivots": [0],
+        "zeros": 0,
+    }
     with pytest.raises(ValueError, match="would take more than a minute"):
-        checker.exact_claims.check_impossible(evidence, data)
+        checker.impossible.check_impossible(evidence, data)
 
 
 def test_more_corrections_than_any_precision_needs(proved, tmp_path):
