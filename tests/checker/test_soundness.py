@@ -475,7 +475,7 @@ def test_long_numbers_of_vectors_are_counted_before_they_are_computed(checker):
         "heads": 1,
         "count": 300,
         "examples": pack(range(300)),
-        "vectors": [["f" * 40_000] * 200],
+        "vectors": [["f" * 80_000] * 200],
         "pivots": [0],
         "zeros": 0,
     }

@@ -455,8 +455,8 @@ def altered(tmp_path, change, statement=None):
     return check(certificate, None, npz)
 
 
-def put(name, value):
-    return lambda e: e.update({name: value})
+def put(**values):
+    return lambda e: e.update(values)
 
 
 def chosen(*rows):
@@ -468,20 +468,20 @@ def entry(row, place, value):
 
 
 FORGERIES = {
-    "more heads": (put("heads", 3), "10 different examples, and 13 are possible"),
-    "more heads than any number": (put("heads", 10**30), "are possible"),
-    "fewer heads": (put("heads", 1), "it does not state"),
-    "no head": (put("heads", 0), "not a number of heads"),
-    "less than no head": (put("heads", -1), "not a number of heads"),
-    "heads which are no integer": (put("heads", 2.0), "not a number of heads"),
-    "heads as a truth value": (put("heads", True), "not a number of heads"),
-    "heads as text": (put("heads", "2"), "not a number of heads"),
-    "one fewer counted": (put("count", 9), "packed integers misfit"),
-    "more counted than there are": (put("count", 11), "no set of examples"),
-    "none counted": (put("count", 0), "no set of examples"),
-    "less than none counted": (put("count", -10), "no set of examples"),
-    "a truth value counted": (put("count", True), "no set of examples"),
-    "a count which is no integer": (put("count", 10.0), "no set of examples"),
+    "more heads": (put(heads=3), "10 different examples, and 13 are possible"),
+    "more heads than any number": (put(heads=10**30), "are possible"),
+    "fewer heads": (put(heads=1), "it does not state"),
+    "no head": (put(heads=0), "not a number of heads"),
+    "less than no head": (put(heads=-1), "not a number of heads"),
+    "heads which are no integer": (put(heads=2.0), "not a number of heads"),
+    "heads as a truth value": (put(heads=True), "not a number of heads"),
+    "heads as text": (put(heads="2"), "not a number of heads"),
+    "one fewer counted": (put(count=9), "packed integers misfit"),
+    "more counted than there are": (put(count=11), "no set of examples"),
+    "none counted": (put(count=0), "no set of examples"),
+    "less than none counted": (put(count=-10), "no set of examples"),
+    "a truth value counted": (put(count=True), "no set of examples"),
+    "a count which is no integer": (put(count=10.0), "no set of examples"),
     "one left out": (chosen(*range(1, 10)), "9 different examples, and 9 are possible"),
     "one alone": (chosen(3), "1 different examples, and "),
     "none at all": (chosen(), "no set of examples"),
@@ -490,15 +490,15 @@ FORGERIES = {
     "another order": (chosen(1, 0, *range(2, 10)), "not increasing"),
     "one which is not there": (chosen(*range(9), 10), "packed integers misfit"),
     "one beyond 32 bits": (chosen(*range(9), 2**32 - 1), "packed integers misfit"),
-    "examples as a list": (put("examples", list(range(10))), ""),
+    "examples as a list": (put(examples=list(range(10))), ""),
     "examples cut off": (lambda e: e.update(examples=e["examples"][:-4]), ""),
-    "examples which are no text": (put("examples", "\u6f22"), ""),
+    "examples which are no text": (put(examples="\u6f22"), ""),
     "a number off in the first vector": (entry(0, 0, "0x2"), "not orthogonal to a token"),
     "a number where there was none": (entry(0, 2, "0x1"), "not orthogonal to a token"),
     "a constant among zeros": (entry(0, 4, "-0x1"), "not orthogonal to a token"),
     "a number off in the second vector": (entry(1, 3, "0x1"), "not constant within a context"),
     "a very long number": (entry(1, 3, "1" + "0" * 5000), "not constant within a context"),
-    "a vector of zeros": (put("vectors", [["0"] * 6] * 2), "not triangular"),
+    "a vector of zeros": (put(vectors=[["0"] * 6] * 2), "not triangular"),
     "the last vector zero": (entry(1, 4, "0"), "not triangular"),
     "one vector twice": (
         lambda e: e.update(vectors=e["vectors"][:1] * 2, pivots=[0, 1], zeros=2), "not triangular"
@@ -526,30 +526,30 @@ FORGERIES = {
     "no vectors": (
         lambda e: e.update(vectors=[], pivots=[], zeros=0), "10 different examples, and 12 are"
     ),
-    "no vectors, and yet one of them": (put("vectors", []), "other pivots"),
+    "no vectors, and yet one of them": (put(vectors=[]), "other pivots"),
     "a vector which is longer": (lambda e: e["vectors"][0].append("0"), "another length"),
     "a vector which is shorter": (lambda e: e["vectors"][1].pop(), "another length"),
     "a vector of texts which are none": (entry(0, 0, "x"), "invalid literal"),
     "a vector of floats": (entry(0, 0, 1.0), ""),
-    "a vector of truth values": (entry(0, 0, True), ""),
+    "a vector of truth values": (entry(0, 0, value=True), ""),
     "a vector of integers": (entry(0, 0, 1), ""),
-    "one pivot twice": (put("pivots", [0, 0]), "not triangular"),
-    "a pivot which is zero": (put("pivots", [2, 4]), "not triangular"),
+    "one pivot twice": (put(pivots=[0, 0]), "not triangular"),
+    "a pivot which is zero": (put(pivots=[2, 4]), "not triangular"),
     "a pivot which is not alone": (
         lambda e: (e["vectors"][1].__setitem__(0, "0x1"), e.update(zeros=0)), "not triangular"
     ),
-    "a pivot before the first": (put("pivots", [-6, 4]), "a pivot is no place"),
-    "a pivot beyond the last": (put("pivots", [0, 6]), "a pivot is no place"),
-    "a pivot which is no integer": (put("pivots", [0.0, 4]), "a pivot is no place"),
-    "a pivot as a truth value": (put("pivots", [False, 4]), "a pivot is no place"),
-    "pivots as text": (put("pivots", "04"), "a pivot is no place"),
-    "one pivot less": (put("pivots", [0]), "other pivots"),
-    "more zeros": (put("zeros", 2), "not orthogonal to a token"),
-    "more zeros than vectors": (put("zeros", 3), "no number of vectors"),
-    "fewer zeros": (put("zeros", 0), "10 different examples, and 10 are possible"),
-    "less than no zeros": (put("zeros", -1), "no number of vectors"),
-    "zeros as a truth value": (put("zeros", True), "no number of vectors"),
-    "zeros which are no integer": (put("zeros", 1.0), "no number of vectors"),
+    "a pivot before the first": (put(pivots=[-6, 4]), "a pivot is no place"),
+    "a pivot beyond the last": (put(pivots=[0, 6]), "a pivot is no place"),
+    "a pivot which is no integer": (put(pivots=[0.0, 4]), "a pivot is no place"),
+    "a pivot as a truth value": (put(pivots=[False, 4]), "a pivot is no place"),
+    "pivots as text": (put(pivots="04"), "a pivot is no place"),
+    "one pivot less": (put(pivots=[0]), "other pivots"),
+    "more zeros": (put(zeros=2), "not orthogonal to a token"),
+    "more zeros than vectors": (put(zeros=3), "no number of vectors"),
+    "fewer zeros": (put(zeros=0), "10 different examples, and 10 are possible"),
+    "less than no zeros": (put(zeros=-1), "no number of vectors"),
+    "zeros as a truth value": (put(zeros=True), "no number of vectors"),
+    "zeros which are no integer": (put(zeros=1.0), "no number of vectors"),
     "no evidence": (lambda e: e.clear(), "heads"),
     **{
         f"no {name}": (lambda e, name=name: e.pop(name), name)
@@ -579,8 +579,8 @@ VARIANTS = {
         lambda e: e.update(vectors=[[f"{int(x, 16) << 9999:X}" for x in v] for v in e["vectors"]]),
         (2, 9, 10),
     ),
-    "another pivot": (put("pivots", [5, 4]), (2, 9, 10)),
-    "one head": (put("heads", 1), (1, 5, 10)),
+    "another pivot": (put(pivots=[5, 4]), (2, 9, 10)),
+    "one head": (put(heads=1), (1, 5, 10)),
     "one head, and fewer examples": (
         lambda e: (e.update(heads=1), chosen(0, 2, 3, 5, 7, 9)(e)), (1, 5, 6)
     ),
@@ -590,7 +590,7 @@ VARIANTS = {
     "one head, and no vectors": (
         lambda e: e.update(heads=1, vectors=[], pivots=[], zeros=0), (1, 6, 10)
     ),
-    "more than is read": (put("more", "words"), (2, 9, 10)),
+    "more than is read": (put(more="words"), (2, 9, 10)),
 }  # fmt: skip
 
 
