@@ -148,6 +148,24 @@ class Dataset(ExampleShapes):
         """
         return owning(with_one(self.contexts), with_one(self.queries), self.targets)
 
+    def last_token_queries(self) -> "Dataset":
+        """The data with the last token of each context as its query, as in a language model.
+
+        Raises:
+            DataError: for a shared context, where all queries would be one
+
+        Example:
+            >>> Dataset([[[1, 0], [1, 1]]], [[2, 3]], [5]).last_token_queries().queries
+            array([[1., 1.]])
+        """
+        if self.shared_context:
+            raise DataError(
+                "all examples share one context, and so its last token",
+                witness=self.contexts.shape,
+                suggestion="contexts of their own",
+            )
+        return owning(self.contexts, self.contexts[:, -1].copy(), self.targets)
+
     def save(self, path: str | Path) -> None:
         """Write an .npz file of `contexts`, `queries` and `targets`, whole or not at all.
 

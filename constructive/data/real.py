@@ -95,27 +95,6 @@ def text_windows(count: int, size: int) -> npt.NDArray[np.int64]:
     return every[chosen].astype(np.int64)
 
 
-def sinusoidal_positions(size: int, width: int) -> Array:
-    """The positional encoding of Vaswani et al. (2017), section 3.5: (n, d).
-
-    Args:
-        size: n
-        width: d
-
-    Raises:
-        ParameterError: for a size or a width which is not a positive integer
-
-    Example:
-        >>> sinusoidal_positions(2, 4).round(3)
-        array([[0.   , 1.   , 0.   , 1.   ],
-               [0.841, 0.54 , 0.01 , 1.   ]])
-    """
-    require_positive(size=size, width=width)
-    angles = np.arange(size)[:, np.newaxis] / 10000.0 ** (np.arange(0, width, 2) / width)
-    interleaved: Array = np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(size, -1)
-    return interleaved[:, :width]
-
-
 def random_attention_layer(tokens: Array, *, num_heads: int, seed: int) -> Array:
     """One self-attention layer with random weights and a skip connection: (T, n, d) to (T, n, d).
 

@@ -8,7 +8,8 @@ import pytest
 from matplotlib import image
 
 from constructive import OutputError, ParameterError, build_memorizer, generators
-from constructive.data.real import random_attention_layer, sinusoidal_positions, text_windows
+from constructive.data.positions import sinusoidal_positions
+from constructive.data.real import random_attention_layer, text_windows
 from constructive.figures import (
     assumption_table,
     capacity,

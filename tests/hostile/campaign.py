@@ -25,7 +25,14 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 import constructive
-from constructive import AttentionLayer, Dataset, Memorizer, Verdict, certify
+from constructive import (
+    AttentionLayer,
+    Dataset,
+    Memorizer,
+    Verdict,
+    certify,
+    upper_bound_certificate,
+)
 from constructive.certificates.check import CHECKER
 from constructive.layers.record import BuildRecord, HeadRecord, TrainedRecord
 
@@ -168,14 +175,21 @@ class Runner:
     # Certify, on the same forgeries.
 
     def certified(self, family, rng):
-        """certify on arrays of a forgery: what it proves and refutes, and what the checker says."""
+        """certify on arrays of a forgery: what it proves and refutes, and what the checker says.
+
+        For data without weights, that is `upper_bound_certificate`.
+        """
         triple = self.problem(rng)
         if triple is None:
             return
         self.count(family, "tried")
         try:
-            memorizer, dataset, options = objects(rng, triple)
-            certificate = certify(memorizer, dataset, **options)
+            if triple.weights is None:
+                memorizer, dataset = None, Dataset(**triple.data)
+                certificate = upper_bound_certificate(dataset, int(rng.integers(1, 4)))
+            else:
+                memorizer, dataset, options = objects(rng, triple)
+                certificate = certify(memorizer, dataset, **options)
         except constructive.ConstructiveError:
             self.count(family, "refused")  # in words, as for data which are no data
             return
@@ -209,7 +223,7 @@ class Runner:
             build = [forgeries.mutation, forgeries.false_claim][rng.integers(2)]
             case = build(rng)
             triple = getattr(case.write, "__self__", None)
-            if isinstance(triple, triples.Triple) and triple.weights is not None:
+            if isinstance(triple, triples.Triple):
                 return triple
         return None
 
@@ -219,7 +233,8 @@ def is_wrong(claim, memorizer, triple):
     if claim.verdict is Verdict.UNDECIDED:
         return False
     arrays = {name: np.asarray(array, dtype=float) for name, array in triple.data.items()}
-    groups = [(head.start, head.stop) for head in getattr(memorizer.record, "heads", ())]
+    record = getattr(memorizer, "record", None)
+    groups = [(head.start, head.stop) for head in getattr(record, "heads", ())]
     evidence = claim.evidence or {"groups": groups}
     try:
         true = judges.layer_statement(claim.name, claim.statement, triple.weights, arrays, evidence)

@@ -108,7 +108,13 @@ def mutate_evidence(rng, triple):
         ][rng.integers(7)]  # fmt: skip
         claims[name] = bound(name, new if np.isfinite(new) else old)
         return
-    packed = [key for key in evidence if isinstance(evidence[key], str) and key != "denominator"]
+    if name == "impossible":
+        for _ in range(rng.integers(1, 3)):
+            mutate_bound(rng, evidence, len(triple.data["queries"]))
+        if rng.random() < 0.9:
+            restate(triple)
+        return
+    packed = [key for key in evidence if isinstance(evidence[key], str)]
     if packed and rng.random() < 0.7:
         key = packed[rng.integers(len(packed))]
         values = unpack(evidence[key]).copy()
@@ -130,6 +136,96 @@ def mutate_evidence(rng, triple):
     elif evidence.get("groups"):
         group = evidence["groups"][rng.integers(len(evidence["groups"]))]
         group[rng.integers(2)] += int(rng.choice([-1, 1]))
+
+
+def another(rng, number):
+    """An integer which is near another one, or begins as it does, or is a multiple of it."""
+    prime = int(rng.choice(PRIMES))
+    return [
+        number + 1, number - 1, -number, 0, number * prime, number + prime, number << 53,
+        number ^ 1 << int(rng.integers(number.bit_length() + 2)), int(rng.integers(-9, 10)),
+    ][rng.integers(9)]  # fmt: skip
+
+
+def mutate_bound(rng, evidence, total):
+    """Other examples, vectors, pivots, numbers or types in the evidence of an upper bound."""
+    with contextlib.suppress(TypeError, KeyError, ValueError, IndexError, AttributeError):
+        vectors, pivots = evidence["vectors"], evidence["pivots"]
+        kind = rng.integers(7)
+        if kind == 0:
+            chosen = unpack(evidence["examples"]).tolist()
+            place = int(rng.integers(len(chosen)))
+            others = [t for t in range(total) if t not in chosen]
+            chosen = [
+                chosen[:place] + chosen[place + 1 :],
+                sorted({*chosen, *others[:1]}),
+                sorted([*chosen, chosen[place]]),
+                [*chosen[:place], chosen[place] + 1, *chosen[place + 1 :]],
+                chosen[::-1],
+                list(range(total)),
+                sorted({*chosen[:place], *chosen[place + 1 :], *others[-1:]}),
+            ][rng.integers(7)]
+            evidence |= {"examples": pack(chosen), "count": len(chosen)}
+        elif kind == 1:
+            name = str(rng.choice(["heads", "count", "zeros"]))
+            evidence[name] += int(rng.choice([-1, 1, 10**6]))
+        elif kind == 2:
+            name = str(rng.choice(list(evidence)))
+            old = evidence[name]
+            evidence[name] = [bool(old), str(old), [old], None, EVIL[rng.integers(len(EVIL))]][
+                rng.integers(5)
+            ]
+            if isinstance(old, int) and rng.random() < 0.4:
+                evidence[name] = float(old)
+        elif kind == 3:
+            vector = vectors[rng.integers(len(vectors))]
+            place = rng.integers(len(vector))
+            vector[place] = hex(another(rng, int(vector[place], 16)))
+        elif kind == 4:
+            one, other = (vectors[rng.integers(len(vectors))] for _ in range(2))
+            pairs = [(int(x, 16), int(y, 16)) for x, y in zip(one, other, strict=True)]
+            one[:] = [hex(x * int(rng.integers(-2, 3)) + y) for x, y in pairs]
+        elif kind == 5:
+            width = len(vectors[0]) if vectors else int(rng.integers(1, 6))
+            place = int(rng.integers(width))
+            new = [hex(int(j == place)) for j in range(width)]
+            if rng.random() < 0.3:
+                new = [hex(int(x)) for x in rng.integers(-3, 4, width)]
+            if vectors and rng.random() < 0.5:
+                new = list(vectors[rng.integers(len(vectors))])
+            where = int(rng.integers(len(vectors) + 1))
+            vectors.insert(where, new)
+            pivots.insert(where, place)
+            evidence["zeros"] += int(where <= evidence["zeros"] and rng.random() < 0.5)
+        else:
+            place = rng.integers(len(pivots))
+            pivots[place] = [int(rng.integers(-1, 7)), pivots[-1], True, float(pivots[place])][
+                rng.integers(4)
+            ]
+
+
+def restate(triple):
+    """Let a claim say what follows from its evidence, if that is right: counts of what is there."""
+    claims, data = triple.content["claims"], triple.data
+    with contextlib.suppress(TypeError, KeyError, ValueError, IndexError, AttributeError):
+        evidence = claims["impossible"]["evidence"]
+        chosen = unpack(evidence["examples"])
+        shared, width = data["contexts"].ndim == 2, data["queries"].shape[1]
+        contexts = (data["contexts"][None] if shared else data["contexts"][chosen]).tolist()
+        parts = []
+        for context in contexts:
+            joined = set(map(tuple, context)).union(*(p for p in parts if p & {*map(tuple, context)}))
+            parts = [p for p in parts if not p & joined] + [joined]
+        tokens = sum(map(len, parts))
+        kappa = min(width - evidence["zeros"], tokens)
+        delta = min(width - len(evidence["vectors"]), tokens - len(parts))
+        queries = data["queries"][chosen].tolist()
+        inputs = {
+            (tuple(query), () if shared else tuple(sorted(map(tuple, contexts[t]))))
+            for t, query in enumerate(queries)
+        }
+        told = evidence["heads"], kappa + (evidence["heads"] - 1) * delta, len(inputs)
+        claims["impossible"] = claim("impossible", evidence, *told)
 
 
 def mutate_arrays(rng, triple):
@@ -442,29 +538,49 @@ def narrow_values(rng):
 
 
 def impossible(rng):
-    """Upper bounds with other numbers of heads, tokens off the hyperplane, too few examples."""
+    """Upper bounds for more heads, of tokens beside their span, and of examples which are too few.
+
+    What is stated follows from the evidence, if that is right.
+    """
     pool = triples.honest_bounds()
     triple = pool[rng.integers(len(pool))].copy()
-    claims, data = triple.content["claims"], triple.data
-    evidence = claims["impossible"]["evidence"]
-    why, total = str(rng.choice(["heads", "token", "few", "fine"])), len(data["queries"])
-    heads, size = evidence["heads"], data["contexts"].shape[0]
+    data, evidence = triple.data, triple.content["claims"]["impossible"]["evidence"]
+    contexts, queries = data["contexts"], data["queries"]
+    why = str(rng.choice(["heads", "token", "few", "equal", "multiple", "modulo", "all", "fine"]))
     if why == "heads":
-        heads = max(1, heads + int(rng.choice([-1, 1])))
-        evidence["heads"] = heads
+        evidence["heads"] = max(1, evidence["heads"] + int(rng.choice([-1, 1])))
     elif why == "token":
-        flat = data["contexts"].reshape(-1)
+        flat = contexts.reshape(-1)
         place = rng.integers(flat.size)
-        flat[place] = np.nextafter(flat[place], np.inf)
+        flat[place] = np.nextafter(flat[place], flat.dtype.type(rng.choice([-1, 1]) * 1e300))
     elif why == "few":
-        total -= 1
-        data |= {"queries": data["queries"][:-1], "targets": data["targets"][:-1]}
-    limit = heads * (min(size, data["contexts"].shape[1]) - 1) + 1
-    claims["impossible"] = claim("impossible", evidence, limit, total, heads)
+        chosen = unpack(evidence["examples"])
+        kept = np.delete(chosen, rng.integers(len(chosen))) if len(chosen) > 1 else chosen
+        evidence |= {"examples": pack(kept), "count": len(kept)}
+    elif why == "equal":  # one input counts once
+        i, j = rng.integers(len(queries), size=2)
+        queries[i] = queries[j]
+        if contexts.ndim == 3:
+            contexts[i] = contexts[j][rng.permutation(contexts.shape[1])]
+    elif why == "multiple" and evidence["vectors"]:  # of many primes, and off by one before
+        vector = evidence["vectors"][rng.integers(len(evidence["vectors"]))]
+        numbers = [int(x, 16) for x in vector]
+        numbers[rng.integers(len(numbers))] += 1
+        factor = judges.product_of_primes(int(rng.integers(1, 60)))
+        vector[:] = [hex(x * factor) for x in numbers]
+    elif why == "modulo":  # vectors which are right modulo some primes, of tokens which are not
+        width, factor = queries.shape[1], int(rng.choice(PRIMES))
+        contexts[:] = np.round(contexts / np.abs(contexts).max().clip(1e-300) * 9) * factor
+        count = int(rng.integers(width + 1))
+        evidence["vectors"] = [[hex(int(i == j)) for j in range(width)] for i in range(count)]
+        evidence |= {"pivots": list(range(count)), "zeros": int(rng.integers(count + 1))}
+    elif why == "all":
+        evidence |= {"examples": pack(np.arange(len(queries))), "count": len(queries)}
+    restate(triple)
     triple = triple.signed()
     if rng.random() < 0.3:
         triple = triple.scaled(rng)
-    return of_triple(f"impossible: {why}", triple)
+    return of_triple(f"impossible: {why}", triple, true=True if why == "fine" else None)
 
 
 # Sequences.

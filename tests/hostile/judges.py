@@ -8,10 +8,13 @@ They read arrays and texts, and compute with Python's integers and Fractions, or
   ones which do not have it show, but for a chance of 10^-100 or so, that it has not. Where no logit
   is large, elimination in 2,000 bits has to agree.
 - *Error*: the layer as it is defined, example by example.
+- *Impossible*: ranks of tokens and of differences within contexts, of the examples which the
+  certificate blames, over the rational numbers; and how many of these examples differ.
 - *Readout*: the least distance is between |c|^2 / |c|_1 and |c|_inf for the shortest c with
   Z c = r; where that does not decide, a linear program proposes better bounds on both sides.
 """
 
+import base64
 import re
 from fractions import Fraction
 
@@ -334,13 +337,35 @@ def grouping_holds(data, groups):
     return True
 
 
-def impossible_holds(data, bound, heads):
-    """Whether tokens lie on a hyperplane, and no more than `bound` rows are independent."""
-    tokens = fractions(data["contexts"].reshape(-1, data["contexts"].shape[-1]))
-    spanned = rank_of(tokens)
-    if rank_of([[*token, Fraction(1)] for token in tokens]) != spanned:
-        return None  # no x with e.x = 1: another reason may hold
-    return heads * (spanned - 1) + 1 <= bound < len(data["queries"])
+def product_of_primes(count):
+    """Of so many from 2^21 on."""
+    found, candidate = 1, 1 << 21
+    while count:
+        candidate += 1
+        if all(candidate % k for k in range(2, 1449)):
+            found, count = found * candidate, count - 1
+    return found
+
+
+def impossible_holds(data, heads, bound, number, chosen):
+    """Whether the rows of these examples have no larger rank than `bound`, and are `number`."""
+    contexts, queries = fractions(data["contexts"]), fractions(data["queries"])
+    shared = np.ndim(data["contexts"]) == 2
+    if not all(0 <= t < len(queries) for t in chosen):
+        return False
+    some = [contexts] if shared else [contexts[t] for t in chosen]
+    tokens = [token for context in some for token in context]
+    differences = [
+        [x - y for x, y in zip(token, context[0], strict=True)]
+        for context in some
+        for token in context[1:]
+    ]
+    different = {
+        (tuple(queries[t]), () if shared else tuple(sorted(map(tuple, contexts[t]))))
+        for t in chosen
+    }
+    largest = rank_of(tokens) + (heads - 1) * rank_of(differences)
+    return heads > 0 and largest <= bound < number == len(different)
 
 
 # What a checker prints.
@@ -363,9 +388,13 @@ def layer_statement(name, statement, weights, data, evidence):
         groups = [tuple(group) for group in evidence["groups"]]
         right = [int(x) for x in told.groups()] == [data["contexts"].shape[-2], len(groups)]
         return right and grouping_holds(data, groups)
-    told = re.match(r"rank Z <= (\d+) < T = (\d+) for all weights of H = (\d+)", statement)
-    bound, claimed, heads = map(int, told.groups())
-    return claimed == total and impossible_holds(data, bound, heads)
+    told = re.fullmatch(
+        r"for all weights of H = (\d+) heads rank Z <= (\d+) on (\d+) different examples: "
+        "none memorize every labelling",
+        statement,
+    )
+    chosen = np.frombuffer(base64.b64decode(evidence["examples"]), dtype="<u4").tolist()
+    return impossible_holds(data, *map(int, told.groups()), chosen)
 
 
 # Sequences.

@@ -138,31 +138,113 @@ def many_corrections(rng):
     return certificate(weights, examples(1, 1, 1), {"error": bound("error", 1.0)})
 
 
-def long_tokens(rng):
-    """A hyperplane through tokens from 2^-1000 to 2^1000, so that its numbers may be long."""
-    width = int(rng.integers(20, 120))
-    data = examples(3, int(rng.integers(100, 3000)), width, shared=True)
-    data["contexts"] = np.ldexp(1.0, rng.integers(-1000, 1000, data["contexts"].shape))
-    digits = ["f" * (width * 500)] * width
-    evidence = {"heads": 1, "solution": digits, "denominator": "0x1"}
-    return certificate(None, data, {"impossible": claim("impossible", evidence, 2, 3, 1)})
-
-
-def long_hyperplane(rng):
-    """Numbers of a million digits for each of many tokens."""
-    tokens = int(rng.integers(100, 3000))
+def upper(data, vectors=(), pivots=(), zeros=0, *, shown=(1, 1)):
+    """The claim for one head that all examples are too many."""
+    total = len(data["queries"])
     evidence = {
         "heads": 1,
-        "solution": ["f" * int(rng.integers(10**4, 10**6)), "0x1"],
-        "denominator": "0x1",
+        "count": total,
+        "examples": pack(np.arange(total)),
+        "vectors": vectors,
+        "pivots": pivots,
+        "zeros": zeros,
     }
-    claims = {"impossible": claim("impossible", evidence, 2, 3, 1)}
-    return certificate(None, examples(3, tokens, 2, shared=True, rng=rng), claims)
+    claims = {"impossible": claim("impossible", evidence, shown[0], shown[1], total)}
+    return certificate(None, data, claims)
+
+
+def units(width, number="1"):
+    """All but the last unit vector, times a number."""
+    return [["0"] * j + [number] + ["0"] * (width - j - 1) for j in range(width - 1)]
+
+
+def last_entries(total, size, width, *, shared=False):
+    """Tokens which have one entry, the last one; and queries which differ there."""
+    data = examples(total, size, width, shared=shared)
+    data["contexts"][..., :-1] = data["queries"][:, :-1] = 0
+    data["queries"][:, -1] = np.arange(total)
+    return data
+
+
+def long_tokens(rng):
+    """Tokens from 2^-1000 to 2^1000, and long numbers: products which are not zero."""
+    width = int(rng.integers(20, 120))
+    data = last_entries(300, int(rng.integers(100, 3000)), width, shared=True)
+    data["contexts"] = np.ldexp(1.0, rng.integers(-1000, 1000, data["contexts"].shape))
+    return upper(data, [["f" * (width * 500)] * width], [0])
+
+
+def long_vectors(rng):
+    """Numbers of a million digits, for few tokens: where tokens are zero."""
+    width = int(rng.integers(2, 12))
+    digits = int(rng.integers(10**4, 6 * 10**6 // width))
+    vectors = units(width, "f" * min(digits, 700_000))
+    return upper(last_entries(3, int(rng.integers(1, 9)), width), vectors, [*range(width - 1)])
+
+
+def dense_vectors(rng):
+    """Every entry before the pivots is a long number, but the product is zero."""
+    width = int(rng.integers(3, 12))
+    long = "f" * min(int(rng.integers(10**4, 12 * 10**6 // width**2)), 700_000)
+    vectors = [["0"] * j + [long] * (width - j - 1) + ["0"] for j in range(width - 1)]
+    return upper(last_entries(3, 1, width), vectors, [*range(width - 1)], width - 1)
+
+
+def many_vectors(rng):
+    """As many as there are entries; one number of them is longer than the others."""
+    width = int(rng.integers(100, 1200))
+    vectors = units(width)
+    vectors[-1][width - 2] = "f" * int(rng.integers(1, 10**5))
+    return upper(last_entries(2, 1, width), vectors, [*range(width - 1)], width - 1)
+
+
+def many_moduli(rng):
+    """Tables of the powers of two from 2^-1000 to 2^1000, for each modulus."""
+    data = last_entries(3, 2, 2, shared=True)
+    data["contexts"][:, 1] = 2.0**1000, 2.0**-1000
+    return upper(data, [["f" * int(rng.integers(10**4, 7 * 10**5)), "0"]], [0], 1)
+
+
+def many_queries(rng):
+    """Of one shared token."""
+    return upper(last_entries(int(rng.integers(10**5, 10**6)), 1, 4, shared=True))
+
+
+def shared_inputs(rng):
+    """As many queries as tokens of one shared context."""
+    total = int(rng.integers(10**3, 10**5))
+    data = last_entries(total, total, 1, shared=True)
+    data["contexts"][:, 0] = np.arange(total)
+    return upper(data)
+
+
+def long_path(rng):
+    """Contexts of two tokens, each of which has one token of the one before it."""
+    total = int(rng.integers(10**3, 2 * 10**5))
+    data = last_entries(total, 2, 1)
+    order = np.r_[0, np.arange(total, 0, -1)] * 1.0
+    data["contexts"] = np.stack([order[:-1], order[1:]], axis=1)[:, :, None]
+    return upper(data)
+
+
+def late_differences(rng):
+    """Tokens and queries which differ in their last entries alone."""
+    width = int(rng.integers(1, 1000))
+    total = max(2, int(rng.integers(10**4, 4 * 10**6)) // width)
+    data = last_entries(total, 1, width)
+    data["contexts"][:, 0, -1] = rng.permutation(total)
+    return upper(data, shown=(1, width))
+
+
+def wide_examples(rng):
+    return upper(last_entries(2, 1, int(rng.integers(10**4, 10**6))))
 
 
 SHAPES = (
     wide_tokens, many_heads, large_contexts, wide_between, wide_outputs, many_examples, many_logits,
-    nearly_singular, many_pairs, many_outputs, many_corrections, long_tokens, long_hyperplane,
+    nearly_singular, many_pairs, many_outputs, many_corrections,
+    long_tokens, long_vectors, dense_vectors, many_vectors, many_moduli, many_queries, shared_inputs,
+    long_path, late_differences, wide_examples,
 )  # fmt: skip
 
 
@@ -174,6 +256,15 @@ MAY_BE_TRUE = (
     "wide_tokens",
     "wide_between",
     "many_heads",
+    "long_vectors",
+    "dense_vectors",
+    "many_vectors",
+    "many_moduli",
+    "many_queries",
+    "shared_inputs",
+    "long_path",
+    "late_differences",
+    "wide_examples",
 )
 """Whose claims are not false, only large."""
 

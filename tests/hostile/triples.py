@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from constructive import (
+    Dataset,
     SequenceDataset,
     build_memorizer,
     build_sequence_memorizer,
@@ -34,7 +35,7 @@ STATEMENTS = {
     "error": "max |f(E_t, e_t) - y_t| <= {!r}",
     "readout": "some U' with Z U' = Y is within {!r} of the stored effective readout U "
     "(H d, d_out), entry by entry",
-    "impossible": "rank Z <= {} < T = {} for all weights of H = {} heads: "
+    "impossible": "for all weights of H = {} heads rank Z <= {} on {} different examples: "
     "none memorize every labelling",
 }
 WEIGHTS = ("W_Q", "W_K", "W_V", "W_O", "W_D")
@@ -246,18 +247,67 @@ def honest_pairs():
     return tuple(found)
 
 
+def bounded(rng):
+    """Contexts, or a shared one and a number of examples, of all kinds which hold too few; heads.
+
+    The smallest numbers are subnormal, the largest near 2^1000, and some zeros are negative.
+    """
+
+    def words(count, size, total):
+        return np.eye(count)[rng.integers(count, size=(total, size))]
+
+    normal, integers = rng.standard_normal, lambda *shape: rng.integers(-4, 5, shape) * 1.0
+    yield normal((3, 4)), 6, 2
+    yield integers(5, 3), 8, 2
+    yield normal((1, 2)), 2, 3
+    yield normal((9, 2, 4)), None, 2
+    yield normal((5, 3, 4)), None, 1
+    yield normal((4, 1, 3)), None, 5
+    yield normal((4, 2, 1)), None, 3
+    yield np.array([[[rng.standard_normal()]], [[-0.0]]]), None, 1
+    yield words(4, 2, 9), None, 2
+    yield words(3, 3, 8), None, 3
+    yield normal((2, 3, 6))[[0, 1, 0, 0, 1, 0, 0, 0, 0]], None, 2
+    contexts = integers(8, 2, 5)
+    contexts[..., 2], contexts[..., 4] = 3.0, contexts[..., 0] - contexts[..., 1]
+    yield contexts, None, 2
+    yield contexts * -1.0, None, 1
+    contexts = np.ldexp(normal((8, 2, 4)), rng.integers(-1000, 900, (8, 2, 4)))
+    contexts[..., 1] = np.ldexp(1.0, -300)
+    yield contexts, None, 2
+    contexts = np.ldexp(normal((7, 2, 4)), rng.integers(-900, 800, (7, 2, 1)))
+    contexts[..., 3] = np.ldexp(contexts[..., 0], 60)
+    yield contexts, None, 2
+    contexts = np.ones((6, 2, 3))
+    contexts[..., 0] = 2.0**1000 * (1 + np.arange(6)[:, None] / 8)
+    contexts[..., 1] = 5e-324 * rng.integers(1, 9, (6, 1)) * [1, 0]
+    yield contexts, None, 3
+    yield normal((7, 2, 3)).astype(np.float32), None, 2
+    contexts = normal((7, 2, 3)).astype(np.float32)
+    contexts[..., 1] = 0.1
+    yield contexts, None, 2
+    own = normal((8, 2, 7))
+    own[1:7] = own[1]
+    yield own, None, 3
+
+
 @functools.lru_cache(maxsize=1)
 def honest_bounds():
-    found = []
-    for seed in range(6):
-        size, heads = [(2, 1), (3, 2), (3, 3)][seed % 3]
-        total = heads * (size - 1) + 2
-        data = generators.shared_context(
-            num_examples=total, context_size=size, width=size + seed % 2 + 1, seed=seed
-        )
-        certificate = upper_bound_certificate(data, heads)
-        found.append(of_objects(certificate, None, data))
-    return tuple(found)
+    """Upper bounds; of the second half two examples are one input."""
+    found, rng = [], np.random.default_rng(0)
+    for repeated in (False, True):
+        for contexts, total, heads in bounded(rng):
+            queries = rng.standard_normal((total or len(contexts), contexts.shape[-1]))
+            queries = queries.astype(contexts.dtype)
+            if repeated:
+                contexts = contexts if total else np.concatenate([contexts, contexts[:1, ::-1]])
+                queries[0, 0] = 0.0
+                queries = np.concatenate([queries, queries[:1]])
+                queries[-1, 0] = -0.0
+            data = Dataset(contexts, queries, np.zeros(len(queries)))
+            certificate = upper_bound_certificate(data, heads)
+            found.append(of_objects(certificate, None, data))
+    return tuple(triple for triple in found if triple.content["verdict"] == "PROVED")
 
 
 @functools.lru_cache(maxsize=1)
