@@ -27,7 +27,9 @@ def known_claims(memorizer: Memorizer) -> Known:
     construction = CONSTRUCTIONS.get(record.construction)  # weights are judged whoever built them
     grouped = record.heads and (construction is None or construction.grouped)
     kinds = {name: kind for name, kind in CLAIMS.items() if grouped or not kind.grouped}
-    usual = tuple(name for name, kind in kinds.items() if kind.usual)
+    # Groups beyond those of Theorems 1 and 2 are others than the claim is about.
+    theorem = record.small_groups and record.context_size <= memorizer.layer.width
+    usual = tuple(n for n, kind in kinds.items() if kind.usual and (theorem or not kind.grouped))
     what = "a layer" if grouped else f"{record.construction} heads"
     return Known(tuple(kinds), usual, f"claims about {what}")
 

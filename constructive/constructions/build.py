@@ -13,7 +13,7 @@ from constructive.constructions.construction import (
     Options,
     require_arithmetic,
 )
-from constructive.constructions.planning import explain
+from constructive.constructions.planning import Explanation, explain
 from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.data.dataset import Dataset, ExampleShapes, require_examples
 from constructive.data.rational import RationalDataset
@@ -24,9 +24,10 @@ from constructive.layers.layer import FLOAT64
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import BuildRecord
 from constructive.support.arguments import is_integer, require_positive, require_seed
-from constructive.support.errors import ParameterError, PrecisionError
+from constructive.support.errors import AssumptionError, ParameterError, PrecisionError
 from constructive.support.progress import Progress, silent
 from constructive.theory import bounds
+from constructive.theory.bounds import Plan
 
 _LADDER = (106, 212, 424, 848)
 """Bits which precision="auto" tries beyond float64."""
@@ -94,17 +95,15 @@ def build_memorizer(
     data = _in_arithmetic(dataset, arithmetic)
     _check_parameters(data, value_dim, saturated_fraction, tolerance, precision, seed)
     seed = operator.index(seed)  # as records keep it
-    plan = explain(
+    explained = explain(
         data,
         num_heads=num_heads,
         head_dim=head_dim,
         construction=construction,
         arithmetic=arithmetic,
-    ).plan
-    rng = np.random.default_rng(seed)
+    )
     options = Options(shared_keys, saturated_fraction, value_dim, precision)
-    chosen = CONSTRUCTIONS[plan.construction].in_arithmetic(arithmetic)
-    built = chosen.build(data, plan, options, rng=rng, progress=progress)
+    plan, built, rng = _first_built(data, explained, options, arithmetic, seed, progress)
     record = BuildRecord(
         construction=plan.construction,
         shared_keys=built.shared_keys,
@@ -136,6 +135,26 @@ def build_memorizer(
     layer = built.layer.floats("readouts of more bits")
     progress("solve in balls", 0, 1)
     return _extended(data, layer, record, precisions, tolerance, rng)
+
+
+def _first_built(
+    data: Any,  # noqa: ANN401 - in its arithmetic
+    explained: Explanation,
+    options: Options,
+    arithmetic: str,
+    seed: int,
+    progress: Progress,
+) -> tuple[Plan, Built, np.random.Generator]:
+    """Build by the chosen plan, or where the data do not meet what it assumes by the next one."""
+    refused: list[AssumptionError] = []
+    for plan in explained.plans:
+        rng = np.random.default_rng(seed)
+        chosen = CONSTRUCTIONS[plan.construction].in_arithmetic(arithmetic)
+        try:
+            return plan, chosen.build(data, plan, options, rng=rng, progress=progress), rng
+        except AssumptionError as error:
+            refused.append(error)
+    raise refused[0]
 
 
 def _in_arithmetic(dataset: Dataset | RationalDataset, arithmetic: str) -> Any:  # noqa: ANN401

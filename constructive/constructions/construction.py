@@ -214,7 +214,7 @@ class OfTheorem:
 
 
 def largest(residuals: Array) -> Array:
-    """The largest `|f - y|` for each entry of the targets (d_out,), infinite where it is not a number.
+    """The largest `|f - y|` for each entry of the targets (d_out,), infinite if it is no number.
 
     residuals: (T, d_out)
     """

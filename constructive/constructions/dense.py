@@ -39,6 +39,15 @@ class Dense(OfTheorem):
         operations = forward + 2.0 * total**2 * columns + total**3 / 3
         return Cost(operations, 8.0 * total * (columns + total))
 
+    def _assumed(
+        self,
+        dataset: Dataset,
+        plan: Plan,  # noqa: ARG002 - others ask for less
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> assumptions.Assumptions:
+        """What the theorem asks of contexts."""
+        return assumptions.check(dataset)
+
     def build(
         self,
         dataset: Dataset,
@@ -49,7 +58,7 @@ class Dense(OfTheorem):
         progress: Progress,
     ) -> Built:
         """The five steps of the proof."""
-        assumed = assumptions.check(dataset)
+        assumed = self._assumed(dataset, plan, rng)
         groups = grouping.partition(dataset, plan.num_heads)
         progress("build heads", 0, plan.num_heads)
         built = heads.construct(
@@ -89,4 +98,3 @@ class Dense(OfTheorem):
 
 
 SATURATED = Dense(bounds.SATURATED)
-RANK_ONE = Dense(bounds.RANK_ONE)

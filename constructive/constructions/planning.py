@@ -22,6 +22,7 @@ from constructive.support.errors import CapacityError, ConstructiveError, Parame
 from constructive.theory.bounds import Plan
 from constructive.theory.heads import fewest_heads
 
+AUTO = "auto"
 CHEAP_OPERATIONS, CHEAP_BYTES = 1e11, 1 << 30
 """Up to these a dense readout is taken: some seconds on two cores."""
 
@@ -75,6 +76,21 @@ class Explanation:
                 raise ParameterError("nothing was planned", suggestion="construction='auto'")
             raise self.chosen.refusal
         return self.chosen.plan
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """What is built, and what would be if the data do not meet what that assumes.
+
+        Raises as `plan` does. After a named construction there is nothing else; "auto" goes on with
+        the later ones whose readout is the shortest.
+        """
+        first, later = self.plan, self.options[self.options.index(self.chosen) + 1 :]
+        others = (
+            option.plan
+            for option in later
+            if self.asked == AUTO and option.plan and CONSTRUCTIONS[option.construction].shortest
+        )
+        return (first, *others)
 
     def __str__(self) -> str:
         table = Table(box=None, pad_edge=False)
@@ -130,7 +146,7 @@ def explain(
         'paired'
     """
     names = tuple(CONSTRUCTIONS)
-    if construction not in ("auto", *names):
+    if construction not in (AUTO, *names):
         message = f"unknown construction={construction!r}"
         suggestion = f"one of 'auto', {', '.join(map(repr, names))}"
         raise ParameterError(message, witness=construction, suggestion=suggestion)
@@ -143,7 +159,7 @@ def explain(
         name: _option(known, arithmetic, dataset, heads, head_dim)
         for name, known in CONSTRUCTIONS.items()
     }
-    chosen = options[construction] if construction != "auto" else _cheapest(options)
+    chosen = options[construction] if construction != AUTO else _cheapest(options)
     kind = "one shared context" if dataset.shared_context else "own contexts"
     shapes = (
         f"T = {dataset.num_examples:,}, H = {heads:,}, n = {dataset.context_size}, "

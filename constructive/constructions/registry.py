@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 HOMES = {
     "saturated": "constructive.constructions.dense:SATURATED",
-    "rank_one": "constructive.constructions.dense:RANK_ONE",
+    "rank_one": "constructive.constructions.rank_one:RANK_ONE",
     "generic": "constructive.constructions.generic:GENERIC",
     "paired": "constructive.constructions.paired.construction:PAIRED",
     "schur": "constructive.constructions.schur.construction:SCHUR",

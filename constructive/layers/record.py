@@ -87,6 +87,12 @@ class BuildRecord:
         """The record itself, as these weights were built."""
         return self
 
+    @property
+    def small_groups(self) -> bool:
+        """Whether groups have at most n, and then n - 1 examples: those of Theorems 1 and 2."""
+        most = [self.context_size, *[max(self.context_size - 1, 1)] * len(self.heads)]
+        return all(head.stop - head.start <= k for head, k in zip(self.heads, most, strict=False))
+
     def summary(self, layer: Layer) -> str:
         """What a memorizer is, in a line.
 
@@ -156,6 +162,8 @@ class TrainedRecord:
     precision: ClassVar[int] = FLOAT64
     heads: ClassVar[tuple[HeadRecord, ...]] = ()
     order: ClassVar[tuple[int, ...]] = ()
+    small_groups: ClassVar[bool] = False
+    context_size: ClassVar[int] = 0
 
     @property
     def built(self) -> BuildRecord:

@@ -103,7 +103,7 @@ def context_capacity(dataset: Dataset, num_heads: int, rng: np.random.Generator)
     contexts = dataset.contexts[different]
     prime = next(modular.safe_primes())
     factors = modular.factor(_generic_rows(contexts, num_heads, prime, rng), prime)
-    blamed = _dependent(factors, rng)
+    blamed = dependent_rows(factors, rng)
     spans = spans_of(contexts[blamed])
     upper = total - len(blamed) + spans.tokens + (num_heads - 1) * spans.differences
     return ContextCapacity(factors.rank, upper, num_heads, different[blamed], spans)
@@ -129,8 +129,13 @@ def _generic_rows(contexts: Array, num_heads: int, prime: int, rng: np.random.Ge
     return out
 
 
-def _dependent(factors: modular.Factors, rng: np.random.Generator) -> Integers:
-    """The rows which take part in some dependency, but with a chance of T / p each time."""
+def dependent_rows(factors: modular.Factors, rng: np.random.Generator) -> Integers:
+    """The rows which take part in some dependency, but with a chance of T / p each time.
+
+    Args:
+        factors: of the matrix of rows
+        rng: mixes the dependencies
+    """
     rank, total = factors.rank, len(factors.rows)
     if rank == total:
         return np.empty(0, dtype=np.int64)

@@ -103,7 +103,7 @@ def test_equal_queries_fail_before_mixing_and_are_memorized_after_it():
     assert before.assumption_1 is Verdict.REFUTED
     assert before.construction is Verdict.REFUTED
     with pytest.raises(AssumptionError):
-        build_memorizer(same, num_heads=10)
+        build_memorizer(same, num_heads=10, construction="saturated")
     mixed = token_mixing(same)
     assert assumptions.check(mixed, 10, subsets=50, budget=0.01).construction is Verdict.PROVED
     memorizer = build_memorizer(mixed, num_heads=10)

@@ -39,7 +39,7 @@ def corrected(memorizer, size):
 
 
 def test_corrections_are_judged_whatever_the_record_says(data, paired):
-    """A record of 53 bits, and a layer which has more, of which the proof of pairs knows nothing."""
+    """A record of 53 bits, and a layer of more, of which the proof of pairs knows nothing."""
     wrong = corrected(paired, 5.0)
     assert wrong.max_error(data) > 100
     certificate = certify(wrong, data)

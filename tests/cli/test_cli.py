@@ -37,13 +37,13 @@ def test_options_of_build_reach_the_construction(run, tmp_path):
     [
         (["--heads", 2], "CapacityError: 19 examples are too many for 2 heads, whatever their"),
         (
-            ["--heads", 5, "--construction", "rank_one"],
-            "CapacityError: 19 examples are too many for 5 rank_one heads",
+            ["--heads", 5, "--construction", "saturated"],
+            "CapacityError: 19 examples are too many for 5 saturated heads",
         ),
         (["--heads", 0], "ParameterError: num_heads=0"),
         (["--heads", 6, "--construction", "magic"], "'magic'"),
         (["--heads", 6, "--value-dim", 0], "ParameterError: value_dim=0"),
-        ([], "Missing option"),
+        (["--heads"], "requires an argument"),
     ],
 )
 def test_bad_input_ends_with_status_2_and_no_file(run, tmp_path, arguments, text):
@@ -94,7 +94,7 @@ def test_version(start):
         ["capacity", "-T", 621, "-n", 32, "-d", 64],
         ["build", "nothing.npz", "--heads", 2],
         ["build", "damaged.npz", "--heads", 2],
-        ["build", "damaged.npz"],
+        ["build"],
     ],
     ids=["done", "OSError", "ConstructiveError", "usage"],
 )

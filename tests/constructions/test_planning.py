@@ -41,7 +41,9 @@ def test_dense_where_nothing_else_applies():
 
 
 def test_what_no_theorem_of_groups_holds_random_heads_do():
-    assert explain(shapes(8, 3, 9), num_heads=3).plan.construction == "generic"
+    assert explain(shapes(8, 3, 9), num_heads=3).plan.construction == "rank_one"
+    assert explain(shapes(25, 3, 9), num_heads=3).plan.construction == "rank_one"
+    assert explain(shapes(26, 3, 9), num_heads=3).plan.construction == "generic"
     assert explain(shapes(27, 3, 9), num_heads=3).plan.construction == "generic"
     found = explain(shapes(28, 3, 9), num_heads=3)
     with pytest.raises(

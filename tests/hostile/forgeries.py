@@ -214,7 +214,9 @@ def restate(triple):
         contexts = (data["contexts"][None] if shared else data["contexts"][chosen]).tolist()
         parts = []
         for context in contexts:
-            joined = set(map(tuple, context)).union(*(p for p in parts if p & {*map(tuple, context)}))
+            joined = set(map(tuple, context)).union(
+                *(p for p in parts if p & {*map(tuple, context)})
+            )
             parts = [p for p in parts if not p & joined] + [joined]
         tokens = sum(map(len, parts))
         kappa = min(width - evidence["zeros"], tokens)

@@ -57,16 +57,20 @@ def test_one_key_direction_may_serve_all_heads(problem, shared_keys):
 @settings(max_examples=100)
 @given(memorizable())
 def test_one_example_more_than_the_bound_is_refused(problem):
-    first = problem.dataset.take([*range(problem.dataset.num_examples), 0])
+    data, count = problem.dataset, problem.dataset.num_examples
+    holds = count
+    if problem.construction == "rank_one" and not data.shared_context and data.context_size > 1:
+        holds = max(holds, problem.num_heads * (data.width - 1) + 1)  # Theorem 10
     # Repeated examples are a fault of their own: the count has to be refused before that is seen.
+    more = data.take([*range(count), *[0] * (holds + 1 - count)])
     with pytest.raises(CapacityError) as caught:
         build_memorizer(
-            first,
+            more,
             num_heads=problem.num_heads,
             head_dim=problem.head_dim,
             construction=problem.construction,
         )
-    assert caught.value.witness == problem.dataset.num_examples + 1
+    assert caught.value.witness == holds + 1
 
 
 @settings(max_examples=60)

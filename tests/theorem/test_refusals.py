@@ -11,6 +11,7 @@ from constructive import (
     ParameterError,
     PrecisionError,
     build_memorizer,
+    certify,
     generators,
     heads_needed,
 )
@@ -61,7 +62,7 @@ def test_contexts_of_one_token_hold_d_examples():
 def test_repeated_token(data):
     broken = changed(data, contexts=((4, 2), data.contexts[4, 0]))
     with pytest.raises(AssumptionError, match="context of example 4 has rank 2") as caught:
-        build_memorizer(broken, num_heads=3)
+        build_memorizer(broken, num_heads=3, construction="saturated")
     assert caught.value.witness == "example 4, tokens (0, 2): 1*[0] - 1*[2] = 0"
     assert "positional encoding" in caught.value.suggestion
 
@@ -72,7 +73,7 @@ def test_dependent_tokens_of_any_scale(data, factor):
     broken = changed(data, contexts=((6, 2), combination))
     broken = Dataset(broken.contexts * factor, broken.queries, broken.targets)
     with pytest.raises(AssumptionError, match="context of example 6 has rank 2"):
-        build_memorizer(broken, num_heads=3)
+        build_memorizer(broken, num_heads=3, construction="saturated")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,9 @@ def test_each_entry_of_the_targets_has_to_be_within_its_own_tolerance():
 
 def test_zero_token(data):
     with pytest.raises(AssumptionError, match=r"tokens \(1,\)"):
-        build_memorizer(changed(data, contexts=((2, 1), 0.0)), num_heads=3)
+        build_memorizer(
+            changed(data, contexts=((2, 1), 0.0)), num_heads=3, construction="saturated"
+        )
 
 
 @pytest.mark.parametrize("distance", [1e-3, 1e-6, 1e-9, 1e-11])
@@ -119,32 +122,32 @@ def test_nearly_equal_tokens_are_not_called_dependent(data, distance, constructi
 def test_rank_deficient_shared_context():
     data = Dataset([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0]], np.eye(3), [1, 2, 3])
     with pytest.raises(AssumptionError, match="has rank 1"):
-        build_memorizer(data, num_heads=2)
+        build_memorizer(data, num_heads=2, construction="saturated")
 
 
 def test_more_tokens_than_dimensions():
     data = generators.gaussian(num_examples=2, context_size=4, width=3)
     with pytest.raises(AssumptionError, match="n=4 tokens in d=3 dimensions"):
-        build_memorizer(data, num_heads=3)
+        build_memorizer(data, num_heads=3, construction="saturated")
 
 
 def test_dependent_queries_in_a_group(data):
     broken = changed(data, queries=(2, data.queries[0] - 2 * data.queries[1]))
     with pytest.raises(AssumptionError, match="one group, have rank 2") as caught:
-        build_memorizer(broken, num_heads=3)
+        build_memorizer(broken, num_heads=3, construction="saturated")
     assert caught.value.witness == (0, 1, 2)
 
 
 def test_parallel_queries_in_a_group_are_named(data):
     broken = changed(data, queries=(4, -3 * data.queries[3]))
     with pytest.raises(AssumptionError) as caught:
-        build_memorizer(broken, num_heads=3)
+        build_memorizer(broken, num_heads=3, construction="saturated")
     assert caught.value.witness == (3, 4)
 
 
 def test_zero_query(data):
     with pytest.raises(AssumptionError) as caught:
-        build_memorizer(changed(data, queries=(5, 0.0)), num_heads=3)
+        build_memorizer(changed(data, queries=(5, 0.0)), num_heads=3, construction="saturated")
     assert caught.value.witness == (5,)
 
 
@@ -159,7 +162,7 @@ def test_an_earlier_query_in_the_span_of_a_group(data):
     with pytest.raises(
         AssumptionError, match=r"lie \(numerically\) in the span of a group"
     ) as caught:
-        build_memorizer(broken, num_heads=3)
+        build_memorizer(broken, num_heads=3, construction="saturated")
     assert caught.value.witness == (0,)
 
 
@@ -224,3 +227,14 @@ def test_arguments_which_make_no_sense(data, arguments, text):
 def test_something_else_than_a_dataset():
     with pytest.raises(ParameterError, match="dataset is a dict"):
         build_memorizer({}, num_heads=3)
+
+
+def test_data_which_no_theorem_of_groups_takes_are_built_all_the_same(data):
+    """Dependent queries, dependent tokens, too many tokens: random heads ask for none of that."""
+    same = Dataset(data.contexts, np.tile(data.queries[:1], (7, 1)), data.targets)
+    wide = generators.gaussian(num_examples=2, context_size=4, width=3)
+    for broken in (same, wide, changed(data, contexts=((4, 2), data.contexts[4, 0]))):
+        memorizer = build_memorizer(broken, num_heads=3)
+        assert memorizer.record.construction in ("rank_one", "generic")
+        assert memorizer.max_error(broken) < 1e-6
+        assert certify(memorizer, broken).proved

@@ -242,7 +242,7 @@ class Blocks:
         return up(out)
 
     def solve(self):
-        """Some w with N w <= q w for some q < 1, and that q: so X R is nonsingular, and rank Z = T."""
+        """Some w and q < 1 with N w <= q w: so X R is nonsingular, and rank Z = T."""
         for factor in FACTORS:  # w = 1 + c N w converges where c N has spectral radius below 1
             w = np.ones(len(self.sums))
             for _ in range(ROUNDS):

@@ -197,7 +197,7 @@ def softmax(logits, count, work):
 
 
 def right_inverse_bound(z_all, count):
-    """The number kappa = |R| / (1 - |I - Z R|) for some R, by floats or else in fixed point; or None.
+    """A number kappa = |R| / (1 - |I - Z R|) for some R, by floats or in fixed point; or None.
 
     In floats Z is taken times a power of two which makes its largest entries about one.
     """

@@ -1,0 +1,91 @@
+"""Groups as large as their contexts allow: what Theorem 10 asks, decided exactly.
+
+The queries of a group may be many, if the contexts have as many directions to answer in: of any
+part J of a group the differences of tokens within contexts span |J| dimensions at least (of the
+first group the tokens). That is so if and only if random elements of the differences of each
+context are independent, for almost all choices (Rado's theorem for subspaces, Proposition 15.3), so
+one elimination for each group decides: independent modulo a prime is a proof. Else a part J of the
+rows which depend on each other is named, with its dimension over the rational numbers.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from constructive.data.dataset import Dataset
+from constructive.exact import modular
+from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.theory.context_capacity import dependent_rows
+from constructive.theory.context_spans import spans_of
+
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class TooNarrow:
+    """A part of a group whose contexts span less than it has examples.
+
+    Attributes:
+        examples: J
+        dimension: what their differences span, or of the first group their tokens
+        tokens: whether it is tokens
+    """
+
+    examples: tuple[int, ...]
+    dimension: int
+    tokens: bool
+
+
+def too_narrow(
+    dataset: Dataset, sizes: tuple[int, ...], rng: np.random.Generator
+) -> TooNarrow | None:
+    """A part of a group which Theorem 10 does not hold, or None if there is none.
+
+    Args:
+        dataset: T examples with contexts of their own (T, n, d)
+        sizes: of the groups, which are consecutive examples
+        rng: of elements of the differences
+
+    Example:
+        >>> same = np.tile([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], (5, 1, 1))
+        >>> data = Dataset(same, np.eye(5, 3) + 1.0, np.zeros(5))
+        >>> too_narrow(data, (2, 3), np.random.default_rng(0))
+        TooNarrow(examples=(2, 3, 4), dimension=1, tokens=False)
+    """
+    stops = np.cumsum(sizes).tolist()
+    groups = list(zip([0, *stops[:-1]], stops, strict=True))
+    for prime, _ in zip(modular.safe_primes(), range(_ATTEMPTS), strict=False):
+        rows = _elements(dataset, sizes[0], prime, rng)
+        pending = []
+        for start, stop in groups:
+            factors = modular.factor(rows[start:stop], prime)
+            if factors.rank == stop - start:
+                continue
+            blamed = start + dependent_rows(factors, rng)
+            spans = spans_of(dataset.contexts[blamed])
+            first = start == 0
+            dimension = spans.tokens if first else spans.differences
+            if dimension < len(blamed):
+                return TooNarrow(tuple(blamed.tolist()), dimension, first)
+            pending.append((start, stop))
+        groups = pending
+        if not groups:
+            break
+    return None
+
+
+def _elements(dataset: Dataset, first: int, prime: int, rng: np.random.Generator) -> Array:
+    """A random difference of each context, and of the first examples a sum of tokens: (T, d)."""
+    total, size = dataset.num_examples, dataset.context_size
+    out = np.empty((total, dataset.width))
+    exponent = modular.least_exponent(dataset.contexts)
+    step = max(1, CHUNK_BYTES // (8 * size * dataset.width))
+    for start in range(0, total, step):
+        rows = slice(start, min(start + step, total))
+        tokens = modular.residues(dataset.contexts[rows], prime, exponent)
+        mixing = rng.integers(prime, size=(len(tokens), 1, size))
+        others = np.arange(rows.start, rows.stop) >= first
+        mixing[others, :, 0] -= mixing[others].sum(axis=2)
+        balanced = modular.reduce((mixing % prime).astype(np.float64), prime)
+        out[rows] = modular.product(balanced, tokens, prime)[:, 0]
+    return out
