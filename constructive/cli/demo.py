@@ -85,7 +85,7 @@ def run(digits: Digits, *, seed: int = 0, progress: Progress = silent) -> Iterat
     """Build a memorizer for each task, with the fewest heads that Theorem 1 asks for."""
     rng = np.random.default_rng(seed)
     count, size = digits.contexts.shape[:2]
-    num_heads = heads_needed(count, size, size)
+    num_heads = heads_needed(count, context_size=size, head_dim=size)
     random_classes = rng.integers(CLASSES, size=count)
     real_numbers = rng.random((count,))
     one_hot: Array = np.eye(CLASSES)

@@ -6,10 +6,14 @@ from typing import overload
 import numpy as np
 
 from constructive.data.dataset import Dataset, require_examples
+from constructive.data.repeats import different_inputs
 from constructive.support.arguments import require_seed
 from constructive.support.errors import CapacityError, ParameterError
 from constructive.theory import bounds
 from constructive.theory.context_capacity import least_heads
+
+_HAIR = 1e-14
+"""Dimensions whose mean squares are below this part of the largest ones are there by a hair."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,8 @@ class FewestHeads:
         least: the smallest H with T <= c(E; H), for the different inputs: no fewer do (Theorem 8),
             and as many do for almost all queries (Theorem 9)
         heads: the same, or one more where less than half a head would be left: Z of a full layer is
-            ill-conditioned
+            ill-conditioned; and more where tokens lie in fewer dimensions but for a hair, which
+            float64 does not see
         reason: why no fewer do, and what is left, in words
     """
 
@@ -60,14 +65,34 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
             witness=tuple(below.blamed[:8].tolist()),
             suggestion="contexts with two different tokens, or fewer examples",
         )
+    seen, words = _seen_in_floats(dataset)
     if not blamed:
-        return FewestHeads(1, 1, f"one head holds all {below.upper} different inputs")
+        reason = f"one head holds all {below.upper} different inputs"
+        return FewestHeads(1, max(1, seen), reason + words * (seen > 1))
     room = spans.tokens + (least - 1) * spans.differences - blamed
     heads = least + (2 * room < spans.differences)
     holds = blamed + room + (heads - least) * spans.differences
     fewer = blamed + room - spans.differences
     reason = f"{least - 1} heads hold {fewer} of {blamed} examples at most; {heads} hold {holds}"
-    return FewestHeads(least, heads, reason)
+    return FewestHeads(least, max(heads, seen), reason + words * (seen > heads))
+
+
+def _seen_in_floats(dataset: Dataset) -> tuple[int, str]:
+    """The heads for all examples by the dimensions which float64 sees, and how to say so."""
+    grams, scale = np.zeros((2, dataset.width, dataset.width)), np.abs(dataset.contexts).max() or 1
+    for _, contexts in dataset.context_chunks():
+        tokens = contexts / scale
+        for index, vectors in enumerate((tokens, tokens - tokens[:, :1])):
+            flat = vectors.reshape(-1, dataset.width)
+            grams[index] += flat.T @ flat
+    sizes = np.linalg.eigvalsh(grams)
+    spanned, differences = (sizes > _HAIR * sizes[:, -1:]).sum(axis=1).tolist()
+    missing = len(different_inputs(dataset)) - spanned
+    if missing <= 0 or not differences:
+        return 1, ""
+    return 1 + -(-missing // differences), (
+        f"; but float64 sees tokens in {spanned} dimensions and differences in {differences}"
+    )
 
 
 @overload

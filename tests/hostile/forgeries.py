@@ -114,6 +114,11 @@ def mutate_evidence(rng, triple):
         if rng.random() < 0.9:
             restate(triple)
         return
+    mutate_residues(rng, evidence)
+
+
+def mutate_residues(rng, evidence):
+    """Packed integers, a prime, a point, a group."""
     packed = [key for key in evidence if isinstance(evidence[key], str)]
     if packed and rng.random() < 0.7:
         key = packed[rng.integers(len(packed))]
@@ -131,8 +136,6 @@ def mutate_evidence(rng, triple):
         evidence["prime"] = int(rng.choice(PRIMES + OTHERS))
     elif "value" in evidence:
         evidence["value"] = int(rng.integers(0, 4194287))
-    elif "heads" in evidence:
-        evidence["heads"] = int(rng.integers(0, 6))
     elif evidence.get("groups"):
         group = evidence["groups"][rng.integers(len(evidence["groups"]))]
         group[rng.integers(2)] += int(rng.choice([-1, 1]))

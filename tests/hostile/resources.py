@@ -242,9 +242,9 @@ def wide_examples(rng):
 
 SHAPES = (
     wide_tokens, many_heads, large_contexts, wide_between, wide_outputs, many_examples, many_logits,
-    nearly_singular, many_pairs, many_outputs, many_corrections,
-    long_tokens, long_vectors, dense_vectors, many_vectors, many_moduli, many_queries, shared_inputs,
-    long_path, late_differences, wide_examples,
+    nearly_singular, many_pairs, many_outputs, many_corrections, long_tokens,
+    long_vectors, dense_vectors, many_vectors, many_moduli, many_queries, shared_inputs, long_path,
+    late_differences, wide_examples,
 )  # fmt: skip
 
 

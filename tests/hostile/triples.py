@@ -298,13 +298,13 @@ def honest_bounds():
     for repeated in (False, True):
         for contexts, total, heads in bounded(rng):
             queries = rng.standard_normal((total or len(contexts), contexts.shape[-1]))
-            queries = queries.astype(contexts.dtype)
+            queries, tokens = queries.astype(contexts.dtype), contexts
             if repeated:
-                contexts = contexts if total else np.concatenate([contexts, contexts[:1, ::-1]])
+                tokens = contexts if total else np.concatenate([contexts, contexts[:1, ::-1]])
                 queries[0, 0] = 0.0
                 queries = np.concatenate([queries, queries[:1]])
                 queries[-1, 0] = -0.0
-            data = Dataset(contexts, queries, np.zeros(len(queries)))
+            data = Dataset(tokens, queries, np.zeros(len(queries)))
             certificate = upper_bound_certificate(data, heads)
             found.append(of_objects(certificate, None, data))
     return tuple(triple for triple in found if triple.content["verdict"] == "PROVED")
