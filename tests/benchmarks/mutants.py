@@ -46,6 +46,7 @@ LOADED = "hypothesis", "hypothesis.extra.numpy", "flint", "mpmath", "scipy.linal
 CAMPAIGN = "tests/hostile/test_campaign.py"
 HONEST = f"{CAMPAIGN}::test_honest_triples_stay_true_at_any_scale"
 HOSTILE = f"{CAMPAIGN}::test_nothing_false_is_accepted"
+IMPOSSIBLE = "tests/hostile/test_impossible.py"
 NEEDS = "tests/hostile/test_needs.py"
 LONGEST = {HOSTILE, NEEDS}
 TOO_LONG = [
@@ -76,6 +77,7 @@ TESTS = {
         *checks(f"bounds paired_steps paired {LAYERS}"), HONEST, HOSTILE
     ],
     "certificates/checker/fixed": [*checks(f"arithmetic {LAYERS}"), HONEST, HOSTILE],
+    "certificates/checker/impossible": [*checks("layers upper_bounds"), IMPOSSIBLE, NEEDS],
     "certificates/checker/modular": [*checks(f"arithmetic layers {LAYERS}"), HONEST, HOSTILE],
     "certificates/checker/real_claims": [
         *checks(f"real_claims layers arithmetic soundness {LAYERS}"), HONEST, HOSTILE, NEEDS

@@ -437,7 +437,6 @@ def test_tokens_are_joined_by_contexts(checker):
     assert checker.impossible.components(np.arange(50)[:, None], 50) == 50
 
 
-@pytest.mark.xfail(reason="labels travel one token a round: 1 s here, 100 s for 60,000 tokens")
 def test_a_long_path_of_contexts_does_not_take_its_square(checker):
     order = np.r_[0, 5999:0:-1]
     start = time.process_time()
@@ -495,7 +494,7 @@ def least_operations(checker, monkeypatch, tokens, vectors, zeros=0):
     """The least number of operations which is enough for these tokens and vectors."""
     data = {"contexts": tokens[:, None], "queries": many_queries(len(tokens), tokens.shape[1])}
     evidence = evidence_of(len(tokens), vectors, range(len(vectors)), zeros)
-    low, high = 0, 1 << 20
+    low, high = 0, 1 << 24
     while high > low + 1:
         middle = (low + high) // 2
         monkeypatch.setattr(checker.impossible, "OPERATIONS", middle)
@@ -518,17 +517,23 @@ def test_what_vectors_cost(checker, monkeypatch):
         vectors = np.eye(5, dtype=object)[:count] * (1 << bits - 1)
         return least_operations(checker, monkeypatch, tokens, vectors.tolist(), count)
 
+    def expected(rows, bits, count=1):
+        """By each prime: products, and remainders of the vectors' own numbers."""
+        each = rows * 5 * (count + 40) + count * 5 * (500 + bits / 4)
+        return math.ceil(-(-bits // 21) * each)
+
     for rows, reach in ((16, 57), (32, 58)):  # numbers up to `rows`
-        assert cost(rows) == -(-(1 + reach + 3 + 1) // 21) * rows * 5 * 41
-        assert cost(rows, bits=2000) == -(-(2000 + reach + 4) // 21) * rows * 5 * 41
-        assert cost(rows, span=900) == -(-(1 + reach + 900 + 4 - 1 + 1) // 21) * rows * 5 * 41
-        assert cost(rows, count=4) == 3 * rows * 5 * 44
+        assert cost(rows) == expected(rows, 1 + reach + 4)
+        assert cost(rows, bits=2000) == expected(rows, 2000 + reach + 4)
+        assert cost(rows, span=900) == expected(rows, 1 + reach + 904)
+        assert cost(rows, count=4) == expected(rows, 1 + reach + 4, count=4)
     monkeypatch.undo()
     assert checker.impossible.OPERATIONS == 1e11
 
 
 @pytest.mark.parametrize(("left", "words"), [(56, "not orthogonal"), (55, "more than a minute")])
-def test_numbers_are_not_longer_than_all_primes_together(checker, left, words):
+def test_numbers_are_not_longer_than_all_primes_together(checker, monkeypatch, left, words):
+    monkeypatch.setattr(checker.impossible, "OPERATIONS", math.inf)
     data = {"contexts": np.array([[0.0, 1.0]]), "queries": many_queries(3, 2)}
     bits = 21 * 140336 - left
     with pytest.raises(ValueError, match=words):
@@ -648,7 +653,7 @@ def coefficient(cost, axes, scale, others=SMALLEST):
         ("error", "total", 0, 500125),
         ("impossible", "total size width", 64, 100),
         ("impossible", "total size", 64 * 9, 100),
-        ("impossible", "width", 64, 100),
+        ("impossible", "width", 128, 200),
     ],
 )
 def test_what_each_product_of_sizes_costs(checker, claim, axes, size, operations):
@@ -726,7 +731,7 @@ def test_a_shared_context_is_counted_once(checker):
     sizes = dict(zip(AXES, (500, 70, 80, 1, 4, 1, 1, 1), strict=True))
     for claim in ("impossible", "grouping"):
         own = announced(checker, claim, sizes)[1]
-        assert announced(checker, claim, sizes, shared=True)[1] < own / 100
+        assert announced(checker, claim, sizes, shared=True)[1] < own / 50
 
 
 def announced_of_pairs(checker, total=30, size=4, width=5, heads=6, outputs=1):

@@ -223,7 +223,6 @@ DEPENDENT_MODULO_A_PRIME = {
 
 @pytest.mark.usefixtures("same_process")
 @pytest.mark.parametrize("name", DEPENDENT_MODULO_A_PRIME)
-@pytest.mark.xfail(reason="impossible.prove does not ask whether |J| is more than its bound")
 def test_what_is_dependent_modulo_a_prime_alone_is_not_called_impossible(name):
     contexts, heads = DEPENDENT_MODULO_A_PRIME[name]
     data = dataset(contexts)
@@ -550,7 +549,7 @@ FORGERIES = {
     "less than no zeros": (put(zeros=-1), "no number of vectors"),
     "zeros as a truth value": (put(zeros=True), "no number of vectors"),
     "zeros which are no integer": (put(zeros=1.0), "no number of vectors"),
-    "no evidence": (lambda e: e.clear(), "heads"),
+    "no evidence": (lambda e: e.clear(), "vectors"),
     **{
         f"no {name}": (lambda e, name=name: e.pop(name), name)
         for name in ("heads", "count", "examples", "vectors", "pivots", "zeros")

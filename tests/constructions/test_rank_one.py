@@ -44,7 +44,7 @@ def test_up_to_theorem_2_nothing_changes():
     data = generators.uniform(num_examples=7, context_size=3, width=9)
     memorizer = build(data, 3)
     assert memorizer.record.capacity == 7
-    assert [claim.name for claim in certify(memorizer, data).claims][0] == "grouping"
+    assert certify(memorizer, data).claims[0].name == "grouping"
     assert explain(data.take([*range(7)]), num_heads=3, construction="rank_one").plan.capacity == 7
     shared = generators.shared_context(num_examples=8, context_size=3, width=9)
     with pytest.raises(CapacityError, match=r"H\(n - 1\) \+ 1 = 7"):

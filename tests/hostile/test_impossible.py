@@ -207,13 +207,14 @@ def test_forged_files_of_upper_bounds(runner):
         assert counts["not judged"] == counts["true, refused"] == 0
 
 
-@pytest.mark.xfail(reason="impossible.prove does not ask whether |J| is more than its bound")
 def test_what_is_proved_of_forged_data_is_true_and_accepted(runner, monkeypatch):
     """Data whose tokens are multiples of a prime are among them."""
     rng = np.random.default_rng(0)
     monkeypatch.setattr(runner, "problem", lambda rng: forgeries.impossible(rng).write.__self__)
-    for _ in range(300):
-        runner.certified("bounds", rng)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of numpy, where forgeries overflow
+        for _ in range(300):
+            runner.certified("bounds", rng)
     counts = runner.counts["bounds"]
     assert counts["accepted, true"] > 100
     assert not any(counts[column] for column in (*campaign.BAD, "true, refused"))
@@ -285,15 +286,9 @@ def vectors_of(width, long, *, dense=False):
 
 DEMANDS = {
     "many tokens": (5, 2000, vectors_of(5, "f" * 5000)),
-    "many vectors": pytest.param(
-        300, 1, vectors_of(300, "f" * 5000),
-        marks=pytest.mark.xfail(reason="what vectors cost modulo each prime is not counted"),
-    ),
-    "long numbers": pytest.param(
-        8, 1, vectors_of(8, "f" * 50_000, dense=True),
-        marks=pytest.mark.xfail(reason="that numbers are long is not counted for each of them"),
-    ),
-}  # fmt: skip
+    "many vectors": (300, 1, vectors_of(300, "f" * 5000)),
+    "long numbers": (8, 1, vectors_of(8, "f" * 50_000, dense=True)),
+}
 
 
 @pytest.mark.parametrize(("width", "tokens", "vectors"), DEMANDS.values(), ids=DEMANDS)

@@ -33,27 +33,31 @@ def check_impossible(evidence, data):
     kappa = min(width - zeros, len(tokens))
     delta = min(width - len(vectors), len(tokens) - components(ids, len(tokens)))
     bound = kappa + (heads - 1) * delta
-    _, queries = different(data["queries"][chosen])
-    inputs = np.concatenate([np.sort(ids, axis=1) + 0 * queries[:, None], queries[:, None]], axis=1)
-    number = len(np.unique(inputs, axis=0))
+    inputs = different(data["queries"][chosen])[1][:, None]
+    if len(ids) > 1:  # with the multiset of tokens, where that differs
+        inputs = np.concatenate([inputs, np.sort(ids, axis=1)], axis=1)
+    number = len(different(inputs)[0])
     require(number > bound, f"{number} different examples, and {bound} are possible")
     return heads, bound, number
 
 
 def different(rows):
-    """The different rows, with no sign at zeros, and which of them each one is."""
-    found, ids = np.unique(rows.astype(np.float64) + 0.0, axis=0, return_inverse=True)
-    return found, ids.reshape(-1)
+    """The different rows, with no sign at zeros, and which of them each one is: by their bytes."""
+    plain = np.ascontiguousarray(rows.astype(np.float64) + 0.0)
+    whole = plain.view(np.dtype((np.void, 8 * plain.shape[1]))).reshape(-1)
+    _, first, ids = np.unique(whole, return_index=True, return_inverse=True)
+    return plain[first], ids.reshape(-1)
 
 
 def components(ids, total):
     """Into how many parts the tokens fall, if those of one context are together."""
     label = np.arange(total)
     while True:
-        least = label[ids].min(axis=1)
-        new = label.copy()
-        np.minimum.at(new, ids, np.broadcast_to(least[:, None], ids.shape))
-        new = np.minimum(new, new[new])
+        roots = label[ids]
+        new = label.copy()  # labels are of the least token known; these join, and then jump
+        np.minimum.at(new, roots, np.broadcast_to(roots.min(axis=1)[:, None], ids.shape))
+        while (new[new] != new).any():
+            new = new[new]
         if (new == label).all():
             return len(np.unique(label))
         label = new
@@ -84,7 +88,8 @@ def require_orthogonal(vectors, zeros, tokens, ids):
     bits = max(x.bit_length() for vector in vectors for x in vector)
     bits += reach(tokens) + tokens.shape[1].bit_length() + 1
     moduli = primes()[: -(-bits // (SMALLEST.bit_length() - 1))]
-    cost = len(moduli) * tokens.size * (len(vectors) + 40)
+    entries = len(vectors) * tokens.shape[1]
+    cost = len(moduli) * (tokens.size * (len(vectors) + 40) + entries * (500 + bits / 4))
     enough = len(moduli) * (SMALLEST.bit_length() - 1) >= bits
     require(enough and cost <= OPERATIONS, "numbers so long would take more than a minute")
     for p in moduli.tolist():

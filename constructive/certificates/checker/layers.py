@@ -118,9 +118,13 @@ def readout_needs(claims, contexts, shapes):
     return max(held, real), operations + products
 
 
-def impossible_needs(_, contexts, __):
-    tokens, width = math.prod(contexts[:-1]), contexts[-1]
-    return 64 * tokens * (width + 8) + (8 << 20), 100 * tokens * width
+def impossible_needs(claims, contexts, shapes):
+    """Rows of tokens and of queries, which are sorted, and vectors of Python's integers."""
+    tokens, width, total = math.prod(contexts[:-1]), contexts[-1], shapes[0]
+    vectors = claims["impossible"]["evidence"]["vectors"] if claims["impossible"] else []
+    digits = [len(x) for vector in vectors for x in vector]
+    held = 64 * (tokens + total) * (width + 8) + 160 * len(digits) + 2 * sum(digits) + (8 << 20)
+    return held, 100 * (tokens + total) * width + 1000 * len(digits)
 
 
 CLAIMS = {
