@@ -57,7 +57,7 @@ def build(
     head_dim: Annotated[
         int | None,
         typer.Option(
-            help="Head dimension d_h; by default 1 for rank_one and paired, about n else."
+            help="Head dimension d_h; by default n or n + 1 for saturated and schur, 1 else."
         ),
     ] = None,
     value_dim: Annotated[

@@ -1,5 +1,6 @@
 """A new construction is one file and one line; all else comes from the registry."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -70,5 +71,6 @@ def test_the_command_line_offers_it(command):
     run = subprocess.run(
         [sys.executable, "-c", code, command, "--help"],
         cwd=Path(__file__).parent, capture_output=True, text=True, check=True,
+        env={**os.environ, "COLUMNS": "200"},  # a narrow table breaks words
     )  # fmt: skip
     assert "toy" in run.stdout
