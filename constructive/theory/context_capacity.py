@@ -24,7 +24,7 @@ and delta_J are those over the rational numbers, and the rank modulo a prime is 
 c(E; H). Where both agree, they are c(E; H), and that is proved.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,8 @@ from constructive.theory.context_spans import Spans, spans_of
 
 Integers = npt.NDArray[np.int64]
 
+_PRIMES = 4
+"""Primes which are tried as long as the bounds differ."""
 _MIXTURES = 8
 """Random combinations of the dependencies which were found, whose supports are taken together."""
 
@@ -47,7 +49,7 @@ class ContextCapacity:
 
     Attributes:
         lower: the rank of random elements of all L_t, modulo a prime
-        upper: T - |J| + k_J + (H - 1) delta_J
+        upper: T - |J| + k_J + (H - 1) delta_J, for T different inputs
         num_heads: H
         blamed: J, ascending; empty where c(E; H) is the number of different inputs
         spans: k_J and delta_J, with vectors which prove them
@@ -101,12 +103,22 @@ def context_capacity(dataset: Dataset, num_heads: int, rng: np.random.Generator)
         blamed = different if total > holds else different[:0]
         return ContextCapacity(min(total, holds), min(total, holds), num_heads, blamed, spans)
     contexts = dataset.contexts[different]
-    prime = next(modular.safe_primes())
-    factors = modular.factor(_generic_rows(contexts, num_heads, prime, rng), prime)
-    blamed = dependent_rows(factors, rng)
-    spans = spans_of(contexts[blamed])
-    upper = total - len(blamed) + spans.tokens + (num_heads - 1) * spans.differences
-    return ContextCapacity(factors.rank, upper, num_heads, different[blamed], spans)
+    nothing = spans_of(contexts[:0])
+    found = ContextCapacity(0, total, num_heads, different[:0], nothing)
+    for prime, _ in zip(modular.safe_primes(), range(_PRIMES), strict=False):
+        factors = modular.factor(_generic_rows(contexts, num_heads, prime, rng), prime)
+        blamed = dependent_rows(factors, rng)
+        spans = spans_of(contexts[blamed])
+        upper = total - len(blamed) + spans.tokens + (num_heads - 1) * spans.differences
+        lower = max(found.lower, factors.rank)
+        # What depends modulo a prime alone spans as much as it has examples, and is not to blame.
+        if upper < found.upper:
+            found = ContextCapacity(lower, upper, num_heads, different[blamed], spans)
+        else:
+            found = replace(found, lower=lower)
+        if found.exact:
+            break
+    return found
 
 
 def _generic_rows(contexts: Array, num_heads: int, prime: int, rng: np.random.Generator) -> Array:

@@ -109,9 +109,8 @@ def impossible():
         size = len(str(claim.evidence)) / 1e3
         bound = claim.statement.split("rank Z <= ")[1].split()[0]
         verdict = "" if checked.proved else f"  {checked.report}"
-        print(
-            f"{name:14} {heads:2} {bound:>9} {size:4.0f} kB {seconds:5.1f} s {spent:5.1f} s{verdict}"
-        )
+        took = f"{seconds:5.1f} s {spent:5.1f} s"
+        print(f"{name:14} {heads:2} {bound:>9} {size:4.0f} kB {took}{verdict}")
 
 
 def windows():

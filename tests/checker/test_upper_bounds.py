@@ -22,6 +22,7 @@ from constructive.certificates.check import CHECKER
 from constructive.data.repeats import different_inputs
 from constructive.layers import residues
 from constructive.support.verdict import pack
+from constructive.theory.context_capacity import least_heads
 from constructive.theory.context_spans import spans_of
 from constructive.theory.upper_bounds import rank_upper_bound, token_space
 
@@ -228,6 +229,28 @@ def test_what_is_dependent_modulo_a_prime_alone_is_not_called_impossible(name):
     data = dataset(contexts)
     assert exact_capacity(data, heads).lower == data.num_examples
     assert certify_bound(data, heads).verdict is Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize("name", DEPENDENT_MODULO_A_PRIME)
+def test_no_capacity_is_more_than_there_are_examples(name):
+    contexts, _ = DEPENDENT_MODULO_A_PRIME[name]
+    assert exact_capacity(dataset(contexts), 9).upper == len(contexts)
+
+
+@pytest.mark.parametrize("name", ["one token", "translates"])
+def test_heads_are_enough_for_what_is_dependent_modulo_a_prime_alone(name):
+    contexts, heads = DEPENDENT_MODULO_A_PRIME[name]
+    assert least_heads(dataset(contexts), np.random.default_rng(0))[0] == heads
+
+
+def test_examples_which_are_too_many_are_found_beside_multiples_of_a_prime():
+    """Four of one context, of which two heads hold three."""
+    contexts = np.random.default_rng(0).integers(-9, 10, (6, 2, 8)) * 1.0
+    contexts[:4] = contexts[0]
+    assert certify_bound(dataset(contexts), 2).proved
+    contexts[4:] *= 4194287
+    assert by_definition(*inputs_of(dataset(contexts)), 2) == (6, 5)
+    assert any(certify_bound(dataset(contexts), 2, seed=seed).proved for seed in range(4))
 
 
 # Against the definition: the least bound over all sets of examples.

@@ -29,11 +29,6 @@ def prove(dataset: Dataset, num_heads: int, rng: np.random.Generator) -> Claim:
         detail = f"contexts hold all {found.upper} different inputs, for almost all queries"
         return Claim("impossible", statement, Verdict.UNDECIDED, detail)
     spans, shared = found.spans, dataset.shared_context
-    bound = spans.tokens + (num_heads - 1) * spans.differences
-    statement = STATEMENT.format(num_heads, bound, len(blamed))
-    if bound >= len(blamed):  # they depend on each other modulo a prime, but not in truth
-        detail = "the examples to blame were not found; another seed="
-        return Claim("impossible", statement, Verdict.UNDECIDED, detail)
     contexts = dataset.contexts[np.newaxis] if shared else dataset.contexts[blamed]
     counted = count_spans(contexts) == (spans.tokens, spans.differences)
     vectors = () if counted else spans.orthogonal
@@ -45,4 +40,6 @@ def prove(dataset: Dataset, num_heads: int, rng: np.random.Generator) -> Claim:
         "pivots": list(spans.pivots[: len(vectors)]),
         "zeros": dataset.width - spans.tokens if vectors else 0,
     }
+    bound = spans.tokens + (num_heads - 1) * spans.differences
+    statement = STATEMENT.format(num_heads, bound, len(blamed))
     return Claim("impossible", statement, Verdict.PROVED, str(found), evidence=evidence)
