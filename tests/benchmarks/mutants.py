@@ -84,7 +84,11 @@ TESTS = {
     ],
     "certificates/checker": [*checks(f"layers {LAYERS} soundness"), HONEST, HOSTILE, NEEDS],
     "certificates/claims/sequences": [*checks("claims sequence_checker"), "tests/sequences"],
+    "certificates/checker/impossible": [
+        *checks(f"layers upper_bounds {LAYERS}"), "tests/hostile/test_impossible.py", NEEDS
+    ],
     "certificates/claims/impossible": [*checks("claims upper_bounds"), "tests/theorem", HOSTILE],
+    "theory/context": [*checks("upper_bounds"), "tests/theorem", "tests/hostile/test_impossible.py"],
     "certificates/claims/paired": [*checks("paired_steps paired_claims paired soundness"), HOSTILE],
     "certificates/claims": [*checks(f"claims certify {LAYERS} soundness"), HOSTILE],
     "exact/directed": ["tests/exact/test_directed.py", *checks("bounds claims paired_steps")],
