@@ -14,11 +14,12 @@ from constructive.support.arguments import require_positive, require_seed
 def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) -> Certificate:
     """Prove that no weights of H heads memorize all labellings of the examples.
 
-    It holds wherever examples are more than c(E; H) (Theorem 8, `theory.context_capacity`): for
+    It holds wherever different examples are more than c(E; H) (Theorem 8,
+    `theory.context_capacity`): for
     T > H(n - 1) + 1 examples with one shared context of rank n, for T > Hd with contexts of their
     own, and wherever tokens are few or lie in a subspace. The certificate carries the examples J to
-    blame, and vectors which show what their tokens span. Else the claim *impossible* is UNDECIDED,
-    and by Theorem 9 it is false for almost all queries.
+    blame, and vectors which show what their tokens span. Else the claim *impossible* is UNDECIDED;
+    where it says that contexts hold all inputs, it is false for almost all queries, by Theorem 9.
 
     Args:
         dataset: T examples; their targets do not matter

@@ -2,7 +2,7 @@
 
 By Theorem 9 almost all weights of any head dimension give Z the rank c(E; H), for almost all
 queries; and by Theorem 8 no weights do better. So heads are drawn, and what they give is looked at.
-Nothing is asked of the data: contexts may be dependent, and queries equal, as long as inputs are
+No groups are asked for: contexts may be dependent, and queries equal, as long as inputs are
 different. What a theorem about almost all cannot say of these very data, a certificate does.
 
 *Conditioning* is chosen by trial. A head of one key and one query direction is scaled so that its
@@ -149,17 +149,19 @@ def _require_rank(dataset: Dataset, layer: AttentionLayer, rng: np.random.Genera
     if found == total:
         return
     holds = context_capacity(dataset, heads, rng)
-    enough, _ = least_heads(dataset, rng)
+    enough, *_ = least_heads(dataset, rng)
     if holds.upper < total:
         problem = f"these contexts hold {holds.upper} at most, for all weights ({holds})"
+        suggestion = f"num_heads={enough}"
+        if enough is None:
+            suggestion = "other contexts: no number of heads holds these"
     else:
-        problem = f"these contexts hold {holds.lower} for almost all queries, but not for these"
+        problem = f"these contexts hold {holds.lower} for almost all queries, but not with these"
+        suggestion = "other queries, or another seed=; more heads may not help"
     raise CapacityError(
-        f"random heads give Z rank {found} < T = {total}: {problem}",
+        f"random heads gave Z rank {found} < T = {total}: {problem}",
         witness={"rank": found, "capacity": holds.upper},
-        suggestion="other contexts: no number of heads holds these"
-        if enough is None
-        else f"num_heads={max(enough, heads + 1)}",
+        suggestion=suggestion,
     )
 
 

@@ -2,7 +2,7 @@
 
 Up to H(n - 1) + 1 examples the groups are those of Theorem 2, and contexts have rank n. Beyond, a
 group may have d - 1 examples, and the first one d, if contexts of their own have directions enough;
-they may be dependent then, and of more than d tokens. Nothing else changes.
+they may be dependent then, and of more than d tokens, but of different ones. Nothing else changes.
 """
 
 import numpy as np
@@ -37,12 +37,12 @@ class RankOne(Dense):
             return super().plan(shapes, num_heads, head_dim)
         wide = num_heads * (width - 1) + 1
         if total > max(narrow, wide):
-            enough = -(-(total - 1) // max(width - 1, 1))
+            more = f"num_heads={-(-(total - 1) // (width - 1))}; or " if width > 1 else ""
             raise CapacityError(
                 f"{total} examples are too many for {num_heads} rank_one heads: groups of d - 1 "
                 f"examples, and one more, hold H(d - 1) + 1 = {wide} (d={width})",
                 witness=total,
-                suggestion=f"num_heads={enough}; or construction='generic', which holds Hd where "
+                suggestion=f"{more}construction='generic', which holds Hd where "
                 f"contexts are generic; or keep {wide} of the examples",
             )
         inner = 1 if head_dim is None else head_dim

@@ -51,7 +51,8 @@ class ContextCapacity:
         lower: the rank of random elements of all L_t, modulo a prime
         upper: T - |J| + k_J + (H - 1) delta_J, for T different inputs
         num_heads: H
-        blamed: J, ascending; empty where c(E; H) is the number of different inputs
+        blamed: J, ascending; empty where none was found whose bound is below the number of
+            different inputs: that is c(E; H) if the bounds agree
         spans: k_J and delta_J, with vectors which prove them
     """
 
@@ -105,19 +106,19 @@ def context_capacity(dataset: Dataset, num_heads: int, rng: np.random.Generator)
     contexts = dataset.contexts[different]
     nothing = spans_of(contexts[:0])
     found = ContextCapacity(0, total, num_heads, different[:0], nothing)
+    common = np.arange(total)
     for prime, _ in zip(modular.safe_primes(), range(_PRIMES), strict=False):
         factors = modular.factor(_generic_rows(contexts, num_heads, prime, rng), prime)
-        blamed = dependent_rows(factors, rng)
-        spans = spans_of(contexts[blamed])
-        upper = total - len(blamed) + spans.tokens + (num_heads - 1) * spans.differences
-        lower = max(found.lower, factors.rank)
-        # What depends modulo a prime alone spans as much as it has examples, and is not to blame.
-        if upper < found.upper:
-            found = ContextCapacity(lower, upper, num_heads, different[blamed], spans)
-        else:
-            found = replace(found, lower=lower)
-        if found.exact:
-            break
+        found = replace(found, lower=max(found.lower, factors.rank))
+        dependent = dependent_rows(factors, rng)
+        common = np.intersect1d(common, dependent)  # without what depends modulo one prime alone
+        for blamed in (dependent, common, np.arange(total)):
+            if found.exact:
+                return found
+            spans = spans_of(contexts[blamed])
+            upper = total - len(blamed) + spans.tokens + (num_heads - 1) * spans.differences
+            if upper < found.upper:
+                found = ContextCapacity(found.lower, upper, num_heads, different[blamed], spans)
     return found
 
 
@@ -157,15 +158,18 @@ def dependent_rows(factors: modular.Factors, rng: np.random.Generator) -> Intege
     return np.sort(np.concatenate([factors.rows[rank:], factors.rows[:rank][used.any(axis=0)]]))
 
 
-def least_heads(dataset: Dataset, rng: np.random.Generator) -> tuple[int | None, ContextCapacity]:
-    """The smallest H for which contexts hold all different inputs; None where no number does.
+def least_heads(
+    dataset: Dataset, rng: np.random.Generator
+) -> tuple[int | None, ContextCapacity, bool]:
+    """The smallest H which contexts allow for all different inputs; None where no number does.
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
         rng: of elements of L_t
 
     Returns:
-        H, and what was found with one head less (with H = 1: with that), whose J says why
+        H, what was found with one head less (with H = 1: with that), whose J says why, and whether
+        c(E; H) is proved to be the number of different inputs
 
     Example:
         >>> from constructive import generators
@@ -178,11 +182,11 @@ def least_heads(dataset: Dataset, rng: np.random.Generator) -> tuple[int | None,
     while len(found.blamed):
         # The rows of J need k + (H - 1) delta >= |J|.
         if not found.spans.differences:
-            return None, found
+            return None, found, True
         missing = len(found.blamed) - found.spans.tokens
         heads = 1 + -(-missing // found.spans.differences)
         last, found = found, context_capacity(dataset, heads, rng)
     if heads == 1:
-        return 1, found
+        return 1, found, found.exact
     below = context_capacity(dataset, heads - 1, rng)
-    return heads, below if len(below.blamed) else last
+    return heads, below if len(below.blamed) else last, found.exact

@@ -1,4 +1,4 @@
-"""Groups as large as their contexts allow: what Theorem 10 asks, decided exactly.
+"""Groups as large as their contexts allow: condition (2) of Theorem 10, decided exactly.
 
 The queries of a group may be many, if the contexts have as many directions to answer in: of any
 part J of a group the differences of tokens within contexts span |J| dimensions at least (of the
@@ -39,7 +39,7 @@ class TooNarrow:
 def too_narrow(
     dataset: Dataset, sizes: tuple[int, ...], rng: np.random.Generator
 ) -> TooNarrow | None:
-    """A part of a group which Theorem 10 does not hold, or None if there is none.
+    """A part of a group which Theorem 10 does not hold, or None where none was found.
 
     Args:
         dataset: T examples with contexts of their own (T, n, d)

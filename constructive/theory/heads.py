@@ -18,7 +18,7 @@ _HAIR = 1e-14
 
 @dataclass(frozen=True)
 class FewestHeads:
-    """The fewest heads for data, and some room.
+    """The fewest heads which the contexts of data allow, and some room.
 
     Attributes:
         least: the smallest H with T <= c(E; H), for the different inputs: no fewer do (Theorem 8),
@@ -35,7 +35,11 @@ class FewestHeads:
 
 
 def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
-    """The fewest heads which hold a data set, with a margin in conditioning.
+    """The fewest heads which the contexts of a data set allow, with a margin in conditioning.
+
+    No fewer memorize it, whatever its queries and the weights are (Theorem 8); as many do for
+    almost all queries (Theorem 9). For some they do not, whatever their number (Proposition 15.5):
+    `exact_capacity(dataset, least)` decides that.
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
@@ -52,11 +56,11 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
         >>> found.least, found.heads
         (7, 7)
         >>> print(found.reason)
-        6 heads hold 96 of 100 examples at most; 7 hold 112
+        contexts allow 96 of 100 examples with 6 heads, and 112 with 7
     """
     require_examples(dataset, Dataset)
     require_seed(seed)
-    least, below = least_heads(dataset, np.random.default_rng(seed))
+    least, below, decided = least_heads(dataset, np.random.default_rng(seed))
     spans, blamed = below.spans, len(below.blamed)
     if least is None:
         raise CapacityError(
@@ -66,14 +70,16 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
             suggestion="contexts with two different tokens, or fewer examples",
         )
     seen, words = _seen_in_floats(dataset)
+    doubt = "" if decided else "; whether that is enough is not decided"
     if not blamed:
-        reason = f"one head holds all {below.upper} different inputs"
+        reason = f"contexts allow all {below.upper} different inputs with one head" + doubt
         return FewestHeads(1, max(1, seen), reason + words * (seen > 1))
     room = spans.tokens + (least - 1) * spans.differences - blamed
     heads = least + (2 * room < spans.differences)
     holds = blamed + room + (heads - least) * spans.differences
     fewer = blamed + room - spans.differences
-    reason = f"{least - 1} heads hold {fewer} of {blamed} examples at most; {heads} hold {holds}"
+    allowed = f"contexts allow {fewer} of {blamed} examples with {least - 1} heads"
+    reason = f"{allowed}, and {holds} with {heads}{doubt}"
     return FewestHeads(least, max(heads, seen), reason + words * (seen > heads))
 
 
@@ -102,10 +108,11 @@ def heads_needed(num_examples: Dataset) -> int: ...
 def heads_needed(
     num_examples: int | Dataset, context_size: int | None = None, head_dim: int | None = None
 ) -> int:
-    """The smallest H whose bound holds T examples, or for a data set the exact number.
+    """The smallest H whose bound holds T examples, or which the contexts of a data set allow.
 
-    For sizes Theorem 1's if d_h is given, else Theorem 2's. For a data set no weights of fewer
-    heads hold it (Theorem 8), and so many do for almost all queries (Theorem 9).
+    For sizes Theorem 1's if d_h is given, else Theorem 2's. For a data set the number which its
+    contexts allow: no fewer heads hold it (Theorem 8), and as many do for almost all queries
+    (Theorem 9).
 
     Args:
         num_examples: T, or a data set

@@ -48,7 +48,6 @@ HONEST = f"{CAMPAIGN}::test_honest_triples_stay_true_at_any_scale"
 HOSTILE = f"{CAMPAIGN}::test_nothing_false_is_accepted"
 IMPOSSIBLE = "tests/hostile/test_impossible.py"
 NEEDS = "tests/hostile/test_needs.py"
-ATTACKS = "tests/hostile/test_impossible.py"
 LONGEST = {HOSTILE, NEEDS}
 TOO_LONG = [
     "tests/checker/test_paired.py::test_thirty_thousand_examples_are_proved_and_checked",
@@ -78,7 +77,6 @@ TESTS = {
         *checks(f"bounds paired_steps paired {LAYERS}"), HONEST, HOSTILE
     ],
     "certificates/checker/fixed": [*checks(f"arithmetic {LAYERS}"), HONEST, HOSTILE],
-    "certificates/checker/impossible": [*checks("layers upper_bounds"), IMPOSSIBLE, NEEDS],
     "certificates/checker/modular": [*checks(f"arithmetic layers {LAYERS}"), HONEST, HOSTILE],
     "certificates/checker/real_claims": [
         *checks(f"real_claims layers arithmetic soundness {LAYERS}"), HONEST, HOSTILE, NEEDS
@@ -86,10 +84,10 @@ TESTS = {
     "certificates/checker": [*checks(f"layers {LAYERS} soundness"), HONEST, HOSTILE, NEEDS],
     "certificates/claims/sequences": [*checks("claims sequence_checker"), "tests/sequences"],
     "certificates/checker/impossible": [
-        *checks(f"layers {LAYERS}"), ATTACKS, NEEDS
+        *checks(f"layers {LAYERS}"), IMPOSSIBLE, NEEDS
     ],
     "certificates/claims/impossible": [*checks("claims upper_bounds"), "tests/theorem", HOSTILE],
-    "theory/context": [*checks("upper_bounds"), "tests/theorem", ATTACKS],
+    "theory/context": [*checks("upper_bounds"), "tests/theorem", IMPOSSIBLE],
     "certificates/claims/paired": [*checks("paired_steps paired_claims paired soundness"), HOSTILE],
     "certificates/claims": [*checks(f"claims certify {LAYERS} soundness"), HOSTILE],
     "exact/directed": ["tests/exact/test_directed.py", *checks("bounds claims paired_steps")],

@@ -1,6 +1,7 @@
 """The claim *impossible*: no weights of H heads memorize all labellings of these examples.
 
-It is Theorem 8 for the set J of examples which gives the least bound (`theory.context_capacity`).
+It is Theorem 8 for a set J of more different examples than its rows of Z can have rank: that with
+the least bound which was found (`theory.context_capacity`). Any such J is a proof.
 The evidence is J, and integer vectors: the first are orthogonal to all tokens of J, the others
 constant within each of its contexts; entry `pivots[i]` of vector i is zero in all later ones, so
 that they are independent, and the tokens span d dimensions less the first ones, differences d less
@@ -27,6 +28,8 @@ def prove(dataset: Dataset, num_heads: int, rng: np.random.Generator) -> Claim:
     if not len(blamed):
         statement = f"no weights of H = {num_heads} heads memorize every labelling"
         detail = f"contexts hold all {found.upper} different inputs, for almost all queries"
+        if not found.exact:
+            detail = f"contexts hold {found.lower} inputs or more; nobody to blame was found"
         return Claim("impossible", statement, Verdict.UNDECIDED, detail)
     spans, shared = found.spans, dataset.shared_context
     contexts = dataset.contexts[np.newaxis] if shared else dataset.contexts[blamed]

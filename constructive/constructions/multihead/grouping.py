@@ -106,11 +106,12 @@ def _dependent(lengths: Array, unit: Array, start: int, stop: int) -> Assumption
     )
     message = (
         f"the queries of examples {start} to {stop - 1}, one group, have rank {rank} "
-        f"(numerically); Assumption 1 needs every n of the queries to be independent"
+        "(numerically); a group needs independent ones, as any n queries are by Assumption 1"
     )
     return AssumptionError(
         message,
         witness=witness,
         suggestion=f"drop or move one of these examples (their queries satisfy {words}), "
-        "use more heads and so smaller groups, or another order (assumptions.regroup)",
+        "use more heads and so smaller groups, another order (assumptions.regroup finds one for "
+        "groups below n), or construction='generic'",
     )

@@ -307,12 +307,12 @@ def _cannot_saturate(group: Group, distance: Array, fraction: float) -> Assumpti
         message = (
             f"{len(inside)} of {group.start} earlier queries lie (numerically) in the span of a "
             f"group of {group.size} (examples {members}), so its head cannot saturate on "
-            f"{fraction:.0%} of the other examples; by Assumption 1 none would"
+            f"{fraction:.0%} of the other examples; of n or fewer none would, by Assumption 1"
         )
         witness = tuple(inside[:8].tolist())
         suggestion = (
-            "another order of the examples (assumptions.regroup finds one), or lower "
-            "saturated_fraction="
+            "another order of the examples (assumptions.regroup finds one for groups below n), "
+            "lower saturated_fraction=, or construction='generic'"
         )
     else:
         message = (
