@@ -494,7 +494,7 @@ def least_operations(checker, monkeypatch, tokens, vectors, zeros=0):
     """The least number of operations which is enough for these tokens and vectors."""
     data = {"contexts": tokens[:, None], "queries": many_queries(len(tokens), tokens.shape[1])}
     evidence = evidence_of(len(tokens), vectors, range(len(vectors)), zeros)
-    low, high = 0, 1 << 24
+    low, high = 0, 1 << 28
     while high > low + 1:
         middle = (low + high) // 2
         monkeypatch.setattr(checker.impossible, "OPERATIONS", middle)
@@ -517,16 +517,17 @@ def test_what_vectors_cost(checker, monkeypatch):
         vectors = np.eye(5, dtype=object)[:count] * (1 << bits - 1)
         return least_operations(checker, monkeypatch, tokens, vectors.tolist(), count)
 
-    def expected(rows, bits, count=1):
-        """By each prime: products, and remainders of the vectors' own numbers."""
-        each = rows * 5 * (count + 40) + count * 5 * (500 + bits / 4)
+    def expected(rows, reach, bits=1, count=1):
+        """By each prime: products, remainders of the vectors' numbers, powers of two."""
+        bits += reach + 4
+        each = rows * 5 * (count + 40) + count * 5 * (500 + bits / 4) + 500 * reach
         return math.ceil(-(-bits // 21) * each)
 
     for rows, reach in ((16, 57), (32, 58)):  # numbers up to `rows`
-        assert cost(rows) == expected(rows, 1 + reach + 4)
-        assert cost(rows, bits=2000) == expected(rows, 2000 + reach + 4)
-        assert cost(rows, span=900) == expected(rows, 1 + reach + 904)
-        assert cost(rows, count=4) == expected(rows, 1 + reach + 4, count=4)
+        assert cost(rows) == expected(rows, reach)
+        assert cost(rows, bits=2000) == expected(rows, reach, bits=2000)
+        assert cost(rows, span=900) == expected(rows, reach + 900)
+        assert cost(rows, count=4) == expected(rows, reach, count=4)
     monkeypatch.undo()
     assert checker.impossible.OPERATIONS == 1e11
 

@@ -85,11 +85,13 @@ def require_orthogonal(vectors, zeros, tokens, ids):
     """
     if not vectors:
         return
+    span = reach(tokens)
     bits = max(x.bit_length() for vector in vectors for x in vector)
-    bits += reach(tokens) + tokens.shape[1].bit_length() + 1
+    bits += span + tokens.shape[1].bit_length() + 1
     moduli = primes()[: -(-bits // (SMALLEST.bit_length() - 1))]
     entries = len(vectors) * tokens.shape[1]
-    cost = len(moduli) * (tokens.size * (len(vectors) + 40) + entries * (500 + bits / 4))
+    each = tokens.size * (len(vectors) + 40) + entries * (500 + bits / 4)
+    cost = len(moduli) * (each + 500 * span)  # with tables of powers of two
     enough = len(moduli) * (SMALLEST.bit_length() - 1) >= bits
     require(enough and cost <= OPERATIONS, "numbers so long would take more than a minute")
     for p in moduli.tolist():
