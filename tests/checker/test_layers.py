@@ -365,6 +365,8 @@ def test_one_modulus_less_would_not_be_enough(checker, monkeypatch):
         ([[0.75, -0.5]], 53),
         ([[0.0, 1.0], [0.0, 0.0]], 53),
         ([[0.0]], 53),
+        ([[0.0, 2.0**-100]], 53),
+        ([[0.0, 2.0**100]], 53),
         ([[1.0, 0.5]], 54),
         ([[-(2.0**-1074), 3.0]], 53 + 1075),
         ([[2.0**900, -(2.0**-1000)]], 53 + 1900),
@@ -375,7 +377,7 @@ def test_how_long_tokens_are_as_integers(checker, tokens, bits):
     tokens = np.array(tokens)
     assert checker.impossible.reach(tokens) == bits
     used = np.abs(tokens[tokens != 0])
-    unit = Fraction(2) ** (int(np.frexp(used.min(initial=1.0))[1]) - 53)
+    unit = Fraction(2) ** (int(np.frexp(used.min(initial=1e308))[1]) - 53)
     whole = [Fraction(x) / unit for x in used.tolist()]
     assert all(x.denominator == 1 and x < 2**bits for x in whole)
 
@@ -469,6 +471,28 @@ def test_different_examples_are_counted(checker):
     shared = {"contexts": tokens, "queries": queries}
     with pytest.raises(ValueError, match="2 different examples, and 3 are possible"):
         checker.impossible.check_impossible(evidence_of(7), shared)
+    two = {"contexts": np.array([[[1.0]], [[2.0]]]), "queries": np.ones((2, 1))}
+    assert checker.impossible.check_impossible(evidence_of(2), two) == (1, 1, 2)
+
+
+def test_residues_of_one_number_may_differ_by_a_prime(checker, monkeypatch):
+    """Balanced ones are not unique."""
+    original, rng = checker.impossible.times, np.random.default_rng(0)
+
+    def times(a, b, p):
+        products = original(a, b, p)
+        return products + p * rng.integers(-1, 2, products.shape)
+
+    monkeypatch.setattr(checker.impossible, "times", times)
+    tokens = np.array([[3.0, 1.0, 1.0], [5.0, -1.0, -1.0], [-7.0, 2.0, 2.0], [0.0, 4.0, 4.0]])
+    data = {"contexts": tokens[[[0, 1], [1, 2], [3, 0]] * 3], "queries": many_queries(9, 3)}
+    vectors = (0, 1, -1), (1, 0, 0)
+    with pytest.raises(ValueError, match="not constant within a context"):
+        checker.impossible.check_impossible(evidence_of(9, vectors, [1, 0], 1), data)
+    tokens[:, 0] = -11.0
+    data["contexts"] = tokens[[[0, 1], [1, 2], [3, 0]] * 3]
+    known = (2, 2 + 1, 9)
+    assert checker.impossible.check_impossible(evidence_of(9, vectors, [1, 0], 1, 2), data) == known
 
 
 @pytest.mark.parametrize(

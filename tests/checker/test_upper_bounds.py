@@ -370,6 +370,7 @@ def test_impossible_is_proved_and_checked_where_examples_are_more_than_the_least
         assert claim.statement == stated(heads, k + (heads - 1) * delta, number)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(problems())
 def test_of_all_sets_of_examples_those_are_accepted_which_are_too_many(checker, problem):

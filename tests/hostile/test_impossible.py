@@ -207,6 +207,7 @@ def test_forged_files_of_upper_bounds(runner):
         assert counts["not judged"] == counts["true, refused"] == 0
 
 
+@pytest.mark.slow
 def test_what_is_proved_of_forged_data_is_true_and_accepted(runner, monkeypatch):
     """Data whose tokens are multiples of a prime are among them."""
     rng = np.random.default_rng(0)
