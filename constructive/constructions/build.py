@@ -49,7 +49,7 @@ def build_memorizer(
     seed: int = 0,
     progress: Progress = silent,
 ) -> Memorizer:
-    """Build weights which memorize a data set, by the proof of Theorem 1 or of Theorem 2.
+    """Build weights which memorize a data set, whatever its targets are.
 
     The error on the data is measured before the memorizer is returned.
 
@@ -60,8 +60,10 @@ def build_memorizer(
             Pairs are of full rank if d_h exceeds the examples of each head, else of rank one
         value_dim: d_v >= d_out; by default d_out
         construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
-            T <= H(n - 1) + 1 for every d_h), "paired" (own contexts) or "schur" (a shared one),
-            whose readouts do not cost T^3, or "auto", which `explain` explains
+            T <= H(n - 1) + 1 for every d_h; Theorem 10, H(d - 1) + 1 with contexts of their own),
+            "generic" (random heads, T <= c(E; H)), "paired" (own contexts) or "schur" (a shared
+            one), whose readouts do not cost T^3, or "auto", which `explain` explains; where data do
+            not meet what the first choice assumes, "auto" goes on to the next
         shared_keys: whether all heads score tokens along one key direction (pairs and schur always
             do)
         saturated_fraction: share of the examples off its group on which a head must saturate;
@@ -78,12 +80,13 @@ def build_memorizer(
 
     Raises:
         ParameterError: for arguments which make no sense
-        CapacityError: for more examples than the theorem holds; says how many heads would do
-        AssumptionError: for a context without rank n, dependent queries, repeated inputs
+        CapacityError: for more examples than the construction holds; says how many heads would do
+        AssumptionError: for repeated inputs, and for data which do not meet what a construction
+            assumes, such as contexts of rank n, or groups of independent queries
         DataError: for equal inputs with different targets
         PrecisionError: if the readout misses the tolerance at this precision
 
-    Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Theorem 1; rank-one heads are ours.
+    Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Theorem 1; the others are ours.
 
     Example:
         >>> from constructive import build_memorizer, generators

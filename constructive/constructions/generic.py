@@ -149,8 +149,8 @@ def _require_rank(dataset: Dataset, layer: AttentionLayer, rng: np.random.Genera
     if found == total:
         return
     holds = context_capacity(dataset, heads, rng)
-    enough, *_ = least_heads(dataset, rng)
     if holds.upper < total:
+        enough, *_ = least_heads(dataset, rng)
         problem = f"these contexts hold {holds.upper} at most, for all weights ({holds})"
         suggestion = f"num_heads={enough}"
         if enough is None:

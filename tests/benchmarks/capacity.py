@@ -1,8 +1,8 @@
 """What contexts hold: c(E; H) by its definition, both constructions at their limits, certificates.
 
-    python tests/benchmarks/capacity.py [--only vocabulary limits impossible language]
+    python tests/benchmarks/capacity.py [--only vocabulary limits conditions impossible language]
 
-Prints tables for docs/capacity.md; one run each, with the seconds it took.
+Prints tables for docs/precision.md and others; one run each, with the seconds it took.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from pydoc_data.topics import topics
 import numpy as np
 
 from constructive import (
+    CapacityError,
     Dataset,
     build_memorizer,
     certify,
@@ -88,6 +89,26 @@ def limits():
             )
 
 
+def conditions():
+    """The condition of Z by construction, for the same data; "-" where it holds too few."""
+    names = "saturated", "rank_one", "generic"
+    print("| data | T | H |", " | ".join(names), "|")
+    print("|---|---|---|" + "---|" * len(names))
+    for make in (generators.uniform, generators.gaussian, generators.shared_context):
+        for total, heads in ((300, HEADS), (621, HEADS), (1261, HEADS)):
+            data = make(num_examples=total, context_size=SIZE, width=WIDTH)
+            cells = []
+            for name in names:
+                try:
+                    built = build_memorizer(
+                        data, num_heads=heads, construction=name, tolerance=1e99
+                    )
+                    cells.append(f"{built.record.condition:.0e}")
+                except CapacityError:
+                    cells.append("-")
+            print(f"| {make.__name__} | {total} | {heads} |", " | ".join(cells), "|")
+
+
 def impossible():
     """Certificates that 1,000 examples are too many, and how long checking them takes."""
     rng = np.random.default_rng(0)
@@ -129,7 +150,10 @@ def windows():
     )
 
 
-PARTS = {"vocabulary": vocabulary, "limits": limits, "impossible": impossible, "language": windows}
+PARTS = {
+    "vocabulary": vocabulary, "limits": limits, "conditions": conditions, "impossible": impossible,
+    "language": windows,
+}  # fmt: skip
 
 
 def main():
