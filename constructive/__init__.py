@@ -21,13 +21,18 @@ if TYPE_CHECKING:
         upper_bound_certificate as upper_bound_certificate,
     )
     from constructive.constructions.build import build_memorizer as build_memorizer
+    from constructive.constructions.decoder import build_decoder as build_decoder
     from constructive.constructions.planning import Explanation as Explanation
     from constructive.constructions.planning import explain as explain
     from constructive.data import generators as generators
     from constructive.data.dataset import Dataset as Dataset
     from constructive.data.mixing import token_mixing as token_mixing
     from constructive.data.rational import RationalDataset as RationalDataset
+    from constructive.data.texts import Text as Text
     from constructive.layers.attention import AttentionLayer as AttentionLayer
+    from constructive.layers.causal.layer import CausalLayer as CausalLayer
+    from constructive.layers.decoder import Decoder as Decoder
+    from constructive.layers.decoder import DecoderRecord as DecoderRecord
     from constructive.layers.extended import ExtendedLayer as ExtendedLayer
     from constructive.layers.memorizer import Memorizer as Memorizer
     from constructive.layers.rational import RationalLayer as RationalLayer

@@ -1,0 +1,148 @@
+"""What floating-point evaluations of attention may do: one model, and its bounds.
+
+*Standard model* (Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd ed., sections 2.2
+and 3.1). Every addition, product and division is rounded to nearest, with or without fused
+multiply-add: its result is the exact one times 1 + delta, |delta| <= u. A sum or an inner product
+of k terms, in any order, is off by at most gamma_k sum |a_i b_i|, gamma_k = k u / (1 - k u).
+
+*Exponentials* of numbers which are not positive are assumed to be within `exp_error` of the exact
+ones, relative, where these are normal numbers; where they are not, anything from 0 to twice the
+smallest normal number; and exp(0) = 1.
+
+*Softmax* of exact logits l_1, ..., l_n: exp(l_j - m) over their sum, where m is the largest logit,
+divided before the tokens are averaged or afterwards; in one piece, or in B = ceil(n / block) blocks
+or fewer, with the largest logit so far, whose sums are rescaled by exp(m_old - m_new), as flash
+attention does. So a term is a product of at most B exponentials, and of as many roundings. ::
+
+    eta  = t / (1 - t),  t = B exp_error + B u        >= what these do to a term
+    beta = eta + gamma_n + eta gamma_n                >= with the sum of n terms
+    rho  = (1 + u)^2 (1 + stored)^2 - 1               two roundings divide; weights a_j and
+                                                      averages may be stored in fewer bits
+    zeta = (2 beta + rho + beta rho) / (1 - beta)     |z - sum_j a_j x_j| <= zeta sum_j a_j |x_j|
+
+since the numerator is off by a factor 1 + beta at most, the denominator, which is positive, by
+1 - beta at least. What underflows comes on top (`flushed`): each exponential, product and rescaled
+sum loses twice the smallest normal number at most, times the n terms which a sum has so far, and
+the denominator is 1 or more, as the largest logit has the exponential 1.
+
+All bounds are sums, products and quotients of positive numbers, and `up` covers their rounding.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.exact.directed import up
+from constructive.support.arrays import Array
+
+MOST_TERMS = 1 << 20
+"""Terms of a sum for which bounds are finite."""
+_HALF = 0.5
+"""Beyond it a relative error is no small one."""
+
+
+@dataclass(frozen=True)
+class FloatModel:
+    """How evaluation rounds.
+
+    Attributes:
+        name: of the format in which numbers are stored
+        unit: u of additions, products and divisions
+        exp_error: relative error of exponentials which are normal numbers
+        block: tokens of a block of softmax, at least
+        smallest: the smallest normal number of the operations
+        stored_unit: rounding of attention weights, averages, outputs and logits when they are
+            stored between operations; 0 where that is the format of these
+        stored_tiny: absolute error of storing a number which is nearly zero
+        digits: bits of a significand in storage: integers up to 2^digits are exact
+    """
+
+    name: str
+    unit: float
+    exp_error: float
+    block: int
+    smallest: float
+    stored_unit: float
+    stored_tiny: float
+    digits: int
+
+    def gamma(self, terms: npt.ArrayLike) -> Array:
+        """gamma_k, rounded up; infinite beyond `MOST_TERMS` and where k u is no small number.
+
+        Args:
+            terms: k, of any shape
+
+        Example:
+            >>> bool(1e-3 < EXECUTED["float32"].gamma(20000) < 2e-3)
+            True
+        """
+        count = np.asarray(terms, dtype=np.float64)
+        return self._small(count * self.unit, count)
+
+    def average(self, counts: npt.ArrayLike) -> Array:
+        """zeta: the relative error of an average of n tokens, to sum_j a_j |x_j|; rounded up.
+
+        Args:
+            counts: n, of any shape
+
+        Example:
+            >>> bool(1e-4 < EXECUTED["float32"].average(1000) < 2e-4)
+            True
+        """
+        count = np.asarray(counts, dtype=np.float64)
+        eta = self._small(self._blocks(count) * (self.exp_error + self.unit), count)
+        beta = up(_both(eta, self.gamma(count)))
+        once = _both(self.unit, self.stored_unit)
+        rho = up(np.asarray(_both(once, once)))
+        small = np.minimum(beta, _HALF)
+        bound = up((2.0 * small + rho + small * rho) / (1.0 - small))
+        return np.where(beta < _HALF, bound, np.inf)
+
+    def flushed(self, counts: npt.ArrayLike) -> Array:
+        """What underflow adds to an average of n tokens with entries of at most one; rounded up.
+
+        Args:
+            counts: n, of any shape
+        """
+        count = np.asarray(counts, dtype=np.float64)
+        lost = 32.0 * count * self._blocks(count) * self.smallest
+        return up(lost + (count + 1.0) * self.stored_tiny)
+
+    def _blocks(self, count: Array) -> Array:
+        return np.ceil(count / self.block)
+
+    @staticmethod
+    def _small(share: Array, count: Array) -> Array:
+        """Bounds t / (1 - t) for t < 1/2, else infinite ones."""
+        inside = (share < _HALF) & (count <= MOST_TERMS)
+        safe = np.minimum(share, _HALF)
+        return np.where(inside, up(safe / (1.0 - safe)), np.inf)
+
+
+def _both(one: npt.ArrayLike, other: npt.ArrayLike) -> Array:
+    """(1 + a) (1 + b) - 1, as a sum of positive numbers."""
+    a, b = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    both: Array = a + b + a * b
+    return both
+
+
+EXP_ULPS = 32
+"""Units in the last place by which exponentials in float32 may be off: 64 u."""
+BLOCK = 512
+"""Tokens of a block of softmax which is computed in blocks, at least."""
+
+_F32 = 2.0**-24, 2.0 * EXP_ULPS * 2.0**-24, BLOCK, 2.0**-126
+
+EXECUTED = {
+    "float32": FloatModel("float32", *_F32, stored_unit=0.0, stored_tiny=0.0, digits=24),
+    "bfloat16": FloatModel("bfloat16", *_F32, stored_unit=2.0**-8, stored_tiny=2.0**-126, digits=8),
+    "float16": FloatModel("float16", *_F32, stored_unit=2.0**-11, stored_tiny=2.0**-25, digits=11),
+}
+"""By the format in which numbers are stored; sums and products are float32 in all."""
+
+FLOAT64 = FloatModel(
+    "float64", 2.0**-53, 2.0**-51, MOST_TERMS, 2.0**-1022, stored_unit=0.0, stored_tiny=0.0,
+    digits=53,
+)  # fmt: skip
+"""Our own evaluation, with exponentials from a table which arb made."""

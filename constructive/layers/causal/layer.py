@@ -1,0 +1,197 @@
+"""The causal layer: every position of a sequence is a query, and its context is what came before.
+
+Notation: x_1, ..., x_N the tokens of a sequence (N, d), H heads with W_Q, W_K (d, d_h), an
+effective readout U. Position i sees j = 1, ..., i, or the last `window` of these. ::
+
+    alpha_h = softmax of x_j . W_K W_Q^T x_i over the j which i sees
+    z_h     = sum_j alpha_hj x_j
+    f_i     = U^T (x_i, z_1, ..., z_H)           with the skip connection; without it U^T (z_1, ...)
+
+The logits carry no factor 1/sqrt(d_h). For almost all sequences and almost all weights the rows
+of all S N positions have rank min((H + 1) d, min(S, d) + S (N - 1)), with a skip connection, and no
+weights do better (Theorem 12, proofs/17): so about N / d heads hold a text, whatever it is.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.layers.attention import softmax_in_place
+from constructive.layers.causal.geometry import BLOCK_BYTES, Block, blocks
+from constructive.layers.layer import HeadShapes
+from constructive.support.arguments import require_positive
+from constructive.support.arrays import Array, finite_array, private
+from constructive.support.errors import DataError, ParameterError
+
+
+class Chunk(NamedTuple):
+    """A few positions on their way through the layer.
+
+    Attributes:
+        block: which ones
+        representation: z (s, b, K), K = (H + 1) d with the skip connection, else H d
+    """
+
+    block: Block
+    representation: Array
+
+
+@dataclass(frozen=True, eq=False)
+class CausalLayer(HeadShapes):
+    """Causal multi-head attention with an effective readout, as plain arrays of one dtype.
+
+    The arrays are read-only copies of what was given; the layer computes in their dtype.
+
+    Attributes:
+        query_weights: W_Q (H, d, d_h)
+        key_weights: W_K (H, d, d_h)
+        readout_weights: U (K, d_out), K = (H + 1) d with the skip connection, else H d
+        window: how many positions one sees, itself among them; None for all up to itself
+        skip: whether the readout sees x_i, too
+
+    Raises:
+        ParameterError: for what is no array, shapes which do not fit, dtypes other than float32 or
+            float64 or several of them, entries which are not finite, and a window which is no
+            positive integer
+
+    Example:
+        >>> zeros = np.zeros((1, 1, 1))
+        >>> layer = CausalLayer(zeros, zeros, np.array([[1.0]]), skip=False)
+        >>> layer([[[3.0], [5.0], [1.0]]]).tolist()  # uniform attention: means of what came before
+        [[[3.0], [4.0], [3.0]]]
+    """
+
+    query_weights: Array
+    key_weights: Array
+    readout_weights: Array
+    window: int | None = None
+    skip: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("query_weights", "key_weights", "readout_weights"):
+            object.__setattr__(self, name, private(name, getattr(self, name)))
+        if self.window is not None:
+            require_positive(window=self.window)
+        _check(self.tensors, skip=self.skip)
+
+    @property
+    def tensors(self) -> dict[str, Array]:
+        """The weights by the names which files give them."""
+        return {"W_Q": self.query_weights, "W_K": self.key_weights, "U": self.readout_weights}
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of entries of the weights."""
+        return sum(array.size for array in self.tensors.values())
+
+    @property
+    def target_dim(self) -> int:
+        """d_out, the number of entries of the output."""
+        return int(self.readout_weights.shape[1])
+
+    @property
+    def inner_dim(self) -> int:
+        """K, the number of entries of the representation."""
+        return (self.num_heads + self.skip) * self.width
+
+    def __call__(self, sequences: npt.ArrayLike, *, block_bytes: int = BLOCK_BYTES) -> Array:
+        """Evaluate f at all positions of all sequences: (S, N, d_out).
+
+        Args:
+            sequences: (S, N, d)
+            block_bytes: about the size of temporary arrays, in bytes; by default 32 MiB
+
+        Raises:
+            DataError: if shapes do not fit the layer, or numbers are not finite
+        """
+        tokens = self.checked(sequences)
+        out = np.empty((*tokens.shape[:2], self.target_dim), tokens.dtype)
+        for chunk in self.chunks(tokens, block_bytes=block_bytes):
+            values = chunk.representation @ self.readout_weights
+            out[chunk.block.sequences, chunk.block.rows] = values
+        return out
+
+    def intermediate(self, sequences: npt.ArrayLike, *, block_bytes: int = BLOCK_BYTES) -> Array:
+        """The intermediate representation of all positions: (S, N, K).
+
+        Args:
+            sequences: (S, N, d)
+            block_bytes: about the size of temporary arrays, in bytes; by default 32 MiB
+
+        Raises:
+            DataError: if shapes do not fit the layer, or numbers are not finite
+        """
+        tokens = self.checked(sequences)
+        out = np.empty((*tokens.shape[:2], self.inner_dim), tokens.dtype)
+        for chunk in self.chunks(tokens, block_bytes=block_bytes):
+            out[chunk.block.sequences, chunk.block.rows] = chunk.representation
+        return out
+
+    def chunks(self, tokens: Array, *, block_bytes: int = BLOCK_BYTES) -> Iterator[Chunk]:
+        """The representation of a few positions at a time.
+
+        Args:
+            tokens: (S, N, d), of the dtype of the weights
+            block_bytes: about the size of temporary arrays, in bytes; by default 32 MiB
+        """
+        absorbed = self.absorbed
+        count, length, width = tokens.shape
+        for block in blocks(count, length, self.num_heads, self.window, block_bytes):
+            own, seen = tokens[block.sequences, block.rows], tokens[block.sequences, block.keys]
+            together, rows = own.shape[:2]
+            logits = (own @ absorbed).reshape(together, -1, width) @ seen.transpose(0, 2, 1)
+            by_head = logits.reshape(together, rows, self.num_heads, -1)
+            np.copyto(by_head, -np.inf, where=block.hidden[:, np.newaxis])
+            z = (softmax_in_place(logits) @ seen).reshape(together, rows, -1)
+            yield Chunk(block, np.concatenate([own, z], axis=2) if self.skip else z)
+
+    @property
+    def absorbed(self) -> Array:
+        """W_Q W_K^T of all heads side by side: (d, H d)."""
+        products: Array = np.matmul(self.query_weights, self.key_weights.transpose(0, 2, 1))
+        return products.transpose(1, 0, 2).reshape(self.width, -1)
+
+    def checked(self, sequences: npt.ArrayLike) -> Array:
+        """Sequences as an array of the layer's dtype. Raises DataError if they do not fit.
+
+        Args:
+            sequences: (S, N, d)
+        """
+        tokens = finite_array("sequences", sequences, copy=False)
+        if tokens.ndim != 3 or tokens.shape[2] != self.width or 0 in tokens.shape:
+            raise DataError(
+                f"sequences have shape {tokens.shape}, not (S, N, d={self.width})",
+                witness=tokens.shape,
+                suggestion="an array of sequences of tokens; x[np.newaxis] for a single one",
+            )
+        return tokens.astype(self.query_weights.dtype, copy=False)
+
+
+def _check(tensors: dict[str, Array], *, skip: bool) -> None:
+    """Raise ParameterError for weights which do not fit together."""
+    kinds = {array.dtype for array in tensors.values()}
+    if len(kinds) > 1 or kinds - {np.dtype(np.float32), np.dtype(np.float64)}:
+        raise ParameterError(
+            f"weights have dtypes {sorted(map(str, kinds))}",
+            witness=tuple(sorted(map(str, kinds))),
+            suggestion="all float32, or all float64",
+        )
+    w_q, w_k, readout = tensors.values()
+    shapes = {name: array.shape for name, array in tensors.items()}
+    fits = w_q.ndim == 3 and w_q.shape == w_k.shape and readout.ndim == 2 and w_q.size
+    if not fits or readout.shape[0] != (len(w_q) + skip) * w_q.shape[1] or not readout.size:
+        rows = "(H + 1) d" if skip else "H d"
+        raise ParameterError(
+            f"weights have shapes {shapes}",
+            witness=shapes,
+            suggestion=f"W_Q and W_K (H, d, d_h), U ({rows}, d_out)",
+        )
+    for name, array in tensors.items():
+        if not np.isfinite(array).all():
+            place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+            raise ParameterError(
+                f"{name}{list(place)} is {array[place]}", witness=place, suggestion="finite weights"
+            )

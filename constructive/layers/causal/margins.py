@@ -1,0 +1,174 @@
+"""By how much the right output is the largest: in real arithmetic, and as floats evaluate it.
+
+The output for a row z of the representation is f = U^T z, and its logits are f . o_v for the rows
+o_v of the unembedding. Let the true margin of a position be the least f . (o_next - o_v) over all
+other v. Float64 gives it up to a bound; and any evaluation in a `FloatModel` gives logits which
+are off by E_v at most, ::
+
+    |f^ - f|  <=  (zeta + gamma_K (1 + zeta)) |U|^T A  +  (1 + gamma_K) flushed X |U|^T 1  =: D
+    |l^ - l|  <=  gamma_d |O| (|f| + D) + |O| D                                            =: E
+
+with A the averages of |x| which `layers.causal.bounded` gives, |z| <= A, K and d the entries of z
+and f, and X >= 1 the largest |x|; and with one rounding more each where outputs and logits are
+stored in fewer bits. So the next token has the largest logit in every such evaluation where the
+margin exceeds E_next + E_v for every other v.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.exact.directed import up
+from constructive.exact.float_model import FLOAT64, FloatModel
+from constructive.layers.causal.bounded import ExactLogits, enclosed
+from constructive.layers.causal.layer import CausalLayer
+from constructive.support.arrays import Array
+
+_FEW = 1024
+"""Positions whose logits are held at a time."""
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Margins:
+    """What is known of some positions.
+
+    Attributes:
+        places: which ones (R,)
+        least: lower bounds of the true margins (R,)
+        most: upper bounds of the same (R,)
+        error: E_next + E_v, where that is the largest part of the margin (R,)
+        share: that part, rounded up; the next token is the largest in every evaluation where it is
+            less than one, and infinite where no margin is known to be positive (R,)
+    """
+
+    places: Integers
+    least: Array
+    most: Array
+    error: Array
+    share: Array
+
+    @classmethod
+    def together(cls, parts: "list[Margins]") -> "Margins":
+        """All of some, in the order of their places.
+
+        Args:
+            parts: one or several
+        """
+        joined = [
+            np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])
+        ]
+        order = np.argsort(joined[0], kind="stable")
+        return cls(*(array[order] for array in joined))
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """Bounds which all positions share.
+
+    Attributes:
+        readout: U (K, d_out), float64
+        readout_sizes: |U|
+        columns: bounds of the sums of its columns, times the largest |x| or 1 (d_out,)
+        unembedding: O^T (d_out, V), float64
+        unembedding_sizes: |O|^T
+    """
+
+    readout: Array
+    readout_sizes: Array
+    columns: Array
+    unembedding: Array
+    unembedding_sizes: Array
+
+
+def margins(
+    layer: CausalLayer,
+    unembedding: Array,
+    model: FloatModel,
+    tokens: Array,
+    known: ExactLogits,
+    following: Integers,
+    places: Integers,
+) -> Iterator[Margins]:
+    """The margins at some positions, a few at a time.
+
+    Args:
+        layer: the weights
+        unembedding: o_v (V, d_out)
+        model: how evaluation rounds
+        tokens: (S, N, d), float64
+        known: of their logits
+        following: (S, N), what is right at a position; negative where nothing is asked
+        places: (S, N), what they are called
+    """
+    readout = layer.readout_weights.astype(np.float64)
+    outputs = np.ascontiguousarray(unembedding.T.astype(np.float64))
+    largest = max(1.0, float(np.abs(tokens).max()))
+    columns = up(up(np.abs(readout).sum(axis=0)) * largest)
+    sizes = Sizes(readout, np.abs(readout), columns, outputs, np.abs(outputs))
+    for part in enclosed(layer, tokens, known):
+        block = part.block
+        right = following[block.sequences, block.rows]
+        sequence, row = np.nonzero(right >= 0)
+        for start in range(0, len(row), _FEW):
+            at = sequence[start : start + _FEW], row[start : start + _FEW]
+            found = _judged(
+                sizes,
+                model,
+                part.representation[at],
+                part.sizes[at],
+                block.counts[at[1]],
+                right[at],
+            )
+            yield Margins(places[block.sequences, block.rows][at], *found)
+
+
+def _judged(
+    sizes: Sizes, model: FloatModel, z: Array, averages: Array, counts: Integers, right: Integers
+) -> tuple[Array, Array, Array, Array]:
+    """Of some positions: least, most, error and share."""
+    outputs = z @ sizes.readout
+    spread = up(averages @ sizes.readout_sizes)
+    own = _output_errors(FLOAT64, sizes, spread, counts, z.shape[1])
+    reach = up(np.abs(outputs) + own)  # of the true outputs
+    logits = outputs @ sizes.unembedding
+    ours = _logit_errors(FLOAT64, sizes, reach, own)
+    theirs = _output_errors(model, sizes, spread, counts, z.shape[1])
+    if model.stored_unit:
+        theirs = up(theirs + model.stored_unit * (reach + theirs) + model.stored_tiny)
+    executed = _logit_errors(model, sizes, reach, theirs)
+    each = np.arange(len(z))
+    ahead = logits[each, right][:, np.newaxis] - logits
+    doubt = up(ours[each, right][:, np.newaxis] + ours) + 2.0**-50 * np.abs(ahead)
+    least, most = ahead - up(doubt), ahead + up(doubt)
+    error = up(executed[each, right][:, np.newaxis] + executed)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(least > 0.0, up(error / least), np.inf)
+    for values, nothing in ((least, np.inf), (most, np.inf), (share, -np.inf)):
+        values[each, right] = nothing
+    worst = share.argmax(axis=1)
+    return least.min(axis=1), most.min(axis=1), error[each, worst], share[each, worst]
+
+
+def _output_errors(
+    model: FloatModel, sizes: Sizes, spread: Array, counts: Integers, inner: int
+) -> Array:
+    """D: bounds of what rounding does to outputs (R, d_out)."""
+    zeta, gamma = model.average(counts)[:, np.newaxis], float(model.gamma(inner))
+    flushed = model.flushed(counts)[:, np.newaxis]
+    relative = up(zeta + gamma * (1.0 + zeta)) * spread
+    return up(relative + up((1.0 + gamma) * flushed) * sizes.columns)
+
+
+def _logit_errors(model: FloatModel, sizes: Sizes, reach: Array, errors: Array) -> Array:
+    """E: bounds of what rounding does to logits (R, V)."""
+    gamma = float(model.gamma(reach.shape[1]))
+    computed = up(reach + errors)
+    bound = up((gamma * computed + errors) @ sizes.unembedding_sizes)
+    if model.stored_unit:
+        whole = up(computed @ sizes.unembedding_sizes)
+        bound = up(bound + model.stored_unit * (whole + bound) + model.stored_tiny)
+    return bound

@@ -1,0 +1,521 @@
+"""`Decoder`: a causal layer with its tokens, which continues texts word for word.
+
+Token v at position i is x_i = embedding_v + position_i; the layer gives f_i, and the next token is
+the one with the largest logit f_i . o_v. The rows o_v of the unembedding are one for each token,
+and one for the end of a text.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from rich.table import Table
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load as deserialize
+from safetensors.numpy import save as serialize
+
+from constructive.data.texts import Joined, Text, Token, joined
+from constructive.exact.float_model import EXECUTED
+from constructive.layers.attention import softmax_in_place
+from constructive.layers.causal.layer import CausalLayer
+from constructive.support.arguments import is_integer, require_positive
+from constructive.support.arrays import Array, Rebuilt, private
+from constructive.support.errors import DataError, FormatError, ParameterError, shown
+from constructive.support.extras import require
+from constructive.support.files import replacing
+from constructive.support.tables import Sheet
+
+if TYPE_CHECKING:
+    import torch
+
+FORMAT = "constructive decoder 1"
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class DecoderRecord:
+    """How a decoder was built, and what was measured then.
+
+    Attributes:
+        seed: of all random choices
+        num_positions: R, the different contexts which it memorized
+        condition: estimated condition number of Z
+        margin: the smallest margin of the next token, as float64 found it
+        share: of the margin which rounding in float32 may take, at worst; less than one where
+            every evaluation in float32 recites
+        storage: the format in which weights are stored: "float32", "bfloat16" or "float16"
+    """
+
+    seed: int
+    num_positions: int
+    condition: float
+    margin: float
+    share: float
+    storage: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.storage not in EXECUTED:
+            raise ParameterError(
+                f"unknown storage={shown(self.storage)}",
+                witness=shown(self.storage),
+                suggestion=" or ".join(map(repr, EXECUTED)),
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Decoder(Rebuilt):
+    """One causal attention layer which recites texts. Made by `build_decoder`.
+
+    `repr` is one line, `str` a table, and so is the HTML which notebooks show. All arrays are
+    float32, and read-only.
+
+    Attributes:
+        embedding: a row for each token (V, d)
+        positions: a row for each position (L, d)
+        layer: the weights, with the skip connection; its window is that of the decoder
+        unembedding: a row for each token, and one for the end of a text (V + 1, d)
+        vocabulary: the tokens
+        unit: what a token is: "words", "bytes" or "ids"
+        record: how it was built
+
+    Raises:
+        ParameterError: for arrays whose shapes or dtypes do not fit
+    """
+
+    embedding: Array
+    positions: Array
+    layer: CausalLayer
+    unembedding: Array
+    vocabulary: tuple[Token, ...]
+    unit: str
+    record: DecoderRecord
+
+    def __post_init__(self) -> None:
+        for name in ("embedding", "positions", "unembedding"):
+            object.__setattr__(self, name, private(name, getattr(self, name)))
+        object.__setattr__(self, "vocabulary", tuple(self.vocabulary))
+        width, count = self.layer.width, len(self.vocabulary)
+        shapes = {name: array.shape for name, array in self.tensors.items()}
+        wanted = {
+            "embedding": (count, width),
+            "positions": (len(self.positions), width),
+            "unembedding": (count + 1, self.layer.target_dim),
+        }
+        if not len(self.positions) or any(shapes[name] != shape for name, shape in wanted.items()):
+            raise ParameterError(
+                f"arrays have shapes {shapes}, for {count} tokens",
+                witness=shapes,
+                suggestion="embedding (V, d), positions (L, d), unembedding (V + 1, d_out)",
+            )
+        kinds = {str(array.dtype) for array in self.tensors.values()}
+        finite = all(np.isfinite(array).all() for array in self.tensors.values())
+        if kinds != {"float32"} or not finite:
+            raise ParameterError(
+                f"arrays are {', '.join(sorted(kinds))}{'' if finite else ', not all finite'}",
+                witness=tuple(sorted(kinds)),
+                suggestion="finite float32",
+            )
+
+    @property
+    def tensors(self) -> dict[str, Array]:
+        """The weights by the names which files give them."""
+        return {
+            "embedding": self.embedding,
+            "positions": self.positions,
+            **self.layer.tensors,
+            "unembedding": self.unembedding,
+        }
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of entries of all weights."""
+        return sum(array.size for array in self.tensors.values())
+
+    @property
+    def num_positions(self) -> int:
+        """L, the longest text which it knows positions for."""
+        return len(self.positions)
+
+    @property
+    def end(self) -> int:
+        """The number which stands for the end of a text: V."""
+        return len(self.vocabulary)
+
+    def embedded(self, ids: npt.ArrayLike) -> Array:
+        """The tokens of sequences as vectors, with their positions: (S, N, d).
+
+        Args:
+            ids: numbers of tokens (S, N)
+
+        Raises:
+            DataError: for what is none, and for sequences of more tokens than there are positions
+        """
+        numbers = np.asarray(ids)
+        whole = numbers.ndim == 2 and numbers.dtype.kind in "iu" and numbers.size
+        if not whole or numbers.min() < 0 or numbers.max() >= len(self.vocabulary):
+            raise DataError(
+                "ids are no numbers of tokens (S, N)",
+                witness=shown(numbers.shape),
+                suggestion=f"integers from 0 to {len(self.vocabulary) - 1}; `ids` finds them",
+            )
+        if numbers.shape[1] > self.num_positions:
+            raise DataError(
+                f"{numbers.shape[1]} tokens are more than the {self.num_positions} positions of "
+                "this decoder",
+                witness=numbers.shape[1],
+                suggestion=f"sequences of at most {self.num_positions} tokens",
+            )
+        embedded: Array = self.embedding[numbers] + self.positions[: numbers.shape[1]]
+        return embedded
+
+    def every_token(self, text: Text) -> Array:
+        """Each different token of texts with each position it has there, as vectors (R, d).
+
+        Args:
+            text: one text or several, of its vocabulary
+        """
+        starts = np.repeat(np.cumsum(text.lengths) - text.lengths, text.lengths)
+        pairs = np.unique(np.stack([text.ids, np.arange(len(text)) - starts]), axis=1)
+        vectors: Array = self.embedding[pairs[0]] + self.positions[pairs[1]]
+        return vectors
+
+    def ids(self, tokens: "str | bytes | Sequence[Token]") -> Integers:
+        """The numbers of tokens (N,).
+
+        Args:
+            tokens: of the vocabulary; or a string of words, or bytes, if those are the tokens
+
+        Raises:
+            DataError: for one which is not in the vocabulary, and for none
+        """
+        listed: list[Any]
+        if isinstance(tokens, str) and self.unit == "words":
+            listed = re.findall(r"\w+|\W", tokens)
+        elif isinstance(tokens, str) and self.unit == "bytes":
+            listed = list(tokens.encode())
+        else:
+            listed = list(tokens)
+        number = {token: index for index, token in enumerate(self.vocabulary)}
+        unknown = [token for token in listed if token not in number]
+        if unknown or not listed:
+            found = f"the token {shown(unknown[0])} is none of" if unknown else "no token, of"
+            raise DataError(
+                f"{found} the {len(self.vocabulary)} of this decoder",
+                witness=shown(unknown[0]) if unknown else None,
+                suggestion="tokens of the text it was built for, one or more",
+            )
+        return np.array([number[token] for token in listed], dtype=np.int64)
+
+    def logits(self, tokens: "str | bytes | Sequence[Token]") -> Array:
+        """The logits at each position of a text: (N, V + 1), the last one for the end of a text.
+
+        Args:
+            tokens: as for `ids`
+
+        Raises:
+            DataError: for tokens it does not know, none, or too many
+        """
+        outputs = self.layer(self.embedded(self.ids(tokens)[np.newaxis]))
+        logits: Array = outputs[0] @ self.unembedding.T
+        return logits
+
+    def generate(
+        self, prompt: "str | bytes | Sequence[Token]", length: int | None = None
+    ) -> tuple[Token, ...]:
+        """Continue a prompt greedily, until the end of a text or so many tokens.
+
+        What a position sees is kept, so that each token costs one row of attention.
+
+        Args:
+            prompt: one token or more, as for `ids`
+            length: of what is returned, the prompt included; by default as many tokens as there
+                are positions
+
+        Returns:
+            the prompt, and what follows (`joined` makes a string of it)
+
+        Raises:
+            DataError: for tokens it does not know, or none
+            ParameterError: for a length which is no positive integer, or more than there are
+                positions
+        """
+        length = self.num_positions if length is None else length
+        require_positive(length=length)
+        if length > self.num_positions:
+            raise ParameterError(
+                f"length={length} is more than the {self.num_positions} positions of this decoder",
+                witness=length,
+                suggestion=f"length={self.num_positions} or less",
+            )
+        ids = self.ids(prompt)[:length].tolist()
+        self._continue(ids, length)
+        return tuple(self.vocabulary[number] for number in ids)
+
+    def _continue(self, ids: list[int], length: int) -> None:
+        """Append what follows, until the end of a text or so many tokens."""
+        layer, width = self.layer, self.layer.width
+        absorbed, readout = layer.absorbed, layer.readout_weights
+        outputs = np.ascontiguousarray(self.unembedding.T)
+        seen = np.empty((length, width), np.float32)
+        seen[: len(ids)] = self.embedded([ids])[0]
+        while len(ids) < length:
+            last = len(ids) - 1
+            begin = 0 if layer.window is None else max(0, last + 1 - layer.window)
+            keys = seen[begin : last + 1]
+            weights = softmax_in_place((seen[last] @ absorbed).reshape(-1, width) @ keys.T)
+            z = np.concatenate([seen[last], (weights @ keys).reshape(-1)])
+            following = int((z @ readout @ outputs).argmax())
+            if following == self.end:
+                return
+            seen[len(ids)] = self.embedding[following] + self.positions[len(ids)]
+            ids.append(following)
+
+    def recites(self, text: Text) -> bool:
+        """Whether the next token is the largest at each position of texts, as this evaluates it.
+
+        That is greedy decoding from each prompt, all positions at once. `certify` proves it.
+
+        Args:
+            text: what it was built for
+
+        Raises:
+            DataError: for another vocabulary, or a text which is too long
+        """
+        self.require_same_tokens(text)
+        for batch in text.batches():
+            outputs, asked = self.layer(self.embedded(batch.ids)), batch.following >= 0
+            chosen = (outputs[asked] @ self.unembedding.T).argmax(axis=1)
+            if not np.array_equal(chosen, batch.following[asked]):
+                return False
+        return True
+
+    def require_same_tokens(self, text: Text) -> None:
+        """Raise DataError for a text of another vocabulary, or with more positions.
+
+        Args:
+            text: what it was built for, perhaps
+        """
+        if text.vocabulary != self.vocabulary or text.unit != self.unit:
+            raise DataError(
+                f"the text has other tokens than the decoder: {text!r}",
+                witness=(text.unit, len(text.vocabulary)),
+                suggestion="the text which it was built for",
+            )
+        if text.longest > self.num_positions:
+            raise DataError(
+                f"the text has {text.longest} tokens, and the decoder {self.num_positions} "
+                "positions",
+                witness=text.longest,
+                suggestion="the text which it was built for",
+            )
+
+    def joined(self, tokens: Sequence[Token]) -> Joined:
+        """Tokens one after the other: a string of words, bytes, or a tuple of token ids.
+
+        Args:
+            tokens: of the vocabulary
+        """
+        return joined(tokens, self.unit)
+
+    def stored_as(self, storage: str) -> "Decoder":
+        """The same decoder with weights rounded to fewer bits, as float32 arrays of such numbers.
+
+        Args:
+            storage: "float32", "bfloat16" or "float16"
+
+        Raises:
+            ParameterError: for another format, and for weights beyond its range
+        """
+        record = dataclasses.replace(self.record, storage=storage)
+        readout = rounded(self.layer.readout_weights, storage)
+        layer = dataclasses.replace(self.layer, readout_weights=readout)
+        return dataclasses.replace(self, layer=layer, record=record)
+
+    def save(self, path: str | Path) -> None:
+        """Write a .safetensors file, whole or not at all.
+
+        Tensors embedding, positions, W_Q, W_K, U and unembedding; the vocabulary, the window and
+        the record are JSON in the metadata.
+
+        Args:
+            path: the file, .safetensors; an old one of that name is replaced
+
+        Raises:
+            OutputError: where it cannot be written
+        """
+        tensors = {name: np.ascontiguousarray(array) for name, array in self.tensors.items()}
+        content = serialize(tensors, metadata={"format": FORMAT, "decoder": self.described()})
+        with replacing(path) as file:
+            file.write(content)
+
+    def described(self) -> str:
+        """What is no array, as JSON."""
+        return json.dumps(
+            {
+                "vocabulary": list(self.vocabulary),
+                "unit": self.unit,
+                "window": self.layer.window,
+                "record": dataclasses.asdict(self.record),
+            }
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Decoder":
+        """Read a file written by `save`.
+
+        Args:
+            path: the file
+
+        Raises:
+            FormatError: if it is not one
+            OSError: if it cannot be read
+        """
+        content = Path(path).read_bytes()
+        try:
+            tensors = deserialize(content)
+            with safe_open(path, framework="numpy") as file:
+                metadata = file.metadata() or {}
+            if metadata.get("format") != FORMAT:
+                raise ValueError(f"its format is {metadata.get('format')!r}, not {FORMAT!r}")
+            about = json.loads(metadata["decoder"])
+            kind = str if about["unit"] == "words" else int
+            vocabulary = tuple(about["vocabulary"])
+            if any(type(token) is not kind for token in vocabulary):
+                raise ValueError("its vocabulary is none")
+            return cls(
+                tensors["embedding"],
+                tensors["positions"],
+                CausalLayer(tensors["W_Q"], tensors["W_K"], tensors["U"], about["window"]),
+                tensors["unembedding"],
+                vocabulary,
+                about["unit"],
+                _record(about["record"]),
+            )
+        except (
+            SafetensorError, ValueError, TypeError, KeyError, RecursionError, OverflowError,
+        ) as error:  # fmt: skip
+            raise FormatError(
+                f"{path} is not a decoder: {error}",
+                witness=str(path),
+                suggestion="a file written by Decoder.save or `constructive recite`",
+            ) from error
+
+    def to_torch(self) -> "torch.nn.Module":
+        """The decoder as a PyTorch module: `forward(ids)` of shape (S, N) gives logits.
+
+        Raises:
+            MissingExtraError: without torch
+        """
+        require("torch", extra="torch", purpose="Decoder.to_torch")
+        from constructive.interop import causal_module  # noqa: PLC0415 - torch is optional
+
+        return causal_module.DecoderModule(self)
+
+    def to_onnx(self, path: str | Path) -> None:
+        """Write an ONNX model, whole or not at all: ids (S, N) to logits (S, N, V + 1).
+
+        Args:
+            path: the file, .onnx; an old one of that name is replaced
+
+        Raises:
+            MissingExtraError: without onnx
+            OutputError: where the file cannot be written
+        """
+        require("onnx", extra="onnx", purpose="Decoder.to_onnx")
+        from constructive.interop import causal_graph  # noqa: PLC0415 - onnx is optional
+
+        with replacing(path) as file:
+            file.write(causal_graph.model(self).SerializeToString())
+
+    def __repr__(self) -> str:
+        return f"Decoder({self._summary()})"
+
+    def __str__(self) -> str:
+        return self._sheet().text(100)
+
+    def _repr_html_(self) -> str:
+        return self._sheet().html()
+
+    def _summary(self) -> str:
+        layer = self.layer
+        window = "" if layer.window is None else f", window {layer.window}"
+        return (
+            f"{self.record.num_positions} positions, V={len(self.vocabulary)} {self.unit}, "
+            f"H={layer.num_heads}, d={layer.width}, d_h={layer.head_dim}{window}, "
+            f"{self.record.storage}"
+        )
+
+    def _sheet(self) -> Sheet:
+        record, layer = self.record, self.layer
+        facts = (
+            ("parameters", f"{self.num_parameters:,}"),
+            ("condition of Z", f"{record.condition:.0e} (estimate)"),
+            ("smallest margin", f"{record.margin:.2f} (measured)"),
+            ("of it float32 may take", f"{record.share:.0%} at worst"),
+            ("seed", str(record.seed)),
+        )
+        table = Table(box=None, pad_edge=False, show_edge=False)
+        for heading in ("tensor", "shape", "what"):
+            table.add_column(heading)
+        about = {
+            "embedding": "a row for each token",
+            "positions": "a row for each position",
+            "W_Q": "queries of each head",
+            "W_K": "keys of each head",
+            "U": f"effective readout of x and {layer.num_heads} heads",
+            "unembedding": "a row for each token, and for the end",
+        }
+        for name, array in self.tensors.items():
+            table.add_row(name, " x ".join(map(str, array.shape)), about[name])
+        return Sheet(f"Decoder: {self._summary()}", facts, table)
+
+
+def rounded(weights: Array, storage: str) -> Array:
+    """Weights rounded to nearest in a format, ties to even, as float32.
+
+    Args:
+        weights: float32
+        storage: "float32", "bfloat16" or "float16"
+
+    Raises:
+        ParameterError: for weights beyond its range
+
+    Example:
+        >>> rounded(np.float32([1.00390625, 3.14159]), "bfloat16").tolist()
+        [1.0, 3.140625]
+    """
+    if storage == "float16":
+        with np.errstate(over="ignore"):
+            found = weights.astype(np.float16).astype(np.float32)
+    elif storage == "bfloat16":
+        bits = np.ascontiguousarray(weights, dtype=np.float32).view(np.uint32)
+        even = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+        found = (even & np.uint32(0xFFFF0000)).view(np.float32)
+    else:
+        found = weights
+    if not np.isfinite(found).all():
+        raise ParameterError(
+            f"weights of size {np.abs(weights).max():.1e} are beyond {storage}",
+            witness=float(np.abs(weights).max()),
+            suggestion="storage='bfloat16', which has the range of float32",
+        )
+    return found
+
+
+def _record(content: dict[str, Any]) -> DecoderRecord:
+    """The record of a file. Raises what a file may make it raise."""
+    wanted = {field.name for field in dataclasses.fields(DecoderRecord)}
+    if set(content) != wanted:
+        raise ValueError(f"its record is about {shown(sorted(content))}")
+    numbers = [content[name] for name in ("condition", "margin", "share")]
+    counts = [content[name] for name in ("seed", "num_positions")]
+    if not all(type(x) in (int, float) for x in numbers) or not all(map(is_integer, counts)):
+        raise ValueError("its record has numbers which are none")
+    return DecoderRecord(**content)
