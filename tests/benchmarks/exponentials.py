@@ -38,12 +38,16 @@ RARE = 1009
 
 
 def numbers(stride):
-    """All of them, as (rows, 70), a few at a time; what is left over is filled up with -inf."""
+    """All of them, as (rows, 70), a few at a time; what is left over is filled up with -inf.
+
+    At the end comes a row of -inf alone.
+    """
     for first, last, step in ((ZERO, END, stride), (END, INFINITE + 1, stride * RARE)):
         for start in range(first, last, ROW * ROWS * step):
             bits = np.arange(start, min(start + ROW * ROWS * step, last), step, dtype=np.uint32)
-            rest = np.full(-len(bits) % ROW or ROW, INFINITE, dtype=np.uint32)
+            rest = np.full(-len(bits) % ROW, INFINITE, dtype=np.uint32)
             yield np.concatenate([bits, rest]).view(np.float32).reshape(-1, ROW)
+    yield np.full((1, ROW), -np.inf, dtype=np.float32)
 
 
 def backends():
