@@ -144,7 +144,7 @@ def search(layer: AttentionLayer, dataset: Dataset, rng: np.random.Generator) ->
     tried = retries = 0
     for prime, _ in zip(modular.safe_primes(), range(_PRIMES), strict=False):
         for columns in (_likely_columns(layer, dataset, rng), every):
-            point, z, vanished = _evaluate(layer, dataset, prime, columns, rng)
+            point, z, vanished = evaluate(layer, dataset, prime, columns, rng)
             retries += vanished
             if z is None:
                 break
@@ -175,7 +175,7 @@ def _likely_columns(
     return np.concatenate(picked)
 
 
-def _evaluate(
+def evaluate(
     layer: AttentionLayer,
     dataset: Dataset,
     prime: int,
