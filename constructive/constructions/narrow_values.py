@@ -191,7 +191,7 @@ class NarrowValues(Described):
         of += str(shapes.target_dim)
         if total > bounds.at_most:
             problem = f"no weights of {of} memorize every labelling of {total} examples: "
-            problem += f"{bounds.reason} (Proposition 18.2)"
+            problem += bounds.reason
         else:
             problem = f"{total} examples are too many for {of} as {self.name} builds them, which "
             problem += f"hold {bounds.holds}; that no weights do is proved above {bounds.at_most}"

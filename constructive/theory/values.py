@@ -58,9 +58,10 @@ def value_bounds(
 ) -> ValueBounds:
     """What heads with values of d_v entries hold, and what no such heads do.
 
-    All labels of T examples are reached up to `holds`, for almost all contexts, or queries, whose
-    tokens span that many dimensions; above `at_most` they are not, whatever weights and data are.
-    For d_v >= min(d, d_out) both are c(E; H) of Theorems 8 and 9.
+    All labels of T examples are reached up to `holds`, for almost all queries, if contexts are
+    generic own ones or one shared one of such dimensions. Above `at_most` they are not, for all
+    weights, queries and contexts of such dimensions or fewer. For d_v >= min(d, d_out) both are
+    c(E; H) of Theorems 8 and 9.
 
     Args:
         num_heads: H
@@ -69,12 +70,11 @@ def value_bounds(
         value_dim: d_v
         target_dim: d_out, the number of entries of a target
         tokens: k, the number of dimensions which all tokens span; by default d
-        differences: delta, the number of those which differences of two tokens of one context span,
-            k or k - 1 of a shared one; by default d
+        differences: delta, the number of dimensions which differences of two tokens of one context
+            span, such as n - 1 of a shared one; by default k
 
     Raises:
-        ParameterError: where a count is not a positive integer, and for more than d tokens or more
-            than k differences
+        ParameterError: where a count is not a positive integer, and unless delta <= k <= d
 
     Source: Propositions 18.1 and 18.2 (ours).
 
@@ -82,8 +82,8 @@ def value_bounds(
         >>> bounds = value_bounds(num_heads=8, width=16, head_dim=1, value_dim=2, target_dim=4)
         >>> bounds.holds, bounds.at_most
         (64, 128)
-        >>> value_bounds(num_heads=2, width=4, head_dim=1, value_dim=1, target_dim=5).reason
-        'all values have rank 2 at most, and labels of d_out = 5 entries may have more'
+        >>> print(value_bounds(num_heads=2, width=4, head_dim=1, value_dim=1, target_dim=5).reason)
+        values have rank 2 at most, and labels of d_out = 5 entries may have more (Proposition 18.2)
     """
     require_positive(
         num_heads=num_heads,
@@ -109,18 +109,20 @@ def value_bounds(
     most = k + (num_heads - 1) * delta
     limits = [(most, f"contexts hold {most} at most, for all weights (Theorem 8)")]
     if rank < target_dim:
-        why = f"all values have rank {rank} at most, and labels of d_out = {target_dim} entries "
-        limits.append((rank, why + "may have more"))
+        why = f"values have rank {rank} at most, and labels of d_out = {target_dim} entries "
+        limits.append((rank, why + "may have more (Proposition 18.2)"))
     inner, narrow = min(head_dim, delta), min(values, target_dim)
     weights = num_heads * (narrow * (k + target_dim - narrow) + inner * (delta + width - inner))
-    why = f"weights have {weights} dimensions, and {{}} examples have {{}} labels (Sard)"
+    why = (
+        f"weights have {weights} dimensions, and {{}} examples have {{}} labels (Proposition 18.2)"
+    )
     beyond = weights // target_dim + 1
     limits.append((beyond - 1, why.format(beyond, beyond * target_dim)))
     return ValueBounds(rank, slots, *min(limits))
 
 
 def generic_spans(shapes: ExampleShapes) -> tuple[int, int]:
-    """k and delta of contexts of these shapes, where they are generic.
+    """Of generic contexts of these shapes k and delta: (k, delta).
 
     Args:
         shapes: of T examples
