@@ -13,7 +13,7 @@ W_D is the identity: with d_o < d_out all outputs would lie in d_o dimensions. O
 examples the better conditioned is taken, over a few draws of heads as in `generic`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -45,6 +45,9 @@ from constructive.support.progress import Progress
 from constructive.theory.bounds import Plan
 from constructive.theory.values import ValueBounds, generic_spans, heads_for_values, value_bounds
 
+_DOUBTFUL = 1e7
+"""Condition numbers from which on floats are not asked for ranks: a Gram matrix shows 1e8 or so."""
+
 Product = Callable[[Array, Array], Array]
 """`left @ right`, in floats or modulo a prime."""
 
@@ -52,8 +55,8 @@ Product = Callable[[Array, Array], Array]
 class Kind(Protocol):
     """One of the two readouts, for heads of known number and values of known size."""
 
-    def systems(self, z: Array, product: Product) -> list[Array]:
-        """The matrices of Z (T, H d) which have to have rank T."""
+    def systems(self, z: Array, product: Product) -> Iterator[Array]:
+        """The matrices made of Z (T, H d) which have to have rank T, one after the other."""
         ...
 
     def targets(self, targets: Array) -> list[Array]:
@@ -78,11 +81,11 @@ class RandomValues:
         basis = np.linalg.qr(rng.standard_normal((num_heads, width, used)))[0]
         return cls(np.pad(basis, ((0, 0), (0, 0), (0, value_dim - used))))
 
-    def systems(self, z: Array, product: Product) -> list[Array]:
+    def systems(self, z: Array, product: Product) -> Iterator[Array]:
         """All values, (T, H d_v)."""
         heads, width, _ = self.values.shape
         split = np.ascontiguousarray(z.reshape(len(z), heads, width).transpose(1, 0, 2))
-        return [product(split, self.values).transpose(1, 0, 2).reshape(len(z), -1)]
+        yield product(split, self.values).transpose(1, 0, 2).reshape(len(z), -1)
 
     def targets(self, targets: Array) -> list[Array]:
         """All targets."""
@@ -117,10 +120,11 @@ class Slots:
             for index, heads in enumerate(kinds)
         ]
 
-    def systems(self, z: Array, product: Product) -> list[Array]:  # noqa: ARG002 - Z as it is
+    def systems(self, z: Array, product: Product) -> Iterator[Array]:  # noqa: ARG002 - Z as it is
         """The columns of Z of these heads."""
         split = z.reshape(len(z), -1, self.width)
-        return [split[:, heads].reshape(len(z), -1) for heads, _ in self._parts()]
+        for heads, _ in self._parts():
+            yield split[:, heads].reshape(len(z), -1)
 
     def targets(self, targets: Array) -> list[Array]:
         """The entries which they serve."""
@@ -281,7 +285,7 @@ def _built(dataset: Dataset, best: _Solved, options: Options, rng: np.random.Gen
     values, output = best.kind.weights([solution.effective for solution in best.solutions])
     last = np.eye(dataset.target_dim)
     layer = AttentionLayer(z.query_weights, z.key_weights, values, output, last)
-    if ranks[-1] < dataset.num_examples:
+    if ranks[-1] < dataset.num_examples or not best.condition < _DOUBTFUL:
         generic.require_rank(dataset, layer, rng)
         _require_ranks(dataset, layer, best.kind, rng)
     missed = z.representation @ layer.effective_readout - dataset.target_matrix

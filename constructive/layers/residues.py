@@ -182,7 +182,15 @@ def evaluate(
     columns: npt.NDArray[np.int64],
     rng: np.random.Generator,
 ) -> tuple[Point, Array | None, int]:
-    """Z at a random point without a vanishing denominator (else None), and how many had one."""
+    """Z at a random point without a vanishing denominator (else None), and how many had one.
+
+    Args:
+        layer: its W_Q and W_K, (H, d, d_h)
+        dataset: T examples which fit the layer
+        prime: p
+        columns: indices into the H d columns of Z
+        rng: of the points
+    """
     for vanished in range(_VANISHING):
         point = Point(prime, int(rng.integers(2, prime - 1)))
         try:
