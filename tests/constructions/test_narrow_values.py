@@ -19,6 +19,7 @@ from constructive import (
     generators,
     value_bounds,
 )
+from constructive.constructions import generic
 from constructive.constructions.narrow_values import RandomValues, Slots
 from constructive.theory.values import generic_spans, heads_for_values
 
@@ -143,6 +144,18 @@ def test_float32_and_torch_have_the_same_layer(heads, total):
     assert read.max_error(data) < 1e-9
 
 
+def test_the_best_conditioned_draw_is_taken(monkeypatch):
+    tried = {seed: gaussian(16, 3, 4, 4, seed) for seed in range(4)}
+    best = [build_memorizer(data, num_heads=8, value_dim=2) for data in tried.values()]
+    monkeypatch.setattr(generic, "trials", lambda *_: (3.0,))  # the first draw of those
+    first = [build_memorizer(data, num_heads=8, value_dim=2) for data in tried.values()]
+    pairs = [(a.record.condition, b.record.condition) for a, b in zip(best, first, strict=True)]
+    assert all(a <= b for a, b in pairs)
+    assert any(a < b for a, b in pairs)
+    kinds = {"slots" if (m.layer.output_weights == 1).any() else "random" for m in best + first}
+    assert kinds == {"slots", "random"}  # both hold 16
+
+
 def test_a_seed_is_a_memorizer():
     data = gaussian(20, 3, 5, 4)
     one, same, other = (
@@ -226,6 +239,8 @@ def test_what_no_weights_do_is_said_so(sizes, total, reason):
 
 
 def test_what_is_only_not_built_is_said_so():
+    with pytest.raises(CapacityError, match="as narrow_values builds them"):  # up to the last one
+        build_memorizer(gaussian(24, 3, 5, 7), num_heads=6, value_dim=2)
     with pytest.raises(CapacityError) as caught:
         build_memorizer(gaussian(21, 3, 5, 4), num_heads=8, value_dim=2)
     assert caught.value.problem == (
