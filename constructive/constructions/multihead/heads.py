@@ -316,8 +316,9 @@ def _cannot_saturate(group: Group, distance: Array, fraction: float) -> Assumpti
         )
     else:
         message = (
-            f"two tokens of a context have equal scores on more than {1 - fraction:.0%} of the "
-            f"examples, or the numbers are too far apart for float64 (group {members})"
+            "two different tokens of a context have equal scores on more than "
+            f"{1 - fraction:.0%} of the examples, or the numbers are too far apart for float64 "
+            f"(group {members})"
         )
         witness, suggestion = None, "another seed=, or data scaled to size one"
     return AssumptionError(message, witness=witness, suggestion=suggestion)
