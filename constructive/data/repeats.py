@@ -63,7 +63,8 @@ def token_numbers(contexts: Array) -> npt.NDArray[np.int64]:
     """
     tokens = contexts.reshape(-1, contexts.shape[2]) + 0.0
     _, numbers = np.unique(tokens, axis=0, return_inverse=True)
-    return numbers.reshape(contexts.shape[:2])
+    found: npt.NDArray[np.int64] = numbers.reshape(contexts.shape[:2])
+    return found
 
 
 def _multiset(context: Array) -> bytes:

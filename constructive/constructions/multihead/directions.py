@@ -140,9 +140,9 @@ def _gaps(dataset: Dataset, vectors: Array) -> tuple[Array, Array]:
 
 
 def _gap_of_different(scores: Array, numbers: npt.NDArray[np.int64]) -> Array:
-    """From the smallest score (C, n, k) of each context to that of the next different token: (C, k).
+    """The distance from the smallest score to that of the next different token: (C, k).
 
-    numbers: (C, n), equal for equal tokens, whose scores may differ by rounding
+    scores: (C, n, k);  numbers: (C, n), equal for equal tokens, whose scores may differ by rounding
     """
     lowest = scores.argmin(axis=1)
     first = np.take_along_axis(numbers, lowest, axis=1)

@@ -311,8 +311,8 @@ def _cannot_saturate(group: Group, distance: Array, fraction: float) -> Assumpti
         )
         witness = tuple(inside[:8].tolist())
         suggestion = (
-            "another order of the examples (assumptions.regroup finds one for groups below n), "
-            "lower saturated_fraction=, or construction='generic'"
+            "another order of the examples (assumptions.regroup looks for one), lower "
+            "saturated_fraction=, or construction='generic'"
         )
     else:
         message = (

@@ -27,7 +27,6 @@ from constructive.layers.attention import attend
 from constructive.support.arrays import Array
 from constructive.support.progress import Progress
 
-
 _TIE = 1e-6
 """Relative difference below which the two largest shares of attention may be of equal tokens."""
 
