@@ -28,8 +28,8 @@ KEPT = 4
 _QUANTILE = 0.01
 """Directions are compared by the gap which all but this share of the contexts exceed."""
 
-_TIE = 1e-12
-"""Gaps below this, relative to the scores, are looked at again: tokens may be equal."""
+TIE = 1e-12
+"""Gaps of scores below this, relative to the scores, are looked at again: tokens may be equal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +128,7 @@ def _gaps(dataset: Dataset, vectors: Array) -> tuple[Array, Array]:
         found = contexts @ vectors
         scores = np.sort(found, axis=1)
         upper, lower = scores[:, -1] - scores[:, -2], scores[:, 1] - scores[:, 0]
-        least = _TIE * np.maximum(np.abs(scores[:, -1]), np.abs(scores[:, 0]))
+        least = TIE * np.maximum(np.abs(scores[:, -1]), np.abs(scores[:, 0]))
         tied = np.flatnonzero((np.minimum(upper, lower) <= least).any(axis=1))
         if len(tied):
             numbers = token_numbers(contexts[tied])

@@ -138,7 +138,8 @@ class _Matroid:
         inverse = modular.solve(factors, np.eye(len(members)))
         terms = modular.product(self.rows[:, factors.columns], inverse, self.prime)
         spanned = modular.product(terms, self.rows[members], self.prime)
-        outside: npt.NDArray[np.bool_] = modular.reduce(spanned - self.rows, self.prime).any(axis=1)
+        rest = modular.reduce(spanned - self.rows, self.prime)
+        outside = np.asarray(rest.any(axis=1))
         return outside, np.logical_or(outside[:, np.newaxis], terms != 0)
 
 
