@@ -2,7 +2,9 @@
 
 Up to H(n - 1) + 1 examples the groups are those of Theorem 2, and contexts have rank n. Beyond, a
 group may have d - 1 examples, and the first one d, if contexts of their own have directions enough;
-they may be dependent then, and of more than d tokens, but of different ones. Nothing else changes.
+they may be dependent or equal then, and of more than d tokens. Where the given order has no groups
+another one is looked for, with groups of any sizes (`theory.assumptions.wide_regrouping`), and the
+record keeps it. Nothing else changes.
 """
 
 from dataclasses import replace

@@ -59,8 +59,8 @@ class Claim:
     It is no Boolean: ask `proved`.
 
     Attributes:
-        name: "grouping", "rank", "error" or "readout"; "equality" or "size" for sequences;
-            "impossible" for an upper bound
+        name: "grouping", "wide_grouping", "rank", "error" or "readout"; "equality" or "size" for
+            sequences; "impossible" for an upper bound
         statement: what is claimed
         verdict: what is known
         detail: how it was shown, or what to try where it is undecided

@@ -266,10 +266,10 @@ def test_what_wide_groups_have_to_be(checker):
     with pytest.raises(ValueError, match="group 2 is dependent"):
         of(first | {"normals": normals}, weights, data | {"queries": dependent})
     for order in ([4, 2, 3, 0, 0], [4, 2, 3, 0, 5]):
-        with pytest.raises(ValueError, match="no permutation|misfit"):
+        with pytest.raises(ValueError, match=r"no permutation|misfit"):
             of(first | {"normals": normals, "order": pack(np.array(order))}, weights, data)
     for groups in ([[0, 3], [3, 5]], [[0, 3], [3, 2], [2, 5]], [[0, 2], [3, 3], [3, 5]]):
-        with pytest.raises(ValueError, match="no partition|misfit"):
+        with pytest.raises(ValueError, match=r"no partition|misfit"):
             of(first | {"normals": normals, "groups": groups}, weights, data)
 
 

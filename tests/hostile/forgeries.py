@@ -465,7 +465,7 @@ def groups(rng):
 
 
 def wide_groups(rng):
-    """Too few directions, dependent groups, earlier queries in the span of a group, wrong orders."""
+    """Too few directions, dependent groups, earlier queries in spans, wrong groups and orders."""
     pool = [t for t in triples.honest_layers() if "wide_grouping" in t.content["claims"]]
     triple = pool[rng.integers(len(pool))].copy()
     data, kept = triple.data, triple.content["claims"]["wide_grouping"]

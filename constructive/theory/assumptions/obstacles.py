@@ -27,7 +27,7 @@ class Regrouping(Rebuilt):
         detail: how it was found or why not
         dependency: queries (or tokens, if a context has rank below n) which stand in the way, or
             None
-        members: all queries in the span of these
+        members: all queries in the span of these, or examples whose contexts span too little
     """
 
     verdict: Verdict
