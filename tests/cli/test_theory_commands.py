@@ -40,6 +40,7 @@ def test_regroup_for_theorem_10(run, tmp_path):
     Dataset(contexts, data.queries, data.targets).save(tmp_path / "kinds.npz")
     wide = "--construction", "rank_one", "-o", "ordered.npz"
     assert "PROVED: found in pass 1" in run("regroup", "kinds.npz", "--heads", 3, *wide)
+    wide += ("--force",)
     ordered = Dataset.load(tmp_path / "ordered.npz")
     assert build_memorizer(ordered, num_heads=3, construction="rank_one").record.order == ()
     text = run("regroup", "kinds.npz", "--heads", 2, *wide, status=2)
@@ -56,8 +57,8 @@ def test_regroup_and_build(run, tmp_path):
     assert "PROVED" in run("regroup", "data.npz", "--heads", 3)
     data = Dataset.load(tmp_path / "regrouped.npz")
     assert build_memorizer(data, num_heads=3).max_error(data) < 1e-9
-    run("build", "data.npz", "--heads", 3, "--construction", "rank_one", status=2)
-    assert "generic heads" in run("build", "data.npz", "--heads", 3)
+    run("build", "data.npz", "--heads", 3, "--construction", "saturated", status=2)
+    assert "rank_one heads" in run("build", "data.npz", "--heads", 3)
 
 
 def test_capacity(run):

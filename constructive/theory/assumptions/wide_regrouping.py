@@ -122,10 +122,19 @@ def _queue(dataset: Dataset, flats: list[Flat], rng: np.random.Generator) -> Ind
 
 @dataclass(frozen=True, eq=False)
 class _Matroid:
-    """Rows modulo a prime: a set of examples is independent if its rows are."""
+    """Rows modulo a prime: a set of examples is independent if its rows are.
+
+    rows: (T, d);  seen: (T, 2), random mixtures of their entries, which stand for them
+    """
 
     rows: Array
+    seen: Array
     prime: int
+
+    @classmethod
+    def of(cls, rows: Array, prime: int, rng: np.random.Generator) -> "_Matroid":
+        mixing = rng.integers(prime, size=(rows.shape[1], 2)).astype(np.float64)
+        return cls(rows, modular.product(rows, modular.reduce(mixing, prime), prime), prime)
 
     def basis(self, examples: Indices) -> Indices:
         """As many of the examples as are independent."""
@@ -137,8 +146,8 @@ class _Matroid:
         factors = modular.factor(self.rows[members], self.prime)
         inverse = modular.solve(factors, np.eye(len(members)))
         terms = modular.product(self.rows[:, factors.columns], inverse, self.prime)
-        spanned = modular.product(terms, self.rows[members], self.prime)
-        rest = modular.reduce(spanned - self.rows, self.prime)
+        spanned = modular.product(terms, self.seen[members], self.prime)
+        rest = modular.reduce(spanned - self.seen, self.prime)
         outside = np.asarray(rest.any(axis=1))
         return outside, np.logical_or(outside[:, np.newaxis], terms != 0)
 
@@ -150,11 +159,10 @@ class _Sharing:
         prime = next(modular.safe_primes())
         total, queries = dataset.num_examples, dataset.queries
         self.rng = rng
-        self.queries = _Matroid(
-            modular.residues(queries, prime, modular.least_exponent(queries)), prime
-        )
+        residues = modular.residues(queries, prime, modular.least_exponent(queries))
+        self.queries = _Matroid.of(residues, prime, rng)
         tokens, differences = (
-            _Matroid(elements(dataset, np.full(total, which), prime, rng), prime)
+            _Matroid.of(elements(dataset, np.full(total, which), prime, rng), prime, rng)
             for which in (True, False)
         )
         self.contexts = [tokens, *[differences] * (num_heads - 1)]
