@@ -185,13 +185,9 @@ class _Sharing:
         return sharing
 
     def place_all(self) -> None:
-        """Find places for all loose examples, as far as that is possible."""
-        stuck = []
-        while self.loose:
-            example = self.loose.pop()
-            if not self._place(example):
-                stuck.append(example)
-        self.loose = stuck
+        """Find places for loose examples, up to the first which finds none."""
+        while self.loose and self._place(self.loose[-1]):
+            self.loose.pop()
 
     def _place(self, example: int) -> bool:
         """Put an example into a group, by a shortest chain of exchanges."""
@@ -273,8 +269,8 @@ class _Sharing:
 
     def flats(self, queries: Array) -> list[Flat]:
         """Subspaces with more queries than groups like, a few of them."""
-        heads = self.rng.integers(len(self.members), size=len(self.loose)).tolist()
-        suspects = [(self.members[head], x) for head, x in zip(heads, self.loose, strict=True)]
+        heads = self.rng.permutation(len(self.members))[:_BLAMED].tolist()
+        suspects = [(self.members[head], x) for x in self.loose[-1:] for head in heads]
         suspects += [
             (members, int(x))
             for members, spanned in zip(self.members, self._spanned(), strict=True)
