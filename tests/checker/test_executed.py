@@ -381,6 +381,19 @@ def test_forgeries(certificate, memorizer, data, name, factor, words):
 
 
 @pytest.mark.usefixtures("same_process")
+@pytest.mark.parametrize("evidence", [None, [], {}, {"bound": "0x1p0"}, {"real": "0x1p-1"}])
+@pytest.mark.parametrize("real", [None, 0.25, "a quarter", ["0x1p-2"]])
+def test_evidence_of_another_kind(certificate, memorizer, data, evidence, real):
+    error, claim = certificate.claims
+    statement = executed.STATEMENT.format(1.0, 512, 32)
+    for other in (evidence, {"bound": "0x1p0", "real": real}):
+        claim = dataclasses.replace(claim, evidence=other, statement=statement)
+        report = check(dataclasses.replace(certificate, claims=(error, claim)), memorizer, data)
+        assert not report.proved
+        assert "NOT PROVED" in report.report
+
+
+@pytest.mark.usefixtures("same_process")
 def test_it_needs_no_claim_error_and_gives_none(checker, certificate, memorizer, data, tmp_path):
     alone = dataclasses.replace(certificate, claims=certificate.claims[1:])
     assert check(alone, memorizer, data).proved

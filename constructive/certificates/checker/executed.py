@@ -42,7 +42,8 @@ def needs(shapes):
     each = entries_of(shapes)
     held = 8 * 12 * max(ENTRIES, each)
     held += 8 * heads * width * (4 * width + 4 * inner + 4 * value_dim + 4 * outputs)
-    held += 8 * 3 * (heads * value_dim * between + between * outputs + total * (width + outputs))
+    between_them = heads * value_dim * (between + outputs) + between * outputs
+    held += 8 * 3 * (between_them + total * (width + outputs))
     products = total * heads * width * (2 * width + 4 * size) + total * size * width * outputs
     products += 2 * heads * width * (inner * width + value_dim * (between + outputs))
     return held, 2 * products + 60 * total * each
