@@ -211,6 +211,7 @@ def _moved(
     moving = np.minimum(attention * _growth(errors)[:, :, np.newaxis], 1.0)
     values = (tokens @ weights.readout).reshape(*tokens.shape[:2], heads, -1)
     middle = np.einsum("thn,tnho->tho", attention, np.broadcast_to(values, _like(values, moving)))
+    middle /= attention.sum(axis=2)[..., np.newaxis]  # bounds of attention add up to more than one
     off = np.abs(values - middle[:, np.newaxis])
     near = up(np.einsum("thn,tnho->tho", up(moving), off))
     spread = values.max(axis=1) - values.min(axis=1)

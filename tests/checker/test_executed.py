@@ -153,7 +153,7 @@ def test_evaluations_are_within_the_bounds(checker, problem):
         assert (off <= bounds).all()
     with np.errstate(over="ignore"):
         theirs = checker.executed.rounding(named(layer), arrays_of(dataset))
-    assert theirs == pytest.approx(bounds.max(), rel=2.0**-12)
+    assert theirs == pytest.approx(bounds.max(), rel=2.0**-12)  # of 2^-10 of room
 
 
 def test_long_contexts_in_blocks():

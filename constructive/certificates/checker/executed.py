@@ -101,6 +101,7 @@ def rounding(weights, data):
         values = (tokens @ readout).reshape(len(tokens), size, heads, outputs)
         values = np.broadcast_to(values.transpose(0, 2, 1, 3), (len(asked), heads, size, outputs))
         center = (attention[..., None, :] @ values)[..., 0, :]
+        center /= attention.sum(axis=2, keepdims=True)
         away = up(share[..., None, :] @ np.abs(values - center[:, :, None]))[..., 0, :]
         apart = up(values.max(axis=2) - values.min(axis=2))
         moved = up(np.minimum(away, apart).sum(axis=1))
