@@ -77,6 +77,8 @@ def certify(
             - ``"error"``: `max |f(E_t, e_t) - y_t| <= epsilon` (`claims.error`)
             - ``"readout"``: some exact effective readout is within delta of the stored one
               (`claims.readout`)
+            - ``"executed"``, if it is asked for: a bound of `|f - y|` for every evaluation in
+              float32, which says where it is vacuous (`claims.executed`)
 
             and for sequences
 

@@ -45,6 +45,13 @@ def test_claims_and_bounds_reach_certify(built, tmp_path):
     assert "within 1e-08 of" in claims["readout"]["statement"]
 
 
+def test_what_float32_makes_of_it(built):
+    text = built("certify", "memorizer.safetensors", "data.npz", "--claim", "executed")
+    assert "in every IEEE evaluation fl in float32" in text
+    assert "by rounding, at example" in text
+    assert built("check", *FILES).splitlines()[-1] == "PROVED"
+
+
 def test_status_1_without_proof(built, tmp_path):
     arguments = "certify", "memorizer.safetensors", "data.npz", "--epsilon", "1e-30"
     text = built(*arguments, status=1)
