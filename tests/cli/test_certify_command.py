@@ -114,7 +114,7 @@ def test_paired_heads_are_explained_built_certified_and_checked(run, tmp_path):
 
 def test_values_narrower_than_targets(run):
     run("generate", "gaussian", "-T", 20, "-n", 3, "-d", 5, "--target-dim", 4)
-    assert "->  narrow_values     20" in run("explain", "data.npz", "--value-dim", 2)
+    assert "->  narrow_values" in run("explain", "data.npz", "--value-dim", 2)
     assert "narrow_values heads" in run("build", "data.npz", "--value-dim", 2)
     assert run("certify", "memorizer.safetensors", "data.npz").startswith("Certificate: PROVED")
     run("check", *FILES)
