@@ -15,7 +15,8 @@ from constructive.support.verdict import Claim, Verdict, no_boolean
 FORMAT = "constructive certificate 1"
 PAIRED_FORMAT = "constructive paired certificate 1"
 SEQUENCE_FORMAT = "constructive sequence certificate 1"
-FORMATS = FORMAT, PAIRED_FORMAT, SEQUENCE_FORMAT
+DECODER_FORMAT = "constructive decoder certificate 1"
+FORMATS = FORMAT, PAIRED_FORMAT, SEQUENCE_FORMAT, DECODER_FORMAT
 """What a certificate may be; the checker takes another path for each."""
 
 Facts = tuple[tuple[str, str], ...]
@@ -141,8 +142,7 @@ class Certificate:
         return self._sheet().html()
 
     def _sheet(self) -> Sheet:
-        described = _about_sequences if self.format == SEQUENCE_FORMAT else _about_layers
-        about, facts = described(self.data, self.weights)
+        about, facts = _ABOUT.get(self.format, _about_layers)(self.data, self.weights)
         table = Table(box=None, pad_edge=False, show_header=False)
         for claim in self.claims:
             table.add_row(claim.name, claim.verdict.name, claim.statement)
@@ -178,6 +178,25 @@ def _about_sequences(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str
     stored = f"{weights['nonzero']} non-zero, {depths}; SHA-256 {weights['sha256'][:16]}..."
     about = "for the stored rational weights, in rational arithmetic"
     return about, (("data", described), ("weights", stored))
+
+
+def _about_decoders(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, Facts]:
+    """The same for a certificate of a decoder."""
+    heads, width, head_dim = weights["W_Q"]["shape"]
+    described = (
+        f"S = {data['texts']}, {data['tokens']} tokens, V = {data['vocabulary']}; "
+        f"SHA-256 {data['sha256'][:16]}..."
+    )
+    window = "" if weights["window"] is None else f", window {weights['window']}"
+    stored = (
+        f"H = {heads}, d = {width}, d_h = {head_dim}{window}; SHA-256 {weights['sha256'][:16]}..."
+    )
+    about = f"for the stored {weights['storage']} weights of a decoder"
+    return about, (("data", described), ("weights", stored))
+
+
+_ABOUT = {SEQUENCE_FORMAT: _about_sequences, DECODER_FORMAT: _about_decoders}
+"""What certificates other than those of layers are about."""
 
 
 def _frozen(value: object) -> object:

@@ -6,12 +6,14 @@ import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, overload
 
-from constructive.certificates import layers, sequences
+from constructive.certificates import decoders, layers, sequences
 from constructive.certificates.certificate import Certificate
-from constructive.certificates.prover import Asked, Known, Prover
+from constructive.certificates.prover import OPTIONS, Asked, Known, Prover
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
+from constructive.data.texts import Text
 from constructive.layers.attention import AttentionLayer
+from constructive.layers.decoder import Decoder
 from constructive.layers.extended import ExtendedLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.rational import RationalLayer
@@ -29,17 +31,18 @@ PROVERS = {
     AttentionLayer: _LAYERS,
     ExtendedLayer: _LAYERS,
     RationalLayer: Prover(RationalDataset | Dataset, layers.refused, layers.prove),
-    SequenceMemorizer: Prover(SequenceDataset, sequences.known_claims, sequences.prove, exact=True),
+    SequenceMemorizer: Prover(SequenceDataset, sequences.known_claims, sequences.prove, ()),
+    Decoder: Prover(Text, decoders.known_claims, decoders.prove, ("seed",)),
 }
 """By the kind of a memorizer's layer, or of the memorizer where it has none."""
 
-_DATA = Dataset, RationalDataset, SequenceDataset
+_DATA = Dataset, RationalDataset, SequenceDataset, Text
 _FEWEST_BITS = 2
 
 
 def certify(
-    memorizer: "Memorizer | SequenceMemorizer | torch.nn.Module",
-    dataset: Dataset | SequenceDataset,
+    memorizer: "Memorizer | SequenceMemorizer | Decoder | torch.nn.Module",
+    dataset: Dataset | SequenceDataset | Text,
     *,
     claims: Iterable[str] | None = None,
     epsilon: float | None = None,
@@ -52,13 +55,14 @@ def certify(
 
     A claim which cannot be decided does not raise: its verdict is UNDECIDED. Paired heads are
     proved in float64 with bounds, without a T x T matrix (`claims.paired`); where that fails and T
-    is small, they are judged as any others. Sequences take none of `epsilon`, `delta`, `max_prec`
-    and `seed`, as their claims are exact.
+    is small, they are judged as any others. Options which claims do not have are refused: those
+    about sequences have none, those about decoders the `seed`.
 
     Args:
         memorizer: or a PyTorch module, which is read by `Memorizer.from_torch`. Where it has
             biases, the certificate is about `dataset.with_constant()`
-        dataset: T examples; a `SequenceDataset` for a `SequenceMemorizer`
+        dataset: T examples; a `SequenceDataset` for a `SequenceMemorizer`, and a `Text` for a
+            `Decoder`
         claims: by default all of these; for paired heads and trained weights all but the first,
             which is about groups that they do not have. Where paired heads have their own proof,
             the readout brings the rank with it. Any of
@@ -74,6 +78,12 @@ def certify(
 
             - ``"equality"``: every label is put out, with == (`claims.sequences`)
             - ``"size"``: the non-zero parameters are at most those of Theorem 7's formula
+
+            and for decoders (`claims.decoders`)
+
+            - ``"rank"``: Z has as many independent rows as there are different contexts
+            - ``"recites"``: the next token has the largest logit at every position
+            - ``"executed"``: so it has in every evaluation in float32
         epsilon: the largest error, in units of the targets; by default 1e-6 times the largest
             target, to one digit (1e-6 if all are zero)
         delta: the largest distance of an entry from an exact readout; by default what can be shown
@@ -96,12 +106,13 @@ def certify(
         'rank Z = T = 7: for all Y some effective readout U (H d, d_out) has Z U = Y'
     """
     weights, data = _read(memorizer, dataset)
-    prover = _prover(getattr(weights, "layer", weights))
+    prover = _prover(weights.layer if isinstance(weights, Memorizer) else weights)
     if not isinstance(data, prover.data):
         raise DataError(
             f"a {type(weights).__name__} does not fit a {type(data).__name__}",
             witness=(type(weights).__name__, type(data).__name__),
-            suggestion="a SequenceMemorizer with a SequenceDataset, any other with a Dataset",
+            suggestion="a SequenceMemorizer with a SequenceDataset, a Decoder with a Text, any "
+            "other with a Dataset",
         )
     known = prover.known_claims(weights)
     asked = Asked(
@@ -114,12 +125,17 @@ def certify(
     )
     require_seed(seed)
     usual = Asked(asked.claims, None, None, 4096, 0, progress)
-    if prover.exact and asked != usual:
-        options = {"epsilon": epsilon, "delta": delta, "max_prec": max_prec, "seed": seed}
+    given = {name: getattr(asked, name) for name in OPTIONS}
+    idle = {
+        name: value
+        for name, value in given.items()
+        if name not in prover.options and value != getattr(usual, name)
+    }
+    if idle:
         raise ParameterError(
-            "claims about sequences are exact, and have no bounds, bits or seeds",
-            witness=shown({name: x for name, x in options.items() if x != getattr(usual, name)}),
-            suggestion="none of " + ", ".join(f"{name}=" for name in options),
+            f"{known.what} have no {', '.join(f'{name}=' for name in idle)}",
+            witness=shown(idle),
+            suggestion="none of " + ", ".join(f"{name}=" for name in idle),
         )
     return prover.prove(weights, data, asked)
 
@@ -147,9 +163,9 @@ def _bits(max_prec: int) -> int:
     return operator.index(max_prec)
 
 
-def _read(given: Any, dataset: object) -> tuple[Memorizer | SequenceMemorizer, object]:  # noqa: ANN401 - a module, perhaps
+def _read(given: Any, dataset: object) -> tuple[Memorizer | SequenceMemorizer | Decoder, object]:  # noqa: ANN401 - a module, perhaps
     """What was given as a memorizer and its data, with a constant entry for a module's biases."""
-    if isinstance(given, Memorizer | SequenceMemorizer) and isinstance(dataset, _DATA):
+    if isinstance(given, Memorizer | SequenceMemorizer | Decoder) and isinstance(dataset, _DATA):
         return given, dataset
     if hasattr(given, "state_dict") and isinstance(dataset, Dataset):
         memorizer = Memorizer.from_torch(given, dataset)

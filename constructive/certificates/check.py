@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from constructive.certificates.certificate import FORMATS
+from constructive.data import texts
 from constructive.sequences import examples, memorizer
 from constructive.support.errors import FormatError, ParameterError, shown
 from constructive.support.verdict import Verdict, no_boolean
@@ -23,6 +24,7 @@ _KINDS = {
     **dict.fromkeys(FORMATS, _CERTIFICATE),
     memorizer.FORMAT: _WEIGHTS,
     examples.FORMAT: _DATA,
+    texts.FORMAT: _DATA,
 }
 _HEAD = 4096
 """Bytes of a file which say what it is."""
@@ -80,9 +82,9 @@ def check(
 
     Args:
         certificate: a file of `Certificate.save`, or the object
-        weights: a file of `Memorizer.save` or `SequenceMemorizer.save`, or the object; None for the
-            certificate of an upper bound, which is about all weights
-        data: a file of `Dataset.save` or `SequenceDataset.save`, or the object
+        weights: a file of `Memorizer.save`, `SequenceMemorizer.save` or `Decoder.save`, or the
+            object; None for the certificate of an upper bound, which is about all weights
+        data: a file of `Dataset.save`, `SequenceDataset.save` or `Text.save`, or the object
         quick: check the rank claim by products with vectors which nobody can choose, in O(T^2),
             instead of by elimination (others than that are quick anyway)
         max_memory: GB which the checker may take: from the shapes it says what it needs, and

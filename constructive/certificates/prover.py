@@ -8,6 +8,8 @@ from typing import Any
 from constructive.certificates.certificate import Certificate
 from constructive.support.progress import Progress
 
+OPTIONS = "epsilon", "delta", "max_prec", "seed"
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -53,10 +55,10 @@ class Prover:
         data: the kind of data set which such weights have
         known_claims: those which there are about a memorizer
         prove: makes the certificate
-        exact: whether claims have no bounds, bits or seeds
+        options: which of `OPTIONS` its claims have
     """
 
     data: type | UnionType
     known_claims: Callable[[Any], Known]
     prove: Callable[[Any, Any, Asked], Certificate]
-    exact: bool = False
+    options: tuple[str, ...] = OPTIONS

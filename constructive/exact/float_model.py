@@ -21,9 +21,10 @@ attention does. So a term is a product of at most B exponentials, and of as many
     zeta = (2 beta + rho + beta rho) / (1 - beta)     |z - sum_j a_j x_j| <= zeta sum_j a_j |x_j|
 
 since the numerator is off by a factor 1 + beta at most, the denominator, which is positive, by
-1 - beta at least. What underflows comes on top (`flushed`): each exponential, product and rescaled
-sum loses twice the smallest normal number at most, times the n terms which a sum has so far, and
-the denominator is 1 or more, as the largest logit has the exponential 1.
+1 - beta at least. What underflows, to zero or gradually, comes on top (`flushed`, `lost`): each
+exponential, product and rescaled sum loses twice the smallest normal number at most, times the n
+terms which a sum has so far, and the denominator is 1 or more, as the largest logit has the
+exponential 1.
 
 All bounds are sums, products and quotients of positive numbers, and `up` covers their rounding.
 """
@@ -56,6 +57,8 @@ class FloatModel:
             stored between operations; 0 where that is the format of these
         stored_tiny: absolute error of storing a number which is nearly zero
         digits: bits of a significand in storage: integers up to 2^digits are exact
+        stored_smallest: the smallest normal number of storage
+        largest: the largest number of storage
     """
 
     name: str
@@ -66,6 +69,8 @@ class FloatModel:
     stored_unit: float
     stored_tiny: float
     digits: int
+    stored_smallest: float
+    largest: float
 
     def gamma(self, terms: npt.ArrayLike) -> Array:
         """gamma_k, rounded up; infinite beyond `MOST_TERMS` and where k u is no small number.
@@ -109,6 +114,16 @@ class FloatModel:
         lost = 32.0 * count * self._blocks(count) * self.smallest
         return up(lost + (count + 1.0) * self.stored_tiny)
 
+    def lost(self, terms: int) -> float:
+        """What underflow takes from a sum of k products of numbers of at most one; rounded up.
+
+        Each product, and each factor which is below the smallest normal number, may become zero.
+
+        Args:
+            terms: k
+        """
+        return 8.0 * terms * self.smallest
+
     def _blocks(self, count: Array) -> Array:
         return np.ceil(count / self.block)
 
@@ -135,14 +150,15 @@ BLOCK = 512
 _F32 = 2.0**-24, 2.0 * EXP_ULPS * 2.0**-24, BLOCK, 2.0**-126
 
 EXECUTED = {
-    "float32": FloatModel("float32", *_F32, stored_unit=0.0, stored_tiny=0.0, digits=24),
-    "bfloat16": FloatModel("bfloat16", *_F32, stored_unit=2.0**-8, stored_tiny=2.0**-126, digits=8),
-    "float16": FloatModel("float16", *_F32, stored_unit=2.0**-11, stored_tiny=2.0**-25, digits=11),
+    "float32": FloatModel("float32", *_F32, 0.0, 0.0, 24, 2.0**-126, (2.0 - 2.0**-23) * 2.0**127),
+    "bfloat16": FloatModel(
+        "bfloat16", *_F32, 2.0**-8, 2.0**-126, 8, 2.0**-126, (2.0 - 2.0**-7) * 2.0**127
+    ),
+    "float16": FloatModel("float16", *_F32, 2.0**-11, 2.0**-25, 11, 2.0**-14, 65504.0),
 }
 """By the format in which numbers are stored; sums and products are float32 in all."""
 
 FLOAT64 = FloatModel(
-    "float64", 2.0**-53, 2.0**-51, MOST_TERMS, 2.0**-1022, stored_unit=0.0, stored_tiny=0.0,
-    digits=53,
-)  # fmt: skip
+    "float64", 2.0**-53, 2.0**-51, MOST_TERMS, 2.0**-1022, 0.0, 0.0, 53, 2.0**-1022, 2.0**1023
+)
 """Our own evaluation, with exponentials from a table which arb made."""

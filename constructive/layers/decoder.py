@@ -175,16 +175,19 @@ class Decoder(Rebuilt):
         embedded: Array = self.embedding[numbers] + self.positions[: numbers.shape[1]]
         return embedded
 
-    def every_token(self, text: Text) -> Array:
+    def every_token(self, text: Text) -> tuple[Array, Array]:
         """Each different token of texts with each position it has there, as vectors (R, d).
 
         Args:
             text: one text or several, of its vocabulary
+
+        Returns:
+            as float32 adds them, and as they are
         """
         starts = np.repeat(np.cumsum(text.lengths) - text.lengths, text.lengths)
         pairs = np.unique(np.stack([text.ids, np.arange(len(text)) - starts]), axis=1)
-        vectors: Array = self.embedding[pairs[0]] + self.positions[pairs[1]]
-        return vectors
+        token, position = self.embedding[pairs[0]], self.positions[pairs[1]]
+        return token + position, token.astype(np.float64) + position
 
     def ids(self, tokens: "str | bytes | Sequence[Token]") -> Integers:
         """The numbers of tokens (N,).

@@ -17,6 +17,7 @@ k modulo p - 1. There is no converse: at an unlucky point the rank is less, and 
 In practice that happens about once in p points.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,6 +27,8 @@ from constructive.data.dataset import Dataset
 from constructive.exact import modular
 from constructive.layers.attention import AttentionLayer
 from constructive.support.arrays import CHUNK_BYTES, Array
+
+Integers = npt.NDArray[np.int64]
 
 _PRIMES = 3
 _VANISHING = 20
@@ -62,7 +65,7 @@ class Search:
 
     rank: int
     point: Point | None
-    columns: npt.NDArray[np.int64]
+    columns: Integers
     factors: modular.Factors | None
     tried: int
     retries: int
@@ -76,7 +79,7 @@ def intermediate(
     layer: AttentionLayer,
     dataset: Dataset,
     point: Point,
-    columns: npt.NDArray[np.int64],
+    columns: Integers,
     *,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Array:
@@ -131,20 +134,43 @@ def intermediate(
 def search(layer: AttentionLayer, dataset: Dataset, rng: np.random.Generator) -> Search:
     """Look for a point at which Z has rank T, a few times.
 
-    Of each head as many columns are taken first as its share of the examples; where these are
-    dependent, elimination chooses among all H d.
-
     Args:
         layer: its W_Q and W_K, (H, d, d_h)
         dataset: T examples which fit the layer
         rng: of the points, and of the columns taken first
     """
-    every = np.arange(layer.num_heads * layer.width)
+    return search_rows(
+        lambda point, columns: intermediate(layer, dataset, point, columns),
+        dataset.num_examples,
+        (layer.num_heads, layer.width),
+        rng,
+    )
+
+
+def search_rows(
+    evaluate: Callable[[Point, Integers], Array],
+    total: int,
+    parts: tuple[int, int],
+    rng: np.random.Generator,
+) -> Search:
+    """Look for a point at which rows modulo a prime are independent, a few times.
+
+    Of each part of the columns as many are taken first as its share of the rows; where these are
+    dependent, elimination chooses among all.
+
+    Args:
+        evaluate: some columns at a point, as balanced residues (T, columns); raises
+            VanishingDenominatorError where a denominator vanishes
+        total: T, the number of rows
+        parts: how many parts the columns have, and how many columns each of these
+        rng: of the points, and of the columns taken first
+    """
+    every = np.arange(parts[0] * parts[1])
     found = Search(-1, None, every, None, 0, 0)
     tried = retries = 0
     for prime, _ in zip(modular.safe_primes(), range(_PRIMES), strict=False):
-        for columns in (_likely_columns(layer, dataset, rng), every):
-            point, z, vanished = _evaluate(layer, dataset, prime, columns, rng)
+        for columns in (_likely_columns(total, parts, rng), every):
+            point, z, vanished = _evaluate(evaluate, prime, columns, rng)
             retries += vanished
             if z is None:
                 break
@@ -152,7 +178,7 @@ def search(layer: AttentionLayer, dataset: Dataset, rng: np.random.Generator) ->
             tried += 1
             if factors.rank > found.rank:
                 found = Search(factors.rank, point, columns[factors.columns], factors, 0, 0)
-            if found.rank == dataset.num_examples:
+            if found.rank == total:
                 return replace(found, tried=tried, retries=retries)
             if len(columns) == len(every):
                 break
@@ -160,33 +186,29 @@ def search(layer: AttentionLayer, dataset: Dataset, rng: np.random.Generator) ->
     return replace(found, rank=max(found.rank, 0), tried=tried, retries=retries)
 
 
-def _likely_columns(
-    layer: AttentionLayer, dataset: Dataset, rng: np.random.Generator
-) -> npt.NDArray[np.int64]:
+def _likely_columns(total: int, parts: tuple[int, int], rng: np.random.Generator) -> Integers:
     """T columns which are probably independent, or all."""
-    width = layer.width
-    shares = np.array_split(np.arange(dataset.num_examples), layer.num_heads)
-    sizes = [len(share) for share in shares]
+    count, width = parts
+    sizes = [len(share) for share in np.array_split(np.arange(total), count)]
     if max(sizes) > width:
-        return np.arange(layer.num_heads * width)
+        return np.arange(count * width)
     picked = [
-        head * width + np.sort(rng.permutation(width)[:size]) for head, size in enumerate(sizes)
+        part * width + np.sort(rng.permutation(width)[:size]) for part, size in enumerate(sizes)
     ]
     return np.concatenate(picked)
 
 
 def _evaluate(
-    layer: AttentionLayer,
-    dataset: Dataset,
+    evaluate: Callable[[Point, Integers], Array],
     prime: int,
-    columns: npt.NDArray[np.int64],
+    columns: Integers,
     rng: np.random.Generator,
 ) -> tuple[Point, Array | None, int]:
     """Z at a random point without a vanishing denominator (else None), and how many had one."""
     for vanished in range(_VANISHING):
         point = Point(prime, int(rng.integers(2, prime - 1)))
         try:
-            return point, intermediate(layer, dataset, point, columns), vanished
+            return point, evaluate(point, columns), vanished
         except VanishingDenominatorError:
             continue
     return point, None, _VANISHING

@@ -60,7 +60,7 @@ class Claim:
 
     Attributes:
         name: "grouping", "rank", "error" or "readout"; "equality" or "size" for sequences;
-            "impossible" for an upper bound
+            "impossible" for an upper bound; "rank", "recites" or "executed" for a decoder
         statement: what is claimed
         verdict: what is known
         detail: how it was shown, or what to try where it is undecided

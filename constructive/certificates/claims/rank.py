@@ -21,6 +21,7 @@ and Shamir), which is modelled as random.
 
 import hashlib
 import struct
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,7 @@ from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.residues import Point
 from constructive.support.arrays import Array
+from constructive.support.errors import ParameterError
 from constructive.support.verdict import Claim, Verdict, pack
 
 ROUNDS = 12
@@ -67,17 +69,37 @@ def prove(
             "primes at random x; try fewer examples or more heads"
         )
         return Claim("rank", statement, Verdict.UNDECIDED, detail)
-    point, prime = found.point, found.point.prime
-    solution = modular.solve(found.factors, challenge(fingerprints, point, found.columns))
-    evidence = {
-        "prime": prime,
+    at = f"modulo p = {found.point.prime} at x = {found.point.value}"
+    return Claim(
+        "rank",
+        statement,
+        Verdict.PROVED,
+        f"rank {total} {at} ({found.retries} retries)",
+        evidence=evidence_of(found, fingerprints),
+    )
+
+
+def evidence_of(found: residues.Search, fingerprints: bytes) -> dict[str, Any]:
+    """What a checker needs of a search which found full row rank.
+
+    Args:
+        found: the search
+        fingerprints: the SHA-256 of the data, followed by that of the weights
+
+    Raises:
+        ParameterError: where it did not
+    """
+    point, factors = found.point, found.factors
+    if point is None or factors is None:
+        raise ParameterError("nothing was eliminated", suggestion="another seed=")
+    solution = modular.solve(factors, challenge(fingerprints, point, found.columns))
+    return {
+        "prime": point.prime,
         "value": point.value,
         "retries": found.retries,
         "columns": pack(found.columns),
-        "solution": pack(solution.astype(np.int64) % prime),
+        "solution": pack(solution.astype(np.int64) % point.prime),
     }
-    detail = f"rank {total} modulo p = {prime} at x = {point.value} ({found.retries} retries)"
-    return Claim("rank", statement, Verdict.PROVED, detail, evidence=evidence)
 
 
 def challenge(fingerprints: bytes, point: Point, columns: npt.NDArray[np.int64]) -> Array:

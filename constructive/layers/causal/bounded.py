@@ -16,13 +16,12 @@ import flint
 import numpy as np
 
 from constructive.exact.directed import up
-from constructive.exact.float_model import FloatModel
+from constructive.exact.float_model import EXECUTED, FloatModel
 from constructive.exact.precision import working_precision
 from constructive.layers.causal.geometry import BLOCK_BYTES, Block, blocks
 from constructive.layers.causal.layer import CausalLayer
 from constructive.support.arrays import Array
 
-FLOAT32_BITS = 24
 _SIGNIFICAND = 53
 _LARGEST_TABLE = 1 << 22
 _ENOUGH = 746.0
@@ -30,28 +29,60 @@ _ENOUGH = 746.0
 _TABLE_BITS = 80
 
 
+class Sums(NamedTuple):
+    """Sums of short integers times a power of two, in whatever order they are taken.
+
+    Attributes:
+        unit: the power of two
+        largest: bound of the size of all partial sums
+    """
+
+    unit: float
+    largest: float
+
+    @property
+    def bits(self) -> int:
+        """The least b such that all partial sums are at most 2^b units."""
+        return math.frexp(self.largest / self.unit)[1]
+
+    def exact(self, digits: int, smallest: float, largest: float) -> bool:
+        """Whether numbers of so many bits, and of this range, hold all of them."""
+        return self.bits <= digits and self.unit >= smallest and self.largest <= largest
+
+
 @dataclass(frozen=True)
 class ExactLogits:
     """What is known of the logits of a layer on some tokens.
 
     Attributes:
-        unit: a power of two of which all logits are integer multiples
-        bits: partial sums of queries, keys and logits, and differences of logits, are at most
-            2^bits in units of their own, in whatever order they are summed
-        projected_bits: the same for queries and keys alone, W_Q^T x and W_K^T x
+        stored: tokens, queries W_Q^T x and keys W_K^T x, which are stored between operations
+        summed: all that is summed on the way to differences of logits
+        logits: differences of logits
     """
 
-    unit: float
-    bits: int
-    projected_bits: int
+    stored: tuple[Sums, ...]
+    summed: tuple[Sums, ...]
+    logits: Sums
 
     def exact_in(self, model: FloatModel) -> bool:
-        """Whether an evaluation makes no error in logits, and stores queries and keys exactly.
+        """Whether an evaluation makes no error in logits.
 
         Args:
-            model: how it rounds; logits themselves are kept in float32
+            model: how it rounds; sums and logits themselves are kept in float32
         """
-        return self.bits <= FLOAT32_BITS and self.projected_bits <= model.digits
+        kept = EXECUTED["float32"]
+        return all(
+            sums.exact(kept.digits, kept.smallest, kept.largest) for sums in self.summed
+        ) and all(
+            sums.exact(model.digits, model.stored_smallest, model.largest) for sums in self.stored
+        )
+
+    @property
+    def tabulated(self) -> bool:
+        """Whether exponentials of such logits fit into a table, and float64 makes no error."""
+        range_of = 2.0**-900, 2.0**900
+        exact = all(sums.exact(_SIGNIFICAND - 1, *range_of) for sums in self.summed)
+        return exact and min(_ENOUGH, self.logits.largest) <= _LARGEST_TABLE * self.logits.unit
 
 
 class Enclosed(NamedTuple):
@@ -97,36 +128,36 @@ def exact_logits(layer: CausalLayer, tokens: Array) -> ExactLogits:
         layer: its W_Q and W_K
         tokens: (..., d), all that are evaluated
     """
-    flat = np.abs(tokens.reshape(-1, layer.width).astype(np.float64))
-    w_q, w_k = (np.abs(w.astype(np.float64)) for w in (layer.query_weights, layer.key_weights))
-    steps = granularity(tokens), granularity(layer.query_weights), granularity(layer.key_weights)
+    signed = tokens.reshape(-1, layer.width).astype(np.float64)
+    weights = [w.astype(np.float64) for w in (layer.query_weights, layer.key_weights)]
+    flat, (w_q, w_k) = np.abs(signed), (np.abs(w) for w in weights)
+    x, q, k = (
+        2.0 ** granularity(array) for array in (tokens, layer.query_weights, layer.key_weights)
+    )
     most = flat.max(axis=0)
     asking, keys = (_largest(flat, w) for w in (w_q, w_k))
     matrix = up(np.matmul(w_q, w_k.transpose(0, 2, 1)))
     absorbed = _largest(flat, matrix)
-    x, q, k = steps
-    sums = [
-        (asking, x + q), (keys, x + k), (matrix, q + k), (absorbed, x + q + k),
-        (2.0 * up((asking * keys).sum(axis=-1)), 2 * x + q + k),
-        (2.0 * up(absorbed @ most), 2 * x + q + k),
-    ]  # fmt: skip
-    bits = [_bits(float(largest.max()), step) for largest, step in sums]
-    return ExactLogits(2.0 ** (2 * x + q + k), max(bits), max(bits[:2]))
+    queries, own = (_largest(signed, w) for w in weights)
+    stored = _sums(x, most), _sums(x * q, queries), _sums(x * k, own)
+    projected = _sums(x * q, asking), _sums(x * k, keys)
+    each = up((asking * keys).sum(axis=-1)), up(absorbed @ most)
+    logits = _sums(x * x * q * k, 2.0 * np.maximum(*each))
+    between = _sums(q * k, matrix), _sums(x * q * k, absorbed)
+    return ExactLogits(stored, (*projected, *between, logits), logits)
 
 
-def _bits(largest: float, step: int) -> int:
-    """The least b with largest <= 2^(b + step)."""
-    mantissa, exponent = math.frexp(largest)  # a power of two is half of two to its exponent
-    return exponent - step - (2.0 * mantissa == 1.0) if largest else 0
+def _sums(unit: float, bounds: Array) -> Sums:
+    return Sums(unit, float(bounds.max()))
 
 
 def _largest(tokens: Array, weights: Array) -> Array:
-    """Bounds of the largest entries of |x| @ |W| over all tokens: (H, columns)."""
+    """Bounds of the largest |x @ W| over tokens, for W >= 0 or exact sums: (H, columns)."""
     found = np.zeros((len(weights), weights.shape[2]))
     step = max(1, BLOCK_BYTES // (8 * weights.shape[2]))
     for head, matrix in enumerate(weights):
         for start in range(0, len(tokens), step):
-            part = up(tokens[start : start + step] @ matrix)
+            part = up(np.abs(tokens[start : start + step] @ matrix))
             np.maximum(found[head], part.max(axis=0), out=found[head])
     return found
 
@@ -157,16 +188,15 @@ def enclosed(
     Args:
         layer: its W_Q and W_K
         tokens: (S, N, d), float64
-        known: of these tokens, with at most 53 bits, and a table of at most 2^22 exponentials
-            (`has_table`)
+        known: of these tokens; they are `tabulated`
         block_bytes: about the size of temporary arrays, in bytes; by default 32 MiB
     """
-    table = exponentials(known.unit, known.unit * 2.0**known.bits)
+    table = exponentials(known.logits.unit, known.logits.largest)
     absorbed = np.matmul(
         layer.query_weights.astype(np.float64),
         layer.key_weights.astype(np.float64).transpose(0, 2, 1),
     )
-    absorbed = absorbed.transpose(1, 0, 2).reshape(layer.width, -1) * (1.0 / known.unit)
+    absorbed = absorbed.transpose(1, 0, 2).reshape(layer.width, -1) * (1.0 / known.logits.unit)
     count, length, width = tokens.shape
     for block in blocks(count, length, layer.num_heads, layer.window, block_bytes):
         own, seen = tokens[block.sequences, block.rows], tokens[block.sequences, block.keys]
@@ -185,14 +215,3 @@ def enclosed(
             z = np.concatenate([own, z], axis=2)
             sizes = np.concatenate([np.abs(own), sizes], axis=2)
         yield Enclosed(block, z, sizes)
-
-
-def has_table(known: ExactLogits) -> bool:
-    """Whether exponentials of such logits fit into a table, and float64 has their bits.
-
-    Args:
-        known: of the logits
-    """
-    return known.bits < _SIGNIFICAND and min(_ENOUGH, known.unit * 2.0**known.bits) <= (
-        _LARGEST_TABLE * known.unit
-    )

@@ -10,8 +10,9 @@ are off by E_v at most, ::
 
 with A the averages of |x| which `layers.causal.bounded` gives, |z| <= A, K and d the entries of z
 and f, and X >= 1 the largest |x|; and with one rounding more each where outputs and logits are
-stored in fewer bits. So the next token has the largest logit in every such evaluation where the
-margin exceeds E_next + E_v for every other v.
+stored in fewer bits. What products lose by underflow is added. Where sums may leave the range of
+the format, nothing is bounded. So the next token has the largest logit in every such evaluation
+where the margin exceeds E_next + E_v for every other v.
 """
 
 from collections.abc import Iterator
@@ -72,13 +73,15 @@ class Sizes:
     Attributes:
         readout: U (K, d_out), float64
         readout_sizes: |U|
-        columns: bounds of the sums of its columns, times the largest |x| or 1 (d_out,)
+        largest: X, the largest |x| or 1
+        columns: bounds of the sums of the columns of |U|, times X (d_out,)
         unembedding: O^T (d_out, V), float64
         unembedding_sizes: |O|^T
     """
 
     readout: Array
     readout_sizes: Array
+    largest: float
     columns: Array
     unembedding: Array
     unembedding_sizes: Array
@@ -108,7 +111,7 @@ def margins(
     outputs = np.ascontiguousarray(unembedding.T.astype(np.float64))
     largest = max(1.0, float(np.abs(tokens).max()))
     columns = up(up(np.abs(readout).sum(axis=0)) * largest)
-    sizes = Sizes(readout, np.abs(readout), columns, outputs, np.abs(outputs))
+    sizes = Sizes(readout, np.abs(readout), largest, columns, outputs, np.abs(outputs))
     for part in enclosed(layer, tokens, known):
         block = part.block
         right = following[block.sequences, block.rows]
@@ -137,8 +140,8 @@ def _judged(
     logits = outputs @ sizes.unembedding
     ours = _logit_errors(FLOAT64, sizes, reach, own)
     theirs = _output_errors(model, sizes, spread, counts, z.shape[1])
-    if model.stored_unit:
-        theirs = up(theirs + model.stored_unit * (reach + theirs) + model.stored_tiny)
+    theirs = up(theirs + model.stored_unit * (reach + theirs) + model.stored_tiny)
+    theirs[up(spread + theirs).max(axis=1) > model.largest] = np.inf
     executed = _logit_errors(model, sizes, reach, theirs)
     each = np.arange(len(z))
     ahead = logits[each, right][:, np.newaxis] - logits
@@ -158,17 +161,19 @@ def _output_errors(
 ) -> Array:
     """D: bounds of what rounding does to outputs (R, d_out)."""
     zeta, gamma = model.average(counts)[:, np.newaxis], float(model.gamma(inner))
-    flushed = model.flushed(counts)[:, np.newaxis]
+    flushed = model.flushed(counts)[:, np.newaxis] + model.lost(inner)
     relative = up(zeta + gamma * (1.0 + zeta)) * spread
-    return up(relative + up((1.0 + gamma) * flushed) * sizes.columns)
+    underflow = up((1.0 + gamma) * flushed) * (sizes.columns + sizes.largest)
+    return up(relative + underflow)
 
 
 def _logit_errors(model: FloatModel, sizes: Sizes, reach: Array, errors: Array) -> Array:
     """E: bounds of what rounding does to logits (R, V)."""
-    gamma = float(model.gamma(reach.shape[1]))
+    gamma, inner = float(model.gamma(reach.shape[1])), reach.shape[1]
     computed = up(reach + errors)
     bound = up((gamma * computed + errors) @ sizes.unembedding_sizes)
-    if model.stored_unit:
-        whole = up(computed @ sizes.unembedding_sizes)
-        bound = up(bound + model.stored_unit * (whole + bound) + model.stored_tiny)
+    whole = up(computed @ sizes.unembedding_sizes)
+    underflow = model.lost(inner) * (1.0 + up(computed).max(axis=1, keepdims=True))
+    bound = up(bound + underflow + model.stored_unit * (whole + bound) + model.stored_tiny)
+    bound[up(whole + bound).max(axis=1) > model.largest] = np.inf
     return bound

@@ -8,7 +8,6 @@ image of one of Z which is not zero. Masks and skip connections change nothing o
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.exact import modular
 from constructive.layers.causal.geometry import BLOCK_BYTES, Block, blocks
@@ -67,24 +66,3 @@ def chunks(
         z = modular.reduce(sums, prime).reshape(together, rows, -1)
         own = values[block.sequences, block.rows]
         yield block, np.concatenate([own, z], axis=2) if layer.skip else z
-
-
-def likely_columns(
-    layer: CausalLayer, count: int, rng: np.random.Generator
-) -> npt.NDArray[np.int64]:
-    """As many columns of Z as there are rows, which are probably independent; or all.
-
-    Args:
-        layer: its shapes
-        count: rows
-        rng: draws them
-    """
-    parts = layer.num_heads + layer.skip
-    sizes = [len(share) for share in np.array_split(np.arange(count), parts)]
-    if max(sizes) > layer.width:
-        return np.arange(layer.inner_dim)
-    picked = [
-        part * layer.width + np.sort(rng.permutation(layer.width)[:size])
-        for part, size in enumerate(sizes)
-    ]
-    return np.concatenate(picked)

@@ -1,0 +1,72 @@
+"""The claim *rank* of a decoder: any other continuations of its contexts are within reach, too.
+
+Contexts at one position with the same tokens in their window are one. Z, with a row for each
+different context, has as many independent rows modulo a prime, as in `claims.rank`, of which this
+takes the evidence, and the reasons why it is one.
+"""
+
+import numpy as np
+
+from constructive.certificates.claims.decoders.subject import Subject
+from constructive.certificates.claims.rank import evidence_of
+from constructive.exact import modular
+from constructive.layers import residues
+from constructive.layers.causal.residues import chunks
+from constructive.layers.residues import Integers, Point
+from constructive.support.arrays import Array
+from constructive.support.verdict import Claim, Verdict
+
+STATEMENT = (
+    "rank Z = R = {} on the different contexts: for all Y some readout U ((H + 1) d, d_out) has "
+    "Z U = Y"
+)
+
+
+def prove(subject: Subject) -> Claim:
+    """Prove or refute it.
+
+    Args:
+        subject: decoder and text
+    """
+    layer = subject.decoder.layer
+    wanted = subject.text.different(layer.window)
+    total, statement = len(wanted), STATEMENT.format(len(wanted))
+    if total > layer.inner_dim:
+        detail = f"Z has {layer.inner_dim} columns, fewer than {total} contexts"
+        return Claim("rank", statement, Verdict.REFUTED, detail, layer.inner_dim)
+    found = residues.search_rows(
+        lambda point, columns: _rows(subject, wanted, point, columns),
+        total,
+        (layer.num_heads + 1, layer.width),
+        subject.rng,
+    )
+    if found.point is None or found.factors is None:
+        detail = f"softmax denominators vanish at all {found.retries} points; another seed="
+        return Claim("rank", statement, Verdict.UNDECIDED, detail)
+    if found.rank < total:
+        detail = (
+            f"rank Z >= {found.rank}, and probably equal: that is the rank modulo {found.tried} "
+            "primes at random x; try more heads"
+        )
+        return Claim("rank", statement, Verdict.UNDECIDED, detail)
+    evidence = evidence_of(found, subject.fingerprints)
+    detail = f"rank {total} modulo p = {found.point.prime} at x = {found.point.value}"
+    return Claim("rank", statement, Verdict.PROVED, detail, evidence=evidence)
+
+
+def _rows(subject: Subject, wanted: Integers, point: Point, columns: Integers) -> Array:
+    """Some columns of Z(a) modulo p, with a row for each place: (R, columns)."""
+    decoder, text = subject.decoder, subject.text
+    number = np.full(len(text) + 1, -1)  # the last one stands for what is filled up
+    number[wanted] = np.arange(len(wanted))
+    exponent = modular.least_exponent(decoder.every_token(text)[0])
+    rows, done = np.empty((len(wanted), len(columns))), 0
+    for batch in text.batches():
+        index = number[batch.places]
+        for block, z in chunks(decoder.layer, decoder.embedded(batch.ids), point, exponent):
+            subject.progress("attend modulo a prime", done, len(text))
+            where = index[block.sequences, block.rows]
+            rows[where[where >= 0]] = z[where >= 0][:, columns]
+            done += where.size
+    subject.progress("eliminate modulo a prime", 0, 1)
+    return rows

@@ -1,0 +1,45 @@
+"""What the claims about one decoder share."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from constructive.data.texts import Text
+from constructive.layers.causal.margins import Margins
+from constructive.layers.decoder import Decoder
+from constructive.layers.recital import recital
+from constructive.support.progress import Progress
+
+
+@dataclass
+class Subject:
+    """A decoder, a text, and what was found of them.
+
+    Attributes:
+        decoder: the weights
+        text: which has its tokens
+        fingerprints: the SHA-256 of the data, followed by that of the weights
+        rng: of primes' points
+        progress: called with (step, done, total)
+    """
+
+    decoder: Decoder
+    text: Text
+    fingerprints: bytes
+    rng: np.random.Generator
+    progress: Progress = field(repr=False)
+
+    @cached_property
+    def margins(self) -> Margins:
+        """The margins of all positions. Raises PrecisionError where there are none."""
+        return recital(self.decoder, self.text, progress=self.progress)
+
+    def witness(self, index: int) -> tuple[int, int]:
+        """A position, as text and token.
+
+        Args:
+            index: among the margins
+        """
+        text, token = self.text.position(int(self.margins.places[index]))
+        return int(text), int(token)

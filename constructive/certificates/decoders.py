@@ -1,0 +1,41 @@
+"""Certificates of decoders: what a causal layer puts out at every position of a text."""
+
+import numpy as np
+
+from constructive.certificates.about import described, made_by
+from constructive.certificates.certificate import DECODER_FORMAT, Certificate
+from constructive.certificates.claims.decoders import CLAIMS
+from constructive.certificates.claims.decoders.subject import Subject
+from constructive.certificates.prover import Asked, Known
+from constructive.data.texts import Text
+from constructive.layers.decoder import Decoder
+from constructive.sequences.storage import digest
+
+
+def known_claims(_decoder: Decoder) -> Known:
+    """The claims which there are, and how to call them."""
+    return Known(tuple(CLAIMS), tuple(CLAIMS), "claims about decoders")
+
+
+def prove(decoder: Decoder, text: Text, asked: Asked) -> Certificate:
+    """Judge the claims about a decoder which are asked for."""
+    decoder.require_same_tokens(text)
+    data = {
+        "texts": text.num_texts,
+        "tokens": len(text),
+        "vocabulary": len(text.vocabulary),
+        "sha256": digest(text.content()),
+    }
+    weights = described(decoder.tensors) | {
+        "window": decoder.layer.window,
+        "storage": decoder.record.storage,
+    }
+    subject = Subject(
+        decoder,
+        text,
+        bytes.fromhex(data["sha256"] + weights["sha256"]),
+        np.random.default_rng(asked.seed),
+        asked.progress,
+    )
+    claims = tuple(CLAIMS[name](subject) for name in asked.claims)
+    return Certificate(claims, data, weights, made_by(), DECODER_FORMAT)
