@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as deserialize
 from safetensors.numpy import save as serialize
 
-from constructive.data.texts import Joined, Text, Token, joined
+from constructive.data.texts import Joined, Text, Token, joined, require_vocabulary
 from constructive.exact.float_model import EXECUTED
 from constructive.layers.attention import softmax_in_place
 from constructive.layers.causal.layer import CausalLayer
@@ -86,7 +86,8 @@ class Decoder(Rebuilt):
         record: how it was built
 
     Raises:
-        ParameterError: for arrays whose shapes or dtypes do not fit
+        ParameterError: for arrays whose shapes or dtypes do not fit, an unknown unit, and a
+            vocabulary which is none of that unit
     """
 
     embedding: Array
@@ -101,6 +102,7 @@ class Decoder(Rebuilt):
         for name in ("embedding", "positions", "unembedding"):
             object.__setattr__(self, name, private(name, getattr(self, name)))
         object.__setattr__(self, "vocabulary", tuple(self.vocabulary))
+        require_vocabulary(self.vocabulary, self.unit)
         width, count = self.layer.width, len(self.vocabulary)
         shapes = {name: array.shape for name, array in self.tensors.items()}
         wanted = {
@@ -388,16 +390,12 @@ class Decoder(Rebuilt):
             if metadata.get("format") != FORMAT:
                 raise ValueError(f"its format is {metadata.get('format')!r}, not {FORMAT!r}")
             about = json.loads(metadata["decoder"])
-            kind = str if about["unit"] == "words" else int
-            vocabulary = tuple(about["vocabulary"])
-            if any(type(token) is not kind for token in vocabulary):
-                raise ValueError("its vocabulary is none")
             return cls(
                 tensors["embedding"],
                 tensors["positions"],
                 CausalLayer(tensors["W_Q"], tensors["W_K"], tensors["U"], about["window"]),
                 tensors["unembedding"],
-                vocabulary,
+                tuple(about["vocabulary"]),
                 about["unit"],
                 _record(about["record"]),
             )
