@@ -21,6 +21,7 @@ from constructive.support.arguments import require_positive
 from constructive.support.errors import CapacityError, ConstructiveError, ParameterError
 from constructive.theory.bounds import Plan
 from constructive.theory.heads import fewest_heads
+from constructive.theory.values import heads_for_values
 
 AUTO = "auto"
 CHEAP_OPERATIONS, CHEAP_BYTES = 1e11, 1 << 30
@@ -121,6 +122,7 @@ def explain(
     *,
     num_heads: int | None = None,
     head_dim: int | None = None,
+    value_dim: int | None = None,
     construction: str = "auto",
     arithmetic: str = "float",
 ) -> Explanation:
@@ -132,6 +134,7 @@ def explain(
         dataset: T examples; only their shapes count, if H is given
         num_heads: H; by default the fewest which hold these data, with some room (`fewest_heads`)
         head_dim: d_h; by default what suits each construction
+        value_dim: d_v; by default d_out
         construction: the name of one, or "auto"
         arithmetic: "float" or "rational"
 
@@ -152,11 +155,12 @@ def explain(
         raise ParameterError(message, witness=construction, suggestion=suggestion)
     require_examples(dataset)
     require_arithmetic(arithmetic)
-    heads, why = _heads(dataset, num_heads)
-    if head_dim is not None:
-        require_positive(head_dim=head_dim)
+    for name, count in {"head_dim": head_dim, "value_dim": value_dim}.items():
+        if count is not None:
+            require_positive(**{name: count})
+    heads, why = _heads(dataset, num_heads, value_dim)
     options = {
-        name: _option(known, arithmetic, dataset, heads, head_dim)
+        name: _option(known, arithmetic, dataset, heads, head_dim, value_dim)
         for name, known in CONSTRUCTIONS.items()
     }
     chosen = options[construction] if construction != AUTO else _cheapest(options)
@@ -168,7 +172,7 @@ def explain(
     return Explanation(shapes, construction, tuple(options.values()), chosen)
 
 
-def _heads(dataset: ExampleShapes, num_heads: int | None) -> tuple[int, str]:
+def _heads(dataset: ExampleShapes, num_heads: int | None, value_dim: int | None) -> tuple[int, str]:
     """H as an integer of Python, and why it is that, where nobody asked for it."""
     if num_heads is not None:
         require_positive(num_heads=num_heads)
@@ -180,6 +184,10 @@ def _heads(dataset: ExampleShapes, num_heads: int | None) -> tuple[int, str]:
             suggestion="num_heads=, such as constructive.heads_needed(T, context_size=n)",
         )
     found = fewest_heads(dataset)
+    if value_dim is not None and value_dim < dataset.target_dim:
+        more = heads_for_values(dataset, value_dim)
+        if more is not None and more > found.heads:
+            return more, f" (values of d_v={value_dim} entries ask for so many)"
     return found.heads, f" ({found.reason})"
 
 
@@ -203,10 +211,12 @@ def _option(
     dataset: ExampleShapes,
     num_heads: int,
     head_dim: int | None,
+    value_dim: int | None,
 ) -> Option:
     plan, refusal = None, None
     try:
         construction = construction.in_arithmetic(arithmetic)
+        construction = construction.with_values(value_dim, dataset.target_dim)
         plan = construction.plan(dataset, num_heads, head_dim)
     except (CapacityError, ParameterError) as error:
         refusal = error

@@ -105,6 +105,16 @@ def test_paired_heads_are_explained_built_certified_and_checked(run, tmp_path):
     assert "not claims about paired heads" in text
 
 
+def test_values_narrower_than_targets(run):
+    run("generate", "gaussian", "-T", 20, "-n", 3, "-d", 5, "--target-dim", 4)
+    assert "->  narrow_values     20" in run("explain", "data.npz", "--value-dim", 2)
+    assert "narrow_values heads" in run("build", "data.npz", "--value-dim", 2)
+    assert run("certify", "memorizer.safetensors", "data.npz").startswith("Certificate: PROVED")
+    run("check", *FILES)
+    text = run("explain", "data.npz", "--heads", 2, "--value-dim", 2, status=2)
+    assert "CapacityError: no weights of 2 heads with d_h=1, d_v=2 and d_out=4 memorize" in text
+
+
 def test_explain_says_why_not(run):
     run("generate", "shared", "-T", 31, "-n", 4, "-d", 8)
     text = run("explain", "data.npz", "--heads", 10)

@@ -6,7 +6,7 @@
 An island: this folder imports the standard library, numpy and mpmath, and nothing of the package
 around it. It reads the files itself and has its own arithmetic and its own forward pass:
 
-    command         arguments, and which of the three kinds of certificate it is
+    command         arguments, and which of the four kinds of certificate it is
     statements      what claims state
     files           reading hostile files; what is needed, before it is taken
     layers          certificates of one layer; their claims are in
@@ -14,6 +14,7 @@ around it. It reads the files itself and has its own arithmetic and its own forw
       impossible      impossible, for all weights: a set of examples, and integer vectors
       real_claims     error, readout: digits of 20 bits, with an integer bound (`fixed`)
     paired          certificates of paired heads: float64 with bounds (`bounds`)
+    decoders        certificates of decoders: residues, and float64 with bounds
     sequences       certificates of sequence memorizers: Python's integers and Fractions
 
 It says on stderr what it needs, and refuses what is more than --max-memory. It prints each claim

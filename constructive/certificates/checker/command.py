@@ -1,15 +1,16 @@
-"""Arguments, and which of the three kinds of certificate it is."""
+"""Arguments, and which of the four kinds of certificate it is."""
 
 import argparse
 import math
 from collections import namedtuple
 
+import decoders
 import layers
 import paired
 import sequences
 from files import confine, read_json, require
 
-KINDS = {module.FORMAT: module.check for module in (layers, paired, sequences)}
+KINDS = {module.FORMAT: module.check for module in (layers, paired, sequences, decoders)}
 Options = namedtuple("Options", "quick asked epsilon most")
 
 

@@ -56,9 +56,16 @@ def check_rank(evidence, weights, data, hashes, quick):
     p, a, total = require_prime(evidence["prime"]), evidence["value"], len(data["queries"])
     require(type(a) is int and 1 < a < p, "a is not between 1 and p")
     columns = unpack(evidence["columns"], (total,), math.prod(weights["W_Q"].shape[:2]))
-    solution = unpack(evidence["solution"], (total, ROUNDS), p).astype(np.float64)
     require(len(np.unique(columns)) == total, "a column of Z is named twice")
     z = representation(weights, data, p, a, columns)
+    require_rank(z, p, a, columns, evidence["solution"], hashes, quick)
+    return (total,)
+
+
+def require_rank(z, p, a, columns, solution, hashes, quick):
+    """A square matrix modulo p has full rank: by elimination, or by a solution which is given."""
+    total = len(z)
+    solution = unpack(solution, (total, ROUNDS), p).astype(np.float64)
     if quick:  # nobody can choose these right-hand sides, and a singular Z has few in its range
         hashed = hashlib.shake_256(b"constructive rank 1" + hashes + struct.pack("<II", p, a))
         hashed.update(columns.astype("<u4").tobytes())
@@ -67,7 +74,6 @@ def check_rank(evidence, weights, data, hashes, quick):
         require((left.ravel() == right.astype(np.int64)).all(), "the solution modulo p is wrong")
     else:
         require_nonsingular(z, p)
-    return (total,)
 
 
 def looks_singular(weights, data):

@@ -85,15 +85,22 @@ def shape_of(listed):
 
 
 def weights_shapes(path, most):
-    """Type, shape and place of each tensor of a .safetensors file: a length, JSON, and bytes."""
+    """Those of a layer, which may have corrections."""
+    return tensor_shapes(path, ("W_Q", "W_K", "W_V", "W_O", "W_D"), most, "W_V_corrections")[0]
+
+
+def tensor_shapes(path, names, most, more=None):
+    """Type, shape and place of each tensor of a .safetensors file, and what else it says.
+
+    The file is a length, JSON, and bytes.
+    """
     total, found = size_of(path, "weights"), {}
     with reading(path, "weights"), Path(path).open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         require(length <= total - 8, "the header of the weights is cut off")
         require(64 * length <= most, "the header of the weights is too large for --max-memory")
         header = parsed(file.read(length))
-    names = ["W_Q", "W_K", "W_V", "W_O", "W_D"]
-    names += ["W_V_corrections"] * ("W_V_corrections" in header)
+    names = [*names, *[more] * (more in header)]
     require(set(header) - {"__metadata__"} == set(names), f"the weights are not {names}")
     for name in names:
         kind, shape = {"F64": "<f8", "F32": "<f4"}[header[name]["dtype"]], header[name]["shape"]
@@ -102,7 +109,7 @@ def weights_shapes(path, most):
         whole = type(start) is int and stop - start == math.prod(shape) * kind.itemsize
         require(whole and start >= 0 and 8 + length + stop <= total, f"{name} is cut off")
         found[name] = kind, shape, 8 + length + start
-    return found
+    return found, header.get("__metadata__", {})
 
 
 def read_weights(path, shapes):
@@ -173,7 +180,7 @@ def same(one, other):
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
-def require_about(content, arrays, part):
+def require_about(content, arrays, part, **more):
     """Require of a certificate the types, shapes and hash of these arrays, and return the hash."""
     hashed, true = hashlib.sha256(), {}
     for name, x in arrays.items():
@@ -181,7 +188,7 @@ def require_about(content, arrays, part):
         hashed.update(f"{name} {x.dtype.str} {list(x.shape)}\n".encode())
         hashed.update(np.ascontiguousarray(x).data)
     true["sha256"] = hashed.hexdigest()
-    require(same(content[part], true), f"it is about other {part}")
+    require(same(content[part], true | more), f"it is about other {part}")
     return hashed.digest()
 
 

@@ -9,6 +9,25 @@ STATEMENTS = {
     "(H d, d_out), entry by entry",
     "impossible": "for all weights of H = {} heads rank Z <= {} on {} different examples: "
     "none memorize every labelling",
+    "rank of a decoder": "rank Z = R = {} on the different contexts: for all Y some readout U "
+    "((H + 1) d, d_out) has Z U = Y",
+    "recites of a decoder": "at all {} positions of S = {} texts the next token has the largest "
+    "logit, by {} or more, in real arithmetic",
+    "executed of a decoder": "at all {} positions of S = {} texts the next token has the largest "
+    "logit in every IEEE evaluation {}: queries and keys first or their matrix first, sums in any "
+    "order, with or without fused multiply-add, softmax in one piece or in blocks of {} tokens or "
+    "more, underflow to zero or gradual; if exp is within {} units in the last place where it is a "
+    "normal number, at most 2^-125 where it is not, and 1 at 0",
     "equality": "f(X) == y for all {} labels of N = {} sequences of n = {} tokens",
     "size": "{} non-zero parameters <= {}: Theorem 7 for {}",
+}
+
+_STORED = (
+    "in float32, with weights, tokens, queries, keys, attention weights, averages, outputs "
+    "and the last logits stored in "
+)
+STORED = {
+    "float32": "in float32",
+    "bfloat16": _STORED + "bfloat16",
+    "float16": _STORED + "float16, where underflow is gradual",
 }

@@ -59,7 +59,8 @@ def _rows(subject: Subject, wanted: Integers, point: Point, columns: Integers) -
     decoder, text = subject.decoder, subject.text
     number = np.full(len(text) + 1, -1)  # the last one stands for what is filled up
     number[wanted] = np.arange(len(wanted))
-    exponent = modular.least_exponent(decoder.every_token(text)[0])
+    codes = np.concatenate([decoder.embedding, decoder.positions])
+    exponent = modular.least_exponent(codes)  # sums of these are multiples of it, too
     rows, done = np.empty((len(wanted), len(columns))), 0
     for batch in text.batches():
         index = number[batch.places]
