@@ -31,6 +31,8 @@ _DEVIATIONS = (3.0, 1.5, 6.0)
 """Standard deviations of logits which are tried, the likely best first."""
 _SAMPLE = 256
 """Examples on which standard deviations are measured."""
+DOUBTFUL = 1e7
+"""Condition numbers from which on floats are not asked for ranks: a Gram matrix shows 1e8 or so."""
 _SMALL, _LARGE = 1e8, 1e12
 """Operations of a solve up to which each is tried twice, and beyond which only the first is."""
 
@@ -87,7 +89,7 @@ class Generic(Described):
         layer = AttentionLayer.from_effective_readout(
             z.query_weights, z.key_weights, solution.effective, options.value_dim
         )
-        if solution.ranks[-1] < total:
+        if solution.ranks[-1] < total or not solution.condition < DOUBTFUL:
             require_rank(dataset, layer, rng)
         stops = z.group_ends.tolist()
         records = tuple(

@@ -45,9 +45,6 @@ from constructive.support.progress import Progress
 from constructive.theory.bounds import Plan
 from constructive.theory.values import ValueBounds, generic_spans, heads_for_values, value_bounds
 
-_DOUBTFUL = 1e7
-"""Condition numbers from which on floats are not asked for ranks: a Gram matrix shows 1e8 or so."""
-
 Product = Callable[[Array, Array], Array]
 """`left @ right`, in floats or modulo a prime."""
 
@@ -285,7 +282,7 @@ def _built(dataset: Dataset, best: _Solved, options: Options, rng: np.random.Gen
     values, output = best.kind.weights([solution.effective for solution in best.solutions])
     last = np.eye(dataset.target_dim)
     layer = AttentionLayer(z.query_weights, z.key_weights, values, output, last)
-    if ranks[-1] < dataset.num_examples or not best.condition < _DOUBTFUL:
+    if ranks[-1] < dataset.num_examples or not best.condition < generic.DOUBTFUL:
         generic.require_rank(dataset, layer, rng)
         _require_ranks(dataset, layer, best.kind, rng)
     missed = z.representation @ layer.effective_readout - dataset.target_matrix
