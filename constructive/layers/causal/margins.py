@@ -141,7 +141,7 @@ def _judged(
     ours = _logit_errors(FLOAT64, sizes, reach, own)
     theirs = _output_errors(model, sizes, spread, counts, z.shape[1])
     theirs = up(theirs + model.stored_unit * (reach + theirs) + model.stored_tiny)
-    theirs[up(spread + theirs).max(axis=1) > model.largest] = np.inf
+    theirs = _within(model, up(spread + theirs), theirs)
     executed = _logit_errors(model, sizes, reach, theirs)
     each = np.arange(len(z))
     ahead = logits[each, right][:, np.newaxis] - logits
@@ -171,9 +171,15 @@ def _logit_errors(model: FloatModel, sizes: Sizes, reach: Array, errors: Array) 
     """E: bounds of what rounding does to logits (R, V)."""
     gamma, inner = float(model.gamma(reach.shape[1])), reach.shape[1]
     computed = up(reach + errors)
-    bound = up((gamma * computed + errors) @ sizes.unembedding_sizes)
-    whole = up(computed @ sizes.unembedding_sizes)
-    underflow = model.lost(inner) * (1.0 + up(computed).max(axis=1, keepdims=True))
-    bound = up(bound + underflow + model.stored_unit * (whole + bound) + model.stored_tiny)
-    bound[up(whole + bound).max(axis=1) > model.largest] = np.inf
-    return bound
+    with np.errstate(invalid="ignore"):  # infinite errors, times zero
+        bound = up((gamma * computed + errors) @ sizes.unembedding_sizes)
+        whole = up(computed @ sizes.unembedding_sizes)
+        underflow = model.lost(inner) * (1.0 + up(computed).max(axis=1, keepdims=True))
+        bound = up(bound + underflow + model.stored_unit * (whole + bound) + model.stored_tiny)
+    return _within(model, up(whole + bound), bound)
+
+
+def _within(model: FloatModel, reach: Array, bound: Array) -> Array:
+    """Bounds, infinite in each row unless all that it may reach is known to be in range."""
+    in_range: npt.NDArray[np.bool_] = reach.max(axis=1, keepdims=True) <= model.largest
+    return np.where(in_range, bound, np.inf)
