@@ -121,7 +121,9 @@ def build_decoder(
         found = _built(text, wanted, (width, heads, head_dim or width), window, seed, progress)
         if found.record.share < 1.0:
             return found
-    if not found.recites(text):
+    with np.errstate(over="ignore", invalid="ignore"):  # of a readout which is none
+        recites = found.recites(text)
+    if not recites:
         record = found.record
         raise PrecisionError(
             f"{tried[-1]} heads with a readout in float32 do not give every next token: the "
@@ -175,7 +177,10 @@ def _built(
         Intermediate(queries, keys, z, np.zeros(1), ends), unembedding[following] / width
     )
     del z
-    w_q, w_k, effective = (w.astype(np.float32) for w in (queries, keys, solution.effective))
+    # Beyond float32 it is no readout, and will be refused for its margins.
+    most = float(np.finfo(np.float32).max)
+    effective = np.clip(solution.effective, -most, most)
+    w_q, w_k, effective = (w.astype(np.float32) for w in (queries, keys, effective))
     decoder = Decoder(
         embedding.astype(np.float32),
         positions.astype(np.float32),
