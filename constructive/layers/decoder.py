@@ -47,7 +47,7 @@ class DecoderRecord:
         seed: of all random choices
         num_positions: R, the different contexts which it memorized
         condition: estimated condition number of Z
-        margin: the smallest margin of the next token, as float64 found it
+        margin: the smallest margin of the next token, as float64 found it, of float32 weights
         share: of the margin which rounding in float32 may take, at worst; less than one where
             every evaluation in float32 recites
         storage: the format in which weights are stored: "float32", "bfloat16" or "float16"
@@ -455,11 +455,12 @@ class Decoder(Rebuilt):
 
     def _sheet(self) -> Sheet:
         record, layer = self.record, self.layer
+        built = "" if record.storage == "float32" else ", as built in float32"
         facts = (
             ("parameters", f"{self.num_parameters:,}"),
             ("condition of Z", f"{record.condition:.0e} (estimate)"),
-            ("smallest margin", f"{record.margin:.2f} (measured)"),
-            ("of it float32 may take", f"{record.share:.0%} at worst"),
+            ("smallest margin", f"{record.margin:.2f} (measured{built})"),
+            ("of it float32 may take", f"{record.share:.0%} at worst{built}"),
             ("seed", str(record.seed)),
         )
         table = Table(box=None, pad_edge=False, show_edge=False)
