@@ -19,7 +19,9 @@ from constructive import (
     ParameterError,
     PrecisionError,
     Text,
+    Verdict,
     build_decoder,
+    certify,
 )
 from constructive.layers.decoder import rounded
 from constructive.layers.recital import exact_tokens, recital
@@ -127,9 +129,11 @@ def test_more_positions_than_columns(heads):
     assert refused.value.suggestion == f"num_heads={-(-len(text) // 8)}, or None"
 
 
-def test_margins_which_are_too_small():
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_margins_which_are_too_small(width):
+    """At width 1 the readout is beyond float32."""
     with pytest.raises(PrecisionError, match="do not give every next token: the") as refused:
-        build_decoder(Text.of(list(range(30))), width=2)
+        build_decoder(Text.of(list(range(30))), width=width)
     assert "a larger width=" in refused.value.suggestion
     assert refused.value.witness["margin"] <= 0
 
@@ -401,3 +405,25 @@ def test_a_readout_which_is_not_stored_as_is_said(cat):
     assert isinstance(record, DecoderRecord)
     assert np.isinf(recital(dataclasses.replace(decoder, record=record), text).share).all()
     assert np.isfinite(recital(decoder.stored_as("bfloat16"), text).error).all()
+
+
+@pytest.mark.parametrize("storage", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("readout", "unembedding"), [(2.0**133, 2.0**-20), (2.0**133, 0.0), (2.0**100, 2.0**100)]
+)
+def test_sums_which_may_leave_the_range(cat, storage, readout, unembedding):
+    """Outputs or logits which overflow in float32: nothing is bounded, and nothing is NaN."""
+    decoder, text = cat
+    layer, outputs = decoder.layer, decoder.unembedding * np.float32(unembedding)
+    weights = (layer.readout_weights.astype(np.float64) * readout).astype(np.float32)
+    outputs[:, 0] = 0.0  # an infinite output does not reach logits there
+    huge = dataclasses.replace(
+        decoder,
+        layer=dataclasses.replace(layer, readout_weights=weights),
+        unembedding=outputs,
+        record=dataclasses.replace(decoder.record, storage=storage),
+    )
+    found = recital(huge, text)
+    assert np.isposinf(found.share).all()
+    assert not np.isnan(found.error).any()
+    assert certify(huge, text, claims=("executed",)).claims[0].verdict is Verdict.UNDECIDED
