@@ -61,6 +61,19 @@ def attention(decoder: Decoder, ids: npt.ArrayLike, *, last: int, heads: int) ->
     return softmax_in_place(logits)
 
 
+def percent(share: float) -> str:
+    """A share, rounded up.
+
+    Args:
+        share: finite
+
+    Example:
+        >>> percent(0.0531), percent(0.5)
+        ('5.4%', '50%')
+    """
+    return f"{math.ceil(1000 * share) / 10:g}%"
+
+
 def draw_recital(
     figure: Any,  # noqa: ANN401 - of matplotlib
     decoder: Decoder,
@@ -85,7 +98,7 @@ def draw_recital(
     longest = int(text.lengths.argmax())
     start = int(text.lengths[:longest].sum())
     _draw_attention(upper, decoder, text.ids[start : start + text.longest])
-    _draw_margins(lower.subplots(), margins, decoder.record.storage)
+    _draw_margins(lower, margins, decoder.record.storage)
 
 
 def draw(
@@ -126,25 +139,34 @@ def _draw_attention(figure: Any, decoder: Decoder, ids: npt.NDArray[np.int64]) -
     bar.set_label("attention weight")
 
 
-def _draw_margins(axes: Any, margins: Margins, storage: str) -> None:  # noqa: ANN401
+def _draw_margins(figure: Any, margins: Margins, storage: str) -> None:  # noqa: ANN401
     """Margins and bounds at all positions; nothing where they are not positive, or infinite."""
     shown = (
-        (margins.least, drawing.BLUE, "margin: the next token's logit above all others, at least"),
-        (margins.error, drawing.VERMILLION, "bound: what rounding may take of it, at most"),
+        (
+            margins.least,
+            drawing.BLUE,
+            "by how much the next token's logit is the largest, at least",
+        ),
+        (margins.error, drawing.VERMILLION, "what rounding may take of it, at most"),
     )
+    axes, ends = figure.subplots(), []
     for values, colour, label in shown:
         drawable = np.where((values > 0.0) & np.isfinite(values), values, np.nan)
         axes.plot(margins.places, drawable, ".", color=colour, markersize=3, label=label)
+        if not np.isnan(drawable).all():
+            ends += [np.nanmin(drawable), np.nanmax(drawable)]
     axes.set_yscale("log")
-    axes.legend(frameon=False, markerscale=4, loc="center right")
+    if ends:  # whole powers of ten
+        axes.set_ylim(10.0 ** np.floor(np.log10(min(ends))), 10.0 ** np.ceil(np.log10(max(ends))))
+    figure.legend(frameon=False, markerscale=4, ncols=2, loc="outside lower center")
     total, doubtful = len(margins.share), int((margins.share >= 1.0).sum())
     said = (
-        f"{doubtful:,} of {total:,} next tokens may lose by rounding"
+        f"{doubtful:,} of {total:,} next tokens are not proved to win"
         if doubtful
         else f"each of {total:,} next tokens wins; rounding takes at most "
-        f"{math.ceil(1000 * margins.share.max()) / 10}% of a margin"
+        f"{percent(float(margins.share.max()))} of a margin"
     )
-    drawing.describe(axes, x="position", y="logits", title=f"{storage}: {said}")
+    drawing.describe(axes, x="position", y="difference of logits", title=f"{storage}: {said}")
 
 
 RECITAL = Figure("A decoder which recites (not of that paper)", drawing.both(NAME), draw)
