@@ -11,6 +11,7 @@ Where that is expensive, it takes the applicable construction with the fewest op
 import operator
 from dataclasses import dataclass
 
+import numpy as np
 from rich.table import Table
 
 from constructive.constructions.construction import Construction, require_arithmetic
@@ -20,12 +21,17 @@ from constructive.support import tables
 from constructive.support.arguments import require_positive
 from constructive.support.errors import CapacityError, ConstructiveError, ParameterError
 from constructive.theory.bounds import Plan
+from constructive.theory.context_capacity import context_capacity
 from constructive.theory.heads import fewest_heads
 from constructive.theory.values import heads_for_values
 
 AUTO = "auto"
 CHEAP_OPERATIONS, CHEAP_BYTES = 1e11, 1 << 30
 """Up to these a dense readout is taken: some seconds on two cores."""
+
+
+_QUICK = 1e10
+"""Operations of an elimination which may be done to print a table: about a second."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,13 @@ class Option:
 class Explanation:
     """The choice among all constructions. `str` is a table; `plan` is what would be built.
 
+    What a construction holds is promised for data of these shapes which meet what its theorem asks
+    for. For a data set of up to 2,000 examples or so the table says what its very contexts allow,
+    too (Theorem 8).
+
     Attributes:
+        data: examples, or their shapes
+        num_heads: H
         shapes: of what data, in words
         asked: what was asked for
         options: every construction
@@ -64,6 +76,8 @@ class Explanation:
         'saturated'
     """
 
+    data: ExampleShapes
+    num_heads: int
     shapes: str
     asked: str
     options: tuple[Option, ...]
@@ -95,26 +109,41 @@ class Explanation:
 
     def __str__(self) -> str:
         table = Table(box=None, pad_edge=False)
-        for heading in ("", "construction", "holds", "operations", "memory", ""):
+        for heading in ("", "construction", "theorem", "holds", "operations", "memory", ""):
             table.add_column(
                 heading, justify="right" if heading in ("holds", "operations", "memory") else "left"
             )
         for option in self.options:
             mark = "->" if option is self.chosen else ""
+            named = option.construction, CONSTRUCTIONS[option.construction].theorem
             if option.plan is None:
                 reason = str(option.refusal).splitlines()[0]
-                table.add_row(mark, option.construction, "-", "-", "-", reason)
+                table.add_row(mark, *named, "-", "-", "-", reason)
             else:
                 table.add_row(
                     mark,
-                    option.construction,
+                    *named,
                     f"{option.plan.capacity:,}",
                     f"{option.operations:.0e}",
                     _bytes(option.memory),
                     "",
                 )
         lines = [f"Construction for {self.shapes}; asked for {self.asked}", ""]
-        return "\n".join([*lines, *(f"  {line}" for line in tables.lines(table, 118))])
+        return "\n".join(
+            [*lines, *(f"  {line}" for line in tables.lines(table, 118)), *self._most()]
+        )
+
+    def _most(self) -> list[str]:
+        """What the contexts of a data set allow, whatever the weights are."""
+        if not isinstance(self.data, Dataset):
+            return []
+        total, columns = self.data.num_examples, self.num_heads * self.data.width
+        if total**2 * min(total, columns) > _QUICK:
+            return ["", "  exact_capacity(dataset, num_heads) tells what these contexts allow."]
+        most = context_capacity(self.data, self.num_heads, np.random.default_rng(0))
+        held = f"{most.upper} of these {self.data.num_examples} examples"
+        why = f" = {most}" if len(most.blamed) else ""
+        return ["", f"  Contexts allow {held} at most, whatever the weights are{why} (Theorem 8)."]
 
 
 def explain(
@@ -169,7 +198,7 @@ def explain(
         f"T = {dataset.num_examples:,}, H = {heads:,}, n = {dataset.context_size}, "
         f"d = {dataset.width}, {kind}{why}"
     )
-    return Explanation(shapes, construction, tuple(options.values()), chosen)
+    return Explanation(dataset, heads, shapes, construction, tuple(options.values()), chosen)
 
 
 def _heads(dataset: ExampleShapes, num_heads: int | None, value_dim: int | None) -> tuple[int, str]:

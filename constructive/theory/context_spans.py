@@ -61,6 +61,21 @@ def spans_of(contexts: Array) -> Spans:
     return Spans(width - len(zero), width - len(constant), vectors, pivots)
 
 
+def dimensions(contexts: Array) -> tuple[int, int]:
+    """Only k and delta of `spans_of`, which is quicker.
+
+    Args:
+        contexts: finite floats (C, n, d)
+
+    Example:
+        >>> dimensions(np.array([[[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]]))
+        (2, 1)
+    """
+    contexts = np.unique(np.asarray(contexts, dtype=np.float64) + 0.0, axis=0)
+    tokens, differences = (len(_orthogonal(contexts, part)) for part in (_tokens, _differences))
+    return contexts.shape[2] - tokens, contexts.shape[2] - differences
+
+
 def count_spans(contexts: Array) -> tuple[int, int]:
     """Bounds of both dimensions by counting: V tokens, and V less the parts which contexts join.
 

@@ -5,7 +5,14 @@ from collections import namedtuple
 
 import real_claims
 from bounds import entries
-from exact_claims import CHUNK, ROUNDS, check_grouping, check_rank, looks_singular
+from exact_claims import (
+    CHUNK,
+    ROUNDS,
+    check_grouping,
+    check_rank,
+    check_wide_grouping,
+    looks_singular,
+)
 from files import (
     announce,
     bytes_of,
@@ -100,6 +107,12 @@ def grouping_needs(_, contexts, shapes):
     return held, 4 * math.prod(contexts) * size + 2 * total * heads * width
 
 
+def wide_grouping_needs(_, contexts, shapes):
+    total, _, width, _, heads, *_ = shapes
+    held = at_once(shapes) + 8 * (5 * total * width + 4 * heads * width)
+    return held, 4 * math.prod(contexts) + 4 * total * width * (width + heads)
+
+
 def rank_needs(claims, _, shapes):
     """Elimination; also for the claim readout alone, which looks whether Z is singular."""
     total, size, width, _, heads, inner, *_ = shapes
@@ -130,6 +143,10 @@ def impossible_needs(claims, contexts, shapes):
 CLAIMS = {
     "grouping": Claim(
         lambda claim, on: check_grouping(claim["evidence"], on.weights, on.data), grouping_needs
+    ),
+    "wide_grouping": Claim(
+        lambda claim, on: check_wide_grouping(claim["evidence"], on.weights, on.data),
+        wide_grouping_needs,
     ),
     "rank": Claim(
         lambda claim, on: check_rank(claim["evidence"], on.weights, on.data, on.hashes, on.quick),

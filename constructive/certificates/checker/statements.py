@@ -3,6 +3,10 @@
 STATEMENTS = {
     "grouping": "all contexts have rank n = {}; the queries of each of {} groups are independent, "
     "and no group but the first has another query in its span",
+    "wide_grouping": "in an order of the examples, the queries of each of {} groups are "
+    "independent, and no query of an earlier group is in the span of a later one; any k examples "
+    "of a group have contexts whose differences of tokens, or in the first group whose tokens, "
+    "span k dimensions or more",
     "rank": "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y",
     "error": "max |f(E_t, e_t) - y_t| <= {!r}",
     "readout": "some U' with Z U' = Y is within {!r} of the stored effective readout U "

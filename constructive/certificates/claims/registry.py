@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 HOMES = {
     "grouping": "constructive.certificates.claims.grouping:GROUPING",
+    "wide_grouping": "constructive.certificates.claims.wide_grouping:WIDE_GROUPING",
     "rank": "constructive.certificates.claims.rank:RANK",
     "error": "constructive.certificates.claims.error:ERROR",
     "readout": "constructive.certificates.claims.readout:READOUT",
