@@ -129,6 +129,28 @@ def test_more_positions_than_columns(heads):
     assert refused.value.suggestion == f"num_heads={-(-len(text) // 8)}, or None"
 
 
+@pytest.mark.parametrize(
+    ("text", "window", "suggestion"),
+    [
+        (Text.of(*[[i] for i in range(17)]), None, "width=17, or prompt=2"),
+        (Text.of(*[[i, 0] for i in range(17)]), 5, "width=17, or prompt=2"),
+        (Text.of([0] * 17), 1, "width=17, or window=2"),
+    ],
+)
+def test_more_positions_which_see_one_token_than_columns(text, window, suggestion):
+    with pytest.raises(CapacityError, match="17 positions see one token") as refused:
+        build_decoder(text, width=16, window=window)
+    assert refused.value.suggestion == suggestion
+
+
+def test_as_many_positions_which_see_one_token_as_columns():
+    assert_recites(
+        build_decoder(Text.of([0] * 30 + [1]), width=64, window=1), Text.of([0] * 30 + [1])
+    )
+    text = Text.of(*[[i, 100] for i in range(30)])
+    assert_recites(build_decoder(text, width=64), text)
+
+
 @pytest.mark.parametrize("width", [1, 2, 3])
 def test_margins_which_are_too_small(width):
     """At width 1 the readout is beyond float32."""
