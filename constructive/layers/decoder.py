@@ -51,6 +51,9 @@ class DecoderRecord:
         share: of the margin which rounding in float32 may take, at worst; less than one where
             every evaluation in float32 recites
         storage: the format in which weights are stored: "float32", "bfloat16" or "float16"
+
+    Raises:
+        ParameterError: for another storage
     """
 
     seed: int
@@ -302,10 +305,13 @@ class Decoder(Rebuilt):
         return True
 
     def require_same_tokens(self, text: Text) -> None:
-        """Raise DataError for a text of another vocabulary, or with more positions.
+        """Refuse another text than that which it may have been built for.
 
         Args:
             text: what it was built for, perhaps
+
+        Raises:
+            DataError: for a text of another vocabulary, or with more positions
         """
         if text.vocabulary != self.vocabulary or text.unit != self.unit:
             raise DataError(
