@@ -8,8 +8,8 @@ are off by E_v at most, ::
     |f^ - f|  <=  (zeta + gamma_K (1 + zeta)) |U|^T A  +  (1 + gamma_K) flushed X |U|^T 1  =: D
     |l^ - l|  <=  gamma_d |O| (|f| + D) + |O| D                                            =: E
 
-with A the averages of |x| which `layers.causal.bounded` gives, |z| <= A, K and d the entries of z
-and f, and X >= 1 the largest |x|; and with one rounding more each where outputs and logits are
+with A the averages of `|x|` which `layers.causal.bounded` gives, `|z| <= A`, K and d the entries of
+z and f, and X >= 1 the largest `|x|`; and with one rounding more each where outputs and logits are
 stored in fewer bits. What products lose by underflow is added. Where sums may leave the range of
 the format, nothing is bounded. So the next token has the largest logit in every such evaluation
 where the margin exceeds E_next + E_v for every other v.
