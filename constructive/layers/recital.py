@@ -69,7 +69,10 @@ def recital(decoder: Decoder, text: Text, *, progress: Progress = silent) -> Mar
             done += len(part.least)
             parts.append(part)
     together = Margins.together(parts)
-    stored = (np.array_equal(rounded(w, model.name), w) for w in decoder.tensors.values())
+    stored = (
+        np.abs(w).max() <= model.largest and np.array_equal(rounded(w, model.name), w)
+        for w in decoder.tensors.values()
+    )
     if known.exact_in(model) and all(stored):
         return together
     nothing = np.full(len(together.least), np.inf)
