@@ -12,9 +12,11 @@ Logits of heads have to be short integers times a power of two, so that their ex
 a table. Float64 then gives margins, with bounds of what it rounds itself; and the same bounds, with
 another unit, are of any evaluation in float32 (Higham, Accuracy and Stability, 3.1):
 
-    eta  = t / (1 - t),  t = B (exp + u),  B blocks of softmax       a term, before it is summed
+    eta  = t / (1 - t),  t = B (exp + u),  B = 1 + ceil((n - 1) / block)     a term, before its sum
     beta = (1 + eta) (1 + gamma_n) - 1,  rho = (1 + u)^2 (1 + s)^2 - 1        s: storage
     zeta = (2 beta + rho + beta rho) / (1 - beta)                     averages: zeta sum a_j |x_j|
+
+Sums have to be in range: n X (1 + zeta) for numerators, X the largest |x|.
 """
 
 import hashlib
@@ -52,18 +54,20 @@ ENTRIES = 1 << 22  # logits of heads which are computed at a time
 MOST = 1 << 20  # terms of a sum
 ULPS, BLOCK = 32, 512
 ENOUGH = 746.0  # exp(-746) is less than half of the least float64
-TABLE = 1 << 22
+TABLE = 1 << 20
+TOP = (2.0 - 2.0**-23) * 2.0**127
 
-# unit, error of exp, block of softmax, smallest normal; of storage: unit, tiny, bits, smallest, top
-Model = namedtuple("Model", "unit exp block small stored tiny bits least top")
-F32 = (2.0**-24, 2.0 * ULPS * 2.0**-24, BLOCK, 2.0**-126)
+# unit, error of exp, block of softmax, smallest normal, top; of storage: unit, tiny, bits, smallest,
+# top
+Model = namedtuple("Model", "unit exp block small overflow stored tiny bits least top")
+F32 = (2.0**-24, 2.0 * ULPS * 2.0**-24, BLOCK, 2.0**-126, TOP)
 MODELS = {
-    "float32": Model(*F32, 0.0, 0.0, 24, 2.0**-126, (2.0 - 2.0**-23) * 2.0**127),
+    "float32": Model(*F32, 0.0, 0.0, 24, 2.0**-126, TOP),
     "bfloat16": Model(*F32, 2.0**-8, 2.0**-126, 8, 2.0**-126, (2.0 - 2.0**-7) * 2.0**127),
     "float16": Model(*F32, 2.0**-11, 2.0**-25, 11, 2.0**-14, 65504.0),
 }
 # What this program does itself: exponentials are those of the table.
-FLOAT64 = Model(2.0**-53, 2.0**-51, MOST, 2.0**-1022, 0.0, 0.0, 53, 2.0**-1022, 2.0**1023)
+FLOAT64 = Model(2.0**-53, 2.0**-51, MOST, 2.0**-1022, 2.0**1023, 0, 0, 53, 2.0**-1022, 2.0**1023)
 About = namedtuple("About", "weights texts prompt window storage hashes quick")
 
 
@@ -82,7 +86,7 @@ def check(content, files, options):
     fits = same(about["vocabulary"], vocabulary) and about["unit"] == unit
     require(fits, "decoder and text have different vocabularies")
     require_shapes(shapes, len(vocabulary), max(map(len, texts)))
-    held, operations = needs(claims, shapes, texts)
+    held, operations = needs(claims, shapes, texts, window)
     announce(held, operations, options.most)
     weights = read_weights(files[0], shapes)
     hashed = require_about(content, weights, "weights", window=window, storage=storage)
@@ -129,44 +133,57 @@ def require_shapes(shapes, count, longest):
     require(fits and unembedding == (count + 1, u[1]), "the weights do not fit together")
 
 
-def needs(claims, shapes, texts):
+def needs(claims, shapes, texts, window):
     """Bytes and operations, from shapes alone."""
     heads, width, inner = shapes["W_Q"][1]
     outputs, count = shapes["unembedding"][1][1], shapes["unembedding"][1][0]
     lengths = [len(ids) for ids in texts]
-    total, longest = sum(lengths), max(lengths)
-    block = max(ENTRIES, heads * longest)
-    held = 8 * (6 * block + 8 * longest * width + 4 * heads * width * (width + inner))
-    rows = max(1, min(longest, ENTRIES // (heads * longest)))
-    held += 8 * rows * (8 * (heads + 1) * width + 12 * (count + outputs))
-    held += sum(20 * math.prod(shape) for _, shape, _ in shapes.values()) + 400 * total + (1 << 26)
-    pairs = sum(length * length for length in lengths) / 2
-    once = 4 * pairs * heads * width + 2 * total * (heads + 1) * width * (width + outputs)
+    total, longest, block, rows = sum(lengths), max(lengths), ENTRIES, 1
+    for length in set(lengths):
+        seen = min(length, window or length)
+        most = rows_of(length, heads, seen)
+        block, rows = max(block, heads * most * min(length, most + seen)), max(rows, most)
+    held = 8 * (6 * block + 10 * rows * (heads + 1) * width + 8 * longest * width)
+    held += 8 * heads * width * (6 * width + 6 * inner)
+    held += 8 * max(1, ENTRIES // 8 // (count + outputs)) * (20 * (count + outputs))
+    held += sum(28 * math.prod(shape) for _, shape, _ in shapes.values()) + 400 * total + (1 << 26)
+    pairs = sum(length * min(length, rows + (window or length)) for length in lengths)
+    once = 2 * pairs * heads * width + 2 * total * (heads + 1) * width * (width + outputs)
+    once += 2 * heads * width * inner * (2 * width + 5 * total) + 10**6 * len(texts)
     operations = 0
     if "rank" in claims:
-        held += 8 * total * (total + 3 * ROUNDS + 4096)
+        held += 8 * total * (total + 3 * ROUNDS + 4096 + min(window or 0, longest))
         operations = once + total**3
     if set(claims) & {"recites", "executed"}:
         operations += 2 * once + 6 * total * outputs * count
     return held, operations
 
 
-def tokens_of(on, ids):
-    """Tokens with positions of a text (n, d), which have to be exact in float32."""
-    embedding, positions = on.weights["embedding"][ids], on.weights["positions"][: len(ids)]
-    tokens = embedding.astype(np.float64) + positions
-    require((tokens == embedding + positions).all(), "a token and its position do not add exactly")
+def tokens_of(on, ids, places):
+    """Tokens with positions (n, d), which have to be exact in float32: float64 may round as well."""
+    one = on.weights["embedding"][ids].astype(np.float64)
+    other = on.weights["positions"][places].astype(np.float64)
+    with np.errstate(over="ignore"):
+        tokens = (one + other).astype(np.float32).astype(np.float64)
+    rest = tokens - one
+    exact = ((rest == other) & (tokens - rest == one)).all()
+    require(exact, "a token and its position do not add exactly")
     return tokens
 
 
 def blocks(length, heads, window):
     """Rows, the keys which they see, and which of these each row does not see."""
-    seen = min(length, window or length)
-    for rows in chunks(length, heads * seen, ENTRIES // (1 if window is None else 2)):
-        begin = max(0, rows.start + 1 - (window or length))
+    window = min(length, window or length)
+    for rows in chunks(length, 1, rows_of(length, heads, window)):
+        begin = max(0, rows.start + 1 - window)
         row, key = np.arange(rows.start, rows.stop)[:, None], np.arange(begin, rows.stop)
-        hidden = key > row if window is None else (key > row) | (key <= row - window)
-        yield rows, slice(begin, rows.stop), hidden[:, None]
+        yield rows, slice(begin, rows.stop), ((key > row) | (key <= row - window))[:, None]
+
+
+def rows_of(length, heads, window):
+    """How many rows are computed together: they see rows + window keys, or all."""
+    half = max(1, ENTRIES // (2 * heads))
+    return max(1, min(length, half // window, math.isqrt(half)) if window < length else min(length, 2 * half // length))
 
 
 def side_by_side(matrices):
@@ -195,11 +212,12 @@ def different(on):
     A context is a position, and the tokens in its window.
     """
     met, found = {}, []
+    whole = on.window is None or on.window >= max(map(len, on.texts))
     for ids in on.texts:
         listed, context, new = ids.tolist(), 0, []
         for i, token in enumerate(listed):
             seen = (context, token)
-            if on.window is not None:
+            if not whole:
                 seen = (i, *listed[max(0, i + 1 - on.window) : i + 1])
             if seen not in met:
                 met[seen] = len(met) + 1
@@ -266,10 +284,10 @@ def real_margins(on):
     model, weights = MODELS[on.storage], on.weights
     unit, widest, exact = exact_logits(on, model)
     exact = exact and all(stored_in(w, on.storage) for w in weights.values())
+    exact = exact and all(normal(weights[name]) for name in NAMES[:4])
     require(min(ENOUGH, widest) <= TABLE * unit, "logits of heads are too fine for a table")
-    count = int(min(ENOUGH, widest) / unit) + 1
-    with mpmath.workprec(80):
-        table = np.array([float(mpmath.exp(mpmath.mpf(-k) * unit)) for k in range(count)])
+    count = min(math.ceil(ENOUGH / unit), int(widest / unit)) + 1  # the last may be 0
+    table = exponentials(count, unit)
     u, o = weights["U"].astype(np.float64), weights["unembedding"].astype(np.float64).T
     readouts = Readouts(u, np.abs(u), np.ascontiguousarray(o), np.abs(o))
     absorbed = side_by_side(
@@ -277,7 +295,8 @@ def real_margins(on):
     )
     least, share = math.inf, -math.inf
     for ids in on.texts:
-        tokens, following = tokens_of(on, ids), np.append(ids[1:], len(weights["embedding"]))
+        tokens = tokens_of(on, ids, np.arange(len(ids)))
+        following = np.append(ids[1:], len(weights["embedding"]))
         for rows, z, sizes, seen in averages(on, tokens, absorbed / unit, table):
             kept = np.arange(rows.start, rows.stop) >= on.prompt - 1
             for part in chunks(int(kept.sum()), sum(readouts.o.shape), ENTRIES // 8):
@@ -285,6 +304,16 @@ def real_margins(on):
                 one, other = judge(readouts, model, *args, max(1.0, float(np.abs(tokens).max())))
                 least, share = min(least, one), max(share, other)
     return least, share if exact else math.inf
+
+
+def exponentials(count, unit):
+    """exp(-k unit) for k below count, as products of two."""
+    with mpmath.workprec(80):
+        low, high = (
+            [mpmath.exp(mpmath.mpf(-k * step) * unit) for k in range(steps)]
+            for step, steps in ((1, 1024), (1024, count // 1024 + 1))
+        )
+        return np.array([float(high[k // 1024] * low[k % 1024]) for k in range(count)])
 
 
 Readouts = namedtuple("Readouts", "u u_sizes o o_sizes")
@@ -326,10 +355,10 @@ def judge(readouts, model, z, sizes, seen, right, largest):
     least = ahead - doubt
     error = up(executed[each, right][:, None] + executed)
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(least > 0.0, up(error / least), np.inf)
+        share = np.where((least > 0.0) & (error < np.inf), up(error / least), np.inf)
     least[each, right], share[each, right] = np.inf, -np.inf
-    known = not np.isnan(least).any() and not np.isnan(share).any()
-    return (float(least.min()), float(share.max())) if known else (-math.inf, math.inf)
+    known = not np.isnan(least).any()
+    return (float(least.min()) if known else -math.inf), float(share.max())
 
 
 def small(share, count):
@@ -341,7 +370,7 @@ def small(share, count):
 def output_errors(model, readouts, spread, seen, largest):
     """What rounding does to outputs: to averages, and to their products with U."""
     seen, inner = seen.astype(np.float64)[:, None], len(readouts.u)
-    pieces = np.ceil(seen / model.block)
+    pieces = 1.0 + np.ceil((seen - 1.0) / model.block)  # they begin anywhere
     eta, summed = small(pieces * (model.exp + model.unit), seen), small(seen * model.unit, seen)
     beta = up(eta + summed + eta * summed)
     once = model.unit + model.stored + model.unit * model.stored
@@ -349,9 +378,12 @@ def output_errors(model, readouts, spread, seen, largest):
     zeta = np.where(beta < 0.5, up((2.0 * least + rho + least * rho) / (1.0 - least)), np.inf)
     gamma = float(small(np.float64(inner * model.unit), inner))
     flushed = up(32.0 * seen * pieces * model.small + (seen + 1.0) * model.tiny)
-    flushed = up((1.0 + gamma) * (flushed + 8.0 * inner * model.small))
+    flushed = up(flushed * (1.0 + zeta))  # and then summed, divided and stored
+    lost = up((1.0 + gamma) * (flushed + 8.0 * inner * model.small))
     columns = up(up(readouts.u_sizes.sum(axis=0)) * largest) + largest
-    return up(up(zeta + gamma * (1.0 + zeta)) * spread + flushed * columns)
+    errors = up(up(zeta + gamma * (1.0 + zeta)) * spread + lost * columns)
+    tops = up(largest * (1.0 + zeta + flushed))  # of averages; numerators are sums of n of these
+    return np.where((tops <= model.top) & (up(tops * seen) <= model.overflow), errors, np.inf)
 
 
 def logit_errors(model, readouts, reach, errors):
@@ -376,8 +408,11 @@ def exact_logits(on, model):
     (heads, width, inner), steps = w_q.shape, []
     most, tops = np.zeros(width), [np.zeros((heads, n)) for n in (inner, inner, width)]
     stored = [0.0, 0.0]
-    for ids in on.texts:
-        tokens = tokens_of(on, ids)
+    places = np.concatenate([np.arange(len(ids)) for ids in on.texts])
+    longest = int(places.max()) + 1
+    pairs = np.unique(np.concatenate(on.texts) * longest + places)  # what is there often, once
+    for part in chunks(len(pairs), max(width, inner), ENTRIES):
+        tokens = tokens_of(on, *divmod(pairs[part], longest))
         sizes = np.abs(tokens)
         steps.append(granularity(tokens))
         most = np.maximum(most, sizes.max(axis=0))
@@ -389,12 +424,13 @@ def exact_logits(on, model):
                 stored[k] = max(stored[k], float(up(np.abs(tokens @ w[head])).max()))
     x, q, k = 2.0 ** min(steps), 2.0 ** granularity(w_q), 2.0 ** granularity(w_k)
     asking, keys, absorbed = tops
+    other = up(matrix @ most)  # the matrix, and then its product with a key
     widest = 2.0 * max(
         float(up((asking * keys).sum(axis=1)).max()), float(up(absorbed @ most).max())
     )
     summed = [
         (x * q, asking.max()), (x * k, keys.max()), (q * k, matrix.max()),
-        (x * q * k, absorbed.max()), (x * x * q * k, widest),
+        (x * q * k, absorbed.max()), (x * q * k, other.max()), (x * x * q * k, widest),
     ]  # fmt: skip
     known = all(fits(*sums, 52, 2.0**-900, 2.0**900) for sums in summed)
     require(known, "logits of heads are no short integers times a power of two")
@@ -417,6 +453,11 @@ def granularity(array):
         return 0
     whole = (mantissas * 2.0**53).astype(np.int64)
     return int((np.frexp((whole & -whole).astype(np.float64))[1] - 54 + exponents).min())
+
+
+def normal(weights):
+    """Whether entries are normal numbers or zero: some machines read others as zeros."""
+    return not ((weights != 0) & (np.abs(weights) < 2.0**-126)).any()
 
 
 def stored_in(weights, storage):

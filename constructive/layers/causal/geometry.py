@@ -55,7 +55,8 @@ def blocks(
         [(0, 2, 0), (2, 4, 1), (4, 5, 3)]
     """
     allowed = max(1, block_bytes // (8 * num_heads))  # entries of one head
-    seen = length if window is None else min(window, length)
+    window = window if window is None else min(window, length)
+    seen = window or length
     rows = max(1, min(length, _MOST_ROWS, allowed // seen))
     together = max(1, allowed // (rows * length))
     for first in range(0, count, together):
