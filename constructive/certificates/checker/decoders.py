@@ -346,8 +346,9 @@ def judge(readouts, model, z, sizes, seen, right, largest):
     reach = up(np.abs(outputs) + own)
     ours = logit_errors(FLOAT64, readouts, reach, own)
     theirs = output_errors(model, readouts, spread, seen, largest)
-    theirs = up(theirs + model.stored * (reach + theirs) + model.tiny)
-    theirs[up(spread + theirs).max(axis=1) > model.top] = np.inf
+    with np.errstate(invalid="ignore"):  # zero times what is not bounded
+        theirs = up(theirs + model.stored * (reach + theirs) + model.tiny)
+    theirs[~(up(spread + theirs).max(axis=1) <= model.top)] = np.inf
     executed = logit_errors(model, readouts, reach, theirs)
     logits, each = outputs @ readouts.o, np.arange(len(z))
     ahead = logits[each, right][:, None] - logits
@@ -390,11 +391,12 @@ def logit_errors(model, readouts, reach, errors):
     """What rounding does to logits."""
     width, computed = reach.shape[1], up(reach + errors)
     gamma = float(small(np.float64(width * model.unit), width))
-    bound = up((gamma * computed + errors) @ readouts.o_sizes)
-    whole = up(computed @ readouts.o_sizes)
-    lost = 8.0 * width * model.small * (1.0 + up(computed).max(axis=1, keepdims=True))
-    bound = up(bound + lost + model.stored * (whole + bound) + model.tiny)
-    bound[up(whole + bound).max(axis=1) > model.top] = np.inf
+    with np.errstate(invalid="ignore"):  # zero times what is not bounded
+        bound = up((gamma * computed + errors) @ readouts.o_sizes)
+        whole = up(computed @ readouts.o_sizes)
+        lost = 8.0 * width * model.small * (1.0 + up(computed).max(axis=1, keepdims=True))
+        bound = up(bound + lost + model.stored * (whole + bound) + model.tiny)
+    bound[~(up(whole + bound).max(axis=1) <= model.top)] = np.inf
     return bound
 
 

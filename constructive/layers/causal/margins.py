@@ -140,8 +140,9 @@ def _judged(
     logits = outputs @ sizes.unembedding
     ours = _logit_errors(FLOAT64, sizes, reach, own)
     theirs = _output_errors(model, sizes, spread, counts, z.shape[1])
-    theirs = up(theirs + model.stored_unit * (reach + theirs) + model.stored_tiny)
-    theirs[up(spread + theirs).max(axis=1) > model.largest] = np.inf
+    with np.errstate(invalid="ignore"):  # zero times what is not bounded
+        theirs = up(theirs + model.stored_unit * (reach + theirs) + model.stored_tiny)
+    theirs[~(up(spread + theirs).max(axis=1) <= model.largest)] = np.inf
     executed = _logit_errors(model, sizes, reach, theirs)
     each = np.arange(len(z))
     ahead = logits[each, right][:, np.newaxis] - logits
@@ -174,9 +175,10 @@ def _logit_errors(model: FloatModel, sizes: Sizes, reach: Array, errors: Array) 
     """E: bounds of what rounding does to logits (R, V)."""
     gamma, inner = float(model.gamma(reach.shape[1])), reach.shape[1]
     computed = up(reach + errors)
-    bound = up((gamma * computed + errors) @ sizes.unembedding_sizes)
-    whole = up(computed @ sizes.unembedding_sizes)
-    underflow = model.lost(inner) * (1.0 + up(computed).max(axis=1, keepdims=True))
-    bound = up(bound + underflow + model.stored_unit * (whole + bound) + model.stored_tiny)
-    bound[up(whole + bound).max(axis=1) > model.largest] = np.inf
+    with np.errstate(invalid="ignore"):  # zero times what is not bounded
+        bound = up((gamma * computed + errors) @ sizes.unembedding_sizes)
+        whole = up(computed @ sizes.unembedding_sizes)
+        underflow = model.lost(inner) * (1.0 + up(computed).max(axis=1, keepdims=True))
+        bound = up(bound + underflow + model.stored_unit * (whole + bound) + model.stored_tiny)
+    bound[~(up(whole + bound).max(axis=1) <= model.largest)] = np.inf
     return bound
