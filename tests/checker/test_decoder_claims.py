@@ -5,10 +5,9 @@ import dataclasses
 import flint
 import numpy as np
 import pytest
-from decoder_parts import NAMES, TWO, TWO_ROWS, by_hand, small, two_tokens
+from decoder_parts import TWO, TWO_ROWS, by_hand, small, true_margins, two_tokens
 
 from constructive import DataError, ParameterError, Text, Verdict, build_decoder, certify
-from constructive.exact.float_model import EXECUTED
 from constructive.layers.recital import recital
 
 PROVED, REFUTED, UNDECIDED = Verdict.PROVED, Verdict.REFUTED, Verdict.UNDECIDED
@@ -253,46 +252,6 @@ def test_weights_which_storage_has_not_bound_nothing():
 # Margins, by balls.
 
 
-def true_margins(decoder, text):
-    """The margin of every asked position, as a ball of 3,000 bits."""
-    arb, out = flint.arb, []
-
-    def exact(value):
-        return arb(float(value))
-
-    for ids in np.split(text.ids, np.cumsum(text.lengths)[:-1]):
-        x = [
-            [exact(a) + exact(b) for a, b in zip(decoder.embedding[v], p, strict=True)]
-            for v, p in zip(ids, decoder.positions, strict=False)
-        ]
-        queries, keys = decoder.layer.query_weights, decoder.layer.key_weights
-        columns = range(queries.shape[2])
-        for i in range(text.prompt - 1, len(ids)):
-            z, begin = list(x[i]), 0
-            if decoder.layer.window is not None:
-                begin = max(0, i + 1 - decoder.layer.window)
-            for w_q, w_k in zip(queries, keys, strict=True):
-                read = [sum(a * exact(w) for a, w in zip(x[i], w_q[:, c], strict=True)) for c in columns]
-                logits = [
-                    sum(
-                        r * sum(a * exact(w) for a, w in zip(x[j], w_k[:, c], strict=True))
-                        for c, r in zip(columns, read, strict=True)
-                    )
-                    for j in range(begin, i + 1)
-                ]
-                e = [(logit - logits[0]).exp() for logit in logits]
-                z += [
-                    sum(a * x[begin + j][k] for j, a in enumerate(e)) / sum(e)
-                    for k in range(len(x[0]))
-                ]
-            u, o = decoder.layer.readout_weights, decoder.unembedding
-            f = [sum(a * exact(w) for a, w in zip(z, u[:, c], strict=True)) for c in range(u.shape[1])]
-            last = [sum(a * exact(w) for a, w in zip(f, row, strict=True)) for row in o]
-            right = int(ids[i + 1]) if i + 1 < len(ids) else text.end
-            out.append([last[right] - logit for v, logit in enumerate(last) if v != right])
-    return out
-
-
 def random_decoder(rng):
     """Weights of all sizes, so that margins are as they come."""
     width, heads, inner, outputs = (int(rng.integers(1, 4)) for _ in range(4))
@@ -375,8 +334,3 @@ def test_texts_of_others_are_refused():
         certify(decoder, longer)
     with pytest.raises(DataError, match="goes on with"):
         certify(decoder, Text(text.vocabulary, np.array([0, 1, 0, 2]), np.array([2, 2])))
-
-
-def test_models_are_of_what_can_be_stored():
-    assert set(EXECUTED) == {"float32", "bfloat16", "float16"}
-    assert {name: getattr(by_hand(TWO, two_tokens()), "tensors")[name].dtype.name for name in NAMES} == dict.fromkeys(NAMES, "float32")

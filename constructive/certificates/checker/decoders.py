@@ -57,8 +57,8 @@ ENOUGH = 746.0  # exp(-746) is less than half of the least float64
 TABLE = 1 << 20
 TOP = (2.0 - 2.0**-23) * 2.0**127
 
-# unit, error of exp, block of softmax, smallest normal, top; of storage: unit, tiny, bits, smallest,
-# top
+# unit, error of exp, block of softmax, smallest normal, largest
+# of storage: unit, tiny, bits, smallest normal, largest
 Model = namedtuple("Model", "unit exp block small overflow stored tiny bits least top")
 F32 = (2.0**-24, 2.0 * ULPS * 2.0**-24, BLOCK, 2.0**-126, TOP)
 MODELS = {
@@ -74,6 +74,7 @@ About = namedtuple("About", "weights texts prompt window storage hashes quick")
 def check(content, files, options):
     """The statements which a certificate and its files prove; whatever is wrong raises."""
     claims = require_claims(content, CLAIMS, options.asked)
+    require(options.epsilon == math.inf, "error: epsilon is not claimed")
     require(len(files) == 2, "the files are CERTIFICATE WEIGHTS DATA")
     texts, prompt, unit, vocabulary, data = read_texts(files[1], options.most)
     require(same(content["data"], data), "it is about other data")
@@ -160,7 +161,7 @@ def needs(claims, shapes, texts, window):
 
 
 def tokens_of(on, ids, places):
-    """Tokens with positions (n, d), which have to be exact in float32: float64 may round as well."""
+    """Tokens with positions (n, d), which have to be exact in float32: float64 may round, too."""
     one = on.weights["embedding"][ids].astype(np.float64)
     other = on.weights["positions"][places].astype(np.float64)
     with np.errstate(over="ignore"):
@@ -183,7 +184,12 @@ def blocks(length, heads, window):
 def rows_of(length, heads, window):
     """How many rows are computed together: they see rows + window keys, or all."""
     half = max(1, ENTRIES // (2 * heads))
-    return max(1, min(length, half // window, math.isqrt(half)) if window < length else min(length, 2 * half // length))
+    return max(
+        1,
+        min(length, half // window, math.isqrt(half))
+        if window < length
+        else min(length, 2 * half // length),
+    )
 
 
 def side_by_side(matrices):

@@ -11,8 +11,9 @@ are off by E_v at most, ::
 with A the averages of |x| which `layers.causal.bounded` gives, |z| <= A, K and d the entries of z
 and f, and X >= 1 the largest |x|; and with one rounding more each where outputs and logits are
 stored in fewer bits. What underflows is `lost` (`FloatModel.flushed`, (1 + zeta) times, and
-`FloatModel.lost`). Where sums may leave the range of the format, nothing is bounded. So the next token has the largest logit in every such evaluation
-where the margin exceeds E_next + E_v for every other v.
+`FloatModel.lost`). Where sums may leave the range of the format, nothing is bounded. So the next
+token has the largest logit in every such evaluation where the margin exceeds E_next + E_v for every
+other v.
 """
 
 from collections.abc import Iterator

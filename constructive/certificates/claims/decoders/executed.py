@@ -16,8 +16,8 @@ STATEMENT = (
     "at all {} positions of S = {} texts the next token has the largest logit in every IEEE "
     "evaluation, rounding to nearest, {}: queries and keys first or their matrix first, sums in "
     "any order, with or without fused multiply-add, softmax less the largest logit, in one piece "
-    "or in blocks of {} tokens or more, underflow to zero or gradual; if exp is within {} units in the last place where it is a "
-    "normal number, at most 2^-125 where it is not, and 1 at 0"
+    "or in blocks of {} tokens or more, underflow to zero or gradual; if exp is within {} units in "
+    "the last place where it is a normal number, at most 2^-125 where it is not, and 1 at 0"
 )
 STORED = {
     "float32": "in float32",

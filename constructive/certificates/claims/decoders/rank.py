@@ -12,8 +12,8 @@ from constructive.certificates.claims.rank import evidence_of
 from constructive.exact import modular
 from constructive.layers import residues
 from constructive.layers.causal.residues import chunks
-from constructive.layers.residues import Integers, Point
 from constructive.layers.recital import added_tokens
+from constructive.layers.residues import Integers, Point
 from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
 from constructive.support.verdict import Claim, Verdict
