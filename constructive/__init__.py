@@ -72,6 +72,8 @@ if TYPE_CHECKING:
     from constructive.theory.published import capacity_table as capacity_table
     from constructive.theory.published import comparison as comparison
     from constructive.theory.published import published_bounds as published_bounds
+    from constructive.theory.values import ValueBounds as ValueBounds
+    from constructive.theory.values import value_bounds as value_bounds
 
 __version__ = "0.1.0"
 

@@ -21,7 +21,7 @@ ROOMS = [
 
 UPWARDS = {
     ("layers.memorizer", "interop"), ("sequences.memorizer", "interop"),
-    ("layers.record", "constructions"),
+    ("layers.decoder", "interop"), ("layers.record", "constructions"),
 }  # fmt: skip
 """Exports to other libraries, and what is known of the construction of a record: when asked for."""
 

@@ -164,7 +164,8 @@ def _about_layers(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, F
     parts = 1 + weights.get("W_V_corrections", {"shape": [0]})["shape"][0]
     more = f", readout a sum of {parts} arrays" if parts > 1 else ""
     stored = f"H = {heads}, d_h = {head_dim}{more}; SHA-256 {weights['sha256'][:16]}..."
-    about = f"for the stored {weights['W_Q']['dtype']} weights, in real arithmetic"
+    kind = weights["W_Q"]["dtype"]
+    about = f"for the stored {kind} weights, in real arithmetic unless a claim names another"
     return about, (("data", described), ("weights", stored))
 
 

@@ -63,16 +63,22 @@ def certify(
             biases, the certificate is about `dataset.with_constant()`
         dataset: T examples; a `SequenceDataset` for a `SequenceMemorizer`, and a `Text` for a
             `Decoder`
-        claims: by default all of these; for paired heads and trained weights all but the first,
-            which is about groups that they do not have. Where paired heads have their own proof,
-            the readout brings the rank with it. Any of
+        claims: by default all of these but one of the first two, which are about groups of
+            Theorems 1 and 2 and about those of Theorem 10; for paired heads and trained weights
+            neither, as they have no such groups. Where paired heads have their own proof, the
+            readout brings the rank with it. Any of
 
             - ``"grouping"``: every context has rank n, every group's queries are independent, and
               no group but the first has another query in its span (`theory.grouping`)
+            - ``"wide_grouping"``: in the order of heads every group's queries are independent, none
+              of an earlier group is in the span of a later one, and contexts of a group span as
+              much as it has examples (`theory.wide_grouping`)
             - ``"rank"``: the intermediate representation Z has rank T (`claims.rank`)
             - ``"error"``: `max |f(E_t, e_t) - y_t| <= epsilon` (`claims.error`)
             - ``"readout"``: some exact effective readout is within delta of the stored one
               (`claims.readout`)
+            - ``"executed"``, if it is asked for: a bound of `|f - y|` for every evaluation in
+              float32, which says where it is vacuous (`claims.executed`)
 
             and for sequences
 

@@ -27,9 +27,11 @@ def known_claims(memorizer: Memorizer) -> Known:
     construction = CONSTRUCTIONS.get(record.construction)  # weights are judged whoever built them
     grouped = record.heads and (construction is None or construction.grouped)
     kinds = {name: kind for name, kind in CLAIMS.items() if grouped or not kind.grouped}
-    # Groups beyond those of Theorems 1 and 2 are others than the claim is about.
-    theorem = record.small_groups and record.context_size <= memorizer.layer.width
-    usual = tuple(n for n, kind in kinds.items() if kind.usual and (theorem or not kind.grouped))
+    # Groups of Theorems 1 and 2 are small, and taken in the order given.
+    wide = not record.small_groups or record.context_size > memorizer.layer.width
+    wide = wide or bool(record.order)
+    fits = {name for name, kind in kinds.items() if not kind.grouped or kind.wide == wide}
+    usual = tuple(name for name, kind in kinds.items() if kind.usual and name in fits)
     what = "a layer" if grouped else f"{record.construction} heads"
     return Known(tuple(kinds), usual, f"claims about {what}")
 
@@ -63,6 +65,7 @@ def prove(memorizer: Memorizer, dataset: Dataset, asked: Asked) -> Certificate:
         layer=layer,
         dataset=dataset,
         heads=memorizer.record.heads,
+        order=memorizer.record.order,
         epsilon=epsilon,
         delta=asked.delta,
         fingerprints=_both(data, weights),

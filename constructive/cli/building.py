@@ -24,6 +24,10 @@ FewestOr = Annotated[
     int | None,
     typer.Option("--heads", "-H", help="Number H of heads; by default the fewest, with some room."),
 ]
+ValueDim = Annotated[
+    int | None,
+    typer.Option(help="Value dimension d_v; by default d_out, and fewer examples fit below."),
+]
 
 
 class Kind(StrEnum):
@@ -60,9 +64,7 @@ def build(
             help="Head dimension d_h; by default n or n + 1 for saturated and schur, 1 else."
         ),
     ] = None,
-    value_dim: Annotated[
-        int | None, typer.Option(help="Value dimension d_v; by default d_out.")
-    ] = None,
+    value_dim: ValueDim = None,
     construction: Annotated[
         Construction, typer.Option(help="Which one; `constructive explain` compares them.")
     ] = _AUTO,
@@ -110,6 +112,7 @@ def explain(
     data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
     heads: FewestOr = None,
     head_dim: Annotated[int | None, typer.Option(help="Head dimension d_h.")] = None,
+    value_dim: ValueDim = None,
     construction: Annotated[Construction, typer.Option(help="As for `build`.")] = _AUTO,
 ) -> None:
     """Say which construction `build` would use, and what each would hold and cost.
@@ -122,6 +125,7 @@ def explain(
         constructive.Dataset.load(data),
         num_heads=heads,
         head_dim=head_dim,
+        value_dim=value_dim,
         construction=str(construction),
     )
     typer.echo(str(explanation))

@@ -61,6 +61,9 @@ def regroup(
     output: Annotated[
         Path, typer.Option("--output", "-o", help=".npz file for the data in the new order.")
     ] = Path("regrouped.npz"),
+    construction: Annotated[
+        str, typer.Option("--construction", help="saturated, or rank_one for groups of d - 1.")
+    ] = "saturated",
     seed: Seed = 0,
     force: Force = False,
 ) -> None:
@@ -73,11 +76,13 @@ def regroup(
     output, say = one_output(output, inputs={"DATA": data}, force=force)
     dataset = constructive.Dataset.load(data)
     with progress_bar() as progress:
-        found = constructive.assumptions.regroup(dataset, heads, seed=seed, progress=progress)
+        found = constructive.assumptions.regroup(
+            dataset, heads, construction=construction, seed=seed, progress=progress
+        )
     if found.order is None:
         raise AssumptionError(
             f"{found.verdict.name}: {found.detail}",
-            witness=None if found.dependency is None else str(found.dependency),
+            witness=found.members or None if found.dependency is None else str(found.dependency),
             suggestion="more heads"
             if found.verdict is constructive.Verdict.UNDECIDED
             else "drop examples of the witness, or token_mixing where queries agree",

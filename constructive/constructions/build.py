@@ -15,7 +15,7 @@ from constructive.constructions.construction import (
 )
 from constructive.constructions.planning import Explanation, explain
 from constructive.constructions.registry import CONSTRUCTIONS
-from constructive.data.dataset import Dataset, ExampleShapes, require_examples
+from constructive.data.dataset import Dataset, require_examples
 from constructive.data.rational import RationalDataset
 from constructive.layers import extended, residues
 from constructive.layers.attention import AttentionLayer
@@ -23,7 +23,7 @@ from constructive.layers.extended import ExtendedLayer
 from constructive.layers.layer import FLOAT64
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import BuildRecord
-from constructive.support.arguments import is_integer, require_positive, require_seed
+from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import AssumptionError, ParameterError, PrecisionError
 from constructive.support.progress import Progress, silent
 from constructive.theory import bounds
@@ -58,12 +58,14 @@ def build_memorizer(
         num_heads: H; by default the fewest which hold these data, with some room (`fewest_heads`)
         head_dim: d_h; by default n for saturated heads, n + 1 for schur, 1 for rank-one heads.
             Pairs are of full rank if d_h exceeds the examples of each head, else of rank one
-        value_dim: d_v >= d_out; by default d_out
+        value_dim: d_v; by default d_out. Below that fewer examples can have any labels
+            (`value_bounds`), and "narrow_values" is built
         construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
             T <= H(n - 1) + 1 for every d_h; Theorem 10, H(d - 1) + 1 with contexts of their own),
-            "generic" (random heads, T <= c(E; H)), "paired" (own contexts) or "schur" (a shared
-            one), whose readouts do not cost T^3, or "auto", which `explain` explains; where data do
-            not meet what the first choice assumes, "auto" goes on to the next
+            "generic" (random heads, T <= c(E; H)), "narrow_values" (random heads, d_v < d_out),
+            "paired" (own contexts) or "schur" (a shared one), whose readouts do not cost T^3, or
+            "auto", which `explain` explains; where data do not meet what the first choice assumes,
+            "auto" goes on to the next
         shared_keys: whether all heads score tokens along one key direction (pairs and schur always
             do)
         saturated_fraction: share of the examples off its group on which a head must saturate;
@@ -96,12 +98,13 @@ def build_memorizer(
         True
     """
     data = _in_arithmetic(dataset, arithmetic)
-    _check_parameters(data, value_dim, saturated_fraction, tolerance, precision, seed)
+    _check_parameters(value_dim, saturated_fraction, tolerance, precision, seed)
     seed = operator.index(seed)  # as records keep it
     explained = explain(
         data,
         num_heads=num_heads,
         head_dim=head_dim,
+        value_dim=value_dim,
         construction=construction,
         arithmetic=arithmetic,
     )
@@ -133,7 +136,8 @@ def build_memorizer(
         precisions = (precision,)
     if not precisions:
         if not carried:
-            raise _imprecise(data, plan, built)
+            narrow = value_dim is not None and value_dim < data.target_dim
+            raise _imprecise(data, plan, built, narrow=narrow)
         return Memorizer(built.layer, record)
     layer = built.layer.floats("readouts of more bits")
     progress("solve in balls", 0, 1)
@@ -216,21 +220,14 @@ def _extended(
 
 
 def _check_parameters(
-    dataset: ExampleShapes,
     value_dim: int | None,
     saturated_fraction: float,
     tolerance: float,
     precision: object,
     seed: int,
 ) -> None:
-    if value_dim is not None and not is_integer(value_dim):
+    if value_dim is not None:
         require_positive(value_dim=value_dim)
-    if value_dim is not None and value_dim < dataset.target_dim:
-        message = (
-            f"value_dim={value_dim} is less than the d_out={dataset.target_dim} of the targets"
-        )
-        suggestion = f"value_dim={dataset.target_dim} or more"
-        raise ParameterError(message, witness=value_dim, suggestion=suggestion)
     if not (_is_real(saturated_fraction) and 0.0 <= saturated_fraction <= 1.0):
         message = f"saturated_fraction={saturated_fraction!r} is not a share of the examples"
         raise ParameterError(
@@ -251,7 +248,9 @@ def _is_real(value: object) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def _imprecise(dataset: Dataset, plan: bounds.Plan, built: Built) -> PrecisionError:
+def _imprecise(
+    dataset: Dataset, plan: bounds.Plan, built: Built, *, narrow: bool
+) -> PrecisionError:
     """What to say of a float64 readout which misses a target by more than its share."""
     largest = np.abs(dataset.target_matrix).max(axis=0)
     worst = int(np.argmax(built.residuals / np.maximum(largest, np.finfo(float).tiny)))
@@ -262,6 +261,8 @@ def _imprecise(dataset: Dataset, plan: bounds.Plan, built: Built) -> PrecisionEr
         f"{built.condition:.0e} (estimate)"
     )
     ways = ["precision='auto', a readout beyond float64"]
+    if narrow:  # whose corrections W_V could not hold
+        ways = [f"value_dim={dataset.target_dim}"]
     if dataset.shared_context and plan.rank_one:
         ways.append(
             "construction='saturated' with head_dim=n, or own contexts: rank-one heads on a shared "

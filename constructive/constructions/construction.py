@@ -112,6 +112,10 @@ class Construction(Protocol):
         """The same with weights in another arithmetic; ParameterError where there are none."""
         ...
 
+    def with_values(self, value_dim: int | None, target_dim: int) -> "Construction":
+        """The same with values of d_v entries, None for d_out; ParameterError where it has none."""
+        ...
+
     def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
         """What would be built. CapacityError or ParameterError says why nothing can be."""
         ...
@@ -143,6 +147,17 @@ def require_arithmetic(arithmetic: object) -> None:
         )
 
 
+def require_wide_values(name: str, value_dim: int | None, target_dim: int) -> None:
+    """Raise ParameterError for d_v < d_out, where every readout has to be a layer's (Lemma 5.1)."""
+    if value_dim is not None and value_dim < target_dim:
+        raise ParameterError(
+            f"value_dim={value_dim} is less than the d_out={target_dim} of the targets, which "
+            f"construction={name!r} does not do",
+            witness=value_dim,
+            suggestion=f"value_dim={target_dim} or more, or construction='auto'",
+        )
+
+
 @dataclass(frozen=True)
 class Described:
     """What stands beside the name of a construction in floats.
@@ -170,6 +185,11 @@ class Described:
                 suggestion=f"construction='auto', or arithmetic={FLOAT!r}",
             )
         return self  # type: ignore[return-value] # those who inherit plan and build
+
+    def with_values(self, value_dim: int | None, target_dim: int) -> Construction:
+        """The construction itself. Raises ParameterError for values narrower than targets."""
+        require_wide_values(self.name, value_dim, target_dim)
+        return self  # type: ignore[return-value] # as above
 
 
 @dataclass(frozen=True)
@@ -202,6 +222,11 @@ class OfTheorem:
     def grouped(self) -> bool:
         """Its groups are those of the theorem."""
         return True
+
+    def with_values(self, value_dim: int | None, target_dim: int) -> Construction:
+        """The construction itself. Raises ParameterError for values narrower than targets."""
+        require_wide_values(self.name, value_dim, target_dim)
+        return self  # type: ignore[return-value] # those who inherit build
 
     def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
         """As the theorem says."""

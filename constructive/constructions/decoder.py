@@ -74,7 +74,8 @@ def build_decoder(
     Raises:
         ParameterError: for sizes which are not positive integers, and a head dimension above d
         DataError: where equal contexts have different continuations; the witness is both positions
-        CapacityError: for more positions than (H + 1) d, which no weights hold
+        CapacityError: for more positions than (H + 1) d, and for more than d which see one token
+            only, first ones or all in a window of one; no weights hold these
         PrecisionError: where the rounded readout does not give every next token, as for widths at
             which codes of tokens are too much alike
 
@@ -109,6 +110,15 @@ def build_decoder(
         require_positive(num_heads=num_heads)
     wanted = text.different(window)
     total = len(wanted)
+    starts = np.cumsum(text.lengths) - text.lengths
+    alone = total if window == 1 else int(np.isin(wanted, starts).sum())
+    if alone > width:
+        raise CapacityError(
+            f"{alone} positions see one token, which all heads give back: whatever weights are, "
+            f"their rows have rank d={width} at most",
+            witness=alone,
+            suggestion=f"width={alone}" + (", or window=2" if window == 1 else ", or prompt=2"),
+        )
     if num_heads is not None and total > (num_heads + 1) * width:
         raise CapacityError(
             f"{total} positions are too many for {num_heads} heads and the skip connection, "
@@ -121,7 +131,9 @@ def build_decoder(
         found = _built(text, wanted, (width, heads, head_dim or width), window, seed, progress)
         if found.record.share < 1.0:
             return found
-    if not found.recites(text):
+    with np.errstate(over="ignore", invalid="ignore"):  # of a readout which is none
+        recites = found.recites(text)
+    if not recites:
         record = found.record
         raise PrecisionError(
             f"{tried[-1]} heads with a readout in float32 do not give every next token: the "
@@ -175,7 +187,10 @@ def _built(
         Intermediate(queries, keys, z, np.zeros(1), ends), unembedding[following] / width
     )
     del z
-    w_q, w_k, effective = (w.astype(np.float32) for w in (queries, keys, solution.effective))
+    # Beyond float32 it is no readout, and will be refused for its margins.
+    most = float(np.finfo(np.float32).max)
+    effective = np.clip(solution.effective, -most, most)
+    w_q, w_k, effective = (w.astype(np.float32) for w in (queries, keys, effective))
     decoder = Decoder(
         embedding.astype(np.float32),
         positions.astype(np.float32),

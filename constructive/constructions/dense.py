@@ -1,5 +1,6 @@
 """The theorems' own constructions (`multihead`): heads, Z, and the shortest readout of all."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,7 @@ from constructive.layers.attention import AttentionLayer
 from constructive.layers.record import HeadRecord
 from constructive.support.progress import Progress
 from constructive.theory import bounds
-from constructive.theory.bounds import Plan
+from constructive.theory.bounds import Plan, group_sizes
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,22 @@ class Dense(OfTheorem):
     ) -> Built:
         """The five steps of the proof."""
         assumed = self._assumed(dataset, plan, rng)
-        groups = grouping.partition(dataset, plan.num_heads)
+        sizes = group_sizes(dataset.num_examples, plan.num_heads)
+        return self._of_groups(dataset, plan, options, assumed, sizes, rng=rng, progress=progress)
+
+    def _of_groups(
+        self,
+        dataset: Dataset,
+        plan: Plan,
+        options: Options,
+        assumed: assumptions.Assumptions,
+        sizes: Sequence[int],
+        *,
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> Built:
+        """The steps after the first one, for groups of these sizes."""
+        groups = grouping.partition(dataset, sizes)
         progress("build heads", 0, plan.num_heads)
         built = heads.construct(
             dataset,

@@ -25,11 +25,14 @@ from constructive.support.errors import CapacityError
 from constructive.support.progress import Progress
 from constructive.theory.bounds import Plan, group_sizes
 from constructive.theory.context_capacity import context_capacity, least_heads
+from constructive.theory.values import generic_spans
 
 _DEVIATIONS = (3.0, 1.5, 6.0)
 """Standard deviations of logits which are tried, the likely best first."""
 _SAMPLE = 256
 """Examples on which standard deviations are measured."""
+DOUBTFUL = 1e7
+"""Condition numbers from which on floats are not asked for ranks: a Gram matrix shows 1e8 or so."""
 _SMALL, _LARGE = 1e8, 1e12
 """Operations of a solve up to which each is tried twice, and beyond which only the first is."""
 
@@ -39,11 +42,7 @@ class Generic(Described):
 
     def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
         """As many examples as contexts of these shapes hold where they are generic."""
-        tokens = min(shapes.context_size, shapes.width)
-        differences = min(shapes.context_size - 1, shapes.width)
-        if not shapes.shared_context:
-            tokens = shapes.width
-            differences = shapes.width if shapes.context_size > 1 else 0
+        tokens, differences = generic_spans(shapes)
         holds = tokens + (num_heads - 1) * differences
         if shapes.num_examples > holds:
             enough = 1 + -(-(shapes.num_examples - tokens) // max(differences, 1))
@@ -64,7 +63,7 @@ class Generic(Described):
         columns = num_heads * width
         keys = size if shapes.shared_context else width + size
         once = 2.0 * total * columns * (keys + size + total) + total**3 / 3
-        return Cost(once * len(_trials(total, columns)), 8.0 * total * (columns + total))
+        return Cost(once * len(trials(total, columns)), 8.0 * total * (columns + total))
 
     def build(
         self,
@@ -78,11 +77,11 @@ class Generic(Described):
         """Draw heads a few times, and solve; refuse with numbers where Z has too small a rank."""
         check_inputs(dataset)
         total = dataset.num_examples
-        trials = _trials(total, plan.num_heads * dataset.width)
+        deviations = trials(total, plan.num_heads * dataset.width)
         solved = []
-        for index, deviation in enumerate(trials):
-            progress("draw heads, and solve", index, len(trials))
-            z = _represented(dataset, _drawn(dataset, plan, deviation, options, rng), plan)
+        for index, deviation in enumerate(deviations):
+            progress("draw heads, and solve", index, len(deviations))
+            z = represented(dataset, drawn(dataset, plan, deviation, options, rng), plan)
             solved.append((z, readout.solve(z, dataset.target_matrix)))
             solved.sort(key=lambda found: found[1].condition)
             del solved[1:]
@@ -90,8 +89,8 @@ class Generic(Described):
         layer = AttentionLayer.from_effective_readout(
             z.query_weights, z.key_weights, solution.effective, options.value_dim
         )
-        if solution.ranks[-1] < total:
-            _require_rank(dataset, layer, rng)
+        if solution.ranks[-1] < total or not solution.condition < DOUBTFUL:
+            require_rank(dataset, layer, rng)
         stops = z.group_ends.tolist()
         records = tuple(
             HeadRecord(start, stop, sharpness=0.0, saturated_fraction=0.0, rank_reached=rank)
@@ -100,14 +99,15 @@ class Generic(Described):
         return Built(layer, solution.residuals, solution.condition, records, options.shared_keys)
 
 
-def _trials(total: int, columns: int) -> tuple[float, ...]:
+def trials(total: int, columns: int) -> tuple[float, ...]:
+    """The standard deviations of logits which are tried, for a system of these sizes."""
     operations = 2.0 * total**2 * columns
     if operations > _LARGE:
         return _DEVIATIONS[:1]
     return _DEVIATIONS * 2 if operations <= _SMALL else _DEVIATIONS
 
 
-def _drawn(
+def drawn(
     dataset: Dataset, plan: Plan, deviation: float, options: Options, rng: np.random.Generator
 ) -> tuple[Array, Array]:
     """W_Q and W_K (H, d, d_h), Gaussian, with logits of that deviation within contexts."""
@@ -132,9 +132,10 @@ def _deviations(query_weights: Array, key_weights: Array, contexts: Array, queri
     return np.sqrt(np.where(squares > 0, squares, 1.0))
 
 
-def _represented(
+def represented(
     dataset: Dataset, weights: tuple[Array, Array], plan: Plan
 ) -> intermediate.Intermediate:
+    """Z of these W_Q and W_K, as others want it."""
     z = np.empty((dataset.num_examples, plan.num_heads * dataset.width))
     for chunk in attend(*weights, dataset.contexts, dataset.queries):
         z[chunk.rows] = chunk.representation.reshape(len(chunk.representation), -1)
@@ -142,7 +143,7 @@ def _represented(
     return intermediate.Intermediate(*weights, z, np.zeros(plan.num_heads), ends)
 
 
-def _require_rank(dataset: Dataset, layer: AttentionLayer, rng: np.random.Generator) -> None:
+def require_rank(dataset: Dataset, layer: AttentionLayer, rng: np.random.Generator) -> None:
     """Raise CapacityError, with numbers, where Z has not rank T; else only floats cannot see it."""
     total, heads = dataset.num_examples, layer.num_heads
     found = residues.search(layer, dataset, rng).rank

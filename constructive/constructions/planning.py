@@ -11,6 +11,7 @@ Where that is expensive, it takes the applicable construction with the fewest op
 import operator
 from dataclasses import dataclass
 
+import numpy as np
 from rich.table import Table
 
 from constructive.constructions.construction import Construction, require_arithmetic
@@ -20,11 +21,17 @@ from constructive.support import tables
 from constructive.support.arguments import require_positive
 from constructive.support.errors import CapacityError, ConstructiveError, ParameterError
 from constructive.theory.bounds import Plan
+from constructive.theory.context_capacity import context_capacity
 from constructive.theory.heads import fewest_heads
+from constructive.theory.values import heads_for_values
 
 AUTO = "auto"
 CHEAP_OPERATIONS, CHEAP_BYTES = 1e11, 1 << 30
 """Up to these a dense readout is taken: some seconds on two cores."""
+
+
+_QUICK = 1e10
+"""Operations of an elimination which may be done to print a table: about a second."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,13 @@ class Option:
 class Explanation:
     """The choice among all constructions. `str` is a table; `plan` is what would be built.
 
+    What a construction holds is promised for data of these shapes which meet what its theorem asks
+    for. For a data set of up to 2,000 examples or so the table says what its very contexts allow,
+    too (Theorem 8).
+
     Attributes:
+        data: examples, or their shapes
+        num_heads: H
         shapes: of what data, in words
         asked: what was asked for
         options: every construction
@@ -63,6 +76,8 @@ class Explanation:
         'saturated'
     """
 
+    data: ExampleShapes
+    num_heads: int
     shapes: str
     asked: str
     options: tuple[Option, ...]
@@ -94,26 +109,41 @@ class Explanation:
 
     def __str__(self) -> str:
         table = Table(box=None, pad_edge=False)
-        for heading in ("", "construction", "holds", "operations", "memory", ""):
+        for heading in ("", "construction", "theorem", "holds", "operations", "memory", ""):
             table.add_column(
                 heading, justify="right" if heading in ("holds", "operations", "memory") else "left"
             )
         for option in self.options:
             mark = "->" if option is self.chosen else ""
+            named = option.construction, CONSTRUCTIONS[option.construction].theorem
             if option.plan is None:
                 reason = str(option.refusal).splitlines()[0]
-                table.add_row(mark, option.construction, "-", "-", "-", reason)
+                table.add_row(mark, *named, "-", "-", "-", reason)
             else:
                 table.add_row(
                     mark,
-                    option.construction,
+                    *named,
                     f"{option.plan.capacity:,}",
                     f"{option.operations:.0e}",
                     _bytes(option.memory),
                     "",
                 )
         lines = [f"Construction for {self.shapes}; asked for {self.asked}", ""]
-        return "\n".join([*lines, *(f"  {line}" for line in tables.lines(table, 118))])
+        return "\n".join(
+            [*lines, *(f"  {line}" for line in tables.lines(table, 118)), *self._most()]
+        )
+
+    def _most(self) -> list[str]:
+        """What the contexts of a data set allow, whatever the weights are."""
+        if not isinstance(self.data, Dataset):
+            return []
+        total, columns = self.data.num_examples, self.num_heads * self.data.width
+        if total**2 * min(total, columns) > _QUICK:
+            return ["", "  exact_capacity(dataset, num_heads) tells what these contexts allow."]
+        most = context_capacity(self.data, self.num_heads, np.random.default_rng(0))
+        held = f"{most.upper} of these {self.data.num_examples} examples"
+        why = f" = {most}" if len(most.blamed) else ""
+        return ["", f"  Contexts allow {held} at most, whatever the weights are{why} (Theorem 8)."]
 
 
 def explain(
@@ -121,6 +151,7 @@ def explain(
     *,
     num_heads: int | None = None,
     head_dim: int | None = None,
+    value_dim: int | None = None,
     construction: str = "auto",
     arithmetic: str = "float",
 ) -> Explanation:
@@ -132,6 +163,7 @@ def explain(
         dataset: T examples; only their shapes count, if H is given
         num_heads: H; by default the fewest which hold these data, with some room (`fewest_heads`)
         head_dim: d_h; by default what suits each construction
+        value_dim: d_v; by default d_out
         construction: the name of one, or "auto"
         arithmetic: "float" or "rational"
 
@@ -152,11 +184,12 @@ def explain(
         raise ParameterError(message, witness=construction, suggestion=suggestion)
     require_examples(dataset)
     require_arithmetic(arithmetic)
-    heads, why = _heads(dataset, num_heads)
-    if head_dim is not None:
-        require_positive(head_dim=head_dim)
+    for name, count in {"head_dim": head_dim, "value_dim": value_dim}.items():
+        if count is not None:
+            require_positive(**{name: count})
+    heads, why = _heads(dataset, num_heads, value_dim)
     options = {
-        name: _option(known, arithmetic, dataset, heads, head_dim)
+        name: _option(known, arithmetic, dataset, heads, head_dim, value_dim)
         for name, known in CONSTRUCTIONS.items()
     }
     chosen = options[construction] if construction != AUTO else _cheapest(options)
@@ -165,10 +198,10 @@ def explain(
         f"T = {dataset.num_examples:,}, H = {heads:,}, n = {dataset.context_size}, "
         f"d = {dataset.width}, {kind}{why}"
     )
-    return Explanation(shapes, construction, tuple(options.values()), chosen)
+    return Explanation(dataset, heads, shapes, construction, tuple(options.values()), chosen)
 
 
-def _heads(dataset: ExampleShapes, num_heads: int | None) -> tuple[int, str]:
+def _heads(dataset: ExampleShapes, num_heads: int | None, value_dim: int | None) -> tuple[int, str]:
     """H as an integer of Python, and why it is that, where nobody asked for it."""
     if num_heads is not None:
         require_positive(num_heads=num_heads)
@@ -180,6 +213,10 @@ def _heads(dataset: ExampleShapes, num_heads: int | None) -> tuple[int, str]:
             suggestion="num_heads=, such as constructive.heads_needed(T, context_size=n)",
         )
     found = fewest_heads(dataset)
+    if value_dim is not None and value_dim < dataset.target_dim:
+        more = heads_for_values(dataset, value_dim)
+        if more is not None and more > found.heads:
+            return more, f" (values of d_v={value_dim} entries ask for so many)"
     return found.heads, f" ({found.reason})"
 
 
@@ -203,10 +240,12 @@ def _option(
     dataset: ExampleShapes,
     num_heads: int,
     head_dim: int | None,
+    value_dim: int | None,
 ) -> Option:
     plan, refusal = None, None
     try:
         construction = construction.in_arithmetic(arithmetic)
+        construction = construction.with_values(value_dim, dataset.target_dim)
         plan = construction.plan(dataset, num_heads, head_dim)
     except (CapacityError, ParameterError) as error:
         refusal = error

@@ -2,18 +2,33 @@
 
 Up to H(n - 1) + 1 examples the groups are those of Theorem 2, and contexts have rank n. Beyond, a
 group may have d - 1 examples, and the first one d, if contexts of their own have directions enough;
-they may be dependent then, and of more than d tokens, but of different ones. Nothing else changes.
+they may be dependent or equal then, and of more than d tokens. Where the given order has no groups
+another one is looked for, with groups of any sizes (`theory.assumptions.wide_regrouping`), and the
+record keeps it. Nothing else changes.
 """
+
+from dataclasses import replace
+from itertools import accumulate, pairwise
 
 import numpy as np
 
+from constructive.constructions.construction import Built, Options
 from constructive.constructions.dense import Dense
 from constructive.constructions.multihead import assumptions
 from constructive.data.dataset import Dataset, ExampleShapes
 from constructive.support.errors import AssumptionError, CapacityError
-from constructive.theory import bounds
+from constructive.support.progress import Progress
+from constructive.support.verdict import Verdict
+from constructive.theory import bounds, wide_grouping
+from constructive.theory.assumptions import wide_regrouping
+from constructive.theory.assumptions.obstacles import Regrouping
 from constructive.theory.bounds import Plan, group_sizes
-from constructive.theory.group_spans import too_narrow
+
+_NOTHING = assumptions.Assumptions(least_token_distance=0.0)
+"""What Theorem 10 asks of single contexts."""
+
+_SHOWN = 16
+"""Examples of a witness which a message shows."""
 
 
 class RankOne(Dense):
@@ -48,25 +63,71 @@ class RankOne(Dense):
         inner = 1 if head_dim is None else head_dim
         return Plan(self.name, num_heads, inner, wide, rank_one=True)
 
+    def build(
+        self,
+        dataset: Dataset,
+        plan: Plan,
+        options: Options,
+        *,
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> Built:
+        """In the order given, or where that has no groups, in another one (`wide_regrouping`)."""
+        try:
+            return super().build(dataset, plan, options, rng=rng, progress=progress)
+        except AssumptionError as refusal:
+            assumptions.check_inputs(dataset)  # which no order mends
+            found = wide_regrouping.search(dataset, plan.num_heads, rng, progress)
+            if found.order is None:
+                raise _no_order(found, refusal, plan.num_heads) from None
+        built = self._of_groups(
+            dataset.take(found.order),
+            plan,
+            options,
+            _NOTHING,
+            [stop - start for start, stop in found.groups],
+            rng=rng,
+            progress=progress,
+        )
+        return replace(built, order=tuple(found.order.tolist()))
+
     def _assumed(
         self, dataset: Dataset, plan: Plan, rng: np.random.Generator
     ) -> assumptions.Assumptions:
-        """What Theorem 2 asks of contexts, or of groups Theorem 10."""
-        size = dataset.context_size
+        """What Theorem 2 asks of contexts, or Theorem 10 of groups, exactly."""
+        size, total = dataset.context_size, dataset.num_examples
         if size <= dataset.width and plan.capacity == self.of.capacity(plan.num_heads, size, 1):
             return super()._assumed(dataset, plan, rng)
         assumptions.check_inputs(dataset)
-        found = too_narrow(dataset, group_sizes(dataset.num_examples, plan.num_heads), rng)
-        if found is not None:
-            what = "tokens" if found.tokens else "differences of tokens"
+        groups = tuple(pairwise([0, *accumulate(group_sizes(total, plan.num_heads))]))
+        claim = wide_grouping.prove(dataset, groups, np.arange(total), rng)
+        if claim.verdict is not Verdict.PROVED:
             raise AssumptionError(
-                f"the {what} of {len(found.examples)} examples of one group span "
-                f"{found.dimension} dimensions; Theorem 10 needs as many as examples",
-                witness=found.examples,
-                suggestion="more heads and so smaller groups, another order of the examples, or "
-                "construction='generic'",
+                f"{claim.detail}; Theorem 10 needs independent queries in each group, none of an "
+                "earlier group in the span of a later one, and contexts which span as much as "
+                "a group has examples",
+                witness=claim.witness,
+                suggestion="another order of the examples",
             )
-        return assumptions.Assumptions(least_token_distance=0.0)
+        return _NOTHING
+
+
+def _no_order(found: Regrouping, refusal: AssumptionError, num_heads: int) -> AssumptionError:
+    """Why there are no groups: for no order, or for none that was tried."""
+    more = "more heads and so smaller groups, or construction='generic'"
+    again = f"assumptions.regroup(dataset, {num_heads}, construction='rank_one'"
+    if found.verdict is Verdict.REFUTED:
+        every = f" ({again}).members are all)" if len(found.members) > _SHOWN else ""
+        return AssumptionError(
+            f"no order of the examples suits {num_heads} rank_one heads: {found.detail}",
+            witness=found.members[:_SHOWN],
+            suggestion=f"{more}; or fewer of these examples{every}",
+        )
+    return AssumptionError(
+        f"{refusal.problem}; and no other order was found ({found.detail})",
+        witness=refusal.witness,
+        suggestion=f"{again}, seed=1) looks for others; {more}",
+    )
 
 
 RANK_ONE = RankOne(bounds.RANK_ONE)

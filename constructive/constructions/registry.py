@@ -11,6 +11,7 @@ HOMES = {
     "saturated": "constructive.constructions.dense:SATURATED",
     "rank_one": "constructive.constructions.rank_one:RANK_ONE",
     "generic": "constructive.constructions.generic:GENERIC",
+    "narrow_values": "constructive.constructions.narrow_values:NARROW_VALUES",
     "paired": "constructive.constructions.paired.construction:PAIRED",
     "schur": "constructive.constructions.schur.construction:SCHUR",
 }

@@ -57,11 +57,26 @@ def digit_images() -> DigitImages:
     )
 
 
+def english_text() -> str:
+    """An English text: scikit-learn's descriptions of its data sets.
+
+    Raises:
+        MissingExtraError: without scikit-learn
+
+    Example:
+        >>> english_text().split()[:5]
+        ['..', '_iris_dataset:', 'Iris', 'plants', 'dataset']
+    """
+    datasets = require("sklearn.datasets", extra="demo", purpose="the text")
+    loaders = (datasets.load_iris, datasets.load_wine, datasets.load_breast_cancer,
+               datasets.load_digits, datasets.load_diabetes)  # fmt: skip
+    return "\n".join(load().DESCR for load in loaders)
+
+
 def text_windows(count: int, size: int) -> npt.NDArray[np.int64]:
     r"""Windows of consecutive bytes of an English text: (count, size), 0 to 255.
 
-    The text are scikit-learn's descriptions of its data sets; windows start at even distances, and
-    are all different.
+    The text is `english_text`; windows start at even distances, and are all different.
 
     Args:
         count: how many, at most the different windows of the text
@@ -77,10 +92,7 @@ def text_windows(count: int, size: int) -> npt.NDArray[np.int64]:
         b'.. _iris_dataset:\n\nIris '
     """
     require_positive(count=count, size=size)
-    datasets = require("sklearn.datasets", extra="demo", purpose="the text")
-    loaders = (datasets.load_iris, datasets.load_wine, datasets.load_breast_cancer,
-               datasets.load_digits, datasets.load_diabetes)  # fmt: skip
-    text = "\n".join(load().DESCR for load in loaders).encode()
+    text = english_text().encode()
     letters = np.frombuffer(text, dtype=np.uint8)
     every = np.lib.stride_tricks.sliding_window_view(letters, min(size, len(letters)))
     first = np.sort(np.unique(every, axis=0, return_index=True)[1])  # without repeated windows

@@ -1,4 +1,4 @@
-"""Inputs which occur twice: two examples with one query, and one multiset of tokens."""
+"""What occurs twice: inputs (one query, and one multiset of tokens), and tokens of a context."""
 
 from typing import Any
 
@@ -49,6 +49,22 @@ def different_inputs(dataset: Dataset) -> npt.NDArray[np.int64]:
         multisets = np.sort(ids.reshape(dataset.num_examples, -1), axis=1)
         keys.append(np.unique(multisets, axis=0, return_inverse=True)[1].reshape(-1))
     return np.sort(np.unique(np.stack(keys, axis=1), axis=0, return_index=True)[1])
+
+
+def token_numbers(contexts: Array) -> npt.NDArray[np.int64]:
+    """Numbers of tokens, equal for equal tokens and for no others: (C, n).
+
+    Args:
+        contexts: (C, n, d)
+
+    Example:
+        >>> token_numbers(np.array([[[1.0, 0.0], [2.0, 3.0], [1.0, -0.0]]]))
+        array([[0, 1, 0]])
+    """
+    tokens = contexts.reshape(-1, contexts.shape[2]) + 0.0
+    _, numbers = np.unique(tokens, axis=0, return_inverse=True)
+    found: npt.NDArray[np.int64] = numbers.reshape(contexts.shape[:2])
+    return found
 
 
 def _multiset(context: Array) -> bytes:

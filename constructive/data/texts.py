@@ -66,7 +66,8 @@ class Text:
     Raises:
         DataError: for numbers which are none of the vocabulary, and for texts which are empty or
             shorter than the prompt; the witness is the text
-        ParameterError: for an unknown unit, and a prompt which is no positive integer
+        ParameterError: for an unknown unit, a vocabulary which is none of that unit, and a prompt
+            which is no positive integer
 
     Example:
         >>> text = Text.words("the cat sat")
@@ -89,12 +90,7 @@ class Text:
             object.__setattr__(self, name, private(name, getattr(self, name)))
         object.__setattr__(self, "vocabulary", tuple(self.vocabulary))
         require_positive(prompt=self.prompt)
-        if self.unit not in get_args(Unit):
-            raise ParameterError(
-                f"unknown unit={shown(self.unit)}",
-                witness=shown(self.unit),
-                suggestion=" or ".join(map(repr, get_args(Unit))),
-            )
+        require_vocabulary(self.vocabulary, self.unit)
         whole = self.ids.dtype.kind == "i" and self.lengths.dtype.kind == "i"
         fits = whole and self.ids.ndim == self.lengths.ndim == 1
         if not fits or not len(self.lengths) or int(self.lengths.sum()) != len(self.ids):
@@ -336,16 +332,22 @@ class Text:
     def _contradiction(self, first: "_Met", second: "_Met") -> DataError:
         says = [
             f"text {met.position.text} "
-            + ("ends" if met.following == self.end else "goes on with ")
-            + ("" if met.following == self.end else shown(self.vocabulary[met.following]))
+            + (
+                "ends"
+                if met.following == self.end
+                else f"goes on with {shown(self.vocabulary[met.following])}"
+            )
             for met in (first, second)
         ]
+        if self.end not in {first.following, second.following}:
+            says[1] = says[1].replace("goes on ", "", 1)
         token = first.position.token
+        told_apart = f", or prompt={token + 2}" if token + 2 <= self.lengths.min() else ""
         return DataError(
-            f"{says[0]} after token {token}, and {says[1].replace('goes on ', '')}",
+            f"{says[0]} after token {token}, and {says[1]}",
             witness=(tuple(first.position), tuple(second.position)),
-            suggestion=f"texts with different first tokens, or prompt={token + 2}; or a longer "
-            "window=, if any",
+            suggestion=f"texts with different first tokens{told_apart}; or a longer window=, if "
+            "any",
         )
 
     def content(self) -> dict[str, Any]:
@@ -387,11 +389,6 @@ class Text:
             if content["format"] != FORMAT:
                 raise ValueError(f"its format is {shown(content['format'])}, not {FORMAT!r}")
             vocabulary, texts = tuple(content["vocabulary"]), content["texts"]
-            kind = str if content["unit"] == "words" else int
-            if any(type(token) is not kind for token in vocabulary):
-                raise ValueError("its vocabulary is none")
-            if len(set(vocabulary)) != len(vocabulary):
-                raise ValueError("its vocabulary names a token twice")
             if any(type(i) is not int for text in texts for i in text):
                 raise ValueError("its texts are no numbers of tokens")
             ids = np.array([i for text in texts for i in text], dtype=np.int64)
@@ -413,6 +410,34 @@ class _Met:
     place: int
     following: int
     number: int
+
+
+def require_vocabulary(vocabulary: tuple[Token, ...], unit: str) -> None:
+    """Raise ParameterError for an unknown unit, or tokens which are not all different ones of it.
+
+    Args:
+        vocabulary: strings for "words", integers from 0 to 255 for "bytes", any for "ids"
+        unit: what a token is
+    """
+    if unit not in get_args(Unit):
+        raise ParameterError(
+            f"unknown unit={shown(unit)}",
+            witness=shown(unit),
+            suggestion=" or ".join(map(repr, get_args(Unit))),
+        )
+    met: set[Token] = set()
+    for token in vocabulary:
+        fits = isinstance(token, str) if unit == "words" else is_integer(token)
+        if fits and unit == "bytes":
+            fits = token in range(256)
+        if not fits or token in met:
+            says = "is there twice" if fits else f"is not one of {unit}"
+            raise ParameterError(
+                f"{shown(token)} in the vocabulary {says}",
+                witness=shown(token),
+                suggestion="Text.words(text), Text.bytes(content) or Text.of(token_ids)",
+            )
+        met.add(token)
 
 
 def joined(tokens: Sequence[Token], unit: str) -> Joined:

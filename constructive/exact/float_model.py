@@ -2,8 +2,9 @@
 
 *Standard model* (Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd ed., sections 2.2
 and 3.1). Every addition, product and division is rounded to nearest, with or without fused
-multiply-add: its result is the exact one times 1 + delta, |delta| <= u. A sum or an inner product
-of k terms, in any order, is off by at most gamma_k sum |a_i b_i|, gamma_k = k u / (1 - k u).
+multiply-add: its result is the exact one times 1 + delta, `|delta| <= u`. A sum or an inner
+product of k terms, in any order, is off by at most gamma_k times the sum of sizes `|a_i b_i|`,
+gamma_k = k u / (1 - k u).
 
 *Exponentials* of numbers which are not positive are assumed to be within `exp_error` of the exact
 ones, relative, where these are normal numbers; where they are not, anything from 0 to twice the
@@ -93,7 +94,7 @@ class FloatModel:
         return self._small(count * self.unit, count)
 
     def average(self, counts: npt.ArrayLike) -> Array:
-        """zeta: the relative error of an average of n tokens, to sum_j a_j |x_j|; rounded up.
+        """zeta: the relative error of an average of n tokens, to `sum_j a_j |x_j|`; rounded up.
 
         Args:
             counts: n, of any shape

@@ -1,16 +1,17 @@
-"""Figure 2: how many examples are memorized, against H, n and d_h.
+"""Figure 2: how many examples are memorized, against H, n, d and d_h.
 
 The paper trains layers on more examples than fit, and counts those which were fitted. Here nothing
 is trained:
 
-- *Proved ranks*: the largest rank of Z over all weights, proved from below and from above
-  (`capacity_map`). It is the number of examples which can be given any labels at all, so it is
-  the answer for every task at once.
-- *Built*: at the theorem's bound weights are built and run. One set of heads carries both tasks, a
-  real number for each example (regression) and one of ten classes (classification).
+- *The curve* is c(E; H) of data with more examples than that: what no weights exceed (Theorem 8).
+- *Proved ranks* are those of Z for weights at hand, modulo a prime (`capacity_map`). So many
+  examples can be given any labels at all: on the curve they are the answer for every task at once.
+- *Built*: weights are built and run, at the bounds of Theorems 1, 2 and 10, and as many as were
+  proved by random heads ("generic"). One set of heads carries two tasks, a real number for each
+  example (regression) and one of ten classes (classification).
 
-With a shared context and d_h < n the built weights are those of Theorem 1: those of Theorem 2 are
-out of reach of a float64 readout there (docs/precision.md).
+With a shared context only the weights of Theorem 1 are built: those of Theorem 2 are out of reach
+of a float64 readout there (docs/precision.md), and Theorem 10 is of contexts of their own.
 """
 
 from concurrent.futures import Executor
@@ -30,7 +31,6 @@ from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
 from constructive.support.parallel import ordered_map
 from constructive.support.progress import Progress
-from constructive.theory import bounds
 from constructive.theory.capacity_map import MapPoint, capacity_map
 
 WIDTH, HEADS, SIZE = 64, 20, 32
@@ -40,109 +40,161 @@ CLOSE = 1e-6
 
 SWEEPS: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("heads H", (1, 5, 10, 20, 30, 40, 50, 60)),
-    ("tokens n", (1, 5, 10, 20, 30, 40, 50, 60)),
+    ("tokens n", (1, 2, 5, 10, 20, 30, 40, 50, 60)),
+    ("width d", (32, 48, 64, 96, 128)),
     ("head dimension d_h", (1, 2, 4, 8, 16, 32, 64)),
 )
-"""The values of H, n and d_h; the first two are those of the authors' program."""
+"""The values of H, n, d and d_h. H and n are those of the authors' program, and n = 2, from where
+on own contexts hold Hd; d starts at n, as contexts of Theorems 1 and 2 have rank n."""
+
+MARKS = {
+    "Theorem 1": ("x", drawing.BLUE, ""),
+    "Theorem 2": ("+", drawing.ORANGE, ""),
+    # A caret which touches its number from below, since Hd is so near.
+    "Theorem 10": (6, drawing.VERMILLION, ": H(d - 1) + 1"),
+    "generic": ("D", drawing.GREEN, ", as many as proved"),
+}
+"""Marker, colour and what a legend adds, for what is built."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is to be built: of which theorem, by which construction, on how many examples."""
+
+    theorem: str
+    construction: str
+    total: int
 
 
 @dataclass(frozen=True)
 class Built:
-    """How many of T examples built weights reproduce: real numbers, and classes."""
+    """Of how many examples of a goal built weights reproduce both the number and the class."""
 
-    total: int
-    numbers: int
-    classes: int
+    goal: Goal
+    right: int
 
 
-def sizes_of(sweep: int, value: int) -> tuple[int, int, int]:
-    """H, n and d_h at a point of a sweep; heads are as wide as contexts unless d_h is swept."""
-    if sweep == 0:
-        return value, SIZE, SIZE
-    return (HEADS, value, value) if sweep == 1 else (HEADS, SIZE, value)
+def sizes_of(sweep: int, value: int) -> tuple[int, int, int, int]:
+    """H, n, d_h and d at a point of a sweep; heads are as wide as contexts unless d_h is swept."""
+    return (
+        (value, SIZE, SIZE, WIDTH),
+        (HEADS, value, value, WIDTH),
+        (HEADS, SIZE, SIZE, value),
+        (HEADS, SIZE, value, WIDTH),
+    )[sweep]
+
+
+def titles() -> tuple[str, ...]:
+    """What is fixed in each sweep."""
+    return (
+        f"n = d_h = {SIZE}, d = {WIDTH}",
+        f"H = {HEADS}, d_h = n, d = {WIDTH}",
+        f"H = {HEADS}, n = d_h = {SIZE}",
+        f"H = {HEADS}, n = {SIZE}, d = {WIDTH}",
+    )
 
 
 def draw(folder: Path, *, executor: Executor | None, progress: Progress) -> tuple[Path, ...]:
     """Compute and draw: a row for own contexts, one for a shared one; a column for each sweep."""
     panels = [(shared, sweep) for shared in (False, True) for sweep in range(len(SWEEPS))]
     tasks = [
-        (*sizes_of(sweep, value), WIDTH, shared)
-        for shared, sweep in panels
-        for value in SWEEPS[sweep][1]
+        (*sizes_of(sweep, value), shared) for shared, sweep in panels for value in SWEEPS[sweep][1]
     ]
     measured = iter(
         ordered_map(measure, tasks, executor=executor, progress=progress, step="capacities")
     )
-    figure = drawing.new_figure(12, 7.2)
-    for axes, (shared, sweep) in zip(figure.subplots(2, 3).flat, panels, strict=True):
+    figure = drawing.new_figure(12.6, 6.6)
+    grid = figure.subplots(2, len(SWEEPS))
+    for axes, (shared, sweep) in zip(grid.flat, panels, strict=True):
         label, values = SWEEPS[sweep]
         _panel(axes, values, list(islice(measured, len(values))))
         kind = "one shared context" if shared else "contexts of their own"
-        fixed = (f"n = d_h = {SIZE}", f"H = {HEADS}, d_h = n", f"H = {HEADS}, n = {SIZE}")
-        title = f"{kind}; {fixed[sweep]}, d = {WIDTH}"
-        drawing.describe(axes, x=label, y="examples T", title=title)
-        if sweep == len(SWEEPS) - 1:
+        y = f"{kind}: examples T" if sweep == 0 else ""
+        drawing.describe(axes, x=label, y=y, title=titles()[sweep])
+        if label.startswith("width"):
+            axes.set_xticks(values)
+        if label.startswith("head dimension"):
             axes.set_xscale("log", base=2)
             axes.set_xticks(values, [str(value) for value in values])
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False)
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return drawing.save_both(figure, folder, NAME)
 
 
-def measure(task: tuple[int, int, int, int, bool]) -> tuple[MapPoint, Built]:
+def measure(task: tuple[int, int, int, int, bool]) -> tuple[MapPoint, tuple[Built, ...]]:
     """The capacity at H, n, d_h and d, with own contexts or a shared one, and what was built."""
     heads, size, inner, width, shared = task
     (point,) = capacity_map(
         num_heads=[heads], context_size=[size], head_dim=[inner], width=width, shared_context=shared
     ).points
-    return point, built_at(point)
+    return point, tuple(built_at(point, goal) for goal in goals(point))
 
 
-def built_at(point: MapPoint) -> Built:
-    """Build weights at the bound of a theorem, and run them on both tasks."""
-    heads, size, inner = point.num_heads, point.context_size, point.head_dim
-    narrow = inner < size and not point.shared_context
-    theorem = bounds.RANK_ONE if narrow else bounds.SATURATED
-    total = theorem.capacity(heads, size, inner)
+def goals(point: MapPoint) -> tuple[Goal, ...]:
+    """What theorems promise at these sizes."""
+    first = Goal("Theorem 1", "saturated", point.theorem_1)
+    if point.shared_context:
+        return (first,)
+    found = [first, Goal("Theorem 2", "rank_one", point.theorem_2)]
+    if point.context_size > 1:
+        found.append(Goal("Theorem 10", "rank_one", point.num_heads * (point.width - 1) + 1))
+    return (*found, Goal("generic", "generic", point.lower))
+
+
+def built_at(point: MapPoint, goal: Goal) -> Built:
+    """Build weights of the sizes of a point, and run them on both tasks."""
     kind = generators.shared_context if point.shared_context else generators.uniform
-    data = kind(num_examples=total, context_size=size, width=point.width)
-    labels = np.random.default_rng(1).integers(CLASSES, size=total)
+    data = kind(num_examples=goal.total, context_size=point.context_size, width=point.width)
+    labels = np.random.default_rng(1).integers(CLASSES, size=goal.total)
     classes: Array = np.eye(CLASSES)[labels]
     both = Dataset(data.contexts, data.queries, np.column_stack([data.targets, classes]))
     try:
         memorizer = build_memorizer(
-            both, num_heads=heads, head_dim=inner, construction=theorem.name
+            both,
+            num_heads=point.num_heads,
+            head_dim=point.head_dim,
+            construction=goal.construction,
         )
     except PrecisionError:
-        return Built(total, 0, 0)
+        return Built(goal, 0)
     outputs = np.asarray(memorizer.predict(both.contexts, both.queries), dtype=np.float64)
-    right = outputs[:, 1:].argmax(axis=1) == labels
     close = np.abs(outputs[:, 0] - data.targets) <= CLOSE
-    return Built(total, int(close.sum()), int(right.sum()))
+    return Built(goal, int((close & (outputs[:, 1:].argmax(axis=1) == labels)).sum()))
 
 
 def _panel(
     axes: Any,  # noqa: ANN401
     values: tuple[int, ...],
-    measured: list[tuple[MapPoint, Built]],
+    measured: list[tuple[MapPoint, tuple[Built, ...]]],
 ) -> None:
-    points, built = zip(*measured, strict=True)
+    points = [point for point, _ in measured]
     lines = (
-        ("at most, for all weights", [p.upper for p in points], drawing.GREY, ":"),
-        ("Theorem 2", [p.theorem_2 for p in points], drawing.ORANGE, "-"),
-        ("Theorem 1", [p.theorem_1 for p in points], drawing.BLUE, "--"),
+        ("Theorem 2: H(n - 1) + 1", [p.theorem_2 for p in points], drawing.ORANGE, "-", 4.5),
+        ("Theorem 1: H(min(n, d_h) - 1) + 1", [p.theorem_1 for p in points], drawing.BLUE, "--", 2),
+        ("c(E; H): no weights exceed it", [p.upper for p in points], "black", "-", 1),
     )
-    for label, heights, colour, style in lines:
-        axes.plot(values, heights, style, color=colour, label=label, linewidth=1.8)
+    for label, heights, colour, style, thick in lines:
+        axes.plot(values, heights, style, color=colour, label=label, linewidth=thick)
     ranks = [point.lower for point in points]
-    axes.plot(values, ranks, "o", color="black", markersize=4, label="proved rank of Z")
-    marks = (
-        ("regression, built", [b.numbers for b in built], "x", drawing.VERMILLION),
-        ("classification, built", [b.classes for b in built], "+", drawing.GREEN),
-    )
-    for label, heights, mark, colour in marks:
-        axes.plot(values, heights, mark, color=colour, markersize=10, label=label)
+    axes.plot(values, ranks, "o", color="black", markersize=4, label="rank Z, proved")
+    for theorem, (mark, colour, more) in MARKS.items():
+        built = [
+            (value, one.right)
+            for value, (_, every) in zip(values, measured, strict=True)
+            for one in every
+            if one.goal.theorem == theorem
+        ]
+        axes.plot(
+            *zip(*built, strict=True) if built else ((), ()),
+            linestyle="",
+            marker=mark,
+            color=colour,
+            markerfacecolor="none" if mark == "D" else colour,
+            markersize=9,
+            markeredgewidth=1.6,
+            label=f"built: {theorem}{more}",
+        )
     axes.set_ylim(bottom=0)
 
 
-CAPACITY = Figure("Figure 2: memorized examples against H, n and d_h", drawing.both(NAME), draw)
+CAPACITY = Figure("Figure 2: memorized examples against H, n, d and d_h", drawing.both(NAME), draw)

@@ -13,6 +13,7 @@ HOMES = {
     "saturation": "constructive.figures.saturation:SATURATION",
     "position": "constructive.figures.independence:POSITION",
     "assumptions": "constructive.figures.assumption_table:ASSUMPTIONS",
+    "recital": "constructive.figures.recital:RECITAL",
     "sequences": "constructive.figures.sequences:SEQUENCES",
 }
 

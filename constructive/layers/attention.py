@@ -9,6 +9,7 @@ output matrix W_O (H d_v, d_o) and a readout W_D (d_o, d_out); the paper has d_o
 
 The logits carry no factor 1/sqrt(d_h). f is linear in z: f = U^T z, with an *effective readout* U
 of shape (H d, d_out), and any U can be written in these weights as soon as d_v >= d_out.
+Below that each head's part of U has rank d_v at most (proofs/18-narrow-values.md).
 
 Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), section 3.
 """
@@ -108,7 +109,8 @@ class AttentionLayer(HeadShapes):
         query_weights: W_Q (H, d, d_h)
         key_weights: W_K (H, d, d_h)
         value_weights: W_V (H, d, d_v)
-        output_weights: W_O (H d_v, d_o); d_o = d_v in layers which are built
+        output_weights: W_O (H d_v, d_o); in layers which are built d_o is the larger one of d_v and
+            d_out
         readout_weights: W_D (d_o, d_out)
 
     Raises:

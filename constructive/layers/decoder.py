@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as deserialize
 from safetensors.numpy import save as serialize
 
-from constructive.data.texts import Joined, Text, Token, joined
+from constructive.data.texts import Joined, Text, Token, joined, require_vocabulary
 from constructive.exact.float_model import EXECUTED
 from constructive.layers.attention import softmax_in_place
 from constructive.layers.causal.layer import CausalLayer
@@ -47,10 +47,13 @@ class DecoderRecord:
         seed: of all random choices
         num_positions: R, the different contexts which it memorized
         condition: estimated condition number of Z
-        margin: the smallest margin of the next token, as float64 found it
+        margin: the smallest margin of the next token, as float64 found it, of float32 weights
         share: of the margin which rounding in float32 may take, at worst; less than one where
             every evaluation in float32 recites
         storage: the format in which weights are stored: "float32", "bfloat16" or "float16"
+
+    Raises:
+        ParameterError: for another storage
     """
 
     seed: int
@@ -86,7 +89,8 @@ class Decoder(Rebuilt):
         record: how it was built
 
     Raises:
-        ParameterError: for arrays whose shapes or dtypes do not fit
+        ParameterError: for arrays whose shapes or dtypes do not fit, an unknown unit, and a
+            vocabulary which is none of that unit
     """
 
     embedding: Array
@@ -101,6 +105,7 @@ class Decoder(Rebuilt):
         for name in ("embedding", "positions", "unembedding"):
             object.__setattr__(self, name, private(name, getattr(self, name)))
         object.__setattr__(self, "vocabulary", tuple(self.vocabulary))
+        require_vocabulary(self.vocabulary, self.unit)
         width, count = self.layer.width, len(self.vocabulary)
         shapes = {name: array.shape for name, array in self.tensors.items()}
         wanted = {
@@ -299,10 +304,13 @@ class Decoder(Rebuilt):
         return True
 
     def require_same_tokens(self, text: Text) -> None:
-        """Raise DataError for a text of another vocabulary, or with more positions.
+        """Refuse another text than that which it may have been built for.
 
         Args:
             text: what it was built for, perhaps
+
+        Raises:
+            DataError: for a text of another vocabulary, or with more positions
         """
         if text.vocabulary != self.vocabulary or text.unit != self.unit:
             raise DataError(
@@ -387,16 +395,12 @@ class Decoder(Rebuilt):
             if metadata.get("format") != FORMAT:
                 raise ValueError(f"its format is {metadata.get('format')!r}, not {FORMAT!r}")
             about = json.loads(metadata["decoder"])
-            kind = str if about["unit"] == "words" else int
-            vocabulary = tuple(about["vocabulary"])
-            if any(type(token) is not kind for token in vocabulary):
-                raise ValueError("its vocabulary is none")
             return cls(
                 tensors["embedding"],
                 tensors["positions"],
                 CausalLayer(tensors["W_Q"], tensors["W_K"], tensors["U"], about["window"]),
                 tensors["unembedding"],
-                vocabulary,
+                tuple(about["vocabulary"]),
                 about["unit"],
                 _record(about["record"]),
             )
@@ -456,11 +460,12 @@ class Decoder(Rebuilt):
 
     def _sheet(self) -> Sheet:
         record, layer = self.record, self.layer
+        built = "" if record.storage == "float32" else ", as built in float32"
         facts = (
             ("parameters", f"{self.num_parameters:,}"),
             ("condition of Z", f"{record.condition:.0e} (estimate)"),
-            ("smallest margin", f"{record.margin:.2f} (measured)"),
-            ("of it float32 may take", f"{record.share:.0%} at worst"),
+            ("smallest margin", f"{record.margin:.2f} (measured{built})"),
+            ("of it float32 may take", f"{record.share:.0%} at worst{built}"),
             ("seed", str(record.seed)),
         )
         table = Table(box=None, pad_edge=False, show_edge=False)

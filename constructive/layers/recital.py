@@ -102,7 +102,10 @@ def recital(decoder: Decoder, text: Text, *, progress: Progress = silent) -> Mar
             done += len(part.least)
             parts.append(part)
     together = Margins.together(parts)
-    stored = (np.array_equal(rounded(w, model.name), w) for w in decoder.tensors.values())
+    stored = (
+        np.abs(w).max() <= model.largest and np.array_equal(rounded(w, model.name), w)
+        for w in decoder.tensors.values()
+    )
     of_logits = decoder.embedding, decoder.positions, *list(decoder.layer.tensors.values())[:2]
     if known.exact_in(model) and all(stored) and all(map(_normal, of_logits)):
         return together

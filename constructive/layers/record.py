@@ -41,7 +41,7 @@ class BuildRecord:
     """How a memorizer came to be, and what was measured on its data.
 
     Attributes:
-        construction: "saturated", "rank_one", "paired" or "schur"
+        construction: its name, such as "saturated"
         shared_keys: whether all heads score tokens along one key direction
         num_examples: T
         context_size: n

@@ -170,7 +170,7 @@ def search_rows(
     tried = retries = 0
     for prime, _ in zip(modular.safe_primes(), range(_PRIMES), strict=False):
         for columns in (_likely_columns(total, parts, rng), every):
-            point, z, vanished = _evaluate(evaluate, prime, columns, rng)
+            point, z, vanished = _at_random(evaluate, prime, columns, rng)
             retries += vanished
             if z is None:
                 break
@@ -198,13 +198,33 @@ def _likely_columns(total: int, parts: tuple[int, int], rng: np.random.Generator
     return np.concatenate(picked)
 
 
-def _evaluate(
+def evaluate(
+    layer: AttentionLayer,
+    dataset: Dataset,
+    prime: int,
+    columns: Integers,
+    rng: np.random.Generator,
+) -> tuple[Point, Array | None, int]:
+    """Z at a random point without a vanishing denominator (else None), and how many had one.
+
+    Args:
+        layer: its W_Q and W_K, (H, d, d_h)
+        dataset: T examples which fit the layer
+        prime: p
+        columns: indices into the H d columns of Z
+        rng: of the points
+    """
+    return _at_random(
+        lambda point, chosen: intermediate(layer, dataset, point, chosen), prime, columns, rng
+    )
+
+
+def _at_random(
     evaluate: Callable[[Point, Integers], Array],
     prime: int,
     columns: Integers,
     rng: np.random.Generator,
 ) -> tuple[Point, Array | None, int]:
-    """Z at a random point without a vanishing denominator (else None), and how many had one."""
     for vanished in range(_VANISHING):
         point = Point(prime, int(rng.integers(2, prime - 1)))
         try:

@@ -59,8 +59,9 @@ class Claim:
     It is no Boolean: ask `proved`.
 
     Attributes:
-        name: "grouping", "rank", "error" or "readout"; "equality" or "size" for sequences;
-            "impossible" for an upper bound; "rank", "recites" or "executed" for a decoder
+        name: "grouping", "wide_grouping", "rank", "error", "readout" or "executed"; "equality" or
+            "size" for sequences; "impossible" for an upper bound; "rank", "recites" or "executed"
+            for a decoder
         statement: what is claimed
         verdict: what is known
         detail: how it was shown, or what to try where it is undecided

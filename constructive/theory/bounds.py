@@ -134,11 +134,13 @@ def parameter_count(
 ) -> int:
     """Entries of W_Q, W_K, W_V, W_O and W_D: H d (2 d_h + d_v) + H d_v^2 + d_v d_out.
 
+    That is for W_O of shape (H d_v, d_v), as it is where d_v >= d_out.
+
     Args:
         num_heads: H
         width: d, the number of entries of a token or a query
         head_dim: d_h
-        value_dim: d_v, which is d_out where a layer was built
+        value_dim: d_v, by default d_out where a layer is built
         target_dim: d_out, the number of entries of a target
 
     Raises:

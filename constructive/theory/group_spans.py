@@ -11,12 +11,14 @@ rows which depend on each other is named, with its dimension over the rational n
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
 from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.verdict import Verdict
 from constructive.theory.context_capacity import dependent_rows
-from constructive.theory.context_spans import spans_of
+from constructive.theory.context_spans import dimensions
 
 _ATTEMPTS = 3
 
@@ -42,7 +44,7 @@ def too_narrow(
     """A part of a group which Theorem 10 does not hold, or None where none was found.
 
     Args:
-        dataset: T examples with contexts of their own (T, n, d)
+        dataset: T examples
         sizes: of the groups, which are consecutive examples
         rng: of elements of the differences
 
@@ -52,40 +54,68 @@ def too_narrow(
         >>> too_narrow(data, (2, 3), np.random.default_rng(0))
         TooNarrow(examples=(2, 3, 4), dimension=1, tokens=False)
     """
+    return widths(dataset, sizes, rng)[1]
+
+
+def widths(
+    dataset: Dataset, sizes: tuple[int, ...], rng: np.random.Generator
+) -> tuple[Verdict, TooNarrow | None]:
+    """Whether the contexts of all groups are wide enough, and if not, a part which is too narrow.
+
+    Args:
+        dataset: T examples
+        sizes: of the groups, which are consecutive examples
+        rng: of elements of the differences
+    """
     stops = np.cumsum(sizes).tolist()
     groups = list(zip([0, *stops[:-1]], stops, strict=True))
+    of_tokens = np.arange(dataset.num_examples) < next(filter(None, sizes), 0)
     for prime, _ in zip(modular.safe_primes(), range(_ATTEMPTS), strict=False):
-        rows = _elements(dataset, sizes[0], prime, rng)
+        rows = elements(dataset, of_tokens, prime, rng)
         pending = []
         for start, stop in groups:
             factors = modular.factor(rows[start:stop], prime)
             if factors.rank == stop - start:
                 continue
             blamed = start + dependent_rows(factors, rng)
-            spans = spans_of(dataset.contexts[blamed])
             first = start == 0
-            dimension = spans.tokens if first else spans.differences
+            dimension = dimensions(own_contexts(dataset)[blamed])[0 if first else 1]
             if dimension < len(blamed):
-                return TooNarrow(tuple(blamed.tolist()), dimension, first)
+                return Verdict.REFUTED, TooNarrow(tuple(blamed.tolist()), dimension, first)
             pending.append((start, stop))
         groups = pending
         if not groups:
-            break
-    return None
+            return Verdict.PROVED, None
+    return Verdict.UNDECIDED, None
 
 
-def _elements(dataset: Dataset, first: int, prime: int, rng: np.random.Generator) -> Array:
-    """A random difference of each context, and of the first examples a sum of tokens: (T, d)."""
-    total, size = dataset.num_examples, dataset.context_size
+def own_contexts(dataset: Dataset) -> Array:
+    """The context of each example (T, n, d), without copies of a shared one."""
+    shape = dataset.num_examples, dataset.context_size, dataset.width
+    return np.broadcast_to(dataset.contexts, shape)
+
+
+def elements(
+    dataset: Dataset, of_tokens: npt.NDArray[np.bool_], prime: int, rng: np.random.Generator
+) -> Array:
+    """A random difference within each context, or where it is asked for a sum of tokens: (T, d).
+
+    Args:
+        dataset: T examples
+        of_tokens: (T,), whether a sum of tokens is asked for
+        prime: of the residues
+        rng: of coefficients
+    """
+    total, size, contexts = dataset.num_examples, dataset.context_size, own_contexts(dataset)
     out = np.empty((total, dataset.width))
     exponent = modular.least_exponent(dataset.contexts)
     step = max(1, CHUNK_BYTES // (8 * size * dataset.width))
     for start in range(0, total, step):
         rows = slice(start, min(start + step, total))
-        tokens = modular.residues(dataset.contexts[rows], prime, exponent)
+        tokens = modular.residues(contexts[rows], prime, exponent)
         mixing = rng.integers(prime, size=(len(tokens), 1, size))
-        others = np.arange(rows.start, rows.stop) >= first
-        mixing[others, :, 0] -= mixing[others].sum(axis=2)
-        balanced = modular.reduce((mixing % prime).astype(np.float64), prime)
-        out[rows] = modular.product(balanced, tokens, prime)[:, 0]
+        balanced = ~of_tokens[rows]
+        mixing[balanced, :, 0] -= mixing[balanced].sum(axis=2)
+        coefficients = modular.reduce((mixing % prime).astype(np.float64), prime)
+        out[rows] = modular.product(coefficients, tokens, prime)[:, 0]
     return out

@@ -17,6 +17,7 @@ computed over the rational numbers, which decides.
 """
 
 import numpy as np
+import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
@@ -24,15 +25,16 @@ from constructive.support.arrays import Array
 from constructive.support.verdict import Claim, Verdict, pack
 
 _ATTEMPTS = 8
+_OTHER = "certify the data which the memorizer was built for"
 
 Groups = tuple[tuple[int, int], ...]
 
 
-class _UndecidedError(Exception):
+class UndecidedError(Exception):
     """Why the claim cannot be decided, and what to try."""
 
 
-class _RefutedError(Exception):
+class RefutedError(Exception):
     """A part of the claim fails: what, and a witness."""
 
     def __init__(self, detail: str, witness: object) -> None:
@@ -43,28 +45,15 @@ class _RefutedError(Exception):
 
 def prove(dataset: Dataset, groups: Groups, rng: np.random.Generator) -> Claim:
     """Prove or refute the claim for groups (start, stop) of consecutive examples."""
-    statement = (
-        f"all contexts have rank n = {dataset.context_size}; the queries of each of "
-        f"{len(groups)} groups are independent, and no group but the first has another query "
-        "in its span"
-    )
+    statement = _statement(dataset, groups)
     prime = next(modular.safe_primes())
     try:
         _check_cover(dataset, groups)
         _check_contexts(dataset, prime, rng)
-        queries = modular.residues(dataset.queries, prime, modular.least_exponent(dataset.queries))
-        normals = np.zeros((len(groups), dataset.width))
-        for head, (start, stop) in enumerate(groups):
-            if start == stop:
-                continue
-            null = modular.null_vectors(queries[start:stop], prime)
-            if null.shape[1] != dataset.width - (stop - start):
-                _check_independent(dataset, start, stop)
-            if head > 0:
-                normals[head] = _normal(dataset, queries, start, stop, null, prime, rng)
-    except _RefutedError as found:
+        normals = separate(dataset, groups, prime, rng, earlier=False)
+    except RefutedError as found:
         return Claim("grouping", statement, Verdict.REFUTED, found.detail, found.witness)
-    except _UndecidedError as found:
+    except UndecidedError as found:
         return Claim("grouping", statement, Verdict.UNDECIDED, str(found))
     evidence = {
         "prime": prime,
@@ -74,28 +63,78 @@ def prove(dataset: Dataset, groups: Groups, rng: np.random.Generator) -> Claim:
     return Claim("grouping", statement, Verdict.PROVED, f"modulo p = {prime}", evidence=evidence)
 
 
+def reordered(dataset: Dataset, groups: Groups) -> Claim:
+    """What is known where groups are not consecutive in the order given."""
+    detail = "heads take the examples in another order; the claim wide_grouping is about that"
+    return Claim("grouping", _statement(dataset, groups), Verdict.UNDECIDED, detail)
+
+
+def _statement(dataset: Dataset, groups: Groups) -> str:
+    return (
+        f"all contexts have rank n = {dataset.context_size}; the queries of each of "
+        f"{len(groups)} groups are independent, and no group but the first has another query "
+        "in its span"
+    )
+
+
+def separate(
+    dataset: Dataset, groups: Groups, prime: int, rng: np.random.Generator, *, earlier: bool
+) -> Array:
+    """A vector for each group but the first, orthogonal modulo p to it and to no other query.
+
+    Args:
+        dataset: T examples
+        groups: (start, stop) of consecutive examples
+        prime: p
+        rng: of the vectors
+        earlier: whether others are those of the groups before alone
+
+    Returns:
+        (H, d), zero for empty groups and the first one
+
+    Raises:
+        RefutedError: for a dependent group, and for another query in the span of one
+        UndecidedError: where that is so modulo p only
+    """
+    queries = modular.residues(dataset.queries, prime, modular.least_exponent(dataset.queries))
+    normals = np.zeros((len(groups), dataset.width))
+    for head, (start, stop) in enumerate(groups):
+        if start == stop:
+            continue
+        null = modular.null_vectors(queries[start:stop], prime)
+        if null.shape[1] != dataset.width - (stop - start):
+            _check_independent(dataset, start, stop)
+        if head > 0 and (start > 0 or not earlier):
+            others = np.arange(start if earlier else len(queries))
+            others = np.delete(others, np.s_[start:stop])
+            normals[head] = _normal(dataset, queries, (start, stop), others, null, prime, rng)
+    return normals
+
+
 def _check_cover(dataset: Dataset, groups: Groups) -> None:
     """Groups of at most n, then n - 1 examples, which are all of the examples.
 
     Others are no groups of these data. The claim does not say so, so nothing is refuted.
     """
-    ends = [0, *(stop for _, stop in groups)]
-    suggestion = "certify the data which the memorizer was built for"
-    if [start for start, _ in groups] != ends[:-1] or ends[-1] != dataset.num_examples:
-        raise _UndecidedError(
-            f"the groups cover {ends[-1]} of {dataset.num_examples} examples; {suggestion}"
-        )
+    require_cover(dataset, groups)
     for head, (start, stop) in enumerate(groups):
         if stop - start > max(dataset.context_size - (head > 0), 1):
-            raise _UndecidedError(
-                f"the group of head {head} has {stop - start} examples; {suggestion}"
-            )
+            raise UndecidedError(f"the group of head {head} has {stop - start} examples; {_OTHER}")
+
+
+def require_cover(dataset: Dataset, groups: Groups) -> None:
+    """Raise UndecidedError unless the groups are all of the examples, one after the other."""
+    ends = [0, *(stop for _, stop in groups)]
+    if [start for start, _ in groups] != ends[:-1] or ends[-1] != dataset.num_examples:
+        raise UndecidedError(
+            f"the groups cover {ends[-1]} of {dataset.num_examples} examples; {_OTHER}"
+        )
 
 
 def _check_contexts(dataset: Dataset, prime: int, rng: np.random.Generator) -> None:
     exponent = modular.least_exponent(dataset.contexts)
     if dataset.context_size > dataset.width:
-        raise _RefutedError("contexts have more tokens than dimensions", dataset.context_size)
+        raise RefutedError("contexts have more tokens than dimensions", dataset.context_size)
     for rows, contexts in dataset.context_chunks():
         residues = modular.residues(contexts, prime, exponent)
         pending = np.arange(len(contexts))
@@ -108,31 +147,31 @@ def _check_contexts(dataset: Dataset, prime: int, rng: np.random.Generator) -> N
             rank = dyadic.rank(contexts[index])
             if rank < dataset.context_size:
                 example = rows.start + int(index)
-                raise _RefutedError(f"the context of example {example} has rank {rank}", example)
-            raise _UndecidedError(f"a context has rank n, but not modulo p = {prime}")
+                raise RefutedError(f"the context of example {example} has rank {rank}", example)
+            raise UndecidedError(f"a context has rank n, but not modulo p = {prime}")
 
 
 def _check_independent(dataset: Dataset, start: int, stop: int) -> None:
     rank = dyadic.rank(dataset.queries[start:stop])
     if rank < stop - start:
         members = tuple(range(start, stop))
-        raise _RefutedError(
+        raise RefutedError(
             f"the queries of examples {start} to {stop - 1}, one group, have rank {rank}", members
         )
-    raise _UndecidedError("a group of queries is independent, but not modulo p; another prime")
+    raise UndecidedError("a group of queries is independent, but not modulo p; another prime")
 
 
 def _normal(
     dataset: Dataset,
     queries: Array,
-    start: int,
-    stop: int,
+    group: tuple[int, int],
+    others: npt.NDArray[np.int64],
     null: Array,
     prime: int,
     rng: np.random.Generator,
 ) -> Array:
-    """A vector orthogonal modulo p to the group and to no other query."""
-    others = np.delete(np.arange(len(queries)), np.s_[start:stop])
+    """A vector orthogonal modulo p to the group and to none of the others."""
+    start, stop = group
     outside = queries[others]
     for _ in range(_ATTEMPTS):
         if null.shape[1] == 0:
@@ -145,8 +184,8 @@ def _normal(
     for example in others[orthogonal].tolist():
         members = [*range(start, stop), example]
         if dyadic.rank(dataset.queries[members]) == stop - start:
-            raise _RefutedError(
+            raise RefutedError(
                 f"query {example} is in the span of the queries {start} to {stop - 1} of a group",
-                (example, (start, stop)),
+                (example, group),
             )
-    raise _UndecidedError("a query is in the span of a group modulo p only; another prime")
+    raise UndecidedError("a query is in the span of a group modulo p only; another prime")

@@ -8,6 +8,9 @@ The models differ in what they are, in what they ask of the data and in what a l
 the table compares statements, not merits. Where every two queries differ, as under Assumption 1
 for n >= 2, the 2N + d weights of a two-layer network on the queries alone would do: the question
 of the field is what *attention* can memorize.
+
+No smooth family of fewer than N parameters reaches all real labels of N examples: its image has
+measure zero (Sard). Orders below N are of labels from a finite set, or of weights with many digits.
 """
 
 import math
@@ -32,10 +35,12 @@ class PublishedBound:
 
     Attributes:
         model: the network
-        parameters: how many suffice here, or None where constants are not published
+        parameters: how many suffice here, or None where constants are not published or the
+            theorem says nothing about these sizes
         formula: the count, or its order
         data: what is asked of the inputs and labels
         source: authors, venue and year
+        units: where parameters are counted: the heads, or the units of each hidden layer
     """
 
     model: str
@@ -43,6 +48,7 @@ class PublishedBound:
     formula: str
     data: str
     source: str
+    units: tuple[int, ...] = ()
 
 
 def published_bounds(
@@ -61,54 +67,136 @@ def published_bounds(
 
     Example:
         >>> ours = published_bounds(num_examples=621, context_size=32, width=64)[1]
-        >>> ours.parameters, ours.formula
-        (3861, 'H(3d + 1) + 1, H = (N - 1)/(n - 1)')
+        >>> ours.parameters, ours.formula, ours.units
+        (3861, 'H(3d + 1) + 1, H = (N - 1)/(n - 1)', (20,))
     """
     require_positive(num_examples=num_examples, context_size=context_size, width=width)
-    heads = heads_needed(num_examples, context_size=context_size)
     inputs = (context_size + 1) * width
-    kruskal = "queries of Kruskal rank n, contexts of rank n"
-    threshold, relu = -(-num_examples // inputs), 4 * -(-num_examples // inputs)
-    smooth, deep = -(-2 * num_examples // inputs), 2 * math.isqrt(num_examples - 1) + 2
-    saturated, rank_one = (
-        parameter_count(num_heads=heads, width=width, head_dim=k, value_dim=1, target_dim=1)
-        for k in (context_size, 1)
+    return (
+        *_one_attention_layer(num_examples, context_size, width),
+        *_transformers(),
+        *_networks_on_vectors(num_examples, inputs),
     )
+
+
+def _one_attention_layer(total: int, size: int, width: int) -> tuple[PublishedBound, ...]:
+    """Theorem 1 and what this package has beyond it."""
+    heads = heads_needed(total, context_size=size)
+    ranked = size <= width  # else no context has rank n
+    own = size > 1 and (width > 1 or total == 1)  # where Theorem 10 holds some number of heads
+    more = max(1, -(-(total - 1) // max(1, width - 1)))
+    full = -(-total // width)
+    saturated, narrow, spans = (
+        parameter_count(num_heads=h, width=width, head_dim=k, value_dim=1, target_dim=1)
+        for h, k in ((heads, size), (heads, 1), (more, 1))
+    )
+    kruskal = "queries of Kruskal rank n, contexts of rank n"
     rows = (
-        ("one attention layer, d_h = n", saturated, "H(2dn + d + 1) + 1, H = (N - 1)/(n - 1)",
-         kruskal, "Mahdavi, Liao, Thrampoulidis, ICLR 2024, Theorem 1"),
-        ("one attention layer, d_h = 1", rank_one, "H(3d + 1) + 1, H = (N - 1)/(n - 1)",
-         kruskal, "Theorem 2 of this package"),
-        ("transformer of many layers", None, "O~(d + n + sqrt(n N)), n labels a sequence",
+        ("one attention layer, d_h = n", saturated, ranked, heads,
+         "H(2dn + d + 1) + 1, H = (N - 1)/(n - 1)", kruskal,
+         "Mahdavi, Liao, Thrampoulidis, ICLR 2024, Theorem 1"),
+        ("one attention layer, d_h = 1", narrow, ranked, heads,
+         "H(3d + 1) + 1, H = (N - 1)/(n - 1)", kruskal, "Theorem 2 of this package"),
+        ("one attention layer, d_h = 1", spans, own, more, "H(3d + 1) + 1, H = (N - 1)/(d - 1)",
+         "queries of Kruskal rank d, almost all contexts of n >= 2 tokens",
+         "Theorem 10 of this package"),
+        ("one attention layer, W_h = c_h k q^T", full * (width + 1) + 2 * width, size > 1, full,
+         "Hd + 2d + H, H = N/d; N are needed for real labels",
+         "queries not zero, almost all contexts of n >= 2 tokens",
+         "Theorems 9 and 11 of this package"),
+    )  # fmt: skip
+    return tuple(
+        PublishedBound(
+            model, count if applies else None, formula, data, source, (units,) if applies else ()
+        )
+        for model, count, applies, units, formula, data, source in rows
+    )
+
+
+def _transformers() -> tuple[PublishedBound, ...]:
+    """Transformers with feed-forward layers, and other labels: orders."""
+    rows = (
+        ("transformer of many layers", "O~(d + n + sqrt(n N)), n labels a sequence",
          "separated tokens", "Kim, Kim, Mozafari, ICLR 2023"),
-        ("one attention layer of rank one, and a feed-forward layer", None,
+        ("one attention layer of rank one, and a feed-forward layer",
          "O(n N d + d^2), n labels a sequence", "separated tokens",
          "Kajitsuka, Sato, ICLR 2024"),
-        ("transformer of many layers", None, "O~(sqrt(N)), optimal up to logarithms",
+        ("one attention layer, and feed-forward layers",
+         "O~(sqrt(N)), or O~(sqrt(n N)) for n labels a sequence; optimal up to logarithms",
          "separated tokens, labels from a finite set", "Kajitsuka, Sato, ICLR 2025"),
-        ("one attention layer, no feed-forward layer", None, "H d_h + d associations of H heads",
+        ("one attention layer, no feed-forward layer", "H d_h + d associations of H heads",
          "sequences of a vocabulary, next tokens as labels",
          "Dana, Pydi, Chevaleyre, AISTATS 2025"),
-        ("one transformer layer, smooth activation", None,
+        ("one transformer layer, real-analytic activation, not polynomial",
          "Theta((V - 1) N) for next-token distributions of a vocabulary of V",
-         "different sequences", "Madden, Fox, Thrampoulidis, arXiv 2405.13718"),
-        ("two layers, thresholds", threshold * (inputs + 2), "ceil(N/D) units",
+         "different sequences",
+         "Madden, Fox, Thrampoulidis, IEEE Trans. Inf. Theory 2025 (arXiv 2405.13718)"),
+        ("one attention layer, and a feed-forward layer",
+         "O~(N) for N facts, in attention or in the feed-forward layer",
+         "facts of subject, relation and answer; random embeddings",
+         "Nichani, Lee, Bietti, ICLR 2025"),
+        ("transformer of O(N) blocks", "O(d N) for vectors of d as labels, whatever n is",
+         "different sequences, d >= 2",
+         "Alcalde, Fantuzzi, Zuazua, 2025 (arXiv 2502.02270)"),
+    )  # fmt: skip
+    return tuple(
+        PublishedBound(model, None, formula, data, source) for model, formula, data, source in rows
+    )
+
+
+def _networks_on_vectors(total: int, inputs: int) -> tuple[PublishedBound, ...]:
+    """Networks on D numbers; layers are counted without that of the inputs."""
+    threshold = -(-total // inputs)
+    relu, smooth = 4 * threshold, 2 * threshold
+    first, second = three_layer_widths(total, inputs)
+    rows = (
+        ("one threshold unit", inputs + 1 if total <= inputs + 1 else None, (1,),
+         "D + 1 for N <= D + 1; at N = 2(D + 1) half of all labellings",
+         "general position, labels of two values", "Cover, IEEE Trans. Electronic Computers 1965"),
+        ("two layers, thresholds", threshold * (inputs + 2), (threshold,), "ceil(N/D) units",
          "general position, labels of two values", "Baum, J. Complexity 1988"),
-        ("two layers, ReLU", 2 * num_examples + inputs, "2N + D, with shared weights",
+        ("two layers, ReLU", 2 * total + inputs, (total,), "2N + D, with shared weights",
          "different inputs", "Zhang et al., ICLR 2017, Theorem 1"),
-        ("two layers, ReLU", relu * (inputs + 2), "4 ceil(N/D) units", "general position",
-         "Bubeck, Eldan, Lee, Mikulincer, NeurIPS 2020"),
-        ("two layers, smooth activation", smooth * (inputs + 2), "ceil(2N/D) units",
-         "generic inputs", "Madden, Thrampoulidis, 2024 (arXiv 2308.02001)"),
-        ("three layers, ReLU", deep * (inputs + deep + 3) + 1, "d_1 d_2 >= 4N units",
-         "different inputs, bounded labels", "Yun, Sra, Jadbabaie, NeurIPS 2019"),
-        ("deep ReLU", None, "O~(sqrt(N))", "separated inputs, labels from a finite set",
+        ("two layers, ReLU", relu * (inputs + 2), (relu,), "4 ceil(N/D) units",
+         "general position", "Bubeck, Eldan, Lee, Mikulincer, NeurIPS 2020"),
+        ("two layers, activation real-analytic at a point", smooth * (inputs + 2), (smooth,),
+         "m even, m D >= 2N units", "almost all inputs; no polynomial of low degree",
+         "Madden, Thrampoulidis, SIAM J. Math. Data Sci. 2024 (arXiv 2308.02001)"),
+        ("three layers, ReLU", first * (inputs + 1 + second) + 2 * second + 1, (first, second),
+         "4 floor(d_1/4) floor(d_2/4) >= N units", "different inputs, bounded labels",
+         "Yun, Sra, Jadbabaie, NeurIPS 2019"),
+        ("deep thresholds", None, (), "O~(exp(1/s^2)(D + sqrt(N)) + N)",
+         "inputs on a sphere with distances >= s, labels of two values",
+         "Vershynin, SIAM J. Math. Data Sci. 2020, as stated by Rajput et al."),
+        ("deep thresholds", None, (), "O~(D/s + N), with O~(1/s + sqrt(N)) units",
+         "inputs with distances >= s, labels of two values",
+         "Rajput, Sreenivasan, Papailiopoulos, Karbasi, NeurIPS 2021"),
+        ("deep ReLU", None, (), "O~(N^(2/3))", "separated inputs, labels from a finite set",
+         "Park, Lee, Yun, Shin, COLT 2021"),
+        ("deep ReLU", None, (), "O~(sqrt(N))", "separated inputs, labels from a finite set",
          "Vardi, Yehudai, Shamir, ICLR 2022"),
     )  # fmt: skip
     return tuple(
-        PublishedBound(model, count, formula, data, source)
-        for model, count, formula, data, source in rows
+        PublishedBound(model, count, formula, data, source, () if count is None else units)
+        for model, count, units, formula, data, source in rows
     )
+
+
+def three_layer_widths(num_examples: int, inputs: int) -> tuple[int, int]:
+    """Widths d_1 and d_2 with 4 floor(d_1/4) floor(d_2/4) >= N, and about the fewest weights.
+
+    With d_1 = 4a and d_2 = N/a the weights are 4N + 4a(D + 1) + 2N/a, least for a near
+    sqrt(N/(2(D + 1))).
+
+    Source: Yun, Sra and Jadbabaie, *Small ReLU networks are powerful memorizers* (NeurIPS 2019),
+    Theorem 3.1, for one output.
+
+    Example:
+        >>> three_layer_widths(621, inputs=2112), three_layer_widths(10**6, inputs=10)
+        ((4, 624), (852, 4696))
+    """
+    quarter = max(1, math.isqrt(num_examples // (2 * (inputs + 1))))
+    return 4 * quarter, 4 * -(-num_examples // (4 * quarter))
 
 
 def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:

@@ -278,7 +278,7 @@ GROUPING = ("claims", "grouping", "evidence")
         ((*RANK, "columns"), "AAAA", "NOT PROVED"),
         ((*RANK, "columns"), "AAAAAA==" * 2, "NOT PROVED"),
         ((*RANK, "solution"), None, "NOT PROVED"),
-        ((*GROUPING, "groups"), [[0, 3], [3, 5]], "packed integers"),
+        ((*GROUPING, "groups"), [[0, 3], [3, 5]], "no partition"),
         ((*GROUPING, "groups"), [[0, 7], [7, 7], [7, 7]], "no partition"),
         ((*GROUPING, "groups"), [[0, 3], [3, 5], [5, 6]], "no partition"),
         ((*GROUPING, "groups"), [[0, 3], [3, 5.0], [5, 7]], "not integers"),

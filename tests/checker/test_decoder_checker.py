@@ -91,7 +91,7 @@ def test_models_are_those_of_certify(checker):
             )
         )  # fmt: skip
     assert (parts.ENOUGH, parts.TABLE) == (bounded._ENOUGH, bounded._LARGEST_TABLE)
-    assert parts.MOST == float_model.MOST_TERMS
+    assert checker.float_model.MOST == float_model.MOST_TERMS
 
 
 # What holds is proved.

@@ -234,6 +234,83 @@ def test_what_groups_have_to_be(checker):
             of(grouping(groups, [*normals[:2], normal]), weights, data)
 
 
+def wide(groups, order, normals):
+    return grouping(groups, normals) | {"order": pack(np.array(order))}
+
+
+FIVE = {  # two directions of differences in each context, three of tokens
+    "contexts": np.stack(
+        [np.eye(4)[:3], np.eye(4)[1:], np.eye(4)[:3], np.eye(4)[1:], np.eye(4)[:3]]
+    ),
+    "queries": np.array([[0.0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [1, 0, 1, 0], [0, 0, 0, 1]]),
+}
+
+
+def test_what_wide_groups_have_to_be(checker):
+    """Independent in an order, not those which span an earlier query, and contexts as wide."""
+    of, weights = checker.exact_claims.check_wide_grouping, {"W_Q": np.ones((3, 4, 1))}
+    evidence = wide([[0, 3], [3, 3], [3, 5]], [4, 2, 0, 3, 1], [[0] * 4, [0] * 4, [0, 1, 0, 1]])
+    data = dict(FIVE)
+    with pytest.raises(ValueError, match="outside of the span of group 2"):
+        of(evidence, weights, data)  # 2 is in the span of 1 and 3
+    first = evidence | {"order": pack(np.array([4, 2, 3, 0, 1]))}
+    with pytest.raises(ValueError, match="outside of the span of group 2"):
+        of(first, weights, data)  # normals are of another group
+    normals = pack(np.array([[0] * 4, [0] * 4, [0, 0, 1, 1]]))
+    assert of(first | {"normals": normals}, weights, data) == (3,)
+    later = {"order": pack(np.array([0, 2, 3, 4, 1])), "normals": normals}
+    with pytest.raises(ValueError, match="outside of the span of group 2"):
+        of(first | later, weights, data)  # 4 is not on it
+    dependent = data["queries"].copy()
+    dependent[0] = -3 * dependent[1]
+    with pytest.raises(ValueError, match="group 2 is dependent"):
+        of(first | {"normals": normals}, weights, data | {"queries": dependent})
+    for order in ([4, 2, 3, 0, 0], [4, 2, 3, 0, 5]):
+        with pytest.raises(ValueError, match=r"no permutation|misfit"):
+            of(first | {"normals": normals, "order": pack(np.array(order))}, weights, data)
+    for groups in ([[0, 3], [3, 5]], [[0, 3], [3, 2], [2, 5]], [[0, 2], [3, 3], [3, 5]]):
+        with pytest.raises(ValueError, match=r"no partition|misfit"):
+            of(first | {"normals": normals, "groups": groups}, weights, data)
+
+
+def test_contexts_of_a_group_are_as_wide_as_it_is_large(checker):
+    """Differences count, and tokens in the first group that has examples."""
+    of, weights = checker.exact_claims.check_wide_grouping, {"W_Q": np.ones((2, 4, 1))}
+    queries = np.eye(4)
+    one = np.stack([np.eye(4)[:2]] * 4)  # one direction, and two dimensions of tokens
+    two = np.stack([np.eye(4)[:3]] * 4)
+    normals = [[0] * 4, [1] * 2 + [0] * 2]
+    for contexts, groups, proved in (
+        (two, [[0, 2], [2, 4]], True),
+        (two[0], [[0, 2], [2, 4]], True),  # a shared one
+        (two, [[0, 3], [3, 4]], True),
+        (two, [[0, 4], [4, 4]], False),
+        (two, [[0, 0], [0, 4]], False),
+        (one, [[0, 2], [2, 4]], False),
+        (one, [[0, 3], [3, 4]], False),
+        (one[:3], [[0, 2], [2, 3]], True),
+        (one[:3], [[0, 0], [0, 3]], False),
+        (one[:2], [[0, 0], [0, 2]], True),  # the first which has examples
+        (one[:2], [[0, 1], [1, 2]], True),
+        (np.repeat(one[:, :1], 2, axis=1)[:2], [[0, 1], [1, 2]], False),  # no direction
+        (np.repeat(one[:, :1], 2, axis=1)[:1], [[0, 1], [1, 1]], True),
+        (0 * one[:1], [[0, 1], [1, 1]], False),
+    ):
+        total = groups[-1][1]
+        start = groups[1][0]
+        normal = [int(k < start) for k in range(4)]
+        evidence = wide(groups, range(total), [normals[0], normal])
+        data = {"contexts": contexts, "queries": queries[:total]}
+        if proved:
+            assert of(evidence, weights, data) == (2,)
+        else:
+            with pytest.raises(ValueError, match="not shown to be wide"):
+                of(evidence, weights, data)
+    many = {"contexts": np.stack([np.eye(4)] * 5), "queries": np.vstack([queries, queries[:1] + 1])}
+    with pytest.raises(ValueError, match="group 0 is dependent"):
+        of(wide([[0, 5], [5, 5]], range(5), [[0] * 4] * 2), weights, many)
+
+
 def point(value):
     return {
         "prime": PRIME,
@@ -602,6 +679,7 @@ def announced(checker, claim, sizes, *, shared=False):
     ("claim", "powers"),
     [
         ("grouping", {"total": 1, "size": 2, "width": 1, "heads": 1, "inner": 0}),
+        ("wide_grouping", {"total": 1, "size": 1, "width": 2, "heads": 1, "inner": 0}),
         ("rank", {"total": 3, "size": 1, "width": 1, "heads": 1, "inner": 1, "between": 0}),
         ("rank readout", {"total": 3, "width": 2, "heads": 1, "inner": 2, "between": 1}),
         ("readout", {"total": 3, "size": 1, "width": 2, "heads": 1, "inner": 2, "outputs": 1}),
@@ -619,6 +697,7 @@ def test_operations_grow_as_they_should(checker, claim, powers):
     ("claim", "powers"),
     [
         ("grouping", {"total": 1, "size": 1, "width": 1, "heads": 1}),
+        ("wide_grouping", {"total": 1, "size": 1, "width": 1, "heads": 1}),
         ("rank", {"total": 2, "size": 1, "width": 1, "heads": 1, "inner": 1}),
         ("readout", {"total": 2, "size": 1, "width": 1, "heads": 1, "inner": 1, "between": 1}),
         ("error", {"size": 1, "width": 1, "outputs": 1, "heads": 1, "value_dim": 1, "between": 1}),
@@ -650,6 +729,10 @@ def coefficient(cost, axes, scale, others=SMALLEST):
         ("grouping", "width heads", 96 + 32, 2),
         ("grouping", "heads inner", 96, 0),
         ("grouping", "total width heads", 0, 2),
+        ("wide_grouping", "total width", 40, None),
+        ("wide_grouping", "total size width", 0, 4),
+        ("wide_grouping", "width heads", 96 + 32, 4),
+        ("wide_grouping", "total width heads", 0, 4),
         ("rank", "total width", 32, 8),
         ("rank", "size width", 96, 4),
         ("rank", "width heads", 96 + 32, 8),
@@ -705,7 +788,7 @@ def test_a_readout_by_itself_holds_z_twice_more(checker):
 
 def test_claims_cost_as_much_together(checker):
     sizes = SMALLEST | {"total": 50, "width": 7, "heads": 5}
-    claims = "grouping", "rank", "error", "impossible"
+    claims = "grouping", "wide_grouping", "rank", "error", "impossible"
     costs = [announced(checker, claim, sizes)[1] for claim in claims]
     assert announced(checker, " ".join(claims), sizes)[1] == sum(costs)
 

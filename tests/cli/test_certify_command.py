@@ -45,6 +45,13 @@ def test_claims_and_bounds_reach_certify(built, tmp_path):
     assert "within 1e-08 of" in claims["readout"]["statement"]
 
 
+def test_what_float32_makes_of_it(built):
+    text = built("certify", "memorizer.safetensors", "data.npz", "--claim", "executed")
+    assert "in every IEEE evaluation fl in float32" in text
+    assert "by rounding, at example" in text
+    assert built("check", *FILES).splitlines()[-1] == "PROVED"
+
+
 def test_status_1_without_proof(built, tmp_path):
     arguments = "certify", "memorizer.safetensors", "data.npz", "--epsilon", "1e-30"
     text = built(*arguments, status=1)
@@ -103,6 +110,16 @@ def test_paired_heads_are_explained_built_certified_and_checked(run, tmp_path):
     other = "--claim", "grouping", "--force"
     text = run("certify", "memorizer.safetensors", "data.npz", *other, status=2)
     assert "not claims about paired heads" in text
+
+
+def test_values_narrower_than_targets(run):
+    run("generate", "gaussian", "-T", 20, "-n", 3, "-d", 5, "--target-dim", 4)
+    assert "->  narrow_values" in run("explain", "data.npz", "--value-dim", 2)
+    assert "narrow_values heads" in run("build", "data.npz", "--value-dim", 2)
+    assert run("certify", "memorizer.safetensors", "data.npz").startswith("Certificate: PROVED")
+    run("check", *FILES)
+    text = run("explain", "data.npz", "--heads", 2, "--value-dim", 2, status=2)
+    assert "CapacityError: no weights of 2 heads with d_h=1, d_v=2 and d_out=4 memorize" in text
 
 
 def test_explain_says_why_not(run):

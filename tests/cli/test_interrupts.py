@@ -27,6 +27,20 @@ sys.argv = ["constructive", "build", "data.npz", "--heads", "8", "-o", "weights.
 common.main()
 """
 
+RECITE = """
+import signal, sys
+import constructive
+from constructive.cli import common
+
+def interrupted(*arguments, progress, **options):
+    progress("attend", 1, 2)
+    signal.raise_signal(signal.{name})
+
+constructive.build_decoder = interrupted
+sys.argv = ["constructive", "recite", "data.npz", "--unit", "bytes"]
+common.main()
+"""
+
 WRITE = """
 import signal
 from constructive.cli import common
@@ -44,7 +58,7 @@ common.main()
 """
 
 
-@pytest.mark.parametrize("code", [BUILD, WRITE])
+@pytest.mark.parametrize("code", [BUILD, RECITE, WRITE])
 @pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_an_interrupt_leaves_nothing(tmp_path, code, name, status):
     data = generators.uniform(num_examples=31, context_size=4, width=8)

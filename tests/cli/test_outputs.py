@@ -112,7 +112,7 @@ def refusal(words, *arguments):
 def test_which_commands_write():
     assert set(WRITING) == {
         "build", "export", "predict", "generate", "demo", "certify", "upper-bound", "regroup",
-        "figures", "capacity-map", "sequence build", "sequence certify",
+        "figures", "capacity-map", "recite", "sequence build", "sequence certify",
     }  # fmt: skip
     assert len(COMMANDS) > len(WRITING)
 

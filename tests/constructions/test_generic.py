@@ -139,3 +139,14 @@ def test_it_is_explained():
     shared = generators.shared_context(num_examples=7, context_size=3, width=5)
     assert explain(shared, num_heads=3, construction="generic").plan.capacity == 7
     assert "num_heads=3" in str(explain(shared, num_heads=2, construction="generic").chosen.refusal)
+
+
+def test_a_rank_which_only_floats_see_is_refused():
+    """Equal targets could be met by a singular Z; any others could not."""
+    rng = np.random.default_rng(3)
+    contexts = rng.standard_normal((14, 4, 5))
+    contexts[:, :, 0] = 1.0  # so c(E; 3) = 2 * 4 + 5
+    data = Dataset(contexts, rng.standard_normal((14, 5)), np.ones(14))
+    with pytest.raises(CapacityError, match="rank 13 < T = 14") as caught:
+        build_memorizer(data, num_heads=3, construction="generic")
+    assert caught.value.witness == {"rank": 13, "capacity": 13}

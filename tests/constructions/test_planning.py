@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from constructive import CapacityError, Dataset, ParameterError, explain, paired_capacity
+from constructive import (
+    CapacityError,
+    Dataset,
+    ParameterError,
+    explain,
+    generators,
+    paired_capacity,
+)
 from constructive.constructions.planning import CHEAP_BYTES, CHEAP_OPERATIONS
 
 
@@ -64,7 +71,16 @@ def test_arguments_which_make_no_sense():
     data = shapes(7, 3, 5)
     with pytest.raises(ParameterError, match="unknown construction='fast'") as caught:
         explain(data, num_heads=3, construction="fast")
-    assert "'generic', 'paired', 'schur'" in str(caught.value)
+    assert "'generic', 'narrow_values', 'paired', 'schur'" in str(caught.value)
     for arguments in ({"num_heads": 0}, {"num_heads": 3, "head_dim": 0}):
         with pytest.raises(ParameterError, match="not a positive integer"):
             explain(data, **arguments)
+
+
+def test_a_table_says_what_these_very_contexts_allow():
+    contexts = np.ones((9, 3, 4))
+    contexts[:, :, 0] = np.arange(27).reshape(9, 3)  # k = 2, delta = 1
+    data = Dataset(contexts, np.eye(9, 4) + 1.0, np.zeros(9))
+    assert "Contexts allow 4 of these 9 examples at most" in str(explain(data, num_heads=3))
+    uniform = generators.uniform(num_examples=9, context_size=3, width=4)
+    assert "Contexts allow 9 of these 9 examples" in str(explain(uniform, num_heads=3))

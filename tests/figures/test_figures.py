@@ -74,26 +74,44 @@ def test_capacity(tmp_path, monkeypatch):
     monkeypatch.setattr(capacity, "WIDTH", 6)
     monkeypatch.setattr(capacity, "HEADS", 3)
     monkeypatch.setattr(capacity, "SIZE", 4)
-    monkeypatch.setattr(
-        capacity, "SWEEPS",
-        (("heads H", (1, 3)), ("tokens n", (1, 4)), ("head dimension d_h", (1, 4))),
-    )  # fmt: skip
+    values = (1, 3), (1, 4), (4, 5), (1, 4)
+    sweeps = [(label, some) for (label, _), some in zip(capacity.SWEEPS, values, strict=True)]
+    monkeypatch.setattr(capacity, "SWEEPS", tuple(sweeps))
     paths = capacity.draw(tmp_path, executor=None, progress=silent)
     assert paths == gallery.files(tmp_path, ["capacity"])
     assert_pictures(paths, "figure-2-capacity")
     svg = paths[1].read_text()
-    for label in ("Theorem 1", "Theorem 2", "at most, for all weights", "proved rank of Z",
-                  "regression, built", "classification, built", "examples T"):  # fmt: skip
+    for label in ("heads H", "tokens n", "width d", "head dimension d_h", "H = 3, n = d_h = 4",
+                  "contexts of their own: examples T", "one shared context: examples T",
+                  "Theorem 1: H(min(n, d_h) - 1) + 1", "Theorem 2: H(n - 1) + 1",
+                  "c(E; H): no weights exceed it", "rank Z, proved", "built: Theorem 1",
+                  "built: Theorem 2", "built: Theorem 10: H(d - 1) + 1",
+                  "built: generic, as many as proved"):  # fmt: skip
         assert label in svg
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_built_weights_carry_both_tasks(shared):
+@pytest.mark.parametrize(
+    ("shared", "size", "head_dim", "totals"),
+    [
+        (False, 4, 4, [10, 10, 16, 18]),
+        (False, 4, 1, [1, 10, 16, 18]),  # only Theorem 1 asks for more than d_h = 1
+        (False, 1, 1, [1, 1, 6]),
+        (True, 4, 4, [10]),
+    ],
+)
+def test_built_weights_carry_both_tasks(shared, size, head_dim, totals):
+    point, built = capacity.measure((3, size, head_dim, 6, shared))
+    assert [one.goal.total for one in built] == totals
+    assert [one.right for one in built] == totals
+    assert point.lower == point.upper == max(totals)
+
+
+def test_what_floats_cannot_carry_does_not_count_as_built():
     (point,) = capacity_map(
-        num_heads=[3], context_size=[4], head_dim=[4], width=6, shared_context=shared
+        num_heads=[20], context_size=[32], head_dim=[1], width=64, shared_context=True
     ).points
-    built = capacity.built_at(point)
-    assert (built.total, built.numbers, built.classes) == (10, 10, 10)
+    assert (point.lower, point.upper) == (621, 621)
+    assert capacity.built_at(point, capacity.Goal("Theorem 2", "rank_one", 621)).right == 0
 
 
 @pytest.mark.parametrize("name", ["kruskal", "position"])

@@ -235,7 +235,8 @@ def is_wrong(claim, memorizer, triple):
     arrays = {name: np.asarray(array, dtype=float) for name, array in triple.data.items()}
     record = getattr(memorizer, "record", None)
     groups = [(head.start, head.stop) for head in getattr(record, "heads", ())]
-    evidence = claim.evidence or {"groups": groups}
+    order = getattr(record, "order", ()) or range(len(arrays["queries"]))
+    evidence = claim.evidence or {"groups": groups, "order": triples.pack(list(order))}
     try:
         true = judges.layer_statement(claim.name, claim.statement, triple.weights, arrays, evidence)
     except judges.DisagreementError:
@@ -262,14 +263,17 @@ def objects(rng, triple):
     options = {k: v for k, v in options.items() if k not in ("epsilon", "delta") or 0 <= v < np.inf}
     scalar = dataset.targets.ndim == 1
     record = TrainedRecord("Hostile", scalar, constant=False)
-    evidence = claims.get("grouping", {})
+    wide = "wide_grouping" in claims
+    evidence = claims.get("wide_grouping" if wide else "grouping", {})
     with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
         if content["format"] == triples.PAIRED:
             rank = claims["rank"]["evidence"]
             record = paired_record(dataset, triples.unpack(rank["order"]), rank["stops"], scalar)
         elif "groups" in evidence.get("evidence", {}):
             groups = [(int(a), int(b)) for a, b in evidence["evidence"]["groups"]]
-            record = built_record("saturated", dataset, groups, (), scalar)
+            order = triples.unpack(evidence["evidence"]["order"]) if wide else ()
+            kind = "rank_one" if wide else "saturated"
+            record = built_record(kind, dataset, groups, order, scalar)
     return Memorizer(layer, record), dataset, options
 
 

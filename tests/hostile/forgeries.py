@@ -464,6 +464,42 @@ def groups(rng):
     return of_triple(f"grouping: {why}", triple, true=true)
 
 
+def wide_groups(rng):
+    """Too few directions, dependent groups, earlier queries in spans, wrong groups and orders."""
+    pool = [t for t in triples.honest_layers() if "wide_grouping" in t.content["claims"]]
+    triple = pool[rng.integers(len(pool))].copy()
+    data, kept = triple.data, triple.content["claims"]["wide_grouping"]
+    triple.content["claims"] = {"wide_grouping": kept}
+    evidence, total = kept["evidence"], len(data["queries"])
+    spans, order = evidence["groups"], unpack(evidence["order"]).copy()
+    start, stop = spans[rng.integers(len(spans))]
+    members = order[start:stop]
+    contexts, queries = data["contexts"].copy(), data["queries"].copy()
+    why, true = str(rng.choice(["narrow", "group", "span", "cover", "order", "scaled"])), False
+    if why == "narrow" and len(members) > 1:
+        few = contexts[members[0], 1] - contexts[members[0], 0]  # all differences in one direction
+        steps = rng.integers(1, 9, (len(members), contexts.shape[1] - 1, 1))
+        contexts[members, 1:] = contexts[members, :1] + steps * few
+        if start == 0:
+            contexts[members] = steps[:, :1] * few
+    elif why == "group" and len(members) > 1:
+        queries[members[-1]] = 2 * queries[members[:-1]].sum(axis=0)
+    elif why == "span" and start:
+        queries[order[rng.integers(start)]] = 3 * queries[members].sum(axis=0)
+    elif why == "cover":
+        spans[-1][1] = total - 1
+    elif why == "order":
+        order[rng.integers(total)] = order[rng.integers(total)]
+        true = None
+    else:
+        true = None
+    evidence["order"] = pack(order)
+    data["contexts"], data["queries"] = contexts, queries
+    triple.signed()
+    triple = triple.scaled(rng) if rng.random() < 0.5 else triple
+    return of_triple(f"wide_grouping: {why}", triple, true=true)
+
+
 def coupled_pairs(rng):
     """Two or three pairs of heads by hand, whose coupling is near 1, on either side."""
     pairs = int(rng.integers(1, 4))
@@ -650,6 +686,7 @@ FALSE = (
     (near_the_truth, 5),
     (exact_bounds, 3),
     (groups, 2),
+    (wide_groups, 2),
     (coupled_pairs, 5),
     (narrow_values, 1),
     (impossible, 1),

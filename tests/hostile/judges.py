@@ -15,6 +15,7 @@ They read arrays and texts, and compute with Python's integers and Fractions, or
 """
 
 import base64
+import itertools
 import re
 from fractions import Fraction
 
@@ -337,6 +338,32 @@ def grouping_holds(data, groups):
     return True
 
 
+def wide_grouping_holds(data, groups, order):
+    """Theorem 10: all parts of groups have contexts which are wide enough."""
+    contexts, queries = data["contexts"], fractions(data["queries"])
+    shared = np.ndim(contexts) == 2
+    contexts = [fractions(contexts if shared else contexts[t]) for t in range(len(queries))]
+    earlier = []
+    for start, stop in groups:
+        chosen = [int(t) for t in order[start:stop]]
+        members = [queries[t] for t in chosen]
+        if rank_of(members) < len(members):
+            return False
+        if members and any(rank_of([*members, e]) == len(members) for e in earlier):
+            return False
+        for size in range(1, len(chosen) + 1):
+            for part in itertools.combinations(chosen, size):
+                rows = [
+                    [x - y for x, y in zip(token, contexts[t][0], strict=True)] if start else token
+                    for t in part
+                    for token in contexts[t]
+                ]
+                if rank_of(rows) < size:
+                    return False
+        earlier += members
+    return True
+
+
 def product_of_primes(count):
     """Of so many from 2^21 on."""
     found, candidate = 1, 1 << 21
@@ -388,6 +415,16 @@ def layer_statement(name, statement, weights, data, evidence):
         groups = [tuple(group) for group in evidence["groups"]]
         right = [int(x) for x in told.groups()] == [data["contexts"].shape[-2], len(groups)]
         return right and grouping_holds(data, groups)
+    if name == "wide_grouping":
+        told = re.match(
+            r"in an order of the examples, the queries of each of (\d+) groups", statement
+        )
+        groups = [tuple(group) for group in evidence["groups"]]
+        order = np.frombuffer(base64.b64decode(evidence["order"]), dtype="<u4")
+        whole = sorted(order.tolist()) == list(range(total))
+        whole = whole and [stop for _, stop in groups][-1:] == [total]
+        right = int(told.group(1)) == len(groups) and whole
+        return right and wide_grouping_holds(data, groups, order)
     told = re.fullmatch(
         r"for all weights of H = (\d+) heads rank Z <= (\d+) on (\d+) different examples: "
         "none memorize every labelling",

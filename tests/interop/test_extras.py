@@ -5,19 +5,20 @@ import sys
 
 import pytest
 
-from constructive import MissingExtraError, build_memorizer, generators
+from constructive import MissingExtraError, Text, build_decoder, build_memorizer, generators
 
 OPTIONAL = ("torch", "onnx", "matplotlib", "sklearn", "dask", "distributed", "hypothesis", "sympy")
 
 
 @pytest.mark.parametrize("module", ["torch", "onnx"])
 def test_the_extra_is_named(module, monkeypatch, tmp_path):
-    memorizer = build_memorizer(
-        generators.uniform(num_examples=3, context_size=3, width=5), num_heads=1
-    )
+    data = generators.uniform(num_examples=3, context_size=3, width=5)
+    memorizer = build_memorizer(data, num_heads=1)
+    decoder = build_decoder(Text.words("a b"), width=32)
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=rf'pip install "constructive\[{module}\]"'):
-        memorizer.to_torch() if module == "torch" else memorizer.to_onnx(tmp_path / "m.onnx")
+    for built in (memorizer, decoder):
+        with pytest.raises(MissingExtraError, match=rf'pip install "constructive\[{module}\]"'):
+            built.to_torch() if module == "torch" else built.to_onnx(tmp_path / "m.onnx")
 
 
 def imported(code):

@@ -50,6 +50,25 @@ def test_forward_pass_is_the_definition(seed, examples, shared, chunk_bytes):
         np.testing.assert_allclose(representation[index], expected[2], rtol=1e-9, atol=1e-10)
 
 
+@given(st.integers(0, 2**32 - 1), st.integers(1, 2), st.integers(3, 7), st.integers(3, 4))
+def test_values_may_be_narrower_than_targets(seed, value_dim, between, target_dim):
+    rng = np.random.default_rng(seed)
+    draw = rng.standard_normal
+    layer = AttentionLayer(
+        *draw((2, 3, 5, 2)),
+        draw((3, 5, value_dim)),
+        draw((3 * value_dim, between)),
+        draw((between, target_dim)),
+    )
+    contexts, queries = draw((4, 6, 5)), draw((4, 5))
+    outputs = layer(contexts, queries)
+    for output, context, query in zip(outputs, contexts, queries, strict=True):
+        expected, _, _ = by_definition(layer, context, query)
+        np.testing.assert_allclose(output, expected, rtol=1e-9, atol=1e-9)
+    heads = layer.effective_readout.reshape(3, 5, target_dim)
+    assert (np.linalg.matrix_rank(heads) <= value_dim).all()
+
+
 def test_float32_weights_compute_in_float32():
     rng = np.random.default_rng(0)
     layer = random_layer(rng)

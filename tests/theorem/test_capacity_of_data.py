@@ -145,12 +145,6 @@ def test_nonzero_counts_are_those_of_built_weights(construction, total, heads, h
 
 def test_tables():
     sizes = {"num_examples": 621, "context_size": 32, "width": 64}
-    rows = published_bounds(**sizes)
-    assert all(row.source and row.data and row.formula for row in rows)
-    text = comparison(**sizes)
-    assert all(row.source.split(",")[0].split()[0] in text for row in rows)
-    for row in rows[:2]:
-        assert str(row.parameters) in text.replace(",", "")
     lines = capacity_table(**sizes).splitlines()
     assert "3,861" in lines[3]
     assert capacity_table(num_examples=1, context_size=1, width=1).splitlines()[-1].split()[:3] == [

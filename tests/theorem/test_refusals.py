@@ -210,7 +210,7 @@ def test_float64_says_when_it_cannot_carry_the_readout():
         ({"num_heads": 0}, "num_heads=0 is not a positive integer"),
         ({"num_heads": 2.5}, "num_heads=2.5 is not a positive integer"),
         ({"head_dim": -1}, "head_dim=-1 is not a positive integer"),
-        ({"value_dim": 0}, "value_dim=0 is less than the d_out=1"),
+        ({"value_dim": 0}, "value_dim=0 is not a positive integer"),
         ({"saturated_fraction": 1.5}, "saturated_fraction=1.5 is not a share"),
         ({"saturated_fraction": float("nan")}, "saturated_fraction=nan is not a share"),
         ({"tolerance": 0.0}, "tolerance=0.0 is not positive"),

@@ -56,5 +56,7 @@ def main(arguments=None):
     except Exception as failure:  # hostile files make readers raise nearly everything
         print(f"NOT PROVED: {failure!a:.300}")
         return 1
-    print(*(f"{name:9} {statement}" for name, statement in shown.items()), "PROVED", sep="\n")
+    longest = max([9, *map(len, shown)])
+    lines = (f"{name:{longest}} {statement}" for name, statement in shown.items())
+    print(*lines, "PROVED", sep="\n")
     return 0

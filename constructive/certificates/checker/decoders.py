@@ -10,13 +10,7 @@ output, and its products with the rows of the unembedding are the logits.
 
 Logits of heads have to be short integers times a power of two, so that their exponentials come from
 a table. Float64 then gives margins, with bounds of what it rounds itself; and the same bounds, with
-another unit, are of any evaluation in float32 (Higham, Accuracy and Stability, 3.1):
-
-    eta  = t / (1 - t),  t = B (exp + u),  B = 1 + ceil((n - 1) / block)     a term, before its sum
-    beta = (1 + eta) (1 + gamma_n) - 1,  rho = (1 + u)^2 (1 + s)^2 - 1        s: storage
-    zeta = (2 beta + rho + beta rho) / (1 - beta)                     averages: zeta sum a_j |x_j|
-
-Sums have to be in range: n X (1 + zeta) for numerators, X the largest |x|.
+another unit, are of any evaluation in float32 (float_model).
 """
 
 import hashlib
@@ -43,6 +37,7 @@ from files import (
     tensor_shapes,
     unpack,
 )
+from float_model import BLOCK, FLOAT64, MODELS, ULPS, averaged, gamma_of
 from modular import inverses, reduce, require_prime, residues, times
 from statements import STATEMENTS, STORED
 
@@ -51,23 +46,9 @@ FORMATS = {"weights": "constructive decoder 1", "data": "constructive text 1"}
 NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 KINDS = {"words": str, "bytes": int, "ids": int}
 ENTRIES = 1 << 22  # logits of heads which are computed at a time
-MOST = 1 << 20  # terms of a sum
-ULPS, BLOCK = 32, 512
 ENOUGH = 746.0  # exp(-746) is less than half of the least float64
 TABLE = 1 << 20
-TOP = (2.0 - 2.0**-23) * 2.0**127
 
-# unit, error of exp, block of softmax, smallest normal, largest
-# of storage: unit, tiny, bits, smallest normal, largest
-Model = namedtuple("Model", "unit exp block small overflow stored tiny bits least top")
-F32 = (2.0**-24, 2.0 * ULPS * 2.0**-24, BLOCK, 2.0**-126, TOP)
-MODELS = {
-    "float32": Model(*F32, 0.0, 0.0, 24, 2.0**-126, TOP),
-    "bfloat16": Model(*F32, 2.0**-8, 2.0**-126, 8, 2.0**-126, (2.0 - 2.0**-7) * 2.0**127),
-    "float16": Model(*F32, 2.0**-11, 2.0**-25, 11, 2.0**-14, 65504.0),
-}
-# What this program does itself: exponentials are those of the table.
-FLOAT64 = Model(2.0**-53, 2.0**-51, MOST, 2.0**-1022, 2.0**1023, 0, 0, 53, 2.0**-1022, 2.0**1023)
 About = namedtuple("About", "weights texts prompt window storage hashes quick")
 
 
@@ -368,24 +349,12 @@ def judge(readouts, model, z, sizes, seen, right, largest):
     return (float(least.min()) if known else -math.inf), float(share.max())
 
 
-def small(share, count):
-    """Bounds t / (1 - t), or infinite ones."""
-    half = np.minimum(share, 0.5)
-    return np.where((share < 0.5) & (count <= MOST), up(half / (1.0 - half)), np.inf)
-
-
 def output_errors(model, readouts, spread, seen, largest):
     """What rounding does to outputs: to averages, and to their products with U."""
-    seen, inner = seen.astype(np.float64)[:, None], len(readouts.u)
-    pieces = 1.0 + np.ceil((seen - 1.0) / model.block)  # they begin anywhere
-    eta, summed = small(pieces * (model.exp + model.unit), seen), small(seen * model.unit, seen)
-    beta = up(eta + summed + eta * summed)
-    once = model.unit + model.stored + model.unit * model.stored
-    rho, least = up(2.0 * once + once * once), np.minimum(beta, 0.5)
-    zeta = np.where(beta < 0.5, up((2.0 * least + rho + least * rho) / (1.0 - least)), np.inf)
-    gamma = float(small(np.float64(inner * model.unit), inner))
-    flushed = up(32.0 * seen * pieces * model.small + (seen + 1.0) * model.tiny)
-    flushed = up(flushed * (1.0 + zeta))  # and then summed, divided and stored
+    inner = len(readouts.u)
+    seen = seen.astype(np.float64)[:, None]
+    zeta, flushed = averaged(model, seen)
+    gamma = gamma_of(model, inner)
     lost = up((1.0 + gamma) * (flushed + 8.0 * inner * model.small))
     columns = up(up(readouts.u_sizes.sum(axis=0)) * largest) + largest
     errors = up(up(zeta + gamma * (1.0 + zeta)) * spread + lost * columns)
@@ -396,7 +365,7 @@ def output_errors(model, readouts, spread, seen, largest):
 def logit_errors(model, readouts, reach, errors):
     """What rounding does to logits."""
     width, computed = reach.shape[1], up(reach + errors)
-    gamma = float(small(np.float64(width * model.unit), width))
+    gamma = gamma_of(model, width)
     with np.errstate(invalid="ignore"):  # zero times what is not bounded
         bound = up((gamma * computed + errors) @ readouts.o_sizes)
         whole = up(computed @ readouts.o_sizes)

@@ -1,4 +1,4 @@
-"""The claims *grouping* and *rank*: integers modulo a prime."""
+"""The claims *grouping*, *wide_grouping* and *rank*: integers modulo a prime."""
 
 import hashlib
 import math
@@ -10,6 +10,7 @@ import numpy as np
 from bounds import chunks, entries
 from files import require, unpack
 from modular import (
+    ATTEMPTS,
     full_rank,
     inverses,
     reduce,
@@ -26,29 +27,76 @@ CHUNK = 1 << 18  # entries of arrays which are worked on at a time
 
 def check_grouping(evidence, weights, data):
     """Contexts of rank n, independent groups of queries, and no other query in the span of one."""
-    p, groups, contexts = require_prime(evidence["prime"]), evidence["groups"], data["contexts"]
+    p, contexts = require_prime(evidence["prime"]), data["contexts"]
     size, width = contexts.shape[-2:]
-    normals = unpack(evidence["normals"], (len(groups), width), p).astype(np.float64)
-    require(all(type(end) is int for pair in groups for end in pair), "a group is not integers")
-    ends, total = [0, *(stop for _, stop in groups)], len(data["queries"])
-    tiled = ends[:-1] == [start for start, _ in groups] and ends[-1] == total
-    small = all(0 <= b - a <= max(1, size - (k > 0)) for k, (a, b) in enumerate(groups))
-    require(tiled and small and len(groups) == len(weights["W_Q"]), "the groups are no partition")
+    groups = require_groups(evidence["groups"], weights, len(data["queries"]))
+    small = all(b - a <= max(1, size - (k > 0)) for k, (a, b) in enumerate(groups))
+    require(small, "the groups are no partition")
     contexts = contexts.reshape(-1, size, width)
     of_contexts = residues(contexts, p)
     for rows in chunks(len(contexts), size * width, CHUNK):
         full = size <= width and full_rank(of_contexts(contexts[rows])[0], p)
         require(full, "a context is not shown to have rank n")
-    queries = residues(data["queries"], p)(data["queries"])[0]
+    check_spans(evidence, groups, data["queries"], p, lambda _: slice(None))
+    return size, len(groups)
+
+
+def check_wide_grouping(evidence, weights, data):
+    """In an order: independent groups which span no earlier query, and contexts as wide."""
+    p, total = require_prime(evidence["prime"]), len(data["queries"])
+    groups = require_groups(evidence["groups"], weights, total)
+    order = unpack(evidence["order"], (total,), total)
+    require((np.bincount(order, minlength=total) == 1).all(), "the order is no permutation")
+    check_spans(evidence, groups, data["queries"][order], p, slice)
+    contexts = data["contexts"].reshape(-1, *data["contexts"].shape[-2:])
+    of_contexts, rng = residues(contexts, p), np.random.default_rng(total)
+    for head, (start, stop) in enumerate(groups):
+        members = order[start:stop] % len(contexts)
+        wide = start == stop or any(
+            full_rank(mixtures(of_contexts, contexts, members, start == 0, p, rng)[None], p)
+            for _ in range(ATTEMPTS)
+        )
+        require(wide, f"the contexts of group {head} are not shown to be wide")
+    return (len(groups),)
+
+
+def mixtures(of_contexts, contexts, members, of_tokens, p, rng):
+    """Random differences of tokens of some contexts, or sums of tokens, modulo p."""
+    (_, size, width), out = contexts.shape, np.empty((len(members), contexts.shape[2]))
+    for rows in chunks(len(members), size * width, CHUNK):
+        tokens = of_contexts(contexts[members[rows]])[0]
+        mixing = rng.integers(p, size=(len(tokens), 1, size))
+        mixing[:, :, 0] -= 0 if of_tokens else mixing.sum(axis=2)
+        out[rows] = times(reduce((mixing % p).astype(np.float64), p), tokens, p)[:, 0]
+    return out
+
+
+def require_groups(groups, weights, total):
+    """Groups [start, stop] of consecutive examples, one for each head, which are all of them."""
+    require(all(type(end) is int for pair in groups for end in pair), "a group is not integers")
+    ends = [0, *(stop for _, stop in groups)]
+    tiled = ends[:-1] == [start for start, _ in groups] and ends[-1] == total
+    tiled = tiled and ends == sorted(ends) and len(groups) == len(weights["W_Q"])
+    require(tiled, "the groups are no partition")
+    return groups
+
+
+def check_spans(evidence, groups, queries, p, others):
+    """Independent groups, and normals which show that some queries are outside of their spans."""
+    width = queries.shape[1]
+    normals = unpack(evidence["normals"], (len(groups), width), p).astype(np.float64)
+    queries = residues(queries, p)(queries)[0]
     for head, (start, stop) in enumerate(groups):
         if start == stop:
             continue
-        require(full_rank(queries[None, start:stop], p), f"group {head} is dependent modulo p")
+        independent = stop - start <= width and full_rank(queries[None, start:stop], p)
+        require(independent, f"group {head} is dependent modulo p")
         normal = reduce(normals[head, :, None].copy(), p)
-        orthogonal = np.flatnonzero(times(queries, normal, p)[:, 0] == 0)
-        alone = head == 0 or np.array_equal(orthogonal, np.arange(start, stop))
+        zero = times(queries, normal, p)[:, 0] == 0
+        own = zero[start:stop].all()
+        zero[start:stop] = False
+        alone = head == 0 or (own and not zero[others(start)].any())
         require(alone, f"a query is not shown to be outside of the span of group {head}")
-    return size, len(groups)
 
 
 def check_rank(evidence, weights, data, hashes, quick):

@@ -3,9 +3,17 @@
 import math
 from collections import namedtuple
 
+import executed
 import real_claims
 from bounds import entries
-from exact_claims import CHUNK, ROUNDS, check_grouping, check_rank, looks_singular
+from exact_claims import (
+    CHUNK,
+    ROUNDS,
+    check_grouping,
+    check_rank,
+    check_wide_grouping,
+    looks_singular,
+)
 from files import (
     announce,
     bytes_of,
@@ -51,6 +59,9 @@ def check(content, files, options):
     bounds = {name: shown[name][0] for name in ("error", "readout") if name in shown}
     claimed = bounds.get("error", math.inf) <= options.epsilon
     require(claimed, "error: epsilon is not claimed, or is larger")
+    if "executed" in claims:  # it rests on an error in real arithmetic
+        real = executed.error_of(claims["executed"])
+        bounds["error"] = min(real, bounds.get("error", math.inf))
     if "readout" in bounds and "rank" not in claims:
         require(not looks_singular(weights, data), "readout: Z has no right inverse, as it seems")
     if bounds:
@@ -100,6 +111,12 @@ def grouping_needs(_, contexts, shapes):
     return held, 4 * math.prod(contexts) * size + 2 * total * heads * width
 
 
+def wide_grouping_needs(_, contexts, shapes):
+    total, _, width, _, heads, *_ = shapes
+    held = at_once(shapes) + 8 * (5 * total * width + 4 * heads * width)
+    return held, 4 * math.prod(contexts) + 4 * total * width * (width + heads)
+
+
 def rank_needs(claims, _, shapes):
     """Elimination; also for the claim readout alone, which looks whether Z is singular."""
     total, size, width, _, heads, inner, *_ = shapes
@@ -118,6 +135,13 @@ def readout_needs(claims, contexts, shapes):
     return max(held, real), operations + products
 
 
+def executed_needs(claims, contexts, shapes):
+    """Those of an error, and of attention with bounds."""
+    real, products = (0, 0) if "error" in claims else error_needs(claims, contexts, shapes)
+    held, operations = executed.needs(shapes)
+    return max(held, real), operations + products
+
+
 def impossible_needs(claims, contexts, shapes):
     """Rows of tokens and of queries, which are sorted, and vectors of Python's integers."""
     tokens, width, total = math.prod(contexts[:-1]), contexts[-1], shapes[0]
@@ -131,13 +155,20 @@ CLAIMS = {
     "grouping": Claim(
         lambda claim, on: check_grouping(claim["evidence"], on.weights, on.data), grouping_needs
     ),
+    "wide_grouping": Claim(
+        lambda claim, on: check_wide_grouping(claim["evidence"], on.weights, on.data),
+        wide_grouping_needs,
+    ),
     "rank": Claim(
         lambda claim, on: check_rank(claim["evidence"], on.weights, on.data, on.hashes, on.quick),
         rank_needs,
     ),
     "error": Claim(lambda claim, _: (require_bound(claim, "error"),), error_needs),
     "readout": Claim(lambda claim, _: (require_bound(claim, "readout"),), readout_needs),
+    "executed": Claim(
+        lambda claim, on: executed.check_executed(claim, on.weights, on.data), executed_needs
+    ),
     "impossible": Claim(
         lambda claim, on: check_impossible(claim["evidence"], on.data), impossible_needs
     ),
-}  # error and readout are shown together, when all else is
+}  # error and readout are shown together, when all else is, and the error on which executed rests

@@ -3,10 +3,19 @@
 STATEMENTS = {
     "grouping": "all contexts have rank n = {}; the queries of each of {} groups are independent, "
     "and no group but the first has another query in its span",
+    "wide_grouping": "in an order of the examples, the queries of each of {} groups are "
+    "independent, and no query of an earlier group is in the span of a later one; any k examples "
+    "of a group have contexts whose differences of tokens, or in the first group whose tokens, "
+    "span k dimensions or more",
     "rank": "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y",
     "error": "max |f(E_t, e_t) - y_t| <= {!r}",
     "readout": "some U' with Z U' = Y is within {!r} of the stored effective readout U "
     "(H d, d_out), entry by entry",
+    "executed": "max |fl(f(E_t, e_t)) - y_t| <= {!r} in every IEEE evaluation fl in float32, "
+    "weights and data rounded to it first: each logit once, products of matrices in any order, "
+    "sums in any order, with or without fused multiply-add, softmax in one piece or in blocks of "
+    "{} tokens or more, underflow to zero or gradual; if exp is within {} units in the last place "
+    "where it is a normal number, at most 2^-125 where it is not, and 1 at 0",
     "impossible": "for all weights of H = {} heads rank Z <= {} on {} different examples: "
     "none memorize every labelling",
     "rank of a decoder": "rank Z = R = {} on the different contexts: for all Y some readout U "

@@ -8,6 +8,8 @@ from constructive.theory import grouping
 def _judge(subject: Subject) -> Claim:
     subject.progress("check the groups", 0, 1)
     groups = tuple((head.start, head.stop) for head in subject.heads)
+    if subject.order:
+        return grouping.reordered(subject.dataset, groups)
     return grouping.prove(subject.dataset, groups, subject.rng)
 
 

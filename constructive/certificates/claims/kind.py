@@ -69,6 +69,7 @@ class Subject:
         layer: the weights
         dataset: T examples which fit them
         heads: what each head did, or () for weights which were not built
+        order: the examples in the order in which heads take them, or () for the order given
         epsilon: the largest error which is allowed
         delta: the largest distance to an exact readout; None for what can be shown
         fingerprints: the SHA-256 of the data, followed by that of the weights
@@ -81,6 +82,7 @@ class Subject:
     layer: Layer
     dataset: Dataset
     heads: tuple[HeadRecord, ...]
+    order: tuple[int, ...]
     epsilon: float
     delta: float | None
     fingerprints: bytes
@@ -97,11 +99,13 @@ class ClaimKind:
     Attributes:
         judge: proves, refutes, or leaves it undecided
         grouped: whether it is about the groups of the theorems, which not all heads have
+        wide: whether these are groups of Theorem 10
         keeps_rows: whether it needs Z, and not only outputs, in balls
         usual: whether certificates make it if nobody asks
     """
 
     judge: Callable[[Subject], Claim]
     grouped: bool = False
+    wide: bool = False
     keeps_rows: bool = False
     usual: bool = False

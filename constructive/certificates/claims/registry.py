@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 
 HOMES = {
     "grouping": "constructive.certificates.claims.grouping:GROUPING",
+    "wide_grouping": "constructive.certificates.claims.wide_grouping:WIDE_GROUPING",
     "rank": "constructive.certificates.claims.rank:RANK",
     "error": "constructive.certificates.claims.error:ERROR",
     "readout": "constructive.certificates.claims.readout:READOUT",
+    "executed": "constructive.certificates.claims.executed:EXECUTED_IN_FLOAT32",
 }
 
 CLAIMS: "Registry[ClaimKind]" = Registry(HOMES)

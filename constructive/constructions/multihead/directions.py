@@ -3,14 +3,17 @@
 Both theorems saturate a head along the scores E_t u: as s -> +-infinity, softmax(s E_t u + anything
 bounded) tends to the one-hot vector at the largest (smallest) score. How fast depends on the *gap*
 between the two largest (smallest) scores, so of several random directions those with the largest
-gaps are kept. A generic u has distinct scores in every context, since no two tokens are equal.
+gaps are kept. A generic u has distinct scores for different tokens. Equal tokens share the
+attention, which makes no difference to their average, so they count as one.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
+from constructive.data.repeats import token_numbers
 from constructive.support.arrays import Array
 
 TRIALS = 8
@@ -25,13 +28,17 @@ KEPT = 4
 _QUANTILE = 0.01
 """Directions are compared by the gap which all but this share of the contexts exceed."""
 
+TIE = 1e-12
+"""Gaps of scores below this, relative to the scores, are looked at again: tokens may be equal."""
+
 
 @dataclass(frozen=True, eq=False)
 class KeyDirection:
     """A direction u (d,) and the gaps between its extreme scores in each context.
 
     top_gap, bottom_gap: (T,), or (1,) for a shared context; the distance from the largest score to
-    the next one, and from the smallest to the next. Infinite where a context has a single token.
+    that of the next different token, and from the smallest to the next. Infinite where all tokens
+    of a context are equal.
     """
 
     vector: Array
@@ -118,7 +125,27 @@ def _gaps(dataset: Dataset, vectors: Array) -> tuple[Array, Array]:
         return infinite, infinite
     top, bottom = [], []
     for _, contexts in dataset.context_chunks():
-        scores = np.sort(contexts @ vectors, axis=1)
-        top.append(scores[:, -1] - scores[:, -2])
-        bottom.append(scores[:, 1] - scores[:, 0])
+        found = contexts @ vectors
+        scores = np.sort(found, axis=1)
+        upper, lower = scores[:, -1] - scores[:, -2], scores[:, 1] - scores[:, 0]
+        least = TIE * np.maximum(np.abs(scores[:, -1]), np.abs(scores[:, 0]))
+        tied = np.flatnonzero((np.minimum(upper, lower) <= least).any(axis=1))
+        if len(tied):
+            numbers = token_numbers(contexts[tied])
+            upper[tied] = _gap_of_different(-found[tied], numbers)
+            lower[tied] = _gap_of_different(found[tied], numbers)
+        top.append(upper)
+        bottom.append(lower)
     return np.concatenate(top), np.concatenate(bottom)
+
+
+def _gap_of_different(scores: Array, numbers: npt.NDArray[np.int64]) -> Array:
+    """The distance from the smallest score to that of the next different token: (C, k).
+
+    scores: (C, n, k);  numbers: (C, n), equal for equal tokens, whose scores may differ by rounding
+    """
+    lowest = scores.argmin(axis=1)
+    first = np.take_along_axis(numbers, lowest, axis=1)
+    others = np.where(numbers[:, :, np.newaxis] == first[:, np.newaxis, :], np.inf, scores)
+    gap: Array = others.min(axis=1) - scores.min(axis=1)
+    return gap

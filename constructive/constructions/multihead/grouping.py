@@ -12,6 +12,7 @@ groups are consecutive examples, in the order given. With each group S come two 
 Both come from one QR factorization of the queries, and exist because these are independent.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -22,7 +23,6 @@ from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError
 from constructive.theory.assumptions.numerical import dependency, describe_dependency, unit_rows
-from constructive.theory.bounds import group_sizes
 
 _LOOK_CLOSER = 1e-10
 """Unit queries nearer than this to the span of those before them are decided by singular values."""
@@ -51,20 +51,21 @@ class Group:
         return slice(self.start, self.stop)
 
 
-def partition(dataset: Dataset, num_heads: int) -> tuple[Group, ...]:
-    """Share the examples among H heads, and solve for each group's dual basis.
+def partition(dataset: Dataset, sizes: Sequence[int]) -> tuple[Group, ...]:
+    """Share the examples among heads, and solve for each group's dual basis.
+
+    sizes: (H,), of the groups, which are consecutive examples
 
     Raises AssumptionError if the queries of a group are dependent; the witness names examples whose
     queries are. (Numerically: see `assumptions`.)
 
     >>> data = Dataset([[1, 0], [1, 1]], [[2, 0], [0, 4], [1, 1]], [1, 2, 3])
-    >>> [group.size for group in partition(data, num_heads=2)]
+    >>> [group.size for group in partition(data, [2, 1])]
     [2, 1]
-    >>> data.queries[:2] @ partition(data, num_heads=2)[0].dual_basis
+    >>> data.queries[:2] @ partition(data, [2, 1])[0].dual_basis
     array([[1., 0.],
            [0., 1.]])
     """
-    sizes = group_sizes(dataset.num_examples, num_heads)
     stops = list(accumulate(sizes))
     lengths, unit = unit_rows(dataset.queries.astype(np.float64, copy=False))
     groups = []
@@ -112,6 +113,6 @@ def _dependent(lengths: Array, unit: Array, start: int, stop: int) -> Assumption
         message,
         witness=witness,
         suggestion=f"drop or move one of these examples (their queries satisfy {words}), "
-        "use more heads and so smaller groups, another order (assumptions.regroup finds one for "
-        "groups below n), or construction='generic'",
+        "use more heads and so smaller groups, another order (assumptions.regroup looks for one), "
+        "or construction='generic'",
     )

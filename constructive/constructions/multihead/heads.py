@@ -43,7 +43,12 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.constructions.multihead.assumptions import Assumptions
-from constructive.constructions.multihead.directions import KeyDirection, propose, token_radius
+from constructive.constructions.multihead.directions import (
+    TIE,
+    KeyDirection,
+    propose,
+    token_radius,
+)
 from constructive.constructions.multihead.grouping import Group
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array
@@ -295,7 +300,9 @@ def _group_scales(group: Group, saturation: _Saturation) -> Array:
     spread = spread + _JITTER * saturation.rng.standard_normal(size) / max(size, 1)
     scores = dataset.contexts_of(group.rows) @ saturation.direction.vector
     spacing = (scores.max(axis=1) - scores.min(axis=1)) / max(dataset.context_size - 1, 1)
-    spacing[spacing == 0] = 1.0  # a context of one token
+    largest = np.abs(scores).max(axis=1)
+    # Scores of equal tokens differ by rounding, if at all.
+    spacing = np.where(spacing > TIE * largest, spacing, np.where(largest > 0, largest, 1.0))
     scales: Array = spread / spacing
     return scales
 
@@ -311,13 +318,14 @@ def _cannot_saturate(group: Group, distance: Array, fraction: float) -> Assumpti
         )
         witness = tuple(inside[:8].tolist())
         suggestion = (
-            "another order of the examples (assumptions.regroup finds one for groups below n), "
-            "lower saturated_fraction=, or construction='generic'"
+            "another order of the examples (assumptions.regroup looks for one), lower "
+            "saturated_fraction=, or construction='generic'"
         )
     else:
         message = (
-            f"two tokens of a context have equal scores on more than {1 - fraction:.0%} of the "
-            f"examples, or the numbers are too far apart for float64 (group {members})"
+            "two different tokens of a context have equal scores on more than "
+            f"{1 - fraction:.0%} of the examples, or the numbers are too far apart for float64 "
+            f"(group {members})"
         )
         witness, suggestion = None, "another seed=, or data scaled to size one"
     return AssumptionError(message, witness=witness, suggestion=suggestion)

@@ -18,12 +18,17 @@ Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), proof of Theorem 1.
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from constructive.constructions.multihead.heads import SATURATION_EPS, Head
 from constructive.data.dataset import Dataset
+from constructive.data.repeats import token_numbers
 from constructive.layers.attention import attend
 from constructive.support.arrays import Array
 from constructive.support.progress import Progress
+
+_TIE = 1e-6
+"""Relative difference below which the two largest shares of attention may be of equal tokens."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +60,7 @@ def assemble(dataset: Dataset, heads: tuple[Head, ...], *, progress: Progress) -
         rows = chunk.rows
         representation[rows] = chunk.representation.reshape(rows.stop - rows.start, -1)
         on = chunk.attention.max(axis=2) >= 1.0 - SATURATION_EPS
+        _add_equal_tokens(on, chunk.attention, dataset, rows)
         on[np.arange(len(on)), owner[rows]] = False
         saturated += on.sum(axis=0)
         progress("evaluate heads", rows.stop, total)
@@ -65,3 +71,27 @@ def assemble(dataset: Dataset, heads: tuple[Head, ...], *, progress: Progress) -
         saturated / np.maximum(total - sizes, 1),
         np.cumsum(sizes),
     )
+
+
+def _add_equal_tokens(
+    on: npt.NDArray[np.bool_], attention: Array, dataset: Dataset, rows: slice
+) -> None:
+    """Count a head as saturated where equal tokens have its attention together.
+
+    on: (rows, H), which is changed;  attention: (rows, H, n)
+    """
+    examples, heads = np.nonzero(~on)
+    shares = attention[examples, heads]
+    if not len(shares) or dataset.context_size == 1:
+        return
+    second, largest = np.partition(shares, -2, axis=1)[:, -2:].T
+    tied = np.flatnonzero(second >= (1.0 - _TIE) * largest)
+    if not len(tied):
+        return
+    examples, heads, shares = examples[tied], heads[tied], shares[tied]
+    contexts = dataset.contexts_of(rows)
+    looked_at, index = np.unique(examples % len(contexts), return_inverse=True)
+    numbers = token_numbers(contexts[looked_at])[index]
+    top = np.take_along_axis(numbers, shares.argmax(axis=1)[:, np.newaxis], axis=1)
+    together = shares.sum(axis=1, where=numbers == top)
+    on[examples, heads] = together >= 1.0 - SATURATION_EPS

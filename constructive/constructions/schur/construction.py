@@ -12,7 +12,7 @@ from constructive.layers.record import HeadRecord
 from constructive.support.errors import ParameterError
 from constructive.support.progress import Progress
 from constructive.theory import bounds
-from constructive.theory.bounds import Plan
+from constructive.theory.bounds import Plan, group_sizes
 
 
 class Schur(Described):
@@ -58,7 +58,8 @@ class Schur(Described):
     ) -> Built:
         """Heads saturate on all but their own groups, so that Z nearly falls apart."""
         assumed = assumptions.check(dataset)
-        groups = grouping.partition(dataset, plan.num_heads)
+        sizes = group_sizes(dataset.num_examples, plan.num_heads)
+        groups = grouping.partition(dataset, sizes)
         built = elimination.construct(
             dataset, assumed, groups, plan.head_dim, rng=rng, progress=progress
         )

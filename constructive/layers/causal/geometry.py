@@ -4,6 +4,7 @@ A block of b positions sees the keys up to its last one, n of them. Its logits a
 for each sequence, never H N N.
 """
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -51,14 +52,16 @@ def blocks(
         block_bytes: about the size of the logits of a block, in bytes
 
     Example:
-        >>> [(b.rows.start, b.rows.stop, b.keys.start) for b in blocks(1, 5, 1, 2, block_bytes=32)]
+        >>> [(b.rows.start, b.rows.stop, b.keys.start) for b in blocks(1, 5, 1, 2, block_bytes=64)]
         [(0, 2, 0), (2, 4, 1), (4, 5, 3)]
     """
     allowed = max(1, block_bytes // (8 * num_heads))  # entries of one head
     window = window if window is None else min(window, length)
-    seen = window or length
-    rows = max(1, min(length, _MOST_ROWS, allowed // seen))
-    together = max(1, allowed // (rows * length))
+    others = (window or length) - 1
+    # b rows see at most N keys together, and at most b + window - 1.
+    fitting = max(allowed // length, (math.isqrt(others**2 + 4 * allowed) - others) // 2)
+    rows = max(1, min(length, _MOST_ROWS, fitting))
+    together = max(1, allowed // (rows * min(length, rows + others)))
     for first in range(0, count, together):
         sequences = slice(first, min(first + together, count))
         for start in range(0, length, rows):

@@ -155,10 +155,13 @@ class CausalLayer(HeadShapes):
         return products.transpose(1, 0, 2).reshape(self.width, -1)
 
     def checked(self, sequences: npt.ArrayLike) -> Array:
-        """Sequences as an array of the layer's dtype. Raises DataError if they do not fit.
+        """Sequences as an array of the layer's dtype.
 
         Args:
             sequences: (S, N, d)
+
+        Raises:
+            DataError: if shapes do not fit the layer, or numbers are not finite
         """
         tokens = finite_array("sequences", sequences, copy=False)
         if tokens.ndim != 3 or tokens.shape[2] != self.width or 0 in tokens.shape:

@@ -8,8 +8,8 @@ are off by E_v at most, ::
     |f^ - f|  <=  (zeta + gamma_K (1 + zeta)) |U|^T A  +  (1 + gamma_K) lost X |U|^T 1  =: D
     |l^ - l|  <=  gamma_d |O| (|f| + D) + |O| D                                            =: E
 
-with A the averages of |x| which `layers.causal.bounded` gives, |z| <= A, K and d the entries of z
-and f, and X >= 1 the largest |x|; and with one rounding more each where outputs and logits are
+with A the averages of `|x|` which `layers.causal.bounded` gives, `|z| <= A`, K and d the entries of
+z and f, and X >= 1 the largest `|x|`; and with one rounding more each where outputs and logits are
 stored in fewer bits. What underflows is `lost` (`FloatModel.flushed`, (1 + zeta) times, and
 `FloatModel.lost`). Where sums may leave the range of the format, nothing is bounded. So the next
 token has the largest logit in every such evaluation where the margin exceeds E_next + E_v for every
@@ -141,9 +141,9 @@ def _judged(
     logits = outputs @ sizes.unembedding
     ours = _logit_errors(FLOAT64, sizes, reach, own)
     theirs = _output_errors(model, sizes, spread, counts, z.shape[1])
-    with np.errstate(invalid="ignore"):  # zero times what is not bounded
+    with np.errstate(invalid="ignore"):  # infinite errors, times zero
         theirs = up(theirs + model.stored_unit * (reach + theirs) + model.stored_tiny)
-    theirs[~(up(spread + theirs).max(axis=1) <= model.largest)] = np.inf
+    theirs = _within(model, up(spread + theirs), theirs)
     executed = _logit_errors(model, sizes, reach, theirs)
     each = np.arange(len(z))
     ahead = logits[each, right][:, np.newaxis] - logits
@@ -176,10 +176,15 @@ def _logit_errors(model: FloatModel, sizes: Sizes, reach: Array, errors: Array) 
     """E: bounds of what rounding does to logits (R, V)."""
     gamma, inner = float(model.gamma(reach.shape[1])), reach.shape[1]
     computed = up(reach + errors)
-    with np.errstate(invalid="ignore"):  # zero times what is not bounded
+    with np.errstate(invalid="ignore"):  # infinite errors, times zero
         bound = up((gamma * computed + errors) @ sizes.unembedding_sizes)
         whole = up(computed @ sizes.unembedding_sizes)
         underflow = model.lost(inner) * (1.0 + up(computed).max(axis=1, keepdims=True))
         bound = up(bound + underflow + model.stored_unit * (whole + bound) + model.stored_tiny)
-    bound[~(up(whole + bound).max(axis=1) <= model.largest)] = np.inf
-    return bound
+    return _within(model, up(whole + bound), bound)
+
+
+def _within(model: FloatModel, reach: Array, bound: Array) -> Array:
+    """Bounds, infinite in each row unless all that it may reach is known to be in range."""
+    in_range: npt.NDArray[np.bool_] = reach.max(axis=1, keepdims=True) <= model.largest
+    return np.where(in_range, bound, np.inf)

@@ -13,74 +13,60 @@ All tests are modulo a prime, with random vectors in the place of whole null spa
 collision refuses an example that would fit; what comes out is proved by `theory.grouping`.
 """
 
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
 from constructive.support.arguments import require_positive, require_seed
-from constructive.support.arrays import Array, Rebuilt, private
-from constructive.support.errors import CapacityError
+from constructive.support.arrays import Array
+from constructive.support.errors import CapacityError, ParameterError, shown
 from constructive.support.progress import Progress, silent
 from constructive.support.verdict import Verdict
-from constructive.theory import grouping
-from constructive.theory.assumptions import enumeration
+from constructive.theory import grouping, wide_grouping
+from constructive.theory.assumptions import wide_regrouping
 from constructive.theory.assumptions.contexts import dependent_contexts
+from constructive.theory.assumptions.obstacles import (
+    Flat,
+    Indices,
+    Regrouping,
+    zero_or_parallel,
+)
 from constructive.theory.bounds import group_sizes
 from constructive.theory.grouping import Groups
 
+CONSTRUCTIONS = "saturated", "rank_one"
+"""Those whose groups are looked for: of Theorems 1 and 2, and of Theorem 10."""
 _PASSES = 20
 """Orders which are tried."""
 _MOVES = 400
 """Examples which are tried in the place of one that finds none."""
 
-Indices = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class Regrouping(Rebuilt):
-    """An order of the examples in which consecutive groups meet what the construction needs.
-
-    Attributes:
-        verdict: PROVED if `order` is such an order, REFUTED if none exists, else UNDECIDED
-        order: the T examples, group after group, for `Dataset.take` (read-only); or None
-        groups: (start, stop) of each head's group in that order
-        detail: how it was found or why not
-        dependency: queries (or tokens, if a context has rank below n) which stand in the way, or
-            None
-        members: all queries in the span of these
-    """
-
-    verdict: Verdict
-    order: Indices | None
-    groups: Groups
-    detail: str
-    dependency: Dependency | None = None
-    members: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.order is not None:
-            object.__setattr__(self, "order", private("order", self.order))
-
 
 def regroup(
-    dataset: Dataset, num_heads: int, *, seed: int = 0, progress: Progress = silent
+    dataset: Dataset,
+    num_heads: int,
+    *,
+    construction: str = "saturated",
+    seed: int = 0,
+    progress: Progress = silent,
 ) -> Regrouping:
     """Find an order of the examples which meets the conditions of the construction, and prove it.
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
         num_heads: H
+        construction: "saturated" for groups of n - 1 examples, and n in the first, as Theorems 1
+            and 2 have them; "rank_one" for those of Theorem 10, which may have d - 1, and d
+            (`build_memorizer` looks for these itself where the given order has none)
         seed: of all random choices
         progress: called with (step, done, total) during long work
 
     Raises:
-        ParameterError: unless H is positive, and for a negative seed
-        CapacityError: for more than H(n - 1) + 1 examples
+        ParameterError: unless H is positive, for a negative seed, and another construction
+        CapacityError: for more than H(n - 1) + 1 examples; of "rank_one" more than H(d - 1) + 1
 
     Example:
         >>> from constructive import generators
@@ -93,12 +79,25 @@ def regroup(
     """
     require_positive(num_heads=num_heads)
     require_seed(seed)
+    if construction not in CONSTRUCTIONS:
+        raise ParameterError(
+            f"construction={shown(construction)} has no groups which depend on the order",
+            witness=shown(construction),
+            suggestion=" or ".join(map(repr, CONSTRUCTIONS)),
+        )
+    search = _wide if construction == "rank_one" else _small
+    return search(dataset, num_heads, seed, progress)
+
+
+def _small(dataset: Dataset, num_heads: int, seed: int, progress: Progress) -> Regrouping:
+    """An order for the groups of Theorems 1 and 2."""
     total, size = dataset.num_examples, dataset.context_size
     if total > num_heads * (size - 1) + 1:
+        wide = "; or construction='rank_one'" if size <= dataset.width else ""
         raise CapacityError(
             f"{total} examples are more than H(n - 1) + 1 = {num_heads * (size - 1) + 1}",
             witness=total,
-            suggestion="more heads" if size > 1 else "contexts of n >= 2 tokens",
+            suggestion="more heads" + wide if size > 1 else "contexts of n >= 2 tokens",
         )
     rng = np.random.default_rng(seed)
     ends = [0, *accumulate(group_sizes(total, num_heads))]
@@ -112,9 +111,9 @@ def regroup(
         detail = f"the context of example {wrong[0].example} has rank below n, in every order"
         return Regrouping(Verdict.REFUTED, None, groups, detail, wrong[0].tokens)
 
-    obstacle = _zero_or_parallel(dataset.queries, rng, progress)
+    obstacle = zero_or_parallel(dataset.queries, rng, progress)
     if obstacle is not None:
-        return _Flat.of(dataset.queries, obstacle).refutation(groups)
+        return Flat.of(dataset.queries, obstacle).refutation(groups)
 
     queue = list(range(total))
     for attempt in range(_PASSES):
@@ -128,7 +127,7 @@ def regroup(
                 detail = f"found in pass {attempt + 1}"
                 return Regrouping(Verdict.PROVED, order, groups, detail)
             continue
-        flats = [_Flat.of(dataset.queries, filling.obstacle(example)) for example in stuck]
+        flats = [Flat.of(dataset.queries, filling.obstacle(example)) for example in stuck]
         for flat in flats:
             if flat.dimension < size and len(flat.members) > flat.held_by(num_heads):
                 return flat.refutation(groups)
@@ -138,51 +137,30 @@ def regroup(
     return Regrouping(Verdict.UNDECIDED, None, groups, detail, obstacle)
 
 
-@dataclass(frozen=True)
-class _Flat:
-    """A subspace spanned by queries, and all queries in it."""
-
-    dimension: int
-    members: tuple[int, ...]
-    dependency: Dependency | None
-
-    @classmethod
-    def of(cls, queries: Array, dependency: Dependency | None) -> "_Flat":
-        if dependency is None:  # no room was left, for no other reason
-            return cls(queries.shape[1], (), None)
-        members = dyadic.span_members(queries, dependency.rows)
-        return cls(len(dependency.rows) - 1, tuple(members.tolist()), dependency)
-
-    def held_by(self, num_heads: int) -> int:
-        """How many of the members H groups can hold: H(k - 1) + 1, and no zero query."""
-        return num_heads * (self.dimension - 1) + 1 if self.dimension else 0
-
-    def refutation(self, groups: Groups) -> Regrouping:
-        detail = (
-            f"{len(self.members)} queries span {self.dimension} dimensions; of these "
-            f"{len(groups)} groups hold at most {self.held_by(len(groups))}"
+def _wide(dataset: Dataset, num_heads: int, seed: int, progress: Progress) -> Regrouping:
+    """An order for those of Theorem 10."""
+    rng = np.random.default_rng(seed)
+    total, most = dataset.num_examples, num_heads * (dataset.width - 1) + 1
+    if total > most:
+        raise CapacityError(
+            f"{total} examples are more than H(d - 1) + 1 = {most}",
+            witness=total,
+            suggestion="more heads" if dataset.width > 1 else "queries of d >= 2 entries",
         )
-        return Regrouping(Verdict.REFUTED, None, groups, detail, self.dependency, self.members)
+    groups = tuple(pairwise([0, *accumulate(group_sizes(total, num_heads))]))
+    order: Indices = np.arange(total)
+    if wide_grouping.prove(dataset, groups, order, rng).verdict is Verdict.PROVED:
+        return Regrouping(Verdict.PROVED, order, groups, "the given order")
+    return wide_regrouping.search(dataset, num_heads, rng, progress)
 
 
 def _troublesome_first(
-    queue: list[int], stuck: list[int], flats: list[_Flat], rng: np.random.Generator
+    queue: list[int], stuck: list[int], flats: list[Flat], rng: np.random.Generator
 ) -> list[int]:
     """The examples which found no place, and those in their way, before all others."""
     first = sorted({*stuck, *(member for flat in flats for member in flat.members)})
     rest = sorted(set(queue) - set(first))
     return [*rng.permutation(first).tolist(), *rng.permutation(rest).tolist()]
-
-
-def _zero_or_parallel(
-    queries: Array, rng: np.random.Generator, progress: Progress
-) -> Dependency | None:
-    try:
-        return enumeration.dependent_subset(
-            queries, 1, rng, progress
-        ) or enumeration.dependent_subset(queries, 2, rng, progress)
-    except enumeration.UndecidedError:
-        return None
 
 
 class _Filling:

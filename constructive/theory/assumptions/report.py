@@ -12,7 +12,8 @@ from constructive.support.tables import Sheet
 from constructive.support.verdict import Verdict
 from constructive.theory.assumptions.contexts import DependentContext, dependent_contexts
 from constructive.theory.assumptions.kruskal import KruskalRank, kruskal_rank
-from constructive.theory.assumptions.regrouping import Regrouping, regroup
+from constructive.theory.assumptions.obstacles import Regrouping
+from constructive.theory.assumptions.regrouping import regroup
 from constructive.theory.assumptions.sampling import Estimate, dependent_share
 from constructive.theory.bounds import heads_needed
 

@@ -1,0 +1,164 @@
+"""The claim *executed* of a layer: |f - y| as any program may evaluate it in float32.
+
+The evidence is a bound of |f - y| in real arithmetic, which real_claims shows; what is left of the
+claimed bound has to be enough for rounding. With U_h = W_V W_O W_D of a head, by examples:
+
+    eps    = gamma_(2d + d_h + 6) max_j |x_j|^T |W_K||W_Q|^T |e|       logits, and l - max l
+    s_j    = min(1, a_j (exp(2 eps) - 1))                              attention a_j
+    moved  = sum_h min(sum_j s_j |v_j - c|, max v - min v)             values v_j = U_h^T x_j, any c
+    summed = ((1 + zeta)(1 + gamma_k) - 1) sum_h (|W_V||W_O||W_D|)_h^T max_j |x_j|
+
+with k = H (d + d_v) + d_o + 4: sums over entries, values, heads and W_D, and four factors rounded.
+First logits are exchanged for those that were computed, a_j for a_j w_j / sum_i a_i w_i with all
+w in exp(+-eps): both sum to one, so any c may be taken from the values. Then exact logits are
+averaged as floats do (float_model). Underflow takes less than 2^-120 from each path of indices.
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from bounds import LONGEST, chunks, gamma, up
+from files import require, require_bound
+from float_model import BLOCK, MODELS, ULPS, averaged, gamma_of
+
+ENTRIES = 1 << 19  # of the largest array
+SQUARINGS = 20
+FINE = 2.0**-SQUARINGS
+SINGLE = MODELS["float32"]
+
+
+def error_of(claim):
+    """The bound of |f - y| in real arithmetic on which it rests."""
+    real = float.fromhex(claim["evidence"]["real"])
+    require(0 <= real < math.inf, "the real bound of executed is no number")
+    return real
+
+
+def needs(shapes):
+    """Bytes and operations, from shapes alone."""
+    total, size, width, outputs, heads, inner, value_dim, between = shapes
+    each = entries_of(shapes)
+    held = 8 * 12 * max(ENTRIES, each)
+    held += 8 * heads * width * (4 * width + 4 * inner + 4 * value_dim + 4 * outputs)
+    between_them = heads * value_dim * (between + outputs) + between * outputs
+    held += 8 * 3 * (between_them + total * (width + outputs))
+    products = total * heads * width * (2 * width + 4 * size) + total * size * width * outputs
+    products += 2 * heads * width * (inner * width + value_dim * (between + outputs))
+    return held, 2 * products + 60 * total * each
+
+
+def entries_of(shapes):
+    """Entries of one example in the largest array: of logits, or of values."""
+    _, size, width, outputs, heads, *_ = shapes
+    return heads * max(size * max(outputs, 1), width) + size * width
+
+
+def check_executed(claim, weights, data):
+    """Rounding takes no more than what the claim leaves for it."""
+    bound, real = require_bound(claim, "executed"), error_of(claim)
+    require("W_V_corrections" not in weights, "executed: a readout of several arrays is no float32")
+    with np.errstate(all="ignore"):  # what is infinite, or not a number, is not proved
+        found = rounding(weights, data)
+    enough = found < math.inf and Fraction(real) + Fraction(found) <= Fraction(bound)
+    require(enough, f"executed: rounding may be {found:.6g}, more than the bound leaves for it")
+    return bound, BLOCK, ULPS
+
+
+def rounding(weights, data):
+    """The most that rounding does to any output."""
+    names = ("W_Q", "W_K", "W_V", "W_O", "W_D")
+    w_q, w_k, w_v, w_o, w_d = (weights[name].astype(np.float64) for name in names)
+    (heads, width, inner), value_dim, between = w_q.shape, w_v.shape[2], len(w_d)
+    contexts, queries = data["contexts"], data["queries"]
+    total, size, outputs = len(queries), contexts.shape[-2], w_d.shape[1]
+    require(
+        max(heads * (width + value_dim), size, inner, between) <= LONGEST,
+        "executed: sums are too long",
+    )
+    w_o = w_o.reshape(heads, value_dim, between)
+    scored = beside(w_q @ w_k.transpose(0, 2, 1))
+    score_sizes = beside(up(np.abs(w_q) @ np.abs(w_k).transpose(0, 2, 1)))
+    readout = beside(w_v @ (w_o @ w_d))
+    reach = up(up(np.abs(w_v) @ up(np.abs(w_o) @ np.abs(w_d))).sum(axis=0))
+
+    steps, last = 2 * width + inner, heads * (width + value_dim) + between + 4
+    zeta, flushed = averaged(SINGLE, np.float64(size))
+    lost, lost_last = underflow(weights, data, float(flushed))
+    both, ours = gamma_of(SINGLE, steps + 6) + gamma(steps + 2), (size + 2) * gamma(last)
+    relative = float(up(zeta + (1.0 + zeta) * gamma_of(SINGLE, last) + ours))
+
+    shapes, worst = (total, size, width, outputs, heads, inner, value_dim, between), 0.0
+    for rows in chunks(total, entries_of(shapes), ENTRIES):
+        tokens = (contexts[rows] if contexts.ndim == 3 else contexts[None]).astype(np.float64)
+        asked, turned = queries[rows].astype(np.float64), tokens.transpose(0, 2, 1)
+        logits = (asked @ scored).reshape(-1, heads, width) @ turned
+        sizes = up(np.abs(asked) @ score_sizes).reshape(-1, heads, width)
+        off = up(both * up(sizes @ np.abs(turned)).max(axis=2) + lost)
+        attention = softmax(logits)
+        share = np.minimum(up(attention * growth(2.0 * off)[..., None]), 1.0)
+        values = (tokens @ readout).reshape(len(tokens), size, heads, outputs)
+        values = np.broadcast_to(values.transpose(0, 2, 1, 3), (len(asked), heads, size, outputs))
+        center = (attention[..., None, :] @ values)[..., 0, :]
+        center /= attention.sum(axis=2, keepdims=True)
+        away = up(share[..., None, :] @ np.abs(values - center[:, :, None]))[..., 0, :]
+        apart = up(values.max(axis=2) - values.min(axis=2))
+        moved = up(np.minimum(away, apart).sum(axis=1))
+        summed = up(relative * up(np.abs(tokens).max(axis=1) @ reach) + lost_last)
+        found = float(up(moved + summed).max())
+        worst = max(worst, found) if found < math.inf else math.inf  # which a NaN becomes, too
+    return worst
+
+
+def beside(matrices):
+    """Those of all heads side by side: (H, d, k) as (d, H k)."""
+    return np.ascontiguousarray(matrices.transpose(1, 0, 2)).reshape(matrices.shape[1], -1)
+
+
+def underflow(weights, data, flushed):
+    """What it takes from a logit and from an output; infinite where numbers may leave float32."""
+    top = {name: max(1.0, float(np.abs(x).max())) for name, x in (weights | data).items()}
+    heads, width, inner = weights["W_Q"].shape
+    between, value_dim, size = (
+        len(weights["W_D"]),
+        weights["W_V"].shape[2],
+        data["contexts"].shape[-2],
+    )
+    logit = (
+        float(width * width * inner) * top["contexts"] * top["W_K"] * top["W_Q"] * top["queries"]
+    )
+    output = float(heads * width * value_dim * between) * top["contexts"]
+    output *= top["W_V"] * top["W_O"] * top["W_D"]
+    if not up(2.0 * size * max(logit, output)) <= SINGLE.top:
+        return math.inf, math.inf
+    return float(up(2.0**-120 * (logit + size))), float(up((flushed + 2.0**-120) * output))
+
+
+def exponential(x):
+    """Bounds of exp(x) for x >= 0, from below and above: the Nth power of 1 + x/N + (x/N)^2 / 2.
+
+    What its terms leave out of exp(x / N) is a part of (x/N)^3 / 5 at most, for x < N / 10, so of
+    the power exp(c) - 1, c = x^3 / (5 N^2), which is at most 2 c up to c = 1. Squaring, and what
+    is squared, lose a part of 2^-30 together. An overflow is as it is from below: its reciprocal is
+    zero, and `up` makes good what that leaves out.
+    """
+    small = x * FINE
+    power = 1.0 + (small + small * small / 2.0)
+    for _ in range(SQUARINGS):
+        power = power * power
+    left_out = small * small * small / (5.0 * FINE)
+    most = np.where(left_out <= 1.0, power * (1.0 + 2.0 * left_out) * (1.0 + 2.0**-29), np.inf)
+    return power * (1.0 - 2.0**-30), most
+
+
+def softmax(logits):
+    """Bounds of attention from above."""
+    least, most = exponential(logits.max(axis=2, keepdims=True) - logits)
+    return up(up(1.0 / least) / (1.0 / most).sum(axis=2, keepdims=True) * (1.0 + 2.0**-30))
+
+
+def growth(x):
+    """Bounds of exp(x) - 1. The series is x + x^2 / 2 and x^3 exp(x) / 6 at most."""
+    large = up(exponential(x)[1] - 1.0)
+    return np.where(x <= 2.0**-6, up(x + x * x / 2.0 + x * x * x / 2.0), large)

@@ -1,0 +1,184 @@
+"""The command recite: a decoder for a file, what it says, and the proof."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import constructive
+from constructive.cli.common import Force, Say, app, progress_bar, several_outputs
+from constructive.support.errors import DataError, MissingExtraError
+from constructive.support.progress import Progress
+
+_PIECE = 256
+"""Tokens which are decoded between two looks at the progress bar."""
+_QUOTED = 72
+"""Characters of the text which are printed."""
+
+
+class TextUnit(StrEnum):
+    """The values of --unit."""
+
+    words = "words"
+    bytes = "bytes"
+
+
+@app.command()
+def recite(
+    file: Annotated[Path, typer.Argument(help="The text; it is read as bytes, words are UTF-8.")],
+    unit: Annotated[
+        TextUnit, typer.Option(help="What a token is: a word or a character between, or a byte.")
+    ] = TextUnit.words,
+    width: Annotated[int, typer.Option("--width", "-d", min=1, help="Width d of a token.")] = 256,
+    heads: Annotated[
+        int | None,
+        typer.Option("--heads", "-H", min=1, help="Number H of heads; by default a few above N/d."),
+    ] = None,
+    head_dim: Annotated[
+        int | None, typer.Option(min=1, help="Head dimension d_h; by default d.")
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option(min=1, help="Tokens which a position sees; by default all so far.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Tokens N from the start of the file; by default all.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the weights go.")] = Path(
+        "decoder.safetensors"
+    ),
+    text: Annotated[Path, typer.Option(help="Where the tokens go, for `check`.")] = Path(
+        "text.json"
+    ),
+    certificate: Annotated[Path, typer.Option(help="Where the certificate goes.")] = Path(
+        "decoder-certificate.json"
+    ),
+    picture: Annotated[
+        Path, typer.Option(help="PNG or SVG file: who attends where, and margins.")
+    ] = Path("decoder.png"),
+    force: Force = False,
+) -> None:
+    """Build a causal attention layer which recites a file from its first token, and prove it.
+
+    It decodes greedily and compares with the file byte by byte; `certify` proves that every next
+    token has the largest logit, in real arithmetic and for every evaluation in float32; and the
+    independent checker reads the files. Exit status 0 if all of that holds, else 1; all files are
+    written in any case. The picture needs the extra `demo` (matplotlib); without it there is none.
+
+    Examples:
+
+        constructive recite LICENSE
+
+        constructive recite README.md --unit bytes --limit 1000 --width 128 --window 64
+    """
+    outputs = {
+        "--output": output, "--text": text, "--certificate": certificate, "--picture": picture,
+    }  # fmt: skip
+    say = several_outputs(outputs, inputs={"FILE": file}, force=force)
+    asked = _read(file, unit, limit)
+    content = _as_bytes(asked.joined(asked.tokens))
+    say(
+        f"{file}: {_described(unit, limit)}N = {len(asked):,} tokens, "
+        f"V = {len(asked.vocabulary):,} different ones"
+    )
+    with progress_bar() as progress:
+        decoder = constructive.build_decoder(
+            asked,
+            width=width,
+            num_heads=heads,
+            head_dim=head_dim,
+            window=window,
+            seed=seed,
+            progress=progress,
+        )
+        recited = _as_bytes(asked.joined(_decoded(decoder, asked, progress)))
+    say(
+        f"built, not trained: one causal layer, H = {decoder.layer.num_heads} heads, "
+        f"{decoder.num_parameters:,} parameters\n\n{_quoted(recited)}\n"
+    )
+    say(_compared(recited, content))
+    decoder.save(output)
+    asked.save(text)
+    with progress_bar() as progress:
+        proof = constructive.certify(decoder, asked, progress=progress)
+    proof.save(certificate)
+    say(f"\n{proof}\n\n$ constructive check {certificate} {output} {text}")
+    checked = constructive.check(certificate, output, text)
+    say(f"{checked.report.rstrip()}\n\nwritten to {output}, {text} and {certificate}")
+    _draw(decoder, asked, picture, say)
+    if recited != content or not (proof.proved and checked.proved):
+        raise typer.Exit(1)
+
+
+def _read(file: Path, unit: TextUnit, limit: int | None) -> "constructive.Text":
+    """The tokens of a file, or the first ones. Raises DataError where there are none."""
+    content = file.read_bytes()
+    if not content:
+        raise DataError(f"{file} is empty", witness=0, suggestion="a file of one byte or more")
+    if unit is TextUnit.bytes:
+        return constructive.Text.bytes(content[:limit])
+    try:
+        text = constructive.Text.words(content.decode())
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{file} is no UTF-8: byte {error.start} is {content[error.start]}",
+            witness=error.start,
+            suggestion="--unit bytes",
+        ) from error
+    first = text.tokens[:limit]
+    return constructive.Text.words(str(text.joined(first)))
+
+
+def _described(unit: TextUnit, limit: int | None) -> str:
+    kind = "bytes" if unit is TextUnit.bytes else "words and what is between them"
+    return kind + (", " if limit is None else ", from its start: ")
+
+
+def _decoded(
+    decoder: "constructive.Decoder", text: "constructive.Text", progress: Progress
+) -> tuple[str | int, ...]:
+    """What the decoder makes of the first token."""
+    tokens, total = text.tokens[:1], len(text)
+    while len(tokens) < total:
+        progress("recite", len(tokens), total)
+        length = min(total, len(tokens) + _PIECE)
+        tokens = decoder.generate(tokens, length)
+        if len(tokens) < length:
+            break
+    return tokens
+
+
+def _as_bytes(joined: str | bytes | tuple[int, ...]) -> bytes:
+    return joined.encode() if isinstance(joined, str) else bytes(joined)
+
+
+def _quoted(recited: bytes) -> str:
+    """Its first words, in one line, as a terminal may show them."""
+    line = " ".join(recited.decode(errors="replace").split())
+    short = "".join(c if c.isprintable() else "?" for c in line[:_QUOTED])
+    return f'"{short}{" ..." if len(line) > _QUOTED else ""}"'
+
+
+def _compared(recited: bytes, content: bytes) -> str:
+    if recited == content:
+        return f"recited from its first token: all {len(content):,} bytes are those of the file"
+    pairs = zip(recited, content, strict=False)
+    same = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(recited), len(content)))
+    return f"NOT RECITED: byte {same:,} of {len(content):,} is the first which differs"
+
+
+def _draw(
+    decoder: "constructive.Decoder", text: "constructive.Text", picture: Path, say: Say
+) -> None:
+    from constructive.figures import drawing, recital
+
+    try:
+        figure = drawing.new_figure(*recital.SIZE)
+    except MissingExtraError as error:
+        say(f"no picture: {error.problem}; {error.suggestion}")
+        return
+    with progress_bar() as progress:
+        recital.draw_recital(figure, decoder, text, progress=progress)
+    drawing.save(figure, picture)
+    say(f"drawn in {picture}")

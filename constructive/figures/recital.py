@@ -1,0 +1,172 @@
+"""A decoder which recites: where its heads look, and by how much the next token wins.
+
+Heads have random weights and large logits, so that each looks at few tokens, as if drawn by chance;
+together they tell every position from every other one. Margins are those of real arithmetic, from
+below, and the bound is on what any evaluation in float32 may take of them.
+"""
+
+import math
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.constructions.decoder import build_decoder
+from constructive.data.real import english_text
+from constructive.data.texts import Text
+from constructive.figures import drawing
+from constructive.figures.figure import Figure
+from constructive.layers.attention import softmax_in_place
+from constructive.layers.causal.margins import Margins
+from constructive.layers.decoder import Decoder
+from constructive.layers.recital import recital
+from constructive.support.arrays import Array
+from constructive.support.progress import Progress, silent
+
+NAME = "recital"
+WIDTH, TOKENS = 128, 1000
+LAST = 100
+"""Positions whose attention is drawn, at most."""
+HEADS = 3
+"""Heads whose attention is drawn, at most."""
+SIZE = 11.0, 8.0
+"""Inches."""
+_COLUMNS = 100
+"""Of an image of attention, at most: each is a few tokens side by side."""
+_TICKS = np.array([0.0, 0.01, 0.1, 0.3, 0.6, 1.0])
+"""Attention weights which the colour bar names."""
+
+
+def attention(decoder: Decoder, ids: npt.ArrayLike, *, last: int, heads: int) -> Array:
+    """Attention weights of the first heads at the last positions of a text: (h, b, N).
+
+    Args:
+        decoder: the weights
+        ids: the numbers of the tokens of one text (N,)
+        last: b, positions at its end, or all
+        heads: h, or all
+    """
+    layer = decoder.layer
+    tokens = decoder.embedded(np.asarray(ids)[np.newaxis])[0]
+    key = np.arange(len(tokens))
+    row = key[-last:, np.newaxis]
+    hidden = key > row
+    if layer.window is not None:
+        hidden |= key <= row - layer.window
+    queries = tokens[-last:] @ layer.query_weights[:heads]
+    logits = queries @ (tokens @ layer.key_weights[:heads]).transpose(0, 2, 1)
+    logits[:, hidden] = -np.inf
+    return softmax_in_place(logits)
+
+
+def percent(share: float) -> str:
+    """A share, rounded up.
+
+    Args:
+        share: finite
+
+    Example:
+        >>> percent(0.0531), percent(0.5)
+        ('5.4%', '50%')
+    """
+    return f"{math.ceil(1000 * share) / 10:g}%"
+
+
+def draw_recital(
+    figure: Any,  # noqa: ANN401 - of matplotlib
+    decoder: Decoder,
+    text: Text,
+    *,
+    progress: Progress = silent,
+) -> None:
+    """Draw where a few heads look at the end of the longest text, and the margins of all positions.
+
+    Args:
+        figure: an empty one
+        decoder: built for the text
+        text: one text or several
+        progress: called with (step, done, total)
+
+    Raises:
+        DataError: for another vocabulary, or a text which is too long
+        PrecisionError: where logits of heads are not exact
+    """
+    margins = recital(decoder, text, progress=progress)
+    upper, lower = figure.subfigures(2, 1, height_ratios=[3, 2])
+    longest = int(text.lengths.argmax())
+    start = int(text.lengths[:longest].sum())
+    _draw_attention(upper, decoder, text.ids[start : start + text.longest])
+    _draw_margins(lower, margins, decoder.record.storage)
+
+
+def draw(
+    folder: Path,
+    *,
+    executor: Executor | None,  # noqa: ARG001 - one decoder
+    progress: Progress,
+) -> tuple[Path, ...]:
+    """Build a decoder for the first 1000 tokens of an English text, and draw it."""
+    words = Text.words(english_text())
+    text = Text.words(str(words.joined(words.tokens[:TOKENS])))
+    figure = drawing.new_figure(*SIZE)
+    draw_recital(figure, build_decoder(text, width=WIDTH, progress=progress), text)
+    return drawing.save_both(figure, folder, NAME)
+
+
+def _draw_attention(figure: Any, decoder: Decoder, ids: npt.NDArray[np.int64]) -> None:  # noqa: ANN401
+    """One image for each of a few heads: positions which look, by tokens which are seen."""
+    length, window = len(ids), decoder.layer.window or len(ids)
+    weights = attention(decoder, ids, last=LAST, heads=HEADS)
+    rows = weights.shape[1]
+    first = max(0, length - rows + 1 - window)  # nobody sees what is before it
+    starts = np.unique(np.linspace(first, length, _COLUMNS + 1).astype(int))[:-1]
+    shares = np.add.reduceat(weights, starts, axis=2)
+    panels = figure.subplots(1, len(shares), sharey=True, squeeze=False)[0].tolist()
+    image = None
+    for head, (axes, share) in enumerate(zip(panels, shares, strict=True), start=1):
+        image = axes.imshow(
+            np.sqrt(share), aspect="auto", cmap=drawing.COLOUR_MAP, vmin=0.0, vmax=1.0,
+            interpolation="nearest", extent=(first, length, length, length - rows),
+        )  # fmt: skip
+        drawing.describe(
+            axes, x="token which is seen", y="position which looks" if head == 1 else "",
+            title=f"head {head} of {decoder.layer.num_heads}",
+        )  # fmt: skip
+    bar = figure.colorbar(image, ax=panels, ticks=np.sqrt(_TICKS), pad=0.02, fraction=0.05)
+    bar.ax.set_yticklabels([f"{tick:.0%}" for tick in _TICKS])
+    bar.set_label("attention weight")
+
+
+def _draw_margins(figure: Any, margins: Margins, storage: str) -> None:  # noqa: ANN401
+    """Margins and bounds at all positions; nothing where they are not positive, or infinite."""
+    shown = (
+        (
+            margins.least,
+            drawing.BLUE,
+            "by how much the next token's logit is the largest, at least",
+        ),
+        (margins.error, drawing.VERMILLION, "what rounding may take of it, at most"),
+    )
+    axes, ends = figure.subplots(), []
+    for values, colour, label in shown:
+        drawable = np.where((values > 0.0) & np.isfinite(values), values, np.nan)
+        axes.plot(margins.places, drawable, ".", color=colour, markersize=3, label=label)
+        if not np.isnan(drawable).all():
+            ends += [np.nanmin(drawable), np.nanmax(drawable)]
+    axes.set_yscale("log")
+    if ends:  # whole powers of ten
+        axes.set_ylim(10.0 ** np.floor(np.log10(min(ends))), 10.0 ** np.ceil(np.log10(max(ends))))
+    figure.legend(frameon=False, markerscale=4, ncols=2, loc="outside lower center")
+    total, doubtful = len(margins.share), int((margins.share >= 1.0).sum())
+    said = (
+        f"{doubtful:,} of {total:,} next tokens are not proved to win"
+        if doubtful
+        else f"each of {total:,} next tokens wins; rounding takes at most "
+        f"{percent(float(margins.share.max()))} of a margin"
+    )
+    drawing.describe(axes, x="position", y="difference of logits", title=f"{storage}: {said}")
+
+
+RECITAL = Figure("A decoder which recites (not of that paper)", drawing.both(NAME), draw)

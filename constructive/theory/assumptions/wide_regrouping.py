@@ -1,0 +1,285 @@
+"""Groups for Theorem 10 in another order of the examples, of sizes which need not be even.
+
+What is asked of groups is of three kinds (`theory.wide_grouping`).
+
+*Contexts.* Let r_t be a random difference of tokens of context t. A group is wide enough if its r_t
+are independent (Proposition 15.3), and it may have d - 1 examples: it is independent in a matroid.
+To share all examples among H such sets is Edmonds' matroid partition: where an example fits
+nowhere, a shortest chain of examples, each in the place of the next, makes room for it. (In the
+first group r_t is a random sum of tokens, and it may have d.)
+
+*Independent queries.* The same, in a second matroid: an exchange has to suit both. That is no
+longer sure to find what there is, but queries are dependent by exception.
+
+*No earlier query in the span of a later group.* A group with another's query in its span goes
+before it; so groups are sorted in the end. Where that is impossible, the queries to blame lie in a
+subspace; they are dealt out first, next time.
+
+Examples are dealt out to groups like cards, those with equal contexts one after the other, so that
+little is left to exchange. What comes out is proved by `theory.wide_grouping`.
+
+*Obstructions.* Of the examples J groups hold k_J + (H - 1) delta_J at most: the first one k_J, by
+(2), and the others delta_J. Of m queries in k dimensions they hold H(k - 1) + 1 (Lemma 2.2).
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.data.dataset import Dataset
+from constructive.exact import dyadic, modular
+from constructive.support.arrays import Array
+from constructive.support.progress import Progress
+from constructive.support.verdict import Verdict
+from constructive.theory import wide_grouping
+from constructive.theory.assumptions.obstacles import Flat, Indices, Regrouping, zero_or_parallel
+from constructive.theory.bounds import group_sizes
+from constructive.theory.context_capacity import context_capacity
+from constructive.theory.group_spans import elements, own_contexts
+from constructive.theory.grouping import Groups
+
+_PASSES = 8
+"""Orders in which the examples are dealt out."""
+_BLAMED = 4
+"""Dependencies among queries which are looked at after each."""
+
+
+def search(
+    dataset: Dataset, num_heads: int, rng: np.random.Generator, progress: Progress
+) -> Regrouping:
+    """Find groups in some order of the examples, but for the given one with even groups.
+
+    Args:
+        dataset: T <= H(d - 1) + 1 examples
+        num_heads: H
+        rng: of all random choices
+        progress: called with (step, done, total)
+    """
+    even = _consecutive(group_sizes(dataset.num_examples, num_heads))
+    obstacle = zero_or_parallel(dataset.queries, rng, progress)
+    if obstacle is not None:
+        return Flat.of(dataset.queries, obstacle).refutation(even)
+    flats: list[Flat] = []
+    for attempt in range(_PASSES):
+        progress("regroup", attempt, _PASSES)
+        sharing = _Sharing.dealt(dataset, num_heads, _queue(dataset, flats, rng), rng)
+        sharing.place_all()
+        if sharing.loose and not attempt:
+            refuted = _too_narrow(dataset, even, rng)
+            if refuted is not None:
+                return refuted
+        heads = sharing.sorted_heads()
+        if not sharing.loose and heads is not None:
+            order = np.concatenate([sharing.members[head] for head in heads])
+            groups = _consecutive([len(sharing.members[head]) for head in heads])
+            if wide_grouping.prove(dataset, groups, order, rng).verdict is Verdict.PROVED:
+                detail = f"found in pass {attempt + 1}"
+                return Regrouping(Verdict.PROVED, order, groups, detail)
+        for flat in sharing.flats(dataset.queries):
+            if len(flat.members) > flat.held_by(num_heads):
+                return flat.refutation(even)
+            if flat not in flats:
+                flats.append(flat)
+    detail = f"none found in {_PASSES} passes; more heads make smaller groups"
+    dependency = flats[-1].dependency if flats else None
+    return Regrouping(Verdict.UNDECIDED, None, even, detail, dependency)
+
+
+def _consecutive(sizes: tuple[int, ...] | list[int]) -> Groups:
+    return tuple(pairwise([0, *accumulate(sizes)]))
+
+
+def _too_narrow(dataset: Dataset, even: Groups, rng: np.random.Generator) -> Regrouping | None:
+    """That no order will do, where contexts hold less than all examples (Theorem 8)."""
+    found = context_capacity(dataset, len(even), rng)
+    if found.upper >= dataset.num_examples or not len(found.blamed):
+        return None
+    spans, members = found.spans, tuple(found.blamed.tolist())
+    most = spans.tokens + (len(even) - 1) * spans.differences
+    detail = (
+        f"the contexts of {len(members)} examples span {spans.tokens} dimensions, and their "
+        f"differences of tokens {spans.differences}; of these {len(even)} groups hold at most "
+        f"{most}"
+    )
+    return Regrouping(Verdict.REFUTED, None, even, detail, None, members)
+
+
+def _queue(dataset: Dataset, flats: list[Flat], rng: np.random.Generator) -> Indices:
+    """The order in which examples are dealt out: by subspaces of queries, then by contexts."""
+    total = dataset.num_examples
+    contexts = own_contexts(dataset).reshape(total, -1)
+    _, kind = np.unique(contexts, axis=0, return_inverse=True)
+    flat = np.full(total, len(flats))
+    for index in rng.permutation(len(flats)):
+        flat[list(flats[index].members)] = index
+    ties = rng.permutation(total) if flats else np.arange(total)
+    order: Indices = np.lexsort((ties, kind.reshape(-1), flat))
+    return order
+
+
+@dataclass(frozen=True, eq=False)
+class _Matroid:
+    """Rows modulo a prime: a set of examples is independent if its rows are.
+
+    rows: (T, d);  seen: (T, 2), random mixtures of their entries, which stand for them
+    """
+
+    rows: Array
+    seen: Array
+    prime: int
+
+    @classmethod
+    def of(cls, rows: Array, prime: int, rng: np.random.Generator) -> "_Matroid":
+        mixing = rng.integers(prime, size=(rows.shape[1], 2)).astype(np.float64)
+        return cls(rows, modular.product(rows, modular.reduce(mixing, prime), prime), prime)
+
+    def basis(self, examples: Indices) -> Indices:
+        """As many of the examples as are independent."""
+        factors = modular.factor(self.rows[examples], self.prime)
+        return examples[np.sort(factors.rows[: factors.rank])]
+
+    def swaps(self, members: Indices) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Which examples are outside of the span (T,), and which may replace members (T, k)."""
+        factors = modular.factor(self.rows[members], self.prime)
+        inverse = modular.solve(factors, np.eye(len(members)))
+        terms = modular.product(self.rows[:, factors.columns], inverse, self.prime)
+        spanned = modular.product(terms, self.seen[members], self.prime)
+        rest = modular.reduce(spanned - self.seen, self.prime)
+        outside = np.asarray(rest.any(axis=1))
+        return outside, np.logical_or(outside[:, np.newaxis], terms != 0)
+
+
+class _Sharing:
+    """Groups which are being filled, with the examples that found no place yet."""
+
+    def __init__(self, dataset: Dataset, num_heads: int, rng: np.random.Generator) -> None:
+        prime = next(modular.safe_primes())
+        total, queries = dataset.num_examples, dataset.queries
+        self.rng = rng
+        residues = modular.residues(queries, prime, modular.least_exponent(queries))
+        self.queries = _Matroid.of(residues, prime, rng)
+        tokens, differences = (
+            _Matroid.of(elements(dataset, np.full(total, which), prime, rng), prime, rng)
+            for which in (True, False)
+        )
+        self.contexts = [tokens, *[differences] * (num_heads - 1)]
+        self.rooms = [dataset.width, *[dataset.width - 1] * (num_heads - 1)]
+        self.members: list[Indices] = []
+        self.loose: list[int] = []
+        self.known: dict[int, tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]] = {}
+
+    @classmethod
+    def dealt(
+        cls, dataset: Dataset, num_heads: int, queue: Indices, rng: np.random.Generator
+    ) -> "_Sharing":
+        """Deal out the examples, and take back what a group does not hold."""
+        sharing = cls(dataset, num_heads, rng)
+        for head in range(num_heads):
+            given = np.sort(queue[head::num_heads])
+            kept = sharing.queries.basis(sharing.contexts[head].basis(given))[: sharing.rooms[head]]
+            sharing.members.append(kept)
+            sharing.loose += np.setdiff1d(given, kept).tolist()
+        return sharing
+
+    def place_all(self) -> None:
+        """Find places for loose examples, up to the first which finds none."""
+        while self.loose and self._place(self.loose[-1]):
+            self.loose.pop()
+
+    def _place(self, example: int) -> bool:
+        """Put an example into a group, by a shortest chain of exchanges."""
+        came_from: dict[int, tuple[int, int] | None] = {example: None}
+        waiting = deque([example])
+        while waiting:
+            found = waiting.popleft()
+            heads = sorted(range(len(self.members)), key=lambda h: len(self.members[h]))
+            for head in heads:
+                if len(self.members[head]) < self.rooms[head] and self._swaps(head)[0][found]:
+                    return self._move(found, head, came_from)
+            for head in heads:
+                if found in self.members[head]:
+                    continue
+                for other in self.members[head][self._swaps(head)[1][found]].tolist():
+                    if other not in came_from:
+                        came_from[other] = found, head
+                        waiting.append(other)
+        return False
+
+    def _swaps(self, head: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Which examples a group may have besides (T,), or in the place of a member (T, k)."""
+        if head not in self.known:
+            members = self.members[head]
+            (one, ones), (other, others) = (
+                matroid.swaps(members) for matroid in (self.contexts[head], self.queries)
+            )
+            self.known[head] = one & other, ones & others
+        return self.known[head]
+
+    def _move(self, example: int, head: int, came_from: dict[int, tuple[int, int] | None]) -> bool:
+        """Move a chain of examples, unless a group would be dependent after all."""
+        before = list(self.members)
+        self.members[head] = np.append(self.members[head], example)
+        changed = {head}
+        while (step := came_from[example]) is not None:
+            replacement, head = step
+            kept = self.members[head][self.members[head] != example]
+            self.members[head] = np.append(kept, replacement)
+            changed.add(head)
+            example = replacement
+        for head in changed:
+            for matroid in (self.contexts[head], self.queries):
+                if len(matroid.basis(self.members[head])) < len(self.members[head]):
+                    self.members = before
+                    return False
+        for head in changed:
+            self.known.pop(head, None)
+        return True
+
+    def _spanned(self) -> list[Indices]:
+        """Queries beside each group which seem to be in its span."""
+        rows, prime = self.queries.rows, self.queries.prime
+        found = []
+        for members in self.members:
+            null = modular.null_vectors(rows[members], prime)
+            mixing = self.rng.integers(prime, size=(null.shape[1], 1)).astype(np.float64)
+            normal = modular.product(null, modular.reduce(mixing, prime), prime)
+            inside = ~modular.product(rows, normal, prime).any(axis=1)
+            found.append(np.setdiff1d(np.flatnonzero(inside), members))
+        return found
+
+    def sorted_heads(self) -> list[int] | None:
+        """The groups in an order where none has an earlier query in its span, or None."""
+        home = np.full(len(self.queries.rows), -1)
+        for head, members in enumerate(self.members):
+            home[members] = head
+        later = [set(home[spanned].tolist()) - {-1} for spanned in self._spanned()]
+        order: list[int] = []
+        left = list(range(len(self.members)))
+        while left:
+            # Empty groups span nothing, and come last, as heads of even groups do.
+            free = [h for h in left if not any(h in later[g] for g in left if g != h)]
+            if not free:
+                return None
+            order.append(free[0])
+            left.remove(free[0])
+        return sorted(order, key=lambda h: not len(self.members[h]))
+
+    def flats(self, queries: Array) -> list[Flat]:
+        """Subspaces with more queries than groups like, a few of them."""
+        heads = self.rng.permutation(len(self.members))[:_BLAMED].tolist()
+        suspects = [(self.members[head], x) for x in self.loose[-1:] for head in heads]
+        suspects += [
+            (members, int(x))
+            for members, spanned in zip(self.members, self._spanned(), strict=True)
+            for x in spanned
+        ]
+        found = []
+        for index in self.rng.permutation(len(suspects))[:_BLAMED]:
+            members, example = suspects[index]
+            dependency = dyadic.dependency(queries, [*members.tolist(), example])
+            if dependency is not None:
+                found.append(Flat.of(queries, dependency))
+        return found

@@ -1,0 +1,443 @@
+"""The claim *executed*: what evaluations in float32 may do, and that both sides know it."""
+
+import dataclasses
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from constructive import (
+    AttentionLayer,
+    Dataset,
+    ExtendedLayer,
+    Memorizer,
+    Verdict,
+    build_memorizer,
+    certify,
+    check,
+    generators,
+)
+from constructive.certificates.claims import executed
+from constructive.exact.float_model import EXECUTED
+from constructive.layers import rounding
+
+SINGLE = EXECUTED["float32"]
+U = 2.0**-24
+F32 = np.float32
+
+
+def product(rng, left, right):
+    """A product of matrices (..., k) (k, m) in float32: by BLAS, or term by term in some order."""
+    if rng.random() < 0.3:
+        return left @ right
+    out = np.zeros((*left.shape[:-1], right.shape[-1]), F32)
+    for k in rng.permutation(left.shape[-1]):
+        if rng.random() < 0.5:  # fused: one rounding, as the product of two floats is a double
+            exact = left[..., k, None].astype(float) * right[k].astype(float)
+            out = (exact + out).astype(F32)
+        else:
+            out = left[..., k, None] * right[k] + out
+    return out
+
+
+def chain(rng, *factors):
+    """Their product, multiplied in some order."""
+    factors = list(factors)
+    while len(factors) > 1:
+        at = rng.integers(len(factors) - 1)
+        factors[at : at + 2] = [product(rng, *factors[at : at + 2])]
+    return factors[0]
+
+
+def exponentials(rng, x):
+    """exp in float32, wrong by as much as the statement allows."""
+    sizes = np.exp(x.astype(float)) * (1 + rng.choice([-1, 0, 1], x.shape) * 62 * U)
+    out = np.where(x == 0, 1.0, sizes).astype(F32)
+    return np.where(out < 2.0**-126, F32(rng.choice([0, 2.0**-126])), out)
+
+
+def softmax_averages(rng, logits, values, block):
+    """Of values (n, k), in blocks, divided before or afterwards."""
+    top, total, sums = logits[0], F32(0), np.zeros((1, values.shape[1]), F32)
+    if block >= len(logits) and rng.random() < 0.5:
+        weights = exponentials(rng, logits - logits.max())
+        return product(rng, (weights / weights.sum(dtype=F32))[None], values)
+    for start in range(0, len(logits), block):
+        part = logits[start : start + block]
+        new = max(top, part.max())
+        again = exponentials(rng, np.array([top - new], F32))[0]
+        weights = exponentials(rng, part - new)
+        sums = sums * again + product(rng, weights[None], values[start : start + block])
+        total, top = total * again + weights.sum(dtype=F32), new
+    return sums / total
+
+
+def evaluated(rng, layer, dataset, block=512):
+    """One evaluation in float32: of each example, in an order of its own."""
+    w_q, w_k, w_v, w_o, w_d = (w.astype(F32) for w in layer.tensors.values())
+    w_o = w_o.reshape(layer.num_heads, layer.value_dim, -1)
+    contexts = dataset.contexts_of(slice(None)).astype(F32)
+    outputs = []
+    for t, query in enumerate(dataset.queries.astype(F32)):
+        tokens = contexts[t % len(contexts)]
+        out = np.zeros((1, layer.target_dim), F32)
+        way = rng.integers(4)
+        between = np.zeros((1, w_d.shape[0]), F32)
+        for head in rng.permutation(layer.num_heads):
+            logits = chain(rng, tokens, w_k[head], w_q[head].T.copy(), query[:, None])[:, 0]
+            if way == 0:  # all of U first, and values
+                u = chain(rng, w_v[head], w_o[head], w_d)
+                out = out + softmax_averages(rng, logits, product(rng, tokens, u), block)
+            elif way == 1:  # averages, and then all
+                z = softmax_averages(rng, logits, tokens, block)
+                out = out + chain(rng, z, w_v[head], w_o[head], w_d)
+            else:
+                value = softmax_averages(rng, logits, product(rng, tokens, w_v[head]), block)
+                between = between + product(rng, value, w_o[head])
+        outputs.append((out if way < 2 else product(rng, between, w_d))[0])
+    return np.array(outputs, dtype=float)
+
+
+def truly(layer, dataset):
+    """In real arithmetic, near enough."""
+    double = layer.astype(np.float64)
+    exact = ExtendedLayer(double, np.zeros((1, *double.value_weights.shape)), 106)
+    return exact(dataset.contexts, dataset.queries)
+
+
+@st.composite
+def layers(draw):
+    """A random layer and data, with logits of any size, and a generator."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    heads, inner, value_dim, between, outputs = (draw(st.integers(1, 3)) for _ in range(5))
+    total, size, width = (draw(st.integers(1, 5)) for _ in range(3))
+    scale = 10.0 ** draw(st.integers(-2, 4))
+    weights = [
+        scale * rng.standard_normal((heads, width, inner)),
+        rng.standard_normal((heads, width, inner)),
+        rng.standard_normal((heads, width, value_dim)),
+        rng.standard_normal((heads * value_dim, between)),
+        rng.standard_normal((between, outputs)),
+    ]
+    kind = draw(st.sampled_from([np.float32, np.float64]))
+    shape = (size, width) if draw(st.booleans()) else (total, size, width)
+    contexts, queries = rng.standard_normal(shape), rng.standard_normal((total, width))
+    if draw(st.booleans()):  # large terms which cancel
+        queries += 1000.0
+    dataset = Dataset(contexts, queries, rng.standard_normal((total, outputs)))
+    return AttentionLayer(*(w.astype(kind) for w in weights)), dataset, rng
+
+
+def named(layer):
+    return dict(layer.tensors)
+
+
+def arrays_of(dataset):
+    return {name: np.asarray(getattr(dataset, name)) for name in ("contexts", "queries", "targets")}
+
+
+# Evaluations stay within the bounds, and the bounds are needed.
+
+
+@settings(max_examples=150)
+@given(layers())
+def test_evaluations_are_within_the_bounds(checker, problem):
+    layer, dataset, rng = problem
+    bounds = rounding.rounding(layer, dataset, SINGLE).bounds
+    real = truly(layer, dataset)
+    for _ in range(3):
+        off = np.abs(evaluated(rng, layer, dataset) - real)
+        assert (off <= bounds).all()
+    with np.errstate(over="ignore"):
+        theirs = checker.executed.rounding(named(layer), arrays_of(dataset))
+    assert theirs == pytest.approx(bounds.max(), rel=2.0**-12)  # of 2^-10 of room
+
+
+def test_long_contexts_in_blocks():
+    rng = np.random.default_rng(3)
+    data = generators.uniform(num_examples=3, context_size=1100, width=3)
+    layer = AttentionLayer(
+        *rng.standard_normal((3, 2, 3, 1)), np.ones((2, 1)), rng.standard_normal((1, 2))
+    )
+    data = Dataset(data.contexts, data.queries, np.zeros((3, 2)))
+    bounds, real = rounding.rounding(layer, data, SINGLE).bounds, truly(layer, data)
+    for _ in range(5):
+        assert (np.abs(evaluated(rng, layer, data) - real) <= bounds).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "common"),
+    [
+        ({"unit": U / 1000, "exp_error": 0.0}, 0.0),
+        ({"exp_error": 0.0}, 0.0),
+        ({"unit": U / 1000}, 1e5),
+    ],
+)
+def test_the_test_of_evaluations_can_fail(change, common):
+    """With rounding left out of the model, some evaluation is beyond its bounds."""
+    rng = np.random.default_rng(0)
+    identity, second = np.eye(2)[None], np.array([[[0.0], [1.0]]])
+    layer = AttentionLayer(identity, identity, second, np.ones((1, 1)), np.ones((1, 1)))
+    queries = np.stack([common + rng.random(20), 0.1 * rng.random(20)], axis=1)
+    data = Dataset([[1.0, 1.0], [1.0, -1.0]], queries, np.zeros(20))
+    real = truly(layer, data)
+    off = np.array([np.abs(evaluated(rng, layer, data) - real) for _ in range(10)])
+    few = dataclasses.replace(SINGLE, **change)
+    assert (off > rounding.rounding(layer, data, few).bounds).any()
+    assert (off <= rounding.rounding(layer, data, SINGLE).bounds).all()
+
+
+@given(
+    st.lists(st.floats(-800, 0), min_size=1, max_size=6),
+    st.floats(0, 900),
+)
+def test_exponentials_are_bounded_from_above(checker, below, x):
+    logits = np.array(below)[None, None]
+    with mpmath.workdps(50):
+        sizes = [mpmath.exp(mpmath.mpf(y)) for y in below]
+        shares = [size / sum(sizes) for size in sizes]
+        grown = mpmath.expm1(2 * mpmath.mpf(x))
+    with np.errstate(over="ignore"):
+        for bounds in (rounding._attention(logits), checker.executed.softmax(logits)):
+            for bound, share in zip(bounds[0, 0].tolist(), shares, strict=True):
+                assert share <= bound
+                assert bound <= share * (1 + 1e-4) + 1e-300
+        for bound in (rounding._growth(np.array(x)), checker.executed.growth(np.array(2 * x))):
+            assert grown <= float(bound)
+            assert bound <= grown * (1 + 1e-4) + 1e-300 or x > 350
+
+
+@pytest.mark.parametrize("x", [math.inf, math.nan])
+def test_what_is_no_number_is_no_bound(checker, x):
+    with np.errstate(all="ignore"):
+        assert not rounding._growth(np.array(math.inf)) < math.inf
+        assert not checker.executed.growth(np.array(x)) < math.inf
+
+
+def test_chunks_change_nothing():
+    data = generators.uniform(num_examples=61, context_size=8, width=16)
+    layer = build_memorizer(data, num_heads=4, construction="rank_one").layer
+    whole = rounding.rounding(layer, data, SINGLE).bounds
+    parts = rounding.rounding(layer, data, SINGLE, chunk_bytes=1).bounds
+    assert np.allclose(whole, parts, rtol=1e-9, atol=0.0)
+    assert whole.shape == (61, 1)
+
+
+# Certificates.
+
+
+def single(data):
+    return Dataset(data.contexts.astype(F32), data.queries.astype(F32), data.targets)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return single(generators.uniform(num_examples=7, context_size=3, width=5, seed=0))
+
+
+@pytest.fixture(scope="module")
+def memorizer(data):
+    return build_memorizer(data, num_heads=3)
+
+
+@pytest.fixture(scope="module")
+def certificate(data, memorizer):
+    return certify(memorizer, data, claims=("error", "executed"))
+
+
+def test_statements_are_the_same(checker):
+    assert checker.statements.STATEMENTS["executed"] == executed.STATEMENT
+    assert (checker.float_model.BLOCK, checker.float_model.ULPS) == (512, 32)
+
+
+def test_it_is_made_if_asked_for_only(data, memorizer):
+    assert "executed" not in [claim.name for claim in certify(memorizer, data).claims]
+
+
+@pytest.mark.usefixtures("same_process")
+@pytest.mark.parametrize("construction", ["saturated", "rank_one", "generic"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_it_is_proved_and_checked(data, construction, dtype):
+    built = build_memorizer(data, num_heads=3, construction=construction).astype(dtype)
+    certificate = certify(built, data, claims="executed")
+    claim = certificate["executed"]
+    assert claim.proved
+    bound = float.fromhex(claim.evidence["bound"])
+    assert claim.statement == executed.STATEMENT.format(bound, 512, 32)
+    assert bound < 2e-3
+    assert "vacuous" not in claim.detail
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        off = np.abs(evaluated(rng, built.layer, data) - data.target_matrix)
+        assert off.max() <= bound
+    assert built.astype("float32").max_error(data) <= bound
+    assert check(certificate, built, data).proved
+
+
+@pytest.mark.usefixtures("same_process")
+@pytest.mark.parametrize("make", [generators.uniform, generators.shared_context])
+def test_several_outputs_and_shared_contexts(make):
+    data = make(num_examples=7, context_size=3, width=5)
+    targets = np.stack([data.targets, 100.0 * data.targets], axis=1)
+    data = Dataset(data.contexts, data.queries, targets)
+    built = build_memorizer(data, num_heads=3, construction="rank_one")
+    certificate = certify(built, data, claims=("rank", "executed"))
+    assert certificate.proved
+    assert check(certificate, built, data).proved
+
+
+@pytest.mark.usefixtures("same_process")
+def test_where_it_says_nothing_it_says_so():
+    data = generators.uniform(num_examples=61, context_size=8, width=16)
+    built = build_memorizer(data, num_heads=4, construction="rank_one").astype("float32")
+    certificate = certify(built, data, claims="executed")
+    assert "; vacuous, as no target is larger than 0.9" in certificate["executed"].detail
+    assert "logits of construction='generic' are smaller" in certificate["executed"].detail
+    assert check(certificate, built, data).proved  # it is true, though
+    better = build_memorizer(data, num_heads=4, construction="generic")
+    assert "vacuous" not in certify(better, data, claims="executed")["executed"].detail
+
+
+@pytest.mark.parametrize("place", ["contexts", "readout_weights", "query_weights"])
+def test_it_is_undecided_beyond_float32(data, memorizer, place):
+    if place == "contexts":
+        data = Dataset(1e39 * data.contexts.astype(float), data.queries, data.targets)
+    else:
+        huge = 1e39 * getattr(memorizer.layer, place)
+        layer = dataclasses.replace(memorizer.layer, **{place: huge})
+        memorizer = Memorizer(layer, memorizer.record)
+    claim = certify(memorizer, data, claims="executed")["executed"]
+    assert claim.verdict is Verdict.UNDECIDED
+    assert claim.statement == executed.UNKNOWN
+    assert claim.witness == 0
+    assert "nothing bounds rounding at example 0: products" in claim.detail
+
+
+def test_it_is_undecided_of_readouts_of_several_arrays(data):
+    built = build_memorizer(data, num_heads=3, precision=106)
+    claim = certify(built, data, claims="executed")["executed"]
+    assert claim.verdict is Verdict.UNDECIDED
+    assert (
+        "readout of 106 bits: a sum of several arrays is not evaluated in float32" in claim.detail
+    )
+
+
+def test_it_is_undecided_where_balls_are_wide(data, memorizer):
+    claim = certify(memorizer, data, claims="executed", max_prec=8)["executed"]
+    assert claim.verdict is Verdict.UNDECIDED
+    assert claim.detail == "balls of 8 bits do not enclose the layer; raise max_prec="
+
+
+def test_large_errors_in_real_arithmetic_are_part_of_the_bound(data, memorizer):
+    other = Dataset(data.contexts, data.queries, data.targets + 3.0)
+    claim = certify(memorizer, other, claims="executed")["executed"]
+    assert 3.0 < float.fromhex(claim.evidence["real"]) < 3.001
+    assert 3.0 < float.fromhex(claim.evidence["bound"]) < 3.2
+    assert claim.proved
+
+
+# The checker believes nothing.
+
+
+def forged(certificate, **evidence):
+    """With other evidence, and the statement which fits it."""
+    error, claim = certificate.claims
+    evidence = claim.evidence | evidence
+    statement = executed.STATEMENT.format(float.fromhex(evidence["bound"]), 512, 32)
+    claim = dataclasses.replace(claim, evidence=evidence, statement=statement)
+    return dataclasses.replace(certificate, claims=(error, claim))
+
+
+def hexed(certificate, name, factor):
+    return (float.fromhex(certificate["executed"].evidence[name]) * factor).hex()
+
+
+@pytest.mark.usefixtures("same_process")
+@pytest.mark.parametrize(
+    ("name", "factor", "words"),
+    [
+        ("bound", 0.9, "executed: rounding may be"),
+        ("bound", 0.0, "executed: rounding may be"),
+        ("real", 1e6, "executed: rounding may be"),
+        ("real", 1e-8, "error: it is not shown to be within"),
+        ("real", 0.0, "error: it is not shown to be within"),
+        ("real", -1.0, "the real bound of executed is no number"),
+        ("real", math.inf, "the real bound of executed is no number"),
+        ("real", math.nan, "the real bound of executed is no number"),
+        ("bound", math.inf, "the bound of executed is no number"),
+        ("bound", -1.0, "the bound of executed is no number"),
+        ("bound", 2.0, None),
+        ("real", 1.01, None),
+    ],
+)
+def test_forgeries(certificate, memorizer, data, name, factor, words):
+    value = hexed(certificate, name, factor)
+    report = check(forged(certificate, **{name: value}), memorizer, data)
+    assert report.proved is (words is None)
+    assert words is None or words in report.report
+
+
+@pytest.mark.usefixtures("same_process")
+@pytest.mark.parametrize("evidence", [None, [], {}, {"bound": "0x1p0"}, {"real": "0x1p-1"}])
+@pytest.mark.parametrize("real", [None, 0.25, "a quarter", ["0x1p-2"]])
+def test_evidence_of_another_kind(certificate, memorizer, data, evidence, real):
+    error, claim = certificate.claims
+    statement = executed.STATEMENT.format(1.0, 512, 32)
+    for other in (evidence, {"bound": "0x1p0", "real": real}):
+        claim = dataclasses.replace(claim, evidence=other, statement=statement)
+        report = check(dataclasses.replace(certificate, claims=(error, claim)), memorizer, data)
+        assert not report.proved
+        assert "NOT PROVED" in report.report
+
+
+@pytest.mark.usefixtures("same_process")
+def test_it_needs_no_claim_error_and_gives_none(checker, certificate, memorizer, data, tmp_path):
+    alone = dataclasses.replace(certificate, claims=certificate.claims[1:])
+    assert check(alone, memorizer, data).proved
+    data.save(tmp_path / "d.npz")
+    memorizer.save(tmp_path / "w.safetensors")
+    alone.save(tmp_path / "c.json")
+    certificate.save(tmp_path / "both.json")
+    files = [str(tmp_path / name) for name in ("w.safetensors", "d.npz")]
+    assert checker.main([str(tmp_path / "both.json"), *files, "--epsilon", "1e-3"]) == 0
+    assert checker.main([str(tmp_path / "c.json"), *files, "--epsilon", "1e-3"]) == 1
+    small = forged(certificate, real=hexed(certificate, "real", 1e-8))
+    assert not check(dataclasses.replace(small, claims=small.claims[1:]), memorizer, data).proved
+
+
+@pytest.mark.usefixtures("same_process")
+def test_other_words_are_refused(certificate, memorizer, data):
+    error, claim = certificate.claims
+    other = dataclasses.replace(claim, statement=claim.statement.replace("512", "16"))
+    report = check(dataclasses.replace(certificate, claims=(error, other)), memorizer, data)
+    assert "it does not state: max |fl(" in report.report
+
+
+@pytest.mark.usefixtures("same_process")
+def test_what_certify_leaves_undecided_cannot_be_forged(memorizer, data):
+    """Weights beyond float32, and a readout of several arrays."""
+    huge = dataclasses.replace(
+        memorizer.layer,
+        output_weights=1e39 * memorizer.layer.output_weights,
+        readout_weights=1e-39 * memorizer.layer.readout_weights,
+    )
+    several = ExtendedLayer(
+        memorizer.layer, np.zeros((1, *memorizer.layer.value_weights.shape)), 99
+    )
+    for layer, words in ((huge, "rounding may be inf"), (several, "is no float32")):
+        other = Memorizer(layer, memorizer.record)
+        honest = certify(other, data, claims=("error", "executed"), epsilon=1e-3)
+        error, claim = honest.claims
+        assert error.proved
+        claim = dataclasses.replace(
+            claim,
+            verdict=Verdict.PROVED,
+            witness=None,
+            evidence={"bound": "0x1p0", "real": "0x1p-1"},
+        )
+        report = check(forged(dataclasses.replace(honest, claims=(error, claim))), other, data)
+        assert not report.proved
+        assert words in report.report

@@ -1,0 +1,156 @@
+"""constructive recite: a file in, a decoder, its tokens, a certificate and a picture out."""
+
+import dataclasses
+import sys
+
+import numpy as np
+import pytest
+
+import constructive
+from constructive import Decoder, Text
+from constructive.cli import recite
+from constructive.data.texts import joined
+
+CAT = "the cat sat on the mat, and the cat saw the rat\r\n"
+FILES = ["decoder-certificate.json", "decoder.png", "decoder.safetensors", "text.json"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "cat.txt").write_bytes(CAT.encode())
+    return tmp_path
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_is_recited_and_proved(run, folder):
+    printed = run("recite", "cat.txt", "--width", 64)
+    for words in (
+        "cat.txt: words and what is between them, N = 26 tokens, V = 12 different ones",
+        "built, not trained: one causal layer, H = 1 heads, 19,648 parameters",
+        '"the cat sat on the mat, and the cat saw the rat"',
+        "recited from its first token: all 49 bytes are those of the file",
+        "Certificate: PROVED",
+        "rank      PROVED", "recites   PROVED", "executed  PROVED",
+        "$ constructive check decoder-certificate.json decoder.safetensors text.json",
+        "written to decoder.safetensors, text.json and decoder-certificate.json",
+        "drawn in decoder.png",
+    ):  # fmt: skip
+        assert words in printed
+    assert names(folder) == ["cat.txt", *FILES]
+    assert (folder / "decoder.png").read_bytes().startswith(b"\x89PNG")
+    decoder, text = Decoder.load(folder / "decoder.safetensors"), Text.load(folder / "text.json")
+    assert decoder.joined(decoder.generate("the")) == text.joined(text.tokens) == CAT
+    checked = run("check", *(FILES[i] for i in (0, 2, 3)))
+    assert checked.strip().endswith("PROVED")
+    assert checked.strip() in printed
+    assert "exists already" in run("recite", "cat.txt", "--width", 64, status=2)
+    (folder / "cat.txt").write_text("the dog")
+    assert "all 7 bytes" in run("recite", "cat.txt", "--width", 64, "--force")
+    assert Decoder.load(folder / "decoder.safetensors").vocabulary == ("the", " ", "dog")
+
+
+def test_options(run, folder):
+    printed = run("recite", "cat.txt", "--unit", "bytes", "--limit", 20, "-d", 32, "-H", 2,
+                  "--head-dim", 16, "--window", 9, "--seed", 5, "-o", "d.safetensors",
+                  "--text", "t.json", "--certificate", "c.json", "--picture", "p.svg")  # fmt: skip
+    assert "cat.txt: bytes, from its start: N = 20 tokens" in printed
+    assert "recited from its first token: all 20 bytes are those of the file" in printed
+    assert names(folder) == ["c.json", "cat.txt", "d.safetensors", "p.svg", "t.json"]
+    decoder = Decoder.load(folder / "d.safetensors")
+    assert repr(decoder).startswith("Decoder(20 positions, V=10 bytes, H=2, d=32, d_h=16, window 9")
+    assert decoder.record.seed == 5
+    assert bytes(Text.load(folder / "t.json").tokens) == CAT.encode()[:20]
+    assert "<svg" in (folder / "p.svg").read_text()
+
+
+def test_limit_is_of_tokens(run, folder):
+    printed = run("recite", "cat.txt", "--limit", 4, "--width", 32)
+    assert "words and what is between them, from its start: N = 4 tokens, V = 3" in printed
+    assert "all 8 bytes are those of the file" in printed
+    text = Text.load(folder / "text.json")
+    assert text.joined(text.tokens) == "the cat "
+    printed = run("recite", "cat.txt", "--limit", 1000, "--width", 32, "--force")
+    assert "N = 26 tokens" in printed
+
+
+def test_one_token_and_any_bytes(run, folder):
+    (folder / "one.txt").write_text("a")
+    assert "all 1 bytes" in run("recite", "one.txt", "--width", 16)
+    (folder / "any.bin").write_bytes(b"\x1b[31m\x00\xff")
+    printed = run("recite", "any.bin", "--unit", "bytes", "--width", 32, "--force")
+    assert '"?[31m?\N{REPLACEMENT CHARACTER}"' in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["empty.txt"], "DataError: empty.txt is empty"),
+        (["latin.txt"], "latin.txt is no UTF-8: byte 3 is 233"),
+        (["none.txt"], "FileNotFoundError"),
+        (["."], "IsADirectoryError"),
+        (["cat.txt", "--output", "cat.txt"], "--output and FILE are one file"),
+        (["cat.txt", "--text", "a", "--certificate", "./a"], "--certificate and --text are one"),
+        (["cat.txt", "--picture", "none/p.png"], "no such folder"),
+        (["cat.txt", "--window", "0"], "--window"),
+        (["cat.txt", "--limit", "0"], "--limit"),
+        (["cat.txt", "--unit", "lines"], "--unit"),
+        (["cat.txt", "--width", "8", "--heads", "1"], "26 positions are too many for 1 heads"),
+        (["cat.txt", "--head-dim", "300"], "head_dim=300 is more than the width 256"),
+        (["cat.txt", "--width", "1"], "PrecisionError"),
+    ],
+)
+def test_bad_input(run, folder, arguments, words):
+    (folder / "empty.txt").write_bytes(b"")
+    (folder / "latin.txt").write_bytes(b"caf\xe9")
+    before = names(folder)
+    assert words in run("recite", *arguments, status=2)
+    assert names(folder) == before
+
+
+def test_what_is_not_recited(run, folder, monkeypatch):
+    """A decoder for other words in the same places: seen by the comparison, and by each proof."""
+    build = constructive.build_decoder
+
+    def another(text, **options):
+        ids = text.ids.copy()
+        ids[[2, 4]] = ids[[4, 2]]
+        return build(dataclasses.replace(text, ids=ids), **options)
+
+    monkeypatch.setattr(constructive, "build_decoder", another)
+    printed = run("recite", "cat.txt", "--width", 64, status=1)
+    assert "NOT RECITED: byte 4 of 49 is the first which differs" in printed
+    assert "recites   REFUTED" in printed
+    assert "NOT PROVED" in printed
+    assert names(folder) == ["cat.txt", *FILES]
+
+
+def test_what_ends_too_early(run, folder, monkeypatch):
+    (folder / "twice.txt").write_text("a b")
+    build = constructive.build_decoder
+
+    def shorter(_text, **options):
+        decoder = build(Text.words("a", " ", "b"), **options)
+        return dataclasses.replace(decoder, positions=np.repeat(decoder.positions, 3, axis=0))
+
+    monkeypatch.setattr(constructive, "build_decoder", shorter)
+    printed = run("recite", "twice.txt", "--width", 64, status=1)
+    assert "NOT RECITED: byte 1 of 3 is the first which differs" in printed
+
+
+def test_no_picture_without_matplotlib(run, folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    printed = run("recite", "cat.txt", "--width", 64)
+    assert "no picture: a picture needs matplotlib, which is not installed; pip install" in printed
+    assert names(folder) == ["cat.txt", *(name for name in FILES if name != "decoder.png")]
+
+
+def test_decoding_in_pieces(monkeypatch):
+    monkeypatch.setattr(recite, "_PIECE", 4)
+    text, steps = Text.words(CAT), []
+    decoder = constructive.build_decoder(text, width=64)
+    found = recite._decoded(decoder, text, lambda *step: steps.append(step))
+    assert joined(found, "words") == CAT
+    assert steps == [("recite", done, 26) for done in range(1, 26, 4)]

@@ -1,0 +1,451 @@
+"""Decoders recite what they were built for, from every prompt, and say what they cannot hold."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+
+from constructive import (
+    CapacityError,
+    CausalLayer,
+    DataError,
+    Decoder,
+    DecoderRecord,
+    FormatError,
+    ParameterError,
+    PrecisionError,
+    Text,
+    Verdict,
+    build_decoder,
+    certify,
+)
+from constructive.layers.decoder import rounded
+from constructive.layers.recital import exact_tokens, recital
+
+CAT = "the cat sat on the mat, and the cat saw the rat"
+WIDTH = 64
+
+
+@st.composite
+def texts(draw):
+    """One text or several, which begin with tokens of their own, of few symbols which repeat."""
+    symbols = st.integers(0, draw(st.integers(0, 5)))
+    bodies = draw(st.lists(st.lists(symbols, max_size=40), min_size=1, max_size=4))
+    several = [[100 + number, *body] for number, body in enumerate(bodies)]
+    return Text.of(*several)
+
+
+def assert_recites(decoder, text):
+    assert decoder.recites(text)
+    for tokens in text.texts:
+        assert decoder.generate(tokens[: text.prompt]) == tokens  # it ends where the text does
+        assert decoder.generate(tokens[: text.prompt], text.prompt) == tokens[: text.prompt]
+        half = max(1, len(tokens) // 2)
+        assert decoder.generate(tokens[:1], half) == tokens[:half] or text.prompt > 1
+        assert decoder.logits(tokens).shape == (len(tokens), len(text.vocabulary) + 1)
+
+
+@settings(max_examples=25)
+@given(texts(), st.sampled_from([None, 1, 2, 7]), st.integers(0, 3))
+def test_what_is_built_recites(text, window, seed):
+    if window is not None and text.num_texts > 1:
+        text = Text.of(text.texts[0])  # which others may contradict in a window
+    decoder = build_decoder(text, width=WIDTH, window=window, seed=seed)
+    assert_recites(decoder, text)
+    assert decoder.record.num_positions == len(text.different(window))
+    assert decoder.record.share < 1
+    assert decoder.record.margin > 0
+    assert exact_tokens(decoder, text).tabulated
+    assert {array.dtype for array in decoder.tensors.values()} == {np.dtype(np.float32)}
+
+
+@pytest.mark.parametrize("text", [Text.of([5] * 90), Text.of([5]), Text.bytes(b"ab" * 30)])
+def test_one_symbol_and_repeats(text):
+    assert_recites(build_decoder(text, width=WIDTH), text)
+
+
+def test_texts_which_a_prompt_tells_apart():
+    text = Text.words("one two three", "one two four", prompt=5)
+    decoder = build_decoder(text, width=WIDTH)
+    assert decoder.record.num_positions == 2
+    assert_recites(decoder, text)
+    with pytest.raises(DataError, match="goes on with 'three' after token 3, and text 1 with"):
+        build_decoder(Text.words("one two three", "one two four"), width=WIDTH)
+
+
+def test_a_window_which_does_not_tell_texts_apart():
+    text = Text.of([1, 5, 5, 6], [2, 5, 5, 7])
+    assert_recites(build_decoder(text, width=WIDTH, window=3), text)
+    with pytest.raises(DataError, match="text 0 goes on with 6 after token 2, and text 1 with 7"):
+        build_decoder(text, width=WIDTH, window=2)
+
+
+def test_given_heads_and_head_dimension():
+    text = Text.words(CAT)
+    decoder = build_decoder(text, width=WIDTH, num_heads=3, head_dim=16)
+    assert (decoder.layer.num_heads, decoder.layer.head_dim) == (3, 16)
+    assert_recites(decoder, text)
+    assert build_decoder(text, width=WIDTH, seed=1).embedding.tolist() != decoder.embedding.tolist()
+
+
+def test_steps_are_reported():
+    steps = []
+    build_decoder(
+        Text.words(CAT),
+        width=WIDTH,
+        progress=lambda step, done, total: steps.append((step, done, total)),
+    )
+    assert [step for step, _, _ in steps] == ["attend", "solve", "bound the rounding"]
+    assert all(0 <= done <= total for _, done, total in steps)
+
+
+def test_weights_are_those_of_the_theory():
+    text = Text.words(CAT)
+    decoder = build_decoder(text, width=WIDTH, num_heads=2)
+    tokens = np.unique(decoder.embedding), np.unique(decoder.positions)
+    assert [t.tolist() for t in tokens] == [[-0.5, 0.5]] * 2
+    keys = decoder.layer.key_weights
+    assert (keys == keys[0, 0, 0] * np.eye(WIDTH)).all()
+    assert np.frexp(keys[0, 0, 0])[0] == 0.5
+    assert decoder.num_parameters == sum(array.size for array in decoder.tensors.values())
+    assert decoder.end == len(text.vocabulary) == 10
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_more_positions_than_columns(heads):
+    text = Text.of(list(range((heads + 1) * 8 + 1)))
+    with pytest.raises(
+        CapacityError, match=rf"{len(text)} positions are too many for {heads} heads"
+    ) as refused:
+        build_decoder(text, width=8, num_heads=heads)
+    assert refused.value.witness == len(text)
+    assert refused.value.suggestion == f"num_heads={-(-len(text) // 8)}, or None"
+
+
+@pytest.mark.parametrize(
+    ("text", "window", "suggestion"),
+    [
+        (Text.of(*[[i] for i in range(17)]), None, "width=17, or prompt=2"),
+        (Text.of(*[[i, 0] for i in range(17)]), 5, "width=17, or prompt=2"),
+        (Text.of([0] * 17), 1, "width=17, or window=2"),
+    ],
+)
+def test_more_positions_which_see_one_token_than_columns(text, window, suggestion):
+    with pytest.raises(CapacityError, match="17 positions see one token") as refused:
+        build_decoder(text, width=16, window=window)
+    assert refused.value.suggestion == suggestion
+
+
+def test_as_many_positions_which_see_one_token_as_columns():
+    assert_recites(
+        build_decoder(Text.of([0] * 30 + [1]), width=64, window=1), Text.of([0] * 30 + [1])
+    )
+    text = Text.of(*[[i, 100] for i in range(30)])
+    assert_recites(build_decoder(text, width=64), text)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_margins_which_are_too_small(width):
+    """At width 1 the readout is beyond float32."""
+    with pytest.raises(PrecisionError, match="do not give every next token: the") as refused:
+        build_decoder(Text.of(list(range(30))), width=width)
+    assert "a larger width=" in refused.value.suggestion
+    assert refused.value.witness["margin"] <= 0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"text": CAT}, "text is a str, not a Text"),
+        ({"width": 0}, "width=0"),
+        ({"width": 2.5}, "width=2.5"),
+        ({"num_heads": 0}, "num_heads=0"),
+        ({"head_dim": 0}, "head_dim=0"),
+        ({"head_dim": 65}, "head_dim=65 is more than the width 64"),
+        ({"window": 0}, "window=0"),
+        ({"seed": -1}, "seed=-1"),
+    ],
+)
+def test_bad_parameters(change, words):
+    options = {"text": Text.words(CAT), "width": WIDTH, **change}
+    with pytest.raises(ParameterError, match=words):
+        build_decoder(options.pop("text"), **options)
+
+
+@pytest.fixture(scope="module")
+def cat():
+    text = Text.words(CAT)
+    return build_decoder(text, width=WIDTH), text
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "words"),
+    [
+        (lambda d: d.generate("the dog"), DataError, "the token 'dog' is none of the 10"),
+        (lambda d: d.generate(""), DataError, "no token, of the 10"),
+        (lambda d: d.generate([3]), DataError, "the token 3 is none of"),
+        (lambda d: d.generate("the", 0), ParameterError, "length=0"),
+        (
+            lambda d: d.generate("the", 25),
+            ParameterError,
+            "length=25 is more than the 24 positions",
+        ),
+        (lambda d: d.logits(["the"] * 25), DataError, "25 tokens are more than the 24 positions"),
+        (lambda d: d.embedded([[10]]), DataError, "ids are no numbers of tokens"),
+        (lambda d: d.embedded([[-1]]), DataError, "ids are no numbers of tokens"),
+        (lambda d: d.embedded([0]), DataError, "ids are no numbers of tokens"),
+        (lambda d: d.embedded([[0.0]]), DataError, "ids are no numbers of tokens"),
+        (lambda d: d.recites(Text.words("cat")), DataError, "has other tokens than the decoder"),
+        (
+            lambda d: d.recites(Text.words(f"{CAT} {CAT}")),
+            DataError,
+            "49 tokens, and the decoder 24",
+        ),
+        (lambda d: d.stored_as("float8"), ParameterError, "unknown storage='float8'"),
+    ],
+)
+def test_bad_questions(cat, ask, error, words):
+    with pytest.raises(error, match=words):
+        ask(cat[0])
+
+
+def test_another_text_is_not_recited(cat):
+    decoder, text = cat
+    other = dataclasses.replace(text, ids=np.roll(text.ids, 1))
+    assert not decoder.recites(other)
+    assert recital(decoder, other).least.min() < 0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"embedding": np.zeros((9, 64), np.float32)}, "arrays have shapes"),
+        ({"positions": np.zeros((0, 64), np.float32)}, "arrays have shapes"),
+        ({"unembedding": np.zeros((10, 64), np.float32)}, "arrays have shapes"),
+        ({"positions": np.zeros((24, 64))}, "arrays are float32, float64"),
+        ({"positions": np.full((24, 64), np.nan, np.float32)}, "not all finite"),
+        ({"vocabulary": tuple("abcdefghij"), "unit": "ids"}, "'a' in the vocabulary is not one of"),
+        ({"vocabulary": ("a",) * 10}, "'a' in the vocabulary is there twice"),
+        ({"unit": "lines"}, "unknown unit='lines'"),
+    ],
+)
+def test_parts_which_do_not_fit(cat, change, words):
+    with pytest.raises(ParameterError, match=words):
+        dataclasses.replace(cat[0], **change)
+
+
+def test_what_it_says_of_itself(cat):
+    decoder, _ = cat
+    assert repr(decoder) == "Decoder(24 positions, V=10 words, H=1, d=64, d_h=64, float32)"
+    for words in (
+        "smallest margin",
+        "unembedding",
+        "11 x 64",
+        "effective readout of x and 1 heads",
+    ):
+        assert words in str(decoder)
+        assert words in decoder._repr_html_()
+    assert "window 3" in repr(build_decoder(Text.of([1, 2]), width=WIDTH, window=3))
+
+
+# --- storage and files
+
+
+@pytest.mark.parametrize("storage", ["float32", "bfloat16", "float16"])
+def test_storage(storage):
+    text = Text.words(CAT)
+    decoder = build_decoder(text, width=128).stored_as(storage)
+    readout = decoder.layer.readout_weights
+    assert decoder.record.storage == storage
+    assert (rounded(readout, storage) == readout).all()
+    assert all((rounded(array, storage) == array).all() for array in decoder.tensors.values())
+    assert_recites(decoder, text)
+    assert recital(decoder, text).share.max() < (0.01 if storage == "float32" else 1)
+
+
+def test_weights_beyond_a_format(cat):
+    decoder, _ = cat
+    layer = decoder.layer
+    large = dataclasses.replace(layer, readout_weights=1e6 * np.ones_like(layer.readout_weights))
+    with pytest.raises(
+        ParameterError, match=r"weights of size 1.0e\+06 are beyond float16"
+    ) as refused:
+        dataclasses.replace(decoder, layer=large).stored_as("float16")
+    assert "bfloat16" in refused.value.suggestion
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1))
+def test_rounding_agrees_with_torch(numbers):
+    torch = pytest.importorskip("torch")
+    exact = np.array(numbers, np.float32)
+    for storage, kind in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
+        wanted = torch.from_numpy(exact).to(kind).float().numpy()
+        if np.isfinite(wanted).all():
+            assert (rounded(exact, storage) == wanted).all()
+        else:
+            with pytest.raises(ParameterError, match="beyond"):
+                rounded(exact, storage)
+    assert rounded(exact, "float32") is exact
+
+
+@pytest.mark.parametrize(
+    "text",
+    [Text.words(CAT), Text.bytes(b"\x00\xff\n"), Text.of([10**20, -3, 7, 10**20]),
+     Text.words("\ud800 ä", "b b", prompt=2)],
+)  # fmt: skip
+@pytest.mark.parametrize("window", [None, 2])
+def test_files_keep_every_bit(tmp_path, text, window):
+    decoder = build_decoder(text, width=WIDTH, window=window).stored_as("bfloat16")
+    decoder.save(tmp_path / "decoder.safetensors")
+    again = Decoder.load(tmp_path / "decoder.safetensors")
+    assert again.record == decoder.record
+    assert (again.vocabulary, again.unit, again.layer.window) == (
+        text.vocabulary,
+        text.unit,
+        window,
+    )
+    assert again.tensors.keys() == decoder.tensors.keys()
+    assert all((again.tensors[name] == array).all() for name, array in decoder.tensors.items())
+    assert_recites(again, text)
+    assert [path.name for path in tmp_path.iterdir()] == ["decoder.safetensors"]
+
+
+@pytest.fixture
+def saved(cat, tmp_path):
+    path = tmp_path / "decoder.safetensors"
+    cat[0].save(path)
+    content = path.read_bytes()
+    metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+    return path, load_file(path), metadata
+
+
+ABOUT = [
+    ({"unit": "bytes"}, "in the vocabulary is not one of bytes"),
+    ({"vocabulary": ["a"] * 10}, "is there twice"),
+    ({"vocabulary": ["a"]}, "arrays have shapes"),
+    ({"vocabulary": 3}, "is not a decoder"),
+    ({"window": 0}, "window=0"),
+    ({"window": "all"}, "window='all'"),
+    ({"record": {}}, r"its record is about \[\]"),
+    ({"record": None}, "is not a decoder"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), ABOUT)
+def test_spoilt_descriptions(saved, change, words):
+    path, tensors, metadata = saved
+    about = json.loads(metadata["decoder"])
+    save_file(tensors, path, {**metadata, "decoder": json.dumps(about | change)})
+    with pytest.raises(FormatError, match=words) as refused:
+        Decoder.load(path)
+    assert "written by Decoder.save" in refused.value.suggestion
+    missing = {key: about[key] for key in about if key not in change}
+    save_file(tensors, path, {**metadata, "decoder": json.dumps(missing)})
+    with pytest.raises(FormatError, match="is not a decoder"):
+        Decoder.load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"seed": 1.5}, "has numbers which are none"),
+        ({"margin": "1"}, "has numbers which are none"),
+        ({"condition": True}, "has numbers which are none"),
+        ({"storage": "float8"}, "unknown storage='float8'"),
+        ({"more": 1}, "its record is about"),
+    ],
+)
+def test_spoilt_records(saved, change, words):
+    path, tensors, metadata = saved
+    about = json.loads(metadata["decoder"])
+    about["record"] |= change
+    save_file(tensors, path, {**metadata, "decoder": json.dumps(about)})
+    with pytest.raises(FormatError, match=words):
+        Decoder.load(path)
+
+
+@pytest.mark.parametrize("name", ["embedding", "positions", "W_Q", "W_K", "U", "unembedding"])
+def test_spoilt_tensors(saved, name):
+    path, tensors, metadata = saved
+    for wrong in (tensors[name][:-1], tensors[name].astype(np.float64), tensors[name] * np.nan):
+        if (name, wrong.shape) == ("positions", (23, 64)):
+            continue  # a decoder of fewer positions
+        save_file(tensors | {name: np.ascontiguousarray(wrong)}, path, metadata)
+        with pytest.raises(FormatError, match="is not a decoder"):
+            Decoder.load(path)
+    save_file({key: value for key, value in tensors.items() if key != name}, path, metadata)
+    with pytest.raises(FormatError, match="is not a decoder"):
+        Decoder.load(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\x00" * 64])
+def test_files_which_are_none(tmp_path, content):
+    path = tmp_path / "decoder.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(FormatError, match="is not a decoder"):
+        Decoder.load(path)
+    save_file({"x": np.zeros(3)}, path)
+    with pytest.raises(FormatError, match="its format is None"):
+        Decoder.load(path)
+    with pytest.raises(FileNotFoundError):
+        Decoder.load(tmp_path / "none")
+
+
+def test_logits_which_are_not_exact(cat):
+    """Nothing is bounded in float32 then; and beyond float64 nothing is said at all."""
+    decoder, text = cat
+    layer = decoder.layer
+
+    def changed(**arrays):
+        weights = CausalLayer(*({**layer.tensors, **arrays}).values())
+        return dataclasses.replace(decoder, layer=weights)
+
+    inexact = changed(
+        W_Q=layer.query_weights * np.float32(1 + 2.0**-14), W_K=layer.key_weights * np.float32(256)
+    )
+    assert exact_tokens(inexact, text).logits.bits > 24
+    assert np.isfinite(recital(inexact, text).least).all()
+    assert np.isinf(recital(inexact, text).share).all()
+    fine = changed(W_Q=layer.query_weights * np.float32(1 + 2.0**-20))
+    with pytest.raises(PrecisionError, match="too many, or too fine, for a table"):
+        recital(fine, text)
+    embedding = decoder.embedding * np.float32(1 + 2.0**-23)
+    with pytest.raises(PrecisionError, match="do not add up exactly in float32"):
+        recital(dataclasses.replace(decoder, embedding=embedding), text)
+
+
+def test_a_readout_which_is_not_stored_as_is_said(cat):
+    decoder, text = cat
+    record = dataclasses.replace(decoder.record, storage="bfloat16")
+    assert isinstance(record, DecoderRecord)
+    assert np.isinf(recital(dataclasses.replace(decoder, record=record), text).share).all()
+    assert np.isfinite(recital(decoder.stored_as("bfloat16"), text).error).all()
+
+
+@pytest.mark.parametrize("storage", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("readout", "unembedding"), [(2.0**133, 2.0**-20), (2.0**133, 0.0), (2.0**100, 2.0**100)]
+)
+def test_sums_which_may_leave_the_range(cat, storage, readout, unembedding):
+    """Outputs or logits which overflow in float32: nothing is bounded, and nothing is NaN."""
+    decoder, text = cat
+    layer, outputs = decoder.layer, decoder.unembedding * np.float32(unembedding)
+    weights = (layer.readout_weights.astype(np.float64) * readout).astype(np.float32)
+    outputs[:, 0] = 0.0  # an infinite output does not reach logits there
+    huge = dataclasses.replace(
+        decoder,
+        layer=dataclasses.replace(layer, readout_weights=weights),
+        unembedding=outputs,
+        record=dataclasses.replace(decoder.record, storage=storage),
+    )
+    found = recital(huge, text)
+    assert np.isposinf(found.share).all()
+    assert not np.isnan(found.error).any()
+    assert certify(huge, text, claims=("executed",)).claims[0].verdict is Verdict.UNDECIDED

@@ -1,0 +1,183 @@
+"""Bounds of what rounding does, against what it does: float32 by brute force."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from constructive.exact.float_model import (
+    BLOCK,
+    EXECUTED,
+    EXP_ULPS,
+    FLOAT64,
+    MOST_TERMS,
+    FloatModel,
+)
+from constructive.layers.decoder import rounded
+
+SEEDS = st.integers(0, 2**32 - 1)
+MODELS = [*EXECUTED.values(), FLOAT64]
+FLOAT32 = EXECUTED["float32"]
+
+
+def tree_sum(rng, terms):
+    """A sum in the dtype of the terms, along a random tree."""
+    terms = terms[rng.permutation(len(terms))]
+    while len(terms) > 1:
+        pairs = int(rng.integers(1, len(terms) // 2 + 1))
+        terms = np.concatenate([terms[:pairs] + terms[pairs : 2 * pairs], terms[2 * pairs :]])
+    return terms[0]
+
+
+@settings(max_examples=60)
+@given(SEEDS, st.sampled_from([1, 2, 3, 10, 100, 1000]), st.sampled_from(["tree", "line"]))
+def test_sums_of_products(seed, count, order):
+    rng = np.random.default_rng(seed)
+    a, b = (np.exp(4 * rng.standard_normal(count)).astype(np.float32) for _ in range(2))
+    terms = a * b * rng.choice(np.float32([-1, 1]), count)
+    computed = tree_sum(rng, terms) if order == "tree" else np.cumsum(terms)[-1]
+    exact = np.sum(np.sign(terms).astype(float) * a.astype(float) * b.astype(float))
+    size = np.sum(a.astype(float) * b.astype(float))
+    assert abs(float(computed) - exact) <= float(FLOAT32.gamma(count)) * size
+
+
+def test_sums_which_are_as_bad_as_the_bound_says():
+    """One after the other, each addition rounding down: half of gamma is really lost."""
+    count = 4096
+    terms = np.full(count, 2.0**-24, np.float32)
+    terms[0] = 1.0
+    lost = (1.0 + (count - 1) * 2.0**-24) - float(np.cumsum(terms)[-1])
+    assert 0.5 * float(FLOAT32.gamma(count)) < lost <= float(FLOAT32.gamma(count)) * 1.001
+
+
+def inexact_exp(rng, numbers, model):
+    """exp in float32, as wrong as is assumed; anything small where it is no normal number."""
+    exact = np.exp(numbers.astype(float))
+    error = model.exp_error * (1 - 2.0**-5)  # which leaves room for rounding to float32
+    wrong = exact * (1.0 + error * rng.choice([-1.0, 1.0], numbers.shape))
+    tiny = exact < model.smallest
+    wrong[tiny] = rng.choice([0.0, 2.0 * model.smallest], tiny.sum())
+    wrong[numbers == 0] = 1.0
+    return wrong.astype(np.float32)
+
+
+@settings(max_examples=60)
+@given(
+    SEEDS, st.sampled_from([1, 2, 7, 100, 600, 2000]), st.floats(0.0, 60.0),
+    st.sampled_from(list(EXECUTED)), st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_averages(seed, count, spread, storage, in_blocks, divided_first):
+    """Softmax in one piece or in blocks, with exp as wrong as may be, stored in any format."""
+    model, rng = EXECUTED[storage], np.random.default_rng(seed)
+    logits = np.round(spread * rng.standard_normal(count)).astype(np.float32)
+    tokens = rng.choice(np.float32([-1, 0, 1]), count)
+    if in_blocks:
+        most, total, sums = logits[0], np.float32(0), np.float32(0)
+        for start in range(0, count, BLOCK):
+            part = slice(start, start + BLOCK)
+            newest = max(most, logits[part].max())
+            rescale = inexact_exp(rng, np.array([most - newest]), model)[0]
+            powers = inexact_exp(rng, logits[part] - newest, model)
+            total = total * rescale + tree_sum(rng, powers)
+            sums = sums * rescale + tree_sum(rng, powers * tokens[part])
+            most = newest
+        average = sums / total
+    else:
+        powers = inexact_exp(rng, logits - logits.max(), model)
+        total = tree_sum(rng, powers)
+        if divided_first:
+            average = tree_sum(rng, rounded(powers / total, storage) * tokens)
+        else:
+            average = tree_sum(rng, powers * tokens) / total
+    average = float(rounded(np.array([average], np.float32), storage)[0])
+    exact = np.exp((logits - logits.max()).astype(float))
+    exact /= exact.sum()
+    bound = float(model.average(count)) * (exact @ np.abs(tokens)) + float(model.flushed(count))
+    assert abs(average - exact @ tokens) <= bound + 1e-15
+
+
+def test_what_underflows():
+    """Halves of the smallest normal number, all lost; and doubles of it, all gained."""
+    count = 1000
+    tiny = np.full(count, 0.5 * FLOAT32.smallest)
+    assert tiny.sum() < float(FLOAT32.flushed(count))
+    assert 4 * tiny.sum() < float(FLOAT32.flushed(count))
+    a = np.full(count, np.float32(2.0**-64))
+    assert float((a * a).sum()) + FLOAT32.lost(count) >= count * 2.0**-128
+    assert count * 2.0**-128 < FLOAT32.lost(count)
+    half = EXECUTED["float16"]
+    weights = np.full(count, 2.0**-25)
+    assert (weights.astype(np.float16) == 0).all()  # ties to even
+    assert weights.sum() < float(half.flushed(count))
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+def test_monotone_and_infinite_beyond(model):
+    counts = np.unique(np.geomspace(1, MOST_TERMS, 500).astype(int))
+    for bound in (model.gamma, model.average, model.flushed):
+        values = bound(counts)
+        assert (values > 0).all()
+        assert (np.diff(values[np.isfinite(values)]) >= 0).all()
+        assert np.isfinite(values[0])
+    for bound in (model.gamma, model.average):
+        assert np.isinf(bound(MOST_TERMS + 1))
+        assert np.isinf(bound(10.0**30))
+    # A shape is kept.
+    assert model.gamma([[1, 2], [3, 4]]).shape == model.average([[1, 2], [3, 4]]).shape == (2, 2)
+    assert model.lost(2) > model.lost(1) > 0
+
+
+def test_no_bound_where_a_relative_error_is_none():
+    coarse = dataclasses.replace(FLOAT32, unit=2.0**-10)
+    assert np.isinf(coarse.gamma(512))
+    assert np.isfinite(coarse.gamma(511))
+    assert np.isinf(coarse.average(400))  # beta beyond a half before gamma is
+    loose = dataclasses.replace(FLOAT32, exp_error=0.25)
+    assert np.isfinite(loose.gamma(100))
+    assert np.isinf(loose.average(2 * BLOCK))
+
+
+def test_bounds_are_above_their_formulas():
+    for count in (1, 100, BLOCK, BLOCK + 1, 100_000):
+        u, e = FLOAT32.unit, FLOAT32.exp_error
+        gamma = count * u / (1 - count * u)
+        assert gamma <= float(FLOAT32.gamma(count)) <= gamma * (1 + 1e-8)
+        t = (1 - (1 - count) // BLOCK) * (e + u)  # blocks begin anywhere
+        eta = t / (1 - t)
+        beta = eta + gamma + eta * gamma
+        rho = (1 + u) ** 2 - 1
+        zeta = (2 * beta + rho + beta * rho) / (1 - beta)
+        assert zeta <= float(FLOAT32.average(count)) <= zeta * (1 + 1e-8)
+    assert FLOAT32.exp_error == EXP_ULPS * 2.0**-23
+
+
+def bits(name):
+    return {"float32": (24, -126, 127), "bfloat16": (8, -126, 127), "float16": (11, -14, 15)}[name]
+
+
+@pytest.mark.parametrize("name", EXECUTED)
+def test_formats(name):
+    model: FloatModel = EXECUTED[name]
+    digits, lowest, highest = bits(name)
+    assert (model.name, model.digits) == (name, digits)
+    assert model.stored_smallest == 2.0**lowest
+    assert model.largest == (2.0 - 2.0 ** (1 - digits)) * 2.0**highest
+    assert model.stored_unit == (0.0 if name == "float32" else 2.0**-digits)
+    # Integers of so many bits are stored exactly, and one more bit is too many.
+    whole = np.float32(2**digits - np.arange(3))
+    assert (rounded(whole, name) == whole).all()
+    if name != "float32":
+        assert rounded(np.float32([2**digits + 1]), name)[0] != 2**digits + 1
+    for exact, tolerance in (("largest", 0.0), ("stored_smallest", 0.0)):
+        number = np.float32([getattr(model, exact)])
+        assert abs(rounded(number, name)[0] - number[0]) == tolerance
+
+
+@given(st.lists(st.floats(-60000, 60000, width=32), min_size=1), st.sampled_from(list(EXECUTED)))
+def test_storing(numbers, name):
+    model, exact = EXECUTED[name], np.array(numbers, np.float32)
+    found = rounded(exact, name).astype(float)
+    bound = model.stored_unit * np.abs(exact).astype(float) + model.stored_tiny
+    assert (np.abs(found - exact) <= bound).all()

@@ -1,0 +1,430 @@
+"""The causal layer against its definition, its rank at the bound, and bounds of what rounds."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import arb, ctx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from constructive import CausalLayer, DataError, ParameterError
+from constructive.exact import modular
+from constructive.exact.float_model import EXECUTED, FLOAT64
+from constructive.layers.causal import bounded, residues
+from constructive.layers.causal.geometry import blocks
+from constructive.layers.causal.margins import Margins, margins
+from constructive.layers.decoder import rounded
+from constructive.layers.residues import Point, VanishingDenominatorError
+
+PRIME = next(modular.safe_primes())
+SEEDS = st.integers(0, 2**32 - 1)
+WINDOWS = st.sampled_from([None, 1, 2, 3, 100])
+
+
+def random_layer(rng, *, heads=2, width=3, head_dim=2, outputs=4, window=None, skip=True):
+    draw = rng.standard_normal
+    return CausalLayer(
+        draw((heads, width, head_dim)), draw((heads, width, head_dim)),
+        draw(((heads + skip) * width, outputs)), window, skip,
+    )  # fmt: skip
+
+
+def by_definition(layer, sequence):
+    """The representation of each position of one sequence (N, K), one head and key at a time."""
+    rows = []
+    for i, query in enumerate(sequence):
+        first = 0 if layer.window is None else max(0, i + 1 - layer.window)
+        row = [query] if layer.skip else []
+        for w_q, w_k in zip(layer.query_weights, layer.key_weights, strict=True):
+            logits = np.array([x @ w_k @ w_q.T @ query for x in sequence[first : i + 1]])
+            weights = np.exp(logits - logits.max())
+            total = sum(w * x for w, x in zip(weights, sequence[first : i + 1], strict=True))
+            row.append(total / weights.sum())
+        rows.append(np.concatenate(row))
+    return np.array(rows)
+
+
+@settings(max_examples=60)
+@given(SEEDS, st.integers(1, 4), st.integers(1, 9), WINDOWS, st.booleans(),
+       st.sampled_from([1, 100, 1000, 1 << 25]))  # fmt: skip
+def test_forward_pass_is_the_definition(seed, count, length, window, skip, block_bytes):
+    rng = np.random.default_rng(seed)
+    layer = random_layer(rng, window=window, skip=skip)
+    sequences = rng.standard_normal((count, length, 3))
+    wanted = np.array([by_definition(layer, sequence) for sequence in sequences])
+    z = layer.intermediate(sequences, block_bytes=block_bytes)
+    np.testing.assert_allclose(z, wanted, rtol=1e-10, atol=1e-12)
+    outputs = layer(sequences, block_bytes=block_bytes)
+    np.testing.assert_allclose(outputs, wanted @ layer.readout_weights, rtol=1e-10, atol=1e-11)
+    assert layer.inner_dim == z.shape[2]
+
+
+def test_later_tokens_change_nothing():
+    rng = np.random.default_rng(0)
+    layer, sequences = random_layer(rng), rng.standard_normal((1, 8, 3))
+    changed = sequences.copy()
+    changed[:, 5:] = 7.0
+    assert (layer(sequences)[:, :5] == layer(changed)[:, :5]).all()
+    assert (layer(sequences)[:, 5:] != layer(changed)[:, 5:]).any()
+
+
+def test_huge_logits_do_not_overflow():
+    ones = np.ones((1, 1, 1))
+    layer = CausalLayer(1e150 * ones, 1e150 * ones, np.ones((1, 1)), skip=False)
+    assert layer([[[1.0], [2.0], [1.5]]]).ravel().tolist() == [1.0, 2.0, 2.0]
+
+
+def test_single_precision_stays_single():
+    rng = np.random.default_rng(0)
+    layer = random_layer(rng)
+    single = CausalLayer(*(weights.astype(np.float32) for weights in layer.tensors.values()))
+    sequences = rng.standard_normal((2, 5, 3))
+    assert single(sequences).dtype == single.intermediate(sequences).dtype == np.float32
+    np.testing.assert_allclose(single(sequences), layer(sequences), rtol=1e-3, atol=1e-4)
+
+
+@given(st.integers(1, 5), st.integers(1, 40), st.integers(1, 3), WINDOWS,
+       st.sampled_from([1, 64, 500, 4000, 1 << 25]))  # fmt: skip
+def test_blocks_cover_everything_once(count, length, heads, window, block_bytes):
+    seen = np.zeros((count, length, length), int)
+    for block in blocks(count, length, heads, window, block_bytes):
+        seen[block.sequences, block.rows, block.keys] += ~block.hidden
+        assert (block.counts == (~block.hidden).sum(axis=1)).all()
+        rows, keys = block.hidden.shape
+        logits = 8 * heads * rows * keys * (block.sequences.stop - block.sequences.start)
+        smallest = 8 * heads * (length if window is None else min(window, length))
+        assert logits <= max(block_bytes, smallest)
+    row, key = np.arange(length)[:, np.newaxis], np.arange(length)
+    wanted = (key <= row) & (key > row - (window or length))
+    assert (seen == wanted).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"query_weights": np.zeros((2, 3, 1))}, "weights have shapes"),
+        ({"key_weights": np.zeros((2, 4, 2))}, "weights have shapes"),
+        ({"readout_weights": np.zeros((6, 4))}, r"weights have shapes(.|\n)*\(H \+ 1\) d"),
+        ({"readout_weights": np.zeros((9, 4)), "skip": False}, r"U \(H d, d_out\)"),
+        ({"readout_weights": np.zeros((9, 0))}, "weights have shapes"),
+        ({"query_weights": np.zeros((2, 3, 2), np.float32)}, "dtypes"),
+        ({"readout_weights": np.full((9, 4), np.nan)}, r"U\[0, 0\] is nan"),
+        ({"window": 0}, "window=0"),
+        ({"window": 2.5}, "window=2.5"),
+    ],
+)
+def test_weights_which_do_not_fit(change, words):
+    given_ = {
+        "query_weights": np.zeros((2, 3, 2)), "key_weights": np.zeros((2, 3, 2)),
+        "readout_weights": np.zeros((9, 4)), "window": None, "skip": True,
+    }  # fmt: skip
+    with pytest.raises(ParameterError, match=words):
+        CausalLayer(**{**given_, **change})
+
+
+@pytest.mark.parametrize(
+    "sequences", [np.zeros((5, 3)), np.zeros((1, 5, 4)), np.zeros((0, 5, 3)), np.zeros((1, 0, 3))]
+)
+def test_sequences_which_do_not_fit(sequences):
+    layer = random_layer(np.random.default_rng(0))
+    with pytest.raises(DataError, match=r"not \(S, N, d=3\)"):
+        layer(sequences)
+
+
+def test_sequences_which_are_not_finite():
+    with pytest.raises(DataError, match="sequences"):
+        random_layer(np.random.default_rng(0))([[[1.0, np.inf, 0.0]]])
+
+
+# --- the rank (Theorem 12)
+
+
+def integers(rng, *shape):
+    return rng.integers(-9, 10, size=shape).astype(float)
+
+
+def rows_modulo(layer, tokens, point, block_bytes=1 << 25):
+    """Z modulo p, tokens in units of their least exponent: (S, N, K)."""
+    out = np.empty((*tokens.shape[:2], layer.inner_dim))
+    exponent = modular.least_exponent(tokens)
+    for block, z in residues.chunks(layer, tokens, point, exponent, block_bytes=block_bytes):
+        out[block.sequences, block.rows] = z
+    return out
+
+
+@pytest.mark.parametrize("skip", [True, False])
+@pytest.mark.parametrize("head_dim", [1, 3])
+@pytest.mark.parametrize(("count", "heads"), [(1, 1), (1, 3), (2, 2), (5, 2)])
+def test_rank_at_the_bound_and_one_beyond(skip, head_dim, count, heads):
+    """All positions: min(K, min(S, d) + S (n - 1)); without the first ones min(K, S (n - 1))."""
+    rng, width = np.random.default_rng(3), 3
+    inner = (heads + skip) * width
+    zeros = np.zeros((inner, 1))
+    layer = CausalLayer(
+        integers(rng, heads, width, head_dim), integers(rng, heads, width, head_dim), zeros,
+        skip=skip,
+    )  # fmt: skip
+    longest = 2 + inner // count  # rows at n - 1 of them, n, and n + 1
+    for length in range(max(1, longest - 2), longest + 2):
+        z = rows_modulo(layer, integers(rng, count, length, width), Point(PRIME, 12345))
+        later = count * (length - 1)
+        every = modular.rank(z.reshape(-1, inner), PRIME)
+        assert every == min(inner, min(count, width) + later)
+        if later:
+            assert modular.rank(z[:, 1:].reshape(-1, inner), PRIME) == min(inner, later)
+
+
+def units(array):
+    """A float array as Python integers in units of its least exponent."""
+    unit = Fraction(2) ** modular.least_exponent(array)
+    integers = [int(Fraction(x) / unit) for x in array.ravel().tolist()]
+    return np.array(integers, dtype=object).reshape(array.shape)
+
+
+@settings(max_examples=30)
+@given(SEEDS, WINDOWS, st.booleans(), st.sampled_from([1, 200, 1 << 25]))
+def test_residues_agree_with_integers(seed, window, skip, block_bytes):
+    rng = np.random.default_rng(seed)
+    layer = CausalLayer(
+        integers(rng, 2, 3, 2), integers(rng, 2, 3, 2), np.zeros(((2 + skip) * 3, 1)), window, skip
+    )
+    tokens, point = integers(rng, 2, 5, 3), Point(PRIME, int(rng.integers(2, PRIME - 1)))
+    try:
+        found = rows_modulo(layer, tokens, point, block_bytes)
+    except VanishingDenominatorError:
+        return
+    tokens, w_q, w_k = (units(array) for array in (tokens, layer.query_weights, layer.key_weights))
+    for sequence, rows in zip(tokens, found, strict=True):
+        for i, query in enumerate(sequence):
+            seen = sequence[0 if window is None else max(0, i + 1 - window) : i + 1]
+            wanted = list(query) if skip else []
+            for head in range(2):
+                logits = seen @ (w_k[head] @ (w_q[head].T @ query))
+                powers = [pow(point.value, k % (PRIME - 1), PRIME) for k in logits]
+                inverse = pow(sum(powers), -1, PRIME)
+                wanted += [x * inverse % PRIME for x in np.array(powers, dtype=object) @ seen]
+            assert all((int(x) - y) % PRIME == 0 for x, y in zip(rows[i], wanted, strict=True))
+
+
+# --- logits which are exact, margins and their bounds
+
+
+def dyadic_layer(rng, *, heads=2, width=6, outputs=3, window=None, scale=0.25, skip=True):
+    """As `build_decoder` makes them, in float32, with a random readout."""
+    queries = rng.integers(-3, 4, size=(heads, width, width))
+    keys = scale * np.broadcast_to(np.eye(width), queries.shape)
+    readout = rng.standard_normal(((heads + skip) * width, outputs))
+    return CausalLayer(*(w.astype(np.float32) for w in (queries, keys, readout)), window, skip)
+
+
+def dyadic_tokens(rng, count=1, length=12, width=6):
+    return rng.integers(-1, 2, size=(count, length, width)).astype(np.float32)
+
+
+@settings(max_examples=60)
+@given(SEEDS, st.integers(-12, 12), st.integers(1, 5), st.integers(-3, 3))
+def test_partial_sums_are_never_larger_than_said(seed, exponent, head_dim, fine):
+    """In random orders; and all are multiples of their units."""
+    rng = np.random.default_rng(seed)
+    shape = 2, 5, head_dim
+    layer = CausalLayer(
+        rng.integers(-9, 10, size=shape) * 2.0**exponent,
+        rng.integers(-9, 10, size=shape) * 0.5, np.zeros((15, 1)),
+    )  # fmt: skip
+    tokens = rng.integers(-9, 10, size=(1, 6, 5)) * 2.0**fine
+    known = bounded.exact_logits(layer, tokens)
+    queries_sums, key_sums, matrix_sums, absorbed_sums, logit_sums = known.summed
+
+    def check(sums, terms):
+        partial = np.cumsum(rng.permutation(terms))
+        assert np.abs(partial).max() <= sums.largest
+        assert (partial / sums.unit == np.round(partial / sums.unit)).all()
+        assert np.abs(partial).max() <= 2.0**sums.bits * sums.unit
+
+    for w_q, w_k in zip(layer.query_weights, layer.key_weights, strict=True):
+        for x, y in rng.permutation(tokens[0])[:4].reshape(2, 2, 5):
+            for column in range(head_dim):
+                check(queries_sums, x * w_q[:, column])
+                check(key_sums, y * w_k[:, column])
+                assert abs(x @ w_q[:, column]) <= known.stored[1].largest
+                assert abs(y @ w_k[:, column]) <= known.stored[2].largest
+            matrix = w_q @ w_k.T
+            for k in range(5):
+                check(absorbed_sums, x * matrix[:, k])
+                for j in range(5):
+                    check(matrix_sums, w_q[j] * w_k[k])
+            check(logit_sums, (x @ w_q) * (y @ w_k))
+            check(logit_sums, (x @ matrix) * y)
+            check(known.logits, [x @ matrix @ y, -(y @ matrix @ y)])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "wanted"),
+    [([0.75, 3.0], -2), ([0.0], 0), ([96.0], 5), ([2.0**-1074], -1074), ([0.1], -55)],
+)
+def test_granularity(numbers, wanted):
+    assert bounded.granularity(np.array(numbers)) == wanted
+
+
+def test_which_logits_are_exact_where():
+    rng = np.random.default_rng(0)
+    known = bounded.exact_logits(dyadic_layer(rng), dyadic_tokens(rng))
+    assert known.tabulated
+    assert all(known.exact_in(model) for model in EXECUTED.values())
+    wide = bounded.exact_logits(dyadic_layer(rng), dyadic_tokens(rng) * 1000)
+    assert wide.exact_in(EXECUTED["float32"])
+    assert not wide.exact_in(EXECUTED["bfloat16"])  # queries have more than 8 bits
+    odd = dyadic_tokens(rng) * np.float32(1 + 2.0**-20)
+    assert not bounded.exact_logits(dyadic_layer(rng), odd).exact_in(EXECUTED["float32"])
+    random = CausalLayer(*(rng.standard_normal(s) for s in ((1, 6, 6), (1, 6, 6), (12, 1))))
+    assert not bounded.exact_logits(random, rng.standard_normal((1, 3, 6))).tabulated
+    huge = dyadic_layer(rng, scale=2.0**120)
+    assert not bounded.exact_logits(huge, dyadic_tokens(rng) * 1024).exact_in(EXECUTED["float32"])
+
+
+@given(st.integers(-6, 2), st.floats(0.01, 1000.0))
+def test_the_table_of_exponentials(exponent, most):
+    unit = 2.0**exponent
+    table = bounded.exponentials(unit, most)
+    assert len(table) * unit > min(most, 745.0)
+    for k in {0, len(table) // 2, len(table) - 1}:
+        exact = float(arb(-k * unit).exp())
+        assert abs(table[k] - exact) <= 2.0**-51 * exact + 2.0**-1022
+
+
+def found_margins(layer, unembedding, model, tokens, following):
+    known = bounded.exact_logits(layer, tokens)
+    places = np.arange(following.size).reshape(following.shape)
+    parts = margins(layer, unembedding, model, tokens.astype(float), known, following, places)
+    return Margins.together(list(parts))
+
+
+def true_margin(layer, unembedding, sequence, row, right):
+    """The least l_right - l_v in ball arithmetic of 200 bits."""
+    precision, ctx.prec = ctx.prec, 200
+    try:
+        first = 0 if layer.window is None else max(0, row + 1 - layer.window)
+        exact = [[arb(float(x)) for x in token] for token in sequence[first : row + 1]]
+        z = list(exact[-1]) if layer.skip else []
+        for w_q, w_k in zip(layer.query_weights, layer.key_weights, strict=True):
+            w = (w_k.astype(float) @ w_q.astype(float).T @ sequence[row].astype(float)).tolist()
+            powers = [sum(x * arb(y) for x, y in zip(t, w, strict=True)).exp() for t in exact]
+            z += [
+                sum(p * t[k] for p, t in zip(powers, exact, strict=True)) / sum(powers)
+                for k in range(len(exact[0]))
+            ]
+        f = [
+            sum(zk * arb(float(u)) for zk, u in zip(z, column, strict=True))
+            for column in layer.readout_weights.T
+        ]
+        logits = [
+            sum(x * arb(float(o)) for x, o in zip(f, row_, strict=True)) for row_ in unembedding
+        ]
+        return min(
+            (logits[right] - other for v, other in enumerate(logits) if v != right),
+            key=float,
+        )
+    finally:
+        ctx.prec = precision
+
+
+@settings(max_examples=12)
+@given(SEEDS, st.sampled_from([None, 3]), st.booleans(), st.sampled_from([2.0**-3, 1.0]))
+def test_true_margins_are_between_the_bounds(seed, window, skip, scale):
+    rng = np.random.default_rng(seed)
+    layer = dyadic_layer(rng, window=window, scale=scale, skip=skip)
+    tokens = dyadic_tokens(rng, count=2, length=7)
+    unembedding = rng.standard_normal((5, 3)).astype(np.float32)
+    following = rng.integers(0, 5, size=(2, 7))
+    following[1, :2] = -1
+    found = found_margins(layer, unembedding, FLOAT64, tokens, following)
+    assert found.places.tolist() == [i for i, v in enumerate(following.ravel()) if v >= 0]
+    for place, least, most in zip(found.places, found.least, found.most, strict=True):
+        s, n = divmod(int(place), 7)
+        true = true_margin(layer, unembedding, tokens[s], n, following[s, n])
+        assert arb(least) <= true <= arb(most)
+        assert most - least < 1e-11
+
+
+def shuffled_dot(rng, left, right):
+    """A dot product in float32, in a random order of a random tree of sums."""
+    terms = [np.float32(a) * np.float32(b) for a, b in zip(left, right, strict=True)]
+    while len(terms) > 1:
+        i, j = rng.choice(len(terms), size=2, replace=False)
+        total = terms[i] + terms[j]
+        terms = [t for k, t in enumerate(terms) if k not in {i, j}] + [total]
+    return terms[0]
+
+
+def executed_logits(rng, layer, unembedding, sequence, row, storage):
+    """Logits as some float32 program may compute them: any order, exp off by some units."""
+    first = 0 if layer.window is None else max(0, row + 1 - layer.window)
+    seen, z = sequence[first : row + 1], list(sequence[row]) if layer.skip else []
+
+    def stored(numbers):
+        return list(rounded(np.array(numbers, np.float32), storage))
+
+    for w_q, w_k in zip(layer.query_weights, layer.key_weights, strict=True):
+        query = [shuffled_dot(rng, sequence[row], w_q[:, k]) for k in range(w_q.shape[1])]
+        keys = [[shuffled_dot(rng, x, w_k[:, k]) for k in range(w_k.shape[1])] for x in seen]
+        logits = np.array([shuffled_dot(rng, key, query) for key in keys])
+        powers = np.exp((logits - logits.max()).astype(float))
+        wrong = rng.integers(-30, 31, size=len(powers)) * (logits < logits.max())
+        powers = (powers * (1 + wrong * 2.0**-24)).astype(np.float32)
+        total = shuffled_dot(rng, powers, np.ones_like(powers))
+        if rng.integers(2):
+            shares = stored(powers / total)
+            average = [shuffled_dot(rng, shares, column) for column in seen.T]
+        else:
+            average = [shuffled_dot(rng, stored(powers), column) / total for column in seen.T]
+        z += stored(average)
+    f = stored([shuffled_dot(rng, z, column) for column in layer.readout_weights.T])
+    return np.array(stored([shuffled_dot(rng, f, o) for o in unembedding]))
+
+
+@settings(max_examples=20)
+@given(SEEDS, st.sampled_from([None, 3]), st.booleans(), st.sampled_from(list(EXECUTED)))
+def test_evaluations_stay_within_the_bound(seed, window, skip, storage):
+    rng = np.random.default_rng(seed)
+    layer = dyadic_layer(rng, window=window, skip=skip)
+    tokens = dyadic_tokens(rng, length=8)
+    unembedding = (rng.integers(0, 2, size=(2, 3)) * 2 - 1).astype(np.float32)
+    unembedding[1] = -unembedding[0]
+    for row in (0, 4, 7):
+        logits = executed_logits(rng, layer, unembedding, tokens[0], row, storage)
+        right = int(logits.argmax())
+        following = np.full((1, 8), -1)
+        following[0, row] = right
+        found = found_margins(layer, unembedding, EXECUTED[storage], tokens, following)
+        off = logits[right].astype(float) - logits[1 - right]
+        # Of two tokens the margin is one difference, and `error` bounds what is wrong with it.
+        assert found.least[0] - found.error[0] <= off <= found.most[0] + found.error[0]
+        assert 0.0 < found.error[0] < {"float32": 2e-3, "bfloat16": 4.0, "float16": 0.5}[storage]
+
+
+def test_share_is_the_largest_part_of_a_margin():
+    rng = np.random.default_rng(0)
+    layer, tokens = dyadic_layer(rng), dyadic_tokens(rng)
+    unembedding = rng.standard_normal((4, 3)).astype(np.float32)
+    wins = (layer(tokens) @ unembedding.T).argmax(axis=2)
+    found = found_margins(layer, unembedding, EXECUTED["float32"], tokens, wins)
+    assert (found.least > 0).all()
+    # Against one other token at a time: the largest part of all, and the least margin.
+    parts = [
+        found_margins(layer, unembedding[[right, v]], EXECUTED["float32"], tokens[:, : n + 1],
+                      np.where(np.arange(n + 1) == n, 0, -1)[np.newaxis])
+        for n, right in enumerate(wins[0].tolist()) for v in range(4) if v != right
+    ]  # fmt: skip
+    assert all(part.share == pytest.approx(part.error / part.least) for part in parts)
+    shares = np.array([part.share[0] for part in parts]).reshape(-1, 3)
+    least = np.array([part.least[0] for part in parts]).reshape(-1, 3)
+    np.testing.assert_allclose(found.share, shares.max(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(found.least, least.min(axis=1), rtol=1e-9)
+    loses = (wins + 1) % 4
+    lost = found_margins(layer, unembedding, EXECUTED["float32"], tokens, loses)
+    assert (lost.most < 0).all()
+    assert np.isinf(lost.share).all()
+    coarse = found_margins(layer, unembedding, EXECUTED["bfloat16"], tokens, wins)
+    assert (coarse.error > 300 * found.error).all()
+    assert (coarse.least == found.least).all()
