@@ -11,9 +11,11 @@ ones, relative, where these are normal numbers; where they are not, anything fro
 smallest normal number; and exp(0) = 1.
 
 *Softmax* of exact logits l_1, ..., l_n: exp(l_j - m) over their sum, where m is the largest logit,
-divided before the tokens are averaged or afterwards; in one piece, or in B = ceil(n / block) blocks
-or fewer, with the largest logit so far, whose sums are rescaled by exp(m_old - m_new), as flash
-attention does. So a term is a product of at most B exponentials, and of as many roundings. ::
+divided before the tokens are averaged or afterwards; in one piece, or in blocks, with the largest
+logit so far, whose sums are rescaled by exp(m_old - m_new), as flash attention does. Blocks begin
+anywhere, before the first token which is seen, too (of a window, or after what fills a sequence up
+on the left), so these n tokens are in B = 1 + ceil((n - 1) / block) blocks or fewer. A term is a
+product of at most B exponentials, and of as many roundings. ::
 
     eta  = t / (1 - t),  t = B exp_error + B u        >= what these do to a term
     beta = eta + gamma_n + eta gamma_n                >= with the sum of n terms
@@ -25,7 +27,10 @@ since the numerator is off by a factor 1 + beta at most, the denominator, which 
 1 - beta at least. What underflows, to zero or gradually, comes on top (`flushed`, `lost`): each
 exponential, product and rescaled sum loses twice the smallest normal number at most, times the n
 terms which a sum has so far, and the denominator is 1 or more, as the largest logit has the
-exponential 1.
+exponential 1. What was lost is summed, divided and stored with all others, so it counts 1 + zeta =
+(1 + beta) (1 + rho) / (1 - beta) times.
+
+No numerator overflows where n X (1 + zeta) is in the range of the operations, X the largest |x|.
 
 All bounds are sums, products and quotients of positive numbers, and `up` covers their rounding.
 """
@@ -60,6 +65,7 @@ class FloatModel:
         digits: bits of a significand in storage: integers up to 2^digits are exact
         stored_smallest: the smallest normal number of storage
         largest: the largest number of storage
+        overflow: the largest number of the operations; by default that of float32
     """
 
     name: str
@@ -72,6 +78,7 @@ class FloatModel:
     digits: int
     stored_smallest: float
     largest: float
+    overflow: float = (2.0 - 2.0**-23) * 2.0**127
 
     def gamma(self, terms: npt.ArrayLike) -> Array:
         """gamma_k, rounded up; infinite beyond `MOST_TERMS` and where k u is no small number.
@@ -126,7 +133,7 @@ class FloatModel:
         return 8.0 * terms * self.smallest
 
     def _blocks(self, count: Array) -> Array:
-        return np.ceil(count / self.block)
+        return 1.0 + np.ceil((count - 1.0) / self.block)
 
     @staticmethod
     def _small(share: Array, count: Array) -> Array:
@@ -160,6 +167,16 @@ EXECUTED = {
 """By the format in which numbers are stored; sums and products are float32 in all."""
 
 FLOAT64 = FloatModel(
-    "float64", 2.0**-53, 2.0**-51, MOST_TERMS, 2.0**-1022, 0.0, 0.0, 53, 2.0**-1022, 2.0**1023
+    "float64",
+    2.0**-53,
+    2.0**-51,
+    MOST_TERMS,
+    2.0**-1022,
+    0.0,
+    0.0,
+    53,
+    2.0**-1022,
+    2.0**1023,
+    2.0**1023,
 )
 """Our own evaluation, with exponentials from a table which arb made."""

@@ -181,18 +181,17 @@ class Decoder(Rebuilt):
         return embedded
 
     def every_token(self, text: Text) -> tuple[Array, Array]:
-        """Each different token of texts with each position it has there, as vectors (R, d).
+        """The two parts of each different token of texts at each position it has there.
 
         Args:
             text: one text or several, of its vocabulary
 
         Returns:
-            as float32 adds them, and as they are
+            rows of the embedding, and of the positions, to be added: both (R, d)
         """
         starts = np.repeat(np.cumsum(text.lengths) - text.lengths, text.lengths)
         pairs = np.unique(np.stack([text.ids, np.arange(len(text)) - starts]), axis=1)
-        token, position = self.embedding[pairs[0]], self.positions[pairs[1]]
-        return token + position, token.astype(np.float64) + position
+        return self.embedding[pairs[0]], self.positions[pairs[1]]
 
     def ids(self, tokens: "str | bytes | Sequence[Token]") -> Integers:
         """The numbers of tokens (N,).

@@ -9,7 +9,8 @@ from constructive.exact.float_model import EXECUTED
 from constructive.layers.causal.bounded import ExactLogits, exact_logits
 from constructive.layers.causal.margins import Margins, margins
 from constructive.layers.decoder import Decoder, rounded
-from constructive.support.errors import PrecisionError
+from constructive.support.arrays import Array
+from constructive.support.errors import PrecisionError, shown
 from constructive.support.progress import Progress, silent
 
 
@@ -25,14 +26,7 @@ def exact_tokens(decoder: Decoder, text: Text) -> ExactLogits:
             logits of heads are not exact in float64, or multiples of so small a number that there
             is no table of their exponentials
     """
-    tokens, exact = decoder.every_token(text)
-    if not np.array_equal(tokens, exact):
-        raise PrecisionError(
-            "a token and its position do not add up exactly in float32",
-            witness=float(np.abs(tokens - exact).max()),
-            suggestion="a decoder of build_decoder, whose entries are multiples of 1/2",
-        )
-    known = exact_logits(decoder.layer, tokens)
+    known = exact_logits(decoder.layer, added_tokens(decoder, text))
     if not known.tabulated:
         raise PrecisionError(
             f"differences of logits are up to {known.logits.largest:.1e} in units of "
@@ -43,11 +37,50 @@ def exact_tokens(decoder: Decoder, text: Text) -> ExactLogits:
     return known
 
 
+def added_tokens(decoder: Decoder, text: Text) -> Array:
+    """Each different token of texts at each position it has there, which float32 adds exactly.
+
+    Float64 may round as float32 does; the sum is exact where each part is what is left of it
+    without the other (Knuth's TwoSum).
+
+    Args:
+        decoder: which has the tokens of the text
+        text: one text or several
+
+    Returns:
+        (R, d), float32
+
+    Raises:
+        PrecisionError: where it does not; or where what fills up shorter texts overflows
+    """
+    token, position = (part.astype(np.float64) for part in decoder.every_token(text))
+    with np.errstate(over="ignore"):
+        added = token + position
+        tokens = added.astype(np.float32)
+        filled = decoder.embedding[0] + decoder.positions[: text.longest]
+    rest = added - token
+    exact = (tokens == added) & (rest == position) & (added - rest == token)
+    if not exact.all() or not np.isfinite(filled).all():
+        raise PrecisionError(
+            "a token and its position do not add up exactly in float32",
+            witness=shown(tuple(map(int, np.argwhere(~exact)[0])) if not exact.all() else None),
+            suggestion="a decoder of build_decoder, whose entries are multiples of 1/2",
+        )
+    return tokens
+
+
+def _normal(weights: Array) -> bool:
+    """Whether all entries are normal numbers or zero, so that no machine reads zeros for them."""
+    sizes = np.abs(weights[weights != 0])
+    return bool((sizes >= np.finfo(np.float32).smallest_normal).all())
+
+
 def recital(decoder: Decoder, text: Text, *, progress: Progress = silent) -> Margins:
     """The margins at all positions which something has to follow, in the order of the texts.
 
     Rounding is that of the decoder's storage (`exact.float_model.EXECUTED`). It is infinite where
-    logits of heads are not exact in float32, or weights, tokens, queries or keys not in storage.
+    logits of heads are not exact in float32, or weights, tokens, queries or keys not in storage,
+    or where logits depend on subnormal weights, which some machines read as zeros.
 
     Args:
         decoder: which has the tokens of the text
@@ -73,7 +106,8 @@ def recital(decoder: Decoder, text: Text, *, progress: Progress = silent) -> Mar
         np.abs(w).max() <= model.largest and np.array_equal(rounded(w, model.name), w)
         for w in decoder.tensors.values()
     )
-    if known.exact_in(model) and all(stored):
+    of_logits = decoder.embedding, decoder.positions, *list(decoder.layer.tensors.values())[:2]
+    if known.exact_in(model) and all(stored) and all(map(_normal, of_logits)):
         return together
     nothing = np.full(len(together.least), np.inf)
     return dataclasses.replace(together, error=nothing, share=nothing)

@@ -66,6 +66,8 @@ TESTS = {
     "certificates/checker/paired": [
         *checks("paired_steps paired_bounds layers paired soundness"), HONEST, HOSTILE
     ],
+    "certificates/checker/decoders": checks("decoder_checker decoder_rounding"),
+    "certificates/claims/decoders": checks("decoder_claims decoder_checker"),
     "certificates/checker/sequences": [
         *checks("sequence_parts sequence_checker soundness"), HOSTILE
     ],

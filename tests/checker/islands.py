@@ -80,7 +80,7 @@ def mutate_fields(rng, content):
                 other = other[key]
             part[trail[-1]] = copy.deepcopy(other)
         else:
-            part[trail[-1]] = EVIL[rng.integers(len(EVIL))]
+            part[trail[-1]] = copy.deepcopy(EVIL[rng.integers(len(EVIL))])
     return json.dumps(content).encode()
 
 

@@ -47,7 +47,7 @@ NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 KINDS = {"words": str, "bytes": int, "ids": int}
 ENTRIES = 1 << 22  # logits of heads which are computed at a time
 ENOUGH = 746.0  # exp(-746) is less than half of the least float64
-TABLE = 1 << 22
+TABLE = 1 << 20
 
 About = namedtuple("About", "weights texts prompt window storage hashes quick")
 
@@ -55,6 +55,7 @@ About = namedtuple("About", "weights texts prompt window storage hashes quick")
 def check(content, files, options):
     """The statements which a certificate and its files prove; whatever is wrong raises."""
     claims = require_claims(content, CLAIMS, options.asked)
+    require(options.epsilon == math.inf, "error: epsilon is not claimed")
     require(len(files) == 2, "the files are CERTIFICATE WEIGHTS DATA")
     texts, prompt, unit, vocabulary, data = read_texts(files[1], options.most)
     require(same(content["data"], data), "it is about other data")
@@ -67,7 +68,7 @@ def check(content, files, options):
     fits = same(about["vocabulary"], vocabulary) and about["unit"] == unit
     require(fits, "decoder and text have different vocabularies")
     require_shapes(shapes, len(vocabulary), max(map(len, texts)))
-    held, operations = needs(claims, shapes, texts)
+    held, operations = needs(claims, shapes, texts, window)
     announce(held, operations, options.most)
     weights = read_weights(files[0], shapes)
     hashed = require_about(content, weights, "weights", window=window, storage=storage)
@@ -114,44 +115,62 @@ def require_shapes(shapes, count, longest):
     require(fits and unembedding == (count + 1, u[1]), "the weights do not fit together")
 
 
-def needs(claims, shapes, texts):
+def needs(claims, shapes, texts, window):
     """Bytes and operations, from shapes alone."""
     heads, width, inner = shapes["W_Q"][1]
     outputs, count = shapes["unembedding"][1][1], shapes["unembedding"][1][0]
     lengths = [len(ids) for ids in texts]
-    total, longest = sum(lengths), max(lengths)
-    block = max(ENTRIES, heads * longest)
-    held = 8 * (6 * block + 8 * longest * width + 4 * heads * width * (width + inner))
-    rows = max(1, min(longest, ENTRIES // (heads * longest)))
-    held += 8 * rows * (8 * (heads + 1) * width + 12 * (count + outputs))
-    held += sum(20 * math.prod(shape) for _, shape, _ in shapes.values()) + 400 * total + (1 << 26)
-    pairs = sum(length * length for length in lengths) / 2
-    once = 4 * pairs * heads * width + 2 * total * (heads + 1) * width * (width + outputs)
+    total, longest, block, rows = sum(lengths), max(lengths), ENTRIES, 1
+    for length in set(lengths):
+        seen = min(length, window or length)
+        most = rows_of(length, heads, seen)
+        block, rows = max(block, heads * most * min(length, most + seen)), max(rows, most)
+    held = 8 * (6 * block + 10 * rows * (heads + 1) * width + 8 * longest * width)
+    held += 8 * heads * width * (6 * width + 6 * inner)
+    held += 8 * max(1, ENTRIES // 8 // (count + outputs)) * (20 * (count + outputs))
+    held += sum(28 * math.prod(shape) for _, shape, _ in shapes.values()) + 400 * total + (1 << 26)
+    pairs = sum(length * min(length, rows + (window or length)) for length in lengths)
+    once = 2 * pairs * heads * width + 2 * total * (heads + 1) * width * (width + outputs)
+    once += 2 * heads * width * inner * (2 * width + 5 * total) + 10**6 * len(texts)
     operations = 0
     if "rank" in claims:
-        held += 8 * total * (total + 3 * ROUNDS + 4096)
+        held += 8 * total * (total + 3 * ROUNDS + 4096 + min(window or 0, longest))
         operations = once + total**3
     if set(claims) & {"recites", "executed"}:
         operations += 2 * once + 6 * total * outputs * count
     return held, operations
 
 
-def tokens_of(on, ids):
-    """Tokens with positions of a text (n, d), which have to be exact in float32."""
-    embedding, positions = on.weights["embedding"][ids], on.weights["positions"][: len(ids)]
-    tokens = embedding.astype(np.float64) + positions
-    require((tokens == embedding + positions).all(), "a token and its position do not add exactly")
+def tokens_of(on, ids, places):
+    """Tokens with positions (n, d), which have to be exact in float32: float64 may round, too."""
+    one = on.weights["embedding"][ids].astype(np.float64)
+    other = on.weights["positions"][places].astype(np.float64)
+    with np.errstate(over="ignore"):
+        tokens = (one + other).astype(np.float32).astype(np.float64)
+    rest = tokens - one
+    exact = ((rest == other) & (tokens - rest == one)).all()
+    require(exact, "a token and its position do not add exactly")
     return tokens
 
 
 def blocks(length, heads, window):
     """Rows, the keys which they see, and which of these each row does not see."""
-    seen = min(length, window or length)
-    for rows in chunks(length, heads * seen, ENTRIES // (1 if window is None else 2)):
-        begin = max(0, rows.start + 1 - (window or length))
+    window = min(length, window or length)
+    for rows in chunks(length, 1, rows_of(length, heads, window)):
+        begin = max(0, rows.start + 1 - window)
         row, key = np.arange(rows.start, rows.stop)[:, None], np.arange(begin, rows.stop)
-        hidden = key > row if window is None else (key > row) | (key <= row - window)
-        yield rows, slice(begin, rows.stop), hidden[:, None]
+        yield rows, slice(begin, rows.stop), ((key > row) | (key <= row - window))[:, None]
+
+
+def rows_of(length, heads, window):
+    """How many rows are computed together: they see rows + window keys, or all."""
+    half = max(1, ENTRIES // (2 * heads))
+    return max(
+        1,
+        min(length, half // window, math.isqrt(half))
+        if window < length
+        else min(length, 2 * half // length),
+    )
 
 
 def side_by_side(matrices):
@@ -180,11 +199,12 @@ def different(on):
     A context is a position, and the tokens in its window.
     """
     met, found = {}, []
+    whole = on.window is None or on.window >= max(map(len, on.texts))
     for ids in on.texts:
         listed, context, new = ids.tolist(), 0, []
         for i, token in enumerate(listed):
             seen = (context, token)
-            if on.window is not None:
+            if not whole:
                 seen = (i, *listed[max(0, i + 1 - on.window) : i + 1])
             if seen not in met:
                 met[seen] = len(met) + 1
@@ -251,10 +271,10 @@ def real_margins(on):
     model, weights = MODELS[on.storage], on.weights
     unit, widest, exact = exact_logits(on, model)
     exact = exact and all(stored_in(w, on.storage) for w in weights.values())
+    exact = exact and all(normal(weights[name]) for name in NAMES[:4])
     require(min(ENOUGH, widest) <= TABLE * unit, "logits of heads are too fine for a table")
-    count = int(min(ENOUGH, widest) / unit) + 1
-    with mpmath.workprec(80):
-        table = np.array([float(mpmath.exp(mpmath.mpf(-k) * unit)) for k in range(count)])
+    count = min(math.ceil(ENOUGH / unit), int(widest / unit)) + 1  # the last may be 0
+    table = exponentials(count, unit)
     u, o = weights["U"].astype(np.float64), weights["unembedding"].astype(np.float64).T
     readouts = Readouts(u, np.abs(u), np.ascontiguousarray(o), np.abs(o))
     absorbed = side_by_side(
@@ -262,7 +282,8 @@ def real_margins(on):
     )
     least, share = math.inf, -math.inf
     for ids in on.texts:
-        tokens, following = tokens_of(on, ids), np.append(ids[1:], len(weights["embedding"]))
+        tokens = tokens_of(on, ids, np.arange(len(ids)))
+        following = np.append(ids[1:], len(weights["embedding"]))
         for rows, z, sizes, seen in averages(on, tokens, absorbed / unit, table):
             kept = np.arange(rows.start, rows.stop) >= on.prompt - 1
             for part in chunks(int(kept.sum()), sum(readouts.o.shape), ENTRIES // 8):
@@ -270,6 +291,16 @@ def real_margins(on):
                 one, other = judge(readouts, model, *args, max(1.0, float(np.abs(tokens).max())))
                 least, share = min(least, one), max(share, other)
     return least, share if exact else math.inf
+
+
+def exponentials(count, unit):
+    """exp(-k unit) for k below count, as products of two."""
+    with mpmath.workprec(80):
+        low, high = (
+            [mpmath.exp(mpmath.mpf(-k * step) * unit) for k in range(steps)]
+            for step, steps in ((1, 1024), (1024, count // 1024 + 1))
+        )
+        return np.array([float(high[k // 1024] * low[k % 1024]) for k in range(count)])
 
 
 Readouts = namedtuple("Readouts", "u u_sizes o o_sizes")
@@ -302,8 +333,9 @@ def judge(readouts, model, z, sizes, seen, right, largest):
     reach = up(np.abs(outputs) + own)
     ours = logit_errors(FLOAT64, readouts, reach, own)
     theirs = output_errors(model, readouts, spread, seen, largest)
-    theirs = up(theirs + model.stored * (reach + theirs) + model.tiny)
-    theirs[up(spread + theirs).max(axis=1) > model.top] = np.inf
+    with np.errstate(invalid="ignore"):  # zero times what is not bounded
+        theirs = up(theirs + model.stored * (reach + theirs) + model.tiny)
+    theirs[~(up(spread + theirs).max(axis=1) <= model.top)] = np.inf
     executed = logit_errors(model, readouts, reach, theirs)
     logits, each = outputs @ readouts.o, np.arange(len(z))
     ahead = logits[each, right][:, None] - logits
@@ -311,31 +343,35 @@ def judge(readouts, model, z, sizes, seen, right, largest):
     least = ahead - doubt
     error = up(executed[each, right][:, None] + executed)
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(least > 0.0, up(error / least), np.inf)
+        share = np.where((least > 0.0) & (error < np.inf), up(error / least), np.inf)
     least[each, right], share[each, right] = np.inf, -np.inf
-    known = not np.isnan(least).any() and not np.isnan(share).any()
-    return (float(least.min()), float(share.max())) if known else (-math.inf, math.inf)
+    known = not np.isnan(least).any()
+    return (float(least.min()) if known else -math.inf), float(share.max())
 
 
 def output_errors(model, readouts, spread, seen, largest):
     """What rounding does to outputs: to averages, and to their products with U."""
     inner = len(readouts.u)
-    zeta, flushed = averaged(model, seen.astype(np.float64)[:, None])
+    seen = seen.astype(np.float64)[:, None]
+    zeta, flushed = averaged(model, seen)
     gamma = gamma_of(model, inner)
-    flushed = up((1.0 + gamma) * (flushed + 8.0 * inner * model.small))
+    lost = up((1.0 + gamma) * (flushed + 8.0 * inner * model.small))
     columns = up(up(readouts.u_sizes.sum(axis=0)) * largest) + largest
-    return up(up(zeta + gamma * (1.0 + zeta)) * spread + flushed * columns)
+    errors = up(up(zeta + gamma * (1.0 + zeta)) * spread + lost * columns)
+    tops = up(largest * (1.0 + zeta + flushed))  # of averages; numerators are sums of n of these
+    return np.where((tops <= model.top) & (up(tops * seen) <= model.overflow), errors, np.inf)
 
 
 def logit_errors(model, readouts, reach, errors):
     """What rounding does to logits."""
     width, computed = reach.shape[1], up(reach + errors)
     gamma = gamma_of(model, width)
-    bound = up((gamma * computed + errors) @ readouts.o_sizes)
-    whole = up(computed @ readouts.o_sizes)
-    lost = 8.0 * width * model.small * (1.0 + up(computed).max(axis=1, keepdims=True))
-    bound = up(bound + lost + model.stored * (whole + bound) + model.tiny)
-    bound[up(whole + bound).max(axis=1) > model.top] = np.inf
+    with np.errstate(invalid="ignore"):  # zero times what is not bounded
+        bound = up((gamma * computed + errors) @ readouts.o_sizes)
+        whole = up(computed @ readouts.o_sizes)
+        lost = 8.0 * width * model.small * (1.0 + up(computed).max(axis=1, keepdims=True))
+        bound = up(bound + lost + model.stored * (whole + bound) + model.tiny)
+    bound[~(up(whole + bound).max(axis=1) <= model.top)] = np.inf
     return bound
 
 
@@ -349,8 +385,11 @@ def exact_logits(on, model):
     (heads, width, inner), steps = w_q.shape, []
     most, tops = np.zeros(width), [np.zeros((heads, n)) for n in (inner, inner, width)]
     stored = [0.0, 0.0]
-    for ids in on.texts:
-        tokens = tokens_of(on, ids)
+    places = np.concatenate([np.arange(len(ids)) for ids in on.texts])
+    longest = int(places.max()) + 1
+    pairs = np.unique(np.concatenate(on.texts) * longest + places)  # what is there often, once
+    for part in chunks(len(pairs), max(width, inner), ENTRIES):
+        tokens = tokens_of(on, *divmod(pairs[part], longest))
         sizes = np.abs(tokens)
         steps.append(granularity(tokens))
         most = np.maximum(most, sizes.max(axis=0))
@@ -362,12 +401,13 @@ def exact_logits(on, model):
                 stored[k] = max(stored[k], float(up(np.abs(tokens @ w[head])).max()))
     x, q, k = 2.0 ** min(steps), 2.0 ** granularity(w_q), 2.0 ** granularity(w_k)
     asking, keys, absorbed = tops
+    other = up(matrix @ most)  # the matrix, and then its product with a key
     widest = 2.0 * max(
         float(up((asking * keys).sum(axis=1)).max()), float(up(absorbed @ most).max())
     )
     summed = [
         (x * q, asking.max()), (x * k, keys.max()), (q * k, matrix.max()),
-        (x * q * k, absorbed.max()), (x * x * q * k, widest),
+        (x * q * k, absorbed.max()), (x * q * k, other.max()), (x * x * q * k, widest),
     ]  # fmt: skip
     known = all(fits(*sums, 52, 2.0**-900, 2.0**900) for sums in summed)
     require(known, "logits of heads are no short integers times a power of two")
@@ -390,6 +430,11 @@ def granularity(array):
         return 0
     whole = (mantissas * 2.0**53).astype(np.int64)
     return int((np.frexp((whole & -whole).astype(np.float64))[1] - 54 + exponents).min())
+
+
+def normal(weights):
+    """Whether entries are normal numbers or zero: some machines read others as zeros."""
+    return not ((weights != 0) & (np.abs(weights) < 2.0**-126)).any()
 
 
 def stored_in(weights, storage):

@@ -2,9 +2,11 @@
 
 Higham, Accuracy and Stability of Numerical Algorithms, 3.1, and for softmax of n exact logits
 
-    eta  = t / (1 - t),  t = B (exp + u),  B blocks of softmax       a term, before it is summed
+    eta  = t / (1 - t),  t = B (exp + u),  B = 1 + ceil((n - 1) / block)     a term, before its sum
     beta = (1 + eta) (1 + gamma_n) - 1,  rho = (1 + u)^2 (1 + s)^2 - 1        s: storage
     zeta = (2 beta + rho + beta rho) / (1 - beta)                     averages: zeta sum a_j |x_j|
+
+Blocks of softmax begin anywhere. Numerators are in range where n max |x| (1 + zeta) is.
 """
 
 from collections import namedtuple
@@ -16,16 +18,18 @@ from bounds import up
 MOST = 1 << 20  # terms of a sum
 ULPS, BLOCK = 32, 512
 
-# unit, error of exp, block of softmax, smallest normal; of storage: unit, tiny, bits, smallest, top
-Model = namedtuple("Model", "unit exp block small stored tiny bits least top")
-F32 = (2.0**-24, 2.0 * ULPS * 2.0**-24, BLOCK, 2.0**-126)
+# unit, error of exp, block of softmax, smallest normal, largest
+# of storage: unit, tiny, bits, smallest normal, largest
+Model = namedtuple("Model", "unit exp block small overflow stored tiny bits least top")
+TOP = (2.0 - 2.0**-23) * 2.0**127
+F32 = (2.0**-24, 2.0 * ULPS * 2.0**-24, BLOCK, 2.0**-126, TOP)
 MODELS = {
-    "float32": Model(*F32, 0.0, 0.0, 24, 2.0**-126, (2.0 - 2.0**-23) * 2.0**127),
+    "float32": Model(*F32, 0.0, 0.0, 24, 2.0**-126, TOP),
     "bfloat16": Model(*F32, 2.0**-8, 2.0**-126, 8, 2.0**-126, (2.0 - 2.0**-7) * 2.0**127),
     "float16": Model(*F32, 2.0**-11, 2.0**-25, 11, 2.0**-14, 65504.0),
 }
 # What this program does itself: exponentials are those of a table.
-FLOAT64 = Model(2.0**-53, 2.0**-51, MOST, 2.0**-1022, 0.0, 0.0, 53, 2.0**-1022, 2.0**1023)
+FLOAT64 = Model(2.0**-53, 2.0**-51, MOST, 2.0**-1022, 2.0**1023, 0, 0, 53, 2.0**-1022, 2.0**1023)
 
 
 def small(share, count):
@@ -40,10 +44,11 @@ def gamma_of(model, terms):
 
 def averaged(model, seen):
     """zeta, and what underflow adds to an average of entries up to one, for so many tokens each."""
-    pieces = np.ceil(seen / model.block)
+    pieces = 1.0 + np.ceil((seen - 1.0) / model.block)
     eta, summed = small(pieces * (model.exp + model.unit), seen), small(seen * model.unit, seen)
     beta = up(eta + summed + eta * summed)
     once = model.unit + model.stored + model.unit * model.stored
     rho, least = up(2.0 * once + once * once), np.minimum(beta, 0.5)
     zeta = np.where(beta < 0.5, up((2.0 * least + rho + least * rho) / (1.0 - least)), np.inf)
-    return zeta, up(32.0 * seen * pieces * model.small + (seen + 1.0) * model.tiny)
+    flushed = up(32.0 * seen * pieces * model.small + (seen + 1.0) * model.tiny)
+    return zeta, up(flushed * (1.0 + zeta))  # it is summed, divided and stored with all others

@@ -23,10 +23,11 @@ STATEMENTS = {
     "recites of a decoder": "at all {} positions of S = {} texts the next token has the largest "
     "logit, by {} or more, in real arithmetic",
     "executed of a decoder": "at all {} positions of S = {} texts the next token has the largest "
-    "logit in every IEEE evaluation {}: queries and keys first or their matrix first, sums in any "
-    "order, with or without fused multiply-add, softmax in one piece or in blocks of {} tokens or "
-    "more, underflow to zero or gradual; if exp is within {} units in the last place where it is a "
-    "normal number, at most 2^-125 where it is not, and 1 at 0",
+    "logit in every IEEE evaluation, rounding to nearest, {}: queries and keys first or their "
+    "matrix first, sums in any order, with or without fused multiply-add, softmax less the largest "
+    "logit, in one piece or in blocks of {} tokens or more, underflow to zero or gradual; if exp "
+    "is within {} units in the last place where it is a normal number, at most 2^-125 where it is "
+    "not, and 1 at 0",
     "equality": "f(X) == y for all {} labels of N = {} sequences of n = {} tokens",
     "size": "{} non-zero parameters <= {}: Theorem 7 for {}",
 }

@@ -23,7 +23,7 @@ from constructive.layers.causal.layer import CausalLayer
 from constructive.support.arrays import Array
 
 _SIGNIFICAND = 53
-_LARGEST_TABLE = 1 << 22
+_LARGEST_TABLE = 1 << 20
 _ENOUGH = 746.0
 """exp(-746) is less than half of the smallest float64."""
 _TABLE_BITS = 80
@@ -122,7 +122,7 @@ def exact_logits(layer: CausalLayer, tokens: Array) -> ExactLogits:
     """How large partial sums of logits may get, in units of their own.
 
     The orders which are covered: queries W_Q^T x_i and keys W_K^T x_j first, then their product;
-    the matrix W_K W_Q^T first, or its product with x_i; each sum in any order.
+    the matrix W_K W_Q^T first, and its product with x_i or with x_j; each sum in any order.
 
     Args:
         layer: its W_Q and W_K
@@ -143,7 +143,8 @@ def exact_logits(layer: CausalLayer, tokens: Array) -> ExactLogits:
     projected = _sums(x * q, asking), _sums(x * k, keys)
     each = up((asking * keys).sum(axis=-1)), up(absorbed @ most)
     logits = _sums(x * x * q * k, 2.0 * np.maximum(*each))
-    between = _sums(q * k, matrix), _sums(x * q * k, absorbed)
+    other = up(matrix @ most)  # the matrix, times x_j
+    between = _sums(q * k, matrix), _sums(x * q * k, np.maximum(absorbed, other))
     return ExactLogits(stored, (*projected, *between, logits), logits)
 
 
@@ -163,7 +164,7 @@ def _largest(tokens: Array, weights: Array) -> Array:
 
 
 def exponentials(unit: float, most: float) -> Array:
-    """exp(-k unit) for k = 0, 1, ..., as far as a float64 sees it or k unit <= most.
+    """exp(-k unit) for k = 0, 1, ..., up to the first which float64 rounds to 0, or k unit <= most.
 
     Each is off by a factor of 1 + 2^-51 at most, or where it underflows by 2^-1022.
 
@@ -175,7 +176,7 @@ def exponentials(unit: float, most: float) -> Array:
         >>> exponentials(0.5, 1.0).tolist()
         [1.0, 0.6065306597126334, 0.36787944117144233]
     """
-    count = int(min(_ENOUGH, most) / unit) + 1
+    count = min(math.ceil(_ENOUGH / unit), int(most / unit)) + 1
     with working_precision(_TABLE_BITS):
         return np.array([float(flint.arb(-k * unit).exp()) for k in range(count)])
 

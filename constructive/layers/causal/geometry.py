@@ -56,7 +56,8 @@ def blocks(
         [(0, 2, 0), (2, 4, 1), (4, 5, 3)]
     """
     allowed = max(1, block_bytes // (8 * num_heads))  # entries of one head
-    others = (length if window is None else min(window, length)) - 1
+    window = window if window is None else min(window, length)
+    others = (window or length) - 1
     # b rows see at most N keys together, and at most b + window - 1.
     fitting = max(allowed // length, (math.isqrt(others**2 + 4 * allowed) - others) // 2)
     rows = max(1, min(length, _MOST_ROWS, fitting))

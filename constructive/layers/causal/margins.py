@@ -5,14 +5,15 @@ o_v of the unembedding. Let the true margin of a position be the least f . (o_ne
 other v. Float64 gives it up to a bound; and any evaluation in a `FloatModel` gives logits which
 are off by E_v at most, ::
 
-    |f^ - f|  <=  (zeta + gamma_K (1 + zeta)) |U|^T A  +  (1 + gamma_K) flushed X |U|^T 1  =: D
+    |f^ - f|  <=  (zeta + gamma_K (1 + zeta)) |U|^T A  +  (1 + gamma_K) lost X |U|^T 1  =: D
     |l^ - l|  <=  gamma_d |O| (|f| + D) + |O| D                                            =: E
 
 with A the averages of `|x|` which `layers.causal.bounded` gives, `|z| <= A`, K and d the entries of
 z and f, and X >= 1 the largest `|x|`; and with one rounding more each where outputs and logits are
-stored in fewer bits. What products lose by underflow is added. Where sums may leave the range of
-the format, nothing is bounded. So the next token has the largest logit in every such evaluation
-where the margin exceeds E_next + E_v for every other v.
+stored in fewer bits. What underflows is `lost` (`FloatModel.flushed`, (1 + zeta) times, and
+`FloatModel.lost`). Where sums may leave the range of the format, nothing is bounded. So the next
+token has the largest logit in every such evaluation where the margin exceeds E_next + E_v for every
+other v.
 """
 
 from collections.abc import Iterator
@@ -140,7 +141,8 @@ def _judged(
     logits = outputs @ sizes.unembedding
     ours = _logit_errors(FLOAT64, sizes, reach, own)
     theirs = _output_errors(model, sizes, spread, counts, z.shape[1])
-    theirs = up(theirs + model.stored_unit * (reach + theirs) + model.stored_tiny)
+    with np.errstate(invalid="ignore"):  # infinite errors, times zero
+        theirs = up(theirs + model.stored_unit * (reach + theirs) + model.stored_tiny)
     theirs = _within(model, up(spread + theirs), theirs)
     executed = _logit_errors(model, sizes, reach, theirs)
     each = np.arange(len(z))
@@ -149,7 +151,7 @@ def _judged(
     least, most = ahead - up(doubt), ahead + up(doubt)
     error = up(executed[each, right][:, np.newaxis] + executed)
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(least > 0.0, up(error / least), np.inf)
+        share = np.where((least > 0.0) & (error < np.inf), up(error / least), np.inf)
     for values, nothing in ((least, np.inf), (most, np.inf), (share, -np.inf)):
         values[each, right] = nothing
     worst = share.argmax(axis=1)
@@ -161,10 +163,13 @@ def _output_errors(
 ) -> Array:
     """D: bounds of what rounding does to outputs (R, d_out)."""
     zeta, gamma = model.average(counts)[:, np.newaxis], float(model.gamma(inner))
-    flushed = model.flushed(counts)[:, np.newaxis] + model.lost(inner)
+    flushed = up(model.flushed(counts)[:, np.newaxis] * (1.0 + zeta))
     relative = up(zeta + gamma * (1.0 + zeta)) * spread
-    underflow = up((1.0 + gamma) * flushed) * (sizes.columns + sizes.largest)
-    return up(relative + underflow)
+    lost = up((1.0 + gamma) * (flushed + model.lost(inner)))
+    errors = up(relative + lost * (sizes.columns + sizes.largest))
+    largest = up(sizes.largest * (1.0 + zeta + flushed))  # of averages
+    fits = (largest <= model.largest) & (up(largest * counts[:, np.newaxis]) <= model.overflow)
+    return np.where(fits, errors, np.inf)
 
 
 def _logit_errors(model: FloatModel, sizes: Sizes, reach: Array, errors: Array) -> Array:

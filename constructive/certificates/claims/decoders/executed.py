@@ -14,10 +14,10 @@ from constructive.support.verdict import Claim, Verdict
 
 STATEMENT = (
     "at all {} positions of S = {} texts the next token has the largest logit in every IEEE "
-    "evaluation {}: queries and keys first or their matrix first, sums in any order, with or "
-    "without fused multiply-add, softmax in one piece or in blocks of {} tokens or more, "
-    "underflow to zero or gradual; if exp is within {} units in the last place where it is a "
-    "normal number, at most 2^-125 where it is not, and 1 at 0"
+    "evaluation, rounding to nearest, {}: queries and keys first or their matrix first, sums in "
+    "any order, with or without fused multiply-add, softmax less the largest logit, in one piece "
+    "or in blocks of {} tokens or more, underflow to zero or gradual; if exp is within {} units in "
+    "the last place where it is a normal number, at most 2^-125 where it is not, and 1 at 0"
 )
 STORED = {
     "float32": "in float32",
@@ -43,7 +43,7 @@ def prove(subject: Subject) -> Claim:
     except PrecisionError as failure:
         detail = f"{failure.problem}; {failure.suggestion}"
         return Claim("executed", statement, Verdict.UNDECIDED, detail)
-    over = (margins.share >= 1.0).nonzero()[0]
+    over = (~(margins.share < 1.0)).nonzero()[0]
     if not len(over):
         worst = int(margins.share.argmax())
         place = subject.witness(worst)
@@ -57,7 +57,7 @@ def prove(subject: Subject) -> Claim:
     if share == float("inf"):
         detail = (
             f"nothing bounds rounding after token {place[1]} of text {place[0]}: logits of heads "
-            "or stored weights are not exact, or no margin is known"
+            "or stored weights are not exact, sums may be out of range, or no margin is known"
         )
     else:
         detail = (

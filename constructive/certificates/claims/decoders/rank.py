@@ -12,8 +12,10 @@ from constructive.certificates.claims.rank import evidence_of
 from constructive.exact import modular
 from constructive.layers import residues
 from constructive.layers.causal.residues import chunks
+from constructive.layers.recital import added_tokens
 from constructive.layers.residues import Integers, Point
 from constructive.support.arrays import Array
+from constructive.support.errors import PrecisionError
 from constructive.support.verdict import Claim, Verdict
 
 STATEMENT = (
@@ -34,6 +36,11 @@ def prove(subject: Subject) -> Claim:
     if total > layer.inner_dim:
         detail = f"Z has {layer.inner_dim} columns, fewer than {total} contexts"
         return Claim("rank", statement, Verdict.REFUTED, detail, layer.inner_dim)
+    try:  # residues are of sums of two, which have to be those of float32
+        added_tokens(subject.decoder, subject.text)
+    except PrecisionError as failure:
+        detail = f"{failure.problem}; {failure.suggestion}"
+        return Claim("rank", statement, Verdict.UNDECIDED, detail)
     found = residues.search_rows(
         lambda point, columns: _rows(subject, wanted, point, columns),
         total,

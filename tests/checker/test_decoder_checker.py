@@ -1,0 +1,669 @@
+"""Certificates of decoders, as the checker reads them; and what a forger would try."""
+
+import ast
+import contextlib
+import dataclasses
+import io
+import json
+import struct
+import tracemalloc
+
+import flint
+import numpy as np
+import pytest
+from decoder_parts import FILES, TWO, by_hand, saved, small, true_margins, two_tokens
+from islands import FOLDER, SOURCES, modules_loaded_by, mutate_bytes, mutate_fields
+from safetensors.numpy import load_file
+from safetensors.numpy import save as serialize
+
+from constructive import Certificate, Text, build_decoder, certify, check
+from constructive.certificates import claims as claim_rooms
+from constructive.certificates.about import described
+from constructive.certificates.certificate import DECODER_FORMAT
+from constructive.certificates.claims.decoders import executed, rank, recites
+from constructive.exact import float_model
+from constructive.layers.causal import bounded
+from constructive.layers.decoder import Decoder
+from constructive.sequences import storage
+from constructive.support.verdict import pack
+
+BOUND = "0x1.0p-60"
+
+
+@pytest.fixture(scope="module")
+def recited(tmp_path_factory):
+    """A folder with the files of a text of 12 tokens."""
+    folder = tmp_path_factory.mktemp("recited")
+    saved(folder, *small())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """A folder with the files of three texts, of which two begin alike, with a prompt."""
+    folder = tmp_path_factory.mktemp("several")
+    text = Text.bytes("abracadabra", "abrasive", "ac", prompt=2)
+    text = dataclasses.replace(text, ids=np.where(np.arange(21) == 11, 3, text.ids))
+    saved(folder, build_decoder(text, width=12, window=4), text)
+    return folder
+
+
+def paths(folder):
+    return [str(folder / name) for name in FILES]
+
+
+def said(checker, files, *options):
+    """The status of a run, and what it printed."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(io.StringIO()):
+        status = checker.main([*files, *options])
+    return status, output.getvalue()
+
+
+# It is an island, and states what certify states.
+
+
+def test_a_run_loads_nothing_of_the_package(recited):
+    assert modules_loaded_by(FOLDER, paths(recited)) == "status 0 loaded []"
+
+
+def test_statements_are_those_of_certify(checker):
+    statements, rooms = checker.statements.STATEMENTS, {"rank": rank, "recites": recites}
+    for name, room in (rooms | {"executed": executed}).items():
+        assert statements[f"{name} of a decoder"] == room.STATEMENT
+    assert checker.statements.STORED == executed.STORED
+    parts = checker.decoders
+    assert (parts.ULPS, parts.BLOCK) == (float_model.EXP_ULPS, float_model.BLOCK)
+    assert parts.FORMAT == DECODER_FORMAT
+    assert claim_rooms.__name__ not in ast.dump(ast.parse(SOURCES["decoders"].read_text()))
+
+
+def test_models_are_those_of_certify(checker):
+    parts = checker.decoders
+    models = {**float_model.EXECUTED, "float64": float_model.FLOAT64}
+    for name, model in (parts.MODELS | {"float64": parts.FLOAT64}).items():
+        own = dataclasses.asdict(models[name])
+        assert tuple(model) == tuple(
+            own[field]
+            for field in (
+                "unit", "exp_error", "block", "smallest", "overflow", "stored_unit",
+                "stored_tiny", "digits", "stored_smallest", "largest",
+            )
+        )  # fmt: skip
+    assert (parts.ENOUGH, parts.TABLE) == (bounded._ENOUGH, bounded._LARGEST_TABLE)
+    assert checker.float_model.MOST == float_model.MOST_TERMS
+
+
+# What holds is proved.
+
+
+@pytest.mark.parametrize("quick", [[], ["--quick"]])
+def test_what_certify_proves_is_accepted(checker, recited, several, quick):
+    for folder in (recited, several):
+        status, printed = said(checker, paths(folder), *quick)
+        certificate = Certificate.load(folder / FILES[0])
+        lines = [f"{claim.name:9} {claim.statement}" for claim in certificate.claims]
+        assert (status, printed) == (0, "\n".join([*lines, "PROVED", ""]))
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("window", [None, 1, 2, 30])
+def test_all_storages_and_windows(checker, tmp_path, kind, window):
+    text = Text.bytes("abracadabra")
+    decoder = build_decoder(text, width=12, window=window).stored_as(kind)
+    certificate = certify(decoder, text)
+    kept = tuple(claim for claim in certificate.claims if claim.verdict.name == "PROVED")
+    assert len(kept) >= 2
+    certificate = dataclasses.replace(certificate, claims=kept)
+    status, printed = said(checker, saved(tmp_path, decoder, text, certificate))
+    assert status == 0, printed
+    assert (f"stored in {kind}" in printed) == (kind != "float32" and len(kept) == 3)
+
+
+def test_each_claim_by_itself(checker, recited, tmp_path):
+    for name in ("rank", "recites", "executed"):
+
+        def alone(content, name=name):
+            content["claims"] = {name: content["claims"][name]}
+
+        files = forged(recited, tmp_path, 0, alone)
+        assert said(checker, files)[0] == 0
+        assert said(checker, files, "--claims", name)[0] == 0
+        other = "rank" if name != "rank" else "recites"
+        assert "it does not claim all that is asked" in said(checker, files, "--claims", other)[1]
+    assert "epsilon is not claimed" in said(checker, files, "--epsilon", "1")[1]
+
+
+def test_check_takes_objects(recited):
+    decoder, text = small()
+    assert check(certify(decoder, text), decoder, text).proved
+    assert check(*paths(recited)).proved
+    assert not check(certify(decoder, text), decoder, dataclasses.replace(text, prompt=2)).proved
+
+
+# What a forger would try.
+
+
+def opened(path):
+    """Tensors, and what else a file says."""
+    raw = path.read_bytes()
+    (length,) = struct.unpack("<Q", raw[:8])
+    about = json.loads(raw[8 : 8 + length])["__metadata__"]
+    return {k: v.copy() for k, v in load_file(path).items()}, json.loads(about["decoder"])
+
+
+def closed(path, tensors, about):
+    metadata = {"format": "constructive decoder 1", "decoder": json.dumps(about)}
+    path.write_bytes(serialize(dict(tensors), metadata=metadata))
+
+
+def signed(certificate, tensors, about, data):
+    """A certificate which is about these files, whatever it claims."""
+    order = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
+    certificate["data"] = {
+        "texts": len(data["texts"]),
+        "tokens": sum(map(len, data["texts"])),
+        "vocabulary": len(data["vocabulary"]),
+        "sha256": storage.digest(data),
+    }
+    certificate["weights"] = described({name: tensors[name] for name in order}) | {
+        "window": about["window"],
+        "storage": about["record"]["storage"],
+    }
+
+
+def forged(folder, target, part, change):
+    """Files with one of them changed, and the certificate signed anew: (tensors, about) are two."""
+    certificate = json.loads((folder / FILES[0]).read_text())
+    weights = opened(folder / FILES[1])
+    data = json.loads((folder / FILES[2]).read_text())
+    if part == 1:
+        change(*weights)
+    else:
+        change(certificate if part == 0 else data)
+    if part:
+        with contextlib.suppress(TypeError, KeyError, AttributeError):
+            signed(certificate, *weights, data)
+    (target / FILES[0]).write_text(json.dumps(certificate))
+    closed(target / FILES[1], *weights)
+    (target / FILES[2]).write_text(json.dumps(data))
+    return paths(target)
+
+
+def claim(name, **fields):
+    return lambda c: c["claims"][name].update(fields)
+
+
+def evidence(name, **fields):
+    return lambda c: c["claims"][name]["evidence"].update(fields)
+
+
+def more_margin(content):
+    """The next float above a bound which holds is one, too; twice it is not."""
+    told = content["claims"]["recites"]
+    bound = 2 * float.fromhex(told["evidence"]["bound"])
+    told["evidence"]["bound"] = bound.hex()
+    head, tail = told["statement"].split(", by ")
+    told["statement"] = f"{head}, by {bound!r} {tail.split(' ', 1)[1]}"
+
+
+def tensor(name, change):
+    def altered(tensors, _):
+        tensors[name] = np.ascontiguousarray(change(tensors[name]))
+
+    return altered
+
+
+def entry(name, value):
+    def altered(tensors, _):
+        tensors[name].reshape(-1)[3] = value
+
+    return altered
+
+
+def about(**fields):
+    return lambda _, about: about.update(fields)
+
+
+def record(**fields):
+    return lambda _, about: about["record"].update(fields)
+
+
+def half_row(tensors, _):
+    """Two heads are one, so columns of Z are there twice."""
+    tensors["W_Q"][1:] = tensors["W_Q"][:1]
+    tensors["W_K"][1:] = tensors["W_K"][:1]
+
+
+def other_words(_, about):
+    about["vocabulary"] = [*about["vocabulary"][1:], about["vocabulary"][0]]
+
+
+ALTERED = [
+    (0, claim("rank", statement="rank Z = R"), "it does not state: rank Z = R = 12"),
+    (0, claim("recites", statement="all"), "it does not state: at all 12 positions of S = 1"),
+    (0, claim("executed", statement="all"), "it does not state: at all 12 positions of S = 1"),
+    (0, claim("executed", verdict="UNDECIDED"), "not all claims are PROVED: executed"),
+    (0, lambda c: c.update(verdict="REFUTED"), "its verdict is not PROVED"),
+    (0, lambda c: c.update(claims={}), "claims nothing"),
+    (0, lambda c: c["claims"].update(error={"verdict": "PROVED"}), "or nothing known"),
+    (0, lambda c: c["data"].update(tokens=13), "it is about other data"),
+    (0, lambda c: c["data"].update(texts=True), "it is about other data"),
+    (0, lambda c: c["data"].update(texts=1.0), "it is about other data"),
+    (0, lambda c: c["data"].update(more=1), "it is about other data"),
+    (0, lambda c: c["data"].update(sha256="0" * 64), "it is about other data"),
+    (0, lambda c: c["weights"].update(sha256="0" * 64), "it is about other weights"),
+    (0, lambda c: c["weights"].update(window=5), "it is about other weights"),
+    (0, lambda c: c["weights"].pop("window"), "it is about other weights"),
+    (0, lambda c: c["weights"].update(storage="float16"), "it is about other weights"),
+    (0, lambda c: c["weights"]["U"].update(dtype="float64"), "it is about other weights"),
+    (0, more_margin, "recites: the least margin is "),
+    (0, evidence("recites", bound="0x0p+0"), "recites: the least margin is "),
+    (0, evidence("recites", bound="-0x1p-9"), "the bound of recites is no number"),
+    (0, evidence("recites", bound="nan"), "the bound of recites is no number"),
+    (0, evidence("recites", bound="inf"), "the bound of recites is no number"),
+    (0, evidence("recites", bound=BOUND), "it does not state"),
+    (0, evidence("recites", bound=0.25), "NOT PROVED"),
+    (0, evidence("rank", prime=4194289), "is not prime"),
+    (0, evidence("rank", prime=2097143), "p is not between"),
+    (0, evidence("rank", prime=4194287.0), "p is not between"),
+    (0, evidence("rank", prime=True), "p is not between"),
+    (0, evidence("rank", value=1), "a is not between 1 and p"),
+    (0, evidence("rank", value=4194287), "a is not between 1 and p"),
+    (0, evidence("rank", value=7.0), "a is not between 1 and p"),
+    (0, evidence("rank", columns=pack(np.zeros(12, int))), "a column of Z is named twice"),
+    (0, evidence("rank", columns=pack(np.arange(11))), "packed integers misfit"),
+    (0, evidence("rank", columns=pack(np.arange(12) + 10**6)), "packed integers misfit"),
+    (0, evidence("rank", solution=pack(np.zeros(11, int))), "packed integers misfit"),
+    (1, tensor("U", lambda u: u * np.float32(np.nan)), "U is not finite"),
+    (1, entry("W_Q", np.inf), "W_Q is not finite"),
+    (1, entry("unembedding", np.nan), "unembedding is not finite"),
+    (1, tensor("U", lambda u: -u), "the least margin is -"),
+    (1, tensor("U", lambda u: 0 * u), "the least margin is -"),
+    (1, tensor("unembedding", lambda o: o[::-1]), "the least margin is -"),
+    (1, tensor("unembedding", lambda o: o[:1].repeat(len(o), 0)), "the least margin is -"),
+    (1, tensor("embedding", lambda e: e[:1].repeat(len(e), 0)), "the least margin is -"),
+    (1, tensor("W_Q", lambda w: w * np.float32(np.pi)), "too fine for a table"),
+    (1, entry("W_Q", 2.0**60), "no short integers"),
+    (1, entry("positions", 1e30), "do not add exactly"),
+    (1, entry("embedding", 2.0**60), "do not add exactly"),
+    (1, tensor("U", lambda u: u.astype(np.float64)), "the weights are not float32"),
+    (1, tensor("U", lambda u: u[:-1]), "the weights do not fit together"),
+    (1, tensor("U", lambda u: u[:, :-1]), "the weights do not fit together"),
+    (1, tensor("unembedding", lambda o: o[:-1]), "the weights do not fit together"),
+    (1, tensor("embedding", lambda e: np.concatenate([e, e])), "do not fit together"),
+    (1, tensor("embedding", lambda e: e[:, :-1]), "the weights do not fit together"),
+    (1, tensor("positions", lambda p: p[:-1]), "the weights do not fit together"),
+    (1, tensor("positions", lambda p: p[:, :-1]), "the weights do not fit together"),
+    (1, tensor("positions", lambda p: p[0]), "the weights do not fit together"),
+    (1, tensor("W_K", lambda w: w[:, :, :-1]), "the weights do not fit together"),
+    (1, tensor("W_Q", lambda w: w[0]), "the weights have other axes"),
+    (1, tensor("U", lambda u: u[None]), "the weights have other axes"),
+    (1, tensor("unembedding", lambda o: o[None]), "the weights have other axes"),
+    (1, tensor("U", lambda u: u[:0]), "is no shape"),
+    (1, lambda t, _: t.pop("U"), "the weights are not"),
+    (1, lambda t, _: t.update(more=t["U"]), "the weights are not"),
+    (1, about(window=0), "the window is none"),
+    (1, about(window=-1), "the window is none"),
+    (1, about(window=True), "the window is none"),
+    (1, about(window=3.0), "the window is none"),
+    (1, about(window="3"), "the window is none"),
+    (1, about(window=1), "NOT PROVED"),
+    (1, about(unit="bytes"), "different vocabularies"),
+    (1, other_words, "different vocabularies"),
+    (1, about(vocabulary=[]), "different vocabularies"),
+    (1, about(record={}), "NOT PROVED"),
+    (1, record(storage="float8"), "the storage is none"),
+    (1, record(storage=["float32"]), "NOT PROVED"),
+    (1, record(storage="float16"), "executed: rounding may take inf of a margin"),
+    (1, record(storage="bfloat16"), "executed: rounding may take inf of a margin"),
+    (2, lambda d: d["texts"][0].reverse(), "the least margin is -"),
+    (2, lambda d: d["texts"][0].pop(), "packed integers misfit"),
+    (2, lambda d: d["texts"][0].append(0), "the weights do not fit together"),
+    (2, lambda d: d["texts"].append([]), "a text is shorter than its prompt"),
+    (2, lambda d: d["texts"].append(d["texts"][0]), "it does not state: at all 24"),
+    (2, lambda d: d["texts"].append("01"), "a text is shorter than its prompt"),
+    (2, lambda d: d.update(texts=[]), "there is no text"),
+    (2, lambda d: d.update(texts={}), "there is no text"),
+    (2, lambda d: d["texts"][0].insert(1, False), "a token is none of the vocabulary"),
+    (2, lambda d: d["texts"][0].__setitem__(1, 1.0), "a token is none of the vocabulary"),
+    (2, lambda d: d["texts"][0].__setitem__(1, -1), "a token is none of the vocabulary"),
+    (2, lambda d: d["texts"][0].__setitem__(1, 99), "a token is none of the vocabulary"),
+    (2, lambda d: d.update(prompt=0), "the prompt is none"),
+    (2, lambda d: d.update(prompt=True), "the prompt is none"),
+    (2, lambda d: d.update(prompt=1.0), "the prompt is none"),
+    (2, lambda d: d.update(prompt=13), "a text is shorter than its prompt"),
+    (2, lambda d: d.update(prompt=2), "packed integers misfit"),
+    (2, lambda d: d.update(unit="ids"), "the vocabulary is none"),
+    (2, lambda d: d.update(unit="letters"), "the unit is none"),
+    (2, lambda d: d.update(unit=None), "the unit is none"),
+    (2, lambda d: d.update(unit=["words"]), "NOT PROVED"),
+    (2, lambda d: d.update(more=1), "the unit is none"),
+    (2, lambda d: d.update(format="constructive text 2"), "the data are no text"),
+    (2, lambda d: d["vocabulary"].__setitem__(1, d["vocabulary"][0]), "the vocabulary is none"),
+    (2, lambda d: d["vocabulary"].__setitem__(1, 1), "the vocabulary is none"),
+    (2, lambda d: d["vocabulary"].__setitem__(1, "other"), "different vocabularies"),
+    (2, lambda d: d["vocabulary"].append("more"), "different vocabularies"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "change", "words"), ALTERED)
+def test_altered_files(checker, recited, tmp_path, part, change, words):
+    status, printed = said(checker, forged(recited, tmp_path, part, change))
+    assert status == 1
+    assert printed.startswith("NOT PROVED: ")
+    assert words in printed
+
+
+def test_integers_are_no_strings_and_no_booleans(checker, tmp_path):
+    """Vocabularies 0, 1 and False, True are equal in Python, and others in files."""
+    text = Text.of([0, 1])
+    saved(tmp_path, by_hand(text, two_tokens()), text)
+    assert said(checker, paths(tmp_path))[0] == 0
+    for value, words in (([False, True], "the vocabulary is none"), (["0", "1"], "is none")):
+
+        def other(data, value=value):
+            data["vocabulary"] = value
+
+        assert words in said(checker, forged(tmp_path, tmp_path, 2, other))[1]
+        other({"vocabulary": [0, 1]})
+        forged(tmp_path, tmp_path, 2, lambda data: data.update(vocabulary=[0, 1]))
+    different = about(vocabulary=[0, True])
+    assert "different vocabularies" in said(checker, forged(tmp_path, tmp_path, 1, different))[1]
+
+
+def test_quick_asks_for_the_solution(checker, recited, tmp_path):
+    zeros = evidence("rank", solution=pack(np.zeros((12, 12), int)))
+    files = forged(recited, tmp_path, 0, zeros)
+    assert said(checker, files)[0] == 0  # eliminates by itself
+    assert "the solution modulo p is wrong" in said(checker, files, "--quick")[1]
+
+
+def test_equal_columns_have_no_rank(checker, several, tmp_path):
+    def zero(tensors, _):
+        tensors["W_Q"][:] = tensors["W_K"][:] = 0
+        tensors["positions"][:] = 0
+
+    files = forged(several, tmp_path, 1, zero)
+    with contextlib.suppress(ValueError):
+        assert "singular" in said(checker, files, "--claims", "rank")[1]
+    assert "the solution modulo p is wrong" in said(checker, files, "--quick")[1]
+
+
+def test_equal_contexts_count_once(checker, several):
+    """As they do for certify, which numbers them for all windows."""
+    text = Text.load(several / FILES[2])
+    parts = checker.decoders
+    ids = np.split(text.ids, np.cumsum(text.lengths)[:-1])
+    for window in (None, 1, 2, 4, 11, 12, 99):
+        with contextlib.suppress(ValueError):
+            wanted = text.different(window).tolist()
+            on = parts.About({}, ids, text.prompt, window, "float32", b"", quick=False)
+            starts = np.cumsum(text.lengths) - text.lengths
+            places = zip(parts.different(on), starts, strict=True)
+            assert [int(i) for p, start in places for i in p + start] == wanted
+
+
+def test_contexts_of_windows(checker):
+    """The same two tokens at the same place are one context; at another place they are not."""
+    parts, ids = checker.decoders, [np.array([0, 1, 2, 1]), np.array([3, 1, 2, 1])]
+    for window, expected in ((None, 8), (4, 8), (3, 7), (2, 6), (1, 5)):
+        on = parts.About({}, ids, 1, window, "float32", b"", quick=False)
+        assert sum(map(len, parts.different(on))) == expected
+    on = parts.About({}, ids, 2, 2, "float32", b"", quick=False)
+    assert [p.tolist() for p in parts.different(on)] == [[1, 2, 3], [1]]
+
+
+# Files which are no files.
+
+
+def rewritten(path, header=lambda h: h, body=lambda b: b, text=json.dumps):
+    raw = path.read_bytes()
+    (length,) = struct.unpack("<Q", raw[:8])
+    content = json.loads(raw[8 : 8 + length])
+    told = text(header(content) or content).encode()
+    path.write_bytes(struct.pack("<Q", len(told)) + told + body(raw[8 + length :]))
+
+
+def place(name, **fields):
+    return lambda header: header[name].update(fields)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"header": place("U", data_offsets=[0, 4])}, "U is cut off"),
+        ({"header": place("U", shape=[1 << 40, 16])}, "U is cut off"),
+        ({"header": place("U", shape=[True, 48])}, "is no shape"),
+        ({"header": place("U", dtype="F16")}, "NOT PROVED"),
+        ({"header": place("W_K", data_offsets=[-2048, 0])}, "NOT PROVED"),
+        ({"body": lambda body: body[:-1]}, "is cut off"),
+        ({"header": lambda h: h.pop("__metadata__") and None}, "NOT PROVED"),
+        ({"header": lambda h: h["__metadata__"].update(format="x") }, "are no decoder"),
+        ({"header": lambda h: h["__metadata__"].update(decoder="[]")}, "NOT PROVED"),
+        ({"header": lambda h: h["__metadata__"].update(decoder='{"window":1,"window":null}')},
+         "repeats a key"),
+        ({"text": lambda h: json.dumps(h)[:-1] + ', "U": {}}'}, "repeats a key"),
+    ],
+)  # fmt: skip
+def test_spoilt_weights(checker, recited, tmp_path, options, words):
+    files = forged(recited, tmp_path, 0, lambda _: None)
+    rewritten(tmp_path / FILES[1], **options)
+    status, printed = said(checker, files)
+    assert status == 1
+    assert words in printed
+
+
+def test_tensors_which_overlap_are_others(checker, recited, tmp_path):
+    """Two names for the same bytes: what is read is hashed, so it is about other weights."""
+    files = forged(recited, tmp_path, 0, lambda _: None)
+    rewritten(
+        tmp_path / FILES[1], header=lambda h: h["W_K"].update(data_offsets=h["W_Q"]["data_offsets"])
+    )
+    assert "it is about other weights" in said(checker, files)[1]
+
+
+def test_keys_which_are_repeated(checker, recited, tmp_path):
+    for name in (FILES[0], FILES[2]):
+        files = forged(recited, tmp_path, 0, lambda _: None)
+        text = (tmp_path / name).read_text().rstrip()
+        (tmp_path / name).write_text('{"format": "x", ' + text[1:])
+        assert "repeats a key" in said(checker, files)[1]
+
+
+def test_two_files_are_asked_for(checker, recited):
+    one, _, data = paths(recited)
+    assert "the files are CERTIFICATE WEIGHTS DATA" in said(checker, [one, data])[1]
+
+
+def test_whatever_is_accepted_is_true(checker, recited, tmp_path):
+    """Random changes of values and of bytes, signed anew or not; what passes is judged."""
+    rng, accepted, refused = np.random.default_rng(11), 0, 0
+    contents = [(recited / name).read_bytes() for name in FILES]
+    for trial in range(120):
+        files, raw = paths(tmp_path), list(contents)
+        kind = trial % 4
+        if kind == 0:
+            which = int(rng.integers(3))
+            raw[which] = mutate_bytes(rng, raw[which])
+        elif kind == 1:
+            which = int(rng.choice([0, 2]))
+            raw[which] = mutate_fields(rng, json.loads(raw[which]))
+        for file, content in zip(files, raw, strict=True):
+            (tmp_path / file).write_bytes(content)
+        if kind > 1:
+            change = (value_of_weights, value_of_text)[kind - 2](rng)
+            forged(recited, tmp_path, kind - 1, change)
+            modest(tmp_path / FILES[0], rng)
+        status, printed = said(checker, files)
+        accepted, refused = accepted + (status == 0), refused + status
+        if status == 0:
+            require_true(tmp_path, printed)
+    assert accepted > 10
+    assert refused > 60
+
+
+def modest(path, rng):
+    """A certificate of a smaller margin, and of some of the claims."""
+    content = json.loads(path.read_text())
+    told = content["claims"].get("recites")
+    if told:
+        bound = float.fromhex(told["evidence"]["bound"]) * rng.choice([1.0, 0.5, 0.01, 1e-6])
+        told["evidence"]["bound"] = float(bound).hex()
+        head, tail = told["statement"].split(", by ")
+        told["statement"] = f"{head}, by {float(bound)!r} {tail.split(' ', 1)[1]}"
+    if rng.random() < 0.5:
+        content["claims"].pop("rank", None)
+    path.write_text(json.dumps(content))
+
+
+def value_of_weights(rng):
+    name = str(rng.choice(["embedding", "positions", "W_Q", "W_K", "U", "unembedding"]))
+    kind = rng.integers(4)
+
+    def change(tensors, _):
+        flat = tensors[name].reshape(-1)
+        at = rng.integers(flat.size)
+        if kind == 0:
+            flat[at] = -flat[at]
+        elif kind == 1:
+            flat[at] = rng.choice([0.0, 1.0, 0.5, 1e-40, 1e30, 2.0**-126, 3.0])
+        elif kind == 2:
+            tensors[name] *= np.float32(rng.choice([2.0, 0.5, 0.25, 1e-3, 1.001]))
+        else:
+            i, j = rng.integers(len(tensors[name]), size=2)
+            tensors[name][[i, j]] = tensors[name][[j, i]]
+
+    return change
+
+
+def value_of_text(rng):
+    def change(data):
+        ids = data["texts"][0]
+        ids[rng.integers(len(ids))] = int(rng.integers(len(data["vocabulary"])))
+
+    return change
+
+
+def require_true(folder, printed):
+    """Statements of files, by balls and by another way to a rank."""
+    decoder, text = Decoder.load(folder / FILES[1]), Text.load(folder / FILES[2])
+    lines = dict(line.split(maxsplit=1) for line in printed.splitlines()[:-1])
+    before, flint.ctx.prec = flint.ctx.prec, 300
+    try:
+        true = [margin for margins in true_margins(decoder, text) for margin in margins]
+    finally:
+        flint.ctx.prec = before
+    bound = float(lines["recites"].split(", by ")[1].split()[0]) if "recites" in lines else 0.0
+    assert all(margin > bound for margin in true)
+    assert decoder.recites(text)
+    if "rank" in lines:
+        tokens = decoder.embedding[text.ids].astype(float) + decoder.positions[: len(text)]
+        wide = dataclasses.replace(
+            decoder.layer, **{
+                name: getattr(decoder.layer, name).astype(float)
+                for name in ("query_weights", "key_weights", "readout_weights")
+            }
+        )  # fmt: skip
+        assert np.linalg.matrix_rank(wide.intermediate(tokens[None])[0]) == len(text)
+
+
+# What it takes.
+
+# lengths of texts, V, d, H, d_h, d_out, window: each large in one way or two
+SHAPES = [
+    ([700], 5, 4, 4, 4, 4, None),
+    ([3000], 5, 4, 2, 4, 4, 1),
+    ([2000], 5, 4, 2, 4, 4, 70),
+    ([300], 5, 1, 1, 60000, 1, None),
+    ([10] * 200, 5, 2, 100, 2, 2, None),
+    ([40], 5000, 8, 2, 2, 60, None),
+    ([40], 5, 200, 4, 100, 3, None),
+    ([60], 3, 1, 900, 1, 9, 50),
+]
+
+
+def asked(shape):
+    """A decoder of this shape, and a text."""
+    lengths, count, width, heads, inner, outputs, window = shape
+    rng = np.random.default_rng(0)
+    ids = rng.integers(count, size=sum(lengths))
+    text = Text(tuple(range(count)), ids, np.array(lengths), 1, "ids")
+
+    def signs(*size):
+        return rng.integers(-1, 2, size=size)
+
+    weights = {
+        "embedding": signs(count, width),
+        "positions": signs(max(lengths), width),
+        "W_Q": signs(heads, width, inner),
+        "W_K": signs(heads, width, inner) * 2.0**-4,
+        "U": signs((heads + 1) * width, outputs),
+        "unembedding": signs(count + 1, outputs),
+    }
+    return by_hand(text, weights, window=window), text
+
+
+@pytest.mark.parametrize("names", [["recites", "executed"], ["rank"]], ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: str(shape)[-40:])
+def test_memory_is_not_above_what_is_announced(checker, monkeypatch, tmp_path, shape, names):
+    decoder, text = asked(shape)
+    total = len(text.different(decoder.layer.window)) if text.num_texts == 1 else len(text)
+    rows = {
+        "prime": 4194287, "value": 5, "columns": pack(np.arange(total)),
+        "solution": pack(np.zeros(12 * total, int)),
+    }  # fmt: skip
+    told = {"rank": rows, "recites": {"bound": BOUND}, "executed": None}
+    content = {"format": DECODER_FORMAT, "verdict": "PROVED"}
+    content["claims"] = {
+        name: {"verdict": "PROVED", "statement": "", "evidence": told[name]} for name in names
+    }
+    about = json.loads(decoder.described())
+    signed(content, decoder.tensors, about, text.content())
+    decoder.save(tmp_path / FILES[1])
+    text.save(tmp_path / FILES[2])
+    options = checker.command.Options(quick=False, asked=(), epsilon=np.inf, most=1e10)
+    announced = []
+    monkeypatch.setattr(checker.decoders, "announce", lambda *needed: announced.append(needed[0]))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"recites|named|singular|state|misfit|vanish"):
+            checker.decoders.check(content, paths(tmp_path)[1:], options)
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert announced
+    assert peak <= announced[0]
+
+
+def test_what_is_too_much_is_refused_before(checker, recited):
+    assert (
+        "are needed, and --max-memory is 0.05"
+        in said(checker, paths(recited), "--max-memory", "0.05")[1]
+    )
+
+
+def test_tables_are_short(checker, tmp_path):
+    text = TWO
+    weights = two_tokens(W_Q=[[[2.0**-12], [0], [0]]], W_K=[[[0], [0], [1.0]]])
+    decoder = by_hand(text, weights)
+    certificate = certify(decoder, text)
+    assert certificate["recites"].verdict.name == "PROVED"
+    assert said(checker, saved(tmp_path, decoder, text, certificate))[0] == 0
+    table = checker.decoders.exponentials(3000, 2.0**-5)
+    np.testing.assert_allclose(table, np.exp(-np.arange(3000) * 2.0**-5), rtol=1e-15)
+    assert np.array_equal(table, bounded.exponentials(2.0**-5, 2999 * 2.0**-5))
+
+
+@pytest.mark.parametrize("window", [None, 1, 3, 50, 400])
+@pytest.mark.parametrize("heads", [1, 3])
+def test_blocks_cover_each_row_once(checker, monkeypatch, window, heads):
+    parts = checker.decoders
+    monkeypatch.setattr(parts, "ENTRIES", 600)
+    seen = np.zeros((150, 150), int)
+    for rows, keys, hidden in parts.blocks(150, heads, window):
+        size = hidden.shape[0] * hidden.shape[2]
+        assert heads * size <= 600 or hidden.shape[0] == 1
+        seen[rows, keys] += ~hidden[:, 0]
+    i, j = np.indices(seen.shape)
+    assert np.array_equal(seen, (j <= i) & (j > i - (window or 150)))

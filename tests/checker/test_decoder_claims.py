@@ -1,0 +1,336 @@
+"""What certify says of decoders: proved, refuted, undecided; and margins by balls."""
+
+import dataclasses
+
+import flint
+import numpy as np
+import pytest
+from decoder_parts import TWO, TWO_ROWS, by_hand, small, true_margins, two_tokens
+
+from constructive import DataError, ParameterError, Text, Verdict, build_decoder, certify
+from constructive.layers.recital import recital
+
+PROVED, REFUTED, UNDECIDED = Verdict.PROVED, Verdict.REFUTED, Verdict.UNDECIDED
+EXACT = "multiples of 1/2"
+UNBOUNDED = "nothing bounds rounding"
+
+
+def verdicts(decoder, text):
+    certificate = certify(decoder, text)
+    return [certificate[name].verdict for name in ("rank", "recites", "executed")]
+
+
+# What holds.
+
+
+def test_a_text_is_proved():
+    certificate = certify(*small())
+    assert certificate.verdict is PROVED
+    assert certificate["rank"].statement.startswith("rank Z = R = 12 on the different contexts")
+    assert certificate["recites"].statement.startswith("at all 12 positions of S = 1 texts")
+    assert "rounding to nearest, in float32: queries" in certificate["executed"].statement
+    assert "% of a margin at most, after token" in certificate["executed"].detail
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (Text.bytes("abracadabra"), {}),
+        (Text.bytes("abracadabra", "bbrasive", "ac", prompt=2), {}),
+        (Text.bytes("abracadabra", "xbrasive", prompt=1), {"window": 4}),
+        (Text.bytes("abracadabra"), {"window": 1}),
+        (Text.of([5] * 9), {}),
+        (Text.of([7]), {}),
+        (Text.of([1], [2, 1], [3, 3, 3]), {}),
+    ],
+    ids=str,
+)
+def test_texts_of_all_kinds_are_proved(text, options):
+    decoder = build_decoder(text, width=12, **options)
+    assert verdicts(decoder, text) == [PROVED] * 3
+    assert decoder.recites(text)
+
+
+def test_a_window_beyond_the_text_is_none():
+    text = Text.bytes("abracadabra")
+    one, other = (build_decoder(text, width=12, window=w) for w in (10**30, None))
+    assert verdicts(one, text) == [PROVED] * 3
+    least = recital(one, text).least
+    np.testing.assert_allclose(least, recital(other, text).least)
+
+
+# What does not hold.
+
+
+def test_another_continuation_is_refuted_with_its_place():
+    decoder, text = small()
+    ids = text.ids.copy()
+    ids[5] = (ids[5] + 1) % len(text.vocabulary)
+    other = dataclasses.replace(text, ids=ids)
+    claim = certify(decoder, other)["recites"]
+    assert claim.verdict is REFUTED
+    least = recital(decoder, other).most.argmin()
+    assert claim.witness == (0, int(least))
+    assert "another logit is as large, or larger by up to" in claim.detail
+    assert claim.evidence == {}
+    executed = certify(decoder, other)["executed"]
+    assert executed.verdict is UNDECIDED
+    assert UNBOUNDED in executed.detail
+
+
+def test_equal_logits_are_refuted_or_undecided_never_proved():
+    rows = np.array([[0.0, 0.25], [0.25, 1.0], [0.25, 1.0]])
+    found = verdicts(by_hand(TWO, two_tokens(unembedding=rows)), TWO)
+    assert found[1] in {REFUTED, UNDECIDED}
+    assert found[2] is UNDECIDED
+
+
+def test_more_positions_than_columns_are_refuted():
+    text = Text.of([0, 1] * 4)
+    weights = two_tokens(positions=np.zeros((8, 3)))
+    claim = certify(by_hand(text, weights), text, claims=["rank"])["rank"]
+    assert (claim.verdict, claim.witness) == (REFUTED, 6)
+    assert claim.detail == "Z has 6 columns, fewer than 8 contexts"
+
+
+def test_equal_rows_are_undecided():
+    text = Text.of([0, 0])
+    weights = two_tokens(embedding=[[1.0, 1.0, 1.0]], unembedding=TWO_ROWS[1:])
+    claim = certify(by_hand(text, weights), text, claims=["rank"])["rank"]
+    assert claim.verdict is UNDECIDED
+    assert "rank Z >= 1, and probably equal" in claim.detail
+
+
+def test_fewer_bits_say_by_how_much_they_miss():
+    text = Text.bytes("a longer text, where bfloat16 takes more than a margin has")
+    decoder = build_decoder(text, width=12, num_heads=5)
+    assert verdicts(decoder, text) == [PROVED] * 3
+    claim = certify(decoder.stored_as("bfloat16"), text)["executed"]
+    assert claim.verdict is UNDECIDED
+    assert "stored in bfloat16: queries" in claim.statement
+    share = float(claim.detail.split("may take ")[1].split(" times")[0])
+    assert share >= 1.0
+    assert "positions are like that; more heads, or more bits in storage" in claim.detail
+
+
+# What an enemy brought. Each had been proved.
+
+
+def test_a_sum_which_only_float64_calls_exact_is_none():
+    """2^60 + 8 is 2^60 in float32 and, but for 8, in float64: real heads see those 8."""
+    weights = two_tokens(
+        2.0**60,
+        positions=[[8.0, 0.0, 0.0], [0.0, 0.0, 0.0]],
+        W_Q=[[[0.0], [2.0**-60], [0.0]]],
+        W_K=[[[1.0], [0.0], [0.0]]],
+    )
+    decoder = by_hand(TWO, weights)
+    weights["positions"] = [[2.0**30, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    for inexact in (decoder, by_hand(TWO, weights)):
+        certificate = certify(inexact, TWO)
+        assert [claim.verdict for claim in certificate.claims] == [UNDECIDED] * 3
+        assert all(EXACT in claim.detail for claim in certificate.claims)
+
+
+def test_what_fills_up_shorter_texts_may_not_overflow():
+    text = Text.of([0], [1, 1])
+    weights = two_tokens(2.0**120, 2.0**20)
+    weights["positions"][1] = 3e38
+    weights["embedding"][0] = 3e38
+    weights["embedding"][1] = 0
+    assert certify(by_hand(text, weights), text)["rank"].verdict is UNDECIDED
+
+
+def test_exponentials_end_where_float64_has_zeros():
+    """Logits are 0 and 2048, in units of 512: the smaller one has exp(-2048), not exp(-512)."""
+    weights = {
+        "embedding": [[0, 1], [2, 0]],
+        "positions": np.zeros((2, 2)),
+        "W_Q": [[[16], [0]]],
+        "W_K": [[[32], [0]]],
+        "U": [[0, 0], [1, 0], [0, 0], [0, 1]],
+        "unembedding": [[0, 1], [5, 1], [-10, 2]],
+    }
+    decoder = by_hand(TWO, weights)
+    assert certify(decoder, TWO)["recites"].verdict is UNDECIDED
+    known = recital(decoder, TWO)
+    assert known.least[1] <= np.exp(-2048.0) <= known.most[1] < 1e-290
+
+
+@pytest.mark.parametrize(("top", "verdict"), [(2.0**125, PROVED), (2.0**127, UNDECIDED)])
+def test_numerators_stay_in_range(top, verdict):
+    """Two tokens with an entry 2^127 have a sum beyond float32, and its product with 0 is none."""
+    weights = two_tokens(2.0**118, 2.0**20)
+    weights["embedding"][:, 0] = top
+    found = certify(by_hand(TWO, weights), TWO)
+    assert found["recites"].verdict is PROVED
+    assert found["executed"].verdict is verdict
+    assert (UNBOUNDED in found["executed"].detail) == (verdict is UNDECIDED)
+
+
+ROWS_16 = [[0.0, 0.125], [0.25, 1.0], [-1.0, -1.0]]
+
+
+@pytest.mark.parametrize(("top", "verdict"), [(64.0, PROVED), (65504.0, UNDECIDED)])
+def test_averages_stay_in_the_range_of_storage(top, verdict):
+    """Attention weights in float16 may add up to more than one, and 65504 is the largest number."""
+    weights = two_tokens(32.0, unembedding=ROWS_16)
+    weights["embedding"][:, 0] = top
+    found = certify(by_hand(TWO, weights, storage="float16"), TWO)
+    assert found["executed"].verdict is verdict
+
+
+@pytest.mark.parametrize(("out", "verdict"), [(2.0**8, PROVED), (2.0**17, UNDECIDED)])
+def test_what_is_no_number_is_not_small(out, verdict):
+    """Outputs beyond float16 have infinite bounds, which are NaN where the unembedding is zero."""
+    weights = two_tokens(8.0, out, unembedding=[[0, 0], [0, 3], [-1, 0]])
+    found = certify(by_hand(TWO, weights, storage="float16"), TWO)
+    assert (found["recites"].verdict, found["executed"].verdict) == (PROVED, verdict)
+
+
+@pytest.mark.parametrize(("size", "verdict"), [(2.0**-120, PROVED), (2.0**-140, UNDECIDED)])
+@pytest.mark.parametrize("name", ["W_Q", "W_K"])
+def test_logits_do_not_rest_on_subnormal_weights(name, size, verdict):
+    """A machine which reads zeros for them has other logits."""
+    one, other = (
+        [[[0.0], [size], [0.0]]], [[[0.0], [0.0], [-(2.0**-40) / size]]]
+    )  # fmt: skip
+    pair = (one, other) if name == "W_Q" else (other, one)
+    weights = two_tokens(
+        2.0**20,
+        W_Q=pair[0],
+        W_K=pair[1],
+        unembedding=[[-2.0, 0.875], [0.25, 1.0], [-1.0, -1.0]],
+    )
+    decoder = by_hand(TWO, weights)
+    if name == "W_K":  # the other way round logits are the same for both keys
+        decoder = by_hand(TWO, two_tokens(2.0**20, W_Q=pair[0], W_K=pair[1]))
+    found = certify(decoder, TWO)
+    assert (found["recites"].verdict, found["executed"].verdict) == (PROVED, verdict)
+
+
+@pytest.mark.parametrize(("position", "verdict"), [(0.0, PROVED), (-(2.0**-127), UNDECIDED)])
+def test_logits_do_not_rest_on_subnormal_codes(position, verdict):
+    """Tokens are normal numbers, and one of the two which are added is not."""
+    unread = [[[0.0], [2.0**63], [0.0]]]
+    weights = two_tokens(2.0**-103, 2.0**-3, W_Q=unread, W_K=unread)
+    weights["embedding"][:, :2] = 2.0**-126 - position, 0.0
+    weights["positions"][:, 0] = position
+    assert certify(by_hand(TWO, weights), TWO)["executed"].verdict is verdict
+
+
+@pytest.mark.parametrize(("size", "verdict"), [(2.0**60, PROVED), (2.0**63, UNDECIDED)])
+def test_the_matrix_times_a_key_stays_in_range(size, verdict):
+    """An entry which all tokens lack has rows of W_Q W_K^T, whose product with a key overflows."""
+    weights = two_tokens(
+        W_Q=[[[0.0], [size], [0.0]]], W_K=[[[2.0**64], [0.0], [2.0**64]]]
+    )  # fmt: skip
+    weights["embedding"][:, 1] = 0.0
+    assert certify(by_hand(TWO, weights), TWO)["executed"].verdict is verdict
+
+
+def test_logits_beyond_24_bits_bound_nothing():
+    weights = two_tokens(W_Q=[[[1.0], [0.0], [0.0]]], W_K=[[[1.0], [2.0**-24], [0.0]]])
+    found = certify(by_hand(TWO, weights), TWO, claims=["recites", "executed"])
+    assert all(claim.verdict is UNDECIDED for claim in found.claims)
+    assert "too many, or too fine, for a table" in found["recites"].detail
+    weights["W_K"] = [[[2.0**23], [1.0], [0.0]]]
+    found = certify(by_hand(TWO, weights), TWO, claims=["recites", "executed"])
+    assert (found["recites"].verdict, found["executed"].verdict) == (PROVED, UNDECIDED)
+
+
+def test_weights_which_storage_has_not_bound_nothing():
+    weights = two_tokens(unembedding=ROWS_16)
+    assert certify(by_hand(TWO, weights, storage="bfloat16"), TWO)["executed"].verdict is PROVED
+    weights["unembedding"] = np.array(ROWS_16) * (1 + 2.0**-10)
+    assert certify(by_hand(TWO, weights), TWO)["executed"].verdict is PROVED
+    found = certify(by_hand(TWO, weights, storage="bfloat16"), TWO)["executed"]
+    assert found.verdict is UNDECIDED
+    assert UNBOUNDED in found.detail
+
+
+# Margins, by balls.
+
+
+def random_decoder(rng):
+    """Weights of all sizes, so that margins are as they come."""
+    width, heads, inner, outputs = (int(rng.integers(1, 4)) for _ in range(4))
+    lengths = rng.integers(1, 6, size=rng.integers(1, 4))
+    text = Text.of(*[rng.integers(3, size=n).tolist() for n in lengths])
+    count, unit = len(text.vocabulary), 2.0 ** int(rng.choice([-60, -1, 0, 0, 40]))
+    step = 2.0 ** int(rng.choice([-3, 0, 5, 9]))
+    ints = {
+        "embedding": (count, width),
+        "positions": (int(lengths.max()), width),
+        "W_Q": (heads, width, inner),
+        "W_K": (heads, width, inner),
+    }
+    weights = {name: rng.integers(-3, 4, size=shape) * 1.0 for name, shape in ints.items()}
+    weights["embedding"] *= unit
+    weights["positions"] *= unit
+    weights["W_Q"] *= step / unit
+    weights["W_K"] /= unit
+    sizes = 10.0 ** rng.choice([-40, -30, -3, 0, 0, 25], size=2)
+    weights["U"] = rng.normal(size=((heads + 1) * width, outputs)) * sizes[0]
+    weights["unembedding"] = rng.normal(size=(count + 1, outputs)) * sizes[1]
+    if rng.random() < 0.2:
+        weights["unembedding"][-1] = weights["unembedding"][0]
+    window = None if rng.random() < 0.6 else int(rng.integers(1, 7))
+    return by_hand(text, weights, window=window), text
+
+
+def test_margins_enclose_what_balls_give():
+    rng, tight = np.random.default_rng(3), 0
+    for _ in range(60):
+        decoder, text = random_decoder(rng)
+        found = recital(decoder, text)
+        before, flint.ctx.prec = flint.ctx.prec, 3000
+        try:
+            true = true_margins(decoder, text)
+            assert len(true) == len(found.least)
+            for margins, least, most in zip(true, found.least, found.most, strict=True):
+                assert all(margin >= least for margin in margins)
+                assert any(margin <= most for margin in margins)
+                tight += least > 0 and most < least * (1 + 1e-6)
+        finally:
+            flint.ctx.prec = before
+    assert tight > 20  # bounds which say nothing would pass, too
+
+
+def test_what_is_stated_is_below_the_margin():
+    decoder, text = small()
+    bound = float.fromhex(certify(decoder, text)["recites"].evidence["bound"])
+    before, flint.ctx.prec = flint.ctx.prec, 300
+    try:
+        true = [margin for margins in true_margins(decoder, text) for margin in margins]
+        assert all(margin > bound for margin in true)
+        assert any(margin < 1.1 * bound for margin in true)
+    finally:
+        flint.ctx.prec = before
+
+
+# What makes no sense.
+
+
+def test_options_which_decoders_have_not_are_refused():
+    decoder, text = small()
+    for options in ({"epsilon": 1e-6}, {"delta": 1e-6}, {"max_prec": 64}):
+        (name,) = options
+        with pytest.raises(ParameterError, match=f"claims about decoders have no {name}="):
+            certify(decoder, text, **options)
+    with pytest.raises(ParameterError, match="have no epsilon=, delta="):
+        certify(decoder, text, epsilon=1.0, delta=1.0)
+    with pytest.raises(ParameterError, match="are not claims about decoders"):
+        certify(decoder, text, claims=["error"])
+    assert certify(decoder, text, seed=5, claims="rank")["rank"].verdict is PROVED
+
+
+def test_texts_of_others_are_refused():
+    decoder, text = small()
+    with pytest.raises(DataError, match="the text has other tokens than the decoder"):
+        certify(decoder, Text.words("a cat"))
+    longer = dataclasses.replace(text, ids=np.tile(text.ids, 2), lengths=2 * text.lengths)
+    with pytest.raises(DataError, match="the text has 24 tokens, and the decoder 12 positions"):
+        certify(decoder, longer)
+    with pytest.raises(DataError, match="goes on with"):
+        certify(decoder, Text(text.vocabulary, np.array([0, 1, 0, 2]), np.array([2, 2])))
