@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from constructive.layers.attention import AttentionLayer as AttentionLayer
     from constructive.layers.causal.layer import CausalLayer as CausalLayer
     from constructive.layers.decoder import Decoder as Decoder
-    from constructive.layers.decoder import DecoderRecord as DecoderRecord
+    from constructive.layers.decoder_record import DecoderRecord as DecoderRecord
     from constructive.layers.extended import ExtendedLayer as ExtendedLayer
     from constructive.layers.memorizer import Memorizer as Memorizer
     from constructive.layers.rational import RationalLayer as RationalLayer

@@ -27,7 +27,8 @@ from constructive.constructions.multihead import readout
 from constructive.constructions.multihead.intermediate import Intermediate
 from constructive.data.texts import Text
 from constructive.layers.causal.layer import CausalLayer
-from constructive.layers.decoder import Decoder, DecoderRecord
+from constructive.layers.decoder import Decoder
+from constructive.layers.decoder_record import DecoderRecord
 from constructive.layers.recital import recital
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.arrays import Array

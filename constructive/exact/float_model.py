@@ -6,9 +6,9 @@ multiply-add: its result is the exact one times 1 + delta, `|delta| <= u`. A sum
 product of k terms, in any order, is off by at most gamma_k times the sum of sizes `|a_i b_i|`,
 gamma_k = k u / (1 - k u).
 
-*Exponentials* of numbers which are not positive are assumed to be within `exp_error` of the exact
-ones, relative, where these are normal numbers; where they are not, anything from 0 to twice the
-smallest normal number; and exp(0) = 1.
+*Exponentials* of numbers which are not positive are assumed to be off by a part of `exp_error` at
+most, where they are twice the smallest normal number or more; where they are less, by as much as
+that (so they may become zero, as in flash attention on some machines); and exp(0) = 1.
 
 *Softmax* of exact logits l_1, ..., l_n: exp(l_j - m) over their sum, where m is the largest logit,
 divided before the tokens are averaged or afterwards; in one piece, or in blocks, with the largest
@@ -56,7 +56,8 @@ class FloatModel:
     Attributes:
         name: of the format in which numbers are stored
         unit: u of additions, products and divisions
-        exp_error: relative error of exponentials which are normal numbers
+        exp_error: relative error of exponentials which are at least twice the smallest normal
+            number
         block: tokens of a block of softmax, at least
         smallest: the smallest normal number of the operations
         stored_unit: rounding of attention weights, averages, outputs and logits when they are
@@ -154,6 +155,14 @@ EXP_ULPS = 32
 """Units in the last place by which exponentials in float32 may be off: 64 u."""
 BLOCK = 512
 """Tokens of a block of softmax which is computed in blocks, at least."""
+IN_WORDS = (
+    "sums in any order, with or without fused multiply-add, softmax less the largest logit, in one "
+    "piece or in blocks of {} tokens or more, underflow to zero or gradual; if exp is off by at "
+    "most {} units in the last place where it is 2^-125 or more, by 2^-125 where it is less, and "
+    "is 1 at 0"
+)
+"""What an evaluation in float32 is, and is assumed to be, as statements say it of `BLOCK` and
+`EXP_ULPS`."""
 
 _F32 = 2.0**-24, 2.0 * EXP_ULPS * 2.0**-24, BLOCK, 2.0**-126
 

@@ -21,10 +21,11 @@ from safetensors.numpy import load as deserialize
 from safetensors.numpy import save as serialize
 
 from constructive.data.texts import Joined, Text, Token, joined, require_vocabulary
-from constructive.exact.float_model import EXECUTED
+from constructive.exact.formats import rounded
 from constructive.layers.attention import softmax_in_place
 from constructive.layers.causal.layer import CausalLayer
-from constructive.support.arguments import is_integer, require_positive
+from constructive.layers.decoder_record import DecoderRecord, read_record
+from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, Rebuilt, private
 from constructive.support.errors import DataError, FormatError, ParameterError, shown
 from constructive.support.extras import require
@@ -37,39 +38,6 @@ if TYPE_CHECKING:
 FORMAT = "constructive decoder 1"
 
 Integers = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class DecoderRecord:
-    """How a decoder was built, and what was measured then.
-
-    Attributes:
-        seed: of all random choices
-        num_positions: R, the different contexts which it memorized
-        condition: estimated condition number of Z
-        margin: the smallest margin of the next token, as float64 found it, of float32 weights
-        share: of the margin which rounding in float32 may take, at worst; less than one where
-            every evaluation in float32 recites
-        storage: the format in which weights are stored: "float32", "bfloat16" or "float16"
-
-    Raises:
-        ParameterError: for another storage
-    """
-
-    seed: int
-    num_positions: int
-    condition: float
-    margin: float
-    share: float
-    storage: str = "float32"
-
-    def __post_init__(self) -> None:
-        if self.storage not in EXECUTED:
-            raise ParameterError(
-                f"unknown storage={shown(self.storage)}",
-                witness=shown(self.storage),
-                suggestion=" or ".join(map(repr, EXECUTED)),
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +57,8 @@ class Decoder(Rebuilt):
         record: how it was built
 
     Raises:
-        ParameterError: for arrays whose shapes or dtypes do not fit, an unknown unit, and a
-            vocabulary which is none of that unit
+        ParameterError: for arrays whose shapes or dtypes do not fit, a layer without a skip
+            connection, an unknown unit, and a vocabulary which is none of that unit
     """
 
     embedding: Array
@@ -106,6 +74,12 @@ class Decoder(Rebuilt):
             object.__setattr__(self, name, private(name, getattr(self, name)))
         object.__setattr__(self, "vocabulary", tuple(self.vocabulary))
         require_vocabulary(self.vocabulary, self.unit)
+        if not self.layer.skip:
+            raise ParameterError(
+                "the layer of a decoder has no skip connection",
+                witness=self.layer.inner_dim,
+                suggestion="CausalLayer(..., skip=True), with a readout of (H + 1) d rows",
+            )
         width, count = self.layer.width, len(self.vocabulary)
         shapes = {name: array.shape for name, array in self.tensors.items()}
         wanted = {
@@ -402,7 +376,7 @@ class Decoder(Rebuilt):
                 tensors["unembedding"],
                 tuple(about["vocabulary"]),
                 about["unit"],
-                _record(about["record"]),
+                read_record(about["record"]),
             )
         except (
             SafetensorError, ValueError, TypeError, KeyError, RecursionError, OverflowError,
@@ -482,47 +456,3 @@ class Decoder(Rebuilt):
         for name, array in self.tensors.items():
             table.add_row(name, " x ".join(map(str, array.shape)), about[name])
         return Sheet(f"Decoder: {self._summary()}", facts, table)
-
-
-def rounded(weights: Array, storage: str) -> Array:
-    """Weights rounded to nearest in a format, ties to even, as float32.
-
-    Args:
-        weights: float32
-        storage: "float32", "bfloat16" or "float16"
-
-    Raises:
-        ParameterError: for weights beyond its range
-
-    Example:
-        >>> rounded(np.float32([1.00390625, 3.14159]), "bfloat16").tolist()
-        [1.0, 3.140625]
-    """
-    if storage == "float16":
-        with np.errstate(over="ignore"):
-            found = weights.astype(np.float16).astype(np.float32)
-    elif storage == "bfloat16":
-        bits = np.ascontiguousarray(weights, dtype=np.float32).view(np.uint32)
-        even = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
-        found = (even & np.uint32(0xFFFF0000)).view(np.float32)
-    else:
-        found = weights
-    if not np.isfinite(found).all():
-        raise ParameterError(
-            f"weights of size {np.abs(weights).max():.1e} are beyond {storage}",
-            witness=float(np.abs(weights).max()),
-            suggestion="storage='bfloat16', which has the range of float32",
-        )
-    return found
-
-
-def _record(content: dict[str, Any]) -> DecoderRecord:
-    """The record of a file. Raises what a file may make it raise."""
-    wanted = {field.name for field in dataclasses.fields(DecoderRecord)}
-    if set(content) != wanted:
-        raise ValueError(f"its record is about {shown(sorted(content))}")
-    numbers = [content[name] for name in ("condition", "margin", "share")]
-    counts = [content[name] for name in ("seed", "num_positions")]
-    if not all(type(x) in (int, float) for x in numbers) or not all(map(is_integer, counts)):
-        raise ValueError("its record has numbers which are none")
-    return DecoderRecord(**content)

@@ -6,9 +6,10 @@ import numpy as np
 
 from constructive.data.texts import Text
 from constructive.exact.float_model import EXECUTED
+from constructive.exact.formats import rounded
 from constructive.layers.causal.bounded import ExactLogits, exact_logits
 from constructive.layers.causal.margins import Margins, margins
-from constructive.layers.decoder import Decoder, rounded
+from constructive.layers.decoder import Decoder
 from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError, shown
 from constructive.support.progress import Progress, silent

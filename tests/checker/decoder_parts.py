@@ -5,7 +5,8 @@ import numpy as np
 
 from constructive import Text, build_decoder, certify
 from constructive.layers.causal.layer import CausalLayer
-from constructive.layers.decoder import Decoder, DecoderRecord
+from constructive.layers.decoder import Decoder
+from constructive.layers.decoder_record import DecoderRecord
 
 FILES = ("certificate.json", "decoder.safetensors", "text.json")
 NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")

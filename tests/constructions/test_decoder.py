@@ -23,7 +23,7 @@ from constructive import (
     build_decoder,
     certify,
 )
-from constructive.layers.decoder import rounded
+from constructive.exact.formats import rounded
 from constructive.layers.recital import exact_tokens, recital
 
 CAT = "the cat sat on the mat, and the cat saw the rat"
@@ -239,6 +239,14 @@ def test_another_text_is_not_recited(cat):
 def test_parts_which_do_not_fit(cat, change, words):
     with pytest.raises(ParameterError, match=words):
         dataclasses.replace(cat[0], **change)
+
+
+def test_a_layer_without_a_skip_connection(cat):
+    layer = cat[0].layer
+    readout = layer.readout_weights[layer.width :]
+    bare = dataclasses.replace(layer, readout_weights=readout, skip=False)
+    with pytest.raises(ParameterError, match="no skip connection"):
+        dataclasses.replace(cat[0], layer=bare)
 
 
 def test_what_it_says_of_itself(cat):

@@ -15,7 +15,7 @@ from constructive.exact.float_model import (
     MOST_TERMS,
     FloatModel,
 )
-from constructive.layers.decoder import rounded
+from constructive.exact.formats import rounded
 
 SEEDS = st.integers(0, 2**32 - 1)
 MODELS = [*EXECUTED.values(), FLOAT64]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from constructive import CausalLayer, DataError, ParameterError
 from constructive.exact import modular
 from constructive.exact.float_model import EXECUTED, FLOAT64
+from constructive.exact.formats import rounded
 from constructive.layers.causal import bounded, residues
 from constructive.layers.causal.geometry import blocks
 from constructive.layers.causal.margins import Margins, margins
-from constructive.layers.decoder import rounded
 from constructive.layers.residues import Point, VanishingDenominatorError
 
 PRIME = next(modular.safe_primes())

@@ -1,5 +1,11 @@
 """What claims state, each once: a certificate has to say just this."""
 
+_EVALUATION = (
+    "sums in any order, with or without fused multiply-add, softmax less the largest logit, in one "
+    "piece or in blocks of {} tokens or more, underflow to zero or gradual; if exp is off by at "
+    "most {} units in the last place where it is 2^-125 or more, by 2^-125 where it is less, and "
+    "is 1 at 0"
+)
 STATEMENTS = {
     "grouping": "all contexts have rank n = {}; the queries of each of {} groups are independent, "
     "and no group but the first has another query in its span",
@@ -11,11 +17,9 @@ STATEMENTS = {
     "error": "max |f(E_t, e_t) - y_t| <= {!r}",
     "readout": "some U' with Z U' = Y is within {!r} of the stored effective readout U "
     "(H d, d_out), entry by entry",
-    "executed": "max |fl(f(E_t, e_t)) - y_t| <= {!r} in every IEEE evaluation fl in float32, "
-    "weights and data rounded to it first: each logit once, products of matrices in any order, "
-    "sums in any order, with or without fused multiply-add, softmax in one piece or in blocks of "
-    "{} tokens or more, underflow to zero or gradual; if exp is within {} units in the last place "
-    "where it is a normal number, at most 2^-125 where it is not, and 1 at 0",
+    "executed": "max |fl(f(E_t, e_t)) - y_t| <= {!r} in every IEEE evaluation fl, rounding to "
+    "nearest, in float32, weights and data rounded to it first: each logit once, products of "
+    "matrices in any order, " + _EVALUATION,
     "impossible": "for all weights of H = {} heads rank Z <= {} on {} different examples: "
     "none memorize every labelling",
     "rank of a decoder": "rank Z = R = {} on the different contexts: for all Y some readout U "
@@ -24,10 +28,7 @@ STATEMENTS = {
     "logit, by {} or more, in real arithmetic",
     "executed of a decoder": "at all {} positions of S = {} texts the next token has the largest "
     "logit in every IEEE evaluation, rounding to nearest, {}: queries and keys first or their "
-    "matrix first, sums in any order, with or without fused multiply-add, softmax less the largest "
-    "logit, in one piece or in blocks of {} tokens or more, underflow to zero or gradual; if exp "
-    "is within {} units in the last place where it is a normal number, at most 2^-125 where it is "
-    "not, and 1 at 0",
+    "matrix first, " + _EVALUATION,
     "equality": "f(X) == y for all {} labels of N = {} sequences of n = {} tokens",
     "size": "{} non-zero parameters <= {}: Theorem 7 for {}",
 }

@@ -18,17 +18,15 @@ from constructive.certificates.claims.error import ROOM
 from constructive.certificates.claims.evaluation import Evaluation
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.exact.directed import at_most, short_bound, upper
-from constructive.exact.float_model import BLOCK, EXECUTED, EXP_ULPS
+from constructive.exact.float_model import BLOCK, EXECUTED, EXP_ULPS, IN_WORDS
 from constructive.exact.precision import working_precision
 from constructive.layers.rounding import Rounding, rounding
 from constructive.support.verdict import Claim, Verdict
 
 STATEMENT = (
-    "max |fl(f(E_t, e_t)) - y_t| <= {!r} in every IEEE evaluation fl in float32, weights and data "
-    "rounded to it first: each logit once, products of matrices in any order, sums in any order, "
-    "with or without fused multiply-add, softmax in one piece or in blocks of {} tokens or more, "
-    "underflow to zero or gradual; if exp is within {} units in the last place where it is a "
-    "normal number, at most 2^-125 where it is not, and 1 at 0"
+    "max |fl(f(E_t, e_t)) - y_t| <= {!r} in every IEEE evaluation fl, rounding to nearest, in "
+    "float32, weights and data rounded to it first: each logit once, products of matrices in any "
+    "order, " + IN_WORDS
 )
 UNKNOWN = "fl(f(E_t, e_t)) is near y_t in every IEEE evaluation fl in float32"
 """The statement where nothing is bounded."""

@@ -8,16 +8,13 @@ sums in fewer bits than float32, or of logits of heads which are computed in yet
 """
 
 from constructive.certificates.claims.decoders.subject import Subject
-from constructive.exact.float_model import BLOCK, EXP_ULPS
+from constructive.exact.float_model import BLOCK, EXP_ULPS, IN_WORDS
 from constructive.support.errors import PrecisionError
 from constructive.support.verdict import Claim, Verdict
 
 STATEMENT = (
     "at all {} positions of S = {} texts the next token has the largest logit in every IEEE "
-    "evaluation, rounding to nearest, {}: queries and keys first or their matrix first, sums in "
-    "any order, with or without fused multiply-add, softmax less the largest logit, in one piece "
-    "or in blocks of {} tokens or more, underflow to zero or gradual; if exp is within {} units in "
-    "the last place where it is a normal number, at most 2^-125 where it is not, and 1 at 0"
+    "evaluation, rounding to nearest, {}: queries and keys first or their matrix first, " + IN_WORDS
 )
 STORED = {
     "float32": "in float32",

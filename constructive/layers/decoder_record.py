@@ -1,0 +1,54 @@
+"""How a decoder was built: its record, and how files are read for one."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from constructive.exact.float_model import EXECUTED
+from constructive.support.arguments import is_integer
+from constructive.support.errors import ParameterError, shown
+
+
+@dataclass(frozen=True)
+class DecoderRecord:
+    """How a decoder was built, and what was measured then.
+
+    Attributes:
+        seed: of all random choices
+        num_positions: R, the different contexts which it memorized
+        condition: estimated condition number of Z
+        margin: the smallest margin of the next token, as float64 found it, of float32 weights
+        share: of the margin which rounding in float32 may take, at worst; less than one where
+            every evaluation in float32 recites
+        storage: the format in which weights are stored: "float32", "bfloat16" or "float16"
+
+    Raises:
+        ParameterError: for another storage
+    """
+
+    seed: int
+    num_positions: int
+    condition: float
+    margin: float
+    share: float
+    storage: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.storage not in EXECUTED:
+            raise ParameterError(
+                f"unknown storage={shown(self.storage)}",
+                witness=shown(self.storage),
+                suggestion=" or ".join(map(repr, EXECUTED)),
+            )
+
+
+def read_record(content: dict[str, Any]) -> DecoderRecord:
+    """The record of a file. Raises what a file may make it raise."""
+    wanted = {field.name for field in dataclasses.fields(DecoderRecord)}
+    if set(content) != wanted:
+        raise ValueError(f"its record is about {shown(sorted(content))}")
+    numbers = [content[name] for name in ("condition", "margin", "share")]
+    counts = [content[name] for name in ("seed", "num_positions")]
+    if not all(type(x) in (int, float) for x in numbers) or not all(map(is_integer, counts)):
+        raise ValueError("its record has numbers which are none")
+    return DecoderRecord(**content)
