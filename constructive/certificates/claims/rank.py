@@ -21,7 +21,6 @@ and Shamir), which is modelled as random.
 
 import hashlib
 import struct
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +33,6 @@ from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.residues import Point
 from constructive.support.arrays import Array
-from constructive.support.errors import ParameterError
 from constructive.support.verdict import Claim, Verdict, pack
 
 ROUNDS = 12
@@ -60,46 +58,42 @@ def prove(
         return Claim("rank", statement, Verdict.REFUTED, detail, witness)
 
     found = residues.search(layer, dataset, rng)
-    if found.point is None or found.factors is None:
+    return judged(found, total, statement, fingerprints, "fewer examples or more heads")
+
+
+def judged(
+    found: residues.Search, total: int, statement: str, fingerprints: bytes, suggestion: str
+) -> Claim:
+    """The claim that all rows are independent, by what elimination found.
+
+    Args:
+        found: by elimination
+        total: how many rows there are
+        statement: what is claimed
+        fingerprints: the SHA-256 of the data, followed by that of the weights
+        suggestion: what to try where it is undecided
+    """
+    point, factors = found.point, found.factors
+    if point is None or factors is None:
         detail = f"softmax denominators vanish at all {found.retries} points; another seed="
         return Claim("rank", statement, Verdict.UNDECIDED, detail)
     if found.rank < total:
         detail = (
             f"rank Z >= {found.rank}, and probably equal: that is the rank modulo {found.tried} "
-            "primes at random x; try fewer examples or more heads"
+            f"primes at random x; try {suggestion}"
         )
         return Claim("rank", statement, Verdict.UNDECIDED, detail)
-    at = f"modulo p = {found.point.prime} at x = {found.point.value}"
-    return Claim(
-        "rank",
-        statement,
-        Verdict.PROVED,
-        f"rank {total} {at} ({found.retries} retries)",
-        evidence=evidence_of(found, fingerprints),
-    )
-
-
-def evidence_of(found: residues.Search, fingerprints: bytes) -> dict[str, Any]:
-    """What a checker needs of a search which found full row rank.
-
-    Args:
-        found: the search
-        fingerprints: the SHA-256 of the data, followed by that of the weights
-
-    Raises:
-        ParameterError: where it did not
-    """
-    point, factors = found.point, found.factors
-    if point is None or factors is None:
-        raise ParameterError("nothing was eliminated", suggestion="another seed=")
     solution = modular.solve(factors, challenge(fingerprints, point, found.columns))
-    return {
+    evidence = {
         "prime": point.prime,
         "value": point.value,
         "retries": found.retries,
         "columns": pack(found.columns),
         "solution": pack(solution.astype(np.int64) % point.prime),
     }
+    at = f"modulo p = {point.prime} at x = {point.value}"
+    detail = f"rank {total} {at} ({found.retries} retries)"
+    return Claim("rank", statement, Verdict.PROVED, detail, evidence=evidence)
 
 
 def challenge(fingerprints: bytes, point: Point, columns: npt.NDArray[np.int64]) -> Array:

@@ -8,7 +8,7 @@ takes the evidence, and the reasons why it is one.
 import numpy as np
 
 from constructive.certificates.claims.decoders.subject import Subject
-from constructive.certificates.claims.rank import evidence_of
+from constructive.certificates.claims.rank import judged
 from constructive.exact import modular
 from constructive.layers import residues
 from constructive.layers.causal.residues import chunks
@@ -47,18 +47,7 @@ def prove(subject: Subject) -> Claim:
         (layer.num_heads + 1, layer.width),
         subject.rng,
     )
-    if found.point is None or found.factors is None:
-        detail = f"softmax denominators vanish at all {found.retries} points; another seed="
-        return Claim("rank", statement, Verdict.UNDECIDED, detail)
-    if found.rank < total:
-        detail = (
-            f"rank Z >= {found.rank}, and probably equal: that is the rank modulo {found.tried} "
-            "primes at random x; try more heads"
-        )
-        return Claim("rank", statement, Verdict.UNDECIDED, detail)
-    evidence = evidence_of(found, subject.fingerprints)
-    detail = f"rank {total} modulo p = {found.point.prime} at x = {found.point.value}"
-    return Claim("rank", statement, Verdict.PROVED, detail, evidence=evidence)
+    return judged(found, total, statement, subject.fingerprints, "more heads")
 
 
 def _rows(subject: Subject, wanted: Integers, point: Point, columns: Integers) -> Array:
