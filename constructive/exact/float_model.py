@@ -30,6 +30,20 @@ terms which a sum has so far, and the denominator is 1 or more, as the largest l
 exponential 1. What was lost is summed, divided and stored with all others, so it counts 1 + zeta =
 (1 + beta) (1 + rho) / (1 - beta) times.
 
+*Few tokens with much weight* (`weighted`). Let m of n terms be large, and the sizes of all others
+together tau, of all n together W. In a sum in any order an addition is off by u times its result at
+most, and by no more than either operand, as it rounds to nearest. At most m - 1 additions have
+large terms in both operands. Of every other one some operand has small terms only; those operands
+which meet a large term are disjoint, and the other additions are within them. With a rounding for
+each product the sum is off by ::
+
+    (1 + gamma_n) (m u W + (1 + n u) tau)  at most; and gamma_n W is another bound.
+
+Let g = (1 + gamma_n) m u and h = (1 + gamma_n) (1 + n u) tau, where W = 1. The denominator is off
+by b = eta + (1 + eta) (g + h), and for tokens of size X at most the numerator by c sum_j a_j |x_j|
++ (1 + eta) h X, where c = eta + g + eta g. So zeta = (b + rho + (1 + rho) c) / (1 - b), and
+(1 + rho) (1 + eta) h X / (1 - b) comes on top.
+
 No numerator overflows where n X (1 + zeta) is in the range of the operations, X the largest |x|.
 
 All bounds are sums, products and quotients of positive numbers, and `up` covers their rounding.
@@ -105,13 +119,42 @@ class FloatModel:
             True
         """
         count = np.asarray(counts, dtype=np.float64)
+        return self._ratio(count, self.gamma(count), np.zeros_like(count))[0]
+
+    def weighted(
+        self, counts: npt.ArrayLike, large: npt.ArrayLike, rest: npt.ArrayLike
+    ) -> tuple[Array, Array]:
+        """The same, where some tokens have nearly all weight; and what comes on top, times X.
+
+        Args:
+            counts: n, of any shape
+            large: m, how many of these tokens have much weight, one or more
+            rest: tau, a bound of the weight of all others together
+
+        Example:
+            >>> zeta, more = EXECUTED["float32"].weighted(10000, 20, 1e-6)
+            >>> bool(zeta + more < EXECUTED["float32"].average(10000) / 5)
+            True
+        """
+        count = np.asarray(counts, dtype=np.float64)
+        plain = self.gamma(count)
+        main = up((1.0 + plain) * (np.asarray(large, dtype=np.float64) * self.unit))
+        more = up((1.0 + plain) * (1.0 + count * self.unit) * np.asarray(rest))
+        better = main + more < plain
+        return self._ratio(count, np.where(better, main, plain), np.where(better, more, 0.0))
+
+    def _ratio(self, count: Array, main: Array, more: Array) -> tuple[Array, Array]:
+        """zeta, and what comes on top, from g and h."""
         eta = self._small(self._blocks(count) * (self.exp_error + self.unit), count)
-        beta = up(_both(eta, self.gamma(count)))
+        above, below = up(_both(eta, main)), up(_both(eta, main + more))
         once = _both(self.unit, self.stored_unit)
         rho = up(np.asarray(_both(once, once)))
-        small = np.minimum(beta, _HALF)
-        bound = up((2.0 * small + rho + small * rho) / (1.0 - small))
-        return np.where(beta < _HALF, bound, np.inf)
+        known = below < _HALF
+        least = 1.0 - np.minimum(below, _HALF)
+        zeta = up((below + rho + above * (1.0 + rho)) / least)
+        with np.errstate(invalid="ignore"):  # what is infinite, times zero
+            top = up((1.0 + rho) * (1.0 + eta) * more / least)
+        return np.where(known, zeta, np.inf), np.where(known, top, np.inf)
 
     def flushed(self, counts: npt.ArrayLike) -> Array:
         """What underflow adds to an average of n tokens with entries of at most one; rounded up.

@@ -116,7 +116,7 @@ def test_no_evaluation_passes_the_bounds(checker, storage, flush):
         run = Evaluation(rng, model, flush=flush, order=order)
         x, logits, u, o = case(rng, (1.0, 2.0**-10, 2.0**6)[trial % 3])
         u, o = run.stored(u), run.stored(o)
-        own, count = x[-1].astype(np.float64), np.array([len(x)])
+        own, count = x[-1].astype(np.float64), np.array([float(len(x))])
         weights = np.exp(logits.astype(np.float64))
         weights /= weights.sum(axis=1, keepdims=True)
         z = np.concatenate([own, (weights @ x.astype(np.float64)).ravel()])
@@ -125,7 +125,10 @@ def test_no_evaluation_passes_the_bounds(checker, storage, flush):
         readouts = parts.Readouts(reads[0], np.abs(reads[0]), reads[1], np.abs(reads[1]))
         spread = parts.up(sizes[None] @ readouts.u_sizes)
         largest = max(1.0, float(np.abs(x).max()))
-        bound = parts.output_errors(model, readouts, spread, count, largest)
+        few = weights >= parts.LARGE
+        rest = np.where(few, 0.0, weights).sum(axis=1)[None] * (1 + 2.0**-40)
+        attended = parts.Attended(sizes[None], count, few.sum(axis=1)[None], rest, largest)
+        bound = parts.output_errors(model, readouts, spread, attended)
         reach = np.abs(z @ reads[0])[None]
         bound = bound + model.stored * (reach + bound) + model.tiny
         final = parts.logit_errors(model, readouts, reach, bound)
@@ -147,8 +150,11 @@ def test_blocks_begin_anywhere(checker):
     """Two tokens may be in two blocks, as may 513, and then terms have two exponentials each."""
     parts, counts = checker.decoders, [1, 2, 513, 514]
     model = parts.MODELS["float32"]
-    one = parts.Readouts(np.eye(1), np.eye(1), None, None)
-    errors = parts.output_errors(model, one, np.ones((4, 1)), np.array(counts), 1.0)[:, 0]
+    head = np.array([[0.0], [1.0]])
+    one, seen = parts.Readouts(head, head, None, None), np.array(counts, dtype=float)
+    every = seen[:, None], np.zeros((4, 1))  # all have much weight
+    attended = parts.Attended(np.ones((4, 2)), seen, *every, 1.0)
+    errors = parts.output_errors(model, one, np.ones((4, 1)), attended)[:, 0]
     for found in (errors, EXECUTED["float32"].average(counts)):
         assert found[0] < 3 * model.exp
         assert found[1] > 4 * model.exp

@@ -1,6 +1,7 @@
 """Bounds of what rounding does, against what it does: float32 by brute force."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -181,3 +182,34 @@ def test_storing(numbers, name):
     found = rounded(exact, name).astype(float)
     bound = model.stored_unit * np.abs(exact).astype(float) + model.stored_tiny
     assert (np.abs(found - exact) <= bound).all()
+
+
+@given(st.integers(0, 2**32), st.integers(1, 6), st.floats(1e-9, 1e-3))
+@settings(max_examples=200)
+def test_few_tokens_with_much_weight(seed, large, share):
+    """Sums in any order of a few large terms, and of many small ones, which add up to `share`."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(large, 3000))
+    terms = np.concatenate([rng.uniform(0.1, 1.0, large), np.zeros(count - large)])
+    small = rng.exponential(size=count - large) ** 3
+    rest = share if count > large else 0.0
+    terms[:large] *= (1.0 - rest) / terms[:large].sum()
+    terms[large:] = small * rest / max(small.sum(), 1e-300)
+    terms = (terms * rng.choice([-1.0, 1.0], count)).astype(np.float32)
+    exact = terms.astype(np.float64)
+    rest = float(np.abs(exact[large:]).sum())
+    whole = float(np.abs(exact).sum())
+    zeta, more = FLOAT32.weighted(count, large, rest * (1 + 2.0**-40) / whole)
+    for _ in range(3):
+        off = abs(float(tree_sum(rng, terms)) - math.fsum(exact.tolist()))
+        assert off <= float(zeta + more) * whole
+    assert zeta + more <= FLOAT32.average(count) * (1 + 1e-9)
+
+
+def test_few_tokens_are_worth_it():
+    zeta, more = FLOAT32.weighted(10_000, 20, 1e-6)
+    assert zeta + more < 0.2 * FLOAT32.average(10_000)
+    zeta, more = FLOAT32.weighted(10_000, 10_000, 0.0)
+    assert zeta == FLOAT32.average(10_000)
+    assert more < 1e-300
+    assert np.isinf(FLOAT32.weighted(MOST_TERMS + 1, 1, 0.0)[0])

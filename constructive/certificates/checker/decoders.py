@@ -37,7 +37,7 @@ from files import (
     tensor_shapes,
     unpack,
 )
-from float_model import BLOCK, FLOAT64, MODELS, ULPS, averaged, gamma_of
+from float_model import BLOCK, FLOAT64, MODELS, ULPS, gamma_of, weighted
 from modular import inverses, reduce, require_prime, residues, times
 from statements import STATEMENTS, STORED
 
@@ -47,6 +47,7 @@ NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 KINDS = {"words": str, "bytes": int, "ids": int}
 ENTRIES = 1 << 22  # logits of heads which are computed at a time
 ENOUGH = 746.0  # exp(-746) is less than half of the least float64
+LARGE = 2.0**-24  # of weights which are counted; those of others are summed up
 TABLE = 1 << 20
 
 About = namedtuple("About", "weights texts prompt window storage hashes quick")
@@ -284,11 +285,12 @@ def real_margins(on):
     for ids in on.texts:
         tokens = tokens_of(on, ids, np.arange(len(ids)))
         following = np.append(ids[1:], len(weights["embedding"]))
-        for rows, z, sizes, seen in averages(on, tokens, absorbed / unit, table):
+        largest = max(1.0, float(np.abs(tokens).max()))
+        for rows, z, *attended in averages(on, tokens, absorbed / unit, table):
             kept = np.arange(rows.start, rows.stop) >= on.prompt - 1
             for part in chunks(int(kept.sum()), sum(readouts.o.shape), ENTRIES // 8):
-                args = (x[kept][part] for x in (z, sizes, seen, following[rows]))
-                one, other = judge(readouts, model, *args, max(1.0, float(np.abs(tokens).max())))
+                z_part, right, *about = (x[kept][part] for x in (z, following[rows], *attended))
+                one, other = judge(readouts, model, z_part, right, Attended(*about, largest))
                 least, share = min(least, one), max(share, other)
     return least, share if exact else math.inf
 
@@ -306,8 +308,12 @@ def exponentials(count, unit):
 Readouts = namedtuple("Readouts", "u u_sizes o o_sizes")
 
 
+# averages of |x|, tokens seen; of each head those of much weight, and the weight of others; max |x|
+Attended = namedtuple("Attended", "sizes seen large rest most")
+
+
 def averages(on, tokens, absorbed, table):
-    """Rows, their (x, averages), the averages of |x|, and how many tokens each sees."""
+    """Rows, their (x, averages), and what is known of them."""
     heads, width, _ = on.weights["W_Q"].shape
     for rows, keys, hidden in blocks(len(tokens), heads, on.window):
         logits = (tokens[rows] @ absorbed).reshape(-1, width) @ tokens[keys].T
@@ -322,17 +328,20 @@ def averages(on, tokens, absorbed, table):
         sizes = up(up(weights @ np.abs(tokens[keys]))).reshape(len(hidden), -1)
         z = np.concatenate([tokens[rows], z], axis=1)
         sizes = np.concatenate([np.abs(tokens[rows]), sizes], axis=1)
-        yield rows, z, sizes, (~hidden[:, 0]).sum(axis=1)
+        little = weights < LARGE
+        large = (~little).sum(axis=1, dtype=np.float64).reshape(len(hidden), heads)
+        rest = up(up(np.einsum("qk,qk->q", weights, little)).reshape(len(hidden), heads))
+        yield rows, z, sizes, (~hidden[:, 0]).sum(axis=1, dtype=np.float64), large, rest
 
 
-def judge(readouts, model, z, sizes, seen, right, largest):
+def judge(readouts, model, z, right, attended):
     """The least margin of some positions, and the largest share of one."""
     outputs = z @ readouts.u
-    spread = up(sizes @ readouts.u_sizes)
-    own = output_errors(FLOAT64, readouts, spread, seen, largest)
+    spread = up(attended.sizes @ readouts.u_sizes)
+    own = output_errors(FLOAT64, readouts, spread, attended)
     reach = up(np.abs(outputs) + own)
     ours = logit_errors(FLOAT64, readouts, reach, own)
-    theirs = output_errors(model, readouts, spread, seen, largest)
+    theirs = output_errors(model, readouts, spread, attended)
     with np.errstate(invalid="ignore"):  # zero times what is not bounded
         theirs = up(theirs + model.stored * (reach + theirs) + model.tiny)
     theirs[~(up(spread + theirs).max(axis=1) <= model.top)] = np.inf
@@ -349,17 +358,22 @@ def judge(readouts, model, z, sizes, seen, right, largest):
     return (float(least.min()) if known else -math.inf), float(share.max())
 
 
-def output_errors(model, readouts, spread, seen, largest):
+def output_errors(model, readouts, spread, attended):
     """What rounding does to outputs: to averages, and to their products with U."""
-    inner = len(readouts.u)
-    seen = seen.astype(np.float64)[:, None]
-    zeta, flushed = averaged(model, seen)
-    gamma = gamma_of(model, inner)
-    lost = up((1.0 + gamma) * (flushed + 8.0 * inner * model.small))
-    columns = up(up(readouts.u_sizes.sum(axis=0)) * largest) + largest
-    errors = up(up(zeta + gamma * (1.0 + zeta)) * spread + lost * columns)
-    tops = up(largest * (1.0 + zeta + flushed))  # of averages; numerators are sums of n of these
-    return np.where((tops <= model.top) & (up(tops * seen) <= model.overflow), errors, np.inf)
+    inner, (total, heads) = len(readouts.u), attended.large.shape
+    seen, width = attended.seen[:, None], inner // (heads + 1)
+    zeta, added = weighted(model, seen, attended.large, attended.rest)
+    gamma, top = gamma_of(model, inner), up(added * attended.most)
+    by_head = attended.sizes[:, width:].reshape(total, heads, width)  # x itself is exact
+    moved = up(by_head * zeta[:, :, None] + top[:, :, None]).reshape(total, -1)
+    lost = 8.0 * inner * model.small * up(up(readouts.u_sizes.sum(axis=0) + 1.0) * attended.most)
+    tops = up(attended.most * (1.0 + zeta) + top).max(axis=1, keepdims=True)  # of averages
+    with np.errstate(invalid="ignore"):  # zero times what is not bounded
+        errors = (1.0 + gamma) * up(moved @ readouts.u_sizes[width:]) + gamma * spread
+        errors = up(errors + (1.0 + gamma) * lost)
+    # Numerators are sums of n of the averages' terms.
+    fits = (tops <= model.top) & (up(tops * seen) <= model.overflow) & ~np.isnan(errors)
+    return np.where(fits, errors, np.inf)
 
 
 def logit_errors(model, readouts, reach, errors):

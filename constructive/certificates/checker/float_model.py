@@ -6,6 +6,10 @@ Higham, Accuracy and Stability of Numerical Algorithms, 3.1, and for softmax of 
     beta = (1 + eta) (1 + gamma_n) - 1,  rho = (1 + u)^2 (1 + s)^2 - 1        s: storage
     zeta = (2 beta + rho + beta rho) / (1 - beta)                     averages: zeta sum a_j |x_j|
 
+Where all but m tokens have the weight tau together, a sum in any order, to nearest, is off by
+(1 + gamma_n) (m u + (1 + n u) tau) at most: an addition is off by no more than either operand,
+and only m - 1 of them have large terms on both sides.
+
 Blocks of softmax begin anywhere. Numerators are in range where n max |x| (1 + zeta) is.
 """
 
@@ -44,11 +48,22 @@ def gamma_of(model, terms):
 
 def averaged(model, seen):
     """zeta, and what underflow adds to an average of entries up to one, for so many tokens each."""
+    return weighted(model, seen, seen, np.inf)
+
+
+def weighted(model, seen, large, rest):
+    """The same, where all but some have little weight, which is added: for entries up to one."""
     pieces = 1.0 + np.ceil((seen - 1.0) / model.block)
-    eta, summed = small(pieces * (model.exp + model.unit), seen), small(seen * model.unit, seen)
-    beta = up(eta + summed + eta * summed)
+    eta, every = small(pieces * (model.exp + model.unit), seen), small(seen * model.unit, seen)
+    few = up((1.0 + every) * large * model.unit)
+    others = up((1.0 + every) * (1.0 + seen * model.unit) * rest)
+    better = few + others < every
+    few, others = np.where(better, few, every), np.where(better, others, 0.0)
+    above, below = up(eta + few + eta * few), up(eta + few + others + eta * (few + others))
     once = model.unit + model.stored + model.unit * model.stored
-    rho, least = up(2.0 * once + once * once), np.minimum(beta, 0.5)
-    zeta = np.where(beta < 0.5, up((2.0 * least + rho + least * rho) / (1.0 - least)), np.inf)
+    rho, least = up(2.0 * once + once * once), 1.0 - np.minimum(below, 0.5)
+    zeta = np.where(below < 0.5, up((below + rho + above * (1.0 + rho)) / least), np.inf)
+    with np.errstate(invalid="ignore"):  # zero times what is not bounded
+        added = up((1.0 + rho) * (1.0 + eta) * others / least)
     flushed = up(32.0 * seen * pieces * model.small + (seen + 1.0) * model.tiny)
-    return zeta, up(flushed * (1.0 + zeta))  # it is summed, divided and stored with all others
+    return zeta, up(added + flushed * (1.0 + zeta))  # summed, divided and stored with all others

@@ -22,6 +22,8 @@ from constructive.layers.causal.geometry import BLOCK_BYTES, Block, blocks
 from constructive.layers.causal.layer import CausalLayer
 from constructive.support.arrays import Array
 
+LARGE = 2.0**-24
+"""Of attention weights which are worth to be counted: those of others are summed up."""
 _SIGNIFICAND = 53
 _LARGEST_TABLE = 1 << 20
 _ENOUGH = 746.0
@@ -93,11 +95,15 @@ class Enclosed(NamedTuple):
         representation: z as float64 computed it (s, b, K)
         sizes: upper bounds of the averages of |x|, with the same weights, and of |x| itself (s, b,
             K)
+        large: how many tokens have a weight of `LARGE` or more (s, b, H)
+        rest: upper bounds of the weight of all others together (s, b, H)
     """
 
     block: Block
     representation: Array
     sizes: Array
+    large: Array
+    rest: Array
 
 
 def granularity(array: Array) -> int:
@@ -215,4 +221,7 @@ def enclosed(
         if layer.skip:
             z = np.concatenate([own, z], axis=2)
             sizes = np.concatenate([np.abs(own), sizes], axis=2)
-        yield Enclosed(block, z, sizes)
+        small = weights < LARGE
+        large = (~small).sum(axis=2, dtype=np.float64).reshape(together, rows, -1)
+        rest = up(up(np.einsum("sqk,sqk->sq", weights, small)).reshape(together, rows, -1))
+        yield Enclosed(block, z, sizes, large, rest)

@@ -5,15 +5,15 @@ o_v of the unembedding. Let the true margin of a position be the least f . (o_ne
 other v. Float64 gives it up to a bound; and any evaluation in a `FloatModel` gives logits which
 are off by E_v at most, ::
 
-    |f^ - f|  <=  (zeta + gamma_K (1 + zeta)) |U|^T A  +  (1 + gamma_K) lost X |U|^T 1  =: D
+    |z^ - z|  <=  zeta A + more X + flushed (1 + zeta) X                                   =: B
+    |f^ - f|  <=  (1 + gamma_K) |U|^T B + gamma_K |U|^T A + lost                           =: D
     |l^ - l|  <=  gamma_d |O| (|f| + D) + |O| D                                            =: E
 
 with A the averages of `|x|` which `layers.causal.bounded` gives, `|z| <= A`, K and d the entries of
-z and f, and X >= 1 the largest `|x|`; and with one rounding more each where outputs and logits are
-stored in fewer bits. What underflows is `lost` (`FloatModel.flushed`, (1 + zeta) times, and
-`FloatModel.lost`). Where sums may leave the range of the format, nothing is bounded. So the next
-token has the largest logit in every such evaluation where the margin exceeds E_next + E_v for every
-other v.
+z and f, X >= 1 the largest `|x|`, and zeta and more of each head (`FloatModel.weighted`); B is zero
+where z is x. There is one rounding more each where outputs and logits are stored in fewer bits.
+Where sums may leave the range of the format, nothing is bounded. So the next token has the largest
+logit in every such evaluation where the margin exceeds E_next + E_v for every other v.
 """
 
 from collections.abc import Iterator
@@ -72,14 +72,16 @@ class Sizes:
     """Bounds which all positions share.
 
     Attributes:
+        heads_width: d, the entries of what a head gives
         readout: U (K, d_out), float64
         readout_sizes: |U|
         largest: X, the largest |x| or 1
-        columns: bounds of the sums of the columns of |U|, times X (d_out,)
+        columns: bounds of the sums of the columns of |U|, and 1, times X (d_out,)
         unembedding: O^T (d_out, V), float64
         unembedding_sizes: |O|^T
     """
 
+    heads_width: int
     readout: Array
     readout_sizes: Array
     largest: float
@@ -111,8 +113,8 @@ def margins(
     readout = layer.readout_weights.astype(np.float64)
     outputs = np.ascontiguousarray(unembedding.T.astype(np.float64))
     largest = max(1.0, float(np.abs(tokens).max()))
-    columns = up(up(np.abs(readout).sum(axis=0)) * largest)
-    sizes = Sizes(readout, np.abs(readout), largest, columns, outputs, np.abs(outputs))
+    columns = up(up(np.abs(readout).sum(axis=0) + 1.0) * largest)
+    sizes = Sizes(layer.width, readout, np.abs(readout), largest, columns, outputs, np.abs(outputs))
     for part in enclosed(layer, tokens, known):
         block = part.block
         right = following[block.sequences, block.rows]
@@ -123,24 +125,33 @@ def margins(
                 sizes,
                 model,
                 part.representation[at],
-                part.sizes[at],
-                block.counts[at[1]],
+                _Attended(part.sizes[at], block.counts[at[1]], part.large[at], part.rest[at]),
                 right[at],
             )
             yield Margins(places[block.sequences, block.rows][at], *found)
 
 
+@dataclass(frozen=True, eq=False)
+class _Attended:
+    """Of some positions: A (R, K), n (R,), and of each head m and tau (R, H)."""
+
+    averages: Array
+    counts: Integers
+    large: Array
+    rest: Array
+
+
 def _judged(
-    sizes: Sizes, model: FloatModel, z: Array, averages: Array, counts: Integers, right: Integers
+    sizes: Sizes, model: FloatModel, z: Array, attended: _Attended, right: Integers
 ) -> tuple[Array, Array, Array, Array]:
     """Of some positions: least, most, error and share."""
     outputs = z @ sizes.readout
-    spread = up(averages @ sizes.readout_sizes)
-    own = _output_errors(FLOAT64, sizes, spread, counts, z.shape[1])
+    spread = up(attended.averages @ sizes.readout_sizes)
+    own = _output_errors(FLOAT64, sizes, spread, attended)
     reach = up(np.abs(outputs) + own)  # of the true outputs
     logits = outputs @ sizes.unembedding
     ours = _logit_errors(FLOAT64, sizes, reach, own)
-    theirs = _output_errors(model, sizes, spread, counts, z.shape[1])
+    theirs = _output_errors(model, sizes, spread, attended)
     with np.errstate(invalid="ignore"):  # infinite errors, times zero
         theirs = up(theirs + model.stored_unit * (reach + theirs) + model.stored_tiny)
     theirs = _within(model, up(spread + theirs), theirs)
@@ -158,18 +169,25 @@ def _judged(
     return least.min(axis=1), most.min(axis=1), error[each, worst], share[each, worst]
 
 
-def _output_errors(
-    model: FloatModel, sizes: Sizes, spread: Array, counts: Integers, inner: int
-) -> Array:
+def _output_errors(model: FloatModel, sizes: Sizes, spread: Array, attended: _Attended) -> Array:
     """D: bounds of what rounding does to outputs (R, d_out)."""
-    zeta, gamma = model.average(counts)[:, np.newaxis], float(model.gamma(inner))
-    flushed = up(model.flushed(counts)[:, np.newaxis] * (1.0 + zeta))
-    relative = up(zeta + gamma * (1.0 + zeta)) * spread
-    lost = up((1.0 + gamma) * (flushed + model.lost(inner)))
-    errors = up(relative + lost * (sizes.columns + sizes.largest))
-    largest = up(sizes.largest * (1.0 + zeta + flushed))  # of averages
-    fits = (largest <= model.largest) & (up(largest * counts[:, np.newaxis]) <= model.overflow)
-    return np.where(fits, errors, np.inf)
+    averages, heads = attended.averages, attended.large.shape[1]
+    inner, counts = averages.shape[1], attended.counts[:, np.newaxis]
+    gamma = float(model.gamma(inner))
+    zeta, more = model.weighted(counts, attended.large, attended.rest)
+    flushed = up(model.flushed(counts) * (1.0 + zeta))
+    top = up((more + flushed) * sizes.largest)
+    width = sizes.heads_width
+    own = inner - heads * width
+    by_head = averages[:, own:].reshape(len(averages), heads, width)
+    errors = up(by_head * zeta[..., np.newaxis] + top[..., np.newaxis])
+    largest = up(sizes.largest * (1.0 + zeta) + top).max(axis=1, keepdims=True)  # of averages
+    fits = (largest <= model.largest) & (up(largest * counts) <= model.overflow)
+    with np.errstate(invalid="ignore"):  # infinite errors, times zero
+        moved = up(errors.reshape(len(averages), -1) @ sizes.readout_sizes[own:])
+        found = up((1.0 + gamma) * moved + gamma * spread)
+        found = up(found + (1.0 + gamma) * model.lost(inner) * sizes.columns)
+    return np.where(fits & ~np.isnan(found), found, np.inf)
 
 
 def _logit_errors(model: FloatModel, sizes: Sizes, reach: Array, errors: Array) -> Array:
