@@ -139,7 +139,8 @@ class FloatModel:
         count = np.asarray(counts, dtype=np.float64)
         plain = self.gamma(count)
         main = up((1.0 + plain) * (np.asarray(large, dtype=np.float64) * self.unit))
-        more = up((1.0 + plain) * (1.0 + count * self.unit) * np.asarray(rest))
+        with np.errstate(invalid="ignore"):  # what is infinite, times zero
+            more = up((1.0 + plain) * (1.0 + count * self.unit) * np.asarray(rest))
         better = main + more < plain
         return self._ratio(count, np.where(better, main, plain), np.where(better, more, 0.0))
 
