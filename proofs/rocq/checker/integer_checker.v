@@ -1,8 +1,8 @@
-(* The checker on integers modulo p, and what true means for the real Z. *)
+(* proofs/10-exact-rank.md: Theorem 4, checked by computing with integers modulo p: what true means for the real Z. *)
 From Coq Require Import ZArith.
 From mathcomp Require Import all_ssreflect all_algebra zify ssrZ.
 From mathcomp.analysis Require Import reals sequences exp.
-From Memorization Require Import Definitions linear_algebra theorem_4 list_checker.
+From Memorization Require Import Definitions theorem_4 list_checker.
 
 Set Implicit Arguments.
 Unset Strict Implicit.

@@ -1,8 +1,9 @@
-(* A layer of rank-one heads and a data set, all in lists of integers, times powers of two (or any scales). *)
+(* proofs/10-exact-rank.md: Theorem 4 for a layer of rank-one heads and a data set, all in lists of
+   integers, times powers of two (or any scales). *)
 From Coq Require Import ZArith.
 From mathcomp Require Import all_ssreflect all_algebra zify ring ssrZ.
 From mathcomp.analysis Require Import reals sequences exp.
-From Memorization Require Import Definitions linear_algebra theorem_4 list_checker integer_checker.
+From Memorization Require Import Definitions theorem_4 list_checker integer_checker.
 
 Set Implicit Arguments.
 Unset Strict Implicit.

@@ -1,8 +1,8 @@
-(* A checker of exact ranks which computes with lists, and its soundness. *)
+(* proofs/10-exact-rank.md: Theorem 4, checked by computing with lists: over any ring, with its soundness. *)
 From Coq Require Import BinNums BinPos BinNat.
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals sequences exp.
-From Memorization Require Import Definitions linear_algebra readout theorem_4.
+From Memorization Require Import Definitions readout theorem_4.
 
 Set Implicit Arguments.
 Unset Strict Implicit.

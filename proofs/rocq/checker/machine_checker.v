@@ -1,8 +1,8 @@
-(* The checker on machine integers modulo a p below 2^31. *)
+(* proofs/10-exact-rank.md: Theorem 4, checked by computing with machine integers modulo a p below 2^31. *)
 From Coq Require Import ZArith Uint63.
 From mathcomp Require Import all_ssreflect all_algebra zify ssrZ.
 From mathcomp.analysis Require Import reals sequences exp.
-From Memorization Require Import Definitions linear_algebra theorem_4 list_checker integer_checker layer_checker.
+From Memorization Require Import Definitions theorem_4 list_checker integer_checker layer_checker.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
