@@ -1,5 +1,5 @@
-(* proofs/3-heads.md: Lemma 3.3. In the limit softmax is uniform on the tokens of largest score, *)
-(* whatever else is added; no scores need be different.                                         *)
+(* proofs/3-heads.md: Lemma 3.3 for rank-one heads. In the limit softmax is uniform on the tokens *)
+(* of largest score, whatever multiple of the scores is added; scores may be equal.              *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.classical Require Import boolp classical_sets functions.
 From mathcomp.analysis Require Import reals topology normedtype sequences exp.
