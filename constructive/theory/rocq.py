@@ -164,7 +164,7 @@ def _copy(folder: Path | None) -> Iterator[Path]:
             witness=str(folder),
             suggestion="an empty folder, or one which an earlier check has made",
         )
-    for path in (sources() / name for name in [*_BESIDE, *files(sources())]):
+    for path in (sources() / name for name in [*map(Path, _BESIDE), *files(sources())]):
         target = folder / path.relative_to(sources())
         if not target.exists() or target.read_bytes() != path.read_bytes():
             target.parent.mkdir(parents=True, exist_ok=True)
