@@ -25,6 +25,8 @@ BESIDE = {
 }
 """Files which a command writes beside a name, or into a folder."""
 SLOW = {"demo", "figures"}
+WORK = {"prove"}
+"""Commands whose folder is for their own work, to be gone on with: tests/rocq looks at these."""
 
 
 class Parameter:
@@ -78,7 +80,11 @@ def arguments(command, **outputs):
 
 
 COMMANDS = dict(commands())
-WRITING = {words: command for words, command in COMMANDS.items() if paths(command, option=True)}
+WRITING = {
+    words: command
+    for words, command in COMMANDS.items()
+    if paths(command, option=True) and words not in WORK
+}
 OPTIONS = [(words, option) for words in WRITING for option in paths(WRITING[words], option=True)]
 NAMED = [f"{words} {option.options[0]}" for words, option in OPTIONS]
 SEVERAL = {
