@@ -40,11 +40,11 @@ each product the sum is off by ::
     (1 + gamma_n) (m u W + (1 + n u) tau)  at most; and gamma_n W is another bound.
 
 Let g = (1 + gamma_n) m u and h = (1 + gamma_n) (1 + n u) tau, where W = 1. The denominator is off
-by b = eta + (1 + eta) (g + h), and for tokens of size X at most the numerator by c sum_j a_j |x_j|
-+ (1 + eta) h X, where c = eta + g + eta g. So zeta = (b + rho + (1 + rho) c) / (1 - b), and
+by b = eta + (1 + eta) (g + h), and for tokens of size X at most the numerator by c times
+`sum_j a_j |x_j|` and (1 + eta) h X, where c = eta + g + eta g. So zeta = (b + rho + (1 + rho) c) / (1 - b), and
 (1 + rho) (1 + eta) h X / (1 - b) comes on top.
 
-No numerator overflows where n X (1 + zeta) is in the range of the operations, X the largest |x|.
+No numerator overflows where n X (1 + zeta) is in the range of the operations, X the largest `|x|`.
 
 All bounds are sums, products and quotients of positive numbers, and `up` covers their rounding.
 """
