@@ -13,6 +13,13 @@ Notation int63 := PrimInt63.int.
 (* m 2^s and - m 2^s: a float, but for the power of two which all entries of an array share *)
 Inductive dyadic := Plus of int63 & int63 | Minus of int63 & int63.
 
+(* What the file of an instance holds *)
+Notation array := (seq (seq dyadic)).
+Notation arrays := (seq (seq (seq dyadic))).
+Notation masks := (seq bitseq).
+Notation inverses := (seq (seq (seq int63))).
+Notation exponent := ssrint.int.
+
 Section Modulus.
 
 Variable m : int63.
@@ -84,12 +91,12 @@ Definition representation (d : nat) (heads : seq (seq (seq int63) * seq (seq int
     let others := product63 (mkseq (fun g => if g == h then PrimInt63.mod 1%uint63 p else nth 0%uint63 sums g) (size heads)) in
     map (fun column => mulm p (dotm p 0%uint63 (nth [::] w h) column) others) columns) (size heads).
 
-Fixpoint chosen (masks : seq bitseq) (row : seq (seq int63)) : seq (seq int63) :=
-  match masks, row with mask1 :: masks', x :: row' => mask mask1 x :: chosen masks' row' | _, _ => [::] end.
+Fixpoint chosen (marks : seq bitseq) (row : seq (seq int63)) : seq (seq int63) :=
+  match marks, row with b :: marks', x :: row' => mask b x :: chosen marks' row' | _, _ => [::] end.
 
 (* Shapes, and a right inverse of chosen columns of Z, one column after the other. *)
 Definition check_attention (n d dh T H : nat) (contexts : seq (seq (seq dyadic))) (queries : seq (seq dyadic))
-    (query_weights key_weights : seq (seq (seq dyadic))) (masks : seq bitseq) (inverse : seq (seq (seq int63))) : bool :=
+    (query_weights key_weights : seq (seq (seq dyadic))) (columns : seq bitseq) (inverse : seq (seq (seq int63))) : bool :=
   let heads := mkseq (fun h => (transpose dh (arraym r (nth [::] query_weights h)), arraym r (nth [::] key_weights h))) H in
   [&& moduli, (0 < n)%N, all (fun h => size (nth [::] key_weights h) == d) (iota 0 H),
       all (all (all (reduced p))) inverse &
@@ -97,7 +104,7 @@ Definition check_attention (n d dh T H : nat) (contexts : seq (seq (seq dyadic))
         let context := nth [::] contexts t in
         let query := nth [::] queries t in
         [&& size context == n, size query == d &
-          let row := chosen masks (representation d heads context query) in
+          let row := chosen columns (representation d heads context query) in
           all (fun s => PrimInt63.eqb (dotm2 p 0%uint63 row (nth [::] inverse s))
                                       (if t == s then 1%uint63 else 0%uint63)) (iota 0 T)]) (iota 0 T)].
 

@@ -199,15 +199,15 @@ Qed.
 
 End Example.
 
-Variables (masks : seq bitseq) (inverse : seq (seq (seq int63))).
+Variables (marks : seq bitseq) (inverse : seq (seq (seq int63))).
 
-Hypothesis checked : check_attention p r a n d dh T H contexts queries query_weights key_weights masks inverse.
+Hypothesis checked : check_attention p r a n d dh T H contexts queries query_weights key_weights marks inverse.
 
 Lemma checked_row_free : row_free (map_mx (evaluate (toF a)) (cleared E k)).
 Proof.
 case/and5P: checked => _ _ _ red /allP okT.
 pose W (s : 'I_T) := \matrix_(h < H, j < d)
-  toF (nth 0%uint63 (spread (nth [::] masks h) (nth [::] (nth [::] inverse s) h)) j).
+  toF (nth 0%uint63 (spread (nth [::] marks h) (nth [::] (nth [::] inverse s) h)) j).
 apply/row_freeP; exists (\matrix_s mxvec (W s))^T; apply/matrixP => t s; rewrite [RHS]mxE.
 have /okT : val t \in iota 0 T by rewrite mem_iota /=.
 case/and3P => /eqP cn /eqP qd /allP/(_ (val s)); rewrite mem_iota /= => /(_ (ltn_ord s))/Uint63.eqb_spec.
@@ -217,7 +217,7 @@ have inv : all (all (reduced p)) (nth [::] inverse s).
   by move: red => /(all_nthP [::]); apply.
 have red0 := reduced0 p1 p31.
 have sr : (size (representation p r a d heads (nth [::] contexts t) (nth [::] queries t)) <= H)%N by rewrite size_row.
-move: e; rewrite (toF_dotm2 Fp0 p1 p31 masks red0 rr inv sr sh) [residue _ 0%uint63]toF0 add0r => e.
+move: e; rewrite (toF_dotm2 Fp0 p1 p31 marks red0 rr inv sr sh) [residue _ 0%uint63]toF0 add0r => e.
 transitivity (toF (if val t == val s then 1%uint63 else 0%uint63)); last by rewrite -val_eqE; case: eqP.
 rewrite -[RHS]e mxE sum_mxvec_index; apply: eq_bigr => h _; apply: eq_bigr => j _.
 by rewrite (representationE cn qd) [X in X * _]mxE [X in _ * X]mxE [X in _ * X]mxE mxvecE [X in _ * X]mxE.
@@ -251,9 +251,9 @@ by rewrite !tr !mul mulrA.
 Qed.
 
 (* The rank of Z, for the layer with weights W_Q and W_K, on the examples (E_t, e_t) *)
-Theorem check_attention_sound p r a (n d dh T H : nat) contexts queries query_weights key_weights masks inverse
+Theorem check_attention_sound p r a (n d dh T H : nat) contexts queries query_weights key_weights marks inverse
     (eE eq eQ eK : int) :
-  check_attention p r a n d dh T H contexts queries query_weights key_weights masks inverse ->
+  check_attention p r a n d dh T H contexts queries query_weights key_weights marks inverse ->
   transcendental (expR (2 ^ (eE + eK + eQ + eq)) : R) ->
   \rank (intermediate (fun t : 'I_T => real_matrix R eE n d (nth [::] contexts t)) (real_matrix R eq T d queries)
     (fun h : 'I_H => real_matrix R eK d dh (nth [::] key_weights h) *m
@@ -289,9 +289,9 @@ by rewrite !expfzDr // pnatr_eq0.
 Qed.
 
 (* So for all targets there are value, output and readout weights with which the layer memorizes them. *)
-Corollary check_attention_memorizes p r a (n d dh T H : nat) contexts queries query_weights key_weights masks inverse
+Corollary check_attention_memorizes p r a (n d dh T H : nat) contexts queries query_weights key_weights marks inverse
     (eE eq eQ eK : int) :
-  check_attention p r a n d dh T H contexts queries query_weights key_weights masks inverse ->
+  check_attention p r a n d dh T H contexts queries query_weights key_weights marks inverse ->
   transcendental (expR (2 ^ (eE + eK + eQ + eq)) : R) ->
   forall (dv dout : nat) (Y : 'M[R]_(T, dout)), (dout <= dv)%N ->
   exists WV WO WD, memorizes

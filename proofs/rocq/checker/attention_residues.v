@@ -282,16 +282,16 @@ case: c => /=; last by rewrite (IHr b (y :: w) N) ?toF0 ?mulr0 ?add0r //= hy.
 by rewrite (IHr b w N) ?reduced_mod // toF_muladd // addrA.
 Qed.
 
-Lemma toF_dotm2 H N s masks rows w : reduced m s -> all (all (reduced m)) rows -> all (all (reduced m)) w ->
+Lemma toF_dotm2 H N s marks rows w : reduced m s -> all (all (reduced m)) rows -> all (all (reduced m)) w ->
   (size rows <= H)%N -> all (fun row : seq int63 => size row <= N)%N rows ->
-  toF (dotm2 m s (chosen masks rows) w) =
+  toF (dotm2 m s (chosen marks rows) w) =
   toF s + \sum_(h < H) \sum_(j < N) toF (nth 0%uint63 (nth [::] rows h) j) *
-    toF (nth 0%uint63 (spread (nth [::] masks h) (nth [::] w h)) j).
+    toF (nth 0%uint63 (spread (nth [::] marks h) (nth [::] w h)) j).
 Proof.
-elim: rows masks w H s => [|x rows IHr] masks w H s hs.
-  move=> _ _ _ _; rewrite (_ : chosen masks [::] = [::]); last by case: masks.
+elim: rows marks w H s => [|x rows IHr] marks w H s hs.
+  move=> _ _ _ _; rewrite (_ : chosen marks [::] = [::]); last by case: marks.
   by rewrite big1 ?addr0 // => h _; rewrite big1 // => i _; rewrite nth_nil /= nth_nil toF0 mul0r.
-case: masks => [|b masks].
+case: marks => [|b marks].
   move=> _ _ _ _; rewrite /= big1 ?addr0 // => h _; rewrite big1 // => i _.
   by rewrite [nth [::] [::] _]nth_nil /= nth_nil toF0 mulr0.
 case: w => [|y w].
@@ -299,7 +299,7 @@ case: w => [|y w].
   by rewrite [nth [::] [::] _]nth_nil nth_spread_nil toF0 mulr0.
 case: H => [|H] //= /andP[hx hr] /andP[hy hw] hH /andP[hN hNs]; rewrite big_ord_recl /=.
 have r1 : reduced m (dotm m s (mask b x) y) by apply: reduced_dotm.
-by rewrite (IHr masks w H) // (toF_dotm_mask (N := N)) // addrA.
+by rewrite (IHr marks w H) // (toF_dotm_mask (N := N)) // addrA.
 Qed.
 
 End Modulus.
