@@ -25,9 +25,9 @@ PACKAGES = (
     "coq", "make", "libcoq-mathcomp-analysis", "libcoq-mathcomp-algebra-tactics",
     "libcoq-mathcomp-zify",
 )  # fmt: skip
-"""What Debian and Ubuntu call Rocq and its libraries."""
+"""What Debian calls Rocq and its libraries."""
 
-_INSTALL = f"on Debian or Ubuntu: apt-get install {' '.join(PACKAGES)}"
+_INSTALL = f"Rocq 8.16 with mathcomp 1.15; on Debian 12: apt-get install {' '.join(PACKAGES)}"
 _PRINTED = re.compile(
     r"^(\w+)\n {5}: (.*?)\n(?:Axioms:\n(.*?)|Closed under the global context\n?)"
     r"(?=^\w+\n {5}: |\Z)",
@@ -82,7 +82,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def printed(text: str) -> tuple[Theorem, ...]:
-    """The theorems in what Rocq prints for `main_theorems.v`.
+    r"""The theorems in what Rocq prints for `main_theorems.v`.
 
     Example:
         >>> text = "sum\n     : Sum\nAxioms:\nboolp.choice\n  : forall x, x\nR.zero : R.int\n"
@@ -200,7 +200,7 @@ def _copy(folder: Path | None) -> Iterator[Path]:
             witness=str(folder),
             suggestion="an empty folder, or one which an earlier check has made",
         )
-    for path in (sources() / name for name in [*_BESIDE, *files(sources())]):
+    for path in (sources() / name for name in [*map(Path, _BESIDE), *files(sources())]):
         target = folder / path.relative_to(sources())
         if not target.exists() or target.read_bytes() != path.read_bytes():
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ def test_no_source_has_a_gap():
         "Parameter x : nat.", "Parameters x y : nat.", "Conjecture c : False.",
         "Unset Guard Checking.", "Unset Universe Checking.", "#[bypass_check(guard)]",
         "Hypothesis h : False.", "Variables (x y : nat).", "  Context (x : nat).",
-        "Section A.\nEnd A.\nVariable x : nat.", "Declare ML Module \"m\".",
+        "Section A.\nEnd A.\nVariable x : nat.", 'Declare ML Module "m".',
     ],
 )  # fmt: skip
 def test_a_gap_would_be_seen(tmp_path, line):
@@ -59,11 +59,9 @@ def test_every_file_is_built():
     assert sorted([*listed, f"{MAIN}.v"]) == [path.as_posix() for path in FILES]
 
 
-def test_what_is_beside_the_sources_is_copied():
-    beside = {path.name for path in FOLDER.iterdir() if path.is_file() and path.suffix != ".v"}
-    built = {name for name in beside if re.match(r"\.?Makefile\.coq|\..*cache$|main_theorems\.", name)}
-    built |= {name for name in beside if name.endswith(".aux")}
-    assert set(rocq._BESIDE) == beside - (built - {"main_theorems.txt"})
+def test_what_make_uses_beside_the_sources_is_copied():
+    used = set(re.findall(r"_CoqProject|[a-z_]+\.(?:awk|txt)", (FOLDER / "Makefile").read_text()))
+    assert {*used, "Makefile"} == set(rocq._BESIDE)
 
 
 def named_pages(path):
