@@ -213,7 +213,7 @@ def _make(copy: Path, progress: Progress, *arguments: str) -> tuple[int, str]:
     (copy / "main_theorems.out").unlink(missing_ok=True)
     total, begun = len(files(copy)), 0
     last: deque[str] = deque(maxlen=_LAST_LINES)
-    with subprocess.Popen(
+    with subprocess.Popen(  # noqa: S603 - targets of ours, and no shell
         ["make", "--no-print-directory", *arguments],  # noqa: S607 - the user's make, as they have it
         cwd=copy,
         stdout=subprocess.PIPE,

@@ -7,7 +7,7 @@ From Memorization Require Import Definitions Capacity Exact_rank.
 From Memorization Require Import adequacy curve readout theorem_1 theorem_2 theorem_3 theorem_4.
 From Memorization Require Import theorem_8 theorem_9 shared_context.
 From Memorization Require Import theorem_10 theorem_10_representatives corollaries hyperplane.
-From Memorization Require Import layer_checker machine_checker.
+From Memorization Require Import layer_checker machine_checker attention_rank.
 
 Set Printing Width 100.
 Import GRing.Theory.
@@ -65,3 +65,5 @@ Check @check_layer_sound.
 Print Assumptions check_layer_sound.
 Check @check_layer63_sound.
 Print Assumptions check_layer63_sound.
+Check @check_attention_sound.
+Print Assumptions check_attention_sound.

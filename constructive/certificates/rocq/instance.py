@@ -60,6 +60,7 @@ Definition both := (rank_of_Z, memorizes_all_labels).
 Print Assumptions both.
 """
 
+
 @dataclass(frozen=True, eq=False)
 class Instance:
     """A layer's W_Q and W_K, the data, and a right inverse of T columns of Z modulo p.
@@ -124,9 +125,7 @@ def write(instance: Instance) -> str:
     chosen = chosen.reshape(heads, width)
     masks = [["true" if x else "false" for x in row] for row in chosen]
     ends = np.cumsum(chosen.sum(axis=1))[:-1]
-    inverse = [
-        [part.tolist() for part in np.split(column, ends)] for column in instance.inverse.T
-    ]
+    inverse = [[part.tolist() for part in np.split(column, ends)] for column in instance.inverse.T]
     values = {
         "modulus": f"{instance.prime}%uint63",
         "order": f"{instance.prime - 1}%uint63",

@@ -57,9 +57,7 @@ def read(text: str) -> Instance:
         if kind in {"int63", "nat", "exponent"}
     }
     try:
-        arrays = {
-            name: _floats(name, values[name], plain[f"{name}_exponent"]) for name in ARRAYS
-        }
+        arrays = {name: _floats(name, values[name], plain[f"{name}_exponent"]) for name in ARRAYS}
         masks = np.array(_parsed("columns", values["columns"], "true|false"), dtype=bool)
         rows = _parsed("inverse", values["inverse"].removesuffix("%uint63"), r"\d+")
         inverse = np.array([[x for part in row for x in part] for row in rows], dtype=np.int64)
@@ -71,6 +69,8 @@ def read(text: str) -> Instance:
             inverse=inverse.T,
         )
         same = write(instance) == text
+    except FormatError:
+        raise
     except (ValueError, TypeError, OverflowError, IndexError) as error:
         raise _wrong(f"its numbers ({error:.100})") from error
     if not same:  # sizes, or numbers which are written in another way

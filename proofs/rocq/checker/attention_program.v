@@ -1,4 +1,4 @@
-(* A program on machine integers which checks that stored weights and data give Z full rank. *)
+(* proofs/10-exact-rank.md: a program on machine integers which checks that stored weights and data give Z full rank. *)
 (* Data are floats: integers times powers of two, exactly. Logits are never formed: a to their power depends on *)
 (* them modulo r only, where a^r = 1. *)
 From Coq Require Import ZArith Uint63.

@@ -1,4 +1,4 @@
-(* Z of a real softmax attention layer with heads of any size has rank T, if the program says so. *)
+(* proofs/10-exact-rank.md: Z of a stored layer with heads of any size has rank T, if attention_program.v says so. *)
 From Coq Require Import ZArith Uint63.
 From mathcomp Require Import all_ssreflect all_algebra zify ssrZ.
 From mathcomp Require Import boolp.

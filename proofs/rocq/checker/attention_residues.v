@@ -1,4 +1,4 @@
-(* The program of attention_program.v is sound: it proves rank Z = T of a real softmax attention layer. *)
+(* proofs/10-exact-rank.md: attention_program.v computes modulo a number, as rings see it. *)
 From Coq Require Import ZArith Uint63.
 From mathcomp Require Import all_ssreflect all_algebra zify ssrZ.
 From mathcomp.analysis Require Import reals sequences exp.
