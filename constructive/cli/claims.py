@@ -8,7 +8,6 @@ import typer
 
 import constructive
 from constructive.certificates.claims.registry import CLAIMS
-from constructive.certificates.rocq.confirm import confirm_rank
 from constructive.cli.common import Force, app, hand_out, one_output, progress_bar
 from constructive.support.errors import ParameterError
 
@@ -148,6 +147,8 @@ def check_command(
                 witness="--quick" if quick else str(files[-1]),
                 suggestion="constructive check --rocq CERTIFICATE MEMORIZER DATA",
             )
+        from constructive.certificates.rocq.confirm import confirm_rank  # noqa: PLC0415 - slow to load
+
         with progress_bar() as progress:
             confirmed = confirm_rank(
                 certificate, weights, files[-1], folder=folder, progress=progress

@@ -43,11 +43,12 @@ Lemma checked : check_attention modulus order point n d dh T H contexts queries 
 Proof. vm_cast_no_check (erefl true). Qed.
 Section Layer.
 Variable R : realType.
-Let E (t : 'I_T) : 'M_(n, d) := real_matrix R contexts_exponent n d (nth [::] contexts t).
-Let Q : 'M_(T, d) := real_matrix R queries_exponent T d queries.
+Let E (t : 'I_T) : 'M_(n, d) := stored_matrix R contexts_exponent n d (nth [::] contexts t).
+Let Q : 'M_(T, d) := stored_matrix R queries_exponent T d queries.
 Let WQ (h : 'I_H) : 'M_(d, dh) :=
-  real_matrix R query_weights_exponent d dh (nth [::] query_weights h).
-Let WK (h : 'I_H) : 'M_(d, dh) := real_matrix R key_weights_exponent d dh (nth [::] key_weights h).
+  stored_matrix R query_weights_exponent d dh (nth [::] query_weights h).
+Let WK (h : 'I_H) : 'M_(d, dh) :=
+  stored_matrix R key_weights_exponent d dh (nth [::] key_weights h).
 Hypothesis hermite : transcendental (expR (2%:R ^ (contexts_exponent + key_weights_exponent +
   query_weights_exponent + queries_exponent)) : R).
 Theorem rank_of_Z : \\rank (intermediate E Q (fun h => WK h *m (WQ h)^T)) = T.

@@ -16,7 +16,8 @@ Definition nat63 (x : int63) : nat := Z.to_nat (to_Z x).
 
 (* The integer that a float is, times the power of two of its array *)
 Definition int_of_dyadic (x : dyadic) : int :=
-  match x with Plus k s => (nat63 k)%:Z * 2 ^+ nat63 s | Minus k s => - ((nat63 k)%:Z * 2 ^+ nat63 s) end.
+  match x with Plus k s => (nat63 k)%:Z * 2 ^+ nat63 s | Minus k s => - ((nat63 k)%:Z * 2 ^+ nat63
+    s) end.
 
 Definition zero_dyadic := Plus 0%uint63 0%uint63.
 
@@ -54,9 +55,11 @@ Proof.
 have := nat63_lt (PrimInt63.mod x m); rewrite Uint63.mod_spec -!nat63_lt -/P.
 move: (nat63 _) (nat63 x) P_gt1 => u v; move: P => Q Q1 uE.
 have Q0 : Z.of_nat Q <> Z0 by lia.
-have := Z.div_mod (Z.of_nat v) (Z.of_nat Q) Q0; have := Z.mod_pos_bound (Z.of_nat v) (Z.of_nat Q); rewrite -uE => ub vE.
+have := Z.div_mod (Z.of_nat v) (Z.of_nat Q) Q0; have := Z.mod_pos_bound (Z.of_nat v) (Z.of_nat Q);
+  rewrite -uE => ub vE.
 have q0 : Z.le Z0 (Z.div (Z.of_nat v) (Z.of_nat Q)) by apply: Z.div_pos; lia.
-have [q qE] : exists q, Z.div (Z.of_nat v) (Z.of_nat Q) = Z.of_nat q by exists (Z.to_nat (Z.div (Z.of_nat v) (Z.of_nat Q))); rewrite Z2Nat.id.
+have [q qE] : exists q, Z.div (Z.of_nat v) (Z.of_nat Q) = Z.of_nat q by exists (Z.to_nat (Z.div
+  (Z.of_nat v) (Z.of_nat Q))); rewrite Z2Nat.id.
 have -> : v = (q * Q + u)%N by move: vE; rewrite qE; nia.
 by rewrite modnMDl modn_small //; lia.
 Qed.
@@ -131,7 +134,8 @@ Lemma toF_dotm N s u v : reduced m s -> all (reduced m) u -> all (reduced m) v -
 Proof.
 elim: u N s v => [|x u IHu] N s v hs.
   by move=> _ _ _; rewrite big1 ?addr0 // => i _; rewrite nth_nil toF0 mul0r.
-case: v => [|y v]; first by move=> _ _ _; rewrite big1 ?addr0 // => i _; rewrite [nth _ [::] _]nth_nil toF0 mulr0.
+case: v => [|y v]; first by move=> _ _ _; rewrite big1 ?addr0 // => i _; rewrite [nth _ [::]
+  _]nth_nil toF0 mulr0.
 case: N => [|N] //= /andP[hx hu] /andP[hy hv] hN.
 by rewrite (IHu N) ?reduced_mod // big_ord_recl toF_muladd // addrA.
 Qed.
@@ -141,13 +145,15 @@ Proof.
 have := nat63_lt (PrimInt63.lsr x 1%uint63); rewrite Uint63.lsr_spec -(nat63_lt x).
 rewrite (_ : Z.pow 2 (to_Z 1%uint63) = Zpos 2%positive) //.
 move: (nat63 (PrimInt63.lsr x 1%uint63)) (nat63 x) => u v uE.
-have := Z.div_mod (Z.of_nat v) (Zpos 2) (fun e => ltac:(discriminate e)); have := Z.mod_pos_bound (Z.of_nat v) (Zpos 2) (erefl _).
+have := Z.div_mod (Z.of_nat v) (Zpos 2) (fun e => ltac:(discriminate e)); have := Z.mod_pos_bound
+  (Z.of_nat v) (Zpos 2) (erefl _).
 by rewrite -uE; lia.
 Qed.
 
 Lemma nat63_even x : PrimInt63.eqb (PrimInt63.land x 1%uint63) 0%uint63 = ~~ odd (nat63 x).
 Proof.
-have := Uint63.is_even_spec x; rewrite /is_even /is_zero -(nat63_lt x) -[in X in X -> _](odd_double_half (nat63 x)).
+have := Uint63.is_even_spec x; rewrite /is_even /is_zero -(nat63_lt x) -[in X in X ->
+  _](odd_double_half (nat63 x)).
 move: (odd _) ((nat63 x)./2) => o u; rewrite -mul2n.
 have -> : Z.modulo (Z.of_nat (o + 2 * u)) (Zpos 2) = Z.of_nat (nat_of_bool o).
   by rewrite (_ : Z.of_nat (o + 2 * u) = Z.add (Z.of_nat o) (Z.mul (Z.of_nat u) (Zpos 2)));
@@ -187,11 +193,13 @@ Qed.
 
 Lemma reduced_powm x e : reduced m (powm m x e). Proof. exact: reduced_powm_rec. Qed.
 
-Lemma reduced_dyadicm x : reduced m (dyadicm m x). Proof. by case: x => k s; exact: reduced_mod. Qed.
+Lemma reduced_dyadicm x : reduced m (dyadicm m x). Proof. by case: x => k s; exact: reduced_mod.
+  Qed.
 
 Lemma toF_dyadicm x : toF (dyadicm m x) = (int_of_dyadic x)%:~R.
 Proof.
-have pos k s : toF (mulm m (PrimInt63.mod k m) (powm m (PrimInt63.mod 2%uint63 m) s)) = ((nat63 k)%:Z * 2 ^+ nat63 s)%:~R.
+have pos k s : toF (mulm m (PrimInt63.mod k m) (powm m (PrimInt63.mod 2%uint63 m) s)) = ((nat63
+  k)%:Z * 2 ^+ nat63 s)%:~R.
   by rewrite toF_mulm ?reduced_mod ?reduced_powm // toF_powm ?reduced_mod // !toF_mod intrM rmorphX.
 case: x => k s /=; first exact: pos.
 rewrite mulrNz -pos; set y := mulm _ _ _.
@@ -226,31 +234,36 @@ move=> /(all_nthP 0%uint63) h; have [iu|iu] := ltnP i (size u); first exact: h.
 by rewrite nth_default // reduced0.
 Qed.
 
-Lemma toF_sum w : all (reduced m) w -> toF (sum63 m w) = \sum_(x <- w) toF x /\ reduced m (sum63 m w).
+Lemma toF_sum w : all (reduced m) w -> toF (sum63 m w) = \sum_(x <- w) toF x /\ reduced m (sum63 m
+  w).
 Proof.
 elim: w => [|x w IHw] /=; first by rewrite big_nil reduced0.
 by move=> /andP[hx /IHw [e r]]; rewrite big_cons toF_addm // e reduced_mod.
 Qed.
 
-Lemma toF_product w : all (reduced m) w -> toF (product63 m w) = \prod_(x <- w) toF x /\ reduced m (product63 m w).
+Lemma toF_product w : all (reduced m) w -> toF (product63 m w) = \prod_(x <- w) toF x /\ reduced m
+  (product63 m w).
 Proof.
 elim: w => [|x w IHw] /=; first by rewrite big_nil toF_one reduced_mod.
 by move=> /andP[hx /IHw [e r]]; rewrite big_cons toF_mulm // e reduced_mod.
 Qed.
 
-Lemma nth_dyadics row j : toF (nth 0%uint63 (map (dyadicm m) row) j) = (int_of_dyadic (nth zero_dyadic row j))%:~R.
+Lemma nth_dyadics row j : toF (nth 0%uint63 (map (dyadicm m) row) j) = (int_of_dyadic (nth
+  zero_dyadic row j))%:~R.
 Proof. exact: (nth_arraym [:: row] 0 j). Qed.
 
 Lemma reduced_dyadics row : all (reduced m) (map (dyadicm m) row).
 Proof. exact: (reduced_arraym [:: row] 0). Qed.
 
-Lemma nth_column rows i j : nth 0%uint63 (map (fun row : seq int63 => nth 0%uint63 row j) rows) i = nth 0%uint63 (nth [::] rows i) j.
+Lemma nth_column rows i j : nth 0%uint63 (map (fun row : seq int63 => nth 0%uint63 row j) rows) i =
+  nth 0%uint63 (nth [::] rows i) j.
 Proof.
 have [ir|ir] := ltnP i (size rows); first by rewrite (nth_map [::]).
 by rewrite nth_default ?size_map // [nth [::] rows i]nth_default // nth_nil.
 Qed.
 
-Lemma reduced_column rows j : all (reduced m) (map (fun row : seq int63 => nth 0%uint63 row j) (arraym m rows)).
+Lemma reduced_column rows j : all (reduced m) (map (fun row : seq int63 => nth 0%uint63 row j)
+  (arraym m rows)).
 Proof.
 by rewrite all_map; apply/(all_nthP [::]) => i _; apply: reduced_nth; exact: reduced_arraym.
 Qed.
@@ -266,10 +279,13 @@ Fixpoint spread (b : bitseq) (w : seq int63) : seq int63 :=
 Lemma nth_spread_nil b j : nth 0%uint63 (spread b [::]) j = 0%uint63.
 Proof. by elim: b j => [|[] b IHb] [|j] //=. Qed.
 
-Lemma toF_dotm_mask N s b row w : reduced m s -> all (reduced m) row -> all (reduced m) w -> (size row <= N)%N ->
-  toF (dotm m s (mask b row) w) = toF s + \sum_(j < N) toF (nth 0%uint63 row j) * toF (nth 0%uint63 (spread b w) j).
+Lemma toF_dotm_mask N s b row w : reduced m s -> all (reduced m) row -> all (reduced m) w -> (size
+  row <= N)%N ->
+  toF (dotm m s (mask b row) w) = toF s + \sum_(j < N) toF (nth 0%uint63 row j) * toF (nth 0%uint63
+    (spread b w) j).
 Proof.
-have zero M (x y : nat -> int63) : (forall i, x i = 0%uint63 \/ y i = 0%uint63) -> \sum_(i < M) toF (x i) * toF (y i) = 0.
+have zero M (x y : nat -> int63) : (forall i, x i = 0%uint63 \/ y i = 0%uint63) -> \sum_(i < M) toF
+  (x i) * toF (y i) = 0.
   by move=> xy; rewrite big1 // => i _; case: (xy i) => ->; rewrite toF0 ?mul0r ?mulr0.
 elim: row b w N s => [|x row IHr] b w N s hs.
   by move=> _ _ _; rewrite mask0 zero ?addr0 // => i; left; rewrite nth_nil.
@@ -282,7 +298,8 @@ case: c => /=; last by rewrite (IHr b (y :: w) N) ?toF0 ?mulr0 ?add0r //= hy.
 by rewrite (IHr b w N) ?reduced_mod // toF_muladd // addrA.
 Qed.
 
-Lemma toF_dotm2 H N s marks rows w : reduced m s -> all (all (reduced m)) rows -> all (all (reduced m)) w ->
+Lemma toF_dotm2 H N s marks rows w : reduced m s -> all (all (reduced m)) rows -> all (all (reduced
+  m)) w ->
   (size rows <= H)%N -> all (fun row : seq int63 => size row <= N)%N rows ->
   toF (dotm2 m s (chosen marks rows) w) =
   toF s + \sum_(h < H) \sum_(j < N) toF (nth 0%uint63 (nth [::] rows h) j) *
