@@ -147,7 +147,7 @@ def check_command(
                 witness="--quick" if quick else str(files[-1]),
                 suggestion="constructive check --rocq CERTIFICATE MEMORIZER DATA",
             )
-        from constructive.certificates.rocq.confirm import confirm_rank  # noqa: PLC0415 - slow to load
+        from constructive.certificates.rocq.confirm import confirm_rank
 
         with progress_bar() as progress:
             confirmed = confirm_rank(

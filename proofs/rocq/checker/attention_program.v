@@ -1,8 +1,6 @@
-(* proofs/10-exact-rank.md: a program on machine integers which checks that stored weights and data
-  give Z full rank. *)
-(* Data are floats: integers times powers of two, exactly. Logits are never formed: a to their
-  power depends on *)
-(* them modulo r only, where a^r = 1. *)
+(* proofs/10-exact-rank.md: a program on machine integers for the rank of Z of stored arrays. *)
+(* Data are floats: integers times powers of two, exactly. Logits are never formed: a to their  *)
+(* power depends on them modulo r only, where a^r = 1.                                          *)
 From Coq Require Import ZArith Uint63.
 From mathcomp Require Import all_ssreflect all_algebra.
 

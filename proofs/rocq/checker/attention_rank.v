@@ -1,5 +1,4 @@
-(* proofs/10-exact-rank.md: Z of a stored layer with heads of any size has rank T, if
-  attention_program.v says so. *)
+(* proofs/10-exact-rank.md: what attention_program.v says of Z of a stored layer holds. *)
 From Coq Require Import ZArith Uint63.
 From mathcomp Require Import all_ssreflect all_algebra zify ssrZ.
 From mathcomp Require Import boolp.
