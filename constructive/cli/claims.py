@@ -104,15 +104,27 @@ def check_command(
     max_memory: Annotated[
         float, typer.Option(help="GB which the checker may take; it refuses before it takes more.")
     ] = 8.0,
+    formal: Annotated[
+        bool, typer.Option("--rocq", help="Have Rocq prove the claim rank instead.")
+    ] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="With --rocq: where its theory is compiled, and kept."),
+    ] = None,
 ) -> None:
     """Check a certificate with the independent checker, in a process of its own.
 
     Exit status 0 only if every claim of the certificate holds, 1 if the checker says NOT PROVED,
     2 if a file is not there or is in the place of another.
 
+    With --rocq: Rocq proves rank Z = T of the stored numbers, which it gets as integers and powers
+    of two. For small data: 100 examples take a few seconds and a gigabyte. Needs Rocq.
+
     Examples:
 
         constructive check certificate.json memorizer.safetensors data.npz
+
+        constructive check certificate.json memorizer.safetensors data.npz --rocq --folder theory
 
         constructive check upper-bound.json data.npz
     """
@@ -124,6 +136,27 @@ def check_command(
             suggestion="constructive check CERTIFICATE [MEMORIZER] DATA",
         )
     weights = files[0] if len(files) == most else None
+    if folder is not None and not formal:
+        raise ParameterError(
+            "--folder is for Rocq", witness=str(folder), suggestion="--rocq with it"
+        )
+    if formal:
+        if weights is None or quick:
+            raise ParameterError(
+                "--rocq proves the rank of one layer, and is never quick",
+                witness="--quick" if quick else str(files[-1]),
+                suggestion="constructive check --rocq CERTIFICATE MEMORIZER DATA",
+            )
+        from constructive.certificates.rocq.confirm import confirm_rank
+
+        with progress_bar() as progress:
+            confirmed = confirm_rank(
+                certificate, weights, files[-1], folder=folder, progress=progress
+            )
+        typer.echo(confirmed.report)
+        if not confirmed.proved:
+            raise typer.Exit(1)
+        return
     checked = constructive.check(
         certificate, weights, files[-1], quick=quick, max_memory=max_memory
     )

@@ -41,8 +41,8 @@ each product the sum is off by ::
 
 Let g = (1 + gamma_n) m u and h = (1 + gamma_n) (1 + n u) tau, where W = 1. The denominator is off
 by b = eta + (1 + eta) (g + h), and for tokens of size X at most the numerator by c times
-`sum_j a_j |x_j|` and (1 + eta) h X, where c = eta + g + eta g. So zeta = (b + rho + (1 + rho) c) / (1 - b), and
-(1 + rho) (1 + eta) h X / (1 - b) comes on top.
+`sum_j a_j |x_j|` and (1 + eta) h X, where c = eta + g + eta g. So
+zeta = (b + rho + (1 + rho) c) / (1 - b), and (1 + rho) (1 + eta) h X / (1 - b) comes on top.
 
 No numerator overflows where n X (1 + zeta) is in the range of the operations, X the largest `|x|`.
 

@@ -76,7 +76,7 @@ def files(folder: Path) -> list[Path]:
 
     Example:
         >>> files(sources())[0].as_posix()
-        'checker/integer_checker.v'
+        'checker/attention_program.v'
     """
     return sorted(path.relative_to(folder) for path in folder.rglob("*.v"))
 
@@ -107,6 +107,44 @@ def check(folder: Path | None = None, progress: Progress = silent) -> Report:
         MissingExtraError: where Rocq, its libraries or make are not installed
         OutputError: for a folder which holds something else
     """
+    _require_programs()
+    with _copy(folder) as copy:
+        status, output = _make(copy, progress)
+        _require_libraries(output)
+        found = copy / "main_theorems.out"
+        theorems = printed(found.read_text()) if found.exists() else ()
+    return Report(theorems, output if status else "")
+
+
+@contextmanager
+def compiled(name: str, folder: Path | None = None, progress: Progress = silent) -> Iterator[Path]:
+    """The sources in a folder, with one file and those which it needs compiled.
+
+    Args:
+        name: of the file in the folder, without `.v`
+        folder: where what is compiled is kept, as for `check`; a temporary folder by default
+        progress: called as by `check`
+
+    Raises:
+        MissingExtraError: where Rocq, its libraries or make are not installed
+        OutputError: for a folder which holds something else, and where a file does not compile
+    """
+    _require_programs()
+    with _copy(folder) as copy:
+        status, output = _make(copy, progress, "Makefile.coq")
+        if not status:
+            status, output = _make(copy, progress, "-f", "Makefile.coq", f"{name}.vo")
+        _require_libraries(output)
+        if status:
+            raise OutputError(
+                f"{name}.v does not compile: {output}",
+                witness=str(copy),
+                suggestion="constructive prove --rocq",
+            )
+        yield copy
+
+
+def _require_programs() -> None:
     for program in ("coqc", "make"):
         if shutil.which(program) is None:
             raise MissingExtraError(
@@ -114,20 +152,18 @@ def check(folder: Path | None = None, progress: Progress = silent) -> Report:
                 witness=program,
                 suggestion=_INSTALL,
             )
-    with _copy(folder) as copy:
-        status, output = _make(copy, progress)
-        missing = re.search(r"Cannot find a physical path bound to logical path.*?mathcomp", output)
-        if missing is None:
-            missing = re.search(r"Unable to locate library\s.*?mathcomp.*", output)
-        if missing is not None:
-            raise MissingExtraError(
-                "the formal proofs need libraries of Rocq which are not installed",
-                witness=missing[0],
-                suggestion=_INSTALL,
-            )
-        found = copy / "main_theorems.out"
-        theorems = printed(found.read_text()) if found.exists() else ()
-    return Report(theorems, output if status else "")
+
+
+def _require_libraries(output: str) -> None:
+    missing = re.search(r"Cannot find a physical path bound to logical path.*?mathcomp", output)
+    if missing is None:
+        missing = re.search(r"Unable to locate library\s.*?mathcomp.*", output)
+    if missing is not None:
+        raise MissingExtraError(
+            "the formal proofs need libraries of Rocq which are not installed",
+            witness=missing[0],
+            suggestion=_INSTALL,
+        )
 
 
 def table(theorems: Sequence[Theorem]) -> str:
@@ -172,13 +208,13 @@ def _copy(folder: Path | None) -> Iterator[Path]:
     yield folder
 
 
-def _make(copy: Path, progress: Progress) -> tuple[int, str]:
+def _make(copy: Path, progress: Progress, *arguments: str) -> tuple[int, str]:
     """Run make: its exit status, and the last lines of its output."""
     (copy / "main_theorems.out").unlink(missing_ok=True)
     total, begun = len(files(copy)), 0
     last: deque[str] = deque(maxlen=_LAST_LINES)
-    with subprocess.Popen(
-        ["make", "--no-print-directory"],  # noqa: S607 - the user's make, as they have it
+    with subprocess.Popen(  # noqa: S603 - targets of ours, and no shell
+        ["make", "--no-print-directory", *arguments],  # noqa: S607 - the user's make, as they have it
         cwd=copy,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

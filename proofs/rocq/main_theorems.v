@@ -10,7 +10,7 @@ From Memorization Require Import theorem_10 theorem_10_representatives corollari
 From Memorization Require Import narrow_readout positive_vector translates almost_all_queries.
 From Memorization Require Import rank_open.
 From Memorization Require Import causal_bound sums_of_contexts.
-From Memorization Require Import layer_checker machine_checker.
+From Memorization Require Import layer_checker machine_checker attention_rank.
 
 Set Printing Width 100.
 Import GRing.Theory.
@@ -90,3 +90,5 @@ Check @check_layer_sound.
 Print Assumptions check_layer_sound.
 Check @check_layer63_sound.
 Print Assumptions check_layer63_sound.
+Check @check_attention_sound.
+Print Assumptions check_attention_sound.

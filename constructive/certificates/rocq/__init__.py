@@ -1,0 +1,1 @@
+"""Rocq confirms the claim *rank* about stored weights and data."""
