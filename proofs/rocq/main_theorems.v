@@ -1,11 +1,67 @@
-From Memorization Require Import Definitions theorem_2 adequacy upper_bound theorem_4 layer_checker machine_checker
-  Capacity theorem_8 theorem_10 theorem_10_dimensions rank_memorizes corollaries constant_entry
-  shared_context theorem_9.
-Definition theorems : Theorem2_rank * Theorem2 * Theorem1 := (theorem_2_rank, theorem_2, theorem_1).
-Definition exact_capacity :
-    Theorem8_weights * Theorem8 * Theorem10 * Theorem10_dimensions * Memorization_of_rank * Corollary10_i * Corollary10_ii *
-    Theorem2_rank * Corollary10_i_exact * Theorem9_shared * Theorem9_queries * Theorem9_largest :=
-  (theorem_8_weights, theorem_8, theorem_10, theorem_10_dimensions, memorization_of_rank, corollary_10_i, corollary_10_ii,
-    theorem_2_rank_of_D, corollary_10_i_exact, theorem_9_shared, theorem_9_queries, theorem_9_largest).
-Print Assumptions theorems.
-Print Assumptions exact_capacity.
+(* proofs/1-assumptions.md and the pages after it: what Rocq has checked. Each main theorem, its *)
+(* statement, and the axioms it rests on. `make` compares what this prints with                  *)
+(* main_theorems.txt.                                                                            *)
+From mathcomp Require Import all_ssreflect all_algebra.
+From mathcomp.analysis Require Import reals sequences exp.
+From Memorization Require Import Definitions Capacity Exact_rank.
+From Memorization Require Import adequacy curve readout theorem_1 theorem_2 theorem_3 theorem_4.
+From Memorization Require Import theorem_8 theorem_9 shared_context.
+From Memorization Require Import theorem_10 theorem_10_representatives corollaries hyperplane.
+From Memorization Require Import layer_checker machine_checker.
+
+Set Printing Width 100.
+Import GRing.Theory.
+Local Open Scope ring_scope.
+
+Check @rank_iff_memorizes.
+Print Assumptions rank_iff_memorizes.
+Check @every_n_independent.
+Print Assumptions every_n_independent.
+Check @lemma_4_1.
+Print Assumptions lemma_4_1.
+Check @lemma_4_1_origin.
+Print Assumptions lemma_4_1_origin.
+Check memorization_of_rank.
+Print Assumptions memorization_of_rank.
+Check theorem_1_rank.
+Print Assumptions theorem_1_rank.
+Check theorem_1.
+Print Assumptions theorem_1.
+Check theorem_2_rank.
+Print Assumptions theorem_2_rank.
+Check theorem_2.
+Print Assumptions theorem_2.
+Check theorem_3_a.
+Print Assumptions theorem_3_a.
+Check theorem_3_b.
+Print Assumptions theorem_3_b.
+Check theorem_3_c.
+Print Assumptions theorem_3_c.
+Check theorem_3_d.
+Print Assumptions theorem_3_d.
+Check theorem_4.
+Print Assumptions theorem_4.
+Check theorem_8_weights.
+Print Assumptions theorem_8_weights.
+Check theorem_8.
+Print Assumptions theorem_8.
+Check theorem_9_queries.
+Print Assumptions theorem_9_queries.
+Check theorem_9_largest.
+Print Assumptions theorem_9_largest.
+Check theorem_9_shared.
+Print Assumptions theorem_9_shared.
+Check theorem_10.
+Print Assumptions theorem_10.
+Check theorem_10_representatives.
+Print Assumptions theorem_10_representatives.
+Check corollary_10_i.
+Print Assumptions corollary_10_i.
+Check corollary_10_i_exact.
+Print Assumptions corollary_10_i_exact.
+Check corollary_10_ii.
+Print Assumptions corollary_10_ii.
+Check @check_layer_sound.
+Print Assumptions check_layer_sound.
+Check @check_layer63_sound.
+Print Assumptions check_layer63_sound.

@@ -1,8 +1,8 @@
-(* The checker on integers modulo p, and what true means for the real Z. *)
+(* proofs/10-exact-rank.md: Theorem 4, checked with integers modulo p, which need not be prime. *)
 From Coq Require Import ZArith.
 From mathcomp Require Import all_ssreflect all_algebra zify ssrZ.
 From mathcomp.analysis Require Import reals sequences exp.
-From Memorization Require Import Definitions linear_algebra theorem_4 list_checker.
+From Memorization Require Import Definitions theorem_4 list_checker.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -20,7 +20,8 @@ Definition mulZ (x y : Z) : Z := Z.modulo (Z.mul x y) (Zpos p).
 
 (* Data in lists, which the checker reads. *)
 Definition token_of (tokens : seq (seq (seq Z))) t i j := nth Z0 (nth [::] (nth [::] tokens t) i) j.
-Definition exponent_of (exponents : seq (seq (seq N))) t h i := nth N0 (nth [::] (nth [::] exponents t) h) i.
+Definition exponent_of (exponents : seq (seq (seq N))) t h i :=
+  nth N0 (nth [::] (nth [::] exponents t) h) i.
 
 Definition checkZ n d T H (a : Z) (tokens : seq (seq (seq Z))) (exponents : seq (seq (seq N)))
     (witness : seq (seq (seq Z))) : bool :=

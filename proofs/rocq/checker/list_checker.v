@@ -1,8 +1,9 @@
-(* A checker of exact ranks which computes with lists, and its soundness. *)
+(* proofs/10-exact-rank.md: Theorem 4, checked by a program on lists, over any ring, and proved *)
+(* sound: if it says true, the matrix has a right inverse.                                       *)
 From Coq Require Import BinNums BinPos BinNat.
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals sequences exp.
-From Memorization Require Import Definitions linear_algebra readout theorem_4.
+From Memorization Require Import Definitions readout theorem_4.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -17,12 +18,15 @@ Variables (C : Type) (add mul : C -> C -> C) (zero one : C) (eqC : C -> C -> boo
 
 Definition sumN n (f : nat -> C) := foldr (fun i s => add (f i) s) zero (iota 0 n).
 Definition prodN n (f : nat -> C) := foldr (fun i s => mul (f i) s) one (iota 0 n).
-Fixpoint dot (u v : seq C) := if (u, v) is (x :: u', y :: v') then add (mul x y) (dot u' v') else zero.
-Fixpoint dot2 (u v : seq (seq C)) := if (u, v) is (x :: u', y :: v') then add (dot x y) (dot2 u' v') else zero.
+Fixpoint dot (u v : seq C) :=
+  if (u, v) is (x :: u', y :: v') then add (mul x y) (dot u' v') else zero.
+Fixpoint dot2 (u v : seq (seq C)) :=
+  if (u, v) is (x :: u', y :: v') then add (dot x y) (dot2 u' v') else zero.
 Definition pow (x : C) (e : N) := if e is Npos q then Pos.iter_op mul q x else one.
 
 (* One row of [cleared] at a point a: tokens i j and exponents h i of one example. *)
-Definition point_row n d H (a : C) (token : nat -> nat -> C) (exponent : nat -> nat -> N) : seq (seq C) :=
+Definition point_row n d H (a : C) (token : nat -> nat -> C) (exponent : nat -> nat -> N) :
+    seq (seq C) :=
   let powers := mkseq (fun h => mkseq (fun i => pow a (exponent h i)) n) H in
   let power h i := nth zero (nth [::] powers h) i in
   let sums := mkseq (fun h => sumN n (power h)) H in
@@ -31,10 +35,11 @@ Definition point_row n d H (a : C) (token : nat -> nat -> C) (exponent : nat -> 
     mkseq (fun j => mul (sumN n (fun i => mul (token i j) (power h i))) others) d) H.
 
 (* The witness is a right inverse, one column after the other. *)
-Definition check n d T H (a : C) (token : nat -> nat -> nat -> C) (exponent : nat -> nat -> nat -> N)
-    (witness : seq (seq (seq C))) : bool :=
+Definition check n d T H (a : C) (token : nat -> nat -> nat -> C)
+    (exponent : nat -> nat -> nat -> N) (witness : seq (seq (seq C))) : bool :=
   all (fun t => let r := point_row n d H a (token t) (exponent t) in
-    all (fun s => eqC (dot2 r (nth [::] witness s)) (if t == s then one else zero)) (iota 0 T)) (iota 0 T).
+    all (fun s => eqC (dot2 r (nth [::] witness s)) (if t == s then one else zero)) (iota 0 T))
+    (iota 0 T).
 
 Section Soundness.
 
@@ -82,10 +87,12 @@ elim: q x => [q IHq|q IHq|] x /=; rewrite ?toFM ?IHq ?toFM ?expr1 //.
 by rewrite NatTrec.doubleE -expr2 -exprM mul2n.
 Qed.
 
-Variables (n d T H : nat) (a : C) (token : nat -> nat -> nat -> C) (exponent : nat -> nat -> nat -> N).
+Variables (n d T H : nat) (a : C) (token : nat -> nat -> nat -> C).
+Variables (exponent : nat -> nat -> nat -> N).
 Variables (E : 'I_T -> 'M[int]_(n, d)) (k : 'I_T -> 'I_H -> 'I_n -> nat).
 Hypothesis tokenE : forall (t : 'I_T) (i : 'I_n) (j : 'I_d), toF (token t i j) = (E t i j)%:~R.
-Hypothesis exponentE : forall (t : 'I_T) (h : 'I_H) (i : 'I_n), nat_of_bin (exponent t h i) = k t h i.
+Hypothesis exponentE : forall (t : 'I_T) (h : 'I_H) (i : 'I_n),
+  nat_of_bin (exponent t h i) = k t h i.
 
 Lemma evaluate_cleared (x : F) t h j :
   evaluate x (cleared E k t (mxvec_index h j)) =
@@ -115,13 +122,15 @@ rewrite evaluate_cleared nth_mkseq // nth_mkseq // toFM sumNE prodNE; congr (_ *
   by apply: eq_bigr => i _; rewrite toFM tokenE nth_mkseq // nth_mkseq // powE exponentE.
 rewrite [RHS]big_mkcond; apply: eq_bigr => h' _; rewrite -val_eqE /=.
 case: eqP => _ /=; first by rewrite toF1.
-by rewrite nth_mkseq // sumNE; apply: eq_bigr => i _; rewrite nth_mkseq // nth_mkseq // powE exponentE.
+rewrite nth_mkseq // sumNE; apply: eq_bigr => i _.
+by rewrite nth_mkseq // nth_mkseq // powE exponentE.
 Qed.
 
 Lemma check_right_inverse witness : check n d T H a token exponent witness ->
   exists M, map_mx (evaluate (toF a)) (cleared E k) *m M = 1%:M.
 Proof.
-move=> /allP ok; pose W (s : 'I_T) := \matrix_(h < H, j < d) toF (nth zero (nth [::] (nth [::] witness s) h) j).
+move=> /allP ok.
+pose W (s : 'I_T) := \matrix_(h < H, j < d) toF (nth zero (nth [::] (nth [::] witness s) h) j).
 exists (\matrix_s mxvec (W s))^T; apply/matrixP => t s; rewrite [RHS]mxE.
 have /ok /allP/(_ (val s)) : val t \in iota 0 T by rewrite mem_iota /=.
 rewrite mem_iota /= => /(_ (ltn_ord s))/eqCP; rewrite dot2E.

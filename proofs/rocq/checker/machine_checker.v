@@ -1,8 +1,9 @@
-(* The checker on machine integers modulo a p below 2^31. *)
+(* proofs/10-exact-rank.md: Theorem 4, checked with machine integers modulo a p below 2^31. *)
 From Coq Require Import ZArith Uint63.
 From mathcomp Require Import all_ssreflect all_algebra zify ssrZ.
 From mathcomp.analysis Require Import reals sequences exp.
-From Memorization Require Import Definitions linear_algebra theorem_4 list_checker integer_checker layer_checker.
+From Memorization Require Import Definitions theorem_4 list_checker integer_checker
+  layer_checker.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -17,8 +18,10 @@ Section Checker63.
 
 Variable p : int63.
 
-Definition add63 (x y : int63) : int63 := PrimInt63.mod (PrimInt63.add (PrimInt63.mod x p) (PrimInt63.mod y p)) p.
-Definition mul63 (x y : int63) : int63 := PrimInt63.mod (PrimInt63.mul (PrimInt63.mod x p) (PrimInt63.mod y p)) p.
+Definition add63 (x y : int63) : int63 :=
+  PrimInt63.mod (PrimInt63.add (PrimInt63.mod x p) (PrimInt63.mod y p)) p.
+Definition mul63 (x y : int63) : int63 :=
+  PrimInt63.mod (PrimInt63.mul (PrimInt63.mod x p) (PrimInt63.mod y p)) p.
 Definition of_Z63 (z : Z) : int63 := Uint63.of_Z (Z.modulo z (Uint63.to_Z p)).
 
 Definition small : bool := PrimInt63.ltb 1%uint63 p && PrimInt63.ltb p 2147483648%uint63.
@@ -27,10 +30,13 @@ Definition check63 n d T H (a : int63) (tokens : seq (seq (seq Z))) (exponents :
     (witness : seq (seq (seq int63))) : bool :=
   let tokens63 := map (map (map of_Z63)) tokens in
   small && check add63 mul63 0%uint63 1%uint63 PrimInt63.eqb n d T H a
-    (fun t i j => nth 0%uint63 (nth [::] (nth [::] tokens63 t) i) j) (exponent_of exponents) witness.
+    (fun t i j => nth 0%uint63 (nth [::] (nth [::] tokens63 t) i) j) (exponent_of exponents)
+    witness.
 
-Definition check_layer63 n d T H a tokens queries keys directions exponents shifts witness : bool :=
-  logitsZ n d T H tokens queries keys directions exponents shifts && check63 n d T H a tokens exponents witness.
+Definition check_layer63 n d T H a tokens queries keys directions exponents shifts witness :
+    bool :=
+  logitsZ n d T H tokens queries keys directions exponents shifts &&
+  check63 n d T H a tokens exponents witness.
 
 Hypothesis p_small : small.
 
@@ -52,7 +58,8 @@ Proof. by rewrite Uint63.mod_spec PE. Qed.
 Lemma toF_modZ z : (int_of_Z (Z.modulo z (Zpos P)))%:~R = (int_of_Z z)%:~R :> 'F_(Pos.to_nat P).
 Proof. exact: toF_mod P1. Qed.
 
-Lemma bound x : Z.le 0 (Z.modulo x (Zpos P)) /\ Z.lt (Z.modulo x (Zpos P)) (Zpos 2147483648%positive).
+Lemma bound x :
+  Z.le 0 (Z.modulo x (Zpos P)) /\ Z.lt (Z.modulo x (Zpos P)) (Zpos 2147483648%positive).
 Proof.
 have [p1 p2] := p_bounds; rewrite PE.
 have [] : Z.le Z0 (Z.modulo x (to_Z p)) /\ Z.lt (Z.modulo x (to_Z p)) (to_Z p).
@@ -99,7 +106,8 @@ Lemma check63_row_free tokens exponents witness : check63 n d T H a tokens expon
              (fun t (h : 'I_H) i => nat_of_bin (exponent_of exponents t h i)))).
 Proof.
 move=> /andP[_ ok]; apply/row_freeP.
-apply: (@check_right_inverse _ _ _ _ _ _ _ toF toFD63 toFM63 _ _ _ _ _ _ _ _ _ _ _ _ _ _ witness ok).
+apply: (@check_right_inverse _ _ _ _ _ _ _ toF toFD63 toFM63
+  _ _ _ _ _ _ _ _ _ _ _ _ _ _ witness ok).
 - by [].
 - by [].
 - by move=> x y /Uint63.eqb_spec ->.
@@ -109,11 +117,15 @@ apply: (@check_right_inverse _ _ _ _ _ _ _ toF toFD63 toFM63 _ _ _ _ _ _ _ _ _ _
 - by [].
 Qed.
 
-Theorem check_layer63_sound tokens queries keys directions exponents shifts witness (sigma tau kappa lambda : R) :
-  check_layer63 n d T H a tokens queries keys directions exponents shifts witness -> (0 < n)%N -> sigma != 0 ->
+Theorem check_layer63_sound tokens queries keys directions exponents shifts witness
+    (sigma tau kappa lambda : R) :
+  check_layer63 n d T H a tokens queries keys directions exponents shifts witness ->
+  (0 < n)%N -> sigma != 0 ->
   transcendental (expR (sigma * tau * kappa * lambda)) ->
-  \rank (intermediate (fun t : 'I_T => sigma *: real_matrix R n d (nth [::] tokens t)) (tau *: real_matrix R T d queries)
-    (fun h : 'I_H => (kappa *: (row h (real_matrix R H d keys))^T) *m (lambda *: (row h (real_matrix R H d directions))^T)^T)) = T.
+  \rank (intermediate (fun t : 'I_T => sigma *: real_matrix R n d (nth [::] tokens t))
+    (tau *: real_matrix R T d queries)
+    (fun h : 'I_H => (kappa *: (row h (real_matrix R H d keys))^T) *m
+      (lambda *: (row h (real_matrix R H d directions))^T)^T)) = T.
 Proof. by move=> /andP[lok /check63_row_free ok]; apply: layer_sound lok ok. Qed.
 
 End Sound63.

@@ -1,8 +1,9 @@
-(* Lemma 3.3: in the limit softmax is uniform on the tokens of largest score, whatever else is added. *)
+(* proofs/3-heads.md: Lemma 3.3 for rank-one heads. In the limit softmax is uniform on the tokens *)
+(* of largest score, whatever multiple of the scores is added; scores may be equal.              *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.classical Require Import boolp classical_sets functions.
 From mathcomp.analysis Require Import reals topology normedtype sequences exp.
-From Memorization Require Import Definitions curve limits.
+From Memorization Require Import Definitions softmax limits.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -16,14 +17,6 @@ Local Open Scope ring_scope.
 Section Saturation.
 
 Variable R : realType.
-
-Lemma softmax_shift n (x : 'cV[R]_n) (c : R) i :
-  softmax x i 0 = expR (x i 0 - c) / \sum_j expR (x j 0 - c).
-Proof.
-have n0 : (0 < n)%N by case: n i {x} => // -[].
-rewrite mxE; under [X in _ = _ / X]eq_bigr do rewrite expRD.
-by rewrite -mulr_suml expRD -mulf_div divff ?mulr1 // gt_eqF ?expR_gt0.
-Qed.
 
 (* The limit depends on the sign of g and not on s; scores may be equal. *)
 Lemma saturation_with_ties n (v : 'cV[R]_n) (g : R) : g != 0 ->

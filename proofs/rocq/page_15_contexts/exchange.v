@@ -1,6 +1,7 @@
-(* Independent vectors can be replaced one by one by points of sets which span them. *)
+(* proofs/15-contexts.md: Lemma 15.2. Independent vectors can be replaced one by one by points of *)
+(* sets which span them.                                                                         *)
 From mathcomp Require Import all_ssreflect all_algebra.
-From Memorization Require Import linear_algebra Capacity.
+From Memorization Require Import linear_algebra.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -40,12 +41,14 @@ have grow : (\rank U + q.+1 <= \rank (f 0%R x0 + (U + v'))%MS)%N.
   have : (U + v' < f 0%R x0 + (U + v'))%MS by rewrite /ltmx addsmxSr addsmx_sub submx_refl andbT.
   move=> /rank_ltmx; apply: leq_trans; rewrite addnS ltnS.
   have : (\rank (v0 + (U + v'))%MS <= (\rank (U + v')%MS).+1)%N.
-    by apply: leq_trans (mxrank_adds_leqif _ _) _; rewrite -[X in (_ <= X)%N]add1n leq_add2r rank_leq_row.
+    by apply: leq_trans (mxrank_adds_leqif _ _) _;
+      rewrite -[X in (_ <= X)%N]add1n leq_add2r rank_leq_row.
   by move=> /(leq_trans Uv'); rewrite addnS ltnS.
 pose U' := (f 0%R x0 + U)%MS.
 have rU' : (\rank U' = (\rank U).+1)%N.
   apply/eqP; rewrite eqn_leq; apply/andP; split.
-    by apply: leq_trans (mxrank_adds_leqif _ _) _; rewrite -[X in (_ <= X)%N]add1n leq_add2r rank_leq_row.
+    by apply: leq_trans (mxrank_adds_leqif _ _) _;
+      rewrite -[X in (_ <= X)%N]add1n leq_add2r rank_leq_row.
   have : (\rank (f 0%R x0 + (U + v'))%MS <= \rank U' + q)%N.
     rewrite addsmxA; apply: leq_trans (mxrank_adds_leqif _ _) _.
     by rewrite leq_add2l rank_leq_row.
@@ -55,7 +58,8 @@ have [t m L|| x xP] := IHq (fun t => f (lift 0 t)) v' U'.
 - by rewrite rU' addSnnS; move: grow; rewrite addsmxA.
 exists (fun t => if unlift 0 t is Some t' then x t' else x0).
 move: xP; rewrite rU' addSnnS => /leq_trans; apply; apply: mxrankS.
-set A := \matrix_t f t _; have A0 : (f 0%R x0 <= A)%MS by have := row_sub 0 A; rewrite rowK unlift_none.
+set A := \matrix_t f t _; have A0 : (f 0%R x0 <= A)%MS by have := row_sub 0 A;
+  rewrite rowK unlift_none.
 have A' : (\matrix_t f (lift 0 t) (x t) <= A)%MS.
   by apply/row_subP => t; rewrite rowK; have := row_sub (lift 0 t) A; rewrite rowK liftK.
 by rewrite !addsmx_sub addsmxSl !(submx_trans _ (addsmxSr _ _)).
@@ -70,19 +74,5 @@ move=> fv vf; have [|x] := exchange_above (U := 0) fv.
 rewrite mxrank0 adds0mx => xP.
 by exists x; rewrite /row_free eqn_leq rank_leq_row.
 Qed.
-
-(* Independent families, as matrices *)
-Lemma span_enum d T (J : {set 'I_T}) (v : 'I_T -> 'rV[F]_d) :
-  (span J v :=: \matrix_(i < #|J|) v (enum_val i))%MS.
-Proof.
-apply/eqmxP/andP; split.
-  apply/sumsmx_subP => t tJ; rewrite genmxE.
-  by have := row_sub (enum_rank_in tJ t) (\matrix_(i < #|J|) v (enum_val i)); rewrite rowK enum_rankK_in.
-by apply/row_subP => i; rewrite rowK /span (sumsmx_sup (enum_val i)) ?genmxE ?enum_valP.
-Qed.
-
-Lemma independentP d T (J : {set 'I_T}) (v : 'I_T -> 'rV[F]_d) :
-  independent J v <-> row_free (\matrix_(i < #|J|) v (enum_val i)).
-Proof. by rewrite /independent span_enum /row_free; split=> [->|/eqP]. Qed.
 
 End Exchange.

@@ -1,10 +1,11 @@
-(* The rows of all queries for one context span its layer space: heads with one separating key direction and *)
-(* query directions that are pairwise not parallel. *)
+(* proofs/15-contexts.md: for Theorem 9. A functional which vanishes on the rows of all queries *)
+(* for one context is constant on its tokens, head by head: heads have one separating key       *)
+(* direction, and query directions of which no two are parallel.                                *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.classical Require Import boolp classical_sets functions.
 From mathcomp.analysis Require Import reals topology normedtype sequences exp.
-From Memorization Require Import Definitions linear_algebra orthogonal_direction curve limits rank_one_heads readout
-  Capacity theorem_8 separating_direction saturation.
+From Memorization Require Import Definitions directions softmax saturation rank_one_heads limits
+  curve.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -25,7 +26,8 @@ Lemma constant_functional n H (E : 'M[R]_(n, d)) (a : 'cV[R]_d) (q u : 'I_H -> '
   exists C, forall i, (E *m u h) i 0 = C.
 Proof.
 move=> Ea qh qg uE; pose I := {g : 'I_H | g != h}.
-have [[]|w [hw gw]] := @orthogonal_direction R [finType of I] 1 d (q h)^T (fun g => (q (val g))^T); first exact: qg.
+have [[]|w [hw gw]] := @orthogonal_direction R [finType of I] 1 d (q h)^T (fun g => (q (val g))^T);
+  first exact: qg.
 have [|s sh] := @any_scores R 1 d (q h)^T (fun=> 1).
   by rewrite /row_free eqn_leq rank_leq_row lt0n mxrank_eq0 trmx_eq0.
 have dot (x y : 'cV[R]_d) : (x^T *m y) 0 0 = (y^T *m x) 0 0.
@@ -39,7 +41,7 @@ have /fin_all_exists[l lP] (g : 'I_H) : exists l : 'cV[R]_n, g != h -> forall s 
   have [_|gh] := eqVneq g h; first by exists 0.
   by have [l lP] := saturation_with_ties (E *m a) (wg g gh); exists l.
 pose b := - \sum_(g | g != h) ((l g)^T *m (E *m u g)) 0 0.
-exists b; apply: (@repeated_softmax_functional _ _ (E *m a)) => [i j /Ea e|k].
+exists b; apply: (@softmax_functional _ _ (E *m a)) => [i j /Ea e|k _].
   transitivity ((row i E *m u h) 0 0); first by rewrite -row_mul [RHS]mxE.
   by rewrite e -row_mul [LHS]mxE.
 pose e (j : nat) := k%:R *: s^T + j%:R *: w^T.
@@ -55,7 +57,8 @@ have lim1 : (\sum_(g | g != h) (head E (a *m (q g)^T) (e j) *m u g) 0 0) @[j -->
   by under eq_fun do rewrite cE; exact: cvg_cst.
 have lim2 : (\sum_(g | g != h) (head E (a *m (q g)^T) (e j) *m u g) 0 0) @[j --> \oo] -->
     \sum_(g | g != h) ((l g)^T *m (E *m u g)) 0 0.
-  have mkcond (F : 'I_H -> R) : \sum_(g | g != h) F g = \sum_g (if g != h then F g else 0) by exact: big_mkcond.
+  have mkcond (F : 'I_H -> R) : \sum_(g | g != h) F g = \sum_g (if g != h then F g else 0) by
+    exact: big_mkcond.
   under eq_fun do rewrite mkcond; rewrite mkcond.
   apply: cvg_sum_seq => g; case: ifP => [gh|_]; last exact: cvg_cst.
   under eq_fun do rewrite eE.

@@ -1,9 +1,10 @@
-(* The layer spaces L_t of Theorem 9, the dimension of their sums, and the queries that span them. *)
+(* proofs/15-contexts.md: the spaces L_t of Theorem 9, the dimension of their sums (Proposition *)
+(* 15.3), and the queries that span them.                                                       *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.classical Require Import boolp.
 From mathcomp.analysis Require Import reals sequences exp.
-From Memorization Require Import Definitions linear_algebra limits rank_one_heads readout
-  Capacity theorem_8 separating_direction heads_span.
+From Memorization Require Import Definitions Capacity differences linear_algebra directions softmax
+  rank_one_heads readout heads_span.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -24,7 +25,8 @@ Proof. by rewrite mul_rV_lin1. Qed.
 
 (* L_t = { (r, r + v_2, ..., r + v_H) : r in R_t, v_h in D_t } *)
 Definition layer_mx n (E : 'M[R]_(n, d)) : 'M[R]_((1 + H) * d) :=
-  (<<E *m lift_mx (const_mx 1)>> + \sum_(h < H) <<differences E *m lift_mx (delta_mx (rshift 1 h) 0)>>)%MS.
+  (<<E *m lift_mx (const_mx 1)>> + \sum_(h < H) <<differences E
+    *m lift_mx (delta_mx (rshift 1 h) 0)>>)%MS.
 
 Lemma lift_functional p (K : 'M[R]_((1 + H) * d, p)) j c (r : 'rV[R]_d) :
   (r *m lift_mx c *m K) 0 j = \sum_h c h 0 * (r *m \col_i K (mxvec_index h i) j) 0 0.
@@ -35,15 +37,18 @@ by rewrite mxE big_ord1.
 Qed.
 
 (* The heads' rows for all queries e span the layer space. *)
-Lemma layer_spanned n m (E : 'M[R]_(n, d)) (a : 'cV[R]_d) (q : 'I_(1 + H) -> 'cV[R]_d) (L : 'M[R]_(m, (1 + H) * d)) :
-  separates (E *m a) E -> (forall h, q h != 0) -> (forall g h, g != h -> ~~ ((q g)^T <= (q h)^T)%MS) ->
+Lemma layer_spanned n m (E : 'M[R]_(n, d)) (a : 'cV[R]_d) (q : 'I_(1 + H) -> 'cV[R]_d)
+    (L : 'M[R]_(m, (1 + H) * d)) :
+  separates (E *m a) E -> (forall h, q h != 0) ->
+    (forall g h, g != h -> ~~ ((q g)^T <= (q h)^T)%MS) ->
   (forall e, (mxvec (\matrix_h head E (a *m (q h)^T) e) <= L)%MS) ->
   (layer_mx E <= L)%MS.
 Proof.
 move=> Ea q0 qq eL; pose K := cokermx L.
 pose u j h := \col_i K (mxvec_index h i) j.
 have uE j e : \sum_h (head E (a *m (q h)^T) e *m u j h) 0 0 = 0.
-  have := eL e; rewrite submxE -/K => /eqP/rowP/(_ j); rewrite mxvec_mul [X in _ = X]mxE => s; apply: etrans s.
+  have := eL e; rewrite submxE -/K => /eqP/rowP/(_ j); rewrite mxvec_mul [X in _ = X]mxE => s;
+    apply: etrans s.
   apply: eq_bigr => h _; rewrite [LHS]mxE; apply: eq_bigr => i _.
   by rewrite [u _ _ _ _]mxE [X in _ = X * _]mxE.
 have CE j h : exists C, forall i, (E *m u j h) i 0 = C.
@@ -65,7 +70,8 @@ have : (differences E <= kermx (lift_mx (delta_mx (rshift 1 h) 0) *m K))%MS.
   rewrite lift_functional [RHS]mxE (bigD1 (rshift 1 h)) //= big1 => [|g /negPf gh].
     rewrite addr0 [X in X * _]mxE !eqxx mul1r mulmxBl [LHS]mxE [X in _ + X]mxE.
     have [C CEh] := CE j (rshift 1 h).
-    by have := rowE' i1 j (rshift 1 h); rewrite CEh => ->; have := rowE' i2 j (rshift 1 h); rewrite CEh => ->; rewrite subrr.
+    by have := rowE' i1 j (rshift 1 h); rewrite CEh => ->; have := rowE' i2 j (rshift 1 h);
+      rewrite CEh => ->; rewrite subrr.
   by rewrite [X in X * _]mxE gh mul0r.
 by move=> /sub_kermxP/eqP.
 Qed.
@@ -73,7 +79,8 @@ Qed.
 Lemma rank_layer_sum T (n : 'I_T -> nat) (E : forall t, 'M[R]_(n t, d)) (J : {set 'I_T}) :
   (tokens_dim E J + H * differences_dim E J <= \rank (\sum_(t in J) layer_mx (E t))%MS)%N.
 Proof.
-rewrite /tokens_dim /differences_dim; set RJ := (\sum_(t in J) <<E t>>)%MS; set DJ := (\sum_(t in J) differences (E t))%MS.
+rewrite /tokens_dim /differences_dim; set RJ := (\sum_(t in J) <<E t>>)%MS;
+  set DJ := (\sum_(t in J) differences (E t))%MS.
 set S := (\sum_(t in J) _)%MS.
 have RS : (RJ *m lift_mx (const_mx 1) <= S)%MS.
   rewrite sumsmxMr_gen; apply/sumsmx_subP => t tJ; rewrite genmxE (sumsmx_sup t) //.
@@ -90,14 +97,18 @@ have NS : (N <= S)%MS.
   rewrite col_mx_sub; apply/andP; split.
     by apply: submx_trans RS; apply: submxMr; rewrite eq_row_base.
   apply/row_subP => i; rewrite rowE mul_rV_lin /= /f2; set y := vec_mx _.
-  have -> : col_mx 0 (y *m B) = \sum_(h < H) (delta_mx (rshift 1 h) 0 : 'cV_(1 + H)) *m row h (y *m B).
+  have -> : col_mx 0 (y *m B) = \sum_(h < H) (delta_mx (rshift 1 h) 0 : 'cV_(1 + H))
+    *m row h (y *m B).
     apply/row_matrixP => g; rewrite linear_sum /=; case: (split_ordP g) => g' ->.
       rewrite rowKu big1 => [|h _]; first by rewrite ord1 row_id.
-      by rewrite row_mul; apply/rowP => j; rewrite !mxE big1 // => k _; rewrite !mxE eq_lrshift mul0r.
+      by rewrite row_mul; apply/rowP => j; rewrite !mxE big1 // => k _;
+        rewrite !mxE eq_lrshift mul0r.
     rewrite rowKd (bigD1 g') //= big1 => [|h hg]; last first.
-      rewrite row_mul; apply/rowP => j; rewrite !mxE big1 // => k _; rewrite [row _ _ _ _]mxE [delta_mx _ _ _ _]mxE.
+      rewrite row_mul; apply/rowP => j; rewrite !mxE big1 // => k _;
+        rewrite [row _ _ _ _]mxE [delta_mx _ _ _ _]mxE.
       by rewrite eq_rshift eq_sym (negPf hg) mul0r.
-    by rewrite addr0 [RHS]row_mul; apply/rowP => j; rewrite [RHS]mxE big_ord1 [X in _ = X * _]mxE [delta_mx _ _ _ _]mxE !eqxx mul1r.
+    by rewrite addr0 [RHS]row_mul; apply/rowP => j;
+      rewrite [RHS]mxE big_ord1 [X in _ = X * _]mxE [delta_mx _ _ _ _]mxE !eqxx mul1r.
   rewrite linear_sum /=; apply: summx_sub => h _; rewrite -mul_lift.
   apply: submx_trans (DS h); apply: submxMr; apply: submx_trans (row_sub _ _) _.
   by apply: submx_trans (submxMl _ _) _; rewrite eq_row_base.
@@ -108,7 +119,8 @@ have Nf : row_free N.
   have x0 : x = 0.
     apply: (row_free_inj (row_base_free RJ)); rewrite mul0mx.
     have /(congr1 (row (lshift H 0))) := e; rewrite linearD /= rowKu !row0 addr0 row_mul.
-    have -> : row (lshift H 0) (const_mx 1 : 'cV_(1 + H)) = 1%:M :> 'M[R]_1 by apply/matrixP => i j; rewrite !ord1 !mxE eqxx.
+    have -> : row (lshift H 0) (const_mx 1 : 'cV_(1 + H)) = 1%:M :> 'M[R]_1 by apply/matrixP => i j;
+      rewrite !ord1 !mxE eqxx.
     by rewrite mul1mx.
   have y0 : vec_mx y = 0.
     apply: (row_free_inj (row_base_free DJ)); rewrite mul0mx.

@@ -1,7 +1,9 @@
-(* Theorem 8: each set J of examples bounds the rank that any attention weights can reach. *)
+(* proofs/15-contexts.md: Theorem 8, each set J of examples bounds the rank that any attention *)
+(* weights can reach.                                                                          *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals.
-From Memorization Require Import Definitions limits Capacity.
+From Memorization Require Import Definitions softmax Capacity differences
+  independent_families.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -13,41 +15,6 @@ Local Open Scope ring_scope.
 Section Theorem8.
 
 Variable F : fieldType.
-
-Lemma difference_sub n d (E : 'M[F]_(n, d)) i j : (row i E - row j E <= differences E)%MS.
-Proof. by rewrite /differences (sumsmx_sup i) // (sumsmx_sup j) // genmxE. Qed.
-
-Lemma differences_subP n m d (E : 'M[F]_(n, d)) (L : 'M[F]_(m, d)) :
-  (forall i j, (row i E - row j E <= L)%MS) -> (differences E <= L)%MS.
-Proof. by move=> EL; apply/sumsmx_subP => i _; apply/sumsmx_subP => j _; rewrite genmxE. Qed.
-
-Lemma differences_sub n d (E : 'M[F]_(n, d)) : (differences E <= E)%MS.
-Proof. by apply: differences_subP => i j; rewrite addmx_sub ?eqmx_opp ?row_sub. Qed.
-
-(* Coefficients that add up to zero combine tokens to a combination of differences. *)
-Lemma combination_differences n d (E : 'M[F]_(n, d)) (p : 'rV[F]_n) :
-  \sum_i p 0 i = 0 -> (p *m E <= differences E)%MS.
-Proof.
-case: n E p => [|n] E p p0; first by rewrite [E]flatmx0 mulmx0 sub0mx.
-rewrite mulmx_sum_row; have -> : \sum_i p 0 i *: row i E = \sum_i p 0 i *: (row i E - row 0 E).
-  under [RHS]eq_bigr do rewrite scalerBr.
-  by rewrite sumrB -[X in _ = _ - X]scaler_suml p0 scale0r subr0.
-by apply: summx_sub => i _; rewrite scalemx_sub ?difference_sub.
-Qed.
-
-(* [differences] is what it should be: combinations of tokens with coefficients that add up to zero. *)
-Lemma differencesP n d (E : 'M[F]_(n, d)) (x : 'rV[F]_d) :
-  (x <= differences E)%MS <-> exists2 p : 'rV[F]_n, \sum_i p 0 i = 0 & x = p *m E.
-Proof.
-split=> [xE|[p p0 ->]]; last exact: combination_differences.
-pose one : 'cV[F]_n := const_mx 1.
-have : (differences E <= kermx one *m E)%MS.
-  apply: differences_subP => i j; rewrite !rowE -mulmxBl submxMr //; apply/sub_kermxP.
-  by rewrite mulmxBl -!rowE; apply/rowP => k; rewrite !mxE subrr.
-move=> /(submx_trans xE)/submxP[D ->]; exists (D *m kermx one); last by rewrite mulmxA.
-have : D *m kermx one *m one = 0 by rewrite -mulmxA mulmx_ker mulmx0.
-by move=> /matrixP/(_ 0 0); rewrite [X in _ = X -> _]mxE mxE => s; apply: etrans s; apply: eq_bigr => i _; rewrite [one _ _]mxE mulr1.
-Qed.
 
 (* Rows with heads z_0 in the row space of A and z_h - z_0 in that of B *)
 Lemma layer_space k l d H (A : 'M[F]_(k, d)) (B : 'M[F]_(l, d)) :
@@ -64,16 +31,11 @@ have /fin_all_exists[y yB] (h : 'I_H) := submxP (zB (rshift 1 h)).
 apply/submxP; exists (row_mx x (mxvec (\matrix_h y h))).
 rewrite mul_row_col mul_rV_lin1 mul_vec_lin /= /f1 /f2 -linearD; congr (mxvec _).
 apply/row_matrixP => h; rewrite linearD /= -xA row_mul.
-have -> : row h (const_mx 1 : 'cV_(1 + H)) = 1%:M :> 'M[F]_1 by apply/matrixP => i j; rewrite !ord1 !mxE eqxx.
+have -> : row h (const_mx 1 : 'cV_(1 + H)) = 1%:M :> 'M[F]_1 by apply/matrixP => i j;
+  rewrite !ord1 !mxE eqxx.
 rewrite mul1mx; case: (split_ordP h) => h' ->.
   rewrite rowKu row_id ord1 addr0; congr (row _ z); exact: val_inj.
 by rewrite rowKd row_mul rowK -yB addrC subrK.
-Qed.
-
-Lemma rank_span_leq d T (J : {set 'I_T}) (v : 'I_T -> 'rV[F]_d) : (\rank (span J v) <= #|J|)%N.
-Proof.
-apply: leq_trans (mxrank_sum_leqif _) _; rewrite -sum1_card /=.
-by apply: leq_sum => t _; rewrite mxrank_gen rank_leq_row.
 Qed.
 
 (* Weights may add up to any number that depends on the example only. *)
@@ -102,12 +64,24 @@ End Theorem8.
 Theorem theorem_8_weights : Theorem8_weights.
 Proof. by move=> F d T H n E p J p1; apply: (@combinations_bound _ _ _ _ _ _ _ (fun=> 1)). Qed.
 
-Theorem theorem_8 : Theorem8.
+(* The bound of each set J of examples *)
+Lemma rank_le_bound (R : realType) d T H (n : 'I_T -> nat) (E : forall t, 'M[R]_(n t, d))
+    (Q : 'M[R]_(T, d)) (W : 'I_H -> 'M[R]_d) J : (\rank (intermediates E Q W) <= bound_of E H J)%N.
 Proof.
-move=> R d T H n E Q W J.
 apply: (@combinations_bound _ _ _ _ _ E (fun t h => (softmax (E t *m W h *m (row t Q)^T))^T)
   (fun t => (0 < n t)%N%:R)) => t h.
 under eq_bigr do rewrite mxE.
 case: posnP => n0; last exact: softmax_sum.
 by apply: big1 => i _; have := ltn_ord i; rewrite {2}n0.
+Qed.
+
+Lemma capacity_ge (F : fieldType) d T H (n : 'I_T -> nat) (E : forall t, 'M[F]_(n t, d)) r :
+  (r <= T)%N -> (forall J, (r <= bound_of E H J)%N) -> (r <= capacity E H)%N.
+Proof.
+by move=> rT rJ; rewrite /capacity; elim/big_ind: _ => // x y; rewrite leq_min => -> ->.
+Qed.
+
+Theorem theorem_8 : Theorem8.
+Proof.
+move=> R d T H n E Q W; apply: capacity_ge => [|J]; [exact: rank_leq_row | exact: rank_le_bound].
 Qed.

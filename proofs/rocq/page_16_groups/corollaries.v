@@ -1,8 +1,9 @@
-(* Corollaries of Theorem 10 for consecutive groups: H (k - 1) + 1 examples with queries of Kruskal rank k. *)
+(* proofs/16-groups.md: corollaries (i) and (ii) of Theorem 10, for consecutive groups: H (k - 1) *)
+(* + 1 examples with queries of Kruskal rank k.                                                   *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals.
-From Memorization Require Import Definitions Capacity theorem_8 exchange kruskal_rank
-  consecutive_groups theorem_10.
+From Memorization Require Import Definitions Capacity kruskal_rank consecutive_groups differences
+  independent_families theorem_10_representatives.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -13,22 +14,24 @@ Local Open Scope ring_scope.
 
 Section Corollaries.
 
-Variables (R : realType) (d T H : nat) (n : 'I_T -> nat) (E : forall t, 'M[R]_(n t, d)) (Q : 'M[R]_(T, d)).
+Variables (R : realType) (d T H : nat) (n : 'I_T -> nat) (E : forall t, 'M[R]_(n t, d))
+    (Q : 'M[R]_(T, d)).
 
-(* Corollary (iii) *)
 Lemma kruskal_capacity k (v : 'I_T -> 'rV[R]_d) :
   (0 < k)%N -> (0 < H)%N -> kruskal_rank_at_least Q k -> (T <= H * (k - 1) + 1)%N ->
   (forall t : 'I_T, consecutive k t = 0%N -> (v t <= E t)%MS) ->
   (forall t : 'I_T, (0 < consecutive k t)%N -> (v t <= differences (E t))%MS) ->
   (forall h, independent [set t : 'I_T | consecutive k t == h] v) ->
-  exists (a : 'cV[R]_d) (b : 'I_H -> 'cV[R]_d), \rank (intermediates E Q (fun h => a *m (b h)^T)) = T.
+  exists (a : 'cV[R]_d) (b : 'I_H -> 'cV[R]_d),
+    \rank (intermediates E Q (fun h => a *m (b h)^T)) = T.
 Proof.
 move=> k0 H0 Qk TH vE vD vi.
 pose g (t : 'I_T) := Ordinal (consecutive_ltn H0 TH (ltn_ord t)).
 have gE (h : 'I_H) : [set t | g t == h] = [set t : 'I_T | consecutive k t == h].
   by apply/setP => t; rewrite !inE -val_eqE.
-apply: (theorem_10 (g := g) (v := v)) => [h|t h th|t t0|t t0|h]; last by rewrite gE.
-- apply: kruskal_independent Qk _; rewrite gE; have [->|h0] := posnP h; first exact: (consecutive_first k0 TH).
+apply: (theorem_10_representatives (g := g) (v := v)) => [h|t h th|t t0|t t0|h]; last by rewrite gE.
+- apply: kruskal_independent Qk _; rewrite gE; have [->|h0] := posnP h;
+    first exact: (consecutive_first k0 TH).
   by apply: leq_trans (consecutive_later _ _ h0) _; rewrite leq_subr.
 - apply: kruskal_not_in_span Qk _ _; last by rewrite inE neq_ltn th.
   rewrite gE -{2}(prednK k0) ltnS -subn1; apply: consecutive_later; exact: leq_ltn_trans th.
@@ -40,7 +43,8 @@ Qed.
 Lemma rank_capacity k :
   (0 < k)%N -> (0 < H)%N -> kruskal_rank_at_least Q k -> (forall t, (k <= \rank (E t))%N) ->
   (T <= H * (k - 1) + 1)%N ->
-  exists (a : 'cV[R]_d) (b : 'I_H -> 'cV[R]_d), \rank (intermediates E Q (fun h => a *m (b h)^T)) = T.
+  exists (a : 'cV[R]_d) (b : 'I_H -> 'cV[R]_d),
+    \rank (intermediates E Q (fun h => a *m (b h)^T)) = T.
 Proof.
 move=> k0 H0 Qk Ek TH.
 pose M (t : 'I_T) := if consecutive k t == 0%N then <<E t>>%MS else differences (E t).
@@ -69,7 +73,8 @@ End Corollaries.
 Theorem corollary_10_i : Corollary10_i.
 Proof.
 move=> R d T H n E Q i1 i2 d0 H0 Qd E1 E12 TH.
-pose v (t : 'I_T) := if consecutive d t == 0%N then row (i1 t) (E t) else row (i1 t) (E t) - row (i2 t) (E t).
+pose v (t : 'I_T) := if consecutive d t == 0%N then row (i1 t) (E t) else row (i1 t)
+  (E t) - row (i2 t) (E t).
 apply: (kruskal_capacity (v := v) d0 H0 Qd TH) => [t t0|t t0|h].
 - by rewrite /v t0 row_sub.
 - by rewrite /v gtn_eqF // difference_sub.
@@ -82,10 +87,3 @@ Qed.
 
 Theorem corollary_10_ii : Corollary10_ii.
 Proof. by move=> R d T H k n E Q; exact: rank_capacity. Qed.
-
-(* Theorem 2 is a corollary of Theorem 10. *)
-Theorem theorem_2_rank_of_D : Theorem2_rank.
-Proof.
-move=> R n d T H E Q n0 H0 Qn En TH.
-by apply: (rank_capacity (E := E)) n0 H0 Qn _ TH => t; rewrite En.
-Qed.

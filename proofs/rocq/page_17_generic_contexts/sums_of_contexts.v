@@ -1,7 +1,8 @@
-(* Proposition 17.3: with one query, contexts of sums A_i + B_j hold at most l + m - 1 examples. *)
+(* proofs/17-generic-contexts.md: Proposition 17.3. With one query, contexts of sums A_i + B_j *)
+(* hold at most l + m - 1 examples.                                                            *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals sequences exp.
-From Memorization Require Import Definitions Capacity curve limits.
+From Memorization Require Import Definitions Capacity softmax.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -18,14 +19,16 @@ Definition sums (F : fieldType) d a b (A : 'M[F]_(a, d)) (B : 'M[F]_(b, d)) :
 (* Example t has the context A_i + B_j with i = f t, j = g t. All have one and the same query e. *)
 Definition Sums_of_contexts : Prop :=
   forall (R : realType) (d T H l m : nat) (a : 'I_l -> nat) (b : 'I_m -> nat)
-      (A : forall i, 'M[R]_(a i, d)) (B : forall j, 'M[R]_(b j, d)) (f : 'I_T -> 'I_l) (g : 'I_T -> 'I_m)
+      (A : forall i, 'M[R]_(a i, d)) (B : forall j, 'M[R]_(b j, d)) (f : 'I_T -> 'I_l) (g : 'I_T ->
+        'I_m)
       (e : 'rV[R]_d) (W : 'I_H -> 'M[R]_d),
     (forall i, (0 < a i)%N) -> (forall j, (0 < b j)%N) ->
   (\rank (intermediates (fun t => sums (A (f t)) (B (g t))) (\matrix_t e) W) <= l + m - 1)%N.
 
 (* So the rows of four contexts A + B, C + D, A + C, B + D are dependent, head by head. *)
 Definition Four_sums : Prop :=
-  forall (R : realType) (d a b c m : nat) (A : 'M[R]_(a, d)) (B : 'M[R]_(b, d)) (C : 'M[R]_(c, d)) (D : 'M[R]_(m, d))
+  forall (R : realType) (d a b c m : nat) (A : 'M[R]_(a, d)) (B : 'M[R]_(b, d)) (C : 'M[R]_(c, d))
+    (D : 'M[R]_(m, d))
       (e : 'rV[R]_d) (W : 'M[R]_d),
     (0 < a)%N -> (0 < b)%N -> (0 < c)%N -> (0 < m)%N ->
   head (sums A B) W e + head (sums C D) W e = head (sums A C) W e + head (sums B D) W e.
@@ -54,17 +57,20 @@ have total : \sum_k expR ((sums A B *m w) k 0) = (\sum_i x i) * (\sum_j y j).
   under eq_bigr do rewrite xy.
   rewrite (sum_pairs (fun k => x k.1 * y k.2 : R^o)) mulr_suml; apply: eq_bigr => i _.
   by rewrite mulr_sumr.
-have sx k : softmax (sums A B *m w) k 0 = softmax (A *m w) (enum_val k).1 0 * softmax (B *m w) (enum_val k).2 0.
+have sx k : softmax (sums A B *m w) k 0 = softmax (A *m w) (enum_val k).1 0 * softmax (B *m w)
+  (enum_val k).2 0.
   by rewrite [LHS]mxE total xy [in RHS]mxE [softmax (B *m w) _ _]mxE mulf_div.
 rewrite !mulmx_sum_row.
 under eq_bigr => k _ do rewrite /sums rowK [_^T _ _]mxE sx.
-rewrite (sum_pairs (fun k => (softmax (A *m w) k.1 0 * softmax (B *m w) k.2 0) *: (row k.1 A + row k.2 B))) /=.
+rewrite (sum_pairs (fun k => (softmax (A *m w) k.1 0 * softmax (B *m w) k.2 0) *: (row k.1 A + row
+  k.2 B))) /=.
 under eq_bigr => i _ do under eq_bigr => j _ do rewrite scalerDr.
 under eq_bigr => i _ do rewrite big_split /=.
 rewrite big_split /=; congr (_ + _).
   apply: eq_bigr => i _; rewrite -scaler_suml -mulr_sumr softmax_sum // mulr1.
   by rewrite [_^T _ _]mxE.
-rewrite exchange_big; apply: eq_bigr => j _ /=; rewrite -scaler_suml -mulr_suml softmax_sum // mul1r.
+rewrite exchange_big; apply: eq_bigr => j _ /=; rewrite -scaler_suml -mulr_suml softmax_sum //
+  mul1r.
 by rewrite [_^T _ _]mxE.
 Qed.
 
@@ -82,7 +88,8 @@ pose F : 'M[R]_(T, l) := \matrix_t delta_mx 0 (f t).
 pose G : 'M[R]_(T, m) := \matrix_t delta_mx 0 (g t).
 have -> : intermediates (fun t => sums (A (f t)) (B (g t))) (\matrix_t e) W =
     row_mx F G *m col_mx (\matrix_i Z _ (A i)) (\matrix_j Z _ (B j)).
-  apply/row_matrixP => t; rewrite row_mul row_row_mx mul_row_col !rowK -!rowE !rowK -linearD; congr (mxvec _).
+  apply/row_matrixP => t; rewrite row_mul row_row_mx mul_row_col !rowK -!rowE !rowK -linearD;
+    congr (mxvec _).
   by apply/row_matrixP => h; rewrite linearD /= !rowK head_sums.
 apply: leq_trans (mxrankM_maxl _ _) _.
 pose v : 'rV[R]_(l + m) := row_mx (const_mx 1) (const_mx (-1)).

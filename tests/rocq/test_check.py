@@ -1,0 +1,226 @@
+"""`rocq.check` and `prove --rocq`: what is installed or not, what fails, and the whole of it."""
+
+import os
+import shutil
+import stat
+import subprocess
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from constructive import cli
+from constructive.support.errors import MissingExtraError, OutputError
+from constructive.theory import rocq
+
+
+def version():
+    """Of Rocq, or "" where it is not installed."""
+    if shutil.which("coqc") is None:
+        return ""
+    command = ["coqc", "--print-version"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+needs_rocq = pytest.mark.skipif(
+    not version().startswith("8.16."), reason="Rocq (coqc) 8.16 is not installed"
+)
+TEXT = (rocq.sources() / "main_theorems.txt").read_text()
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """Have only these programs on the path: shell scripts by their names."""
+
+    def programs(**scripts):
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        for name, script in scripts.items():
+            (folder / name).write_text(f"#!/bin/sh\nPATH={os.defpath}:/usr/bin:/bin\n{script}\n")
+            (folder / name).chmod(stat.S_IRWXU)
+        monkeypatch.setenv("PATH", str(folder))
+
+    return programs
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli.app, ["prove", "--rocq", *map(str, arguments)])
+
+
+def test_what_to_install_where_rocq_is_not(programs):
+    programs()
+    with pytest.raises(MissingExtraError, match="the formal proofs need coqc") as caught:
+        rocq.check()
+    assert caught.value.witness == "coqc"
+    assert caught.value.suggestion == (
+        "Rocq 8.16 with mathcomp 1.15; on Debian 12: apt-get install coq make "
+        "libcoq-mathcomp-analysis libcoq-mathcomp-algebra-tactics libcoq-mathcomp-zify"
+    )
+
+
+def test_make_is_needed(programs):
+    programs(coqc="exit 1")
+    with pytest.raises(MissingExtraError, match="need make, which is not installed"):
+        rocq.check()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Error: Cannot find a physical path bound to logical path zify with prefix mathcomp.",
+        "Error: Cannot find a physical path bound to logical path mathcomp.zify.",
+        "Error: Unable to locate library reals with prefix mathcomp.analysis.",
+    ],
+)
+def test_what_to_install_where_a_library_is_not(programs, line):
+    programs(coqc="exit 1", make=f"echo COQC a.v\necho '{line}'\nexit 2")
+    with pytest.raises(MissingExtraError, match="need libraries of Rocq") as caught:
+        rocq.check()
+    assert "mathcomp" in caught.value.witness
+
+
+def test_a_failure_shows_the_end_of_the_output_and_ends_with_status_1(programs):
+    programs(coqc="exit 1", make="seq 100\necho 'Error: no proof'\nexit 2")
+    report = rocq.check()
+    assert report.theorems == ()
+    assert report.failure.splitlines()[::29] == ["72", "Error: no proof"]
+    done = run()
+    assert done.exit_code == 1
+    assert "FAILED" in done.output
+    assert "Error: no proof" in done.output
+
+
+def test_success_without_theorems_is_none(programs):
+    programs(coqc="exit 0", make="exit 0")
+    assert run().exit_code == 1
+
+
+def test_what_make_leaves_is_read_and_every_file_is_announced(programs, tmp_path):
+    programs(
+        coqc="exit 0",
+        make="echo COQC a.v\necho COQC b/c.v\ncp main_theorems.txt main_theorems.out",
+    )
+    seen = []
+    report = rocq.check(progress=lambda *step: seen.append(step))
+    total = len(rocq.files(rocq.sources()))
+    assert seen == [("a.v", 0, total), ("b/c.v", 1, total)]
+    assert report == rocq.Report(rocq.printed(TEXT), "")
+    done = run("--folder", tmp_path / "built")
+    assert done.exit_code == 0
+    assert (tmp_path / "built" / "main_theorems.out").read_text() == TEXT
+
+
+def test_a_result_of_an_earlier_check_does_not_count(programs, tmp_path):
+    programs(coqc="exit 0", make="exit 2")
+    (tmp_path / "built").mkdir()
+    (tmp_path / "built" / "_CoqProject").write_text("old")
+    (tmp_path / "built" / "main_theorems.out").write_text(TEXT)
+    assert rocq.check(tmp_path / "built").theorems == ()
+    assert (tmp_path / "built" / "_CoqProject").read_text() != "old"
+
+
+def test_unchanged_sources_keep_their_times(programs, tmp_path):
+    programs(coqc="exit 0", make="exit 0")
+    rocq.check(tmp_path / "built")
+    definitions, makefile = (
+        tmp_path / "built" / name for name in ("statements/Definitions.v", "Makefile")
+    )
+    os.utime(definitions, (1, 1))
+    makefile.write_text("changed")
+    rocq.check(tmp_path / "built")
+    assert definitions.stat().st_mtime == 1
+    assert makefile.read_bytes() == (rocq.sources() / "Makefile").read_bytes()
+
+
+def test_a_folder_with_something_else_is_refused(programs, tmp_path):
+    programs(coqc="exit 0", make="exit 0")
+    (tmp_path / "letters.txt").write_text("a")
+    with pytest.raises(OutputError, match="it holds something else"):
+        rocq.check(tmp_path)
+
+
+def test_an_interrupt_ends_what_runs(programs, tmp_path):
+    # The shell takes the signal itself; a build leaves with its compiler in the same way.
+    programs(coqc="exit 0", make="echo COQC a.v\nexec sleep 60")
+    start = time.monotonic()
+
+    def interrupted(*_step):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rocq.check(tmp_path / "built", interrupted)
+    assert time.monotonic() - start < 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["prove", "--folder", "built"], "--folder is for formal proofs"),
+        (["prove", "--rocq", "2-grouping"], "--rocq checks all formal proofs"),
+    ],
+)
+def test_options_which_do_not_go_together(arguments, words):
+    done = CliRunner().invoke(cli.app, arguments)
+    assert words in str(done.exception)
+
+
+def test_what_rocq_prints_is_read():
+    found = {theorem.name: theorem for theorem in rocq.printed(TEXT)}
+    assert found["theorem_1"].statement == "Theorem1"
+    assert found["theorem_1"].axioms == (
+        "boolp.propositional_extensionality",
+        "boolp.functional_extensionality_dep",
+        "boolp.constructive_indefinite_description",
+    )
+    assert found["theorem_8_weights"].axioms == ()
+    assert "row_free" in found["lemma_4_1"].statement
+
+
+def test_the_table_names_files_and_axioms():
+    lines = rocq.table(rocq.printed(TEXT)).splitlines()
+    assert lines[0].split() == ["theorem", "file", "axioms"]
+    rows = [line.split(maxsplit=2) for line in lines[1 : lines.index("")]]
+    assert ["theorem_10", "page_16_groups/theorem_10.v", "boolp 3"] in rows
+    assert all((rocq.sources() / file).is_file() for _, file, _ in rows)
+    assert "propositional_extensionality" in lines[-1]
+
+
+@pytest.mark.slow
+@needs_rocq
+def test_rocq_checks_all_proofs():
+    done = run()
+    assert done.exit_code == 0, done.output
+    assert done.output.strip() == rocq.table(rocq.printed(TEXT)).strip()
+
+
+@pytest.mark.slow
+@needs_rocq
+def test_make_notices_gaps_and_other_axioms(tmp_path):
+    """In a copy with small files: a gap, a wrong proof, an axiom which is not expected."""
+    names = ["Makefile", "sources.awk"]
+    (tmp_path / "a").mkdir()
+    for name in names:
+        shutil.copy(rocq.sources() / name, tmp_path)
+    (tmp_path / "_CoqProject").write_text("-R . Memorization\na/one.v\n")
+    (tmp_path / "main_theorems.v").write_text(
+        "From Memorization Require Import one.\nCheck one.\nPrint Assumptions one.\n"
+    )
+    expected = "one\n     : 1 = 1\nClosed under the global context\n"
+    (tmp_path / "main_theorems.txt").write_text(expected)
+
+    def make(text):
+        (tmp_path / "a" / "one.v").write_text(text)
+        os.utime(tmp_path / "a" / "one.v", (time.time() + 5, time.time() + 5))
+        return rocq._make(tmp_path, lambda *_: None)
+
+    assert make("Lemma one : 1 = 1. Proof. reflexivity. Qed.")[0] == 0
+    status, output = make("Lemma one : 1 = 1. Proof. Admitted.")
+    assert status
+    assert "a/one.v:1" in output
+    assert make("Lemma one : 1 = 1. Proof. exact I. Qed.")[0] != 0
+    status, output = make(
+        "Require Import Coq.Logic.Classical.\n"
+        "Lemma one : 1 = 1. Proof. destruct (classic True); reflexivity. Qed."
+    )
+    assert status
+    assert "other statements or axioms" in output
