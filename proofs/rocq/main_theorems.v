@@ -7,6 +7,8 @@ From Memorization Require Import Definitions Capacity Exact_rank.
 From Memorization Require Import adequacy curve readout theorem_1 theorem_2 theorem_3 theorem_4.
 From Memorization Require Import theorem_8 theorem_9 shared_context.
 From Memorization Require Import theorem_10 theorem_10_representatives corollaries hyperplane.
+From Memorization Require Import narrow_readout positive_vector rank_open almost_all_queries.
+From Memorization Require Import translates sums_of_contexts causal_bound theorem_12.
 From Memorization Require Import layer_checker machine_checker.
 
 Set Printing Width 100.
@@ -23,6 +25,10 @@ Check @lemma_4_1_origin.
 Print Assumptions lemma_4_1_origin.
 Check memorization_of_rank.
 Print Assumptions memorization_of_rank.
+Check narrow_readout.
+Print Assumptions narrow_readout.
+Check narrow_readout_layer.
+Print Assumptions narrow_readout_layer.
 Check theorem_1_rank.
 Print Assumptions theorem_1_rank.
 Check theorem_1.
@@ -49,6 +55,10 @@ Check theorem_9_queries.
 Print Assumptions theorem_9_queries.
 Check theorem_9_largest.
 Print Assumptions theorem_9_largest.
+Check rank_open.
+Print Assumptions rank_open.
+Check theorem_9_dense.
+Print Assumptions theorem_9_dense.
 Check theorem_9_shared.
 Print Assumptions theorem_9_shared.
 Check theorem_10.
@@ -61,6 +71,22 @@ Check corollary_10_i_exact.
 Print Assumptions corollary_10_i_exact.
 Check corollary_10_ii.
 Print Assumptions corollary_10_ii.
+Check positive_vector.
+Print Assumptions positive_vector.
+Check positive_vector_bound.
+Print Assumptions positive_vector_bound.
+Check translates.
+Print Assumptions translates.
+Check translates_scaled.
+Print Assumptions translates_scaled.
+Check sums_of_contexts.
+Print Assumptions sums_of_contexts.
+Check four_sums.
+Print Assumptions four_sums.
+Check theorem_12_bound.
+Print Assumptions theorem_12_bound.
+Check theorem_12.
+Print Assumptions theorem_12.
 Check @check_layer_sound.
 Print Assumptions check_layer_sound.
 Check @check_layer63_sound.
