@@ -8,7 +8,7 @@ From Memorization Require Import adequacy curve readout theorem_1 theorem_2 theo
 From Memorization Require Import theorem_8 theorem_9 shared_context.
 From Memorization Require Import theorem_10 theorem_10_representatives corollaries hyperplane.
 From Memorization Require Import narrow_readout positive_vector rank_open almost_all_queries.
-From Memorization Require Import translates sums_of_contexts causal_bound theorem_12.
+From Memorization Require Import minimizer translates sums_of_contexts causal_bound theorem_12.
 From Memorization Require Import layer_checker machine_checker.
 
 Set Printing Width 100.
@@ -55,6 +55,8 @@ Check theorem_9_queries.
 Print Assumptions theorem_9_queries.
 Check theorem_9_largest.
 Print Assumptions theorem_9_largest.
+Check @minimizer.
+Print Assumptions minimizer.
 Check rank_open.
 Print Assumptions rank_open.
 Check theorem_9_dense.

@@ -34,14 +34,14 @@ Definition Theorem12 : Prop :=
       & (rank_later (skip_row X (attention X W)) <= xz (T * (n - 1)))%N]) /\
   (forall (a : 'cV[R]_d) (c : 'I_H -> R), a != 0 -> (forall h, 0 < c h) -> injective c ->
     let W h := c h *: (a *m a^T) in
-    [/\ exists X : 'I_T -> 'M[R]_(n, d), rank_all (causal_row X (attention X W)) = z (minn T d + T
-      * (n - 1))%N,
-        exists X : 'I_T -> 'M[R]_(n, d), rank_later (causal_row X (attention X W)) = z (T * (n -
-          1))%N,
-        exists X : 'I_T -> 'M[R]_(n, d), rank_all (skip_row X (attention X W)) = xz (minn T d + T *
-          (n - 1))%N
-      & exists X : 'I_T -> 'M[R]_(n, d), rank_later (skip_row X (attention X W)) = xz (T * (n -
-        1))%N]).
+    [/\ exists X : 'I_T -> 'M[R]_(n, d),
+          rank_all (causal_row X (attention X W)) = z (minn T d + T * (n - 1))%N,
+        exists X : 'I_T -> 'M[R]_(n, d),
+          rank_later (causal_row X (attention X W)) = z (T * (n - 1))%N,
+        exists X : 'I_T -> 'M[R]_(n, d),
+          rank_all (skip_row X (attention X W)) = xz (minn T d + T * (n - 1))%N
+      & exists X : 'I_T -> 'M[R]_(n, d),
+          rank_later (skip_row X (attention X W)) = xz (T * (n - 1))%N]).
 
 Section Rows.
 
