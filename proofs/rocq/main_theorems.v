@@ -7,9 +7,8 @@ From Memorization Require Import Definitions Capacity Exact_rank.
 From Memorization Require Import adequacy curve readout theorem_1 theorem_2 theorem_3 theorem_4.
 From Memorization Require Import theorem_8 theorem_9 shared_context.
 From Memorization Require Import theorem_10 theorem_10_representatives corollaries hyperplane.
-From Memorization Require Import narrow_readout positive_vector translates almost_all_queries.
-From Memorization Require Import rank_open.
-From Memorization Require Import causal_bound sums_of_contexts.
+From Memorization Require Import narrow_readout positive_vector rank_open almost_all_queries.
+From Memorization Require Import minimizer translates sums_of_contexts causal_bound theorem_12.
 From Memorization Require Import layer_checker machine_checker attention_rank.
 
 Set Printing Width 100.
@@ -48,10 +47,6 @@ Check theorem_3_d.
 Print Assumptions theorem_3_d.
 Check theorem_4.
 Print Assumptions theorem_4.
-Check positive_vector.
-Print Assumptions positive_vector.
-Check positive_vector_bound.
-Print Assumptions positive_vector_bound.
 Check theorem_8_weights.
 Print Assumptions theorem_8_weights.
 Check theorem_8.
@@ -60,16 +55,14 @@ Check theorem_9_queries.
 Print Assumptions theorem_9_queries.
 Check theorem_9_largest.
 Print Assumptions theorem_9_largest.
-Check theorem_9_shared.
-Print Assumptions theorem_9_shared.
-Check theorem_9_dense.
-Print Assumptions theorem_9_dense.
+Check @minimizer.
+Print Assumptions minimizer.
 Check rank_open.
 Print Assumptions rank_open.
-Check translates.
-Print Assumptions translates.
-Check translates_scaled.
-Print Assumptions translates_scaled.
+Check theorem_9_dense.
+Print Assumptions theorem_9_dense.
+Check theorem_9_shared.
+Print Assumptions theorem_9_shared.
 Check theorem_10.
 Print Assumptions theorem_10.
 Check theorem_10_representatives.
@@ -80,12 +73,22 @@ Check corollary_10_i_exact.
 Print Assumptions corollary_10_i_exact.
 Check corollary_10_ii.
 Print Assumptions corollary_10_ii.
-Check theorem_12_bound.
-Print Assumptions theorem_12_bound.
+Check positive_vector.
+Print Assumptions positive_vector.
+Check positive_vector_bound.
+Print Assumptions positive_vector_bound.
+Check translates.
+Print Assumptions translates.
+Check translates_scaled.
+Print Assumptions translates_scaled.
 Check sums_of_contexts.
 Print Assumptions sums_of_contexts.
 Check four_sums.
 Print Assumptions four_sums.
+Check theorem_12_bound.
+Print Assumptions theorem_12_bound.
+Check theorem_12.
+Print Assumptions theorem_12.
 Check @check_layer_sound.
 Print Assumptions check_layer_sound.
 Check @check_layer63_sound.

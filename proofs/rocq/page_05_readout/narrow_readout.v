@@ -1,5 +1,5 @@
-(* proofs/5-readout.md: Lemma 5.1 for values of any width d_v: which effective readouts are a *)
-(* layer's.                                                                                   *)
+(* proofs/5-readout.md, 18-narrow-values.md: Lemma 5.1 for values of any width d_v. Which *)
+(* effective readouts are a layer's.                                                      *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals.
 From Memorization Require Import Definitions readout.
@@ -17,8 +17,9 @@ Definition part (F : Type) H d p (U : 'M[F]_(H * d, p)) (h : 'I_H) : 'M[F]_(d, p
 
 (* U is the effective readout of value, output and readout weights, with m columns between the *)
 (* last two: the output for heads with the rows A is that of U. In [layer], m = dv.            *)
-Definition effective (F : fieldType) H d dv m dout (WV : 'I_H -> 'M[F]_(d, dv))
-    (WO : 'M[F]_(H * dv, m)) (WD : 'M[F]_(m, dout)) (U : 'M[F]_(H * d, dout)) : Prop :=
+Definition effective (F : fieldType) H d dv m dout (WV : 'I_H -> 'M[F]_(d, dv)) (WO : 'M[F]_(H *
+  dv, m))
+    (WD : 'M[F]_(m, dout)) (U : 'M[F]_(H * d, dout)) : Prop :=
   forall A : 'M[F]_(H, d), mxvec (\matrix_h (row h A *m WV h)) *m WO *m WD = mxvec A *m U.
 
 (* U is a layer's if and only if each head's part has rank dv at most, and U has rank m at most. *)
@@ -26,8 +27,8 @@ Definition effective (F : fieldType) H d dv m dout (WV : 'I_H -> 'M[F]_(d, dv))
 (* one does.)                                                                                    *)
 Definition Narrow_readout : Prop :=
   forall (F : fieldType) (H d dv m dout : nat) (U : 'M[F]_(H * d, dout)),
-  (exists (WV : 'I_H -> 'M[F]_(d, dv)) (WO : 'M[F]_(H * dv, m))
-    (WD : 'M[F]_(m, dout)), effective WV WO WD U) <->
+  (exists (WV : 'I_H -> 'M[F]_(d, dv)) (WO : 'M[F]_(H * dv, m)) (WD : 'M[F]_(m, dout)), effective
+    WV WO WD U) <->
   (forall h, (\rank (part U h) <= dv)%N) /\ (\rank U <= m)%N.
 
 (* So for layers as in [layer], where m = dv, it is enough that U has rank dv at most. *)
@@ -43,28 +44,28 @@ Section Factor.
 Variable F : fieldType.
 
 (* A matrix of rank k at most is a product with k columns between. *)
-Lemma factor m n k (A : 'M[F]_(m, n)) : (\rank A <= k)%N ->
-    exists (B : 'M[F]_(m, k)) (C : 'M[F]_(k, n)), A = B *m C.
+Lemma factor m n k (A : 'M[F]_(m, n)) : (\rank A <= k)%N -> exists (B : 'M[F]_(m, k)) (C :
+  'M[F]_(k, n)), A = B *m C.
 Proof.
 move=> Ak; exists (col_base A *m pid_mx (\rank A)), (pid_mx (\rank A) *m row_base A).
 by rewrite -mulmxA (mulmxA (pid_mx _)) pid_mx_id // pid_mx_1 mul1mx mulmx_base.
 Qed.
 
-Lemma mxvec_part H d p (A : 'M[F]_(H, d)) (U : 'M[F]_(H * d, p)) :
-    mxvec A *m U = \sum_h row h A *m part U h.
+Lemma mxvec_part H d p (A : 'M[F]_(H, d)) (U : 'M[F]_(H * d, p)) : mxvec A *m U = \sum_h row h A *m
+  part U h.
 Proof.
 apply/rowP => j; rewrite summxE; under [RHS]eq_bigr do rewrite mxE.
 rewrite mxE pair_bigA /= (reindex _ (curry_mxvec_bij _ _)) /=.
 by apply: eq_bigr => -[h i] _; rewrite /= mxvecE [row _ _ _ _]mxE [part _ _ _ _]mxE.
 Qed.
 
-Lemma part_mul H d p q (U : 'M[F]_(H * d, p)) (C : 'M[F]_(p, q)) h :
-    part (U *m C) h = part U h *m C.
+Lemma part_mul H d p q (U : 'M[F]_(H * d, p)) (C : 'M[F]_(p, q)) h : part (U *m C) h = part U h *m
+  C.
 Proof. by apply/matrixP => i j; rewrite !mxE; apply: eq_bigr => k _; rewrite !mxE. Qed.
 
 (* Any parts *)
-Lemma parts H d p (P : 'I_H -> 'M[F]_(d, p)) : exists U :
-    'M[F]_(H * d, p), forall h, part U h = P h.
+Lemma parts H d p (P : 'I_H -> 'M[F]_(d, p)) : exists U : 'M[F]_(H * d, p), forall h, part U h = P
+  h.
 Proof.
 exists (\matrix_(j < p) mxvec (\matrix_(h, i) P h i j))^T => h.
 by apply/matrixP => i j; rewrite mxE mxE mxE mxvecE mxE.
@@ -76,8 +77,8 @@ move=> UV; apply/matrixP => k j; case/mxvec_indexP: k => h i.
 by have /matrixP/(_ i j) := UV h; rewrite !mxE.
 Qed.
 
-Lemma effectiveP H d dv m dout (WV : 'I_H -> 'M[F]_(d, dv)) (WO : 'M[F]_(H * dv, m))
-    (WD : 'M[F]_(m, dout)) U :
+Lemma effectiveP H d dv m dout (WV : 'I_H -> 'M[F]_(d, dv)) (WO : 'M[F]_(H * dv, m)) (WD :
+  'M[F]_(m, dout)) U :
   effective WV WO WD U <-> forall h, part U h = WV h *m part WO h *m WD.
 Proof.
 have outE (A : 'M[F]_(H, d)) : mxvec (\matrix_h (row h A *m WV h)) *m WO *m WD =
@@ -107,13 +108,13 @@ move=> F H d dv m dout U; split=> [[WV [WO [WD /effectiveP UE]]]|[Uh Um]].
   by apply: leq_trans (mxrankM_maxl _ _) _; exact: rank_leq_col.
 pose D : 'M[F]_(m, dout) := pid_mx (\rank U) *m row_base U.
 pose B : 'M[F]_(H * d, m) := col_base U *m pid_mx (\rank U).
-have UBD : U = B *m D by rewrite -mulmxA (mulmxA (pid_mx _)) pid_mx_id
-  // pid_mx_1 mul1mx mulmx_base.
+have UBD : U = B *m D by rewrite -mulmxA (mulmxA (pid_mx _)) pid_mx_id // pid_mx_1 mul1mx
+  mulmx_base.
 (* B is U times some matrix, so its parts have rank dv at most, too. *)
 have [C UC] : exists C, B = U *m C.
   have /row_freeP[M rM] := row_base_free U.
-  by exists (M *m pid_mx (\rank U)); rewrite -[U in U
-    *m _]mulmx_base mulmxA -(mulmxA _ _ M) rM mulmx1.
+  by exists (M *m pid_mx (\rank U)); rewrite -[U in U *m _]mulmx_base mulmxA -(mulmxA _ _ M) rM
+    mulmx1.
 have /fin_all_exists[WV /fin_all_exists[P WP]] (h : 'I_H) :
     exists (V : 'M[F]_(d, dv)) (P : 'M[F]_(dv, m)), part B h = V *m P.
   by apply: factor; rewrite UC part_mul; apply: leq_trans (mxrankM_maxl _ _) (Uh h).

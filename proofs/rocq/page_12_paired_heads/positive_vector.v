@@ -1,4 +1,4 @@
-(* proofs/12-paired-heads.md: Lemma 12.2: a positive vector w with N w < w proves that a matrix *)
+(* proofs/12-paired-heads.md: Lemma 12.2. A positive vector w with N w < w proves that a matrix *)
 (* within N of the identity is nonsingular.                                                     *)
 From mathcomp Require Import all_ssreflect all_algebra.
 
@@ -10,8 +10,8 @@ Import Order.TTheory GRing.Theory Num.Theory.
 Local Open Scope ring_scope.
 
 (* Every entry of I - A is at most that of N in size. *)
-Definition within (F : realFieldType) T (A N : 'M[F]_T) : Prop :=
-    forall i j, `|(1%:M - A) i j| <= N i j.
+Definition within (F : realFieldType) T (A N : 'M[F]_T) : Prop := forall i j, `|(1%:M - A) i j| <=
+  N i j.
 
 (* Z is T x m; X = Z K is T x p, and A = X R. *)
 Definition Positive_vector : Prop :=
@@ -36,8 +36,8 @@ pose s := [arg max_(j > i) (`|g j 0| / w j 0)]%O; pose G := `|g s 0| / w s 0.
 have GE j : `|g j 0| <= G * w j 0.
   rewrite -ler_pdivr_mulr // /G /s; by case: arg_maxP => // k _; apply.
 have step : `|g s 0| <= (c + q * G) * w s 0.
-  have -> : g s 0 = (A *m g) s 0 + ((1%:M - A) *m g) s 0
-    by rewrite mulmxBl mul1mx [X in _ + X]mxE [X in _ + (_ + X)]mxE addrC subrK.
+  have -> : g s 0 = (A *m g) s 0 + ((1%:M - A) *m g) s 0 by rewrite mulmxBl mul1mx [X in _ + X]mxE
+    [X in _ + (_ + X)]mxE addrC subrK.
   rewrite mulrDl (le_trans (ler_norm_add _ _)) // ler_add //.
   rewrite mxE (le_trans (ler_norm_sum _ _ _)) //.
   apply: (@le_trans _ _ (\sum_j N s j * w j 0 * G)).

@@ -1,11 +1,10 @@
-(* proofs/15-contexts.md: Theorem 9, almost all queries: those which reach c(E; H) are an open *)
-(* and dense set. On each line through one of them all but finitely many points near any given *)
-(* one reach it, as the minors are exponential sums.                                           *)
+(* proofs/15-contexts.md: Theorem 9, almost all queries. Those which reach c(E; H) are an open    *)
+(* and dense set: along a line of queries minors are exponential sums over a positive number, and *)
+(* these have few zeros.                                                                          *)
 From mathcomp Require Import all_ssreflect all_algebra all_fingroup.
 From mathcomp.analysis Require Import reals sequences exp.
-From Memorization Require Import Definitions Capacity linear_algebra directions softmax curve
-  rank_one_heads readout theorem_8
-  theorem_9 rank_open.
+From Memorization Require Import Definitions softmax rank_one_heads Capacity theorem_8 theorem_9
+  rank_open.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -23,10 +22,10 @@ Definition Theorem9_dense : Prop :=
     (forall t i j, (E t *m a) i 0 = (E t *m a) j 0 -> row i (E t) = row j (E t)) ->
     (forall h, q h != 0) ->
     (forall g h, g != h -> forall c : R, q g != c *: q h) ->
-  let reach (Q : 'M[R]_(T, d)) := \rank (intermediates E Q (fun h => a *m (q h)^T))
-    = capacity E H in
-  (forall (Q : 'M[R]_(T, d)) (eps : R), 0 < eps ->
-    exists2 Q' : 'M[R]_(T, d), near_matrix eps Q' Q & reach Q') /\
+  let reach (Q : 'M[R]_(T, d)) := \rank (intermediates E Q (fun h => a *m (q h)^T)) = capacity E H
+    in
+  (forall (Q : 'M[R]_(T, d)) (eps : R), 0 < eps -> exists2 Q' : 'M[R]_(T, d), near_matrix eps Q' Q
+    & reach Q') /\
   (forall Q : 'M[R]_(T, d), reach Q ->
     exists2 eps : R, 0 < eps & forall Q' : 'M[R]_(T, d), near_matrix eps Q' Q -> reach Q').
 
@@ -41,8 +40,8 @@ Lemma expsum_const c : expsum (fun=> c).
 Proof. by exists [:: (c, 0)] => s; rewrite big_seq1 /= mul0r expR0 mulr1. Qed.
 
 Lemma expsum_exp a b : expsum (fun s => expR (a + s * b)).
-Proof. by exists [:: (expR a, b)] => s;
-  rewrite big_seq1 /= expRD mulrC [b * s]mulrC [LHS]mulrC. Qed.
+Proof. by exists [:: (expR a, b)] => s; rewrite big_seq1 /= expRD mulrC [b * s]mulrC [LHS]mulrC.
+  Qed.
 
 Lemma expsumD f g : expsum f -> expsum g -> expsum (fun s => f s + g s).
 Proof. by move=> [l lE] [m mE]; exists (l ++ m) => s; rewrite big_cat lE mE. Qed.
@@ -72,16 +71,16 @@ have [l lE] := IHr; case Pi : (P i); last by exists l => s; rewrite big_cons Pi 
 by have [m mE] := expsumM (fi i) IHr; exists m => s; rewrite big_cons Pi mE.
 Qed.
 
-Lemma expsum_det m (A : R -> 'M[R]_m) : (forall i j, expsum (fun s => A s i j)) ->
-    expsum (fun s => \det (A s)).
+Lemma expsum_det m (A : R -> 'M[R]_m) : (forall i j, expsum (fun s => A s i j)) -> expsum (fun s =>
+  \det (A s)).
 Proof.
 move=> Aij; rewrite /determinant; apply: expsum_sum => s.
 by apply: expsumM; [exact: expsum_const | apply: expsum_prod => i].
 Qed.
 
 Lemma bounded_power_sums n (x c : 'I_n -> R) :
-  (forall k : nat, (k < n)%N -> \sum_i c i * x i ^+ k = 0) ->
-    forall i, \sum_(j | x j == x i) c j = 0.
+  (forall k : nat, (k < n)%N -> \sum_i c i * x i ^+ k = 0) -> forall i, \sum_(j | x j == x i) c j =
+    0.
 Proof.
 move=> cx i; pose p := \prod_(j < n | x j != x i) ('X - (x j)%:P).
 have sp : (size p <= n)%N.
@@ -159,8 +158,8 @@ End ExpSums.
 
 Section Dense.
 
-Variables (R : realType) (d T H : nat) (n : 'I_T -> nat) (E : forall t, 'M[R]_(n t, d))
-    (a : 'cV[R]_d) (q : 'I_H -> 'cV[R]_d).
+Variables (R : realType) (d T H : nat) (n : 'I_T -> nat) (E : forall t, 'M[R]_(n t, d)) (a :
+  'cV[R]_d) (q : 'I_H -> 'cV[R]_d).
 
 Let Z (Q : 'M[R]_(T, d)) := intermediates E Q (fun h => a *m (q h)^T).
 
@@ -170,30 +169,27 @@ Lemma rank_near (Q0 Q1 : 'M[R]_(T, d)) : exists N : nat, forall delta : R, delta
   exists2 k, (k < N)%N & (\rank (Z Q1) <= \rank (Z (Q0 + (k%:R * delta) *: (Q1 - Q0))))%N.
 Proof.
 pose Qs (s : R) := Q0 + s *: (Q1 - Q0).
-pose ex t h i s :=
-  expR (((row t Q0 *m q h) 0 0 * (E t *m a) i 0) + s * ((row t (Q1 - Q0) *m q h) 0 0 * (E t
-  *m a) i 0)).
+pose ex t h i s := expR (((row t Q0 *m q h) 0 0 * (E t *m a) i 0) + s * ((row t (Q1 - Q0) *m q h) 0
+  0 * (E t *m a) i 0)).
 pose den t h s := \sum_i ex t h i s + (n t == 0%N)%:R.
 pose cl s : 'M[R]_(T, H * d) := \matrix_t mxvec (\matrix_(h, j)
   ((\prod_(h' | h' != h) den t h' s) * \sum_i ex t h i s * E t i j)).
 have den0 t h s : den t h s != 0.
   rewrite /den; have [n0|n0] := posnP (n t).
     by rewrite big1 ?add0r ?oner_eq0 // => i; have := ltn_ord i; rewrite {2}n0.
-  rewrite addr0 gt_eqF //;
-    have :=
-    expsum_gt0 (\col_i (((row t Q0 *m q h) 0 0 * (E t *m a) i 0) + s * ((row t (Q1 - Q0)
-    *m q h) 0 0 * (E t *m a) i 0))) n0.
+  rewrite addr0 gt_eqF //; have := expsum_gt0 (\col_i (((row t Q0 *m q h) 0 0 * (E t *m a) i 0) + s
+    * ((row t (Q1 - Q0) *m q h) 0 0 * (E t *m a) i 0))) n0.
   by congr (0 < _); apply: eq_bigr => i _; rewrite mxE.
 have clE s : cl s = diag_mx (\row_t \prod_h den t h s) *m Z (Qs s).
   rewrite mul_diag_mx; apply/matrixP => t hj; case/mxvec_indexP: hj => h j.
-  rewrite [LHS]mxE mxvecE [LHS]mxE [RHS]mxE [(\row__ _) _ _]mxE [Z _ _ _]mxE mxvecE [X in _
-    = _ * X]mxE.
+  rewrite [LHS]mxE mxvecE [LHS]mxE [RHS]mxE [(\row__ _) _ _]mxE [Z _ _ _]mxE mxvecE [X in _ = _ *
+    X]mxE.
   rewrite [X in _ = X * _](bigD1 h) //= [X in _ = X * _]mulrC -mulrA; congr (_ * _).
   rewrite head_rank_one [X in _ = _ * X]mxE mulr_sumr; apply: eq_bigr => i _.
   rewrite [_^T _ _]mxE [softmax _ _ _]mxE mulrA; congr (_ * _).
   have exE i' : expR (((row t (Qs s) *m q h) 0 0 *: (E t *m a)) i' 0) = ex t h i' s.
-    rewrite mxE /Qs /ex linearD linearZ /= mulmxDl
-      -scalemxAl [(_ + _ : 'M_1) 0 0]mxE [(s *: _ : 'M_1) 0 0]mxE mulrDl.
+    rewrite mxE /Qs /ex linearD linearZ /= mulmxDl -scalemxAl [(_ + _ : 'M_1) 0 0]mxE [(s *: _ :
+      'M_1) 0 0]mxE mulrDl.
     by rewrite mulrA.
   rewrite exE; under [X in _ = _ * (_ / X)]eq_bigr do rewrite exE.
   have n0 : (n t == 0%N) = false by case: (n t) i => // -[].
@@ -201,8 +197,8 @@ have clE s : cl s = diag_mx (\row_t \prod_h den t h s) *m Z (Qs s).
 have rcl s : \rank (cl s) = \rank (Z (Qs s)).
   rewrite clE; apply/eqP; rewrite eqn_leq mxrankM_maxr /=; apply: mxrankS.
   apply/submxP; exists (diag_mx (\row_t (\prod_h den t h s)^-1)); rewrite mulmxA.
-  suff -> : diag_mx (\row_t (\prod_h den t h s)^-1) *m diag_mx (\row_t \prod_h den t h s) = 1%:M
-    by rewrite mul1mx.
+  suff -> : diag_mx (\row_t (\prod_h den t h s)^-1) *m diag_mx (\row_t \prod_h den t h s) = 1%:M by
+    rewrite mul1mx.
   rewrite mul_diag_mx; apply/matrixP => t t'; rewrite !mxE mulrnAr mulVf //.
   by apply/prodf_neq0.
 have cl_exp t j : expsum (fun s => cl s t j).
@@ -225,7 +221,7 @@ Theorem theorem_9_dense : Theorem9_dense.
 Proof.
 move=> R d T H n E a q H0 Ea q0 qN reach.
 have upper Q : (\rank (intermediates E Q (fun h => (a *m (q h)^T)%R)) <= capacity E H)%N.
-  by exact: theorem_8.
+  exact: theorem_8.
 split=> [Q eps eps0|Q rQ]; last first.
   have [eps eps0 near] := @rank_open R d T H n E Q (fun h => a *m (q h)^T).
   exists eps; first exact: eps0.

@@ -1,5 +1,5 @@
-(* proofs/15-contexts.md: The rank of Z is lower semicontinuous: weights and queries near given *)
-(* ones have that rank at least.                                                                *)
+(* proofs/15-contexts.md: Theorem 9. The rank of Z is lower semicontinuous: weights and queries *)
+(* near given ones have that rank at least.                                                     *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.classical Require Import boolp classical_sets functions.
 From mathcomp.analysis Require Import reals topology normedtype sequences exp.
@@ -15,14 +15,14 @@ Local Open Scope classical_set_scope.
 Local Open Scope ring_scope.
 
 (* All entries differ by less than eps. *)
-Definition near_matrix (R : realType) m n (eps : R) (A B : 'M[R]_(m, n)) : Prop :=
-    forall i j, `|A i j - B i j| < eps.
+Definition near_matrix (R : realType) m n (eps : R) (A B : 'M[R]_(m, n)) : Prop := forall i j, `|A
+  i j - B i j| < eps.
 
 (* Any contexts: for all queries Q' near Q and all weights W' near W the rank is that of Q and W *)
 (* at least.                                                                                     *)
 Definition Rank_open : Prop :=
-  forall (R : realType) (d T H : nat) (n : 'I_T -> nat) (E : forall t, 'M[R]_(n t, d))
-    (Q : 'M[R]_(T, d))
+  forall (R : realType) (d T H : nat) (n : 'I_T -> nat) (E : forall t, 'M[R]_(n t, d)) (Q :
+    'M[R]_(T, d))
       (W : 'I_H -> 'M[R]_d),
   exists2 eps : R, 0 < eps & forall (Q' : 'M[R]_(T, d)) (W' : 'I_H -> 'M[R]_d),
     near_matrix eps Q' Q -> (forall h, near_matrix eps (W' h) (W h)) ->
@@ -42,8 +42,8 @@ by apply: cvg_sum_seq => l; apply: cvgM.
 Qed.
 
 Lemma cvg_softmax n (x : nat -> 'cV[R]_n) (l : 'cV[R]_n) :
-  (forall i, x k i 0 @[k --> \oo] --> l i 0) ->
-    forall i, softmax (x k) i 0 @[k --> \oo] --> softmax l i 0.
+  (forall i, x k i 0 @[k --> \oo] --> l i 0) -> forall i, softmax (x k) i 0 @[k --> \oo] -->
+    softmax l i 0.
 Proof.
 move=> xl i; have n0 : (0 < n)%N by case: n i {x l xl} => // -[].
 have exp j : expR (x k j 0) @[k --> \oo] --> expR (l j 0).
@@ -99,8 +99,8 @@ Theorem rank_open : Rank_open.
 Proof.
 move=> R d T H n E Q W; apply: contrapT => none.
 have near k : exists QW : 'M[R]_(T, d) * ('I_H -> 'M[R]_d), [/\ near_matrix k.+1%:R^-1 QW.1 Q,
-    forall h, near_matrix k.+1%:R^-1 (QW.2 h)
-      (W h) & (\rank (intermediates E QW.1 QW.2) < \rank (intermediates E Q W))%N].
+    forall h, near_matrix k.+1%:R^-1 (QW.2 h) (W h) & (\rank (intermediates E QW.1 QW.2) < \rank
+      (intermediates E Q W))%N].
   apply: contrapT => no; apply: none; exists k.+1%:R^-1; first by rewrite invr_gt0 ltr0n.
   move=> Q' W' QQ WW; rewrite leqNgt; apply/negP => lt; by apply: no; exists (Q', W'); split;
     [exact: QQ|exact: WW|exact: lt].

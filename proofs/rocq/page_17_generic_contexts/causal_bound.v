@@ -1,8 +1,8 @@
-(* proofs/17-generic-contexts.md: Theorem 12, its first part: no sequences and no weights of a *)
-(* causal layer do better than the table.                                                      *)
+(* proofs/17-generic-contexts.md: Theorem 12, its upper bounds. No sequences and no weights of a *)
+(* causal layer do better than the table.                                                        *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals sequences exp.
-From Memorization Require Import Definitions Capacity softmax differences limits.
+From Memorization Require Import Definitions.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -16,23 +16,23 @@ Section Causal.
 Variable F : fieldType.
 
 (* The context of position i of a sequence: its first i + 1 tokens (the rows of X) *)
-Definition context n d (X : 'M[F]_(n, d)) (i : 'I_n) : 'M[F]_(i.+1, d) :=
-    rowsub (widen_ord (ltn_ord i)) X.
+Definition context n d (X : 'M[F]_(n, d)) (i : 'I_n) : 'M[F]_(i.+1, d) := rowsub (widen_ord
+  (ltn_ord i)) X.
 
 (* The dimensions of the spans of the rows f t i of all positions i of T sequences, and of all *)
 (* but the first ones                                                                          *)
-Definition rank_all T n m (f : 'I_T -> 'I_n -> 'rV[F]_m) : nat :=
-    \rank (\sum_t \sum_i <<f t i>>)%MS.
+Definition rank_all T n m (f : 'I_T -> 'I_n -> 'rV[F]_m) : nat := \rank (\sum_t \sum_i <<f t
+  i>>)%MS.
 Definition rank_later T n m (f : 'I_T -> 'I_n -> 'rV[F]_m) : nat :=
   \rank (\sum_t \sum_(i < n | (0 < i)%N) <<f t i>>)%MS.
 
 (* Row of position i: over the heads, the combination of the tokens up to i with weights p t i h; *)
 (* with a skip connection the token itself stands before it.                                      *)
-Definition causal_row T n d H (X : 'I_T -> 'M[F]_(n, d))
-    (p : forall t (i : 'I_n), 'I_H -> 'rV[F]_i.+1) t i :
+Definition causal_row T n d H (X : 'I_T -> 'M[F]_(n, d)) (p : forall t (i : 'I_n), 'I_H ->
+  'rV[F]_i.+1) t i :
     'rV[F]_(H * d) := mxvec (\matrix_h (p t i h *m context (X t) i)).
-Definition skip_row T n d H (X : 'I_T -> 'M[F]_(n, d))
-    (p : forall t (i : 'I_n), 'I_H -> 'rV[F]_i.+1) t i :
+Definition skip_row T n d H (X : 'I_T -> 'M[F]_(n, d)) (p : forall t (i : 'I_n), 'I_H ->
+  'rV[F]_i.+1) t i :
     'rV[F]_(d + H * d) := row_mx (row i (X t)) (causal_row X p t i).
 
 End Causal.
@@ -40,8 +40,8 @@ End Causal.
 (* For any weights that add up to one at first positions (there one token is seen), over any *)
 (* field                                                                                     *)
 Definition Theorem12_bound : Prop :=
-  forall (F : fieldType) (T n d H : nat) (X : 'I_T -> 'M[F]_(n, d))
-    (p : forall t (i : 'I_n), 'I_H -> 'rV[F]_i.+1),
+  forall (F : fieldType) (T n d H : nat) (X : 'I_T -> 'M[F]_(n, d)) (p : forall t (i : 'I_n), 'I_H
+    -> 'rV[F]_i.+1),
     (0 < n)%N -> (forall t i h, \sum_j p t i h 0 j = 1) ->
   [/\ (rank_all (causal_row X p) <= minn (H * d) (minn T d + T * (n - 1)))%N,
       (rank_later (causal_row X p) <= minn (H * d) (T * (n - 1)))%N,
@@ -66,8 +66,8 @@ by rewrite cardC1 card_ord subn1.
 Qed.
 
 (* Rows of first positions are images of first tokens under one linear map. *)
-Lemma rank_all_le T n d m (X : 'I_T -> 'M[F]_(n, d)) (f : 'I_T -> 'I_n -> 'rV[F]_m)
-    (L : 'M[F]_(d, m)) :
+Lemma rank_all_le T n d m (X : 'I_T -> 'M[F]_(n, d)) (f : 'I_T -> 'I_n -> 'rV[F]_m) (L : 'M[F]_(d,
+  m)) :
   (forall t (i : 'I_n), i = 0%N :> nat -> f t i = row i (X t) *m L) ->
   (rank_all f <= minn T d + T * (n - 1))%N.
 Proof.
@@ -89,8 +89,8 @@ apply: leq_trans (mxrankM_maxl _ _) _; by rewrite leq_min rank_leq_row rank_leq_
 Qed.
 
 (* At a first position all heads give the token itself. *)
-Lemma causal_row_first T n d H (X : 'I_T -> 'M[F]_(n, d))
-    (p : forall t (i : 'I_n), 'I_H -> 'rV[F]_i.+1) t (i : 'I_n) :
+Lemma causal_row_first T n d H (X : 'I_T -> 'M[F]_(n, d)) (p : forall t (i : 'I_n), 'I_H ->
+  'rV[F]_i.+1) t (i : 'I_n) :
   (forall h, \sum_j p t i h 0 j = 1) -> i = 0%N :> nat ->
   causal_row X p t i = row i (X t) *m lin1_mx (mxvec \o mulmx (const_mx 1 : 'cV[F]_H)).
 Proof.

@@ -1,8 +1,8 @@
-(* proofs/17-generic-contexts.md: Proposition 17.3: with one query, contexts of sums A_i + B_j *)
+(* proofs/17-generic-contexts.md: Proposition 17.3. With one query, contexts of sums A_i + B_j *)
 (* hold at most l + m - 1 examples.                                                            *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals sequences exp.
-From Memorization Require Import Definitions Capacity softmax limits.
+From Memorization Require Import Definitions Capacity softmax.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -19,8 +19,8 @@ Definition sums (F : fieldType) d a b (A : 'M[F]_(a, d)) (B : 'M[F]_(b, d)) :
 (* Example t has the context A_i + B_j with i = f t, j = g t. All have one and the same query e. *)
 Definition Sums_of_contexts : Prop :=
   forall (R : realType) (d T H l m : nat) (a : 'I_l -> nat) (b : 'I_m -> nat)
-      (A : forall i, 'M[R]_(a i, d)) (B : forall j, 'M[R]_(b j, d)) (f : 'I_T -> 'I_l)
-        (g : 'I_T -> 'I_m)
+      (A : forall i, 'M[R]_(a i, d)) (B : forall j, 'M[R]_(b j, d)) (f : 'I_T -> 'I_l) (g : 'I_T ->
+        'I_m)
       (e : 'rV[R]_d) (W : 'I_H -> 'M[R]_d),
     (forall i, (0 < a i)%N) -> (forall j, (0 < b j)%N) ->
   (\rank (intermediates (fun t => sums (A (f t)) (B (g t))) (\matrix_t e) W) <= l + m - 1)%N.
@@ -62,15 +62,15 @@ have sx k : softmax (sums A B *m w) k 0 = softmax (A *m w) (enum_val k).1 0 * so
   by rewrite [LHS]mxE total xy [in RHS]mxE [softmax (B *m w) _ _]mxE mulf_div.
 rewrite !mulmx_sum_row.
 under eq_bigr => k _ do rewrite /sums rowK [_^T _ _]mxE sx.
-rewrite (sum_pairs (fun k => (softmax (A *m w) k.1 0 * softmax (B
-  *m w) k.2 0) *: (row k.1 A + row k.2 B))) /=.
+rewrite (sum_pairs (fun k => (softmax (A *m w) k.1 0 * softmax (B *m w) k.2 0) *: (row k.1 A + row
+  k.2 B))) /=.
 under eq_bigr => i _ do under eq_bigr => j _ do rewrite scalerDr.
 under eq_bigr => i _ do rewrite big_split /=.
 rewrite big_split /=; congr (_ + _).
   apply: eq_bigr => i _; rewrite -scaler_suml -mulr_sumr softmax_sum // mulr1.
   by rewrite [_^T _ _]mxE.
-rewrite exchange_big; apply: eq_bigr => j _ /=;
-  rewrite -scaler_suml -mulr_suml softmax_sum // mul1r.
+rewrite exchange_big; apply: eq_bigr => j _ /=; rewrite -scaler_suml -mulr_suml softmax_sum //
+  mul1r.
 by rewrite [_^T _ _]mxE.
 Qed.
 
