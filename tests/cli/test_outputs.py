@@ -25,7 +25,7 @@ BESIDE = {
 }
 """Files which a command writes beside a name, or into a folder."""
 SLOW = {"demo", "figures"}
-WORK = {"prove"}
+WORK = {"check", "prove"}
 """Commands whose folder is for their own work, to be gone on with: tests/rocq looks at these."""
 
 
