@@ -12,7 +12,7 @@ of all S N positions have rank min((H + 1) d, min(S, d) + S (N - 1)), with a ski
 weights do better (Theorem 12, proofs/17): so about N / d heads hold a text, whatever it is.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -107,12 +107,9 @@ class CausalLayer(HeadShapes):
         Raises:
             DataError: if shapes do not fit the layer, or numbers are not finite
         """
-        tokens = self.checked(sequences)
-        out = np.empty((*tokens.shape[:2], self.target_dim), tokens.dtype)
-        for chunk in self.chunks(tokens, block_bytes=block_bytes):
-            values = chunk.representation @ self.readout_weights
-            out[chunk.block.sequences, chunk.block.rows] = values
-        return out
+        return self._collected(
+            sequences, self.target_dim, lambda z: z @ self.readout_weights, block_bytes
+        )
 
     def intermediate(self, sequences: npt.ArrayLike, *, block_bytes: int = BLOCK_BYTES) -> Array:
         """The intermediate representation of all positions: (S, N, K).
@@ -124,10 +121,20 @@ class CausalLayer(HeadShapes):
         Raises:
             DataError: if shapes do not fit the layer, or numbers are not finite
         """
+        return self._collected(sequences, self.inner_dim, lambda z: z, block_bytes)
+
+    def _collected(
+        self,
+        sequences: npt.ArrayLike,
+        entries: int,
+        of: Callable[[Array], Array],
+        block_bytes: int,
+    ) -> Array:
+        """What is made of the representation of all positions: (S, N, entries)."""
         tokens = self.checked(sequences)
-        out = np.empty((*tokens.shape[:2], self.inner_dim), tokens.dtype)
+        out = np.empty((*tokens.shape[:2], entries), tokens.dtype)
         for chunk in self.chunks(tokens, block_bytes=block_bytes):
-            out[chunk.block.sequences, chunk.block.rows] = chunk.representation
+            out[chunk.block.sequences, chunk.block.rows] = of(chunk.representation)
         return out
 
     def chunks(self, tokens: Array, *, block_bytes: int = BLOCK_BYTES) -> Iterator[Chunk]:
