@@ -152,7 +152,7 @@ def test_evaluations_are_within_the_bounds(checker, problem):
         off = np.abs(evaluated(rng, layer, dataset) - real)
         assert (off <= bounds).all()
     with np.errstate(over="ignore"):
-        theirs = checker.executed.rounding(named(layer), arrays_of(dataset))
+        theirs, _ = checker.executed.rounding(named(layer), arrays_of(dataset))
     assert theirs == pytest.approx(bounds.max(), rel=2.0**-12)  # of 2^-10 of room
 
 
@@ -250,6 +250,7 @@ def certificate(data, memorizer):
 
 def test_statements_are_the_same(checker):
     assert checker.statements.STATEMENTS["executed"] == executed.STATEMENT
+    assert checker.statements.EXACT == executed.EXACT
     assert (checker.float_model.BLOCK, checker.float_model.ULPS) == (512, 32)
 
 
@@ -266,7 +267,7 @@ def test_it_is_proved_and_checked(data, construction, dtype):
     claim = certificate["executed"]
     assert claim.proved
     bound = float.fromhex(claim.evidence["bound"])
-    assert claim.statement == executed.STATEMENT.format(bound, 512, 32)
+    assert claim.statement == executed.STATEMENT.format(bound, "", 512, 32)
     assert bound < 2e-3
     assert "vacuous" not in claim.detail
     rng = np.random.default_rng(0)
@@ -342,11 +343,11 @@ def test_large_errors_in_real_arithmetic_are_part_of_the_bound(data, memorizer):
 # The checker believes nothing.
 
 
-def forged(certificate, **evidence):
+def forged(certificate, exact="", **evidence):
     """With other evidence, and the statement which fits it."""
     error, claim = certificate.claims
     evidence = claim.evidence | evidence
-    statement = executed.STATEMENT.format(float.fromhex(evidence["bound"]), 512, 32)
+    statement = executed.STATEMENT.format(float.fromhex(evidence["bound"]), exact, 512, 32)
     claim = dataclasses.replace(claim, evidence=evidence, statement=statement)
     return dataclasses.replace(certificate, claims=(error, claim))
 
@@ -385,7 +386,7 @@ def test_forgeries(certificate, memorizer, data, name, factor, words):
 @pytest.mark.parametrize("real", [None, 0.25, "a quarter", ["0x1p-2"]])
 def test_evidence_of_another_kind(certificate, memorizer, data, evidence, real):
     error, claim = certificate.claims
-    statement = executed.STATEMENT.format(1.0, 512, 32)
+    statement = executed.STATEMENT.format(1.0, "", 512, 32)
     for other in (evidence, {"bound": "0x1p0", "real": real}):
         claim = dataclasses.replace(claim, evidence=other, statement=statement)
         report = check(dataclasses.replace(certificate, claims=(error, claim)), memorizer, data)
