@@ -95,7 +95,8 @@ def short_sums(weights: tuple[Array, Array], dataset: Dataset, model: FloatModel
 def _sizes(array: Array) -> Array:
     """The largest size of each entry of vectors (..., d)."""
     rows = array.reshape(-1, array.shape[-1])
-    return np.maximum(rows.max(axis=0), -rows.min(axis=0)).astype(np.float64)
+    sizes: Array = np.maximum(rows.max(axis=0), -rows.min(axis=0)).astype(np.float64)
+    return sizes
 
 
 def _top(array: Array) -> Array:

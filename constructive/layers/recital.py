@@ -27,7 +27,9 @@ def exact_tokens(decoder: Decoder, text: Text) -> ExactLogits:
             logits of heads are not exact in float64, or multiples of so small a number that there
             is no table of their exponentials
     """
-    known = exact_logits(decoder.layer, added_tokens(decoder, text))
+    known = exact_logits(
+        decoder.layer, added_tokens(decoder, text), EXECUTED[decoder.record.storage]
+    )
     if not known.tabulated:
         raise PrecisionError(
             f"differences of logits are up to {known.logits.largest:.1e} in units of "

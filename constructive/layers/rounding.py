@@ -52,7 +52,7 @@ from constructive.exact.compensated import EXPONENTIAL_ERROR, exponential
 from constructive.exact.directed import up
 from constructive.exact.float_model import FloatModel
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.exact_logits import ShortSums, short_sums
+from constructive.layers.exact_logits import Booleans, ShortSums, short_sums
 from constructive.support.arrays import CHUNK_BYTES, Array
 from constructive.support.progress import Progress, silent
 
@@ -201,7 +201,7 @@ def _moved(
     model: FloatModel,
     rows: slice,
     lost: float,
-) -> tuple[Array, Array, Array, Array]:
+) -> tuple[Array, Array, Booleans, Array]:
     """Of some examples: how far rounded logits move outputs, eps, what is exact, max_j |x_j|."""
     tokens, queries = dataset.contexts_of(rows), dataset.queries[rows].astype(np.float64)
     heads, width = layer.num_heads, layer.width
