@@ -1,6 +1,7 @@
 """How a decoder recites: the margin of every next token, and what rounding takes of it."""
 
 import dataclasses
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +14,21 @@ from constructive.layers.decoder import Decoder
 from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError, shown
 from constructive.support.progress import Progress, silent
+
+
+@dataclass(frozen=True, eq=False)
+class Recital:
+    """A decoder, texts, and the margins of all positions, which are bounded once for all uses.
+
+    Attributes:
+        decoder: the weights
+        text: one text or several, which has its tokens
+        margins: what `recital` says of these two
+    """
+
+    decoder: Decoder
+    text: Text
+    margins: Margins
 
 
 def exact_tokens(decoder: Decoder, text: Text) -> ExactLogits:
