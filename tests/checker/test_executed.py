@@ -226,6 +226,36 @@ def test_chunks_change_nothing():
     assert whole.shape == (61, 1)
 
 
+def test_what_is_no_number_bounds_nothing(checker):
+    """Logits which are infinities less infinities: no maximum passes over them."""
+    huge = np.full((1, 2, 1), 1e308)
+    weights = huge, np.concatenate([huge[:, :1], -huge[:, :1]], axis=1), huge, [[1.0]], [[1.0]]
+    layer = AttentionLayer(*(np.asarray(w) for w in weights))
+    for contexts in (np.full((2, 2), 1e308), np.zeros((2, 2))):
+        data = Dataset(contexts, [[1e308, 1e308], [0.0, 0.0]], np.zeros(2))
+        with np.errstate(all="ignore"):
+            assert checker.executed.rounding(named(layer), arrays_of(data))[0] == np.inf
+        assert not np.isfinite(rounding.rounding(layer, data, SINGLE).bounds).all()
+
+
+def test_underflow_alone_is_bounded(checker):
+    """A readout of zeros, whose sums may still be of what was not zero before it underflowed."""
+    layer = AttentionLayer(*np.ones((2, 1, 2, 1)), np.zeros((1, 2, 1)), [[1.0]], [[1.0]])
+    data = Dataset([[1.0, 1.0], [1.0, -1.0]], [[1.0, 1.0]], [0.0])
+    bound = rounding.rounding(layer, data, SINGLE).bounds.max()
+    assert 2.0**-126 < bound < 2.0**-100
+    theirs, exact = checker.executed.rounding(named(layer), arrays_of(data))
+    assert theirs == pytest.approx(bound, rel=2.0**-12)
+    assert exact
+
+
+def test_an_error_of_zero_is_an_error(checker):
+    assert checker.executed.error_of({"evidence": {"real": "0x0p+0"}}) == 0.0
+    for real in ("-0x1p-1074", "inf", "nan"):
+        with pytest.raises(ValueError, match="no number"):
+            checker.executed.error_of({"evidence": {"real": real}})
+
+
 # Certificates.
 
 
