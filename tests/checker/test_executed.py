@@ -190,6 +190,44 @@ def test_the_test_of_evaluations_can_fail(change, common):
     assert (off <= rounding.rounding(layer, data, SINGLE).bounds).all()
 
 
+@pytest.mark.parametrize("x", [0.0, 1e-9, 0.01, 1.0, 60.0, 500.0, 690.0])
+def test_exponentials_are_enclosed(checker, x):
+    least, most = (float(bound) for bound in checker.executed.exponential(np.array(x)))
+    with mpmath.workdps(50):
+        true = mpmath.exp(mpmath.mpf(x))
+        assert least <= true <= most
+        assert most <= true * (1 + 1e-8 + x**3 * 2.0**-40)
+        assert least >= true * (1 - 1e-8 - x**3 * 2.0**-40)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_underflow_is_bounded_alike(checker, seed):
+    """By the sizes of arrays and their largest entries, or 1; and where numbers leave float32."""
+    rng = np.random.default_rng(seed)
+    heads, width, inner, value_dim, between, outputs, size = (int(k) for k in rng.integers(2, 6, 7))
+    shapes = (
+        (heads, width, inner), (heads, width, inner), (heads, width, value_dim),
+        (heads * value_dim, between), (between, outputs),
+    )  # fmt: skip
+    infinite = 0
+    for scale in (0, 1, 2, 3, 5):
+        powers = 2.0 ** rng.integers(-2, 7 * scale + 3, 7)
+        arrays = [p * rng.standard_normal(s) for p, s in zip(powers, shapes, strict=False)]
+        layer = AttentionLayer(*arrays)
+        contexts, queries = (
+            p * rng.standard_normal((k, width)) for p, k in zip(powers[5:], (size, 2), strict=True)
+        )
+        data = Dataset(contexts, queries, np.zeros((2, outputs)))
+        ours = rounding._lost(layer, data, SINGLE)
+        flushed = float(SINGLE.flushed(size))
+        theirs = checker.executed.underflow(
+            named(layer), {"contexts": contexts, "queries": queries}, flushed
+        )
+        assert theirs == pytest.approx(ours, rel=1e-8)
+        infinite += ours[0] == math.inf
+    assert infinite < 5
+
+
 @given(
     st.lists(st.floats(-800, 0), min_size=1, max_size=6),
     st.floats(0, 900),
