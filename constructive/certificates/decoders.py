@@ -8,8 +8,11 @@ from constructive.certificates.claims.decoders import CLAIMS
 from constructive.certificates.claims.decoders.subject import Subject
 from constructive.certificates.prover import Asked, Known
 from constructive.data.texts import Text
+from constructive.layers.causal.margins import Margins
 from constructive.layers.decoder import Decoder
+from constructive.layers.recital import Recital
 from constructive.sequences.storage import digest
+from constructive.support.progress import Progress, silent
 
 
 def known_claims(_decoder: Decoder) -> Known:
@@ -19,6 +22,21 @@ def known_claims(_decoder: Decoder) -> Known:
 
 def prove(decoder: Decoder, text: Text, asked: Asked) -> Certificate:
     """Judge the claims about a decoder which are asked for."""
+    return _proved(decoder, text, asked, None)
+
+
+def prove_recital(found: Recital, progress: Progress = silent) -> Certificate:
+    """Judge all claims about a decoder whose margins were bounded when it was built.
+
+    Args:
+        found: decoder, text, and the margins which `layers.recital` gave for them
+        progress: called with (step, done, total)
+    """
+    asked = Asked(tuple(CLAIMS), None, None, 4096, 0, progress)
+    return _proved(found.decoder, found.text, asked, found.margins)
+
+
+def _proved(decoder: Decoder, text: Text, asked: Asked, margins: Margins | None) -> Certificate:
     decoder.require_same_tokens(text)
     data = {
         "texts": text.num_texts,
@@ -36,6 +54,7 @@ def prove(decoder: Decoder, text: Text, asked: Asked) -> Certificate:
         bytes.fromhex(data["sha256"] + weights["sha256"]),
         np.random.default_rng(asked.seed),
         asked.progress,
+        margins,
     )
     claims = tuple(CLAIMS[name](subject) for name in asked.claims)
     return Certificate(claims, data, weights, made_by(), DECODER_FORMAT)

@@ -71,6 +71,10 @@ def build(
     shared_keys: Annotated[
         bool, typer.Option("--shared-keys", help="One key direction for all heads.")
     ] = False,
+    exact_logits: Annotated[
+        bool,
+        typer.Option("--exact-logits", help="No error of float32 in logits; for short data."),
+    ] = False,
     precision: Annotated[
         str, typer.Option(help="Bits of the readout, or 'auto': float64 where that suffices.")
     ] = "53",
@@ -100,6 +104,7 @@ def build(
             shared_keys=shared_keys,
             tolerance=tolerance,
             precision="auto" if precision == "auto" else _bits(precision),
+            exact_logits=exact_logits,
             seed=seed,
             progress=progress,
         )

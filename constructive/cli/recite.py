@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ import constructive
 from constructive.cli.common import Force, Say, app, progress_bar, several_outputs
 from constructive.support.errors import DataError, MissingExtraError
 from constructive.support.progress import Progress
+
+if TYPE_CHECKING:
+    from constructive.layers.recital import Recital
 
 _PIECE = 256
 """Tokens which are decoded between two looks at the progress bar."""
@@ -72,6 +75,9 @@ def recite(
 
         constructive recite README.md --unit bytes --limit 1000 --width 128 --window 64
     """
+    from constructive.certificates.decoders import prove_recital
+    from constructive.constructions import decoder as building
+
     outputs = {
         "--output": output, "--text": text, "--certificate": certificate, "--picture": picture,
     }  # fmt: skip
@@ -83,7 +89,7 @@ def recite(
         f"V = {len(asked.vocabulary):,} different ones"
     )
     with progress_bar() as progress:
-        decoder = constructive.build_decoder(
+        built = building.build_recital(
             asked,
             width=width,
             num_heads=heads,
@@ -92,6 +98,7 @@ def recite(
             seed=seed,
             progress=progress,
         )
+        decoder = built.decoder
         recited = _as_bytes(asked.joined(_decoded(decoder, asked, progress)))
     say(
         f"built, not trained: one causal layer, H = {decoder.layer.num_heads} heads, "
@@ -101,12 +108,14 @@ def recite(
     decoder.save(output)
     asked.save(text)
     with progress_bar() as progress:
-        proof = constructive.certify(decoder, asked, progress=progress)
+        proof = prove_recital(built, progress)
     proof.save(certificate)
     say(f"\n{proof}\n\n$ constructive check {certificate} {output} {text}")
-    checked = constructive.check(certificate, output, text)
+    with progress_bar() as progress:  # the bar counts its seconds
+        progress("the checker reads the files and proves it again", 0, 1)
+        checked = constructive.check(certificate, output, text)
     say(f"{checked.report.rstrip()}\n\nwritten to {output}, {text} and {certificate}")
-    _draw(decoder, asked, picture, say)
+    _draw(built, picture, say)
     if recited != content or not (proof.proved and checked.proved):
         raise typer.Exit(1)
 
@@ -168,9 +177,7 @@ def _compared(recited: bytes, content: bytes) -> str:
     return f"NOT RECITED: byte {same:,} of {len(content):,} is the first which differs"
 
 
-def _draw(
-    decoder: "constructive.Decoder", text: "constructive.Text", picture: Path, say: Say
-) -> None:
+def _draw(built: "Recital", picture: Path, say: Say) -> None:
     from constructive.figures import drawing, recital
 
     try:
@@ -179,6 +186,7 @@ def _draw(
         say(f"no picture: {error.problem}; {error.suggestion}")
         return
     with progress_bar() as progress:
-        recital.draw_recital(figure, decoder, text, progress=progress)
-    drawing.save(figure, picture)
+        progress("draw", 0, 1)
+        recital.draw_recital(figure, built.decoder, built.text, margins=built.margins)
+        drawing.save(figure, picture)
     say(f"drawn in {picture}")

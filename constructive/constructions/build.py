@@ -46,6 +46,7 @@ def build_memorizer(
     tolerance: float = 1e-6,
     precision: int | Literal["auto"] = 53,
     arithmetic: Literal["float", "rational"] = "float",
+    exact_logits: bool = False,
     seed: int = 0,
     progress: Progress = silent,
 ) -> Memorizer:
@@ -78,6 +79,9 @@ def build_memorizer(
             tolerance, else as many bits as reproduce the targets to float64 accuracy
         arithmetic: "rational" for weights from small integers, for integer or short rational data;
             then predictions are Fractions, and each == its target (`RationalLayer`)
+        exact_logits: W_Q and W_K of so few bits that float32 makes no error in any logit on these
+            data, which have to be integers or short dyadic numbers; for random heads. Bounds of
+            the claim *executed* are smaller then
         seed: of all random choices; the same seed on one machine gives the same bits
         progress: called with (step, done, total) during long work
 
@@ -86,7 +90,8 @@ def build_memorizer(
         CapacityError: for more examples than the construction holds; says how many heads would do
         AssumptionError: for repeated inputs, and for data which do not meet what a construction
             assumes, such as contexts of rank n, or groups of independent queries
-        DataError: for equal inputs with different targets
+        DataError: for equal inputs with different targets, and for data of too many bits for
+            exact_logits
         PrecisionError: if the readout misses the tolerance at this precision
 
     Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Theorem 1; the others are ours.
@@ -108,8 +113,9 @@ def build_memorizer(
         value_dim=value_dim,
         construction=construction,
         arithmetic=arithmetic,
+        exact_logits=exact_logits,
     )
-    options = Options(shared_keys, saturated_fraction, value_dim, precision)
+    options = Options(shared_keys, saturated_fraction, value_dim, precision, exact_logits)
     plan, built, rng = _first_built(data, explained, options, arithmetic, seed, progress)
     record = BuildRecord(
         construction=plan.construction,

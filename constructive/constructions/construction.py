@@ -39,12 +39,14 @@ class Options:
         value_dim: d_v, or None for d_out
         precision: bits of the readout which are asked for; those beyond a float are added to what
             is built
+        exact_logits: W_Q and W_K of so few bits that float32 makes no error in logits
     """
 
     shared_keys: bool = False
     fraction: float = 0.99
     value_dim: int | None = None
     precision: int | str = FLOAT64
+    exact_logits: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +118,10 @@ class Construction(Protocol):
         """The same with values of d_v entries, None for d_out; ParameterError where it has none."""
         ...
 
+    def with_exact_logits(self) -> "Construction":
+        """The same with W_Q and W_K of few bits; ParameterError where they need more."""
+        ...
+
     def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
         """What would be built. CapacityError or ParameterError says why nothing can be."""
         ...
@@ -158,6 +164,15 @@ def require_wide_values(name: str, value_dim: int | None, target_dim: int) -> No
         )
 
 
+def long_weights(name: str) -> ParameterError:
+    """Why exact_logits=True is refused: heads which saturate need more bits than few."""
+    return ParameterError(
+        f"construction={name!r} has no exact logits: its W_Q and W_K need all their bits",
+        witness=name,
+        suggestion="construction='generic', whose heads are random, or exact_logits=False",
+    )
+
+
 @dataclass(frozen=True)
 class Described:
     """What stands beside the name of a construction in floats.
@@ -190,6 +205,10 @@ class Described:
         """The construction itself. Raises ParameterError for values narrower than targets."""
         require_wide_values(self.name, value_dim, target_dim)
         return self  # type: ignore[return-value] # as above
+
+    def with_exact_logits(self) -> Construction:
+        """None, unless it says otherwise. Raises ParameterError."""
+        raise long_weights(self.name)
 
 
 @dataclass(frozen=True)
@@ -227,6 +246,10 @@ class OfTheorem:
         """The construction itself. Raises ParameterError for values narrower than targets."""
         require_wide_values(self.name, value_dim, target_dim)
         return self  # type: ignore[return-value] # those who inherit build
+
+    def with_exact_logits(self) -> Construction:
+        """None. Raises ParameterError."""
+        raise long_weights(self.name)
 
     def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
         """As the theorem says."""

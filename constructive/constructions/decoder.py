@@ -29,7 +29,7 @@ from constructive.data.texts import Text
 from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.decoder import Decoder
 from constructive.layers.decoder_record import DecoderRecord
-from constructive.layers.recital import recital
+from constructive.layers.recital import Recital, recital
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError, ParameterError, PrecisionError
@@ -91,6 +91,41 @@ def build_decoder(
         >>> decoder.joined(decoder.generate("the", len(text)))
         'the cat sat on the mat, and the cat saw the rat'
     """
+    return build_recital(
+        text,
+        width=width,
+        num_heads=num_heads,
+        head_dim=head_dim,
+        window=window,
+        seed=seed,
+        progress=progress,
+    ).decoder
+
+
+def build_recital(
+    text: Text,
+    *,
+    width: int,
+    num_heads: int | None = None,
+    head_dim: int | None = None,
+    window: int | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Recital:
+    """Build a decoder, and keep the margins which were bounded on the way.
+
+    Args:
+        text: as for `build_decoder`, and so are all others
+        width: d
+        num_heads: H
+        head_dim: d_h
+        window: how many tokens a position sees
+        seed: of all random choices
+        progress: called with (step, done, total)
+
+    Raises:
+        ParameterError, DataError, CapacityError, PrecisionError: as `build_decoder` does
+    """
     if not isinstance(text, Text):
         raise ParameterError(
             f"text is a {type(text).__name__}, not a Text",
@@ -130,12 +165,12 @@ def build_decoder(
     tried = [num_heads] if num_heads is not None else _tried(total, width)
     for heads in tried:
         found = _built(text, wanted, (width, heads, head_dim or width), window, seed, progress)
-        if found.record.share < 1.0:
+        record = found.decoder.record
+        if record.share < 1.0:
             return found
     with np.errstate(over="ignore", invalid="ignore"):  # of a readout which is none
-        recites = found.recites(text)
+        recites = found.decoder.recites(text)
     if not recites:
-        record = found.record
         raise PrecisionError(
             f"{tried[-1]} heads with a readout in float32 do not give every next token: the "
             f"condition number of Z is about {record.condition:.0e} (estimate), and the smallest "
@@ -158,7 +193,7 @@ def _built(
     window: int | None,
     seed: int,
     progress: Progress,
-) -> Decoder:
+) -> Recital:
     """A decoder of d, H and d_h, with what was measured of it."""
     width, heads, head_dim = shape
     rng = np.random.default_rng(seed)
@@ -205,7 +240,7 @@ def _built(
     record = dataclasses.replace(
         decoder.record, margin=float(seen.least.min()), share=float(seen.share.max())
     )
-    return dataclasses.replace(decoder, record=record)
+    return Recital(dataclasses.replace(decoder, record=record), text, seen)
 
 
 def _signs(rng: np.random.Generator, shape: tuple[int, int]) -> Array:

@@ -9,16 +9,20 @@ different. What a theorem about almost all cannot say of these very data, a cert
 logits have some standard deviation within contexts; with small ones attention is nearly uniform for
 all heads, and with large ones nearly one-hot, and both make rows of Z alike. Of a few the best
 conditioned Z is taken.
+
+*Exact logits*, where they are asked for: W_Q and W_K are rounded to few bits before Z is formed, so
+that float32 makes no error in logits (`layers.exact_logits`). They are as random as others.
 """
 
 import numpy as np
 
-from constructive.constructions.construction import Built, Cost, Described, Options
+from constructive.constructions.construction import Built, Construction, Cost, Described, Options
 from constructive.constructions.multihead import intermediate, readout
 from constructive.constructions.multihead.assumptions import check_inputs
 from constructive.data.dataset import Dataset, ExampleShapes
 from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer, attend
+from constructive.layers.exact_logits import shortened
 from constructive.layers.record import HeadRecord
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError
@@ -39,6 +43,10 @@ _SMALL, _LARGE = 1e8, 1e12
 
 class Generic(Described):
     """Random heads. A `Construction`."""
+
+    def with_exact_logits(self) -> Construction:
+        """The construction itself: random weights may be short."""
+        return self
 
     def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
         """As many examples as contexts of these shapes hold where they are generic."""
@@ -110,7 +118,10 @@ def trials(total: int, columns: int) -> tuple[float, ...]:
 def drawn(
     dataset: Dataset, plan: Plan, deviation: float, options: Options, rng: np.random.Generator
 ) -> tuple[Array, Array]:
-    """W_Q and W_K (H, d, d_h), Gaussian, with logits of that deviation within contexts."""
+    """W_Q and W_K (H, d, d_h), Gaussian, with logits of that deviation within contexts.
+
+    Rounded to few bits where logits have to be exact; DataError where data have too many.
+    """
     shape = plan.num_heads, dataset.width, plan.head_dim
     query_weights, key_weights = rng.standard_normal((2, *shape))
     if options.shared_keys:
@@ -118,7 +129,8 @@ def drawn(
     some = rng.permutation(dataset.num_examples)[:_SAMPLE]
     contexts = dataset.contexts if dataset.shared_context else dataset.contexts[some]
     size = _deviations(query_weights, key_weights, contexts, dataset.queries[some])
-    return query_weights * (deviation / size)[:, np.newaxis, np.newaxis], key_weights
+    weights = query_weights * (deviation / size)[:, np.newaxis, np.newaxis], key_weights
+    return shortened(weights, dataset) if options.exact_logits else weights
 
 
 def _deviations(query_weights: Array, key_weights: Array, contexts: Array, queries: Array) -> Array:

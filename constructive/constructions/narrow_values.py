@@ -176,6 +176,10 @@ class NarrowValues(Described):
             )
         return replace(self, value_dim=value_dim)
 
+    def with_exact_logits(self) -> Construction:
+        """The construction itself: random weights may be short."""
+        return self
+
     def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
         """As many examples as Proposition 18.1 promises where contexts are generic."""
         inner = 1 if head_dim is None else head_dim

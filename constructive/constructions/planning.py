@@ -156,6 +156,7 @@ def explain(
     value_dim: int | None = None,
     construction: str = "auto",
     arithmetic: str = "float",
+    exact_logits: bool = False,
 ) -> Explanation:
     """What `build_memorizer` would do with these arguments, and why; nothing is built.
 
@@ -169,6 +170,7 @@ def explain(
         value_dim: d_v; by default d_out
         construction: the name of one, or "auto"
         arithmetic: "float" or "rational"
+        exact_logits: whether float32 must make no error in logits
 
     Raises:
         ParameterError: for an unknown construction or a count below 1; `Explanation.plan` raises
@@ -202,7 +204,7 @@ def explain(
         if more > heads:
             heads, why = more, f" (as construction={construction!r} asks for)"
     options = {
-        name: _option(known, arithmetic, dataset, heads, head_dim, value_dim)
+        name: _option(known, arithmetic, dataset, heads, (head_dim, value_dim), exact=exact_logits)
         for name, known in CONSTRUCTIONS.items()
     }
     chosen = options[construction] if construction != AUTO else _cheapest(options)
@@ -263,13 +265,15 @@ def _option(
     arithmetic: str,
     dataset: ExampleShapes,
     num_heads: int,
-    head_dim: int | None,
-    value_dim: int | None,
+    dims: tuple[int | None, int | None],
+    *,
+    exact: bool,
 ) -> Option:
-    plan, refusal = None, None
+    plan, refusal, (head_dim, value_dim) = None, None, dims
     try:
         construction = construction.in_arithmetic(arithmetic)
         construction = construction.with_values(value_dim, dataset.target_dim)
+        construction = construction.with_exact_logits() if exact else construction
         plan = construction.plan(dataset, num_heads, head_dim)
     except (CapacityError, ParameterError) as error:
         refusal = error

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive.constructions.decoder import build_decoder
+from constructive.constructions.decoder import build_recital
 from constructive.data.real import english_text
 from constructive.data.texts import Text
 from constructive.figures import drawing
@@ -79,6 +79,7 @@ def draw_recital(
     decoder: Decoder,
     text: Text,
     *,
+    margins: Margins | None = None,
     progress: Progress = silent,
 ) -> None:
     """Draw where a few heads look at the end of the longest text, and the margins of all positions.
@@ -87,13 +88,15 @@ def draw_recital(
         figure: an empty one
         decoder: built for the text
         text: one text or several
+        margins: those of all positions, if they are known
         progress: called with (step, done, total)
 
     Raises:
         DataError: for another vocabulary, or a text which is too long
         PrecisionError: where logits of heads are not exact
     """
-    margins = recital(decoder, text, progress=progress)
+    if margins is None:
+        margins = recital(decoder, text, progress=progress)
     upper, lower = figure.subfigures(2, 1, height_ratios=[3, 2])
     longest = int(text.lengths.argmax())
     start = int(text.lengths[:longest].sum())
@@ -111,7 +114,8 @@ def draw(
     words = Text.words(english_text())
     text = Text.words(str(words.joined(words.tokens[:TOKENS])))
     figure = drawing.new_figure(*SIZE)
-    draw_recital(figure, build_decoder(text, width=WIDTH, progress=progress), text)
+    built = build_recital(text, width=WIDTH, progress=progress)
+    draw_recital(figure, built.decoder, text, margins=built.margins)
     return drawing.save_both(figure, folder, NAME)
 
 

@@ -1,6 +1,7 @@
 """How a decoder recites: the margin of every next token, and what rounding takes of it."""
 
 import dataclasses
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +16,21 @@ from constructive.support.errors import PrecisionError, shown
 from constructive.support.progress import Progress, silent
 
 
+@dataclass(frozen=True, eq=False)
+class Recital:
+    """A decoder, texts, and the margins of all positions, which are bounded once for all uses.
+
+    Attributes:
+        decoder: the weights
+        text: one text or several, which has its tokens
+        margins: what `recital` says of these two
+    """
+
+    decoder: Decoder
+    text: Text
+    margins: Margins
+
+
 def exact_tokens(decoder: Decoder, text: Text) -> ExactLogits:
     """What is known of the logits of the heads at all positions of texts.
 
@@ -27,7 +43,9 @@ def exact_tokens(decoder: Decoder, text: Text) -> ExactLogits:
             logits of heads are not exact in float64, or multiples of so small a number that there
             is no table of their exponentials
     """
-    known = exact_logits(decoder.layer, added_tokens(decoder, text))
+    known = exact_logits(
+        decoder.layer, added_tokens(decoder, text), EXECUTED[decoder.record.storage]
+    )
     if not known.tabulated:
         raise PrecisionError(
             f"differences of logits are up to {known.logits.largest:.1e} in units of "

@@ -20,7 +20,8 @@ the output of a head moves by at most ::
     |sum_j (a'_j - a_j) v_j|  <=  min(sum_j s_j |v_j - c|, max v - min v).
 
 With c = sum_j a_j v_j a saturated head moves by little, whatever g is, and one whose logits are
-all wrong by no more than its values differ.
+all wrong by no more than its values differ. Where logits are exact (`layers.exact_logits`) eps is
+zero, and so is all that.
 
 *Sums.* From the logits that were computed, an evaluation gives averages with a relative error of
 zeta (`FloatModel.average`), and a product of four factors with sums over entries, heads and values:
@@ -51,6 +52,7 @@ from constructive.exact.compensated import EXPONENTIAL_ERROR, exponential
 from constructive.exact.directed import up
 from constructive.exact.float_model import FloatModel
 from constructive.layers.attention import AttentionLayer
+from constructive.layers.exact_logits import Booleans, ShortSums, short_sums
 from constructive.support.arrays import CHUNK_BYTES, Array
 from constructive.support.progress import Progress, silent
 
@@ -70,11 +72,13 @@ class Rounding:
         logits: by the rounding of logits (T, d_out)
         sums: by everything else (T, d_out)
         logit_errors: eps of the head whose logits are off most (T,)
+        exact: the share of logits of heads on examples which are exact, 1 where all are
     """
 
     logits: Array
     sums: Array
     logit_errors: Array
+    exact: float
 
     @property
     def bounds(self) -> Array:
@@ -131,19 +135,20 @@ def rounding(
     parts = []
     with np.errstate(all="ignore"):  # what is infinite, or no number, bounds nothing
         weights = _weights(layer)
+        known = short_sums((layer.query_weights, layer.key_weights), dataset, model)
         lost_logits, lost_outputs = _lost(layer, dataset, model)
         for start in range(0, total, step):
             rows = slice(start, min(start + step, total))
             progress("bound the rounding", start, total)
-            parts.append(_moved(weights, layer, dataset, model, rows, lost_logits))
+            parts.append(_moved(weights, known, layer, dataset, model, rows, lost_logits))
         progress("bound the rounding", total, total)
-        moved, errors, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
+        moved, errors, exact, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
         reach = up(sizes @ weights.readout_sizes)
         zeta, gamma = float(model.average(size)), float(model.gamma(_roundings(layer)))
         own = (size + 2.0) * directed.gamma(_roundings(layer))
         relative = (zeta + gamma + zeta * gamma + own) * (1.0 + 2.0**-30)
         sums = up(relative * reach + lost_outputs)
-    return Rounding(moved, sums, errors)
+    return Rounding(moved, sums, errors, float(exact.mean()))
 
 
 def _weights(layer: AttentionLayer) -> _Weights:
@@ -190,13 +195,14 @@ def _lost(layer: AttentionLayer, dataset: Dataset, model: FloatModel) -> tuple[f
 
 def _moved(
     weights: _Weights,
+    known: ShortSums,
     layer: AttentionLayer,
     dataset: Dataset,
     model: FloatModel,
     rows: slice,
     lost: float,
-) -> tuple[Array, Array, Array]:
-    """Of some examples: how far rounded logits move outputs, eps, and max_j |x_j|."""
+) -> tuple[Array, Array, Booleans, Array]:
+    """Of some examples: how far rounded logits move outputs, eps, what is exact, max_j |x_j|."""
     tokens, queries = dataset.contexts_of(rows), dataset.queries[rows].astype(np.float64)
     heads, width = layer.num_heads, layer.width
     turned = tokens.transpose(0, 2, 1)
@@ -206,7 +212,8 @@ def _moved(
     terms = 2 * width + layer.head_dim
     gamma = float(model.gamma(terms + 6)) + directed.gamma(terms + 2)
     errors = up(gamma * sizes + lost)
-    errors = np.where(np.isnan(errors), np.inf, errors)
+    exact = known.exact(sizes)
+    errors = np.where(exact, 0.0, np.where(np.isnan(errors), np.inf, errors))
     attention = _attention(logits)
     moving = np.minimum(attention * _growth(errors)[:, :, np.newaxis], 1.0)
     values = (tokens @ weights.readout).reshape(*tokens.shape[:2], heads, -1)
@@ -217,7 +224,7 @@ def _moved(
     spread = values.max(axis=1) - values.min(axis=1)
     moved = up(np.minimum(near, up(spread)).sum(axis=1))
     largest = np.broadcast_to(np.abs(tokens).max(axis=1), queries.shape)
-    return moved, errors.max(axis=1), largest
+    return moved, errors.max(axis=1), exact, largest
 
 
 def _like(values: Array, attention: Array) -> tuple[int, ...]:

@@ -4,6 +4,8 @@ Hostile triples of certificate, weights and data in three families: mutations of
 which are built to be false, and spoilt files; and files which ask for much. What is accepted is
 judged by code which shares nothing with what it judges (tests/hostile/judges.py). The same arrays
 go to certify: what it proves and refutes is judged, and what it proves the checker has to accept.
+Decoders are a family of their own, with forgeries and a judge of their own; every fifth is
+certify's.
 
 The last columns of the table have to be 0. Files of cases which are counted there are kept with
 --keep FOLDER. The same seed and number of cases make the same cases, on any number of processes.
@@ -30,6 +32,7 @@ FAMILIES = {
     "fuzzed files": (0.15, 250),
     "large demands": (0.002, 10),
     "certify": (0.068, 100),
+    "decoders": (0.05, 100),
 }
 """Shares of all cases, and how many are run at a time."""
 

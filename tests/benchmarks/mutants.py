@@ -67,6 +67,10 @@ TESTS = {
         *checks("paired_steps paired_bounds layers paired soundness"), HONEST, HOSTILE
     ],
     "certificates/checker/decoders": checks("decoder_checker decoder_rounding"),
+    "certificates/checker/executed": checks("exact_logits executed"),
+    "certificates/checker/float_model": [
+        *checks("decoder_rounding decoder_checker executed"), "tests/exact/test_float_model.py"
+    ],
     "certificates/claims/decoders": checks("decoder_claims decoder_checker"),
     "certificates/checker/sequences": [
         *checks("sequence_parts sequence_checker soundness"), HOSTILE

@@ -8,7 +8,8 @@ import pytest
 from decoder_parts import TWO, TWO_ROWS, by_hand, small, true_margins, two_tokens
 
 from constructive import DataError, ParameterError, Text, Verdict, build_decoder, certify
-from constructive.layers.recital import recital
+from constructive.layers.causal.bounded import enclosed
+from constructive.layers.recital import exact_tokens, recital
 
 PROVED, REFUTED, UNDECIDED = Verdict.PROVED, Verdict.REFUTED, Verdict.UNDECIDED
 EXACT = "multiples of 1/2"
@@ -154,7 +155,10 @@ def test_exponentials_end_where_float64_has_zeros():
     decoder = by_hand(TWO, weights)
     assert certify(decoder, TWO)["recites"].verdict is UNDECIDED
     known = recital(decoder, TWO)
-    assert known.least[1] <= np.exp(-2048.0) <= known.most[1] < 1e-290
+    assert known.least[1] <= np.exp(-2048.0) <= known.most[1] < 1e-30
+    tokens = decoder.embedded(TWO.ids[np.newaxis]).astype(np.float64)
+    (part,) = enclosed(decoder.layer, tokens, exact_tokens(decoder, TWO))
+    assert part.representation[0, 1, 3] == 0.0 < np.exp(-512.0)
 
 
 @pytest.mark.parametrize(("top", "verdict"), [(2.0**125, PROVED), (2.0**127, UNDECIDED)])

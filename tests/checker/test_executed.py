@@ -152,7 +152,7 @@ def test_evaluations_are_within_the_bounds(checker, problem):
         off = np.abs(evaluated(rng, layer, dataset) - real)
         assert (off <= bounds).all()
     with np.errstate(over="ignore"):
-        theirs = checker.executed.rounding(named(layer), arrays_of(dataset))
+        theirs, _ = checker.executed.rounding(named(layer), arrays_of(dataset))
     assert theirs == pytest.approx(bounds.max(), rel=2.0**-12)  # of 2^-10 of room
 
 
@@ -188,6 +188,44 @@ def test_the_test_of_evaluations_can_fail(change, common):
     few = dataclasses.replace(SINGLE, **change)
     assert (off > rounding.rounding(layer, data, few).bounds).any()
     assert (off <= rounding.rounding(layer, data, SINGLE).bounds).all()
+
+
+@pytest.mark.parametrize("x", [0.0, 1e-9, 0.01, 1.0, 60.0, 500.0, 690.0])
+def test_exponentials_are_enclosed(checker, x):
+    least, most = (float(bound) for bound in checker.executed.exponential(np.array(x)))
+    with mpmath.workdps(50):
+        true = mpmath.exp(mpmath.mpf(x))
+        assert least <= true <= most
+        assert most <= true * (1 + 1e-8 + x**3 * 2.0**-40)
+        assert least >= true * (1 - 1e-8 - x**3 * 2.0**-40)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_underflow_is_bounded_alike(checker, seed):
+    """By the sizes of arrays and their largest entries, or 1; and where numbers leave float32."""
+    rng = np.random.default_rng(seed)
+    heads, width, inner, value_dim, between, outputs, size = (int(k) for k in rng.integers(2, 6, 7))
+    shapes = (
+        (heads, width, inner), (heads, width, inner), (heads, width, value_dim),
+        (heads * value_dim, between), (between, outputs),
+    )  # fmt: skip
+    infinite = 0
+    for scale in (0, 1, 2, 3, 5):
+        powers = 2.0 ** rng.integers(-2, 7 * scale + 3, 7)
+        arrays = [p * rng.standard_normal(s) for p, s in zip(powers, shapes, strict=False)]
+        layer = AttentionLayer(*arrays)
+        contexts, queries = (
+            p * rng.standard_normal((k, width)) for p, k in zip(powers[5:], (size, 2), strict=True)
+        )
+        data = Dataset(contexts, queries, np.zeros((2, outputs)))
+        ours = rounding._lost(layer, data, SINGLE)
+        flushed = float(SINGLE.flushed(size))
+        theirs = checker.executed.underflow(
+            named(layer), {"contexts": contexts, "queries": queries}, flushed
+        )
+        assert theirs == pytest.approx(ours, rel=1e-8)
+        infinite += ours[0] == math.inf
+    assert infinite < 5
 
 
 @given(
@@ -226,6 +264,36 @@ def test_chunks_change_nothing():
     assert whole.shape == (61, 1)
 
 
+def test_what_is_no_number_bounds_nothing(checker):
+    """Logits which are infinities less infinities: no maximum passes over them."""
+    huge = np.full((1, 2, 1), 1e308)
+    weights = huge, np.concatenate([huge[:, :1], -huge[:, :1]], axis=1), huge, [[1.0]], [[1.0]]
+    layer = AttentionLayer(*(np.asarray(w) for w in weights))
+    for contexts in (np.full((2, 2), 1e308), np.zeros((2, 2))):
+        data = Dataset(contexts, [[1e308, 1e308], [0.0, 0.0]], np.zeros(2))
+        with np.errstate(all="ignore"):
+            assert checker.executed.rounding(named(layer), arrays_of(data))[0] == np.inf
+        assert not np.isfinite(rounding.rounding(layer, data, SINGLE).bounds).all()
+
+
+def test_underflow_alone_is_bounded(checker):
+    """A readout of zeros, whose sums may still be of what was not zero before it underflowed."""
+    layer = AttentionLayer(*np.ones((2, 1, 2, 1)), np.zeros((1, 2, 1)), [[1.0]], [[1.0]])
+    data = Dataset([[1.0, 1.0], [1.0, -1.0]], [[1.0, 1.0]], [0.0])
+    bound = rounding.rounding(layer, data, SINGLE).bounds.max()
+    assert 2.0**-126 < bound < 2.0**-100
+    theirs, exact = checker.executed.rounding(named(layer), arrays_of(data))
+    assert theirs == pytest.approx(bound, rel=2.0**-12)
+    assert exact
+
+
+def test_an_error_of_zero_is_an_error(checker):
+    assert checker.executed.error_of({"evidence": {"real": "0x0p+0"}}) == 0.0
+    for real in ("-0x1p-1074", "inf", "nan"):
+        with pytest.raises(ValueError, match="no number"):
+            checker.executed.error_of({"evidence": {"real": real}})
+
+
 # Certificates.
 
 
@@ -250,6 +318,7 @@ def certificate(data, memorizer):
 
 def test_statements_are_the_same(checker):
     assert checker.statements.STATEMENTS["executed"] == executed.STATEMENT
+    assert checker.statements.EXACT == executed.EXACT
     assert (checker.float_model.BLOCK, checker.float_model.ULPS) == (512, 32)
 
 
@@ -266,7 +335,7 @@ def test_it_is_proved_and_checked(data, construction, dtype):
     claim = certificate["executed"]
     assert claim.proved
     bound = float.fromhex(claim.evidence["bound"])
-    assert claim.statement == executed.STATEMENT.format(bound, 512, 32)
+    assert claim.statement == executed.STATEMENT.format(bound, "", 512, 32)
     assert bound < 2e-3
     assert "vacuous" not in claim.detail
     rng = np.random.default_rng(0)
@@ -342,11 +411,11 @@ def test_large_errors_in_real_arithmetic_are_part_of_the_bound(data, memorizer):
 # The checker believes nothing.
 
 
-def forged(certificate, **evidence):
+def forged(certificate, exact="", **evidence):
     """With other evidence, and the statement which fits it."""
     error, claim = certificate.claims
     evidence = claim.evidence | evidence
-    statement = executed.STATEMENT.format(float.fromhex(evidence["bound"]), 512, 32)
+    statement = executed.STATEMENT.format(float.fromhex(evidence["bound"]), exact, 512, 32)
     claim = dataclasses.replace(claim, evidence=evidence, statement=statement)
     return dataclasses.replace(certificate, claims=(error, claim))
 
@@ -385,7 +454,7 @@ def test_forgeries(certificate, memorizer, data, name, factor, words):
 @pytest.mark.parametrize("real", [None, 0.25, "a quarter", ["0x1p-2"]])
 def test_evidence_of_another_kind(certificate, memorizer, data, evidence, real):
     error, claim = certificate.claims
-    statement = executed.STATEMENT.format(1.0, 512, 32)
+    statement = executed.STATEMENT.format(1.0, "", 512, 32)
     for other in (evidence, {"bound": "0x1p0", "real": real}):
         claim = dataclasses.replace(claim, evidence=other, statement=statement)
         report = check(dataclasses.replace(certificate, claims=(error, claim)), memorizer, data)

@@ -2,14 +2,19 @@
 
 import dataclasses
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
 import constructive
 from constructive import Decoder, Text
+from constructive.certificates.claims.decoders import subject
 from constructive.cli import recite
+from constructive.constructions import decoder as building
 from constructive.data.texts import joined
+from constructive.figures import recital as figure
+from constructive.layers.recital import Recital, recital
 
 CAT = "the cat sat on the mat, and the cat saw the rat\r\n"
 FILES = ["decoder-certificate.json", "decoder.png", "decoder.safetensors", "text.json"]
@@ -112,14 +117,15 @@ def test_bad_input(run, folder, arguments, words):
 
 def test_what_is_not_recited(run, folder, monkeypatch):
     """A decoder for other words in the same places: seen by the comparison, and by each proof."""
-    build = constructive.build_decoder
+    build = building.build_recital
 
     def another(text, **options):
         ids = text.ids.copy()
         ids[[2, 4]] = ids[[4, 2]]
-        return build(dataclasses.replace(text, ids=ids), **options)
+        decoder = build(dataclasses.replace(text, ids=ids), **options).decoder
+        return Recital(decoder, text, recital(decoder, text))
 
-    monkeypatch.setattr(constructive, "build_decoder", another)
+    monkeypatch.setattr(building, "build_recital", another)
     printed = run("recite", "cat.txt", "--width", 64, status=1)
     assert "NOT RECITED: byte 4 of 49 is the first which differs" in printed
     assert "recites   REFUTED" in printed
@@ -127,15 +133,57 @@ def test_what_is_not_recited(run, folder, monkeypatch):
     assert names(folder) == ["cat.txt", *FILES]
 
 
+@pytest.mark.usefixtures("folder")
+def test_margins_of_another_text(run, monkeypatch):
+    """The margins which are handed on are believed by nobody but those who made them."""
+    build = building.build_recital
+
+    def another(text, **options):
+        ids = text.ids.copy()
+        ids[[2, 4]] = ids[[4, 2]]
+        return dataclasses.replace(build(dataclasses.replace(text, ids=ids), **options), text=text)
+
+    monkeypatch.setattr(building, "build_recital", another)
+    printed = run("recite", "cat.txt", "--width", 64, status=1)
+    assert "recites   PROVED" in printed
+    assert "NOT PROVED: ValueError" in printed
+
+
+@pytest.mark.usefixtures("folder")
+def test_margins_are_bounded_once(monkeypatch, run):
+    bounded, steps = [], []
+
+    def counted(*arguments, **options):
+        bounded.append(1)
+        return recital(*arguments, **options)
+
+    @contextmanager
+    def told():
+        yield lambda step, _done, _total: steps.append(step)
+
+    for module in (building, subject, figure):
+        monkeypatch.setattr(module, "recital", counted)
+    monkeypatch.setattr(recite, "progress_bar", told)
+    run("recite", "cat.txt", "--width", 64)
+    assert len(bounded) == 1
+    told = list(dict.fromkeys(steps))
+    assert told == [
+        "attend", "solve", "bound the rounding", "recite", "attend modulo a prime",
+        "eliminate modulo a prime", "the checker reads the files and proves it again", "draw",
+    ]  # fmt: skip
+
+
 def test_what_ends_too_early(run, folder, monkeypatch):
     (folder / "twice.txt").write_text("a b")
-    build = constructive.build_decoder
+    build = building.build_recital
 
-    def shorter(_text, **options):
-        decoder = build(Text.words("a", " ", "b"), **options)
-        return dataclasses.replace(decoder, positions=np.repeat(decoder.positions, 3, axis=0))
+    def shorter(text, **options):
+        decoder = build(Text.words("a", " ", "b"), **options).decoder
+        positions = np.repeat(decoder.positions, 3, axis=0)
+        decoder = dataclasses.replace(decoder, positions=positions)
+        return Recital(decoder, text, recital(decoder, text))
 
-    monkeypatch.setattr(constructive, "build_decoder", shorter)
+    monkeypatch.setattr(building, "build_recital", shorter)
     printed = run("recite", "twice.txt", "--width", 64, status=1)
     assert "NOT RECITED: byte 1 of 3 is the first which differs" in printed
 

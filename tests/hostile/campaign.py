@@ -15,6 +15,8 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
+import decoder_forgeries
+import decoder_judge
 import forgeries
 import judges
 import numpy as np
@@ -28,7 +30,9 @@ import constructive
 from constructive import (
     AttentionLayer,
     Dataset,
+    Decoder,
     Memorizer,
+    Text,
     Verdict,
     certify,
     upper_bound_certificate,
@@ -138,6 +142,8 @@ class Runner:
             if case.kind == "sequence":
                 others = [json.loads(Path(file).read_bytes()) for file in files[1:]]
                 found = [judges.sequence_statement(*pair, *others) for pair in stated.items()]
+            elif case.kind == "decoder":
+                found = [decoder_judge.statement(*pair, *files[1:]) for pair in stated.items()]
             else:
                 weights = load_file(files[1]) if len(files) == 3 else None
                 data = {k: np.array(v, dtype=float) for k, v in np.load(files[-1]).items()}
@@ -217,6 +223,41 @@ class Runner:
         else:
             self.count(family, "accepted, true")
 
+    def certified_decoder(self, family, rng):
+        """certify on the files of a forgery, if they are a decoder and texts, and the checker."""
+        for file in self.work.iterdir():
+            file.unlink()
+        files = decoder_forgeries.forgery(rng).write(self.work)
+        self.count(family, "tried")
+        try:
+            decoder, text = Decoder.load(files[1]), Text.load(files[2])
+            certificate = certify(decoder, text)
+        except constructive.ConstructiveError:
+            self.count(family, "refused")
+            return
+        except BaseException:
+            self.bad(family, "traceback", "certify", files, traceback.format_exc())
+            return
+        for claim in certificate.claims:
+            if claim.verdict is Verdict.UNDECIDED:
+                continue
+            true = decoder_judge.statement(claim.name, stated(claim), *files[1:])
+            if true is not None and true is not (claim.verdict is Verdict.PROVED):
+                words = f"{claim.verdict.name} {claim.statement}"
+                self.bad(family, "accepted, false", "certify", files, words)
+                return
+        proved = tuple(c for c in certificate.claims if c.verdict is Verdict.PROVED)
+        if not proved:
+            self.count(family, "refused")
+            return
+        dataclasses.replace(certificate, claims=proved).save(files[0])
+        status, printed, *_ = self.check(files)
+        column = "accepted, true" if status == 0 else "true, refused"
+        if status == 0:
+            self.count(family, column)
+        else:
+            self.bad(family, column, "certify proves it", files, printed)
+
     def problem(self, rng):
         """Arrays of a triple which a forgery is made of."""
         for _ in range(9):
@@ -226,6 +267,13 @@ class Runner:
             if isinstance(triple, triples.Triple):
                 return triple
         return None
+
+
+def stated(claim):
+    """A statement, or where a margin is refuted that which says that there is one."""
+    if claim.name == "recites" and claim.verdict is Verdict.REFUTED:
+        return claim.statement.replace("by 0.0 or more", "by 5e-324 or more")
+    return claim.statement
 
 
 def is_wrong(claim, memorizer, triple):
@@ -321,6 +369,12 @@ def run(family, number, cases, keep=None):
         elif family == "certify":
             for _ in range(cases):
                 runner.certified(family, rng)
+        elif family == "decoders":
+            for place in range(cases):
+                if place % 5:
+                    runner.case(family, decoder_forgeries.forgery(rng))
+                else:
+                    runner.certified_decoder(family, rng)
         else:
             build = {"mutations": forgeries.mutation, "false claims": forgeries.false_claim}[family]
             for _ in range(cases):

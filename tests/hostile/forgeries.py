@@ -32,7 +32,7 @@ class Case:
     """Files of one case, and what they are for.
 
     write:     puts them into a folder, and gives their names
-    kind:      "layer" or "sequence": who judges what is printed
+    kind:      "layer", "sequence" or "decoder": who judges what is printed
     true:      what is known of the claims by construction: True, False, or None
     arguments: more for the command
     """

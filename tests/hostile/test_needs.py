@@ -87,6 +87,26 @@ def test_memory_is_not_above_what_is_announced(checker, tmp_path, name, shape, s
     assert peak <= held + 3e5
 
 
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_memory_of_rounding_is_not_above_what_is_announced(checker, shape, shared, monkeypatch):
+    """Without the arrays of the largest size, and with them."""
+    weights, data = made(shape, shared=shared)
+    total, size, width, heads, inner, value_dim, between, outputs = shape
+    sizes = total, size, width, outputs, heads, inner, value_dim, between
+    for entries in (checker.executed.ENTRIES, 1):
+        monkeypatch.setattr(checker.executed, "ENTRIES", entries)
+        held, operations = checker.executed.needs(sizes)
+        peak = peak_of(lambda: checker.executed.rounding(weights, data))
+        assert peak <= held + 3e5
+    assert 20 * peak + 1e7 > held
+    # Queries times matrices and tokens, values, and the matrices themselves.
+    scores = total * heads * width * (width + size) + heads * width**2 * inner
+    read = total * size * width * heads * outputs + heads * width * value_dim * outputs
+    assert 2 * (scores + read) <= operations + total * size * width * (heads - 1) * outputs * 2
+    assert operations <= 100 * (scores + read) + 100 * heads * total * size * (width + outputs)
+
+
 @pytest.mark.parametrize(
     ("shape", "keep", "count"),
     cases(lambda keep, count: (keep, count) != (True, 5), [False, True], [5, 28]),

@@ -6,6 +6,7 @@ import numpy as np
 
 LONGEST = 1 << 22  # terms of a sum of bounds
 UNIT = 2.0**-53
+AT_ONCE = 1 << 18  # entries which are looked at together
 
 
 def up(x):
@@ -31,6 +32,17 @@ def lengths(x):
 def exponent(x):
     """The least e with all entries below 2^e in size, and 0 for zeros."""
     return math.frexp(max(float(x.max()), -float(x.min())))[1]
+
+
+def granularity(array):
+    """The largest e with every entry a multiple of 2^e; 0 of zeros."""
+    flat, found = array.reshape(-1), []
+    for part in chunks(len(flat), 1, AT_ONCE):
+        mantissas, exponents = np.frexp(flat[part][flat[part] != 0].astype(np.float64))
+        whole = (mantissas * 2.0**53).astype(np.int64)
+        lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 54 + exponents
+        found += [int(lowest.min())] if len(lowest) else []
+    return min(found, default=0)
 
 
 def chunks(total, entries, most):

@@ -21,7 +21,7 @@ from collections import namedtuple
 import mpmath
 import numpy as np
 
-from bounds import chunks, up
+from bounds import chunks, granularity, up
 from exact_claims import ROUNDS, require_rank
 from files import (
     announce,
@@ -435,15 +435,6 @@ def exact_logits(on, model):
 def fits(unit, largest, bits, least, top):
     """Whether multiples of a unit up to a size are numbers of so many bits and of this range."""
     return math.frexp(largest / unit)[1] <= bits and unit >= least and largest <= top
-
-
-def granularity(array):
-    """The largest e with every entry a multiple of 2^e."""
-    mantissas, exponents = np.frexp(array[array != 0].astype(np.float64))
-    if not len(mantissas):
-        return 0
-    whole = (mantissas * 2.0**53).astype(np.int64)
-    return int((np.frexp((whole & -whole).astype(np.float64))[1] - 54 + exponents).min())
 
 
 def normal(weights):

@@ -12,6 +12,9 @@ with k = H (d + d_v) + d_o + 4: sums over entries, values, heads and W_D, and fo
 First logits are exchanged for those that were computed, a_j for a_j w_j / sum_i a_i w_i with all
 w in exp(+-eps): both sum to one, so any c may be taken from the values. Then exact logits are
 averaged as floats do (float_model). Underflow takes less than 2^-120 from each path of indices.
+
+Logits are exact, eps = 0, where contexts, queries, and W_Q and W_K of the head are multiples of
+powers of two, and the sizes of all terms of each sum on the way, in its unit, make less than 2^24.
 """
 
 import math
@@ -19,9 +22,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from bounds import LONGEST, chunks, gamma, up
+from bounds import LONGEST, chunks, gamma, granularity, up
 from files import require, require_bound
 from float_model import BLOCK, MODELS, ULPS, averaged, gamma_of
+from statements import EXACT
 
 ENTRIES = 1 << 19  # of the largest array
 SQUARINGS = 20
@@ -60,14 +64,14 @@ def check_executed(claim, weights, data):
     bound, real = require_bound(claim, "executed"), error_of(claim)
     require("W_V_corrections" not in weights, "executed: a readout of several arrays is no float32")
     with np.errstate(all="ignore"):  # what is infinite, or not a number, is not proved
-        found = rounding(weights, data)
+        found, exact = rounding(weights, data)
     enough = found < math.inf and Fraction(real) + Fraction(found) <= Fraction(bound)
     require(enough, f"executed: rounding may be {found:.6g}, more than the bound leaves for it")
-    return bound, BLOCK, ULPS
+    return bound, EXACT * exact, BLOCK, ULPS
 
 
 def rounding(weights, data):
-    """The most that rounding does to any output."""
+    """The most that rounding does to any output, and whether all logits are exact."""
     names = ("W_Q", "W_K", "W_V", "W_O", "W_D")
     w_q, w_k, w_v, w_o, w_d = (weights[name].astype(np.float64) for name in names)
     (heads, width, inner), value_dim, between = w_q.shape, w_v.shape[2], len(w_d)
@@ -85,17 +89,22 @@ def rounding(weights, data):
 
     steps, last = 2 * width + inner, heads * (width + value_dim) + between + 4
     zeta, flushed = averaged(SINGLE, np.float64(size))
+    units, short = short_sums(w_q, w_k, score_sizes, data)
     lost, lost_last = underflow(weights, data, float(flushed))
     both, ours = gamma_of(SINGLE, steps + 6) + gamma(steps + 2), (size + 2) * gamma(last)
     relative = float(up(zeta + (1.0 + zeta) * gamma_of(SINGLE, last) + ours))
 
     shapes, worst = (total, size, width, outputs, heads, inner, value_dim, between), 0.0
+    all_exact = True
     for rows in chunks(total, entries_of(shapes), ENTRIES):
         tokens = (contexts[rows] if contexts.ndim == 3 else contexts[None]).astype(np.float64)
         asked, turned = queries[rows].astype(np.float64), tokens.transpose(0, 2, 1)
         logits = (asked @ scored).reshape(-1, heads, width) @ turned
         sizes = up(np.abs(asked) @ score_sizes).reshape(-1, heads, width)
-        off = up(both * up(sizes @ np.abs(turned)).max(axis=2) + lost)
+        sizes = up(sizes @ np.abs(turned)).max(axis=2)
+        exact = short & held(units, 2.0 * sizes)
+        off = np.where(exact, 0.0, up(both * sizes + lost))
+        all_exact = all_exact and bool(exact.all())
         attention = softmax(logits)
         share = np.minimum(up(attention * growth(2.0 * off)[..., None]), 1.0)
         values = (tokens @ readout).reshape(len(tokens), size, heads, outputs)
@@ -108,7 +117,35 @@ def rounding(weights, data):
         summed = up(relative * up(np.abs(tokens).max(axis=1) @ reach) + lost_last)
         found = float(up(moved + summed).max())
         worst = max(worst, found) if found < math.inf else math.inf  # which a NaN becomes, too
-    return worst
+    return worst, all_exact
+
+
+def short_sums(w_q, w_k, score_sizes, data):
+    """Of what logits of each head are multiples; for which heads all sums before them are short."""
+    heads, width, _ = w_q.shape
+    given = [data[name].reshape(-1, width) for name in ("contexts", "queries")]
+    in_x, in_e = map(granularity, given)
+    in_q, in_k = (np.array([granularity(head) for head in w]) for w in (w_q, w_k))
+    x, e = (np.maximum(a.max(axis=0), -a.min(axis=0)).astype(np.float64) for a in given)
+    w_q, w_k = np.abs(w_q), np.abs(w_k)
+    by_head = score_sizes.reshape(width, heads, width).transpose(1, 0, 2)
+    short = held(in_x, x.max()) & held(in_e, e.max())
+    for unit, sums in (
+        (in_q, w_q), (in_k, w_k), (in_q + in_k, by_head),
+        (in_e + in_q, up(e @ w_q)), (in_x + in_k, up(x @ w_k)),
+        (in_e + in_q + in_k, up(e @ by_head)), (in_x + in_q + in_k, up(by_head @ x)),
+    ):  # fmt: skip
+        short = short & held(unit, sums.reshape(heads, -1).max(axis=1))
+    return in_x + in_e + in_q + in_k, short
+
+
+def held(units, sizes):
+    """Whether float32 holds what is a multiple of 2^unit, up to a size; zero, or a normal number.
+
+    The size is in range, so that its exponent is one.
+    """
+    short = (np.frexp(sizes)[1] - units <= SINGLE.bits) & (units >= -126)
+    return short & (sizes <= SINGLE.top)
 
 
 def beside(matrices):

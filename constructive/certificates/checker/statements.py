@@ -18,7 +18,7 @@ STATEMENTS = {
     "readout": "some U' with Z U' = Y is within {!r} of the stored effective readout U "
     "(H d, d_out), entry by entry",
     "executed": "max |fl(f(E_t, e_t)) - y_t| <= {!r} in every IEEE evaluation fl, rounding to "
-    "nearest, in float32, weights and data rounded to it first: each logit once, products of "
+    "nearest, in float32, weights and data rounded to it first: each logit once{}, products of "
     "matrices in any order, " + _EVALUATION,
     "impossible": "for all weights of H = {} heads rank Z <= {} on {} different examples: "
     "none memorize every labelling",
@@ -33,6 +33,7 @@ STATEMENTS = {
     "size": "{} non-zero parameters <= {}: Theorem 7 for {}",
 }
 
+EXACT = " and without error"  # of logits
 _STORED = (
     "in float32, with weights, tokens, queries, keys, attention weights, averages, outputs "
     "and the last logits stored in "

@@ -7,7 +7,8 @@ and what it takes an evaluation to be, stand in the statement. It says nothing o
 of sums in fewer bits than float32.
 
 Logits need not be exact. Where heads read small differences of large numbers, their logits are
-not; then the bound is large, and says so where it is no less than the targets.
+not; then the bound is large, and says so where it is no less than the targets. Where weights and
+data are such short numbers that all logits are exact, the statement says that, too.
 """
 
 from fractions import Fraction
@@ -25,9 +26,11 @@ from constructive.support.verdict import Claim, Verdict
 
 STATEMENT = (
     "max |fl(f(E_t, e_t)) - y_t| <= {!r} in every IEEE evaluation fl, rounding to nearest, in "
-    "float32, weights and data rounded to it first: each logit once, products of matrices in any "
+    "float32, weights and data rounded to it first: each logit once{}, products of matrices in any "
     "order, " + IN_WORDS
 )
+EXACT = " and without error"
+"""What is said of logits where all are exact, and nothing where some may not be."""
 UNKNOWN = "fl(f(E_t, e_t)) is near y_t in every IEEE evaluation fl in float32"
 """The statement where nothing is bounded."""
 _OTHERS = Fraction(1, 1 << 10)
@@ -56,8 +59,7 @@ def judge(evaluation: Evaluation, found: Rounding, largest_target: float) -> Cla
         return Claim("executed", UNKNOWN, Verdict.UNDECIDED, detail)
     detail = (
         f"at most {at_most(real)} in real arithmetic, and {at_most(moved)} by rounding, at example "
-        f"{worst}: {_share(found, worst):.0%} of that by logits, which are off by "
-        f"{at_most(float(found.logit_errors.max()))} at most"
+        f"{worst}: {_logits(found, worst)}"
     )
     if bound >= largest_target:
         detail += (
@@ -65,15 +67,20 @@ def judge(evaluation: Evaluation, found: Rounding, largest_target: float) -> Cla
             "construction='generic' are smaller, more heads or a smaller saturated_fraction= may "
             "help"
         )
-    statement = STATEMENT.format(bound, BLOCK, EXP_ULPS)
+    statement = STATEMENT.format(bound, EXACT * (found.exact == 1.0), BLOCK, EXP_ULPS)
     evidence = {"bound": bound.hex(), "real": real.hex()}
     return Claim("executed", statement, Verdict.PROVED, detail, evidence=evidence)
 
 
-def _share(found: Rounding, example: int) -> float:
-    """The part of a bound that is due to logits."""
+def _logits(found: Rounding, example: int) -> str:
+    """The part of a bound that is due to logits, in words."""
+    if found.exact == 1.0:
+        return "none of that by logits, which are exact"
     entry = int(found.bounds[example].argmax())
-    return float(found.logits[example, entry] / found.bounds[example, entry])
+    share = float(found.logits[example, entry] / found.bounds[example, entry])
+    words = f"{share:.0%} of that by logits, which are off by "
+    words += f"{at_most(float(found.logit_errors.max()))} at most"
+    return words + (f", {found.exact:.0%} of them exact" if found.exact > 0.0 else "")
 
 
 def _of(subject: Subject) -> Claim:

@@ -25,6 +25,8 @@ from constructive.support.arrays import Array
 LARGE = 2.0**-24
 """Of attention weights which are worth to be counted: those of others are summed up."""
 _SIGNIFICAND = 53
+_AT_ONCE = 1 << 18
+"""Entries which are looked at together."""
 _LARGEST_TABLE = 1 << 20
 _ENOUGH = 746.0
 """exp(-746) is less than half of the smallest float64."""
@@ -116,15 +118,19 @@ def granularity(array: Array) -> int:
         >>> granularity(np.array([0.75, 3.0])), granularity(np.zeros(2))
         (-2, 0)
     """
-    mantissas, exponents = np.frexp(array[array != 0].astype(np.float64))
-    if not mantissas.size:
-        return 0
-    whole = (mantissas * 2.0**_SIGNIFICAND).astype(np.int64)
-    lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 1
-    return int((lowest + exponents).min()) - _SIGNIFICAND
+    flat = array.reshape(-1)
+    found = []
+    for start in range(0, len(flat), _AT_ONCE):
+        part = flat[start : start + _AT_ONCE]
+        mantissas, exponents = np.frexp(part[part != 0].astype(np.float64))
+        whole = (mantissas * 2.0**_SIGNIFICAND).astype(np.int64)
+        lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 1
+        if len(lowest):
+            found.append(int((lowest + exponents).min()) - _SIGNIFICAND)
+    return min(found, default=0)
 
 
-def exact_logits(layer: CausalLayer, tokens: Array) -> ExactLogits:
+def exact_logits(layer: CausalLayer, tokens: Array, model: FloatModel | None = None) -> ExactLogits:
     """How large partial sums of logits may get, in units of their own.
 
     The orders which are covered: queries W_Q^T x_i and keys W_K^T x_j first, then their product;
@@ -133,18 +139,41 @@ def exact_logits(layer: CausalLayer, tokens: Array) -> ExactLogits:
     Args:
         layer: its W_Q and W_K
         tokens: (..., d), all that are evaluated
+        model: how evaluation rounds, if that is what the answer is for: where the largest entries
+            of tokens show that it makes no error, as is usual, no token is multiplied
     """
-    signed = tokens.reshape(-1, layer.width).astype(np.float64)
-    weights = [w.astype(np.float64) for w in (layer.query_weights, layer.key_weights)]
-    flat, (w_q, w_k) = np.abs(signed), (np.abs(w) for w in weights)
     x, q, k = (
         2.0 ** granularity(array) for array in (tokens, layer.query_weights, layer.key_weights)
     )
-    most = flat.max(axis=0)
+    units = x, q, k
+    signed = tokens.reshape(-1, layer.width)
+    most = np.maximum(signed.max(axis=0), -signed.min(axis=0)).astype(np.float64)
+    known = _known(layer, units, most)
+    if model is not None and known.exact_in(model) and known.tabulated:
+        return known
+    return _known(layer, units, most, signed.astype(np.float64))
+
+
+def _known(
+    layer: CausalLayer,
+    units: tuple[float, float, float],
+    most: Array,
+    tokens: Array | None = None,
+) -> ExactLogits:
+    """From the units of tokens, W_Q and W_K, the largest sizes of entries, and tokens (R, d).
+
+    Without tokens the largest sizes stand for all, and sums of sizes for those with signs.
+    """
+    x, q, k = units
+    weights = [w.astype(np.float64) for w in (layer.query_weights, layer.key_weights)]
+    flat = most[np.newaxis] if tokens is None else np.abs(tokens)
+    w_q, w_k = (np.abs(w) for w in weights)
     asking, keys = (_largest(flat, w) for w in (w_q, w_k))
     matrix = up(np.matmul(w_q, w_k.transpose(0, 2, 1)))
     absorbed = _largest(flat, matrix)
-    queries, own = (_largest(signed, w) for w in weights)
+    queries, own = asking, keys
+    if tokens is not None:
+        queries, own = (_largest(tokens, w) for w in weights)
     stored = _sums(x, most), _sums(x * q, queries), _sums(x * k, own)
     projected = _sums(x * q, asking), _sums(x * k, keys)
     each = up((asking * keys).sum(axis=-1)), up(absorbed @ most)
@@ -198,30 +227,50 @@ def enclosed(
         known: of these tokens; they are `tabulated`
         block_bytes: about the size of temporary arrays, in bytes; by default 32 MiB
     """
-    table = exponentials(known.logits.unit, known.logits.largest)
+    # One zero more, for what is hidden, and for what is less than float64 holds.
+    table = np.append(exponentials(known.logits.unit, known.logits.largest), 0.0)
     absorbed = np.matmul(
         layer.query_weights.astype(np.float64),
         layer.key_weights.astype(np.float64).transpose(0, 2, 1),
     )
     absorbed = absorbed.transpose(1, 0, 2).reshape(layer.width, -1) * (1.0 / known.logits.unit)
     count, length, width = tokens.shape
+    absolute = np.abs(tokens)
+    narrow = absolute.astype(np.float32)
     for block in blocks(count, length, layer.num_heads, layer.window, block_bytes):
         own, seen = tokens[block.sequences, block.rows], tokens[block.sequences, block.keys]
         together, rows = own.shape[:2]
         logits = (own @ absorbed).reshape(together, -1, width) @ seen.transpose(0, 2, 1)
         by_head = logits.reshape(together, rows, layer.num_heads, -1)
         np.copyto(by_head, -np.inf, where=block.hidden[:, np.newaxis])
-        logits -= logits.max(axis=2, keepdims=True)
-        places = np.minimum(-logits, len(table) - 1).astype(np.int64)
-        weights = table.take(places)
-        np.copyto(weights.reshape(by_head.shape), 0.0, where=block.hidden[:, np.newaxis])
+        np.subtract(logits.max(axis=2, keepdims=True), logits, out=logits)
+        np.minimum(logits, len(table) - 1, out=logits)
+        weights = table.take(logits.astype(np.int64))
         weights /= weights.sum(axis=2, keepdims=True)
         z = (weights @ seen).reshape(together, rows, -1)
-        sizes = up(up(weights @ np.abs(seen)).reshape(together, rows, -1))
+        sizes = _averages(weights, narrow[block.sequences, block.keys]).reshape(together, rows, -1)
         if layer.skip:
             z = np.concatenate([own, z], axis=2)
-            sizes = np.concatenate([np.abs(own), sizes], axis=2)
-        small = weights < LARGE
-        large = (~small).sum(axis=2, dtype=np.float64).reshape(together, rows, -1)
-        rest = up(up(np.einsum("sqk,sqk->sq", weights, small)).reshape(together, rows, -1))
+            sizes = np.concatenate([absolute[block.sequences, block.rows], sizes], axis=2)
+        heavy = weights >= LARGE
+        large = np.count_nonzero(heavy, axis=2).astype(np.float64).reshape(together, rows, -1)
+        np.copyto(weights, 0.0, where=heavy)
+        rest = up(up(weights.sum(axis=2)).reshape(together, rows, -1))
         yield Enclosed(block, z, sizes, large, rest)
+
+
+def _averages(weights: Array, sizes: Array) -> Array:
+    """Bounds of averages of sizes |x|, by products in float32, which are off by little.
+
+    Rounding weights, sizes and n products in any order takes a part of gamma_(n+2) at most, with
+    u = 2^-24, and less than (n + 4) 2^-23; underflow takes 2^-125 from each term, times 1 or |x|.
+
+    Args:
+        weights: of attention, one or less in sum (S, R, n), float64
+        sizes: (S, n, d), rounded to float32
+    """
+    terms = sizes.shape[1]
+    with np.errstate(over="ignore"):  # an infinity bounds everything
+        products = (weights.astype(np.float32) @ sizes).astype(np.float64)
+    lost = 2.0**-120 * terms * (1.0 + float(sizes.max()))
+    return up(up(products * (1.0 + (terms + 4) * 2.0**-23)) + lost)

@@ -77,6 +77,7 @@ class Sizes:
         readout_sizes: |U|
         largest: X, the largest |x| or 1
         columns: bounds of the sums of the columns of |U|, and 1, times X (d_out,)
+        head_columns: bounds of the sums of its columns over the rows of each head (H, d_out)
         unembedding: O^T (d_out, V), float64
         unembedding_sizes: |O|^T
     """
@@ -86,6 +87,7 @@ class Sizes:
     readout_sizes: Array
     largest: float
     columns: Array
+    head_columns: Array
     unembedding: Array
     unembedding_sizes: Array
 
@@ -114,7 +116,12 @@ def margins(
     outputs = np.ascontiguousarray(unembedding.T.astype(np.float64))
     largest = max(1.0, float(np.abs(tokens).max()))
     columns = up(up(np.abs(readout).sum(axis=0) + 1.0) * largest)
-    sizes = Sizes(layer.width, readout, np.abs(readout), largest, columns, outputs, np.abs(outputs))
+    absolute = np.abs(readout)
+    by_head = absolute[layer.skip * layer.width :].reshape(layer.num_heads, layer.width, -1)
+    head_columns = up(by_head.sum(axis=1))
+    sizes = Sizes(
+        layer.width, readout, absolute, largest, columns, head_columns, outputs, np.abs(outputs)
+    )
     for part in enclosed(layer, tokens, known):
         block = part.block
         right = following[block.sequences, block.rows]
@@ -146,7 +153,7 @@ def _judged(
 ) -> tuple[Array, Array, Array, Array]:
     """Of some positions: least, most, error and share."""
     outputs = z @ sizes.readout
-    spread = up(attended.averages @ sizes.readout_sizes)
+    spread = _Spread.of(sizes, attended)
     own = _output_errors(FLOAT64, sizes, spread, attended)
     reach = up(np.abs(outputs) + own)  # of the true outputs
     logits = outputs @ sizes.unembedding
@@ -154,7 +161,7 @@ def _judged(
     theirs = _output_errors(model, sizes, spread, attended)
     with np.errstate(invalid="ignore"):  # infinite errors, times zero
         theirs = up(theirs + model.stored_unit * (reach + theirs) + model.stored_tiny)
-    theirs = _within(model, up(spread + theirs), theirs)
+    theirs = _within(model, up(spread.whole + theirs), theirs)
     executed = _logit_errors(model, sizes, reach, theirs)
     each = np.arange(len(z))
     ahead = logits[each, right][:, np.newaxis] - logits
@@ -169,23 +176,42 @@ def _judged(
     return least.min(axis=1), most.min(axis=1), error[each, worst], share[each, worst]
 
 
-def _output_errors(model: FloatModel, sizes: Sizes, spread: Array, attended: _Attended) -> Array:
+@dataclass(frozen=True, eq=False)
+class _Spread:
+    """|U|^T A, and the part of each head in it.
+
+    Attributes:
+        whole: (R, d_out)
+        heads: (H, R, d_out)
+    """
+
+    whole: Array
+    heads: Array
+
+    @classmethod
+    def of(cls, sizes: Sizes, attended: _Attended) -> "_Spread":
+        """Products with the rows of |U| of x, if there are any, and of each head."""
+        averages, heads = attended.averages, attended.large.shape[1]
+        own = averages.shape[1] - heads * sizes.heads_width
+        by_head = averages[:, own:].reshape(len(averages), heads, -1).transpose(1, 0, 2)
+        readouts = sizes.readout_sizes[own:].reshape(heads, sizes.heads_width, -1)
+        parts = up(by_head @ readouts)
+        skipped = averages[:, :own] @ sizes.readout_sizes[:own]
+        return cls(up(parts.sum(axis=0) + skipped), parts)
+
+
+def _output_errors(model: FloatModel, sizes: Sizes, spread: _Spread, attended: _Attended) -> Array:
     """D: bounds of what rounding does to outputs (R, d_out)."""
-    averages, heads = attended.averages, attended.large.shape[1]
-    inner, counts = averages.shape[1], attended.counts[:, np.newaxis]
+    inner, counts = attended.averages.shape[1], attended.counts[:, np.newaxis]
     gamma = float(model.gamma(inner))
     zeta, more = model.weighted(counts, attended.large, attended.rest)
     flushed = up(model.flushed(counts) * (1.0 + zeta))
     top = up((more + flushed) * sizes.largest)
-    width = sizes.heads_width
-    own = inner - heads * width
-    by_head = averages[:, own:].reshape(len(averages), heads, width)
-    errors = up(by_head * zeta[..., np.newaxis] + top[..., np.newaxis])
     largest = up(sizes.largest * (1.0 + zeta) + top).max(axis=1, keepdims=True)  # of averages
     fits = (largest <= model.largest) & (up(largest * counts) <= model.overflow)
     with np.errstate(invalid="ignore"):  # infinite errors, times zero
-        moved = up(errors.reshape(len(averages), -1) @ sizes.readout_sizes[own:])
-        found = up((1.0 + gamma) * moved + gamma * spread)
+        moved = up(np.einsum("rh,hro->ro", zeta, spread.heads) + top @ sizes.head_columns)
+        found = up((1.0 + gamma) * moved + gamma * spread.whole)
         found = up(found + (1.0 + gamma) * model.lost(inner) * sizes.columns)
     return np.where(fits & ~np.isnan(found), found, np.inf)
 

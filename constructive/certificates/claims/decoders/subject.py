@@ -22,6 +22,7 @@ class Subject:
         fingerprints: the SHA-256 of the data, followed by that of the weights
         rng: of primes' points
         progress: called with (step, done, total)
+        known: the margins, where somebody bounded them before
     """
 
     decoder: Decoder
@@ -29,10 +30,13 @@ class Subject:
     fingerprints: bytes
     rng: np.random.Generator
     progress: Progress = field(repr=False)
+    known: Margins | None = None
 
     @cached_property
     def margins(self) -> Margins:
         """The margins of all positions. Raises PrecisionError where there are none."""
+        if self.known is not None:
+            return self.known
         return recital(self.decoder, self.text, progress=self.progress)
 
     def witness(self, index: int) -> tuple[int, int]:

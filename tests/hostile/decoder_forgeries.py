@@ -1,0 +1,412 @@
+"""Hostile certificates, weights and texts of decoders.
+
+An honest triple is changed somewhere, signed anew as a forger would do, and states what it states;
+every function takes a random generator and a copy, and returns what to call it. A case is judged by
+`decoder_judge` if the checker accepts it.
+"""
+
+import copy
+import functools
+import json
+import struct
+from dataclasses import dataclass
+
+import decoder_judge
+import numpy as np
+import triples
+from forgeries import EVIL, Case, leaves
+from triples import described, digest
+
+from constructive import Decoder, Text, build_decoder, certify
+from constructive.layers.causal.layer import CausalLayer
+from constructive.layers.decoder_record import DecoderRecord
+
+NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
+FORMATS = ("float32", "bfloat16", "float16")
+
+
+@dataclass
+class Files:
+    """The content of three files: certificate, weights with what is said of them, texts."""
+
+    content: dict
+    weights: dict
+    about: dict
+    text: dict
+
+    def signed(self):
+        """With the sizes, window, storage and hashes of these very files."""
+        self.content["data"] = {
+            "texts": len(self.text["texts"]),
+            "tokens": sum(map(len, self.text["texts"])),
+            "vocabulary": len(self.text["vocabulary"]),
+            "sha256": digest(self.text),
+        }
+        self.content["weights"] = described(self.weights) | {
+            "window": self.about["window"],
+            "storage": self.about["record"]["storage"],
+        }
+        return self
+
+    def write(self, folder):
+        """Write them, whatever they are."""
+        paths = [folder / name for name in ("c.json", "d.safetensors", "t.json")]
+        paths[0].write_text(json.dumps(self.content))
+        paths[1].write_bytes(tensors(self.weights, self.about))
+        paths[2].write_text(json.dumps(self.text))
+        return [str(path) for path in paths]
+
+
+def tensors(weights, about):
+    """A .safetensors file with metadata."""
+    plain = triples.safetensors(weights)
+    (length,) = struct.unpack("<Q", plain[:8])
+    header = json.loads(plain[8 : 8 + length])
+    header["__metadata__"] = {
+        "format": "constructive decoder 1",
+        "decoder": json.dumps(about),
+    }
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + plain[8 + length :]
+
+
+def files_of(decoder, text, certificate):
+    """What would be saved."""
+    return Files(
+        triples.content_of(certificate),
+        {name: np.array(array) for name, array in decoder.tensors.items()},
+        json.loads(decoder.described()),
+        text.content(),
+    )
+
+
+@functools.cache
+def honest():
+    """Small decoders, all of whose claims are proved."""
+    made = []
+    for text, options in (
+        (Text.words("a rat sat, a cat sat"), {"width": 16}),
+        (Text.bytes(b"abcabcabd"), {"width": 12, "window": 3}),
+        (Text.of([3, 1, 4, 1, 5], [2, 7, 1], prompt=1), {"width": 14, "num_heads": 2}),
+        (Text.of([1, 2, 3, 9], [1, 2, 4, 8], prompt=3), {"width": 10}),
+        (Text.of([0, 1]), {"width": 6, "head_dim": 3}),
+    ):
+        decoder = build_decoder(text, **options)
+        for storage in FORMATS:
+            rounded = decoder.stored_as(storage)
+            certificate = certify(rounded, text)
+            if certificate.proved:
+                made.append(files_of(rounded, text, certificate))
+    return made
+
+
+# What may be done to them.
+
+
+def restate(files):
+    """Statements with the numbers of these files, which may be false."""
+    texts, claims = files.text["texts"], files.content["claims"]
+    asked = sum(len(ids) - files.text["prompt"] + 1 for ids in texts)
+    for name in claims:
+        if name == "executed":
+            said = decoder_judge.SAID[files.about["record"]["storage"]]
+            claims[name]["statement"] = decoder_judge.EXECUTED.format(asked, len(texts), said)
+        elif name == "recites":
+            value = float.fromhex(claims[name]["evidence"]["bound"])
+            claims[name]["statement"] = (
+                f"at all {asked} positions of S = {len(texts)} texts the next token has the "
+                f"largest logit, by {value!r} or more, in real arithmetic"
+            )
+
+
+def moved_entries(rng, files):
+    """Some entries of a tensor, by a little or a lot."""
+    name = NAMES[rng.integers(6)]
+    array = files.weights[name].reshape(-1)
+    some = rng.integers(array.size, size=rng.choice([1, 3, array.size]))
+    scale = 10.0 ** rng.integers(-8, 3)
+    kind = rng.integers(5)
+    if kind == 0:
+        array[some] = -array[some]
+    elif kind == 1:
+        array[some] = 0.0
+    elif kind == 2:
+        array[some] = np.nextafter(array[some], np.float32(rng.choice([-9, 9])))
+    else:
+        array[some] += (scale * rng.standard_normal(len(some))).astype(np.float32)
+    return f"entries of {name} moved"
+
+
+def exchanged_rows(rng, files):
+    """Two tokens, positions or outputs in the place of each other: recitation fails."""
+    name = str(rng.choice(["embedding", "positions", "unembedding", "U"]))
+    array = files.weights[name]
+    one, other = rng.integers(len(array), size=2)
+    array[[one, other]] = array[[other, one]]
+    return f"rows of {name} exchanged"
+
+
+def equal_rows(rng, files):
+    """Two tokens alike, or no positions: contexts which no weights tell apart."""
+    name = str(rng.choice(["embedding", "positions", "unembedding"]))
+    array = files.weights[name]
+    array[rng.integers(len(array))] = array[rng.integers(len(array))]
+    if rng.random() < 0.2:
+        array[:] = array[0]
+    return f"rows of {name} made equal"
+
+
+def blunt(rng, files):
+    """Heads which see less, or nothing but the mean, or a readout of fewer directions."""
+    kind = rng.integers(3)
+    if kind == 0:
+        files.weights["W_Q"][rng.integers(len(files.weights["W_Q"]))] = 0.0
+    elif kind == 1:
+        files.weights["W_K"] *= np.float32(2.0 ** rng.integers(-20, 12))
+    else:
+        files.weights["U"][:, rng.integers(files.weights["U"].shape[1])] = 0.0
+    return "heads blunted"
+
+
+def nearly_equal(rng, files):
+    """Rows of the unembedding near a common one: margins shrink, what is rounded does not."""
+    out = files.weights["unembedding"]
+    near = np.float32(2.0 ** rng.uniform(-30, 0))
+    out *= near
+    out += rng.standard_normal(out.shape[1]).astype(np.float32)
+    lied(rng, files)
+    return "rows of the unembedding nearly equal"
+
+
+def large_sums(rng, files):
+    """Parts of U which cancel: as large as float32 bears, or nearly."""
+    readout, size = files.weights["U"], 2.0 ** rng.integers(0, 128)
+    with np.errstate(over="ignore"):
+        readout += np.float32(size) * rng.choice([-1.0, 1.0], readout.shape).astype(np.float32)
+    return "large sums"
+
+
+def scaled(rng, files):
+    """Tensors at other scales: subnormal entries, or nearly beyond all floats."""
+    with np.errstate(over="ignore", under="ignore"):
+        for name in NAMES:
+            if rng.random() < 0.4:
+                power = int(rng.choice([-149, -127, -126, -125, -60, -1, 1, 40, 100, 127]))
+                files.weights[name] = np.ldexp(
+                    files.weights[name], power + int(rng.integers(-3, 4))
+                )
+    if rng.random() < 0.5:
+        power = int(rng.integers(-140, 120))
+        files.weights["W_Q"] = np.ldexp(files.weights["W_Q"], power)
+        files.weights["W_K"] = np.ldexp(files.weights["W_K"], -power)
+    lied(rng, files)
+    return "tensors at other scales"
+
+
+def not_finite(rng, files):
+    """An entry which is no number."""
+    name = NAMES[rng.integers(6)]
+    array = files.weights[name].reshape(-1)
+    array[rng.integers(array.size)] = rng.choice([np.nan, np.inf, -np.inf])
+    return f"{name} not finite"
+
+
+def other_storage(rng, files):
+    """Said to be stored in a format which the weights are, or are not."""
+    files.about["record"]["storage"] = storage = str(rng.choice(FORMATS))
+    if rng.random() < 0.5:
+        for name in NAMES:
+            files.weights[name] = decoder_judge.stored(files.weights[name], storage)
+    if rng.random() < 0.3:
+        name = NAMES[rng.integers(6)]
+        files.weights[name] = np.ldexp(files.weights[name], int(rng.integers(-30, 30)))
+    if rng.random() < 0.3:
+        files.weights["W_Q"] += np.float32(2.0 ** rng.integers(-12, 8))
+    return f"stored in {storage}"
+
+
+def long_logits(rng, files):
+    """W_Q or tokens of more bits, so that logits are not exact, or only just."""
+    name = str(rng.choice(["W_Q", "W_K", "embedding", "positions"]))
+    array = files.weights[name]
+    array += np.float32(2.0 ** rng.integers(-24, 10)) * rng.integers(-1, 2, array.shape).astype(
+        np.float32
+    )
+    return f"{name} of more bits"
+
+
+def lied(rng, files):
+    """Another margin: a little above the true one, at it, below it, or far away."""
+    claims = files.content["claims"]
+    if "recites" not in claims:
+        return "no margin to lie about"
+    true = 1.0
+    if rng.random() < 0.7:
+        try:
+            on = decoder_judge.Read(
+                files.weights, files.text["texts"], files.text["prompt"], files.about["window"], ""
+            )
+            every = [ball for row in decoder_judge.margins(on) for _, ball in row]
+            true = float(min(every, key=lambda ball: ball.mid()).mid())
+        except (ValueError, IndexError, OverflowError):
+            true = 1.0
+    factor = 1.0 + float(rng.choice([-1, 1])) * 2.0 ** -int(rng.integers(0, 54))
+    value = abs(true) * factor if np.isfinite(true) else 1.0
+    value = float(rng.choice([value, value, value, 5e-324, 1e-300, 0.5, np.nextafter(value, 0.0)]))
+    claims["recites"]["evidence"] = {"bound": value.hex()}
+    return "a margin which is a lie, or not"
+
+
+def other_texts(rng, files):
+    """Other words: exchanged, dropped, repeated, split, or asked for from another place on."""
+    texts = files.text["texts"]
+    ids = texts[rng.integers(len(texts))]
+    kind = rng.integers(7)
+    if kind == 0:
+        place = rng.integers(len(ids))
+        ids[place] = int(rng.integers(len(files.text["vocabulary"])))
+    elif kind == 1 and len(ids) > 1:
+        ids.pop(rng.integers(len(ids)))
+    elif kind == 2:
+        texts.append(list(ids))
+    elif kind == 3:
+        ids.append(int(rng.integers(len(files.text["vocabulary"]))))
+    elif kind == 4:
+        files.text["prompt"] = int(rng.integers(1, 5))
+    elif kind == 5 and len(texts) > 1:
+        texts.pop()
+    else:
+        listed = files.text["vocabulary"]
+        listed[:] = listed[::-1]
+        files.about["vocabulary"] = listed
+    return "other texts"
+
+
+def other_window(rng, files):
+    """A window which is wider, narrower, none, or no number."""
+    choices = [None, 1, 2, 3, 5, 10**9, 0, -1, True, 2.0, "3"]
+    files.about["window"] = choices[rng.integers(len(choices))]
+    return "another window"
+
+
+def other_sizes(rng, files):
+    """Arrays of other shapes or types, and vocabularies of other tokens."""
+    name, kind = NAMES[rng.integers(6)], rng.integers(5)
+    array = files.weights[name]
+    if kind == 0:
+        axis = rng.integers(array.ndim)
+        files.weights[name] = np.delete(array, -1, axis=axis) if array.shape[axis] > 1 else array
+    elif kind == 1:
+        axis = rng.integers(array.ndim)
+        files.weights[name] = np.concatenate([array, array], axis=axis)
+    elif kind == 2:
+        files.weights[name] = array.astype(np.float64)
+    elif kind == 3:
+        files.weights[name] = array.reshape(*array.shape[::-1])
+    else:
+        listed = files.about["vocabulary"]
+        listed[rng.integers(len(listed))] = rng.choice(["a", "é", ""]) if rng.random() < 0.5 else 1
+    return f"{name} of other sizes"
+
+
+def other_evidence(rng, files):
+    """A column, a point or a prime which is another, and anything anywhere."""
+    trails = [trail for trail in leaves(files.content) if trail]
+    trail = trails[rng.integers(len(trails))]
+    value = EVIL[rng.integers(len(EVIL))]
+    put_at(files.content, trail, value)
+    return f"{trail[-1]} of the certificate is {value!r:.20}"
+
+
+def other_words(rng, files):
+    """Anything anywhere in what is said of texts and weights."""
+    content = files.text if rng.random() < 0.5 else files.about
+    trails = [trail for trail in leaves(content) if trail]
+    trail = trails[rng.integers(len(trails))]
+    value = EVIL[rng.integers(len(EVIL))]
+    put_at(content, trail, value)
+    return f"{trail[-1]} of the files is {value!r:.20}"
+
+
+def put_at(content, trail, value):
+    for name in trail[:-1]:
+        content = content[name]
+    content[trail[-1]] = value
+
+
+def fewer_claims(rng, files):
+    """Some claims only, which says less."""
+    claims = files.content["claims"]
+    claims.pop(str(rng.choice(list(claims))))
+    return "fewer claims"
+
+
+def nothing(_rng, _files):
+    """The honest files."""
+    return "honest"
+
+
+WAYS = (
+    (moved_entries, 4), (exchanged_rows, 2), (equal_rows, 2), (blunt, 2), (nearly_equal, 4),
+    (large_sums, 2), (scaled, 3), (not_finite, 1), (other_storage, 3), (long_logits, 2), (lied, 4),
+    (other_texts, 3), (other_window, 2), (other_sizes, 2), (other_evidence, 2), (other_words, 2),
+    (fewer_claims, 1), (nothing, 1),
+)  # fmt: skip
+
+
+def two_tokens(rng):
+    """A decoder by hand: two tokens which differ in one entry, and small margins."""
+    text = Text.of([0, 1])
+    unit = np.float32(2.0 ** rng.integers(-130, 100))
+    out = float(2.0 ** rng.uniform(-28, 2))
+    readout = np.zeros((6, 2), np.float32)
+    with np.errstate(over="ignore"):
+        readout[2, 0] = readout[5, 1] = np.float32(1.0) / unit
+    rows = np.array([[0.0, 0.1], [0.25, 1.0], [-1.0, -1.0]])
+    common = rng.choice([0.0, 1.0]) * rng.standard_normal(2)
+    decoder = Decoder(
+        unit * np.array([[1, 1, 1], [1, 1, -1]], np.float32),
+        np.zeros((2, 3), np.float32),
+        CausalLayer(*np.zeros((2, 1, 3, 1), np.float32), np.nan_to_num(readout)),
+        (common + out * rows).astype(np.float32),
+        text.vocabulary,
+        text.unit,
+        DecoderRecord(0, 2, 1.0, 0.0, 0.0, str(rng.choice(FORMATS))),
+    )
+    content = copy.deepcopy(honest()[0].content)
+    content["claims"].pop("rank")
+    files = Files(
+        content,
+        {name: np.array(array) for name, array in decoder.tensors.items()},
+        json.loads(decoder.described()),
+        text.content(),
+    )
+    lied(rng, files)
+    return files
+
+
+def forgery(rng):
+    """A case."""
+    if rng.random() < 0.15:
+        files, words = two_tokens(rng), ["two tokens"]
+        ways = []
+    else:
+        pool = honest()
+        files, words = copy.deepcopy(pool[rng.integers(len(pool))]), []
+        shares = np.array([share for _, share in WAYS]) / sum(share for _, share in WAYS)
+        ways = rng.choice(len(WAYS), size=rng.choice([1, 1, 2]), p=shares)
+    signed = rng.random() < 0.95
+    with np.errstate(all="ignore"):
+        for way in ways:
+            try:
+                words.append(WAYS[way][0](rng, files))
+            except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+                words.append("of what is spoilt already")
+    if signed:
+        try:
+            restate(files)
+            files.signed()
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            words.append("not signed")
+    arguments = ["--quick"] * (rng.random() < 0.1)
+    return Case("; ".join(words), files.write, "decoder", None, arguments)
