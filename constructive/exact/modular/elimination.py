@@ -205,6 +205,8 @@ class _Elimination:
         middle = first + _PANEL * -(-(last - first) // (2 * _PANEL))
         left = self.run(top, first, middle)
         bottom = top + left
+        if bottom == len(self.work):
+            return left
         if left:
             pivots = slice(first, first + left)
             for start in range(middle, last, _AT_ONCE):
@@ -260,6 +262,8 @@ def _eliminate(
     middle = (first + last) // 2
     left = _eliminate(panel, rows, columns, top, first, middle, modulus)
     bottom = top + left
+    if bottom == len(panel):
+        return left
     if left:
         pivots = slice(first, first + left)
         upper = panel[top:bottom, middle:last].copy()
@@ -302,11 +306,10 @@ def _eliminate_narrow(
         scale = float(pow(int(held[column, row]), -1, modulus))
         multipliers = reduce(held[column, row + 1 :] * scale, modulus)
         held[column, row + 1 :] = multipliers
-        for other in range(column + 1, last - first):
-            below = held[other, row + 1 :]
-            if held[other, row]:
-                below -= multipliers * held[other, row]
-                reduce(below, modulus)
+        if column + 1 < last - first:
+            below = held[column + 1 :, row + 1 :]
+            below -= multipliers * held[column + 1 :, row, np.newaxis]
+            reduce(below, modulus)
         pivots.append(column)
     rest = [column for column in range(last - first) if column not in pivots]
     order = [*pivots, *rest]
