@@ -25,9 +25,17 @@ from constructive.exact.modular.arithmetic import (
     safe_primes,
     subtract_product,
 )
-from constructive.exact.modular.elimination import Factors, dependencies, factor, rank, solve
+from constructive.exact.modular.elimination import (
+    Factors,
+    dependencies,
+    factor,
+    null_vector,
+    null_vectors,
+    rank,
+    solve,
+)
 from constructive.exact.modular.powers import PowerTable, logarithm_table, power_table
-from constructive.exact.modular.small import full_row_rank, null_vectors
+from constructive.exact.modular.small import full_row_rank
 
 __all__ = [
     "BLOCK",
@@ -40,6 +48,7 @@ __all__ = [
     "inverse",
     "least_exponent",
     "logarithm_table",
+    "null_vector",
     "null_vectors",
     "power_table",
     "product",

@@ -13,6 +13,7 @@ import numpy as np
 
 from constructive.exact.modular.arithmetic import (
     Integers,
+    balanced,
     inverse,
     product,
     reduce,
@@ -175,6 +176,50 @@ def dependencies(factors: Factors, mixtures: Array) -> Array:
     # X L = R, where L is unit lower triangular: its transpose is upper triangular.
     _solve_upper(factors.packed[:rank].T, np.ones(rank), right, modulus)
     return right.T.copy()
+
+
+def null_vectors(matrix: Array, modulus: int) -> Array:
+    """A basis of the vectors x with A x = 0 modulo p, as columns: (d, d - rank).
+
+    Args:
+        matrix: A (k, d), balanced residues
+        modulus: p, a prime of at most 2^22
+
+    Example:
+        >>> null_vectors(np.array([[1.0, 2.0]]), 7)
+        array([[-2.],
+               [ 1.]])
+    """
+    factors = factor(matrix, modulus)
+    free = np.delete(np.eye(matrix.shape[1]), factors.columns, axis=1)
+    return _annihilated(matrix, factors, free)
+
+
+def null_vector(matrix: Array, modulus: int, rng: np.random.Generator) -> tuple[int, Array]:
+    """The rank of A modulo p, and a random x with A x = 0: (d,).
+
+    Args:
+        matrix: A (k, d), balanced residues
+        modulus: p, a prime of at most 2^22
+        rng: draws it
+
+    Example:
+        >>> null_vector(np.array([[1.0, 0.0]]), 7, np.random.default_rng(0))
+        (1, array([ 0., -3.]))
+    """
+    factors = factor(matrix, modulus)
+    free = balanced(rng.integers(modulus, size=(matrix.shape[1], 1)), modulus)
+    return factors.rank, _annihilated(matrix, factors, free)[:, 0]
+
+
+def _annihilated(matrix: Array, factors: Factors, free: Array) -> Array:
+    """The x with A x = 0 which has the entries of (d, m) but where pivots are; used up."""
+    rank, modulus = factors.rank, factors.modulus
+    free[factors.columns] = 0.0
+    first = Factors(modulus, np.arange(rank), factors.columns, factors.packed[:rank])
+    values = product(matrix[factors.rows[:rank]], free, modulus)
+    free[factors.columns] = solve(first, np.negative(values, out=values))
+    return free
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Many small matrices modulo a prime at once, and small ones by python-flint."""
+"""Many small matrices modulo a prime at once, and a small one for python-flint."""
 
 import flint
 import numpy as np
@@ -36,19 +36,13 @@ def full_row_rank(batch: Array, modulus: int, rng: np.random.Generator) -> npt.N
     return proved
 
 
-def null_vectors(matrix: Array, modulus: int) -> Array:
-    """A basis of the vectors x with A x = 0 modulo p, as columns: (d, d - rank).
+def as_flint(matrix: Array, modulus: int) -> flint.nmod_mat:
+    """A matrix of residues for python-flint.
 
     Args:
-        matrix: A (k, d), balanced residues
-        modulus: p, a prime of at most 2^22
+        matrix: (T, k)
+        modulus: p
     """
-    basis, count = as_flint(matrix, modulus).nullspace()
-    dense = np.array([[int(x) for x in row] for row in basis.tolist()], dtype=np.int64)
-    return balanced(dense.reshape(matrix.shape[1], -1)[:, :count], modulus)
-
-
-def as_flint(matrix: Array, modulus: int) -> flint.nmod_mat:
     rows, columns = matrix.shape
     entries = (matrix.astype(np.int64) % modulus).ravel().tolist()
     return flint.nmod_mat(rows, columns, entries, modulus)

@@ -22,6 +22,9 @@ from constructive.theory.assumptions.sampling import (
 )
 from constructive.theory.bounds import heads_needed
 
+_WIDTH = 64
+"""The d of which a search budget of 1.0 is meant; an inner product of more takes longer."""
+
 
 @dataclass(frozen=True, eq=False)
 class Report:
@@ -200,7 +203,7 @@ def check(
             dataset.queries,
             size,
             budget=2e8 * budget,
-            search_budget=6e9 * budget,
+            search_budget=6e9 * budget * min(1.0, _WIDTH / width),
             seed=seed,
             progress=progress,
         ),
