@@ -1,7 +1,7 @@
 """All that the theorems ask of a data set, in one report that says how each line is known."""
 
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rich.table import Table
 
@@ -17,6 +17,7 @@ from constructive.theory.assumptions.regrouping import regroup
 from constructive.theory.assumptions.sampling import (
     SUBSETS,
     Estimate,
+    Sample,
     affordable,
     dependent_share,
 )
@@ -186,9 +187,9 @@ def check(
         regrouping = regroup(dataset, num_heads, seed=seed, progress=progress)
 
     def estimate(count: int) -> Estimate:
-        sample = affordable(dataset.queries, count, budget=budget, seed=seed)
-        if subsets is not None:
-            sample = replace(sample, subsets=subsets)
+        sample = Sample(subsets or SUBSETS)
+        if subsets is None:
+            sample = affordable(dataset.queries, count, budget=budget, seed=seed)
         return dependent_share(
             dataset.queries, count,
             subsets=sample, confidence=confidence, seed=seed, executor=executor, progress=progress,
