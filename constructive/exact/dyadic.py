@@ -225,7 +225,7 @@ def decide(
     scaled: Array | None = None,
     most: int | None = None,
 ) -> Decided:
-    """Whether matrices of a batch (B, k, d) have independent rows, by the cheapest proof that holds.
+    """Whether the rows of matrices (B, k, d) are independent, by the cheapest proof that holds.
 
     In this order: a Cholesky factorization (`gram`), a reason to be dependent which can be seen,
     elimination modulo a prime, and exact elimination.

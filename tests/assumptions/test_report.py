@@ -52,7 +52,7 @@ def test_what_is_not_decided_is_said():
     found = assumptions.check(data, budget=0).position
     assert (found.subsets, found.dependent, found.low) == (100, 0, 0.0)
     assert 0 < found.undecided < 100
-    assert f"({found.undecided} not decided)" in str(assumptions.check(data, budget=0))
+    assert f"{found.undecided} of these not decided" in str(assumptions.check(data, budget=0))
     every = assumptions.check(data, budget=0, subsets=100).position
     assert (every.dependent, every.undecided) == (found.undecided, 0)
 

@@ -95,7 +95,7 @@ def factor(
         array([1])
     """
     kept = np.float32 if matrix.dtype == np.float32 else np.float64
-    work = matrix if overwrite else np.array(matrix, dtype=kept, order="C")
+    work: Array = matrix if overwrite else matrix.astype(kept, order="C")
     rows, columns = (np.arange(length) for length in work.shape)
     elimination = _Elimination(
         work, rows, columns, modulus, lambda done: progress(STEP, done, len(columns))

@@ -23,8 +23,8 @@ from constructive.theory.assumptions.sampling import (
 )
 from constructive.theory.bounds import heads_needed
 
-_WIDTH = 64
-"""The d of which a search budget of 1.0 is meant; an inner product of more takes longer."""
+_BESIDE = 256
+"""The d at which an inner product takes as long as what a search does with it besides."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,10 +113,10 @@ class Report:
                     f"{estimate.dependent} of {estimate.subsets} random subsets of "
                     f"{estimate.size} dependent: share {estimate.low:.2g} to {estimate.high:.2g}"
                 )
-                if estimate.undecided:
-                    known += f" ({estimate.undecided} not decided)"
                 name = "" if estimate is self.share else "General position"
                 lines.append((name, known, f"estimate ({estimate.confidence:.0%})"))
+                if estimate.undecided:
+                    lines.append(("", f"{estimate.undecided} of these not decided", "budget"))
         return lines
 
     def _construction(self) -> list[tuple[str, str, str]]:
@@ -204,7 +204,7 @@ def check(
             dataset.queries,
             size,
             budget=2e8 * budget,
-            search_budget=6e9 * budget * min(1.0, _WIDTH / width),
+            search_budget=6e9 * budget * min(1.0, (_BESIDE + 64) / (_BESIDE + width)),
             seed=seed,
             progress=progress,
         ),

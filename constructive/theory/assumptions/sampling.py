@@ -28,7 +28,6 @@ from constructive.support.errors import ParameterError
 from constructive.support.parallel import ordered_map
 from constructive.support.progress import Progress, silent
 
-
 Integers = npt.NDArray[np.int64]
 Drawn = tuple[int, tuple[int, ...]]
 """The number of a subset, and the vectors in it."""
@@ -174,9 +173,9 @@ def dependent_share(
         (start, min(at_once, sample.subsets - start), own)
         for start, own in zip(starts, seeds, strict=True)
     ]
-    all_of_them = _all_dependent(vectors, size)
+    whole = _Vectors(vectors, gram.scaled(vectors), size, _all_dependent(vectors, size))
     found = ordered_map(
-        partial(_dependent_among, vectors, gram.scaled(vectors), size, all_of_them),
+        partial(_dependent_among, whole),
         batches,
         executor=executor,
         progress=progress,
@@ -197,9 +196,7 @@ def dependent_share(
     low, _ = clopper_pearson(len(wrong), sample.subsets, confidence)
     _, high = clopper_pearson(len(wrong) + undecided, sample.subsets, confidence)
     witness = min(wrong)[1] if wrong else None
-    return Estimate(
-        size, sample.subsets, len(wrong), undecided, low, high, confidence, witness
-    )
+    return Estimate(size, sample.subsets, len(wrong), undecided, low, high, confidence, witness)
 
 
 def _checked(vectors: Array, size: int) -> Array:
@@ -226,27 +223,32 @@ def _all_dependent(vectors: Array, size: int) -> bool:
     return columns is not None and dyadic.kernel(vectors[:, columns]).ncols() > 0
 
 
+@dataclass(frozen=True, eq=False)
+class _Vectors:
+    """T vectors, scaled ones, the size of subsets, and whether all of these are dependent."""
+
+    vectors: Array
+    scaled: Array
+    size: int
+    dependent: bool
+
+
 def _dependent_among(
-    vectors: Array,
-    scaled: Array,
-    size: int,
-    all_of_them: bool,
-    batch: tuple[int, int, np.random.SeedSequence],
+    whole: _Vectors, batch: tuple[int, int, np.random.SeedSequence]
 ) -> tuple[list[Drawn], list[Drawn]]:
     """Of a number of random subsets of this size the dependent ones, and those not decided."""
     start, number, seed = batch
     rng = np.random.default_rng(seed)
-    drawn = _draw(len(vectors), size, number, rng)
-    if all_of_them:
-        wrong, pending = np.arange(number), np.arange(0)
-    else:
-        found = dyadic.decide(vectors[drawn], rng, scaled=scaled[drawn], most=0)
-        wrong = np.flatnonzero(found.dependent)
-        pending = np.flatnonzero(~found.dependent & ~found.independent)
-    return tuple(
-        [(start + int(i), tuple(sorted(drawn[i].tolist()))) for i in chosen]
-        for chosen in (wrong, pending)
+    drawn = _draw(len(whole.vectors), whole.size, number, rng)
+    subsets = [(start + i, tuple(sorted(subset))) for i, subset in enumerate(drawn.tolist())]
+    if whole.dependent:
+        return subsets, []
+    found = dyadic.decide(whole.vectors[drawn], rng, scaled=whole.scaled[drawn], most=0)
+    undecided = ~found.dependent & ~found.independent
+    wrong, pending = (
+        [subsets[i] for i in np.flatnonzero(chosen)] for chosen in (found.dependent, undecided)
     )
+    return wrong, pending
 
 
 def _is_dependent(vectors: Array, drawn: Drawn) -> bool:
