@@ -177,8 +177,8 @@ class _Filling:
         self.rooms = [stop - start for start, stop in groups]
         self.width = min(queries.shape[1], max(self.rooms) + _MORE)
         mixing = rng.integers(self.prime, size=(queries.shape[1], self.width)).astype(np.float64)
-        mixing = modular.reduce(mixing, self.prime)
-        self.residues = modular.product(residues, mixing, self.prime)
+        images = modular.product(residues, modular.reduce(mixing, self.prime), self.prime)
+        self.residues = images
         self.members: list[list[int]] = [[] for _ in groups]
         self.normals: list[Array] = [np.eye(self.width) for _ in groups]
         self.home = np.repeat(np.arange(len(groups)), self.rooms)
