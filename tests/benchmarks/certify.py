@@ -3,7 +3,11 @@
     python tests/benchmarks/certify.py --large 4000 8000
 
 does elimination modulo p alone, of matrices stored in float32, once for each size and in a process
-of its own, whose memory is read.
+of its own, whose memory is read; and
+
+    python tests/benchmarks/certify.py --claim 10000
+
+the rank claim of generic heads of d = 384, from files, in processes of their own.
 
 Ratios are taken run by run, in one process, between things measured right after each other; quote
 their medians.
@@ -110,6 +114,60 @@ def large_row(size: int) -> list[str]:
     ]  # fmt: skip
 
 
+def measured(work: Callable[[], object]) -> tuple[str, str, str]:
+    """Seconds, CPU seconds, and memory beside what this process has held so far."""
+    held, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    took = seconds(work)
+    more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held) / 1e6
+    return f"{took:.0f} s", f"{time.process_time() - start:.0f} s", f"{more:.2f} GB"
+
+
+def wide_build(total: int, folder: Path) -> tuple[str, str, str]:
+    rng = np.random.default_rng(0)
+    contexts = rng.standard_normal((total, 4, 384), dtype=np.float32)
+    queries = rng.standard_normal((total, 384), dtype=np.float32)
+    data = Dataset(contexts, queries, rng.random(total))
+    data.save(folder / "d.npz")
+
+    def work() -> None:
+        heads = -(-total // 384)
+        build_memorizer(data, num_heads=heads, construction="generic").save(
+            folder / "w.safetensors"
+        )
+
+    return measured(work)
+
+
+def wide_certify(folder: Path) -> tuple[str, str, str]:
+    memorizer = Memorizer.load(folder / "w.safetensors")
+    data = Dataset.load(folder / "d.npz")
+    return measured(lambda: certify(memorizer, data, claims=["rank"]).save(folder / "c.json"))
+
+
+def wide_check(folder: Path, how: str) -> tuple[str, str, str]:
+    sys.path.insert(0, str(CHECKER))
+    checker = importlib.import_module("command")
+    names = [str(folder / name) for name in ("c.json", "w.safetensors", "d.npz")]
+    return measured(lambda: checker.check(names, quick=how == "quick"))
+
+
+def wide_claim(total: int) -> None:
+    rows = table(
+        f"rank claim, T={total}, n=4, d=384, generic heads", "", "seconds", "CPU", "memory"
+    )
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for step, work, arguments in (
+            ("build", wide_build, (total, folder)),
+            ("certify", wide_certify, (folder,)),
+            ("quick check, reading included", wide_check, (folder, "quick")),
+            ("check, reading included", wide_check, (folder, "full")),
+        ):
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                rows.add_row(step, *pool.apply(work, arguments))
+    CONSOLE.print(rows)
+
+
 def rank_claim(checker, folder: Path, runs: int) -> None:
     title = "rank claim, T=1861, H=60, n=32, d=64, d_h=64"
     rows = table(
@@ -214,7 +272,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5, help="counted runs of each measurement")
     parser.add_argument("--skip-real", action="store_true", help="only the claims modulo p")
     parser.add_argument("--large", type=int, nargs="+", help="sizes of elimination, and no more")
+    parser.add_argument("--claim", type=int, help="the T of a rank claim of d = 384, and no more")
     options = parser.parse_args()
+    if options.claim:
+        wide_claim(options.claim)
+        return
     if options.large:
         large(options.large)
         return
