@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,8 @@ Say = Callable[[str | Table], None]
 Output = TypeVar("Output", Path, Path | None)
 
 _DASH = Path("-")
+_SILENCE = 30.0
+"""Seconds after which work says how far it is where no bar can be drawn."""
 
 app = typer.Typer(
     name="constructive",
@@ -140,16 +143,21 @@ def hand_out(certificate: "Certificate", output: Path, say: Say) -> None:
 
 @contextmanager
 def progress_bar() -> Iterator[ProgressCallback]:
-    """A progress bar on stderr, where that is a terminal."""
+    """A progress bar on stderr where that is a terminal, else a line there now and then."""
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
         task = bar.add_task("", total=None)
+        said = time.monotonic()
 
         def update(step: str, done: int, total: int) -> None:
+            nonlocal said
             bar.update(task, description=step, completed=done, total=total)
+            if not console.is_terminal and time.monotonic() - said > _SILENCE:
+                typer.echo(f"{step}: {done} of {total}", err=True)
+                said = time.monotonic()
 
         yield update
 

@@ -25,7 +25,10 @@ def assumptions_command(
         int | None,
         typer.Option("--heads", "-H", min=1, help="Number H of heads; by default the fewest."),
     ] = None,
-    subsets: Annotated[int, typer.Option(min=1, help="Random subsets of an estimate.")] = 5000,
+    subsets: Annotated[
+        int | None,
+        typer.Option(min=1, help="Random subsets of an estimate; by default 5000 at most."),
+    ] = None,
     confidence: Annotated[float, typer.Option(min=0, max=1, help="Of its interval.")] = 0.99,
     budget: Annotated[float, typer.Option(min=0, help="1: half a minute at T = 10,000.")] = 1.0,
     seed: Seed = 0,

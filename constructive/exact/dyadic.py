@@ -20,11 +20,13 @@ import flint
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact import modular
+from constructive.exact import gram, modular
 from constructive.support.arrays import Array, checked_array
 
 _ATTEMPTS = 4
 """Random mixtures which are tried on a matrix before python-flint decides."""
+BATCHED = 48
+"""Rows of a matrix up to which a batch is eliminated at once."""
 _SHOWN = 8
 """Terms of a dependency which are printed."""
 
@@ -73,6 +75,19 @@ class Dependency:
             words += f"[{row}]" if abs(c) == 1 else f"{_short(abs(c))} [{row}]"
         more = f" + ... ({len(self.rows)} terms)" if len(self.rows) > _SHOWN else ""
         return f"{words}{more} = 0"
+
+
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """What is known of each matrix of a batch: neither of the two is "not decided".
+
+    Attributes:
+        independent: whose rows are proved to be independent (B,)
+        dependent: whose rows are proved to be dependent (B,)
+    """
+
+    independent: npt.NDArray[np.bool_]
+    dependent: npt.NDArray[np.bool_]
 
 
 def integers(matrix: Array) -> tuple[flint.fmpz_mat, list[int]]:
@@ -200,23 +215,109 @@ def independent(blocks: Array, rng: np.random.Generator) -> npt.NDArray[np.bool_
         >>> independent(blocks, np.random.default_rng(0))
         array([ True, False])
     """
+    return decide(blocks, rng).independent
+
+
+def decide(
+    blocks: Array,
+    rng: np.random.Generator,
+    *,
+    scaled: Array | None = None,
+    most: int | None = None,
+) -> Decided:
+    """Whether the rows of matrices (B, k, d) are independent, by the cheapest proof that holds.
+
+    In this order: a Cholesky factorization (`gram`), a reason to be dependent which can be seen,
+    elimination modulo a prime, and exact elimination.
+
+    Args:
+        blocks: (B, k, d), of floats
+        rng: what is drawn changes the time it takes, and no verdict
+        scaled: the same matrices, scaled by `gram.scaled`; by default they are scaled here
+        most: how many matrices may be decided by exact elimination; by default all
+
+    Raises:
+        DataError: for entries which are no finite numbers of 64 bits at most
+
+    Example:
+        >>> blocks = np.array([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])
+        >>> decide(blocks, np.random.default_rng(0), most=0)
+        Decided(independent=array([ True, False]), dependent=array([False, False]))
+    """
     blocks = checked_array("entries", blocks)
     count, size, width = blocks.shape
-    decided = np.zeros(count, dtype=bool)
     if size > width:
-        return decided
+        return Decided(np.zeros(count, dtype=bool), np.ones(count, dtype=bool))
+    found = gram.independent(gram.scaled(blocks) if scaled is None else scaled)
+    dependent = np.zeros(count, dtype=bool)
+    # Most dependent subsets of real data hold a vector twice, or have few coordinates in use.
+    pending = np.flatnonzero(~found)
+    dependent[pending] = _repeating(blocks[pending])
+    dependent[pending] |= blocks[pending].any(axis=1).sum(axis=1) < size
+    pending = pending[~dependent[pending]]
+    if len(pending):
+        found[pending] = _full_rank(blocks[pending], rng)
+    pending = pending[~found[pending]][:most]
+    found[pending] = [has_full_rank(block) for block in blocks[pending]]
+    dependent[pending] = ~found[pending]
+    return Decided(found, dependent)
+
+
+def _full_rank(blocks: Array, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+    """Which matrices of a batch (B, k, d) are proved to have rank k by a prime: (B,)."""
+    count, size, _ = blocks.shape
     prime = next(modular.safe_primes())
     residues = modular.residues(blocks, prime, modular.least_exponent(blocks))
+    if size > BATCHED:
+        return np.array([modular.rank(matrix, prime) == size for matrix in residues])
+    found = np.zeros(count, dtype=bool)
     pending = np.arange(count)
     for _ in range(_ATTEMPTS):
-        decided[pending] = modular.full_row_rank(residues[pending], prime, rng)
-        pending = pending[~decided[pending]]
+        found[pending] = modular.full_row_rank(residues[pending], prime, rng)
+        pending = pending[~found[pending]]
         if not len(pending):
-            return decided
-    # Most dependent subsets of real data hold a vector twice, which needs no elimination to see.
-    pending = pending[~_repeating(blocks[pending])]
-    decided[pending] = [rank(block) == size for block in blocks[pending]]
-    return decided
+            break
+    return found
+
+
+def has_full_rank(matrix: Array) -> bool:
+    """Whether the rows of a matrix of floats (k, d) are independent, exactly.
+
+    Rows which seem dependent may be few, and are decided sooner than all.
+
+    Args:
+        matrix: (k, d), of floats
+
+    Example:
+        >>> has_full_rank(np.array([[0.1, 0.3], [0.3, 0.9]]))
+        True
+    """
+    few = seemingly_dependent(matrix)
+    if few is not None and rank(matrix[few]) < len(few):
+        return False
+    return rank(matrix) == len(matrix)
+
+
+def seemingly_dependent(matrix: Array) -> npt.NDArray[np.int64] | None:
+    """Rows of a dependency modulo a prime, no fewer of them being so; None if there is none.
+
+    It proves nothing: rows may be dependent modulo p alone.
+
+    Args:
+        matrix: (k, d), of floats
+
+    Example:
+        >>> seemingly_dependent(np.array([[1.0, 2.0], [0.0, 3.0], [2.0, 4.0]])).tolist()
+        [0, 2]
+    """
+    prime = next(modular.safe_primes())
+    residues = modular.residues(matrix, prime, modular.least_exponent(matrix))
+    factors = modular.factor(residues, prime)
+    if factors.rank == len(matrix):
+        return None
+    first = np.eye(1, len(matrix) - factors.rank)
+    used = np.flatnonzero(modular.dependencies(factors, first)[0])
+    return np.sort(np.append(factors.rows[used], factors.rows[factors.rank]))
 
 
 def _repeating(blocks: Array) -> npt.NDArray[np.bool_]:

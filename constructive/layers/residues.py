@@ -19,6 +19,7 @@ In practice that happens about once in p points.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ from constructive.data.dataset import Dataset
 from constructive.exact import modular
 from constructive.layers.attention import AttentionLayer
 from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.progress import Progress, silent
 
 Integers = npt.NDArray[np.int64]
 
@@ -81,6 +83,7 @@ def intermediate(
     point: Point,
     columns: Integers,
     *,
+    dtype: type[np.floating[Any]] = np.float64,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Array:
     """Some columns of Z(a), times one power of two, as balanced residues: (T, len(columns)).
@@ -90,6 +93,7 @@ def intermediate(
         dataset: T examples which fit the layer
         point: p and a
         columns: indices into the H d columns of Z, in any order. Only they are computed to the end
+        dtype: of the result; float32 holds residues, too, but no sums of their products
         chunk_bytes: about the size of temporary arrays, in bytes; by default 4 MiB
 
     Raises:
@@ -110,7 +114,7 @@ def intermediate(
     absorbed = np.ascontiguousarray(absorbed.transpose(1, 0, 2)).reshape(width, -1)
     queries = _integers(dataset.queries, order)
 
-    out = np.empty((dataset.num_examples, len(columns)))
+    out = np.empty((dataset.num_examples, len(columns)), dtype)
     step = max(1, chunk_bytes // (8 * heads * (2 * width + dataset.context_size)))
     for start in range(0, len(queries), step):
         rows = slice(start, min(start + step, len(queries)))
@@ -131,19 +135,29 @@ def intermediate(
     return out
 
 
-def search(layer: AttentionLayer, dataset: Dataset, rng: np.random.Generator) -> Search:
+def search(
+    layer: AttentionLayer,
+    dataset: Dataset,
+    rng: np.random.Generator,
+    *,
+    progress: Progress = silent,
+) -> Search:
     """Look for a point at which Z has rank T, a few times.
+
+    Beside the data it takes one T x T array of float32.
 
     Args:
         layer: its W_Q and W_K, (H, d, d_h)
         dataset: T examples which fit the layer
         rng: of the points, and of the columns taken first
+        progress: called with (step, done, total), in columns
     """
     return search_rows(
-        lambda point, columns: intermediate(layer, dataset, point, columns),
+        lambda point, columns: intermediate(layer, dataset, point, columns, dtype=np.float32),
         dataset.num_examples,
         (layer.num_heads, layer.width),
         rng,
+        progress=progress,
     )
 
 
@@ -152,6 +166,8 @@ def search_rows(
     total: int,
     parts: tuple[int, int],
     rng: np.random.Generator,
+    *,
+    progress: Progress = silent,
 ) -> Search:
     """Look for a point at which rows modulo a prime are independent, a few times.
 
@@ -159,11 +175,12 @@ def search_rows(
     dependent, elimination chooses among all.
 
     Args:
-        evaluate: some columns at a point, as balanced residues (T, columns); raises
-            VanishingDenominatorError where a denominator vanishes
+        evaluate: some columns at a point, as balanced residues (T, columns), in an array which is
+            eliminated as it is; raises VanishingDenominatorError where a denominator vanishes
         total: T, the number of rows
         parts: how many parts the columns have, and how many columns each of these
         rng: of the points, and of the columns taken first
+        progress: called with (step, done, total), in columns
     """
     every = np.arange(parts[0] * parts[1])
     found = Search(-1, None, every, None, 0, 0)
@@ -174,7 +191,7 @@ def search_rows(
             retries += vanished
             if z is None:
                 break
-            factors = modular.factor(z, prime)
+            factors = modular.factor(z, prime, overwrite=True, progress=progress)
             tried += 1
             if factors.rank > found.rank:
                 found = Search(factors.rank, point, columns[factors.columns], factors, 0, 0)

@@ -25,6 +25,8 @@ from constructive.support.arrays import Array
 from constructive.support.verdict import Claim, Verdict, pack
 
 _ATTEMPTS = 8
+_AT_ONCE = 1 << 20
+"""Products of queries and normals which are held at a time."""
 _OTHER = "certify the data which the memorizer was built for"
 
 Groups = tuple[tuple[int, int], ...]
@@ -98,16 +100,26 @@ def separate(
     """
     queries = modular.residues(dataset.queries, prime, modular.least_exponent(dataset.queries))
     normals = np.zeros((len(groups), dataset.width))
+    wanted = []
     for head, (start, stop) in enumerate(groups):
         if start == stop:
             continue
-        null = modular.null_vectors(queries[start:stop], prime)
-        if null.shape[1] != dataset.width - (stop - start):
+        rank, normal = modular.null_vector(queries[start:stop], prime, rng)
+        if rank != stop - start:
             _check_independent(dataset, start, stop)
         if head > 0 and (start > 0 or not earlier):
+            normals[head] = normal
+            wanted.append(head)
+    at_once = max(1, _AT_ONCE // len(queries))
+    for some in (wanted[i : i + at_once] for i in range(0, len(wanted), at_once)):
+        outside = modular.product(queries, normals[some].T.copy(), prime) != 0
+        for head, column in zip(some, outside.T, strict=True):
+            start, stop = groups[head]
             others = np.arange(start if earlier else len(queries))
             others = np.delete(others, np.s_[start:stop])
-            normals[head] = _normal(dataset, queries, (start, stop), others, null, prime, rng)
+            if not column[others].all():
+                null = modular.null_vectors(queries[start:stop], prime)
+                normals[head] = _normal(dataset, queries, (start, stop), others, null, prime, rng)
     return normals
 
 

@@ -292,3 +292,49 @@ def test_the_sampled_share_is_near_the_true_one():
     assert found.low <= truth <= found.high
     assert dyadic.rank(vectors[list(found.witness)]) < 3
     assert sampling.dependent_share(np.eye(6), 3, subsets=50).witness is None
+
+
+def test_samples_follow_from_sizes_and_a_budget():
+    rng = np.random.default_rng(0)
+    small, wide = rng.standard_normal((50, 8)), rng.standard_normal((300, 200))
+    assert sampling.affordable(small, 8) == sampling.Sample(5000, 5000)
+    assert sampling.affordable(small, 8, budget=0) == sampling.Sample(100, 0)
+    some = sampling.affordable(wide, 200, budget=0.01)
+    assert 100 < some.subsets < 5000
+    assert some == sampling.affordable(wide, 200, budget=0.01)
+    # What Cholesky does not prove takes longer.
+    hard = wide @ np.diag(np.logspace(0, 7, 200)) @ np.linalg.qr(rng.standard_normal((200, 200)))[0]
+    assert sampling.affordable(hard, 200, budget=0.01).subsets < some.subsets / 2
+    with pytest.raises(ParameterError, match="budget=-1 is not a number of 0 or more"):
+        sampling.affordable(small, 8, budget=-1)
+
+
+def test_subsets_which_are_not_decided_count_for_neither_side():
+    rng = np.random.default_rng(1)
+    vectors = np.round(rng.standard_normal((14, 12)) * 1024)
+    vectors[13] = vectors[:6].sum(axis=0)  # six others and this one are dependent
+    every = sampling.dependent_share(vectors, 12, subsets=60)
+    assert 0 < every.dependent < 60
+    assert every.undecided == 0
+    none = sampling.dependent_share(vectors, 12, subsets=sampling.Sample(60, 0))
+    assert (none.dependent, none.undecided, none.low) == (0, every.dependent, 0.0)
+    assert none.high == every.high
+    few = sampling.dependent_share(vectors, 12, subsets=sampling.Sample(60, 2))
+    assert (few.dependent, few.undecided) == (2, every.dependent - 2)
+    assert few.low < every.low < every.high == few.high
+    assert few.witness == every.witness
+    assert dyadic.rank(vectors[list(every.witness)]) == 11
+
+
+def test_columns_with_a_dependency_make_all_subsets_dependent(monkeypatch):
+    rng = np.random.default_rng(2)
+    vectors = np.round(rng.standard_normal((90, 20)) * 1024)
+    vectors[:, 3] = vectors[:, 7] - vectors[:, 11]
+    monkeypatch.setattr(dyadic, "has_full_rank", lambda _: 1 / 0)
+    found = sampling.dependent_share(vectors, 20, subsets=50)
+    assert (found.dependent, found.undecided, found.high) == (50, 0, 1.0)
+    assert dyadic.rank(vectors[list(found.witness)]) < 20
+    monkeypatch.undo()
+    vectors[0, 3] += 2.0**-20  # of one vector alone: subsets with it may be independent
+    found = sampling.dependent_share(vectors, 20, subsets=50)
+    assert 0 < found.dependent < 50

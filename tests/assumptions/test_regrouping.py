@@ -97,3 +97,16 @@ def test_too_many_examples():
 def test_the_given_order_is_kept_where_it_will_do():
     data = generators.uniform(num_examples=7, context_size=3, width=5)
     assert assumptions.regroup(data, 3).order.tolist() == list(range(7))
+
+
+def test_wide_queries_are_regrouped_by_their_images():
+    """All of a group's places but a few are for others: queries of d = 384, one of them a sum."""
+    rng = np.random.default_rng(0)
+    queries = np.round(rng.standard_normal((121, 384)) * 1024)
+    queries[3] = queries[0] + queries[1]
+    queries[90] = 2.0 * queries[40] - queries[41]
+    data = Dataset(rng.standard_normal((121, 5, 384)), queries, np.zeros(121))
+    found = assumptions.regroup(data, 30)
+    assert found.verdict is Verdict.PROVED
+    assert found.detail == "found in pass 1"
+    assert fits(data.take(found.order).queries, [range(a, b) for a, b in found.groups[:2]])

@@ -35,6 +35,28 @@ def test_a_report_says_how_each_line_is_known():
         assert words in text
 
 
+def test_general_position_of_as_many_subsets_as_a_budget_allows():
+    data = generators.uniform(num_examples=70, context_size=3, width=60)
+    report = assumptions.check(data, budget=1e-3)
+    assert 5000 > report.share.subsets > report.position.subsets >= 100
+    assert f"0 of {report.position.subsets} random subsets of 60 dependent" in str(report)
+    assert assumptions.check(data, budget=1e-3).position == report.position
+    assert assumptions.check(data, budget=1e-3, subsets=7).position.subsets == 7
+
+
+def test_what_is_not_decided_is_said():
+    rng = np.random.default_rng(0)
+    queries = np.round(rng.standard_normal((66, 64)) * 1024)
+    queries[5] = queries[:5].sum(axis=0)  # nearly all subsets of 64 hold these six
+    data = Dataset(rng.standard_normal((66, 2, 64)), queries, np.zeros(66))
+    found = assumptions.check(data, budget=0).position
+    assert (found.subsets, found.dependent, found.low) == (100, 0, 0.0)
+    assert 0 < found.undecided < 100
+    assert f"{found.undecided} of these not decided" in str(assumptions.check(data, budget=0))
+    every = assumptions.check(data, budget=0, subsets=100).position
+    assert (every.dependent, every.undecided) == (found.undecided, 0)
+
+
 def test_three_values():
     few = generators.uniform(num_examples=4, context_size=3, width=5)
     assert assumptions.check(few, subsets=50).assumption_1 is Verdict.PROVED

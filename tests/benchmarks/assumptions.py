@@ -1,24 +1,29 @@
-"""How fast violations of the assumptions are found, and exact capacities.
+"""How fast violations of the assumptions are found, exact capacities, and reports of wide data.
 
-    python tests/benchmarks/assumptions.py --runs 3
+    python tests/benchmarks/assumptions.py --runs 3 [--only wide]
 
 Each planted violation is among 10,000 queries in d = 64, looked for with the defaults and n = 32.
-Found means: exactly this subset, or for a cluster a subset of it, with exact coefficients. Figures
-are printed as tables in Markdown; docs/assumptions.md holds one run.
+Found means: exactly this subset, or for a cluster a subset of it, with exact coefficients. A
+whole report of wide data is made in a process of its own, whose memory is read. Figures are printed
+as tables in Markdown; docs/assumptions.md holds one run.
 """
 
 import argparse
+import multiprocessing
+import resource
 import time
 from statistics import median
 
 import numpy as np
 
-from constructive import exact_capacity, generators, saturated_capacity
+from constructive import Dataset, assumptions, exact_capacity, generators, saturated_capacity
 from constructive.exact import dyadic
 from constructive.support.progress import silent
 from constructive.theory.assumptions import enumeration, kruskal_rank, search
 
 COUNT, WIDTH, WANTED = 10_000, 64, 32
+WIDE = (4_000, 384), (10_000, 768)
+"""T and d of whole reports, of contexts of 16 tokens."""
 
 
 def queries(rng):
@@ -143,14 +148,45 @@ def contexts():
         print(f"| {name} | {numpy_rank} | {rank} |")
 
 
+def wide():
+    print(
+        "\n| T | d | n | seconds | CPU seconds | memory beside the data | subsets of n "
+        "| subsets of d | grouping |\n|---|---|---|---|---|---|---|---|---|"
+    )
+    for total, width in WIDE:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            print(f"| {' | '.join(pool.apply(wide_row, (total, width)))} |", flush=True)
+
+
+def wide_row(total, width):
+    rng = np.random.default_rng(0)
+    contexts = rng.standard_normal((total, 16, width), dtype=np.float32)
+    queries = rng.standard_normal((total, width), dtype=np.float32)
+    data = Dataset(contexts, queries, np.zeros(total))
+    del contexts
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start, work = time.perf_counter(), time.process_time()
+    report = assumptions.check(data)
+    seconds, work = time.perf_counter() - start, time.process_time() - work
+    more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held) / 1000
+    shares = [f"{x.dependent} of {x.subsets}" for x in (report.share, report.position)]
+    return [
+        f"{total:,}", str(width), "16", f"{seconds:.0f}", f"{work:.0f}", f"{more:.0f} MB",
+        *shares, report.construction.name,
+    ]  # fmt: skip
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--recall", type=int, default=60)
+    parser.add_argument("--only", choices=["wide"], help="reports of wide data alone")
     given = parser.parse_args()
-    contexts()
-    print()
-    violations(given.runs)
-    triples()
-    recall(given.recall)
-    capacities()
+    if given.only is None:
+        contexts()
+        print()
+        violations(given.runs)
+        triples()
+        recall(given.recall)
+        capacities()
+    wide()

@@ -1,5 +1,14 @@
 """What certificates cost. Run: python tests/benchmarks/certify.py [--runs 5] [--skip-real]
 
+    python tests/benchmarks/certify.py --large 4000 8000
+
+does elimination modulo p alone, of matrices stored in float32, once for each size and in a process
+of its own, whose memory is read; and
+
+    python tests/benchmarks/certify.py --claim 10000
+
+the rank claim of generic heads of d = 384, from files, in processes of their own.
+
 Ratios are taken run by run, in one process, between things measured right after each other; quote
 their medians.
 """
@@ -8,6 +17,7 @@ import argparse
 import contextlib
 import importlib
 import io
+import multiprocessing
 import resource
 import sys
 import tempfile
@@ -69,6 +79,92 @@ def elimination(runs: int) -> None:
             f"{np.median(np.divide(ours, lu)):.1f}",
             f"{peer / ours[-1]:.1f}",
         )
+    CONSOLE.print(rows)
+
+
+def large(sizes: list[int]) -> None:
+    rows = table(
+        "elimination modulo p in place, one run each",
+        "T", "LAPACK LU", "ours", "ours/LU", "CPU: ours/LU", "matrix", "beside it",
+    )  # fmt: skip
+    for size in sizes:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            rows.add_row(*pool.apply(large_row, (size,)))
+    CONSOLE.print(rows)
+
+
+def large_row(size: int) -> list[str]:
+    rng = np.random.default_rng(0)
+    matrix = np.empty((size, size), np.float32)
+    for row in range(0, size, 64):
+        some = rng.integers(PRIME, size=matrix[row : row + 64].shape).astype(float)
+        matrix[row : row + 64] = modular.reduce(some, PRIME)
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.process_time()
+    ours = seconds(modular.factor, matrix, PRIME, overwrite=True)
+    our_work = time.process_time() - start
+    beside = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held) / 1e6
+    floats = matrix.astype(np.float64)  # what is left there will do for LAPACK
+    start = time.process_time()
+    lu = seconds(lu_factor, floats, overwrite_a=True, check_finite=False)
+    lu_work = time.process_time() - start
+    return [
+        str(size), f"{lu:.2f} s", f"{ours:.2f} s", f"{ours / lu:.1f}", f"{our_work / lu_work:.1f}",
+        f"{matrix.nbytes / 1e9:.2f} GB", f"{beside:.2f} GB",
+    ]  # fmt: skip
+
+
+def measured(work: Callable[[], object]) -> tuple[str, str, str]:
+    """Seconds, CPU seconds, and memory beside what this process has held so far."""
+    held, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    took = seconds(work)
+    more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held) / 1e6
+    return f"{took:.0f} s", f"{time.process_time() - start:.0f} s", f"{more:.2f} GB"
+
+
+def wide_build(total: int, folder: Path) -> tuple[str, str, str]:
+    rng = np.random.default_rng(0)
+    contexts = rng.standard_normal((total, 4, 384), dtype=np.float32)
+    queries = rng.standard_normal((total, 384), dtype=np.float32)
+    data = Dataset(contexts, queries, rng.random(total))
+    data.save(folder / "d.npz")
+
+    def work() -> None:
+        heads = -(-total // 384)
+        build_memorizer(data, num_heads=heads, construction="generic").save(
+            folder / "w.safetensors"
+        )
+
+    return measured(work)
+
+
+def wide_certify(folder: Path) -> tuple[str, str, str]:
+    memorizer = Memorizer.load(folder / "w.safetensors")
+    data = Dataset.load(folder / "d.npz")
+    return measured(lambda: certify(memorizer, data, claims=["rank"]).save(folder / "c.json"))
+
+
+def wide_check(folder: Path, how: str) -> tuple[str, str, str]:
+    sys.path.insert(0, str(CHECKER))
+    checker = importlib.import_module("command")
+    names = [str(folder / name) for name in ("c.json", "w.safetensors", "d.npz")]
+    return measured(lambda: checker.check(names, quick=how == "quick"))
+
+
+def wide_claim(total: int) -> None:
+    rows = table(
+        f"rank claim, T={total}, n=4, d=384, generic heads", "", "seconds", "CPU", "memory"
+    )
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for step, work, arguments in (
+            ("build", wide_build, (total, folder)),
+            ("certify", wide_certify, (folder,)),
+            ("quick check, reading included", wide_check, (folder, "quick")),
+            ("check, reading included", wide_check, (folder, "full")),
+        ):
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                rows.add_row(step, *pool.apply(work, arguments))
     CONSOLE.print(rows)
 
 
@@ -175,7 +271,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=5, help="counted runs of each measurement")
     parser.add_argument("--skip-real", action="store_true", help="only the claims modulo p")
+    parser.add_argument("--large", type=int, nargs="+", help="sizes of elimination, and no more")
+    parser.add_argument("--claim", type=int, help="the T of a rank claim of d = 384, and no more")
     options = parser.parse_args()
+    if options.claim:
+        wide_claim(options.claim)
+        return
+    if options.large:
+        large(options.large)
+        return
     sys.path.insert(0, str(CHECKER))
     checker = importlib.import_module("command")
     announced = contextlib.redirect_stderr(io.StringIO())  # what each check needs

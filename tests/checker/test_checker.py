@@ -195,14 +195,12 @@ def forged_rank(data, memorizer, monkeypatch, folder):
     """A certificate which claims rank T with evidence as good as elimination can give."""
     honest = residues.search
 
-    def lie(layer, dataset, rng):
-        found = honest(layer, dataset, rng)
+    def lie(layer, dataset, rng, **options):
+        found = honest(layer, dataset, rng, **options)
         total = dataset.num_examples
         honest_ones = found.rank == total
         columns = found.columns if honest_ones else np.arange(total)
-        upper = np.eye(total)
-        lower = np.eye(total)
-        factors = modular.Factors(found.point.prime, np.arange(total), columns, lower, upper)
+        factors = modular.Factors(found.point.prime, np.arange(total), columns, np.eye(total))
         return residues.Search(total, found.point, columns, factors, 1, 0)
 
     monkeypatch.setattr(rank, "refute", lambda *_: None)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from constructive import Certificate, Dataset, Verdict, build_memorizer, generators
+from constructive.cli import common
 
 
 @pytest.fixture
@@ -21,6 +22,15 @@ def test_assumptions(run):
     assert "[0] + [1] - [2] = 0" in text
     assert "PROVED: found in pass 1" in text
     assert "estimate (99%)" in text
+
+
+def test_long_work_says_how_far_it_is_where_no_bar_can_be_drawn(program, tmp_path, monkeypatch):
+    generators.uniform(num_examples=7, context_size=3, width=5).save(tmp_path / "few.npz")
+    assert program("assumptions", "few.npz").stderr == ""
+    monkeypatch.setattr(common, "_SILENCE", 0.0)
+    lines = program("assumptions", "few.npz").stderr.splitlines()
+    assert "ranks of contexts: 7 of 7" in lines
+    assert "random subsets of 5: 1 of 1" in lines
 
 
 def test_assumptions_which_fail_end_with_status_1(run, tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from constructive.exact import dyadic
+from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
 
 SMALL = arrays.arrays(
@@ -104,3 +104,50 @@ def test_long_dependencies_are_shortened(rows):
 
 def test_a_wrong_dependency_does_not_hold():
     assert not Dependency((0, 1), (Fraction(1), Fraction(1))).holds(np.eye(2))
+
+
+def test_blocks_are_decided_by_the_cheapest_proof(monkeypatch):
+    """Cholesky, a look, a prime, and exact elimination, in this order; what is left is left."""
+    rng = np.random.default_rng(3)
+    size = dyadic.BATCHED + 2
+    generic = rng.standard_normal((size, size))
+    near, twice, unused, hidden = (generic.copy() for _ in range(4))
+    near[1] = near[0] + 1e-9 * near[1]
+    twice[7] = twice[30]
+    unused[:, 4] = 0.0
+    hidden = np.round(hidden * 2.0**20)
+    hidden[9] = hidden[2] - hidden[5] + 3 * hidden[11]
+    blocks = np.stack([generic, near, twice, unused, hidden])
+    calls = {}
+
+    def counted(module, name):
+        honest, calls[name] = getattr(module, name), 0
+
+        def function(*given):
+            calls[name] += 1
+            return honest(*given)
+
+        monkeypatch.setattr(module, name, function)
+
+    counted(dyadic.modular, "rank")
+    counted(dyadic, "has_full_rank")
+    found = dyadic.decide(blocks, rng, most=0)
+    assert calls == {"rank": 2, "has_full_rank": 0}
+    assert found.independent.tolist() == [True, True, False, False, False]
+    assert found.dependent.tolist() == [False, False, True, True, False]
+    found = dyadic.decide(blocks, rng)
+    assert calls["has_full_rank"] == 1
+    assert found.dependent.tolist() == [False, False, True, True, True]
+    assert not (found.independent & found.dependent).any()
+
+
+def test_rank_is_lost_modulo_a_prime_and_not_over_the_rational_numbers():
+    prime = next(modular.safe_primes())
+    matrix = np.array([[1.0, 1.0], [1.0, 1.0 + prime]])
+    assert dyadic.seemingly_dependent(matrix).tolist() == [0, 1]
+    assert dyadic.has_full_rank(matrix)
+    near = np.array([[1.0, 1.0], [1.0, 1.0 + prime * 2.0**-50]])  # too near for Cholesky, too
+    found = dyadic.decide(near[np.newaxis], np.random.default_rng(0), most=0)
+    assert not found.independent.any()
+    assert not found.dependent.any()
+    assert dyadic.independent(near[np.newaxis], np.random.default_rng(0)).all()

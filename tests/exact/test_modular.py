@@ -12,6 +12,7 @@ from sympy import GF, ZZ
 from sympy.polys.matrices import DomainMatrix
 
 from constructive.exact import modular
+from constructive.exact.modular import arithmetic, elimination
 from constructive.support.errors import ParameterError
 
 PRIME = next(modular.safe_primes())
@@ -211,6 +212,66 @@ def test_full_row_rank_is_proved_where_it_holds_and_never_where_it_does_not():
     expected = [flint_rank(matrix, PRIME) == 4 for matrix in batch]
     found = modular.full_row_rank(balanced(batch, PRIME), PRIME, rng)
     assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_panels_put_together_agree_with_flint(monkeypatch, dtype):
+    """Many panels, columns without pivots in all of them, and products in many pieces."""
+    monkeypatch.setattr(elimination, "_PANEL", 16)
+    monkeypatch.setattr(elimination, "_AT_ONCE", 24)
+    monkeypatch.setattr(elimination, "_ROWS", 7)
+    monkeypatch.setattr(arithmetic, "_AT_ONCE", 100)
+    rng = np.random.default_rng(7)
+    for _ in range(150):
+        prime = int(rng.choice(SMALL_PRIMES))
+        rows, columns = rng.integers(1, 110, size=2)
+        matrix = rng.integers(prime, size=(rows, columns)) * (rng.random((rows, columns)) < 0.2)
+        matrix = matrix[:, rng.integers(columns, size=columns)]
+        stored = balanced(matrix, prime).astype(dtype)
+        steps = []
+        factors = modular.factor(
+            stored, prime, overwrite=True, progress=lambda *step, said=steps: said.append(step)
+        )
+        assert factors.rank == flint_rank(matrix, prime)
+        assert factors.packed.dtype == dtype
+        assert not factors.rank or np.shares_memory(factors.packed, stored)
+        assert all(done <= total == columns for _, done, total in steps)
+        product = factors.lower.astype(object) @ factors.upper.astype(object)
+        rest = product - matrix[factors.rows][:, factors.columns]
+        assert not (rest.astype(float) % prime).any()
+        firsts = [flint_rank(matrix[:, : k + 1], prime) for k in range(columns)]
+        assert factors.columns.tolist() == np.flatnonzero(np.diff([0, *firsts])).tolist()
+
+
+def test_a_matrix_is_kept_unless_it_may_be_overwritten():
+    matrix = balanced(np.random.default_rng(8).integers(PRIME, size=(60, 60)), PRIME)
+    before = matrix.copy()
+    factors = modular.factor(matrix, PRIME)
+    assert (matrix == before).all()
+    modular.solve(factors, matrix[:, :2])
+    assert (matrix == before).all()
+    assert (modular.factor(matrix, PRIME, overwrite=True).packed == factors.packed).all()
+
+
+def test_an_interrupt_ends_an_elimination(monkeypatch):
+    monkeypatch.setattr(elimination, "_PANEL", 8)
+
+    def interrupt(_step, done, _total):
+        if done > 16:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        modular.factor(np.eye(64), PRIME, progress=interrupt)
+
+
+def test_one_null_vector():
+    rng = np.random.default_rng(9)
+    for _ in range(200):
+        matrix = random_matrix(rng, PRIME)
+        rank, vector = modular.null_vector(balanced(matrix, PRIME), PRIME, rng)
+        assert rank == flint_rank(matrix, PRIME)
+        assert rank == matrix.shape[1] or vector.any()
+        assert not (modular.product(balanced(matrix, PRIME), vector[:, None], PRIME) % PRIME).any()
 
 
 def test_null_vectors():

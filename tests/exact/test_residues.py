@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 from constructive import AttentionLayer, Dataset, build_memorizer, generators, strategies
 from constructive.exact import modular
+from constructive.exact.modular.small import as_flint
 from constructive.layers import residues
 from constructive.layers.residues import Point, VanishingDenominatorError
 
@@ -58,7 +59,7 @@ def test_what_is_built_at_the_bound_has_exact_rank(problem):
     assert found.rank == problem.dataset.num_examples
     every = np.arange(memorizer.layer.num_heads * memorizer.layer.width)
     z = residues.intermediate(memorizer.layer, problem.dataset, found.point, every)
-    assert modular._as_flint(z, found.point.prime).rank() == found.rank
+    assert as_flint(z, found.point.prime).rank() == found.rank
 
 
 def test_a_vanishing_denominator_is_seen():

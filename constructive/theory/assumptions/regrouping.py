@@ -9,8 +9,9 @@ no place another is moved for it.
 of them spans F, and so all m are its own, or it is the first: it has at most k. So a grouping
 needs m <= H(k - 1) + 1. (With k = 1: two parallel queries defeat every grouping.)
 
-All tests are modulo a prime, with random vectors in the place of whole null spaces. A chance
-collision refuses an example that would fit; what comes out is proved by `theory.grouping`.
+All tests are modulo a prime, of images of the queries under a random linear map to a few more
+dimensions than a group has members, and with random vectors in the place of whole null spaces. A
+chance collision refuses an example that would fit; what comes out is proved by `theory.grouping`.
 """
 
 from itertools import accumulate, pairwise
@@ -41,6 +42,9 @@ CONSTRUCTIONS = "saturated", "rank_one"
 """Those whose groups are looked for: of Theorems 1 and 2, and of Theorem 10."""
 _PASSES = 20
 """Orders which are tried."""
+_MORE = 4
+"""Dimensions of the images of queries beyond those of a group: two for another query and one
+example more, and two so that chance collisions are rare."""
 _MOVES = 400
 """Examples which are tried in the place of one that finds none."""
 
@@ -164,15 +168,19 @@ def _troublesome_first(
 
 
 class _Filling:
-    """Groups which are being filled, with the null space of each modulo a prime."""
+    """Groups which are being filled, with the null space of each: of images modulo a prime."""
 
     def __init__(self, queries: Array, groups: Groups, rng: np.random.Generator) -> None:
         self.queries = queries
         self.prime = next(modular.safe_primes())
-        self.residues = modular.residues(queries, self.prime, modular.least_exponent(queries))
+        residues = modular.residues(queries, self.prime, modular.least_exponent(queries))
         self.rooms = [stop - start for start, stop in groups]
+        self.width = min(queries.shape[1], max(self.rooms) + _MORE)
+        mixing = rng.integers(self.prime, size=(queries.shape[1], self.width)).astype(np.float64)
+        images = modular.product(residues, modular.reduce(mixing, self.prime), self.prime)
+        self.residues = images
         self.members: list[list[int]] = [[] for _ in groups]
-        self.normals: list[Array] = [np.eye(queries.shape[1]) for _ in groups]
+        self.normals: list[Array] = [np.eye(self.width) for _ in groups]
         self.home = np.repeat(np.arange(len(groups)), self.rooms)
         self.rng = rng
 
@@ -230,7 +238,7 @@ class _Filling:
         moves = [(head, other) for head in heads for other in self.members[head]]
         for head, other in (moves[i] for i in self.rng.permutation(len(moves))[:_MOVES]):
             kept = [member for member in self.members[head] if member != other]
-            normals: Array = np.eye(self.queries.shape[1])
+            normals: Array = np.eye(self.width)
             if kept:
                 normals = modular.null_vectors(self.residues[kept], self.prime)
             before = self.members[head], self.normals[head]

@@ -14,8 +14,17 @@ from constructive.theory.assumptions.contexts import DependentContext, dependent
 from constructive.theory.assumptions.kruskal import KruskalRank, kruskal_rank
 from constructive.theory.assumptions.obstacles import Regrouping
 from constructive.theory.assumptions.regrouping import regroup
-from constructive.theory.assumptions.sampling import Estimate, dependent_share
+from constructive.theory.assumptions.sampling import (
+    SUBSETS,
+    Estimate,
+    Sample,
+    affordable,
+    dependent_share,
+)
 from constructive.theory.bounds import heads_needed
+
+_BESIDE = 256
+"""The d at which an inner product takes as long as what a search does with it besides."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +115,8 @@ class Report:
                 )
                 name = "" if estimate is self.share else "General position"
                 lines.append((name, known, f"estimate ({estimate.confidence:.0%})"))
+                if estimate.undecided:
+                    lines.append(("", f"{estimate.undecided} of these not decided", "budget"))
         return lines
 
     def _construction(self) -> list[tuple[str, str, str]]:
@@ -122,7 +133,7 @@ def check(
     dataset: Dataset,
     num_heads: int | None = None,
     *,
-    subsets: int = 5000,
+    subsets: int | None = None,
     confidence: float = 0.99,
     budget: float = 1.0,
     seed: int = 0,
@@ -137,9 +148,11 @@ def check(
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
         num_heads: H, for the conditions of the construction; by default the fewest that Theorem 2
             allows for T examples (with n = 1 and T > 1 there are none, and nothing is asked)
-        subsets: how many random ones are drawn for an estimate; by default the paper's 5,000
+        subsets: how many random ones are drawn for an estimate; by default the paper's 5,000, and
+            fewer of a size at which the budget does not allow so many
         confidence: of the estimates, between 0 and 1; by default the paper's 99 %
-        budget: 1.0 allows half a minute for 10,000 queries of d = 64; 10.0 ten times as much
+        budget: 1.0 allows half a minute for 10,000 queries of d = 64, and about as much for random
+            subsets of any d; 10.0 ten times as much
         seed: of all random choices
         executor: where the random subsets are decided (`constructive.support.parallel`); None for
             here
@@ -163,7 +176,7 @@ def check(
         >>> report.assumption_1.name, report.assumption_2.name, report.construction.name
         ('REFUTED', 'PROVED', 'PROVED')
     """
-    require_positive(subsets=subsets)
+    require_positive(subsets=SUBSETS if subsets is None else subsets)
     require_not_negative(budget=budget)
     require_seed(seed)
     total, size, width = dataset.num_examples, dataset.context_size, dataset.width
@@ -174,9 +187,12 @@ def check(
         regrouping = regroup(dataset, num_heads, seed=seed, progress=progress)
 
     def estimate(count: int) -> Estimate:
+        sample = Sample(subsets or SUBSETS)
+        if subsets is None:
+            sample = affordable(dataset.queries, count, budget=budget, seed=seed)
         return dependent_share(
             dataset.queries, count,
-            subsets=subsets, confidence=confidence, seed=seed, executor=executor, progress=progress,
+            subsets=sample, confidence=confidence, seed=seed, executor=executor, progress=progress,
         )  # fmt: skip
 
     return Report(
@@ -188,7 +204,7 @@ def check(
             dataset.queries,
             size,
             budget=2e8 * budget,
-            search_budget=6e9 * budget,
+            search_budget=6e9 * budget * min(1.0, (_BESIDE + 64) / (_BESIDE + width)),
             seed=seed,
             progress=progress,
         ),

@@ -1,7 +1,8 @@
 """How many random subsets of vectors are dependent: an estimate with its confidence interval.
 
 The paper samples 5,000 subsets and states a Clopper-Pearson interval of 99 %. Each sampled subset
-is decided exactly; what is estimated is the share among all subsets.
+is decided exactly, by the cheapest proof that holds (`exact.dyadic.decide`), or counted as
+undecided; what is estimated is the share among all subsets.
 
 Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), section 3, for the protocol; Clopper and
 Pearson (Biometrika 1934) for the interval.
@@ -12,14 +13,41 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import betaincinv
 
-from constructive.exact import dyadic
-from constructive.support.arguments import is_integer, require_positive, require_seed
+from constructive.exact import dyadic, gram
+from constructive.support.arguments import (
+    is_integer,
+    require_not_negative,
+    require_positive,
+    require_seed,
+)
 from constructive.support.arrays import CHUNK_BYTES, Array, checked_matrix
 from constructive.support.errors import ParameterError
 from constructive.support.parallel import ordered_map
 from constructive.support.progress import Progress, silent
+
+Integers = npt.NDArray[np.int64]
+Drawn = tuple[int, tuple[int, ...]]
+"""The number of a subset, and the vectors in it."""
+
+SUBSETS = 5000
+"""The number of subsets of the paper."""
+_FEWEST = 100
+"""Subsets which are drawn whatever the budget is."""
+_SECONDS = 30.0
+"""What a budget of 1.0 allows, on one core or two."""
+_PILOT = 8
+"""Subsets, none of the sample, which tell how others will be decided."""
+_CHOLESKY = 25e9
+"""Multiplications a second, of Gram matrices and their factorizations."""
+_DRAWN = 1e-4
+"""Seconds of a subset beside that."""
+_ELIMINATION = 5.0
+"""How many times as long elimination modulo a prime takes."""
+_EXACT = 1e-8
+"""Seconds of exact elimination of a k x k matrix, in units of k^3."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +58,9 @@ class Estimate:
         size: the number of vectors in a subset
         subsets: how many subsets were drawn
         dependent: how many of these were dependent
-        low, high: the Clopper-Pearson interval of the share, at this confidence
+        undecided: how many of these were not decided
+        low, high: the Clopper-Pearson interval of the share, at this confidence; where subsets are
+            undecided, whatever they are
         confidence: the probability, between 0 and 1, that such an interval holds the share
         witness: the first dependent subset which was drawn (its indices), or None
     """
@@ -38,17 +68,67 @@ class Estimate:
     size: int
     subsets: int
     dependent: int
+    undecided: int
     low: float
     high: float
     confidence: float
     witness: tuple[int, ...] | None
 
 
+@dataclass(frozen=True)
+class Sample:
+    """How many subsets are drawn, and how many of these exact elimination may decide.
+
+    Attributes:
+        subsets: how many are drawn
+        exact: so many of those which nothing else decides; None for all
+    """
+
+    subsets: int = SUBSETS
+    exact: int | None = None
+
+
+def affordable(vectors: Array, size: int, *, budget: float = 1.0, seed: int = 0) -> Sample:
+    """The sample of a size which a budget allows: at most 5,000 subsets, and at least 100.
+
+    It follows from T, d, the size of subsets, and from how a few subsets are decided which are not
+    among the sample: not from a clock. So a sample can be drawn again, and its size has nothing to
+    do with what is found in it.
+
+    Args:
+        vectors: T vectors of d entries, (T, d)
+        size: the number of vectors in a subset, 1 to T
+        budget: 1.0 allows about half a minute
+        seed: of the few subsets
+
+    Raises:
+        DataError: for what is no matrix of real numbers
+        ParameterError: for a size beyond T, a negative budget or seed
+
+    Example:
+        >>> affordable(np.random.default_rng(0).random((40, 3)), 3).subsets
+        5000
+    """
+    vectors = _checked(vectors, size)
+    require_not_negative(budget=budget)
+    require_seed(seed)
+    rng = np.random.default_rng([seed, size])
+    width = vectors.shape[1]
+    seconds = _DRAWN + size * size * (width + size / 3) / _CHOLESKY
+    if size > dyadic.BATCHED:
+        drawn = vectors[_draw(len(vectors), size, _PILOT, rng)]
+        if 2 * np.count_nonzero(gram.independent(gram.scaled(drawn))) < _PILOT:
+            seconds *= 1.0 + _ELIMINATION
+    allowed = _SECONDS * budget
+    subsets = max(_FEWEST, int(min(allowed / seconds, SUBSETS)))
+    return Sample(subsets, int(min(allowed / (_EXACT * float(size) ** 3), SUBSETS)))
+
+
 def dependent_share(
     vectors: Array,
     size: int,
     *,
-    subsets: int = 5000,
+    subsets: int | Sample = SUBSETS,
     confidence: float = 0.99,
     seed: int = 0,
     executor: Executor | None = None,
@@ -59,7 +139,7 @@ def dependent_share(
     Args:
         vectors: T vectors of d entries, (T, d)
         size: the number of vectors in a subset, 1 to T
-        subsets: how many are drawn
+        subsets: how many are drawn; or what `affordable` allows, so that some may stay undecided
         confidence: of the interval of the share, between 0 and 1
         seed: of the subsets
         executor: where subsets are decided (`constructive.support.parallel`), the same ones
@@ -76,8 +156,8 @@ def dependent_share(
         >>> dependent_share(plane, 3, subsets=100).dependent
         100
     """
-    vectors = checked_matrix("vectors", vectors)
-    require_positive(subsets=subsets)
+    sample = subsets if isinstance(subsets, Sample) else Sample(subsets)
+    require_positive(subsets=sample.subsets)
     require_seed(seed)
     if not 0.0 < confidence < 1.0:
         raise ParameterError(
@@ -85,40 +165,95 @@ def dependent_share(
             witness=confidence,
             suggestion="confidence=0.99",
         )
+    vectors = _checked(vectors, size)
+    at_once = max(1, CHUNK_BYTES // (8 * size * vectors.shape[1]))
+    starts = range(0, sample.subsets, at_once)
+    seeds = np.random.SeedSequence(seed).spawn(len(starts))
+    batches = [
+        (start, min(at_once, sample.subsets - start), own)
+        for start, own in zip(starts, seeds, strict=True)
+    ]
+    whole = _Vectors(vectors, gram.scaled(vectors), size, _all_dependent(vectors, size))
+    found = ordered_map(
+        partial(_dependent_among, whole),
+        batches,
+        executor=executor,
+        progress=progress,
+        step=f"random subsets of {size}",
+    )
+    wrong = [subset for dependent, _ in found for subset in dependent]
+    pending = [subset for _, undecided in found for subset in undecided]
+    looked_at = pending[: sample.exact]
+    decided = ordered_map(
+        partial(_is_dependent, vectors),
+        looked_at,
+        executor=executor,
+        progress=progress,
+        step=f"dependent subsets of {size}",
+    )
+    wrong += [subset for subset, dependent in zip(looked_at, decided, strict=True) if dependent]
+    undecided = len(pending) - len(looked_at)
+    low, _ = clopper_pearson(len(wrong), sample.subsets, confidence)
+    _, high = clopper_pearson(len(wrong) + undecided, sample.subsets, confidence)
+    witness = min(wrong)[1] if wrong else None
+    return Estimate(size, sample.subsets, len(wrong), undecided, low, high, confidence, witness)
+
+
+def _checked(vectors: Array, size: int) -> Array:
+    vectors = checked_matrix("vectors", vectors)
     if not is_integer(size) or not 1 <= size <= len(vectors):
         raise ParameterError(
             f"{len(vectors)} vectors have no subsets of {size}",
             witness=size,
             suggestion=f"a size from 1 to {len(vectors)}",
         )
-    at_once = max(1, CHUNK_BYTES // (8 * size * vectors.shape[1]))
-    starts = range(0, subsets, at_once)
-    seeds = np.random.SeedSequence(seed).spawn(len(starts))
-    batches = [
-        (min(at_once, subsets - start), own) for start, own in zip(starts, seeds, strict=True)
-    ]
-    found = ordered_map(
-        partial(_dependent_among, vectors, size),
-        batches,
-        executor=executor,
-        progress=progress,
-        step=f"random subsets of {size}",
-    )
-    wrong = [subset for batch in found for subset in batch]
-    low, high = clopper_pearson(len(wrong), subsets, confidence)
-    witness = wrong[0] if wrong else None
-    return Estimate(size, subsets, len(wrong), low, high, confidence, witness)
+    return vectors
+
+
+def _draw(total: int, size: int, number: int, rng: np.random.Generator) -> Integers:
+    """Random subsets (number, size) of `total` vectors."""
+    return np.stack([rng.choice(total, size, replace=False) for _ in range(number)])
+
+
+def _all_dependent(vectors: Array, size: int) -> bool:
+    """Whether a combination of all columns is known to be zero, so that no d are independent."""
+    if size != vectors.shape[1] or gram.independent(gram.scaled(vectors[:size])[np.newaxis])[0]:
+        return False
+    columns = dyadic.seemingly_dependent(vectors.T)
+    return columns is not None and dyadic.kernel(vectors[:, columns]).ncols() > 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Vectors:
+    """T vectors, scaled ones, the size of subsets, and whether all of these are dependent."""
+
+    vectors: Array
+    scaled: Array
+    size: int
+    dependent: bool
 
 
 def _dependent_among(
-    vectors: Array, size: int, batch: tuple[int, np.random.SeedSequence]
-) -> list[tuple[int, ...]]:
-    """The dependent ones among a number of random subsets of this size."""
-    number, seed = batch
+    whole: _Vectors, batch: tuple[int, int, np.random.SeedSequence]
+) -> tuple[list[Drawn], list[Drawn]]:
+    """Of a number of random subsets of this size the dependent ones, and those not decided."""
+    start, number, seed = batch
     rng = np.random.default_rng(seed)
-    drawn = np.stack([rng.choice(len(vectors), size, replace=False) for _ in range(number)])
-    wrong = np.flatnonzero(~dyadic.independent(vectors[drawn], rng))
-    return [tuple(sorted(subset)) for subset in drawn[wrong].tolist()]
+    drawn = _draw(len(whole.vectors), whole.size, number, rng)
+    subsets = [(start + i, tuple(sorted(subset))) for i, subset in enumerate(drawn.tolist())]
+    if whole.dependent:
+        return subsets, []
+    found = dyadic.decide(whole.vectors[drawn], rng, scaled=whole.scaled[drawn], most=0)
+    undecided = ~found.dependent & ~found.independent
+    wrong, pending = (
+        [subsets[i] for i in np.flatnonzero(chosen)] for chosen in (found.dependent, undecided)
+    )
+    return wrong, pending
+
+
+def _is_dependent(vectors: Array, drawn: Drawn) -> bool:
+    """Whether a subset is dependent, exactly."""
+    return not dyadic.has_full_rank(vectors[list(drawn[1])])
 
 
 def clopper_pearson(hits: int, trials: int, confidence: float) -> tuple[float, float]:

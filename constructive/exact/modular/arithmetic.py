@@ -1,0 +1,213 @@
+"""Residues of floats, and sums of their products, each exact in float64."""
+
+from collections.abc import Iterator
+
+import flint
+import numpy as np
+import numpy.typing as npt
+
+from constructive.support.arrays import Array
+from constructive.support.errors import ParameterError
+
+LARGEST_MODULUS = 1 << 22
+BLOCK = 1024
+"""Inner dimension of an exact product, as BLOCK (2^21 + 2)^2 + 2^21 + 2 < 2^53 - 2^23."""
+
+_MANTISSA = 53
+"""Bits of a float64."""
+_CACHE = 1 << 14
+"""Entries which are reduced at a time, so that the passes of a reduction stay in a cache."""
+_AT_ONCE = 1 << 21
+"""Entries of a product which are held beside the array from which it is subtracted."""
+
+Integers = npt.NDArray[np.int64]
+
+
+def safe_primes(limit: int = LARGEST_MODULUS) -> Iterator[int]:
+    """Primes p < limit with (p - 1) / 2 prime, the largest first.
+
+    Modulo such a prime every element but 0, 1 and -1 has order (p - 1) / 2 or p - 1, so a common
+    factor of all exponents costs nothing.
+
+    Args:
+        limit: above all of them; by default 2^22
+
+    Example:
+        >>> next(safe_primes())
+        4194287
+    """
+    candidate = limit - 1
+    while candidate >= 5:
+        if flint.fmpz(candidate).is_prime() and flint.fmpz(candidate // 2).is_prime():
+            yield candidate
+        candidate -= 1
+
+
+def reduce(values: Array, modulus: int) -> Array:
+    """Replace integers of size below 2^53 - 2^23 by balanced residues, in the array itself.
+
+    The quotient is off by at most one half and a rounding of 2^-21, so residues are at most
+    m/2 + 2 in size; the product and the difference are exact.
+
+    Args:
+        values: integers in float64, of any shape; they are overwritten
+        modulus: m, 2^22 at most
+
+    Returns:
+        the array itself
+
+    Example:
+        >>> reduce(np.array([7.0, -8.0, 16.0]), 5)
+        array([2., 2., 1.])
+    """
+    flat = values.reshape(-1) if values.flags.c_contiguous else None
+    if flat is None:
+        quotient = np.rint(values * (1.0 / modulus))
+        quotient *= modulus
+        values -= quotient
+        return values
+    for start in range(0, flat.size, _CACHE):
+        part = flat[start : start + _CACHE]
+        quotient = part * (1.0 / modulus)
+        np.rint(quotient, out=quotient)
+        quotient *= modulus
+        part -= quotient
+    return values
+
+
+def least_exponent(array: Array) -> int:
+    """The largest known e with every entry an integer multiple of 2^e (0 for a zero array).
+
+    Args:
+        array: finite floats, of any shape
+
+    Example:
+        >>> least_exponent(np.array([0.75, 0.0]))
+        -53
+    """
+    sizes = np.abs(array)
+    smallest = sizes.min(where=sizes > 0, initial=np.inf)
+    return int(np.frexp(smallest)[1]) - _MANTISSA if np.isfinite(smallest) else 0
+
+
+def residues(array: Array, modulus: int, exponent: int) -> Array:
+    """The integers array / 2^exponent modulo m, from float32 or float64 without rounding.
+
+    A float is an integer of 53 bits times a power of two, denormal ones too; `exponent` is at most
+    `least_exponent(array)`, so no quotient is fractional.
+
+    Args:
+        array: float32 or float64, finite, of any shape
+        modulus: m, 2^22 at most
+        exponent: of the power of two which divides all entries
+
+    Returns:
+        balanced residues, of the shape of the array
+
+    Raises:
+        ParameterError: if a quotient is fractional
+
+    Example:
+        >>> residues(np.array([1e300, 5e-324, -3.0]), 1009, -1126)
+        array([ -25.,  410., -432.])
+    """
+    source = np.ascontiguousarray(array).reshape(-1)
+    result = np.empty(source.size)
+    _, largest = np.frexp(np.abs(source).max(initial=0.0))
+    highest = max(int(largest) - _MANTISSA - exponent, 0)
+    powers = np.array([pow(2, k, modulus) for k in range(highest + 28)], dtype=np.float64)
+    for start in range(0, source.size, _CACHE):
+        part = source[start : start + _CACHE].astype(np.float64, copy=False)
+        mantissas, exponents = np.frexp(part)
+        shifts = exponents.astype(np.int64) - _MANTISSA - exponent
+        shifts[part == 0] = 0
+        lowest = int(shifts.min())
+        if lowest < 0:
+            raise ParameterError(
+                f"entries are not integer multiples of 2^{exponent}",
+                witness=exponent,
+                suggestion=f"exponent={exponent + lowest} or less",
+            )
+        # 26 and 27 bits of a mantissa, each times a power of 22 bits: a sum below 2^50.
+        high = np.trunc(mantissas * 2.0**26)
+        low = (mantissas * 2.0**26 - high) * 2.0**27
+        total = high * powers.take(shifts + 27, mode="clip")
+        total += low * powers.take(shifts, mode="clip")
+        result[start : start + _CACHE] = reduce(total, modulus)
+    return result.reshape(array.shape)
+
+
+def balanced(integers: Integers, modulus: int) -> Array:
+    """Integers as balanced residues.
+
+    Args:
+        integers: of any shape
+        modulus: m, 2^22 at most
+    """
+    return reduce((integers % modulus).astype(np.float64), modulus)
+
+
+def subtract_product(target: Array, left: Array, right: Array, modulus: int) -> None:
+    """`target -= left @ right` modulo m, for balanced residues, in the array itself.
+
+    Matrices may be stored in float32, parts of larger ones, and transposed; sums are of float64.
+
+    Args:
+        target: (..., i, k); it is overwritten
+        left: (..., i, j)
+        right: (..., j, k)
+        modulus: m, 2^22 at most
+    """
+    at_once = max(1, _AT_ONCE // max(target.shape[-1], 1))
+    for start in range(0, left.shape[-1], BLOCK):
+        inner = slice(start, start + BLOCK)
+        factors = right[..., inner, :].astype(np.float64, copy=False)
+        # Rows of one matrix are taken a few at a time; those of a batch are few.
+        pieces = range(0, len(target), at_once) if target.ndim == 2 else (None,)
+        for first in pieces:
+            rows = np.s_[...] if first is None else np.s_[first : first + at_once]
+            terms = left[rows][..., inner].astype(np.float64, copy=False) @ factors
+            target[rows] = reduce(np.subtract(target[rows], terms, out=terms), modulus)
+
+
+def product(left: Array, right: Array, modulus: int) -> Array:
+    """`left @ right` modulo m, for balanced residues, batched as numpy's matmul is.
+
+    Args:
+        left: (..., i, j), of float64
+        right: (..., j, k), of float64
+        modulus: m, 2^22 at most
+
+    Returns:
+        balanced residues (..., i, k)
+
+    Example:
+        >>> product(np.array([[2.0, 3.0]]), np.array([[4.0], [5.0]]), 7)
+        array([[2.]])
+    """
+    result: Array = left[..., :BLOCK] @ right[..., :BLOCK, :]
+    reduce(result, modulus)
+    if left.shape[-1] > BLOCK:
+        np.negative(result, out=result)
+        subtract_product(result, left[..., BLOCK:], right[..., BLOCK:, :], modulus)
+        np.negative(result, out=result)
+    return result
+
+
+def inverse(values: Array, modulus: int) -> Array:
+    """1/x modulo a prime for balanced residues x != 0, as x^(p - 2) (Fermat).
+
+    Args:
+        values: x, of any shape
+        modulus: p, a prime of at most 2^22
+    """
+    result, square = np.ones_like(values), values.copy()
+    exponent = modulus - 2
+    while exponent:
+        if exponent & 1:
+            result *= square
+            reduce(result, modulus)
+        square *= square
+        reduce(square, modulus)
+        exponent >>= 1
+    return result

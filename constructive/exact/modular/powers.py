@@ -1,0 +1,90 @@
+"""Powers and logarithms modulo a prime, for whole arrays, by tables."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.exact.modular.arithmetic import balanced, reduce
+from constructive.support.arrays import Array
+from constructive.support.errors import ParameterError
+
+
+@dataclass(frozen=True, eq=False)
+class PowerTable:
+    """Powers a^k modulo p of one base, for whole arrays of exponents, by two small tables.
+
+    With k = 2048 j + i, a^k is the product of the table entries a^i and (a^2048)^j. Both tables
+    stay in a cache. Use `power_table`.
+
+    Attributes:
+        modulus: p
+        low: a^i for i = 0, ..., 2047, as balanced residues (2048,)
+        high: (a^2048)^j for all j up to (p - 1) / 2048, as balanced residues
+    """
+
+    modulus: int
+    low: Array
+    high: Array
+
+    def __call__(self, exponents: Array) -> Array:
+        """a^k for balanced residues k modulo p - 1."""
+        index = exponents.astype(np.int64)
+        index += (index < 0) * (self.modulus - 1)
+        low = self.low.take(index & 2047, mode="clip")
+        return reduce(low * self.high.take(index >> 11, mode="clip"), self.modulus)
+
+
+def power_table(base: int, modulus: int) -> PowerTable:
+    """Tables for powers of `base` modulo a prime p <= 2^22.
+
+    Args:
+        base: a, of the powers a^k
+        modulus: p
+
+    Example:
+        >>> power_table(3, 1009)(np.array([0.0, 2.0, -1.0]))  # 3 * (-336) = 1 modulo 1009
+        array([   1.,    9., -336.])
+    """
+    step = pow(base, 2048, modulus)
+    low, high = [1], [1]
+    for _ in range(2047):
+        low.append(low[-1] * base % modulus)
+    for _ in range((modulus - 1) >> 11):
+        high.append(high[-1] * step % modulus)
+    tables = (balanced(np.array(table, dtype=np.int64), modulus) for table in (low, high))
+    return PowerTable(modulus, *tables)
+
+
+def logarithm_table(generator: int, modulus: int) -> npt.NDArray[np.int32]:
+    """log[x] with generator^log[x] = x modulo p, for x = 1, ..., p - 1 (log[0] is -1).
+
+    Args:
+        generator: of all residues but zero, a primitive root
+        modulus: p, a prime
+
+    Returns:
+        logarithms (p,), by x
+
+    Raises:
+        ParameterError: if `generator` does not generate all residues but zero
+
+    Example:
+        >>> logarithm_table(3, 7)
+        array([-1,  0,  2,  1,  4,  5,  3], dtype=int32)
+    """
+    powers = np.ones(modulus - 1, dtype=np.int64)
+    known, step = 1, generator % modulus
+    while known < len(powers):  # a^known to a^(2 known - 1) from a^0 to a^(known - 1)
+        count = min(known, len(powers) - known)
+        powers[known : known + count] = powers[:count] * step % modulus
+        known, step = known + count, step * step % modulus
+    table = np.full(modulus, -1, dtype=np.int32)
+    table[powers] = np.arange(modulus - 1, dtype=np.int32)
+    if (table[1:] < 0).any():
+        raise ParameterError(
+            f"{generator} does not generate the residues modulo {modulus}",
+            witness=generator,
+            suggestion="a primitive root of a prime",
+        )
+    return table

@@ -1,0 +1,48 @@
+"""Many small matrices modulo a prime at once, and a small one for python-flint."""
+
+import flint
+import numpy as np
+import numpy.typing as npt
+
+from constructive.exact.modular.arithmetic import balanced, product, reduce
+from constructive.support.arrays import Array
+
+
+def full_row_rank(batch: Array, modulus: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+    """Which matrices of a batch (B, k, d) are proved to have rank k modulo p: (B,).
+
+    True is a proof. False is not: the matrices are multiplied by one random d x k matrix, which
+    loses rank with probability about k/p.
+
+    Args:
+        batch: balanced residues
+        modulus: p, a prime of at most 2^22
+        rng: draws the random matrix
+    """
+    count, size, width = batch.shape
+    mixing = balanced(rng.integers(modulus, size=(width, size)), modulus)
+    work = product(batch, mixing, modulus)
+    proved = np.ones(count, dtype=bool)
+    each = np.arange(count)
+    for k in range(size):
+        pivot_rows = k + (work[:, k:, k] != 0).argmax(axis=1)
+        pivots = work[each, pivot_rows]
+        work[each, pivot_rows] = work[:, k]
+        proved &= pivots[:, k] != 0
+        # Cross-multiplied rows need no division: a row times a nonzero pivot keeps the rank.
+        rest = work[:, k + 1 :, k + 1 :] * pivots[:, k, np.newaxis, np.newaxis]
+        rest -= work[:, k + 1 :, k, np.newaxis] * pivots[:, np.newaxis, k + 1 :]
+        work[:, k + 1 :, k + 1 :] = reduce(rest, modulus)
+    return proved
+
+
+def as_flint(matrix: Array, modulus: int) -> flint.nmod_mat:
+    """A matrix of residues for python-flint.
+
+    Args:
+        matrix: (T, k)
+        modulus: p
+    """
+    rows, columns = matrix.shape
+    entries = (matrix.astype(np.int64) % modulus).ravel().tolist()
+    return flint.nmod_mat(rows, columns, entries, modulus)
