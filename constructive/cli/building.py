@@ -89,7 +89,7 @@ def build(
         constructive build data.npz --heads 60 --construction rank_one -o small.safetensors
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
-    dataset = constructive.Dataset.load(data)
+    dataset = constructive.Dataset.open(data)
     with progress_bar() as progress:
         memorizer = constructive.build_memorizer(
             dataset,
@@ -122,7 +122,7 @@ def explain(
         constructive explain data.npz --heads 1000
     """
     explanation = constructive.explain(
-        constructive.Dataset.load(data),
+        constructive.Dataset.open(data),
         num_heads=heads,
         head_dim=head_dim,
         value_dim=value_dim,
@@ -192,7 +192,7 @@ def predict(
     """
     inputs = {"MEMORIZER": memorizer, "DATA": data}
     output, say = one_output(output, inputs=inputs, force=force)
-    loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.load(data)
+    loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.open(data)
     error = loaded.max_error(dataset)
     if output is not None:
         predictions = loaded.predict(dataset.contexts, dataset.queries)

@@ -105,6 +105,9 @@ def _looked_at(
     outputs: Mapping[str, Path | None], inputs: Mapping[str, Path], *, force: bool
 ) -> Say:
     taken, aside = dict(inputs), False
+    for role, given in inputs.items():  # a folder of data is all of its files
+        if given.is_dir():
+            taken |= {f"{role} ({file.name})": file for file in sorted(given.iterdir())}
     for role, path in outputs.items():
         if path is None:
             continue
