@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -17,6 +17,7 @@ from constructive import __version__
 from constructive.cli.environment import environment
 from constructive.support.errors import ConstructiveError, OutputError
 from constructive.support.files import STANDARD_OUTPUT, require_writable, same_file
+from constructive.support.folders import require_folder
 from constructive.support.progress import Progress as ProgressCallback
 
 if TYPE_CHECKING:
@@ -74,6 +75,23 @@ def one_output(output: Output, *, inputs: Mapping[str, Path], force: bool) -> tu
     """
     path = STANDARD_OUTPUT if output == _DASH else output
     return path, _looked_at({"--output": path}, inputs, force=force)
+
+
+def folder_output(output: Path, names: Sequence[str], *, force: bool) -> Say:
+    """Look at a folder which a command will write as --output: how to speak.
+
+    names: the files which it will have
+
+    Raises OutputError for what cannot be written, and for such a folder which exists, unless
+    forced.
+    """
+    if require_folder(output, names) and not force:
+        raise OutputError(
+            f"cannot write {output}: it exists already",
+            witness=str(output),
+            suggestion="--force to overwrite it, or another path",
+        )
+    return typer.echo
 
 
 def several_outputs(

@@ -317,7 +317,8 @@ def needs(arrays, tensors, on_disk, most):
     require(heads > 1 and width <= 1024, "no pair of heads, or tokens of more than 1024 entries")
     require(max(total, size, heads * width) <= LONGEST, f"sums of more than {LONGEST} terms")
     read = {name: arrays[name] for name in ("queries", "targets") if on_disk} or arrays
-    held = bytes_of(read) + 4 * bytes_of(tensors) + 200 * CHUNK + 16 * stored.CHUNK * on_disk
+    held = bytes_of(read) + 4 * bytes_of(tensors) + 200 * CHUNK
+    held += (16 * stored.CHUNK + 50 * size * width) * on_disk  # blocks, of one example at least
     held += 8 * total * (5 * size + 9 * width + 10 * outputs + 60)
     coupled = 8 * (4 * width + 10)
     room = max(0, min(COUPLED * total, int((most - held) // coupled)))
