@@ -182,9 +182,8 @@ def _loaded(name: str, path: Path) -> Array:
     if not path.is_file():  # opening a pipe would wait
         raise FormatError(f"{path} is no file", witness=str(path), suggestion="numpy.save")
     try:
-        array = np.load(path, allow_pickle=False)
-        if not isinstance(array, np.ndarray):
-            raise TypeError("it is an archive")
+        with path.open("rb") as file:
+            array = np.lib.format.read_array(file, allow_pickle=False)
     except Exception as error:  # readers of npy raise nearly everything
         message = f"{path} is no .npy file of numbers: {error}"
         raise FormatError(message, witness=str(path), suggestion="numpy.save") from error

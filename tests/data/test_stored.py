@@ -186,6 +186,28 @@ def test_other_constructions_read_all_contexts(data, stored):
     assert certify(memorizers[0], data) == certify(memorizers[1], stored)
 
 
+def test_few_contexts_are_read_at_a_time(tmp_path, monkeypatch):
+    """By all that a build, a certificate and a prediction do."""
+    sizes = {"num_examples": 2000, "context_size": 32, "width": 32}
+    data = generators.gaussian(**sizes, folder=tmp_path / "data", dtype="f4")
+    read = []
+
+    def watched(self, index, rows=StoredArray.rows):
+        found = rows(self, index)
+        read.append(found.nbytes)
+        return found
+
+    monkeypatch.setattr(StoredArray, "rows", watched)
+    monkeypatch.setattr(StoredArray.blocks, "__defaults__", (1 << 20,))
+    memorizer = build_memorizer(data, num_heads=136, construction="paired")
+    assert certify(memorizer, data).proved
+    assert memorizer.max_error(Dataset.open(tmp_path / "data")) < 1e-6
+    assert on_disk(data)
+    assert max(read) <= 2 << 20 < 4 * 2000 * 32 * 32
+    assert sum(read) < 12 * 4 * 2000 * 32 * 32  # so often they are read, or so
+
+
+@pytest.mark.slow
 def test_memory_is_that_of_queries_and_not_of_contexts(tmp_path):
     """Contexts here are 32 times as large as queries; building and certifying holds a part."""
     sizes = {"num_examples": 10_000, "context_size": 32, "width": 32}
@@ -271,7 +293,7 @@ WRONG = {
     "pickled targets": (lambda f: rewritten(f, "targets", np.array([{}] * 61)), "is no .npy"),
     "an archive": (
         lambda f: written(f / "targets.npy", lambda file: np.savez(file, np.ones(61))),
-        "it is an archive",
+        "targets.npy is no .npy",
     ),
 }  # fmt: skip
 
