@@ -59,7 +59,7 @@ class Stored:
         first = np.flatnonzero(np.diff(rows, prepend=-2) != 1).tolist()  # of those in one piece
         with self.path.open("rb", buffering=0) as file:
             require(identity(file) == self.seen, "contexts have changed")
-            for start, stop in zip(first, [*first[1:], len(rows)], strict=True):
+            for start, stop in zip(first, [*first[1:], len(rows)], strict=False):
                 file.seek(self.place + int(rows[start]) * size)
                 at = start * size
                 while at < stop * size:
