@@ -205,10 +205,7 @@ def predict(
     error = loaded.max_error(dataset)
     if output is not None:
         predictions = np.concatenate(
-            [
-                loaded.predict(contexts, dataset.queries[rows])
-                for rows, contexts in dataset.blocks()
-            ]
+            [loaded.predict(contexts, dataset.queries[rows]) for rows, contexts in dataset.blocks()]
         )
         with replacing(output) as file:
             np.save(file, predictions)

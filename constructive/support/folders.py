@@ -39,14 +39,15 @@ def require_folder(path: str | Path, names: Sequence[str]) -> bool:
           try: create the folder first, or another path
     """
     path = Path(path)
-    around = path.absolute().parent
+    real = _real(path)
+    around = real.parent
     if not around.is_dir():
         how = "create the folder first, or another path"
         raise _refused(path, "no such folder", around, how)
     if not os.access(around, os.W_OK | os.X_OK):
         raise _refused(path, "the folder around it is read-only", around)
     try:
-        found = path.lstat()
+        found = real.lstat()
     except FileNotFoundError:
         return False
     if not stat.S_ISDIR(found.st_mode):
@@ -87,7 +88,8 @@ def replacing_folder(path: str | Path, names: Sequence[str]) -> Iterator[Path]:
     """
     path = Path(path)
     require_folder(path, names)
-    new = path.absolute().with_name(f".constructive-{secrets.token_hex(8)}.tmp")
+    real = _real(path)
+    new = real.with_name(f".constructive-{secrets.token_hex(8)}.tmp")
     try:
         new.mkdir()
         yield new
@@ -95,9 +97,9 @@ def replacing_folder(path: str | Path, names: Sequence[str]) -> Iterator[Path]:
             with file.open("rb") as written:
                 os.fsync(written.fileno())
         if require_folder(path, names):  # also as somebody may have come meanwhile
-            _exchange(new, path)
+            _exchange(new, real)
         else:
-            new.rename(path)
+            new.rename(real)
     except OutputError:
         raise
     except OSError as error:
@@ -117,6 +119,13 @@ def _exchange(new: Path, path: Path) -> None:
             old.rename(path)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _real(path: Path) -> Path:
+    """The same without links and dots, but for a link at its end."""
+    if path.name in {"", ".."}:
+        return path.resolve()
+    return path.parent.resolve() / path.name
 
 
 def _refused(
