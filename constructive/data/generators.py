@@ -29,8 +29,11 @@ from flint import fmpz
 from constructive.data.dataset import Dataset, owning
 from constructive.data.stored import write_folder
 from constructive.support.arguments import is_integer, require_positive, require_seed
-from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.arrays import Array
 from constructive.support.errors import DataError, ParameterError, shown
+
+_DRAWN_BYTES = 1 << 20
+"""Size of the numbers which are drawn at a time."""
 
 
 def uniform(
@@ -360,7 +363,7 @@ def _drawn(
     However many rows are drawn at a time, the numbers are the same.
     """
     kind = _dtype(dtype)
-    step = max(1, CHUNK_BYTES // (8 * math.prod(shape[1:])))
+    step = max(1, _DRAWN_BYTES // (8 * math.prod(shape[1:])))
     counts = (min(step, shape[0] - start) for start in range(0, shape[0], step))
 
     def others() -> tuple[Array, Array]:

@@ -37,6 +37,8 @@ class StoredDataset(Dataset):
     them.
 
     Attributes:
+        queries: (T, d)
+        targets: (T,) or (T, d_out)
         folder: where the files are
         on_disk: the contexts
         largest: the largest `|x|` of an entry x of the contexts
@@ -47,6 +49,22 @@ class StoredDataset(Dataset):
     on_disk: StoredArray
     largest: float
     sha256: bytes
+
+    def __init__(
+        self,
+        queries: Array,
+        targets: Array,
+        folder: Path,
+        on_disk: StoredArray,
+        largest: float,
+        sha256: bytes,
+    ) -> None:
+        object.__setattr__(self, "queries", frozen(queries))
+        object.__setattr__(self, "targets", frozen(targets))
+        object.__setattr__(self, "folder", folder)
+        object.__setattr__(self, "on_disk", on_disk)
+        object.__setattr__(self, "largest", largest)
+        object.__setattr__(self, "sha256", sha256)
 
     @cached_property  # type: ignore[misc] # nobody sets attributes of a frozen class
     def contexts(self) -> Array:  # type: ignore[override] # as above
@@ -93,16 +111,8 @@ class StoredDataset(Dataset):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process reads the same file; nothing is hashed again."""
-        kept = {name: value for name, value in vars(self).items() if name != "contexts"}
-        return _restored, (kept,)
-
-
-def _restored(kept: dict[str, Any]) -> StoredDataset:
-    dataset = object.__new__(StoredDataset)
-    for name, value in kept.items():
-        ours = frozen(value.copy()) if isinstance(value, np.ndarray) else value
-        object.__setattr__(dataset, name, ours)
-    return dataset
+        kept = self.queries, self.targets, self.folder, self.on_disk, self.largest, self.sha256
+        return StoredDataset, kept
 
 
 def open_folder(path: str | Path) -> Dataset:
@@ -136,16 +146,7 @@ def open_folder(path: str | Path) -> Dataset:
         hashed.block(block)
     for name, array in zip(ARRAYS[1:], (queries, targets), strict=True):
         hashed.add(name, array)
-    return _restored(
-        {
-            "queries": queries,
-            "targets": targets,
-            "folder": folder,
-            "on_disk": on_disk,
-            "largest": largest,
-            "sha256": hashed.digest(),
-        }
-    )
+    return StoredDataset(queries, targets, folder, on_disk, largest, hashed.digest())
 
 
 def write_folder(

@@ -3,9 +3,9 @@
 Run: python tests/benchmarks/million.py [-T 1000000] [-n 32] [-d 64] [--heads H] [--folder DIR]
 
 For each step: seconds, seconds of the processor, and the peak of the memory which its processes
-hold (resident, pages of files included). The data are float32, 8.2 GB by default; building them
-takes hours. What is written to the folder stays there only with --keep; with --keep a later run
-goes on with the data, weights and certificate which it finds.
+hold (resident, pages of files included). The data are float32, 8.4 GB by default; the work grows as
+T H. What is written to the folder stays there only with --keep; with --keep a later run goes on
+with the data, weights and certificate which it finds.
 """
 
 import argparse

@@ -447,7 +447,7 @@ def test_generators_draw_the_same_numbers_a_few_at_a_time(
     sizes = {"num_examples": 101, "context_size": 3, "width": 5, "target_dim": target_dim}
     make = getattr(generators, name)
     whole = make(**sizes, seed=7)
-    monkeypatch.setattr(drawn, "CHUNK_BYTES", 8 * 5 * 3 * 2)  # two contexts
+    monkeypatch.setattr(drawn, "_DRAWN_BYTES", 8 * 5 * 3 * 2)  # two contexts
     few = make(**sizes, seed=7, dtype=dtype)
     written = make(**sizes, seed=7, dtype=dtype, folder=tmp_path / "data")
     same(few, written)
