@@ -122,22 +122,50 @@ def test_contexts_on_disk_need_no_memory(checker):
     }
     shapes = [(heads, width, 1)] * 3 + [(heads, 1), (1, 1)]
     tensors = {str(k): (np.dtype("<f8"), shape, 0) for k, shape in enumerate(shapes)}
-    held, _, room = checker.paired.needs(arrays, tensors, on_disk=True, most=8e9)
-    assert held <= 8e9
-    assert 0 < room <= checker.paired.COUPLED * total
-    in_memory, _, none = checker.paired.needs(arrays, tensors, on_disk=False, most=8e9)
+    held, _ = checker.paired.needs(arrays, tensors, on_disk=True, coupled=0)
+    assert held < 7.9e9  # so a million examples do by default
+    in_memory, _ = checker.paired.needs(arrays, tensors, coupled=0)
     assert in_memory > 8e9 + 4 * total * size * width
-    assert none == 0
-    most, _, all_of_them = checker.paired.needs(arrays, tensors, on_disk=True, most=1e12)
-    assert all_of_them == checker.paired.COUPLED * total
-    assert most > held
+    one, _ = checker.paired.needs(arrays, tensors, on_disk=True, coupled=1)
+    assert one - held == checker.paired.of_coupled(width)
+    all_of_them, _ = checker.paired.needs(arrays, tensors, on_disk=True)
+    assert all_of_them - held == checker.paired.COUPLED * total * (one - held)
 
 
-def test_more_couples_than_there_is_room_for(checker, folder, monkeypatch):
-    needs = checker.paired.needs
-    monkeypatch.setattr(checker.paired, "needs", lambda *given: (*needs(*given)[:2], 0))
-    with pytest.raises(ValueError, match="too many couple"):
-        checker.check(paths(folder))
+@pytest.mark.parametrize(("more", "enough"), [(0, True), (-1, False)])
+def test_what_is_left_is_for_what_couples(paired, checker, folder, more, enough):
+    """To the entry: data, weights and what is done with them come first."""
+    for names in (paths(folder), [*paths(folder)[:2], str(paired[3] / "data.npz")]):
+        arrays = checker.files.data_shapes(names[2])
+        tensors = checker.files.weights_shapes(names[1], 8e9)
+        most, _ = checker.paired.needs(
+            arrays,
+            tensors,
+            on_disk=names[2].endswith("data"),
+            coupled=checked_couples(checker, names),
+        )
+        if enough:
+            assert checker.check(names, most=most + more)
+        else:
+            with pytest.raises(ValueError, match="too many couple"):
+                checker.check(names, most=most + more)
+
+
+def checked_couples(checker, names):
+    """How many entries the checker finds to couple, if there is room for all."""
+    found, unlike = [], checker.paired.Layer.unlike
+
+    def watched(self, owner):
+        at, pairs = unlike(self, owner)
+        found.append(len(at))
+        return at, pairs
+
+    checker.paired.Layer.unlike = watched
+    try:
+        checker.check(names)
+    finally:
+        checker.paired.Layer.unlike = unlike
+    return found[0]
 
 
 def test_memory_is_not_above_what_is_announced(checker, tmp_path, monkeypatch):

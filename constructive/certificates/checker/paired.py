@@ -297,10 +297,10 @@ def residuals(layer, owner, own, coupled):
     return bounds
 
 
-def needs(arrays, tensors, on_disk, most):
+def needs(arrays, tensors, *, on_disk=False, coupled=None):
     """Bytes and operations for arrays of these types and shapes, which have to fit together.
 
-    And for how many entries which couple there is room. Contexts on disk take no memory.
+    on_disk: contexts are, and take no memory;  coupled: entries which do, or as many as may
     """
     require(len(tensors) == 5, "paired heads have no W_V_corrections")
     contexts, queries, targets = (shape for _, shape in arrays.values())
@@ -320,11 +320,15 @@ def needs(arrays, tensors, on_disk, most):
     held = bytes_of(read) + 4 * bytes_of(tensors) + 200 * CHUNK
     held += (16 * stored.CHUNK + 50 * size * width) * on_disk  # blocks, of one example at least
     held += 8 * total * (5 * size + 9 * width + 10 * outputs + 60)
-    coupled = 8 * (4 * width + 10)
-    room = max(0, min(COUPLED * total, int((most - held) // coupled)))
+    held += (COUPLED * total if coupled is None else coupled) * of_coupled(width)
     steps = len(FACTORS) * ROUNDS * (1 + COUPLED)
     each = width * (2 * heads + (2 + 40 * COUPLED) * size + 8 * width + steps)
-    return held + room * coupled, total * each, room
+    return held, total * each
+
+
+def of_coupled(width):
+    """Bytes for one entry which couples."""
+    return 8 * (4 * width + 10)
 
 
 def check(content, files, options):
@@ -333,8 +337,10 @@ def check(content, files, options):
     require(len(files) == 2, "a certificate of paired heads needs weights and data")
     tensors, arrays = weights_shapes(files[0], options.most), data_shapes(files[1])
     on_disk = Path(files[1]).is_dir()
-    *needed, room = needs(arrays, tensors, on_disk, options.most)
-    announce(*needed, options.most)
+    left = options.most - needs(arrays, tensors, on_disk=on_disk, coupled=0)[0]
+    (total, _, width), pairs = arrays["contexts"][1], tensors["W_Q"][1][0] // 2
+    room = max(0, min(COUPLED * total, int(left // of_coupled(width))))
+    announce(*needs(arrays, tensors, on_disk=on_disk, coupled=room), options.most)
     read = stored.read if on_disk else read_data
     data, weights = read(files[1], arrays), read_weights(files[0], tensors)
     require_about(content, data, "data")
@@ -342,7 +348,6 @@ def check(content, files, options):
     bound = {name: require_bound(claims[name], name) for name in claims if name != "rank"}
     claimed = bound.get("error", math.inf) <= options.epsilon
     require(claimed, "error: epsilon is not claimed, or is larger")
-    total, pairs = len(data["queries"]), len(weights["W_Q"]) // 2
     shown = {"rank": total, **bound}
     statements = {
         name: require_statement(claim, STATEMENTS[name].format(shown[name]))
