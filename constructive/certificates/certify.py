@@ -181,7 +181,7 @@ def _read(given: Any, dataset: object) -> tuple[Memorizer | SequenceMemorizer | 
         f"certify takes a memorizer and a data set, not a {named[0]} and a {named[1]}",
         witness=named,
         suggestion="certify(memorizer, dataset): a Memorizer or a PyTorch module, and a "
-        "Dataset; of files Memorizer.load(path) and Dataset.load(path)",
+        "Dataset; of files Memorizer.load(path) and Dataset.open(path)",
     )
 
 

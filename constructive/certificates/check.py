@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from constructive.certificates.certificate import FORMATS
 from constructive.data import texts
+from constructive.data.stored import FILES, StoredDataset
 from constructive.sequences import examples, memorizer
 from constructive.support.errors import FormatError, ParameterError, shown
 from constructive.support.verdict import Verdict, no_boolean
@@ -84,7 +85,9 @@ def check(
         certificate: a file of `Certificate.save`, or the object
         weights: a file of `Memorizer.save`, `SequenceMemorizer.save` or `Decoder.save`, or the
             object; None for the certificate of an upper bound, which is about all weights
-        data: a file of `Dataset.save`, `SequenceDataset.save` or `Text.save`, or the object
+        data: a file of `Dataset.save`, `SequenceDataset.save` or `Text.save`, or the object; a
+            folder of `Dataset.save_folder`, of which contexts are read a few at a time where the
+            certificate is of paired heads
         quick: check the rank claim by products with vectors which nobody can choose, in O(T^2),
             instead of by elimination (others than that are quick anyway)
         max_memory: GB which the checker may take: from the shapes it says what it needs, and
@@ -121,7 +124,9 @@ def check(
 
 
 def _path_of(role: str, given: object, folder: Path) -> Path:
-    """The file of a role; an object is written to one."""
+    """The file of a role; an object is written to one, unless it is on disk already."""
+    if isinstance(given, StoredDataset):
+        given = given.folder
     if isinstance(given, str | Path):
         _require_role(Path(given), role, given)
         return Path(given).resolve()
@@ -141,6 +146,10 @@ def _path_of(role: str, given: object, folder: Path) -> Path:
 def _require_role(path: Path, role: str, given: object) -> None:
     if not path.exists():
         problem = f"the {role} {given} is not there"
+    elif path.is_dir() and all((path / name).is_file() for name in FILES):
+        if role == _DATA:
+            return
+        problem = f"the {role} {given} is the {_DATA}"
     elif not path.is_file():
         problem = f"the {role} {given} is no regular file"
     elif not os.access(path, os.R_OK):

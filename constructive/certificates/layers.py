@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from constructive.certificates.about import data_arrays, described, made_by
+from constructive.certificates.about import described, described_data, made_by
 from constructive.certificates.certificate import FORMAT, PAIRED_FORMAT, Certificate
 from constructive.certificates.claims.kind import Evaluations, Subject
 from constructive.certificates.claims.paired import judge as paired
@@ -46,7 +46,7 @@ def prove(memorizer: Memorizer, dataset: Dataset, asked: Asked) -> Certificate:
     layer = memorizer.layer
     layer.leading.check_fits(dataset)
     epsilon = _usual_epsilon(dataset) if asked.epsilon is None else asked.epsilon
-    data, weights = described(data_arrays(dataset)), described(layer.tensors)
+    data, weights = described_data(dataset), described(layer.tensors)
 
     def certificate(claims: Sequence[Claim], form: str) -> Certificate:
         return Certificate(tuple(claims), data, weights, made_by(), form)

@@ -4,7 +4,7 @@ import operator
 
 import numpy as np
 
-from constructive.certificates.about import data_arrays, described, made_by
+from constructive.certificates.about import described, described_data, made_by
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.claims import impossible
 from constructive.data.dataset import Dataset, require_examples
@@ -41,7 +41,7 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
     num_heads = operator.index(num_heads)  # as certificates keep it
     return Certificate(
         claims=(impossible.prove(dataset, num_heads, np.random.default_rng(seed)),),
-        data=described(data_arrays(dataset)),
+        data=described_data(dataset),
         weights=described({}),
         made_by=made_by(),
     )

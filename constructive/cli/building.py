@@ -9,8 +9,17 @@ import typer
 from rich.table import Table
 
 import constructive
-from constructive.cli.common import Force, Say, app, one_output, progress_bar, several_outputs
+from constructive.cli.common import (
+    Force,
+    Say,
+    app,
+    folder_output,
+    one_output,
+    progress_bar,
+    several_outputs,
+)
 from constructive.constructions.registry import CONSTRUCTIONS
+from constructive.data.stored import FILES
 from constructive.support.errors import ParameterError
 from constructive.support.files import replacing
 
@@ -93,7 +102,7 @@ def build(
         constructive build data.npz --heads 60 --construction rank_one -o small.safetensors
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
-    dataset = constructive.Dataset.load(data)
+    dataset = constructive.Dataset.open(data)
     with progress_bar() as progress:
         memorizer = constructive.build_memorizer(
             dataset,
@@ -127,7 +136,7 @@ def explain(
         constructive explain data.npz --heads 1000
     """
     explanation = constructive.explain(
-        constructive.Dataset.load(data),
+        constructive.Dataset.open(data),
         num_heads=heads,
         head_dim=head_dim,
         value_dim=value_dim,
@@ -197,10 +206,12 @@ def predict(
     """
     inputs = {"MEMORIZER": memorizer, "DATA": data}
     output, say = one_output(output, inputs=inputs, force=force)
-    loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.load(data)
+    loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.open(data)
     error = loaded.max_error(dataset)
     if output is not None:
-        predictions = loaded.predict(dataset.contexts, dataset.queries)
+        predictions = np.concatenate(
+            [loaded.predict(contexts, dataset.queries[rows]) for rows, contexts in dataset.blocks()]
+        )
         with replacing(output) as file:
             np.save(file, predictions)
         say(f"written to {output}")
@@ -217,25 +228,49 @@ def generate(
         int | None, typer.Option(min=1, help="Entries d_out of a target.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
-    output: Annotated[Path, typer.Option("--output", "-o", help=".npz file.")] = Path("data.npz"),
+    single: Annotated[
+        bool, typer.Option("--float32", help="Round all numbers to float32.")
+    ] = False,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help=".npz file, or a folder: a name without an ending."),
+    ] = Path("data.npz"),
     force: Force = False,
 ) -> None:
     """Make a data set to try things on.
 
-    Example:
+    A folder is written a few examples at a time, so it may be larger than memory.
+
+    Examples:
 
         constructive generate uniform --examples 1861 --context-size 32 --width 64 -o data.npz
+
+        constructive generate gaussian -T 100000 -n 32 -d 64 --float32 -o large
     """
-    output, say = one_output(output, inputs={}, force=force)
+    on_disk = _names_folder(output)
+    if on_disk:
+        say: Say = folder_output(output, FILES, force=force)
+    else:
+        output, say = one_output(output, inputs={}, force=force)
     dataset = getattr(constructive.generators, _GENERATORS[kind])(
         num_examples=examples,
         context_size=context_size,
         width=width,
         target_dim=target_dim,
         seed=seed,
+        dtype=np.float32 if single else np.float64,
+        folder=output if on_disk else None,
     )
-    dataset.save(output)
+    if not on_disk:
+        dataset.save(output)
     say(f"{dataset}\nwritten to {output}")
+
+
+def _names_folder(output: Path) -> bool:
+    """Whether it is a name without an ending, and of no file, device or link."""
+    if output.suffix or output == Path("-") or output.is_symlink():
+        return False
+    return output.is_dir() or not output.exists()
 
 
 @app.command()

@@ -48,7 +48,7 @@ def certify_command(
     """
     inputs = {"MEMORIZER": memorizer, "DATA": data}
     output, say = one_output(output, inputs=inputs, force=force)
-    loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.load(data)
+    loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.open(data)
     claims = tuple(map(str, claim)) if claim else None
     with progress_bar() as progress:
         certificate = constructive.certify(
@@ -75,7 +75,7 @@ def upper_bound(
         constructive upper-bound data.npz --heads 20
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
-    certificate = constructive.upper_bound_certificate(constructive.Dataset.load(data), heads)
+    certificate = constructive.upper_bound_certificate(constructive.Dataset.open(data), heads)
     hand_out(certificate, output, say)
 
 

@@ -3,7 +3,7 @@
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -18,6 +18,7 @@ from constructive import __version__
 from constructive.cli.environment import environment
 from constructive.support.errors import ConstructiveError, OutputError
 from constructive.support.files import STANDARD_OUTPUT, require_writable, same_file
+from constructive.support.folders import require_folder
 from constructive.support.progress import Progress as ProgressCallback
 
 if TYPE_CHECKING:
@@ -79,6 +80,23 @@ def one_output(output: Output, *, inputs: Mapping[str, Path], force: bool) -> tu
     return path, _looked_at({"--output": path}, inputs, force=force)
 
 
+def folder_output(output: Path, names: Sequence[str], *, force: bool) -> Say:
+    """Look at a folder which a command will write as --output: how to speak.
+
+    names: the files which it will have
+
+    Raises OutputError for what cannot be written, and for such a folder which exists, unless
+    forced.
+    """
+    if require_folder(output, names) and not force:
+        raise OutputError(
+            f"cannot write {output}: it exists already",
+            witness=str(output),
+            suggestion="--force to overwrite it, or another path",
+        )
+    return typer.echo
+
+
 def several_outputs(
     outputs: Mapping[str, Path | None], *, inputs: Mapping[str, Path], force: bool
 ) -> Say:
@@ -108,6 +126,9 @@ def _looked_at(
     outputs: Mapping[str, Path | None], inputs: Mapping[str, Path], *, force: bool
 ) -> Say:
     taken, aside = dict(inputs), False
+    for role, given in inputs.items():  # a folder of data is all of its files
+        if given.is_dir():
+            taken |= {f"{role} ({file.name})": file for file in sorted(given.iterdir())}
     for role, path in outputs.items():
         if path is None:
             continue

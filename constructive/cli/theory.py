@@ -41,7 +41,7 @@ def assumptions_command(
 
         constructive assumptions data.npz --heads 60
     """
-    dataset = constructive.Dataset.load(data)
+    dataset = constructive.Dataset.open(data)
     with progress_bar() as progress:
         report = constructive.assumptions.check(
             dataset,
@@ -77,7 +77,7 @@ def regroup(
         constructive regroup data.npz --heads 60 -o regrouped.npz
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
-    dataset = constructive.Dataset.load(data)
+    dataset = constructive.Dataset.open(data)
     with progress_bar() as progress:
         found = constructive.assumptions.regroup(
             dataset, heads, construction=construction, seed=seed, progress=progress
@@ -134,7 +134,7 @@ def exact_capacity_command(
 
         constructive exact-capacity data.npz --heads 20 --head-dim 1 --head-dim 32
     """
-    dataset = constructive.Dataset.load(data)
+    dataset = constructive.Dataset.open(data)
     if heads is None:
         _fewest(dataset, (head_dim or [1])[0], seed)
         return

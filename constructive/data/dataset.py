@@ -11,6 +11,10 @@ import numpy.typing as npt
 from constructive.support.arrays import CHUNK_BYTES, Array, Rebuilt, finite_array, frozen
 from constructive.support.errors import DataError, FormatError, ParameterError
 from constructive.support.files import replacing
+from constructive.support.fingerprint import fingerprint
+
+ARRAYS = "contexts", "queries", "targets"
+"""The arrays of a data set, by their names in files."""
 
 
 class ExampleShapes(Rebuilt):
@@ -26,9 +30,14 @@ class ExampleShapes(Rebuilt):
         return len(self.queries)
 
     @property
+    def context_shape(self) -> tuple[int, ...]:
+        """(T, n, d), or (n, d) for one context which all examples share."""
+        return self.contexts.shape
+
+    @property
     def context_size(self) -> int:
         """The number n of tokens in a context."""
-        return int(self.contexts.shape[-2])
+        return int(self.context_shape[-2])
 
     @property
     def width(self) -> int:
@@ -43,7 +52,7 @@ class ExampleShapes(Rebuilt):
     @property
     def shared_context(self) -> bool:
         """Whether all examples have one context."""
-        return self.contexts.ndim == 2
+        return len(self.context_shape) == 2
 
     @property
     def target_matrix(self) -> npt.NDArray[Any]:
@@ -92,14 +101,40 @@ class Dataset(ExampleShapes):
     def __post_init__(self) -> None:
         _fill(self, (self.contexts, self.queries, self.targets), copy=True)
 
-    def contexts_of(self, rows: slice) -> Array:
+    @property
+    def context_dtype(self) -> np.dtype[Any]:
+        """float32 or float64."""
+        return self.contexts.dtype
+
+    @property
+    def largest_token_entry(self) -> float:
+        """The largest `|x|` of an entry x of the contexts."""
+        return max(float(self.contexts.max()), -float(self.contexts.min()))
+
+    def stored_rows(self, rows: slice | npt.NDArray[Any]) -> Array:
+        """Contexts of some examples as they are stored: (rows, n, d), or (1, n, d) if shared.
+
+        Args:
+            rows: which examples, as a slice, indices, or a Boolean for each
+        """
+        chosen: Array = self.contexts[np.newaxis] if self.shared_context else self.contexts[rows]
+        return chosen
+
+    def contexts_of(self, rows: slice | npt.NDArray[Any]) -> Array:
         """Contexts of some examples as float64: (rows, n, d), or (1, n, d) if shared.
 
         Args:
-            rows: which examples
+            rows: which examples, as a slice, indices, or a Boolean for each
         """
-        chosen = self.contexts[np.newaxis] if self.shared_context else self.contexts[rows]
-        return chosen.astype(np.float64, copy=False)
+        return self.stored_rows(rows).astype(np.float64, copy=False)
+
+    def blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Walk through the examples: all at once, or a few at a time where contexts are on disk.
+
+        Yields:
+            which examples, and their contexts as they are stored, (rows, n, d) or a shared (n, d)
+        """
+        yield slice(0, self.num_examples), self.contexts
 
     def context_chunks(self, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[slice, Array]]:
         """Walk through the contexts in float64, a few at a time; a shared one comes once.
@@ -133,7 +168,7 @@ class Dataset(ExampleShapes):
             array([7.])
         """
         index = _indices(examples, self.num_examples)
-        contexts = self.contexts if self.shared_context else self.contexts[index]
+        contexts = self.contexts if self.shared_context else self.stored_rows(index)
         return owning(contexts, self.queries[index], self.targets[index])
 
     def with_constant(self) -> "Dataset":
@@ -178,11 +213,56 @@ class Dataset(ExampleShapes):
         with replacing(path) as file:
             np.savez(file, contexts=self.contexts, queries=self.queries, targets=self.targets)
 
+    def save_folder(self, path: str | Path) -> None:
+        """Write a folder of `contexts.npy`, `queries.npy` and `targets.npy`, for `open`.
+
+        Whole or not at all: the folder gets its name when everything is written.
+
+        Args:
+            path: the folder; an old one of that name is replaced if it holds nothing else
+
+        Raises:
+            OutputError: where it cannot be written
+        """
+        from constructive.data.stored import write_folder  # noqa: PLC0415 - it is above
+
+        blocks = (block for _, block in self.blocks())
+        others = self.queries, self.targets
+        write_folder(path, self.context_shape, self.context_dtype, blocks, lambda: others)
+
+    @classmethod
+    def open(cls, path: str | Path) -> "Dataset":
+        """Open an .npz file, or a folder whose contexts stay on disk.
+
+        Of a folder with `contexts.npy`, `queries.npy` and `targets.npy` the contexts (float32 or
+        float64, in C order) are read once here, to see that they are finite, and later whenever
+        they are needed, some at a time. A file which changes meanwhile is refused then, by its
+        inode, size and time of change; that nobody sets these back is taken for granted.
+
+        Args:
+            path: an .npz file, or such a folder
+
+        Raises:
+            FormatError: if it is neither, or a file is cut off
+            DataError: if the arrays are not a data set
+            OSError: if it cannot be read
+
+        Example:
+            >>> import tempfile
+            >>> folder = Path(tempfile.mkdtemp()) / "data"
+            >>> Dataset([[[1, 0], [1, 1]]], [[2, 3]], [5]).save_folder(folder)
+            >>> Dataset.open(folder)
+            Dataset(T=1, n=2, d=2, d_out=1, own contexts, float64)
+        """
+        from constructive.data.stored import open_folder  # noqa: PLC0415 - it is above
+
+        return open_folder(path) if Path(path).is_dir() else cls.load(path)
+
     @classmethod
     def load(cls, path: str | Path) -> "Dataset":
-        """Read an .npz file with the arrays `contexts`, `queries` and `targets`.
+        """Read an .npz file with the arrays `contexts`, `queries` and `targets` into memory.
 
-        Nothing is unpickled.
+        Nothing is unpickled. `open` also takes folders, and so do all commands.
 
         Args:
             path: the file
@@ -200,6 +280,10 @@ class Dataset(ExampleShapes):
                 message = f"{path} is not a data set: {error}"
                 raise FormatError(message, witness=str(path), suggestion=suggestion) from error
         return owning(**arrays)
+
+    def fingerprint(self) -> bytes:
+        """The SHA-256 of the arrays, by which certificates name a data set."""
+        return fingerprint({name: getattr(self, name) for name in ARRAYS})
 
     def __repr__(self) -> str:
         kind = "one shared context" if self.shared_context else "own contexts"
@@ -260,9 +344,9 @@ def owning(contexts: Any, queries: Any, targets: Any) -> Dataset:  # noqa: ANN40
 
 def _fill(dataset: Dataset, arrays: tuple[object, object, object], *, copy: bool) -> None:
     """Check the arrays of a data set, and set them."""
-    for name, values in zip(("contexts", "queries", "targets"), arrays, strict=True):
+    for name, values in zip(ARRAYS, arrays, strict=True):
         object.__setattr__(dataset, name, frozen(finite_array(name, values, copy=copy)))
-    check_shapes(dataset.contexts, dataset.queries, dataset.targets)
+    check_shapes(dataset.contexts.shape, dataset.queries.shape, dataset.targets.shape)
 
 
 def with_one(array: Array) -> Array:
@@ -278,12 +362,11 @@ def _read_arrays(file: BinaryIO) -> dict[str, Any]:
     if not start.startswith(b"PK"):
         raise ValueError("it is no .npz archive")
     archive = np.load(file, allow_pickle=False)
-    names = ("contexts", "queries", "targets")
-    missing = [name for name in names if name not in archive]
+    missing = [name for name in ARRAYS if name not in archive]
     if missing:
         raise KeyError(f"no array named {' or '.join(missing)} among {archive.files}")
     arrays = {}
-    for name in names:
+    for name in ARRAYS:
         try:
             arrays[name] = archive[name]
         except ValueError as error:  # numpy advises to load objects, which may run programs
@@ -293,31 +376,28 @@ def _read_arrays(file: BinaryIO) -> dict[str, Any]:
 
 
 def check_shapes(
-    contexts: npt.NDArray[Any], queries: npt.NDArray[Any], targets: npt.NDArray[Any]
+    contexts: tuple[int, ...], queries: tuple[int, ...], targets: tuple[int, ...]
 ) -> None:
-    """Raise DataError for arrays whose shapes are no data set."""
-    shapes = {"contexts": contexts.shape, "queries": queries.shape, "targets": targets.shape}
+    """Raise DataError for shapes of arrays which are no data set."""
 
     def refuse(problem: str) -> DataError:
         return DataError(
             problem,
-            witness=shapes,
+            witness={"contexts": contexts, "queries": queries, "targets": targets},
             suggestion="contexts (T, n, d) or (n, d), queries (T, d), targets (T,) or (T, d_out)",
         )
 
-    if queries.ndim != 2:
-        raise refuse(f"queries have {queries.ndim} axes, not (T, d)")
-    if contexts.ndim not in (2, 3):
-        raise refuse(f"contexts have {contexts.ndim} axes, not (T, n, d) or (n, d)")
-    if targets.ndim not in (1, 2):
-        raise refuse(f"targets have {targets.ndim} axes, not (T,) or (T, d_out)")
-    if 0 in queries.shape + contexts.shape + targets.shape:
+    if len(queries) != 2:
+        raise refuse(f"queries have {len(queries)} axes, not (T, d)")
+    if len(contexts) not in (2, 3):
+        raise refuse(f"contexts have {len(contexts)} axes, not (T, n, d) or (n, d)")
+    if len(targets) not in (1, 2):
+        raise refuse(f"targets have {len(targets)} axes, not (T,) or (T, d_out)")
+    if 0 in queries + contexts + targets:
         raise refuse("the data set is empty: an axis has length 0")
-    if contexts.shape[-1] != queries.shape[1]:
-        raise refuse(
-            f"tokens have d={contexts.shape[-1]} entries, but queries have d={queries.shape[1]}"
-        )
-    if targets.shape[0] != queries.shape[0]:
-        raise refuse(f"{queries.shape[0]} queries have {targets.shape[0]} targets")
-    if contexts.ndim == 3 and contexts.shape[0] != queries.shape[0]:
-        raise refuse(f"{queries.shape[0]} queries have {contexts.shape[0]} contexts")
+    if contexts[-1] != queries[1]:
+        raise refuse(f"tokens have d={contexts[-1]} entries, but queries have d={queries[1]}")
+    if targets[0] != queries[0]:
+        raise refuse(f"{queries[0]} queries have {targets[0]} targets")
+    if len(contexts) == 3 and contexts[0] != queries[0]:
+        raise refuse(f"{queries[0]} queries have {contexts[0]} contexts")

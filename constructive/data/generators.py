@@ -2,7 +2,8 @@
 
 Every generator takes `num_examples` T, `context_size` n, `width` d, `target_dim` d_out (None for
 targets of shape (T,)) and a `seed`, and returns a `Dataset` with targets uniform in [0, 1) (of
-`integers` they are integers). The same seed gives the same numbers. All but `integers` draw from a
+`integers` they are integers). The same seed gives the same numbers, in memory or with `folder=` on
+disk, where T may be so large that contexts do not fit into memory. All but `integers` draw from a
 continuous distribution, so that Assumptions 1 and 2 hold with probability one (for `bag_of_tokens`
 as long as the bag is generic).
 
@@ -16,14 +17,23 @@ Example:
     Dataset(T=7, n=3, d=5, d_out=1, one shared context, float64)
 """
 
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from flint import fmpz
 
 from constructive.data.dataset import Dataset, owning
+from constructive.data.stored import write_folder
 from constructive.support.arguments import is_integer, require_positive, require_seed
 from constructive.support.arrays import Array
 from constructive.support.errors import DataError, ParameterError, shown
+
+_DRAWN_BYTES = 1 << 20
+"""Size of the numbers which are drawn at a time."""
 
 
 def uniform(
@@ -33,6 +43,8 @@ def uniform(
     width: int,
     target_dim: int | None = None,
     seed: int = 0,
+    dtype: npt.DTypeLike = np.float64,
+    folder: str | Path | None = None,
 ) -> Dataset:
     """Every example has its own context; tokens and queries are uniform in [0, 1).
 
@@ -42,14 +54,23 @@ def uniform(
         width: d, the number of entries of a token or a query
         target_dim: d_out, the number of entries of a target; by default targets are (T,)
         seed: of all random numbers; the same seed gives the same data
+        dtype: float64, or float32, to which all numbers are rounded
+        folder: where the data are written, a few examples at a time; by default they are in memory
 
     Raises:
-        ParameterError: for a count which is not a positive integer, and a seed which is not a
-            non-negative integer
+        ParameterError: for a count which is not a positive integer, a seed which is not a
+            non-negative integer, and another dtype
+        OutputError: where the folder cannot be written
     """
     rng = _rng(num_examples, context_size, width, target_dim, seed)
-    contexts = rng.random((num_examples, context_size, width))
-    return _with_targets(rng, contexts, rng.random((num_examples, width)), target_dim)
+    return _drawn(
+        (num_examples, context_size, width),
+        lambda count: rng.random((count, context_size, width)),
+        lambda: rng.random((num_examples, width)),
+        lambda: rng.random(_targets(num_examples, target_dim)),
+        dtype,
+        folder,
+    )
 
 
 def shared_context(
@@ -59,6 +80,8 @@ def shared_context(
     width: int,
     target_dim: int | None = None,
     seed: int = 0,
+    dtype: npt.DTypeLike = np.float64,
+    folder: str | Path | None = None,
 ) -> Dataset:
     """One context for all examples; tokens and queries are uniform in [0, 1).
 
@@ -68,14 +91,23 @@ def shared_context(
         width: d, the number of entries of a token or a query
         target_dim: d_out, the number of entries of a target; by default targets are (T,)
         seed: of all random numbers; the same seed gives the same data
+        dtype: float64, or float32, to which all numbers are rounded
+        folder: where the data are written, a few examples at a time; by default they are in memory
 
     Raises:
-        ParameterError: for a count which is not a positive integer, and a seed which is not a
-            non-negative integer
+        ParameterError: for a count which is not a positive integer, a seed which is not a
+            non-negative integer, and another dtype
+        OutputError: where the folder cannot be written
     """
     rng = _rng(num_examples, context_size, width, target_dim, seed)
-    context = rng.random((context_size, width))
-    return _with_targets(rng, context, rng.random((num_examples, width)), target_dim)
+    return _drawn(
+        (context_size, width),
+        lambda count: rng.random((count, width)),
+        lambda: rng.random((num_examples, width)),
+        lambda: rng.random(_targets(num_examples, target_dim)),
+        dtype,
+        folder,
+    )
 
 
 def gaussian(
@@ -85,6 +117,8 @@ def gaussian(
     width: int,
     target_dim: int | None = None,
     seed: int = 0,
+    dtype: npt.DTypeLike = np.float64,
+    folder: str | Path | None = None,
 ) -> Dataset:
     """Every example has its own context; tokens and queries are standard normal.
 
@@ -94,14 +128,23 @@ def gaussian(
         width: d, the number of entries of a token or a query
         target_dim: d_out, the number of entries of a target; by default targets are (T,)
         seed: of all random numbers; the same seed gives the same data
+        dtype: float64, or float32, to which all numbers are rounded
+        folder: where the data are written, a few examples at a time; by default they are in memory
 
     Raises:
-        ParameterError: for a count which is not a positive integer, and a seed which is not a
-            non-negative integer
+        ParameterError: for a count which is not a positive integer, a seed which is not a
+            non-negative integer, and another dtype
+        OutputError: where the folder cannot be written
     """
     rng = _rng(num_examples, context_size, width, target_dim, seed)
-    contexts = rng.standard_normal((num_examples, context_size, width))
-    return _with_targets(rng, contexts, rng.standard_normal((num_examples, width)), target_dim)
+    return _drawn(
+        (num_examples, context_size, width),
+        lambda count: rng.standard_normal((count, context_size, width)),
+        lambda: rng.standard_normal((num_examples, width)),
+        lambda: rng.random(_targets(num_examples, target_dim)),
+        dtype,
+        folder,
+    )
 
 
 def bag_of_tokens(
@@ -112,6 +155,8 @@ def bag_of_tokens(
     bag_size: int = 500,
     target_dim: int | None = None,
     seed: int = 0,
+    dtype: npt.DTypeLike = np.float64,
+    folder: str | Path | None = None,
 ) -> Dataset:
     """Each context holds n different tokens out of one bag, as words of a vocabulary ("perm").
 
@@ -124,10 +169,13 @@ def bag_of_tokens(
         bag_size: the number of tokens in the bag, at least n
         target_dim: d_out, the number of entries of a target; by default targets are (T,)
         seed: of all random numbers; the same seed gives the same data
+        dtype: float64, or float32, to which all numbers are rounded
+        folder: where the data are written, a few examples at a time; by default they are in memory
 
     Raises:
         ParameterError: for a count which is not a positive integer, a bag of fewer than n tokens,
-            and a seed which is not a non-negative integer
+            a seed which is not a non-negative integer, and another dtype
+        OutputError: where the folder cannot be written
     """
     require_positive(bag_size=bag_size, context_size=context_size)
     if bag_size < context_size:
@@ -135,9 +183,20 @@ def bag_of_tokens(
         raise ParameterError(message, witness=bag_size, suggestion=f"bag_size >= {context_size}")
     rng = _rng(num_examples, context_size, width, target_dim, seed)
     bag = rng.random((bag_size, width))
-    rows = np.tile(np.arange(bag_size), (num_examples, 1))
-    chosen = rng.permuted(rows, axis=1)[:, :context_size]
-    return _with_targets(rng, bag[chosen], rng.random((num_examples, width)), target_dim)
+
+    def draw(count: int) -> Array:
+        rows = np.tile(np.arange(bag_size), (count, 1))
+        chosen: Array = bag[rng.permuted(rows, axis=1)[:, :context_size]]
+        return chosen
+
+    return _drawn(
+        (num_examples, context_size, width),
+        draw,
+        lambda: rng.random((num_examples, width)),
+        lambda: rng.random(_targets(num_examples, target_dim)),
+        dtype,
+        folder,
+    )
 
 
 def moment_curve(
@@ -147,6 +206,8 @@ def moment_curve(
     width: int,
     target_dim: int | None = None,
     seed: int = 0,
+    dtype: npt.DTypeLike = np.float64,
+    folder: str | Path | None = None,
 ) -> Dataset:
     """Queries whose Kruskal rank is exactly min(T, d), by Vandermonde; contexts are uniform.
 
@@ -163,10 +224,13 @@ def moment_curve(
         width: d, the number of entries of a token or a query
         target_dim: d_out, the number of entries of a target; by default targets are (T,)
         seed: of all random numbers; the same seed gives the same data
+        dtype: float64, or float32, to which all numbers are rounded
+        folder: where the data are written, a few examples at a time; by default they are in memory
 
     Raises:
-        ParameterError: for a count which is not a positive integer, and a seed which is not a
-            non-negative integer
+        ParameterError: for a count which is not a positive integer, a seed which is not a
+            non-negative integer, and another dtype
+        OutputError: where the folder cannot be written
 
     Example:
         >>> moment_curve(num_examples=5, context_size=2, width=3).queries
@@ -177,9 +241,14 @@ def moment_curve(
                [ 1., -1.,  1.]])
     """
     rng = _rng(num_examples, context_size, width, target_dim, seed)
-    contexts = rng.random((num_examples, context_size, width))
-    queries = moment_curve_points(np.arange(num_examples), width)
-    return _with_targets(rng, contexts, queries, target_dim)
+    return _drawn(
+        (num_examples, context_size, width),
+        lambda count: rng.random((count, context_size, width)),
+        lambda: moment_curve_points(np.arange(num_examples), width),
+        lambda: rng.random(_targets(num_examples, target_dim)),
+        dtype,
+        folder,
+    )
 
 
 def moment_curve_points(nodes: npt.NDArray[np.int64], width: int) -> Array:
@@ -220,6 +289,8 @@ def integers(
     largest: int = 9,
     target_dim: int | None = None,
     seed: int = 0,
+    dtype: npt.DTypeLike = np.float64,
+    folder: str | Path | None = None,
 ) -> Dataset:
     """Tokens, queries and targets are integers between -largest and largest, stored as float64.
 
@@ -232,10 +303,14 @@ def integers(
         largest: the largest absolute value of an entry, 0 or more and below 2^63
         target_dim: d_out, the number of entries of a target; by default targets are (T,)
         seed: of all random numbers; the same seed gives the same data
+        dtype: float64, or float32, to which all numbers are rounded
+        folder: where the data are written, a few examples at a time; by default they are in memory
 
     Raises:
         ParameterError: for a count which is not a positive integer, a seed which is not a
-            non-negative integer, and a `largest` which is none or has more than 63 bits
+            non-negative integer, another dtype, and a `largest` which is none or has more than 63
+            bits
+        OutputError: where the folder cannot be written
     """
     rng = _rng(num_examples, context_size, width, target_dim, seed)
     if not is_integer(largest) or not 0 <= largest < 1 << 63:
@@ -248,9 +323,15 @@ def integers(
     def draw(*shape: int) -> Array:
         return rng.integers(-int(largest), largest, size=shape, endpoint=True).astype(np.float64)
 
-    targets = draw(num_examples) if target_dim is None else draw(num_examples, target_dim)
-    contexts = draw(num_examples, context_size, width)
-    return owning(contexts, draw(num_examples, width), targets)
+    targets = draw(*_targets(num_examples, target_dim))
+    return _drawn(
+        (num_examples, context_size, width),
+        lambda count: draw(count, context_size, width),
+        lambda: draw(num_examples, width),
+        lambda: targets,
+        dtype,
+        folder,
+    )
 
 
 def _rng(
@@ -264,8 +345,49 @@ def _rng(
     return np.random.default_rng(seed)
 
 
-def _with_targets(
-    rng: np.random.Generator, contexts: Array, queries: Array, target_dim: int | None
+def _targets(num_examples: int, target_dim: int | None) -> tuple[int, ...]:
+    """The shape of the targets."""
+    return (num_examples,) if target_dim is None else (num_examples, target_dim)
+
+
+def _drawn(
+    shape: tuple[int, ...],
+    contexts: Callable[[int], Array],
+    queries: Callable[[], Array],
+    targets: Callable[[], Array],
+    dtype: npt.DTypeLike,
+    folder: str | Path | None,
 ) -> Dataset:
-    shape = (len(queries),) if target_dim is None else (len(queries), target_dim)
-    return owning(contexts, queries, rng.random(shape))
+    """Draw contexts of this shape, so many rows at a time, then queries, then targets.
+
+    However many rows are drawn at a time, the numbers are the same.
+    """
+    kind = _dtype(dtype)
+    step = max(1, _DRAWN_BYTES // (8 * math.prod(shape[1:])))
+    counts = (min(step, shape[0] - start) for start in range(0, shape[0], step))
+
+    def others() -> tuple[Array, Array]:
+        return queries().astype(kind, copy=False), targets().astype(kind, copy=False)
+
+    if folder is not None:
+        write_folder(folder, shape, kind, map(contexts, counts), others)
+        return Dataset.open(folder)
+    whole, filled = np.empty(shape, kind), 0
+    for count in counts:
+        whole[filled : filled + count] = contexts(count)
+        filled += count
+    return owning(whole, *others())
+
+
+def _dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        kind = np.dtype(object)
+    if kind not in (np.float32, np.float64):
+        raise ParameterError(
+            f"dtype={shown(dtype)} is neither float32 nor float64",
+            witness=shown(dtype),
+            suggestion="dtype='float32'",
+        )
+    return kind

@@ -44,7 +44,7 @@ class RationalDataset(ExampleShapes):
     def __post_init__(self) -> None:
         for name in ("contexts", "queries", "targets"):
             object.__setattr__(self, name, frozen(fractions(name, getattr(self, name))))
-        check_shapes(self.contexts, self.queries, self.targets)
+        check_shapes(self.contexts.shape, self.queries.shape, self.targets.shape)
 
     def context(self, example: int) -> Fractions:
         """The context of one example: (n, d).

@@ -1,5 +1,7 @@
 """What occurs twice: inputs (one query, and one multiset of tokens), and tokens of a context."""
 
+from collections import Counter
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -21,11 +23,14 @@ def repeated_inputs(dataset: Dataset) -> tuple[int, int] | None:
     rows: list[Any] = as_bytes.ravel().tolist()
     if len(set(rows)) == len(rows):
         return None
-    seen: dict[bytes, int] = {}
+    times, seen = Counter(rows), dict[bytes, int]()
     for example, row in enumerate(rows):
-        key = row if dataset.shared_context else row + _multiset(dataset.contexts[example])
-        other = seen.setdefault(key, example)
-        if other != example:
+        if times[row] == 1:
+            continue
+        # Of tokens a hash is kept, as all contexts together may not fit into memory.
+        tokens = b"" if dataset.shared_context else _multiset(dataset, example)
+        other = seen.setdefault(row + sha256(tokens).digest(), example)
+        if other != example and (not tokens or tokens == _multiset(dataset, other)):
             return other, example
     return None
 
@@ -67,7 +72,8 @@ def token_numbers(contexts: Array) -> npt.NDArray[np.int64]:
     return found
 
 
-def _multiset(context: Array) -> bytes:
+def _multiset(dataset: Dataset, example: int) -> bytes:
     """A context without the order of its tokens, which attention does not see."""
-    context = context + 0.0
-    return context[np.lexsort(context.T)].tobytes()
+    context = dataset.contexts_of(slice(example, example + 1))[0] + 0.0
+    ordered: bytes = context[np.lexsort(context.T)].tobytes()
+    return ordered

@@ -312,7 +312,7 @@ class AttentionLayer(HeadShapes):
                 witness=type(dataset).__name__,
                 suggestion="a Dataset, or build_memorizer(..., arithmetic='rational')",
             )
-        self.checked_inputs(dataset.contexts, dataset.queries)
+        self._require_fit(dataset.context_shape, dataset.queries.shape)
         check_targets(dataset, self)
 
     def max_error(self, dataset: Dataset) -> float:
@@ -325,8 +325,11 @@ class AttentionLayer(HeadShapes):
             DataError: if shapes do not fit the layer, or the data are rational
         """
         self.check_fits(dataset)
-        outputs = self(dataset.contexts, dataset.queries)
-        return float(np.abs(outputs - dataset.target_matrix).max())
+        worst = [
+            np.abs(self(contexts, dataset.queries[rows]) - dataset.target_matrix[rows]).max()
+            for rows, contexts in dataset.blocks()
+        ]
+        return float(np.max(worst))
 
     def astype(self, dtype: npt.DTypeLike) -> "AttentionLayer":
         """The same layer with weights rounded to float32 or float64.
@@ -360,20 +363,24 @@ class AttentionLayer(HeadShapes):
             DataError: if their shapes do not fit the layer
         """
         contexts, queries = np.asarray(contexts), np.asarray(queries)
+        self._require_fit(contexts.shape, queries.shape)
+        return contexts, queries
+
+    def _require_fit(self, contexts: tuple[int, ...], queries: tuple[int, ...]) -> None:
+        """Raise DataError for shapes which do not fit the layer."""
         fits = (
-            queries.ndim == 2
-            and contexts.ndim in (2, 3)
-            and contexts.shape[-1] == queries.shape[1] == self.width
-            and (contexts.ndim == 2 or len(contexts) == len(queries))
-            and contexts.shape[-2] > 0
+            len(queries) == 2
+            and len(contexts) in (2, 3)
+            and contexts[-1] == queries[1] == self.width
+            and (len(contexts) == 2 or contexts[0] == queries[0])
+            and contexts[-2] > 0
         )
         if not fits:
-            message = f"contexts {contexts.shape} and queries {queries.shape} do not fit the layer"
+            message = f"contexts {contexts} and queries {queries} do not fit the layer"
             suggestion = f"contexts (T, n, d) or (n, d) and queries (T, d) with d={self.width}"
-            if queries.shape[-1:] == (self.width - 1,):
+            if queries[-1:] == (self.width - 1,):
                 suggestion += ", or Dataset.with_constant() for weights of a module with biases"
-            raise DataError(message, witness=(contexts.shape, queries.shape), suggestion=suggestion)
-        return contexts, queries
+            raise DataError(message, witness=(contexts, queries), suggestion=suggestion)
 
 
 def dtype_of(dtype: npt.DTypeLike) -> np.dtype[Any]:

@@ -9,6 +9,7 @@ around it. It reads the files itself and has its own arithmetic and its own forw
     command         arguments, and which of the four kinds of certificate it is
     statements      what claims state
     files           reading hostile files; what is needed, before it is taken
+    stored          contexts in a folder, which are read by rows
     layers          certificates of one layer; their claims are in
       exact_claims    grouping, rank: integers modulo a prime (`modular`)
       impossible      impossible, for all weights: a set of examples, and integer vectors

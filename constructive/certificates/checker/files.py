@@ -124,9 +124,13 @@ def read_weights(path, shapes):
 def data_shapes(path):
     """Type and shape of contexts, queries and targets in an .npz file, as numpy writes it.
 
-    An entry without .npy is what numpy would read instead of the one with it.
+    An entry without .npy is what numpy would read instead of the one with it. A folder has a .npy
+    file for each.
     """
-    headers, found = np.lib.format, {}
+    if Path(path).is_dir():
+        headers = {name: npy_header(Path(path) / f"{name}.npy", name) for name in ARRAYS}
+        return {name: (kind, shape) for name, (kind, shape, *_) in headers.items()}
+    found = {}
     with reading(path, "data"), zipfile.ZipFile(path) as archive:
         names = archive.namelist()
         named = {name.removesuffix(".npy") for name in names}
@@ -136,31 +140,60 @@ def data_shapes(path):
             # Others are unpacked whole, and headers of other versions may be gigabytes long.
             require(entry.compress_type in PACKED, f"{name} are packed in another way")
             with archive.open(entry) as file:
-                require(headers.read_magic(file) == (1, 0), f"{name} have no header of version 1.0")
-                shape, _, kind = headers.read_array_header_1_0(file)
-            real = kind.kind in "biuf" and kind.itemsize <= 8
-            require(real, f"{name} are {kind}, no real numbers of 64 bits or fewer")
-            whole = math.prod(shape_of(shape)) * kind.itemsize < entry.file_size
+                kind, shape, _ = header_of(file, name)
+            whole = math.prod(shape) * kind.itemsize < entry.file_size
             require(whole, f"{name} are cut off")
             found[name] = kind, shape
     return found
 
 
+def header_of(file, name):
+    """Type and shape of an array of real numbers, and whether it lies by columns."""
+    headers = np.lib.format
+    require(headers.read_magic(file) == (1, 0), f"{name} have no header of version 1.0")
+    shape, by_columns, kind = headers.read_array_header_1_0(file)
+    real = kind.kind in "biuf" and kind.itemsize <= 8
+    require(real, f"{name} are {kind}, no real numbers of 64 bits or fewer")
+    return kind, shape_of(shape), by_columns
+
+
+def npy_header(path, name):
+    """The same of a .npy file, and bytes before the first entry; all entries have to be there."""
+    total = size_of(path, "data")
+    with reading(path, "data"), path.open("rb") as file:
+        kind, shape, by_columns = header_of(file, name)
+        whole = file.tell() + math.prod(shape) * kind.itemsize == total
+        require(whole, f"{name} are cut off, or more follows")
+        return kind, shape, by_columns, file.tell()
+
+
 def read_data(path, shapes):
-    """The arrays of an .npz file as float32 or float64; integers become float64 exactly."""
+    """The arrays of an .npz file or a folder, as far as they have shapes here."""
     data = {}
+    if Path(path).is_dir():
+        for name in shapes:
+            part = Path(path) / f"{name}.npy"
+            with reading(part, "data"), part.open("rb") as file:
+                data[name] = converted(file, name, shapes[name])
+        return data
     with reading(path, "data"), zipfile.ZipFile(path) as archive:
-        for name in ARRAYS:
+        for name in shapes:
             with archive.open(f"{name}.npy") as file:
-                array = np.lib.format.read_array(file, allow_pickle=False)
-            require((array.dtype, array.shape) == shapes[name], f"{name} have changed")
-            if array.dtype.kind in "iu":
-                largest = max(-int(array.min()), int(array.max()))
-                require(largest <= LARGEST_INTEGER, f"{name} have integers beyond 2^53")
-            single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
-            data[name] = np.ascontiguousarray(array, dtype="<f4" if single else "<f8")
-            require(np.isfinite(data[name]).all(), f"{name} are not finite")
+                data[name] = converted(file, name, shapes[name])
     return data
+
+
+def converted(file, name, shape):
+    """An array as float32 or float64; integers become float64 exactly."""
+    array = np.lib.format.read_array(file, allow_pickle=False)
+    require((array.dtype, array.shape) == shape, f"{name} have changed")
+    if array.dtype.kind in "iu":
+        largest = max(-int(array.min()), int(array.max()))
+        require(largest <= LARGEST_INTEGER, f"{name} have integers beyond 2^53")
+    single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+    array = np.ascontiguousarray(array, dtype="<f4" if single else "<f8")
+    require(np.isfinite(array).all(), f"{name} are not finite")
+    return array
 
 
 def bytes_of(shapes):
@@ -186,7 +219,8 @@ def require_about(content, arrays, part, **more):
     for name, x in arrays.items():
         true[name] = {"dtype": x.dtype.name, "shape": list(x.shape)}
         hashed.update(f"{name} {x.dtype.str} {list(x.shape)}\n".encode())
-        hashed.update(np.ascontiguousarray(x).data)
+        for block in x.blocks() if hasattr(x, "blocks") else [x]:
+            hashed.update(np.ascontiguousarray(block).data)
     true["sha256"] = hashed.hexdigest()
     require(same(content[part], true | more), f"it is about other {part}")
     return hashed.digest()

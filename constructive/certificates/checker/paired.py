@@ -9,9 +9,11 @@ brought to size one by powers of two first.
 
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 
+import stored
 from bounds import LONGEST, UNIT, chunks, exponent, gamma, lengths, up
 from files import (
     announce,
@@ -92,6 +94,7 @@ class Layer:
         w_q, w_k, w_v = (weights[name].astype(np.float64) for name in ("W_Q", "W_K", "W_V"))
         (heads, width, _), value_dim, pairs = w_q.shape, w_v.shape[-1], len(stops)
         self.order, self.stops, self.contexts = order, stops, data["contexts"]
+        self.room = math.inf  # for so many entries which couple
         self.queries = data["queries"][order].astype(np.float64)
         targets = data["targets"].reshape(len(order), -1)[order].astype(np.float64)
         readouts, self.key = w_v[:, :, : targets.shape[1]], w_k[0, :, 0]
@@ -113,8 +116,10 @@ class Layer:
         self.both = self.first + readouts[1 : 2 * pairs : 2]  # rounded, if it is not zero
         (total, size, _), longest = self.contexts.shape, np.empty(len(order))
         self.scores, self.largest = np.empty((total, size)), np.empty(total)
-        for rows in chunks(total, size * width, CHUNK):
-            tokens = self.tokens(np.arange(rows.start, rows.stop))
+        positions = np.argsort(order)  # by example: contexts are read as they lie on disk
+        for part in chunks(total, size * width, CHUNK):
+            rows = positions[part]
+            tokens = self.tokens(rows)
             self.scores[rows] = tokens @ self.key
             longest[rows] = lengths(tokens).max(axis=1)
             self.largest[rows] = up(np.abs(tokens).max(axis=(1, 2)))
@@ -127,6 +132,7 @@ class Layer:
     def unlike(self, owner):
         """Examples and pairs, but for their own, whose heads are not sure to read one token."""
         ends, least = np.sort(self.scores, axis=1), []
+        most = min(COUPLED * len(self.order), self.room)
         error = up(gamma(self.queries.shape[1] + 2) * float(lengths(self.heads).max()))
         error = up(error * lengths(self.queries))
         for gap in (ends[:, -1] - ends[:, -2], ends[:, 1] - ends[:, 0]):
@@ -142,14 +148,16 @@ class Layer:
             like[inside - rows.start, owner[inside]] = True
             where, pair = np.nonzero(~like)
             found.append((where + rows.start, pair))
-            require(sum(len(x) for x, _ in found) <= COUPLED * len(self.order), "too many couple")
+            require(sum(len(x) for x, _ in found) <= most, "too many couple")
         return [np.concatenate(each) for each in zip(*found, strict=True)]
 
     def read(self, positions, pairs, signs):
         """signs[0] z_{t,2p} + signs[1] z_{t,2p+1}: (k, d), and bounds (k,) of their errors."""
         (_, size), width = self.scores.shape, len(self.key)
         out, errors = np.empty((len(positions), width)), np.empty(len(positions))
+        by_example = np.argsort(self.order[positions], kind="stable")  # as they lie on disk
         for part in chunks(len(positions), size * width, CHUNK):
+            part = by_example[part]  # noqa: PLW2901 - the same, in another order
             at = positions[part]
             tokens, scores, zero = self.tokens(at), self.scores[at], np.zeros((len(at), size))
             reach = precisely(self.queries[at, None], self.heads[pairs[part]])
@@ -289,8 +297,11 @@ def residuals(layer, owner, own, coupled):
     return bounds
 
 
-def needs(arrays, tensors):
-    """Bytes and operations for arrays of these types and shapes, which have to fit together."""
+def needs(arrays, tensors, *, on_disk=False, coupled=None):
+    """Bytes and operations for arrays of these types and shapes, which have to fit together.
+
+    on_disk: contexts are, and take no memory;  coupled: entries which do, or as many as may
+    """
     require(len(tensors) == 5, "paired heads have no W_V_corrections")
     contexts, queries, targets = (shape for _, shape in arrays.values())
     w_q, w_k, w_v, w_o, w_d = (shape for _, shape, _ in tensors.values())
@@ -305,11 +316,19 @@ def needs(arrays, tensors):
     require(fits, "the weights do not fit together, or not the data")
     require(heads > 1 and width <= 1024, "no pair of heads, or tokens of more than 1024 entries")
     require(max(total, size, heads * width) <= LONGEST, f"sums of more than {LONGEST} terms")
-    held = bytes_of(arrays) + 4 * bytes_of(tensors) + 200 * CHUNK
-    held += 8 * total * (5 * size + (9 + 4 * COUPLED) * width + 10 * outputs + 60)
+    read = {name: arrays[name] for name in ("queries", "targets") if on_disk} or arrays
+    held = bytes_of(read) + 4 * bytes_of(tensors) + 200 * CHUNK
+    held += (16 * stored.CHUNK + 50 * size * width) * on_disk  # blocks, of one example at least
+    held += 8 * total * (5 * size + 9 * width + 10 * outputs + 60)
+    held += (COUPLED * total if coupled is None else coupled) * of_coupled(width)
     steps = len(FACTORS) * ROUNDS * (1 + COUPLED)
     each = width * (2 * heads + (2 + 40 * COUPLED) * size + 8 * width + steps)
     return held, total * each
+
+
+def of_coupled(width):
+    """Bytes for one entry which couples."""
+    return 8 * (4 * width + 10)
 
 
 def check(content, files, options):
@@ -317,14 +336,18 @@ def check(content, files, options):
     claims = require_claims(content, CLAIMS, options.asked)
     require(len(files) == 2, "a certificate of paired heads needs weights and data")
     tensors, arrays = weights_shapes(files[0], options.most), data_shapes(files[1])
-    announce(*needs(arrays, tensors), options.most)
-    data, weights = read_data(files[1], arrays), read_weights(files[0], tensors)
+    on_disk = Path(files[1]).is_dir()
+    left = options.most - needs(arrays, tensors, on_disk=on_disk, coupled=0)[0]
+    (total, _, width), pairs = arrays["contexts"][1], tensors["W_Q"][1][0] // 2
+    room = max(0, min(COUPLED * total, int(left // of_coupled(width))))
+    announce(*needs(arrays, tensors, on_disk=on_disk, coupled=room), options.most)
+    read = stored.read if on_disk else read_data
+    data, weights = read(files[1], arrays), read_weights(files[0], tensors)
     require_about(content, data, "data")
     require_about(content, weights, "weights")
     bound = {name: require_bound(claims[name], name) for name in claims if name != "rank"}
     claimed = bound.get("error", math.inf) <= options.epsilon
     require(claimed, "error: epsilon is not claimed, or is larger")
-    total, pairs = len(data["queries"]), len(weights["W_Q"]) // 2
     shown = {"rank": total, **bound}
     statements = {
         name: require_statement(claim, STATEMENTS[name].format(shown[name]))
@@ -340,7 +363,9 @@ def check(content, files, options):
         require(ordered, "the pairs do not take all examples but one at most")
     require("rank" in claims or "readout" not in claims, "a readout without the claim rank")
     with np.errstate(all="ignore"):  # what overflows or is not a number compares as not proved
-        prove(Layer(weights, data, order, stops), "rank" in claims, bound)
+        layer = Layer(weights, data, order, stops)
+        layer.room = room
+        prove(layer, "rank" in claims, bound)
     return statements
 
 

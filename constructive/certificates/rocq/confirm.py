@@ -74,7 +74,7 @@ def confirm_rank(
         MissingExtraError: where Rocq is not installed
         OutputError: for a folder which holds something else
     """
-    memorizer, dataset = Memorizer.load(weights), Dataset.load(data)
+    memorizer, dataset = Memorizer.load(weights), Dataset.open(data)
     instance = instance_of(Certificate.load(certificate), memorizer, dataset)
     stored = instance.arrays
     with rocq.compiled(_THEORY, folder, progress) as theory, tempfile.TemporaryDirectory() as place:

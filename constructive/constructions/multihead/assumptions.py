@@ -70,16 +70,16 @@ def check_inputs(dataset: Dataset) -> None:
 
     Raises AssumptionError and DataError as `check` does.
     """
-    for name, array in (("contexts", dataset.contexts), ("queries", dataset.queries)):
-        _check_scale(name, array)
+    queries = max(float(dataset.queries.max()), -float(dataset.queries.min()))
+    for name, largest in (("contexts", dataset.largest_token_entry), ("queries", queries)):
+        _check_scale(name, largest)
     repeated = repeated_inputs(dataset)
     if repeated is not None:
         raise _repeated(dataset, *repeated)
 
 
-def _check_scale(name: str, array: Array) -> None:
+def _check_scale(name: str, largest: float) -> None:
     """Refuse data whose products with the weights would leave the range of float64."""
-    largest = max(float(array.max()), -float(array.min()))
     if not 1.0 / _LARGEST <= largest <= _LARGEST:
         message = f"the largest entry of {name} is {largest:.1e}, outside 1e-100 to 1e100"
         if largest == 0:

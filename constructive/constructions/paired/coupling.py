@@ -47,8 +47,7 @@ def evaluate(ordered: Ordered, pairs: Pairs) -> Coupling:
 def differences(ordered: Ordered, pairs: Pairs, positions: Integers, columns: Integers) -> Array:
     """x_{t,p} = E_t^T (alpha_{2p,t} - alpha_{2p+1,t}) for some t and p: (k, d)."""
     out = np.empty((len(positions), ordered.dataset.width))
-    for start in range(0, len(positions), ordered.step):
-        part = slice(start, start + ordered.step)
+    for part in ordered.chunks(positions):
         contexts = ordered.contexts(positions[part])
         attention = _attention(ordered, pairs, positions[part], columns[part], contexts)
         difference = attention[:, 0] - attention[:, 1]
@@ -59,8 +58,7 @@ def differences(ordered: Ordered, pairs: Pairs, positions: Integers, columns: In
 def second_head(ordered: Ordered, pairs: Pairs, pair: int) -> Array:
     """z_{t,2p+1}, what the second head of one pair reads from every example: (T, d)."""
     out = np.empty(ordered.queries.shape)
-    for start in range(0, len(out), ordered.step):
-        positions = np.arange(start, min(start + ordered.step, len(out)))
+    for positions in ordered.chunks(np.arange(len(out))):
         contexts = ordered.contexts(positions)
         columns = np.full(len(positions), pair)
         attention = _attention(ordered, pairs, positions, columns, contexts)

@@ -7,6 +7,7 @@ block triangular. What is left over above the diagonal (an example that a later 
 saturate for free) is the *leftover coupling*: a few entries, which `coupling` evaluates.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,7 +48,16 @@ class Ordered:
 
     def contexts(self, positions: Integers | slice) -> Array:
         """Contexts in float64: (k, n, d)."""
-        return self.dataset.contexts[self.order[positions]].astype(np.float64, copy=False)
+        return self.dataset.contexts_of(self.order[positions])
+
+    def chunks(self, positions: Integers) -> Iterator[Integers]:
+        """Walk through indices of `positions`, a chunk of contexts at a time, as the data lie.
+
+        So contexts on disk are read from the first to the last.
+        """
+        sorted_by_example = np.argsort(self.order[positions], kind="stable")
+        for start in range(0, len(positions), self.step):
+            yield sorted_by_example[start : start + self.step]
 
     @property
     def step(self) -> int:

@@ -112,9 +112,10 @@ def read(
     """The sum of both heads' z times signs (k, d), and a bound on the error of its entries (k,)."""
     width, size = examples.queries.shape[1], examples.scores.shape[1]
     values, errors = np.empty((len(positions), width)), np.empty(len(positions))
+    by_example = np.argsort(examples.order[positions], kind="stable")  # as they lie on disk
     step = max(1, CHUNK_BYTES // (8 * size * width))
     for start in range(0, len(positions), step):
-        part = slice(start, start + step)
+        part = by_example[start : start + step]
         chosen = positions[part]
         contexts = examples.contexts(chosen)
         weights = examples.query_weights[:, pairs[part]].transpose(1, 0, 2)

@@ -84,16 +84,18 @@ class Examples:
         queries = dataset.queries[order].astype(np.float64, copy=False)
         key = layer.key_weights[0, :, 0].astype(np.float64)
         weights = layer.query_weights[: 2 * pairs, :, 0].astype(np.float64)
-        exponent, others = exponent_of(dataset.contexts), (exponent_of(queries), exponent_of(key))
+        exponent = exponent_of(np.array([dataset.largest_token_entry]))
+        others = exponent_of(queries), exponent_of(key)
         with np.errstate(over="ignore"):
             weights = np.ldexp(weights, exponent + sum(others))
         if not np.abs(weights).max() < _LARGEST_HEAD:
             raise UndecidedError("logits are too large for float64; smaller gaps between tokens")
         queries, key = np.ldexp(queries, -others[0]), np.ldexp(key, -others[1])
         scores, longest, largest = np.empty((total, size)), np.empty(total), np.empty(total)
+        positions = np.argsort(order)  # by example, so contexts are read as they lie on disk
         step = max(1, CHUNK_BYTES // (8 * size * width))
         for start in range(0, total, step):
-            rows = slice(start, start + step)
+            rows = positions[start : start + step]
             contexts = _contexts(dataset, order[rows], exponent)
             scores[rows] = contexts @ key
             longest[rows] = lengths(contexts).max(axis=1)
@@ -126,6 +128,5 @@ class Examples:
 
 
 def _contexts(dataset: Dataset, examples: Integers, exponent: int) -> Array:
-    contexts = dataset.contexts[examples].astype(np.float64, copy=False)
-    scaled_down: Array = np.ldexp(contexts, -exponent)
+    scaled_down: Array = np.ldexp(dataset.contexts_of(examples), -exponent)
     return scaled_down
