@@ -40,7 +40,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
 
 def _shown(text: str) -> str:
     """What typer wrote, without prompts and without what every command has."""
-    text = re.sub(r"\*\*Usage\*\*:\n\n", "", text)
     text = re.sub(r"^\* `--help`: .*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"\*\*Options\*\*:\n\n+(?=#|\Z)", "", text)  # no option is left
     return re.sub(r"^\$ ", "", text, flags=re.MULTILINE)

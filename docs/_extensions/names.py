@@ -44,8 +44,9 @@ def _link(app: Sphinx, tree: nodes.document, page: str) -> None:
         name = f"constructive.{literal.astext().removesuffix('()').removeprefix('constructive.')}"
         if page == INDEX and name not in domain.objects:
             below = name.removeprefix("constructive")
-            found = (n for n, o in domain.objects.items() if n.endswith(below) and o.objtype in KINDS)
-            name = min(found, default=name)
+            kinds = {other: domain.objects[other].objtype for other in domain.objects}
+            ends = (other for other in kinds if other.endswith(below) and kinds[other] in KINDS)
+            name = min(ends, default=name)
         above = nodes.reference, nodes.title, desc
         if name not in domain.objects or any(isinstance(p, above) for p in _parents(literal)):
             continue
