@@ -6,7 +6,7 @@ click; `_extensions/` has what makes the same links work on the site, one file f
 
 import os
 import sys
-from importlib.metadata import version as _version
+from importlib.metadata import metadata
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 project = "constructive"
 author = "the constructive contributors"
 copyright = author  # noqa: A001 - Sphinx wants this name
-version = release = _version("constructive")
+version = release = metadata("constructive")["Version"]
 
 extensions = [
     "myst_parser",
@@ -62,10 +62,9 @@ html_css_files = ["columns.css"]
 html_show_sourcelink = False
 html_copy_source = False
 
-_repository = os.environ.get("READTHEDOCS_GIT_CLONE_URL", "").removesuffix(".git")
-if _repository.startswith("https://"):  # else there is none to point at
-    html_theme_options = {
-        "source_repository": _repository,
-        "source_branch": os.environ.get("READTHEDOCS_GIT_IDENTIFIER", "main"),
-        "source_directory": "docs/",
-    }
+# The repository is known where `[project.urls]` in pyproject.toml names it, or who builds does.
+_urls = dict(url.split(", ", 1) for url in metadata("constructive").get_all("Project-URL") or [])
+_repository = _urls.get("Repository") or os.environ.get("READTHEDOCS_GIT_CLONE_URL", "")
+if _repository.startswith("https://"):  # a link at the foot of every page
+    _link = {"name": "Repository", "url": _repository, "html": "Repository", "class": ""}
+    html_theme_options = {"footer_icons": [_link]}

@@ -85,11 +85,11 @@ def test_the_command_line_page_names_every_command():
             assert f"\nconstructive {group}{name}" in page, name
 
 
-def sphinx(*arguments):
+def sphinx(*arguments, **environment):
     """Build a site; any warning fails, as for those who publish it."""
     return subprocess.run(
         [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", *arguments],
-        capture_output=True, text=True, check=False,
+        env=os.environ | environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
 
@@ -121,12 +121,15 @@ def test_the_site_builds_without_a_warning(tmp_path):
 
 
 @pytest.mark.slow
-def test_formulas_may_come_from_a_server(tmp_path):
+def test_formulas_may_come_from_a_server_and_the_repository_is_linked(tmp_path):
     (tmp_path / "index.md").write_text("# Title\n\n$x^2$\n")
     site = tmp_path / "site"
-    done = sphinx("-c", ROOT / "docs", "-D", "mathjax_from=cdn", tmp_path, site)
+    url = "https://example.org/repository"
+    options = "-c", ROOT / "docs", "-D", "mathjax_from=cdn"
+    done = sphinx(*options, tmp_path, site, READTHEDOCS_GIT_CLONE_URL=url)
     assert done.returncode == 0, done.stderr
     assert 'src="https://' in (site / "index.html").read_text()
+    assert f'href="{url}"' in (site / "index.html").read_text()
     assert not (site / "_static" / "mathjax").exists()
 
 
