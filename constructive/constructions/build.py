@@ -55,7 +55,8 @@ def build_memorizer(
 
     Args:
         dataset: T examples
-        num_heads: H; by default the fewest which hold these data, with some room (`fewest_heads`)
+        num_heads: H; by default the fewest which hold these data, with some room (`fewest_heads`),
+            and which hold them by this construction
         head_dim: d_h; by default n for saturated heads, n + 1 for schur, 1 for rank-one heads.
             Pairs are of full rank if d_h exceeds the examples of each head, else of rank one
         value_dim: d_v; by default d_out. Below that fewer examples can have any labels

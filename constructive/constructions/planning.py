@@ -8,7 +8,9 @@ conditioned as any where contexts are own ones, and far better on a shared one (
 Where that is expensive, it takes the applicable construction with the fewest operations.
 """
 
+import bisect
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -161,7 +163,8 @@ def explain(
 
     Args:
         dataset: T examples; only their shapes count, if H is given
-        num_heads: H; by default the fewest which hold these data, with some room (`fewest_heads`)
+        num_heads: H; by default the fewest which hold these data, with some room (`fewest_heads`),
+            and which hold them by this construction
         head_dim: d_h; by default what suits each construction
         value_dim: d_v; by default d_out
         construction: the name of one, or "auto"
@@ -188,6 +191,16 @@ def explain(
         if count is not None:
             require_positive(**{name: count})
     heads, why = _heads(dataset, num_heads, value_dim)
+    if num_heads is None and construction != AUTO:
+
+        def option(count: int) -> Option:
+            return _option(
+                CONSTRUCTIONS[construction], arithmetic, dataset, count, head_dim, value_dim
+            )
+
+        more = _fewest_of(option, heads, dataset.num_examples)
+        if more > heads:
+            heads, why = more, f" (as construction={construction!r} asks for)"
     options = {
         name: _option(known, arithmetic, dataset, heads, head_dim, value_dim)
         for name, known in CONSTRUCTIONS.items()
@@ -218,6 +231,17 @@ def _heads(dataset: ExampleShapes, num_heads: int | None, value_dim: int | None)
         if more is not None and more > found.heads:
             return more, f" (values of d_v={value_dim} entries ask for so many)"
     return found.heads, f" ({found.reason})"
+
+
+def _fewest_of(option: Callable[[int], Option], least: int, most: int) -> int:
+    """The fewest heads with which a construction holds the data; `least` if not even `most` do."""
+    if not isinstance(option(least).refusal, CapacityError) or option(most).plan is None:
+        return least
+
+    def enough(count: int) -> bool:
+        return option(count).plan is not None
+
+    return least + bisect.bisect_left(range(least, most), 1, key=enough)
 
 
 def _cheapest(options: dict[str, Option]) -> Option:

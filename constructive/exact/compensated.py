@@ -15,11 +15,15 @@ Of each term a product and the four parts of its error may underflow, and lose 2
 
 *Exponentials* of -700 <= x <= 700. With k = rint(x / ln 2), f = (x - k L_1) - k L_2 where L_1 has
 32 bits: k L_1 is exact, and so is the first difference (k = 0, or the two are within a factor of
-two). L_2 is ln 2 - L_1 rounded, so f is off by at most u, and `|f| <= 0.35`. The Taylor polynomial
-of degree 13 is off by less than `0.35^14 / 14! * 1.5 < 2^-57`, and Horner's rule, of 26 operations
-with rounded coefficients, by at most gamma_40 exp(0.35). Together that is less than 2^-46 of
-exp(f), and 2^k times it is exact, for x >= -700 keeps away from underflow, and x <= 700 from
-overflow.
+two). L_2 is ln 2 - L_1 rounded, below 2^-32, so f is off by at most u (0.35 + 2^-20), and
+`|f| <= 0.35`. The Taylor polynomial of degree 13 is off by less than
+`0.35^14 / 14! * 1.5 < 2^-57`. In Horner's rule p_j = c_j + f p_(j+1) is off by E_j, where ::
+
+    E_j <= 0.35 (1 + 2 u) E_(j+1) + 0.7 u exp(0.35) + 2 u exp(0.35)
+
+for a product, a sum, and a rounded coefficient of c_j <= 1; so E_0 <= 2.7 u 1.42 / 0.64 < 6 u. With
+what f is off that is less than 7 u + 2^-57 < 2^-50, and less than 2^-49 of exp(f) > 0.7. 2^k times
+it is exact, for x >= -700 keeps away from underflow, and x <= 700 from overflow.
 """
 
 import math
@@ -29,7 +33,7 @@ import numpy as np
 from constructive.exact.directed import gamma, up
 from constructive.support.arrays import Array
 
-EXPONENTIAL_ERROR = 2.0**-46
+EXPONENTIAL_ERROR = 2.0**-49
 """Relative error of `exponential`."""
 
 _SPLITTER = 2.0**27 + 1.0
@@ -92,7 +96,7 @@ def _leading(x: Array) -> Array:
 
 
 def exponential(x: Array) -> Array:
-    """exp(x) with a relative error of at most 2^-46; 0 below -700, for exp(-700); NaN above 700.
+    """exp(x) with a relative error of at most 2^-49; 0 below -700, for exp(-700); NaN above 700.
 
     Args:
         x: exponents, of any shape

@@ -27,8 +27,8 @@ from flint import arb, arb_mat
 
 from constructive.data.dataset import Dataset
 from constructive.exact.ball import exact_matrix
-from constructive.exact.directed import TINY, UNIT
 from constructive.exact.precision import working_precision
+from constructive.layers.bounded import bounded_logits
 from constructive.support.arrays import Array
 
 if TYPE_CHECKING:
@@ -168,19 +168,8 @@ def _relevant_tokens(
     layer: "AttentionLayer", dataset: Dataset, rows: slice, prec: int
 ) -> npt.NDArray[np.bool_]:
     """Tokens whose attention may exceed 2^-prec: (rows, H, n); at least one of each head."""
-    double = np.float64
-    w_q, w_k = layer.query_weights.astype(double), layer.key_weights.astype(double)
-    queries = dataset.queries[rows].astype(double)
-    contexts = dataset.contexts_of(rows)
     with np.errstate(all="ignore"):  # an overflow makes every token relevant
-        logits = _logits(w_q, w_k, contexts, queries)
-        sizes = _logits(np.abs(w_q), np.abs(w_k), np.abs(contexts), np.abs(queries))
-        roundings = layer.head_dim + 2 * layer.width + 16
-        # Twice gamma, for `sizes` is rounded as well. The last term is for what underflows: at most
-        # 3 d^2 d_h products lose 2^-1075 each, times what they are multiplied by; W_Q W_K^T has
-        # d^2 entries, and W_Q d d_h, in memory, so that d^2 d_h < 2^70.
-        bound = 2.1 * roundings * UNIT * sizes
-        bound += TINY * (1 + np.abs(contexts).max()) * (1 + np.abs(queries).max())
+        logits, bound = bounded_logits(layer, dataset, rows)
         top = logits.argmax(axis=2)[:, :, np.newaxis]
         least_of_top = np.take_along_axis(logits - bound, top, axis=2)
         # log(2) < 0.7. Both sides below are rounded by 2^-53 of their own sizes; whichever is
@@ -188,10 +177,3 @@ def _relevant_tokens(
         margin = 0.7 * prec + 1.0 + 1e-9 * np.abs(least_of_top)
         dropped: npt.NDArray[np.bool_] = logits + bound < least_of_top - margin
     return ~dropped
-
-
-def _logits(w_q: Array, w_k: Array, contexts: Array, queries: Array) -> Array:
-    absorbed = w_q @ w_k.transpose(0, 2, 1)
-    per_head = np.einsum("td,hde->the", queries, absorbed, optimize=True)
-    logits: Array = per_head @ contexts.transpose(0, 2, 1)
-    return logits

@@ -136,7 +136,7 @@ def test_a_residual_which_no_float_holds_is_not_zero():
     memorizer, data = one_head([[[1e-300]]], [[1.0]], [[1e-40]], [0.0])
     certificate = certify(memorizer, data)
     assert certificate.proved
-    assert "max |f - y| <= 1.1e-340" in certificate["error"].detail.replace("1.0e-340", "1.1e-340")
+    assert "max |f - y| <= 0 " not in certificate["error"].detail
     assert 1e-40 < float.fromhex(certificate["readout"].evidence["bound"]) < 2e-40
     assert check(certificate, memorizer, data).proved
     said = check(forged(certificate, "readout", 1e-100), memorizer, data)

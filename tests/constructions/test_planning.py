@@ -7,6 +7,7 @@ from constructive import (
     CapacityError,
     Dataset,
     ParameterError,
+    build_memorizer,
     explain,
     generators,
     paired_capacity,
@@ -84,3 +85,22 @@ def test_a_table_says_what_these_very_contexts_allow():
     assert "Contexts allow 4 of these 9 examples at most" in str(explain(data, num_heads=3))
     uniform = generators.uniform(num_examples=9, context_size=3, width=4)
     assert "Contexts allow 9 of these 9 examples" in str(explain(uniform, num_heads=3))
+
+
+@pytest.mark.parametrize(
+    ("construction", "heads"), [("saturated", 7), ("rank_one", 4), ("generic", 4), ("paired", 6)]
+)
+def test_heads_nobody_asked_for_are_those_which_the_construction_needs(construction, heads):
+    data = generators.uniform(num_examples=22, context_size=4, width=8, seed=0)
+    explained = explain(data, construction=construction)
+    assert explained.num_heads == heads
+    memorizer = build_memorizer(data, construction=construction)
+    assert memorizer.layer.num_heads == heads
+    with pytest.raises(CapacityError):
+        build_memorizer(data, construction=construction, num_heads=2)
+
+
+def test_no_heads_hold_what_a_construction_never_does():
+    data = generators.shared_context(num_examples=5, context_size=1, width=4)
+    with pytest.raises(CapacityError):
+        build_memorizer(data, construction="saturated")

@@ -1,6 +1,6 @@
 """The claim *error*: `max |f(E_t, e_t) - y_t| <= epsilon` for stored weights in real arithmetic.
 
-Every operation is enclosed (`layers.balls`). An example surely beyond epsilon refutes it; one
+Every operation is enclosed (`claims.evaluation`). An example surely beyond epsilon refutes it; one
 whose ball straddles it asks for more bits. Whoever checks the claim has arithmetic of his own, so
 an error has to be a little below epsilon (`ROOM`), and epsilon more than 0 (but for a readout of
 zeros, where nothing is rounded).
@@ -40,15 +40,14 @@ def _judge(evaluation: Evaluation, epsilon: float) -> Claim:
             witness = (example, entry) if columns > 1 else example
             return Claim("error", statement, Verdict.REFUTED, detail, witness)
         straddling = example if straddling is None else straddling
-    bits = f"balls of {evaluation.prec} bits"
     if straddling is not None:
         detail = (
-            f"at example {straddling} the enclosure straddles epsilon ({bits}); raise max_prec= or "
-            "epsilon="
+            f"at example {straddling} the enclosure straddles epsilon ({evaluation.how}); raise "
+            "max_prec= or epsilon="
         )
         return Claim("error", statement, Verdict.UNDECIDED, detail)
     bound = at_most(evaluation.largest_residual, epsilon)
-    detail = f"max |f - y| <= {bound} ({bits}, {rows} examples)"
+    detail = f"max |f - y| <= {bound} ({evaluation.how}, {rows} examples)"
     evidence = {"bound": epsilon.hex()}
     return Claim("error", statement, Verdict.PROVED, detail, evidence=evidence)
 

@@ -1,4 +1,8 @@
-"""The layer on all examples in balls: what the claims *error* and *readout* judge."""
+"""The layer on all examples, enclosed: what the claims *error* and *readout* judge.
+
+First in float64 with a-priori bounds (`layers.bounded`), which is fast, then in balls of more and
+more bits (`layers.balls`).
+"""
 
 from dataclasses import dataclass
 
@@ -8,19 +12,26 @@ from flint import arb, arb_mat
 
 from constructive.data.dataset import Dataset
 from constructive.exact.ball import exact_matrix, largest
-from constructive.exact.directed import upper
+from constructive.exact.directed import UNIT, up, upper
 from constructive.exact.precision import working_precision
-from constructive.layers.balls import BallLayer
+from constructive.layers.attention import AttentionLayer
+from constructive.layers.balls import BallLayer, effective_readout
+from constructive.layers.bounded import BoundedLayer, Enclosed
+from constructive.layers.layer import FLOAT64
 from constructive.support.arrays import Array
 from constructive.support.progress import Progress
+
+BOUNDED = "float64 with a-priori bounds"
+_READOUT_BITS = 128
+"""Bits in which W_V W_O W_D is multiplied, before it is rounded."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Residuals f(E_t, e_t) - y_t in balls of `prec` bits, and scaled rows of Z in float64.
+    """Residuals f(E_t, e_t) - y_t in balls, and scaled rows of Z in float64.
 
     Attributes:
-        prec: bits of the balls
+        prec: bits with which residuals were computed; 53 in float64
         residuals: (T, d_out) balls
         readout: bounds every entry of the effective readout U; 0 only if all of them are
         exponents: e_t, (T,), so that the entries of E_t, and of row t of Z, are below 2^(e_t) in
@@ -38,6 +49,22 @@ class Evaluation:
     radius: float
 
     @property
+    def bounded(self) -> bool:
+        """Whether this is float64 with a-priori bounds, and no balls."""
+        return self.prec == FLOAT64
+
+    @property
+    def how(self) -> str:
+        """In what arithmetic residuals were enclosed, in words."""
+        return BOUNDED if self.bounded else f"balls of {self.prec} bits"
+
+    @property
+    def sharp(self) -> bool:
+        """Whether bounds of residuals are due to these, more than to rounding."""
+        found = largest(arb_mat([[x.mid() for x in row] for row in self.residuals.tolist()]))
+        return bool(self.largest_residual <= 2 * found)
+
+    @property
     def largest_residual(self) -> arb:
         """An upper bound of every `|f - y|`."""
         return largest(self.residuals)
@@ -46,6 +73,56 @@ class Evaluation:
     def largest_scaled_residual(self) -> arb:
         """An upper bound of every `|f - y| 2^(-e_t)`."""
         return largest(_scaled_rows(self.residuals, self.exponents))
+
+
+def evaluate_in_floats(
+    layer: AttentionLayer, dataset: Dataset, *, representation: bool, progress: Progress
+) -> Evaluation:
+    """Run a layer in float64 on the data, with bounds; these may be infinite.
+
+    Args:
+        layer: weights of float64 or float32
+        dataset: T examples which fit it
+        representation: whether to keep Z
+        progress: called with (step, done, total)
+    """
+    total = dataset.num_examples
+    exponents = context_exponents(dataset)
+    with working_precision(_READOUT_BITS):
+        exact = effective_readout(layer)
+        readout, off = _nearest(exact, (layer.num_heads, layer.width, layer.target_dim))
+    midpoints = np.empty((total, layer.num_heads * layer.width)) if representation else None
+    radius, entries = 0.0, []
+    for part in BoundedLayer(layer, readout, off)(dataset, exponents):
+        if midpoints is not None:
+            midpoints[part.rows] = part.representation.reshape(-1, midpoints.shape[1])
+            radius = max(radius, float(np.nan_to_num(part.error, nan=np.inf).max()))
+        entries += _residuals(part, exponents[part.rows], dataset.target_matrix[part.rows])
+        progress("enclose the layer", part.rows.stop, total)
+    if midpoints is not None and not np.isfinite(midpoints).all():
+        radius = float("inf")
+    residuals = arb_mat(total, dataset.target_dim, entries)
+    return Evaluation(FLOAT64, residuals, largest(exact), exponents, midpoints, radius)
+
+
+def _residuals(part: Enclosed, exponents: npt.NDArray[np.int64], targets: Array) -> list[arb]:
+    """Residuals f - y as balls around what float64 has."""
+    targets = targets.astype(np.float64, copy=False)
+    scale = exponents[:, np.newaxis]
+    with np.errstate(all="ignore"):  # an infinite ball decides nothing
+        middle = np.ldexp(part.outputs, scale) - targets
+        # Underflow of the first takes 2^-1075, the difference is rounded.
+        spread = up(np.ldexp(part.output_error, scale) + UNIT * np.abs(middle))
+    pairs = zip(middle.ravel().tolist(), spread.ravel().tolist(), strict=True)
+    return [arb(m, r) for m, r in pairs]
+
+
+def _nearest(exact: arb_mat, shape: tuple[int, int, int]) -> tuple[Array, Array]:
+    """Balls as floats, and bounds of the differences."""
+    middle = np.array([float(x.mid()) for x in exact.entries()]).reshape(shape)
+    radius = np.array([upper(x.rad()) for x in exact.entries()]).reshape(shape)
+    # A midpoint becomes one of both floats next to it, so off by less than their gap.
+    return middle, up(radius + 2.0**-52 * np.abs(middle))
 
 
 def evaluate(

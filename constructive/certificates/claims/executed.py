@@ -52,7 +52,7 @@ def judge(evaluation: Evaluation, found: Rounding, largest_target: float) -> Cla
     finite = np.isfinite(moved) and np.isfinite(real)
     bound = short_bound(Fraction(real) + Fraction(moved) * (1 + _OTHERS)) if finite else np.inf
     if not np.isfinite(bound) or not narrow:
-        detail = f"balls of {evaluation.prec} bits do not enclose the layer; raise max_prec="
+        detail = f"{evaluation.how} do not enclose the layer; raise max_prec="
         return Claim("executed", UNKNOWN, Verdict.UNDECIDED, detail)
     detail = (
         f"at most {at_most(real)} in real arithmetic, and {at_most(moved)} by rounding, at example "

@@ -8,18 +8,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from constructive.certificates.claims.evaluation import Evaluation, evaluate
+from constructive.certificates.claims.evaluation import Evaluation, evaluate, evaluate_in_floats
 from constructive.data.dataset import Dataset
-from constructive.layers.layer import Layer
+from constructive.layers.layer import FLOAT64, Layer
 from constructive.layers.record import HeadRecord
 from constructive.support.progress import Progress
 from constructive.support.verdict import Claim, Verdict
 
 
 class Evaluations:
-    """A layer on all examples in balls, with twice the bits each time that one more is asked for.
+    """A layer on all examples, with more bits each time that one more is asked for.
 
-    The last one is kept, and whoever comes next starts with it.
+    First in float64 with a-priori bounds, if it is all in floats; then in balls, with twice the
+    bits each time. The last one is kept, and whoever comes next starts with it.
 
     Args:
         layer: in floats, or with a readout of more bits
@@ -37,11 +38,21 @@ class Evaluations:
         self._last: Evaluation | None = None
 
     def __iter__(self) -> Iterator[Evaluation]:
-        last = self._last or self._at(self._layer.first_bits)
+        last = self._last or self._first()
         yield last
         while last.prec < self._max_prec:
-            last = self._at(2 * last.prec)
+            last = self._at(max(2 * last.prec, self._layer.first_bits))
             yield last
+
+    def _first(self) -> Evaluation:
+        leading = self._layer.leading
+        # A sum of several floats is there for more bits than these bounds can show.
+        if leading is not self._layer or self._max_prec < FLOAT64:
+            return self._at(self._layer.first_bits)
+        self._last = evaluate_in_floats(
+            leading, self._dataset, representation=self._keep_rows, progress=self._progress
+        )
+        return self._last
 
     def _at(self, prec: int) -> Evaluation:
         self._last = evaluate(
@@ -73,7 +84,7 @@ class Subject:
         epsilon: the largest error which is allowed
         delta: the largest distance to an exact readout; None for what can be shown
         fingerprints: the SHA-256 of the data, followed by that of the weights
-        evaluations: the layer in balls
+        evaluations: the layer, enclosed
         rng: of primes' points
         progress: called with (step, done, total)
         judged: the claims before this one
@@ -100,7 +111,7 @@ class ClaimKind:
         judge: proves, refutes, or leaves it undecided
         grouped: whether it is about the groups of the theorems, which not all heads have
         wide: whether these are groups of Theorem 10
-        keeps_rows: whether it needs Z, and not only outputs, in balls
+        keeps_rows: whether it needs Z, and not only outputs
         usual: whether certificates make it if nobody asks
     """
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from flint import arb, arb_mat
 
-from constructive.certificates.claims.evaluation import Evaluation, scaled_representation
+from constructive.certificates.claims.evaluation import BOUNDED, Evaluation, scaled_representation
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.exact import ball, verified
 from constructive.exact.directed import at_most, short_bound
@@ -50,10 +50,14 @@ def judge(
     """
     if evaluation.midpoints is None:
         raise TypeError("the evaluation did not keep Z")
+    if evaluation.bounded and delta is None and not evaluation.sharp:
+        detail = f"{evaluation.how} show more than twice the distance; raise max_prec="
+        return Claim("readout", UNKNOWN, Verdict.UNDECIDED, detail)
     with working_precision(evaluation.prec):
         kappa = arb(verified.right_inverse_bound(evaluation.midpoints, evaluation.radius))
-        how = "float64 with a-priori bounds"
-        if not kappa.is_finite() and evaluation.midpoints.size <= LARGEST_IN_BALLS:
+        how = BOUNDED
+        balls = not evaluation.bounded and evaluation.midpoints.size <= LARGEST_IN_BALLS
+        if balls and not kappa.is_finite():
             z = scaled_representation(representation(), evaluation)
             kappa = ball.right_inverse_bound(z, evaluation.prec)
             how = f"balls of {evaluation.prec} bits"
@@ -76,13 +80,16 @@ def judge(
     return Claim("readout", statement, Verdict.PROVED, detail, evidence=evidence)
 
 
+def _in_balls(subject: Subject, prec: int) -> arb_mat:
+    return intermediate(subject.layer.enclose(prec), subject.dataset)
+
+
 def _of(subject: Subject) -> Claim:
     """At more and more bits; but where Z looks singular, they would not find an exact readout."""
 
     def of(evaluation: Evaluation) -> Claim:
         subject.progress("bound the exact readout", 0, 1)
-        enclosed = subject.layer.enclose(evaluation.prec)
-        return judge(evaluation, subject.delta, lambda: intermediate(enclosed, subject.dataset))
+        return judge(evaluation, subject.delta, lambda: _in_balls(subject, evaluation.prec))
 
     rank = subject.judged.get("rank")
     if rank is not None and not rank.proved:

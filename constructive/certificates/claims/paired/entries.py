@@ -12,13 +12,16 @@ from constructive.certificates.claims.paired.examples import (
     Integers,
     UndecidedError,
 )
-from constructive.exact.compensated import EXPONENTIAL_ERROR, dot, exponential
+from constructive.exact.compensated import dot, exponential
 from constructive.exact.directed import UNIT, gamma, lengths, up
 from constructive.support.arrays import CHUNK_BYTES, Array
 from constructive.support.progress import Progress
 
 _MOST_COUPLED = 4
 """Coupled entries for each example, on average, beyond which nothing is tried."""
+
+_EXPONENTIAL_ERROR = 2.0**-46
+"""Relative error of exponentials, more than theirs: as whoever checks it takes for his own."""
 
 _SMALL = 0.01
 """Errors up to which first-order bounds of a softmax hold with a few percent to spare."""
@@ -157,7 +160,7 @@ def _attention(
     # If exponentials w_i are off by e_i w_i, shares are off by 2 delta / (1 - delta) in all, for
     # delta = sum_i alpha_i e_i. Those which are taken for 0 are below exp(-700) of the largest one:
     # far less than gamma, below.
-    each = up(1.01 * (EXPONENTIAL_ERROR + spread))
+    each = up(1.01 * (_EXPONENTIAL_ERROR + spread))
     delta = up((attention * each).sum(axis=2))
     small = (each.max(axis=2) < _SMALL) & (delta < _SMALL)
     error = np.where(small, 2.1 * delta, np.inf)
