@@ -1,6 +1,6 @@
 """Hypothesis strategies for data that the theorems hold for, valid by construction.
 
-Needs hypothesis (`pip install "constructive[strategies]"`). Nothing is filtered or assumed away:
+Needs hypothesis (`pip install ".[strategies]"`). Nothing is filtered or assumed away:
 contexts have rank n and queries have Kruskal rank min(T, d) exactly, by the proofs below, so every
 drawn example is used. Entries are small integers, stored as float64, and shrink towards zero.
 
@@ -28,6 +28,7 @@ from constructive.sequences.examples import Task
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.arrays import Array
 from constructive.support.errors import MissingExtraError
+from constructive.support.extras import hint
 from constructive.theory.bounds import RANK_ONE, THEOREMS, Theorem
 
 try:
@@ -37,7 +38,7 @@ except ImportError as error:
     raise MissingExtraError(
         "constructive.strategies needs hypothesis, which is not installed",
         witness="hypothesis",
-        suggestion='pip install "constructive[strategies]"',
+        suggestion=hint("strategies"),
     ) from error
 
 _NODES = 31

@@ -1,33 +1,38 @@
-"""The documentation site: `sphinx-build -W -c docs . SITE`, from the top of a checkout.
+"""The documentation site: `sphinx-build docs build/site`.
 
-The source directory is the checkout itself, so that pages may link to the proofs, and links are the
-same for readers of the repository and of the site.
+Pages link to each other, and to the proofs beside this folder, as a reader of the repository would
+click; `_extensions/` has what makes the same links work on the site, one file for each idea.
 """
 
-import re
-from importlib.metadata import version as _version
-from typing import Any
+import os
+import sys
+from importlib.metadata import metadata
+from pathlib import Path
 
-import numpy.typing as npt
-from docutils.nodes import Element
-from sphinx.addnodes import pending_xref
-from sphinx.application import Sphinx
-from sphinx.environment import BuildEnvironment
-from sphinx.util.typing import stringify_annotation
-
-import constructive
-from constructive.support.progress import Progress
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
 project = "constructive"
 author = "the constructive contributors"
 copyright = author  # noqa: A001 - Sphinx wants this name
-version = release = _version("constructive")
+version = release = metadata("constructive")["Version"]
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext.napoleon"]
-root_doc = "docs/index"
-include_patterns = ["docs/**", "proofs/*.md"]
-exclude_patterns = ["**/_build"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "commands",
+    "examples",
+    "local_mathjax",
+    "names",
+    "proof_pages",
+    "signatures",
+]
+exclude_patterns = ["_*"]
 nitpicky = False
+
+mathjax_from = "site"  # or "cdn": -D mathjax_from=cdn
 
 myst_enable_extensions = ["amsmath", "deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -45,66 +50,21 @@ autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 88
 add_module_names = False
 
+copybutton_prompt_text = r">>> |\.\.\. |\$ "  # without output, and without the prompts
+copybutton_prompt_is_regexp = True
+
 smartquotes_action = "D"  # dashes, but no quotes: "auto" is to be copied
 
 html_theme = "furo"
 html_title = f"constructive {version}"
 html_static_path = ["_static"]
-html_css_files = ["wide.css"]
-html_extra_path = ["_extra"]
+html_css_files = ["columns.css"]
 html_show_sourcelink = False
 html_copy_source = False
 
-
-def _written(annotation: object) -> str:
-    """A pattern for a type as autodoc writes it out."""
-    return re.escape(stringify_annotation(annotation, "smart"))
-
-
-_SHORT = {
-    _written(npt.ArrayLike): "ArrayLike",
-    _written(npt.DTypeLike): "DTypeLike",
-    _written(Progress): "Progress",
-    r"~numpy\.ndarray\[tuple\[[~.\w]+, \.\.\.\], "
-    r"~numpy\.dtype\[[~.\w]+(?:\[[~.\w]+\])?\]\]": "Array",
-    r"Array \| Array": "Array",
-    r"~typing\.": "",
-}
-"""Long types, as autodoc writes them out, and the names which the code uses."""
-
-
-def setup(app: Sphinx) -> None:
-    """Shorten what Sphinx writes out, and tidy examples; Sphinx calls this."""
-    app.connect("autodoc-process-signature", _shorten)
-    app.connect("autodoc-skip-member", _skip)
-    app.connect("missing-reference", _public)
-    app.connect("source-read", _tidy)
-
-
-def _shorten(_app: Sphinx, _kind: str, _name: str, _object: object, _options: object,
-             signature: str | None, returns: str | None) -> tuple[str | None, ...]:  # fmt: skip
-    """Signatures with the names which the code uses for long types."""
-    texts = [signature, returns]
-    for pattern, name in _SHORT.items():
-        texts = [text and re.sub(pattern, name, text) for text in texts]
-    return tuple(texts)
-
-
-def _skip(_app: Sphinx, _kind: str, _name: str, member: object, _skipped: bool,  # noqa: FBT001
-          _options: object) -> bool | None:  # fmt: skip
-    """Leave out what named tuples say of their fields; the class says it."""
-    return True if str(member.__doc__).startswith("Alias for field") else None
-
-
-def _public(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: Element) -> Any:  # noqa: ANN401
-    """Link `Name` to `constructive.Name` from wherever it stands."""
-    name, domain = node["reftarget"], env.get_domain("py")
-    if name not in constructive.__all__:
-        return None
-    name, page = f"constructive.{name}", node["refdoc"]
-    return domain.resolve_xref(env, page, app.builder, "obj", name, node, content)
-
-
-def _tidy(_app: Sphinx, _name: str, source: list[str]) -> None:
-    """Drop the empty line before a closing fence, which ends the last output of an example."""
-    source[0] = re.sub(r"\n\n```(?=\n|$)", "\n```", source[0])
+# The repository is known where `[project.urls]` in pyproject.toml names it, or who builds does.
+_urls = dict(url.split(", ", 1) for url in metadata("constructive").get_all("Project-URL") or [])
+_repository = _urls.get("Repository") or os.environ.get("READTHEDOCS_GIT_CLONE_URL", "")
+if _repository.startswith("https://"):  # a link at the foot of every page
+    _link = {"name": "Repository", "url": _repository, "html": "Repository", "class": ""}
+    html_theme_options = {"footer_icons": [_link]}

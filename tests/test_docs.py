@@ -2,6 +2,9 @@
 
 import doctest
 import importlib
+import importlib.util
+import json
+import os
 import pkgutil
 import re
 import subprocess
@@ -14,7 +17,12 @@ import constructive
 from constructive.cli import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COPIES = ROOT / "docs" / "proofs"
+"""Where a build of the site puts the proofs, which are tested where they are."""
+PAGES = [
+    ROOT / "README.md",
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent != COPIES),
+]
 NAMES = ["constructive"] + [
     module.name
     for module in pkgutil.walk_packages(constructive.__path__, "constructive.")
@@ -77,31 +85,127 @@ def test_the_command_line_page_names_every_command():
             assert f"\nconstructive {group}{name}" in page, name
 
 
+def sphinx(*arguments, **environment):
+    """Build a site; any warning fails, as for those who publish it."""
+    return subprocess.run(
+        [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", *arguments],
+        env=os.environ | environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", tmp_path / "cache"]
-    done = subprocess.run(
-        [*command, "-c", ROOT / "docs", ROOT, tmp_path / "site"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     site = tmp_path / "site"
-    assert 'class="math notranslate' in (site / "proofs" / "3-heads.html").read_text()
-    build = (site / "docs" / "api" / "build.html").read_text()
+    done = sphinx("-d", tmp_path / "cache", ROOT / "docs", site)
+    assert done.returncode == 0, done.stderr
+    heads = (site / "proofs" / "3-heads.html").read_text()
+    assert 'class="math notranslate' in heads
+    assert 'href="4-intermediate.html' in (site / "proofs" / "5-readout.html").read_text()
+    assert 'href="../certificates.html' in (site / "proofs" / "10-exact-rank.html").read_text()
+    assert 'href="proofs/15-contexts.html' in (site / "capacity.html").read_text()
+    assert 'src="../_static/mathjax/tex-chtml.js"' in heads.replace('defer="defer" ', "")
+    assert (site / "_static" / "mathjax" / "tex-chtml.js").stat().st_size > 500_000
+    build = (site / "api" / "build.html").read_text()
     for text in ('id="constructive.build_memorizer"', "num_heads", "CapacityError", "&gt;&gt;&gt;"):
         assert text in build
+    index = (site / "api" / "index.html").read_text()
+    for target in ("build.html#constructive.Memorizer", "parallel.html#constructive.support"):
+        assert f'href="{target}' in index
+    commands = (site / "api" / "cli.html").read_text()
+    for text in ('id="constructive-build"', "--construction", "--context-size"):
+        assert text in commands
+    signatures = re.findall('<dt class="sig .*?</dt>', build, re.DOTALL)
+    assert signatures
+    assert not [signature for signature in signatures if "ndarray" in signature]
+    assert "BLANKLINE" not in "".join(page.read_text() for page in site.rglob("*.html"))
+
+
+@pytest.mark.slow
+def test_formulas_may_come_from_a_server_and_the_repository_is_linked(tmp_path):
+    (tmp_path / "index.md").write_text("# Title\n\n$x^2$\n")
+    site = tmp_path / "site"
+    url = "https://example.org/repository"
+    options = "-c", ROOT / "docs", "-D", "mathjax_from=cdn"
+    done = sphinx(*options, tmp_path, site, READTHEDOCS_GIT_CLONE_URL=url)
+    assert done.returncode == 0, done.stderr
+    assert 'src="https://' in (site / "index.html").read_text()
+    assert f'href="{url}"' in (site / "index.html").read_text()
+    assert not (site / "_static" / "mathjax").exists()
 
 
 def test_a_broken_link_would_be_seen(tmp_path):
     """What the site is built with does fail, here on two pages of which one is not there."""
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "index.md").write_text("# Title\n\n[nowhere](nowhere.md)\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-q", "-W", "-c", ROOT / "docs", tmp_path, tmp_path / "o"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    (tmp_path / "index.md").write_text("# Title\n\n[nowhere](nowhere.md)\n")
+    done = sphinx("-c", ROOT / "docs", tmp_path, tmp_path / "o")
     assert done.returncode != 0
     assert "nowhere.md" in done.stderr
+
+
+def loaded(path):
+    """A module which lies beside the pages."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_links_of_proofs_are_turned_to_their_place_on_the_site():
+    pages = loaded(ROOT / "docs" / "_extensions" / "proof_pages.py")
+    text = "[a](../docs/rocq.md), [b](3-heads.md), [c](rocq/Makefile)"
+    assert pages.moved(text) == "[a](../rocq.md), [b](3-heads.md), [c](../../proofs/rocq/Makefile)"
+    text = "[a](../proofs/3-heads.md)\n../../proofs/4-intermediate\n[c](../proofs/rocq/Makefile)"
+    turned = "[a](/proofs/3-heads.md)\n/proofs/4-intermediate\n[c](../proofs/rocq/Makefile)"
+    assert pages.turned(text) == turned
+
+
+NOTEBOOK = loaded(ROOT / "docs" / "notebook.py")
+
+
+@pytest.mark.parametrize("name", NOTEBOOK.NOTEBOOKS)
+def test_notebooks_are_those_of_their_pages(name):
+    page = ROOT / "docs" / name
+    made = page.with_suffix(".ipynb").read_text()
+    assert made == NOTEBOOK.notebook(page.read_text()), f"python docs/notebook.py docs/{name}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NOTEBOOK.NOTEBOOKS)
+def test_notebooks_run_and_show_what_their_pages_show(name, tmp_path):
+    page = ROOT / "docs" / name
+    ran = tmp_path / "ran.ipynb"
+    script = (
+        "import sys, nbclient, nbformat\n"
+        "notebook = nbformat.read(sys.argv[1], 4)\n"
+        "nbformat.validate(notebook)\n"
+        "nbformat.write(nbclient.NotebookClient(notebook, timeout=600).execute(), sys.argv[2])\n"
+    )
+    command = [sys.executable, "-c", script, page.with_suffix(".ipynb"), ran]
+    patient = os.environ | {"CI": "true"}  # Hypothesis waits for machines which are busy
+    done = subprocess.run(
+        command, cwd=tmp_path, env=patient, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    cells = [cell for cell in json.loads(ran.read_text())["cells"] if cell["cell_type"] == "code"]
+    shown = [text for cell in cells if (text := output(cell))]
+    text = page.read_text().replace("\n```", "\n\n```")
+    examples = [each for each in doctest.DocTestParser().get_examples(text) if each.want]
+    assert len(shown) == len(examples) > 10
+    for got, example in zip(shown, examples, strict=True):
+        want = example.exc_msg.removeprefix("constructive.") if example.exc_msg else example.want
+        assert Checker().check_output(want, got, FLAGS), (got, want)
+
+
+def output(cell):
+    """What a cell shows, as text."""
+    texts = []
+    for each in cell["outputs"]:
+        if each["output_type"] == "error":
+            texts.append(f"{each['ename']}: {each['evalue']}\n")
+        elif each["output_type"] == "stream":
+            texts.append("".join(each["text"]))
+        else:
+            texts.append("".join(each["data"]["text/plain"]) + "\n")
+    return "".join(texts)
 
 
 def test_the_commands_of_a_page_overwrite_nothing():

@@ -10,6 +10,7 @@ from constructive.theory import proofs
 PROOF = "**Proof.** Clear. QED\n\n"
 CHECK = "```pycon\n>>> holds('exact', 1 + 1 == 2)\n\n```\n"
 TRIED = "```pycon\n>>> try: holds('exact', False)\n... except ValueError: pass\n\n```\n"
+IMPORT = "```pycon\n>>> from constructive.theory.proofs import holds\n\n```\n"
 EXPECTED = (
     "```pycon\n>>> holds('exact', False)\nTraceback (most recent call last):\n"
     "    ...\nValueError: an instance does not hold: False\n\n```\n"
@@ -33,6 +34,7 @@ def outcomes(tmp_path, text):
         ("# P\n\n## L\n\n" + PROOF + CHECK + "```pycon\n>>> 1 / 0\n\n```\n", "ZeroDivisionError"),
         ("# P\n\n## L\n\n" + PROOF + CHECK.replace("2)", "3)  # doctest: +SKIP"), "skipped"),
         ("# P\n\n## L\n\n" + PROOF + CHECK + TRIED, "expect an error"),
+        ("# P\n\n## L\n\n" + PROOF + IMPORT + CHECK, "no"),  # what nobody counts is no check
         ("# P\n\n## L\n\n" + PROOF + CHECK + EXPECTED, "expect an error"),
     ],
 )
@@ -48,6 +50,16 @@ def test_a_whole_statement_holds(tmp_path):
     (found,) = outcomes(tmp_path, "# P\n\n## L\n\n" + PROOF + CHECK)
     assert found.holds
     assert found.instances == {"exact": 1}
+
+
+def test_a_page_may_import_what_it_calls(tmp_path):
+    """At its top, for those who paste it; the runner counts all the same."""
+    (found,) = outcomes(tmp_path, "# P\n\n" + IMPORT + "## L\n\n" + PROOF + CHECK)
+    assert found.holds
+    assert found.instances == {"exact": 1}
+    failing = IMPORT + "## L\n\n" + PROOF + CHECK.replace("2)", "3)")
+    (found,) = outcomes(tmp_path, "# P\n\n" + failing)
+    assert not found.holds
 
 
 def test_sections_share_their_names_and_start_their_counts_anew(tmp_path):

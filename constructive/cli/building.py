@@ -1,5 +1,6 @@
 """Commands that make things: generate, build, predict, demo."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,7 @@ from constructive.cli.common import (
     folder_output,
     one_output,
     progress_bar,
+    require_no_dash,
     several_outputs,
 )
 from constructive.constructions.registry import CONSTRUCTIONS
@@ -275,30 +277,33 @@ def _names_folder(output: Path) -> bool:
 
 @app.command()
 def demo(
-    picture: Annotated[
-        Path, typer.Option(help="PNG file which shows the saturated heads; others go beside it.")
-    ] = Path("digits-saturation.png"),
+    folder: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for all files, made if need be.")
+    ] = Path("constructive-demo"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the embedding and of the weights.")] = 0,
     force: Force = False,
 ) -> None:
     """Memorize 1,797 images of handwritten digits, with true, random and real-valued targets.
 
-    Needs the extra `demo` (scikit-learn and matplotlib); nothing is downloaded.
+    Writes a picture of the saturated heads, and data, weights and certificate of the last task,
+    18 MB in all. Needs the extra `demo` (scikit-learn and matplotlib); nothing is downloaded.
 
-    Example:
+    Examples:
 
-        constructive demo --picture digits.png
+        constructive demo
+
+        constructive demo -o digits
     """
     from constructive.cli import demo as digits_demo
     from constructive.data import real
     from constructive.figures import saturation
 
-    data, weights, proof = (
-        picture.parent / name for name in ("digits.npz", "digits.safetensors", "digits.json")
-    )
-    beside = {path.name: path for path in (data, weights, proof)}
-    say = several_outputs({"--picture": picture, **beside}, inputs={}, force=force)
-    digits = digits_demo.load_digits(seed=seed)
+    require_no_dash("--output", folder)
+    digits = digits_demo.load_digits(seed=seed)  # before a folder is made, for it may be missing
+    folder.mkdir(parents=True, exist_ok=True)
+    names = "digits-saturation.png", "digits.npz", "digits.safetensors", "digits.json"
+    written = [folder / name for name in names]
+    say = several_outputs({path.name: path for path in written}, inputs={}, force=force)
     count, size, width = digits.contexts.shape
     say(
         f"{count} images of 8 x 8 pixels, as contexts of n = {size} patches in d = {width}.\n"
@@ -329,31 +334,33 @@ def demo(
     say(table)
     if first is not None:
         title = f"{count} digits, {first.memorizer.layer.num_heads} heads: who saturates on what"
+        picture = written[0]
         saturation.draw_heads(first.memorizer, first.dataset, picture, title=title)
         say(
             "\nNo weight was trained. 'saturated' is the share of the examples off its group on "
             f"which a head\ngives all but 1e-6 of its attention to one token. Drawn in {picture}.\n"
         )
     if last is not None:
-        _prove_and_check(last.memorizer, last.dataset, data, weights, proof, say)
+        _prove_and_check(last.memorizer, last.dataset, written, say)
 
 
 def _prove_and_check(
     memorizer: "constructive.Memorizer",
     dataset: "constructive.Dataset",
-    data: Path,
-    weights: Path,
-    proof: Path,
+    written: Sequence[Path],
     say: Say,
 ) -> None:
-    """Write data, weights and certificate, and let the checker read them."""
+    """Write data, weights and certificate beside the picture, and let the checker read them."""
+    _, data, weights, proof = written
     with progress_bar() as progress:
         certificate = constructive.certify(memorizer, dataset, progress=progress)
     dataset.save(data)
     memorizer.save(weights)
     certificate.save(proof)
     checked = constructive.check(proof, weights, data)
-    say(f"{certificate}\n\n$ constructive check {proof} {weights} {data}")
+    size = sum(path.stat().st_size for path in written) / 1e6
+    say(f"{certificate}\n\nAll {size:.0f} MB of it are in the folder {data.parent}.\n")
+    say(f"$ constructive check {proof} {weights} {data}")
     say(checked.report.rstrip())
     if not (certificate.proved and checked.proved):
         raise typer.Exit(1)

@@ -146,7 +146,7 @@ def ask_command(
 
     Example:
 
-        constructive sequence ask lines.json "## Two commands"
+        constructive sequence ask lines.json "## The theorem"
     """
     loaded = constructive.SequenceMemorizer.load(memorizer)
     asked, size = os.fsencode(question), loaded.context_size

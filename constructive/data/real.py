@@ -1,6 +1,6 @@
 """Real data as attention sees them: images of digits in patches, and text in bytes.
 
-Both come with scikit-learn (`pip install "constructive[demo]"`); nothing is downloaded. Embeddings
+Both come with scikit-learn (`pip install ".[demo]"`); nothing is downloaded. Embeddings
 are random, as those of a network are before training.
 """
 

@@ -1,4 +1,4 @@
-"""A decoder as an ONNX model. Needs onnx (`pip install "constructive[onnx]"`)."""
+"""A decoder as an ONNX model. Needs onnx (`pip install ".[onnx]"`)."""
 
 from typing import Any
 

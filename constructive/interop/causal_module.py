@@ -1,4 +1,4 @@
-"""A decoder as a PyTorch module. Needs torch (`pip install "constructive[torch]"`)."""
+"""A decoder as a PyTorch module. Needs torch (`pip install ".[torch]"`)."""
 
 import torch
 from torch import Tensor, nn

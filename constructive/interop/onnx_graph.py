@@ -1,4 +1,4 @@
-"""A layer as an ONNX model. Needs onnx (`pip install "constructive[onnx]"`)."""
+"""A layer as an ONNX model. Needs onnx (`pip install ".[onnx]"`)."""
 
 from typing import Any
 

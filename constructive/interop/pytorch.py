@@ -12,7 +12,7 @@ the constant itself, carries the biases of the output and of the readout through
 the layer equals the module, as real functions, on the longer tokens; what is rounded is only W_Q,
 by the factor 1/sqrt(d_h) of `MultiheadAttention`, and not even that where d_h is a power of 4.
 
-Needs torch (`pip install "constructive[torch]"`).
+Needs torch (`pip install ".[torch]"`).
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""A sequence memorizer as an ONNX model. Needs onnx (`pip install "constructive[onnx]"`)."""
+"""A sequence memorizer as an ONNX model. Needs onnx (`pip install ".[onnx]"`)."""
 
 from typing import Any
 

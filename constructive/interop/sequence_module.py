@@ -1,4 +1,4 @@
-"""A sequence memorizer as a PyTorch module. Needs torch (`pip install "constructive[torch]"`)."""
+"""A sequence memorizer as a PyTorch module. Needs torch (`pip install ".[torch]"`)."""
 
 import numpy as np
 import torch

@@ -44,8 +44,7 @@ def attach(
         return found
 
     def names() -> list[str]:
-        """What is there, and what would be."""
-        special = (name for name in vars(sys.modules[package]) if name.startswith("__"))
-        return sorted({*special, *homes})
+        """The public names, imported already or not, and the version."""
+        return sorted({"__version__", *homes})
 
     return attribute, names, sorted(homes)

@@ -79,19 +79,36 @@ class Ledger:
 
     def __call__(self, kind: Kind, condition: object) -> None:
         """Count an instance. Raises ValueError unless it is True, or PROVED."""
-        if kind not in get_args(Kind):
-            raise ParameterError(
-                f"unknown kind of check {kind!r}",
-                witness=kind,
-                suggestion=f"one of {', '.join(get_args(Kind))}",
-            )
-        # Neither "cannot tell" nor anything merely truthy counts. (sympy has a `true` of its own.)
-        truths = condition is True, condition is np.True_, condition is Verdict.PROVED
-        kind_of = type(condition)
-        sympy_true = kind_of.__module__.startswith("sympy.") and kind_of.__name__ == "BooleanTrue"
-        if not any(truths) and not sympy_true:
-            raise ValueError(f"an instance does not hold: {condition}")
+        holds(kind, condition)
         self.counts[kind] += 1
+
+
+def holds(kind: Kind, condition: object) -> None:
+    """Check an instance as the pages do, which import this; run by `run`, they count it, too.
+
+    Args:
+        kind: "symbolic", "exact" or "certificate"
+        condition: what has to be True, or PROVED
+
+    Raises:
+        ParameterError: for another kind
+        ValueError: for any other condition, be it merely truthy
+
+    Example:
+        >>> holds("exact", 1 + 1 == 2)
+    """
+    if kind not in get_args(Kind):
+        raise ParameterError(
+            f"unknown kind of check {kind!r}",
+            witness=kind,
+            suggestion=f"one of {', '.join(get_args(Kind))}",
+        )
+    # Neither "cannot tell" nor anything merely truthy counts. (sympy has a `true` of its own.)
+    truths = condition is True, condition is np.True_, condition is Verdict.PROVED
+    kind_of = type(condition)
+    sympy_true = kind_of.__module__.startswith("sympy.") and kind_of.__name__ == "BooleanTrue"
+    if not any(truths) and not sympy_true:
+        raise ValueError(f"an instance does not hold: {condition}")
 
 
 def pages(folder: Path | None = None) -> list[Path]:

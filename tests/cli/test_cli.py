@@ -1,5 +1,7 @@
 """The command line as a user meets it: exit status, messages, files."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -64,7 +66,8 @@ def test_outputs_which_cannot_be_written_are_refused_before_the_work(run, tmp_pa
     arguments = ["build", "nothing.npz", "--heads", 2, "--output"]
     assert "OutputError: cannot write missing/x" in run(*arguments, "missing/x", status=2)
     assert f"cannot write {tmp_path}: it is a folder" in run(*arguments, tmp_path, status=2)
-    assert "no such folder" in run("demo", "--picture", "missing/x.png", status=2)
+    (tmp_path / "file").write_text("precious")
+    assert "FileExistsError: File exists\n  witness: file" in run("demo", "-o", "file", status=2)
 
 
 def test_data_which_does_not_fit_the_memorizer(run):
@@ -110,18 +113,21 @@ def test_in_this_process_it_is_the_same_program(program, start, tmp_path, argume
 
 @pytest.mark.slow
 def test_the_demo_reproduces_every_label(start, tmp_path):
-    for name in ("picture.png", "digits.npz"):
-        (tmp_path / name).write_bytes(b"old")
-    done = start("demo", "--picture", "picture.png", "--force", text=True)
+    folder = tmp_path / "constructive-demo"
+    folder.mkdir()
+    for name in ("digits-saturation.png", "digits.npz"):
+        (folder / name).write_bytes(b"old")
+    done = start("demo", "--force", text=True)
     text = done.stdout + done.stderr
     assert done.returncode == 0, text
     assert text.count("1797/1797") == 3
     assert "fails for 1797 of 1797" in text
     assert "Certificate: PROVED" in text
     assert text.splitlines()[-1] == "PROVED"  # the checker's last word
-    assert {"digits.npz", "digits.safetensors", "digits.json"} <= {
-        p.name for p in tmp_path.iterdir()
-    }
-    picture = (tmp_path / "picture.png").read_bytes()
+    assert list(tmp_path.iterdir()) == [folder]
+    assert {"digits.npz", "digits.safetensors", "digits.json"} <= {p.name for p in folder.iterdir()}
+    said = re.search(r"All (\d+) MB of it are in the folder constructive-demo\.", text)
+    assert round(sum(p.stat().st_size for p in folder.iterdir()) / 1e6) == int(said[1])
+    picture = (folder / "digits-saturation.png").read_bytes()
     assert picture.startswith(b"\x89PNG")
     assert len(picture) > 20_000

@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 from constructive import OutputError
 from constructive.cli import app
 
-BESIDE = {
-    "demo": ["digits.npz", "digits.safetensors", "digits.json"],
+FOLDER = {
+    "demo": ["digits-saturation.png", "digits.npz", "digits.safetensors", "digits.json"],
     "figures": ["figure-1-kruskal-rank.svg", "table-1-assumptions.txt"],
 }
-"""Files which a command writes beside a name, or into a folder."""
+"""Files which a command writes into a folder."""
 SLOW = {"demo", "figures"}
 WORK = {"check", "prove"}
 """Commands whose folder is for their own work, to be gone on with: tests/rocq looks at these."""
@@ -90,7 +90,7 @@ NAMED = [f"{words} {option.options[0]}" for words, option in OPTIONS]
 SEVERAL = {
     f"{words} {option.options[0]}": (words, option)
     for words, option in OPTIONS
-    if len(paths(WRITING[words], option=True)) + len(BESIDE.get(words, [])) > 1
+    if len(paths(WRITING[words], option=True)) + len(FOLDER.get(words, [])) > 1
 }
 """Options of commands which write several files."""
 
@@ -131,9 +131,9 @@ def test_what_writes_can_be_forced(words):
 
 @pytest.mark.parametrize(("words", "option"), OPTIONS, ids=NAMED)
 def test_an_existing_file_is_kept(folder, words, option):
-    for name in BESIDE.get(words, []) + (["old"] if words != "figures" else []):
+    for name in FOLDER.get(words, ["old"]):
         (folder / name).write_bytes(b"precious")
-        output = folder if words == "figures" else folder / (name if name == "old" else "new.png")
+        output = folder if words in FOLDER else folder / name
         given = arguments(WRITING[words], **{option.name: output})
         text = refusal(words, *given)
         assert f"{name}: it exists already" in text
@@ -183,7 +183,6 @@ def test_standard_output_is_for_one_file(words, option):
     [
         ("sequence build", {"output": "a", "data": "a"}, "--data and --output"),
         ("sequence build", {"data": "a.png", "picture": "./a.png"}, "--picture and --data"),
-        ("demo", {"picture": "digits.json"}, "digits.json and --picture"),
     ],
 )
 def test_two_outputs_are_two_files(folder, words, given, roles):
@@ -198,7 +197,7 @@ def test_two_new_outputs_by_a_link(folder):
     assert "--data and --output are one file" in refusal("sequence build", *given)
 
 
-@pytest.mark.parametrize("words", [words for words in WRITING if words != "figures"])
+@pytest.mark.parametrize("words", [words for words in WRITING if words not in FOLDER])
 def test_a_protected_file_is_kept_also_if_forced(folder, words):
     (folder / "old").write_bytes(b"precious")
     (folder / "old").chmod(0o444)

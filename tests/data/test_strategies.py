@@ -67,7 +67,7 @@ def test_without_hypothesis_the_error_names_the_extra():
         [sys.executable, "-c", script], check=False, capture_output=True, text=True
     )
     assert done.returncode == 1
-    assert 'try: pip install "constructive[strategies]"' in done.stderr
+    assert 'try: pip install ".[strategies]" in a checkout' in done.stderr
 
 
 def test_the_package_does_not_load_hypothesis():
