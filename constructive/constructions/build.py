@@ -126,6 +126,7 @@ def build_memorizer(
         order=built.order,
         coupled=built.coupled,
         precision=built.layer.precision,
+        classes=dataset.classes,
     )
     largest = np.abs(data.target_matrix).max(axis=0)
     carried = bool((built.residuals <= tolerance * largest).all())
