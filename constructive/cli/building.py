@@ -9,10 +9,10 @@ import typer
 from rich.table import Table
 
 import constructive
+from constructive.cli import predictions
 from constructive.cli.common import Force, Say, app, one_output, progress_bar, several_outputs
 from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.support.errors import ParameterError
-from constructive.support.files import replacing
 
 if TYPE_CHECKING:
     Construction = str
@@ -178,7 +178,7 @@ def predict(
     memorizer: Annotated[Path, typer.Argument(help=".safetensors file from `build`.")],
     data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help=".npy file for the predictions.")
+        Path | None, typer.Option("--output", "-o", help=".npy or .csv file for the predictions.")
     ] = None,
     force: Force = False,
 ) -> None:
@@ -188,18 +188,27 @@ def predict(
 
         constructive predict memorizer.safetensors data.npz
 
-        constructive predict memorizer.safetensors data.npz -o predictions.npy
+        constructive predict memorizer.safetensors data.npz -o predictions.csv
     """
     inputs = {"MEMORIZER": memorizer, "DATA": data}
     output, say = one_output(output, inputs=inputs, force=force)
-    loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.load(data)
-    error = loaded.max_error(dataset)
     if output is not None:
-        predictions = loaded.predict(dataset.contexts, dataset.queries)
-        with replacing(output) as file:
-            np.save(file, predictions)
+        predictions.require_kind(output)
+    loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.load(data)
+    classes, total = loaded.record.classes, dataset.num_examples
+    with progress_bar() as progress:
+        progress("evaluate", 0, 2)
+        error, outputs = loaded.max_error(dataset), None
+        progress("evaluate", 1, 2)
+        if output is not None or classes:
+            outputs = loaded.predict(dataset.contexts, dataset.queries)
+    if output is not None and outputs is not None:
+        predictions.save(output, outputs, classes)
         say(f"written to {output}")
-    say(f"{dataset.num_examples} examples, max error {error:.1e}")
+    say(f"{total} examples, max error {error:.1e}")
+    if outputs is not None and classes and classes == dataset.classes:
+        right = int((outputs.argmax(axis=1) == dataset.targets.argmax(axis=1)).sum())
+        say(f"{right} of {total} labels are those of the data")
 
 
 @app.command()
@@ -222,6 +231,12 @@ def generate(
         constructive generate uniform --examples 1861 --context-size 32 --width 64 -o data.npz
     """
     output, say = one_output(output, inputs={}, force=force)
+    if context_size > width:
+        typer.echo(
+            f"warning: contexts of n={context_size} tokens in d={width} dimensions cannot have "
+            f"rank {context_size}, which Theorems 1 and 2 ask for; -d {context_size} would do",
+            err=True,
+        )
     dataset = getattr(constructive.generators, _GENERATORS[kind])(
         num_examples=examples,
         context_size=context_size,
