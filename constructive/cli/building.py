@@ -121,14 +121,17 @@ def explain(
 
         constructive explain data.npz --heads 1000
     """
-    explanation = constructive.explain(
-        constructive.Dataset.load(data),
-        num_heads=heads,
-        head_dim=head_dim,
-        value_dim=value_dim,
-        construction=str(construction),
-    )
-    typer.echo(str(explanation))
+    with progress_bar() as progress:
+        progress("what contexts allow", 0, 1)
+        explanation = constructive.explain(
+            constructive.Dataset.load(data),
+            num_heads=heads,
+            head_dim=head_dim,
+            value_dim=value_dim,
+            construction=str(construction),
+        )
+        text = str(explanation)
+    typer.echo(text)
     _ = explanation.plan  # raises what `build` would raise
 
 
@@ -327,7 +330,8 @@ def _prove_and_check(
     dataset.save(data)
     memorizer.save(weights)
     certificate.save(proof)
-    checked = constructive.check(proof, weights, data)
+    with progress_bar() as progress:
+        checked = constructive.check(proof, weights, data, progress=progress)
     say(f"{certificate}\n\n$ constructive check {proof} {weights} {data}")
     say(checked.report.rstrip())
     if not (certificate.proved and checked.proved):
