@@ -134,7 +134,7 @@ class Dataset(ExampleShapes):
         >>> data = Dataset(contexts=[[[1, 0], [1, 1]]], queries=[[2, 3]], targets=[5])
         >>> data
         Dataset(T=1, n=2, d=2, d_out=1, own contexts, float64)
-        >>> len(data), data[0].target, data == data[:1]
+        >>> len(data), float(data[0].target), data == data[:1]
         (1, 5.0, True)
     """
 
@@ -181,7 +181,7 @@ class Dataset(ExampleShapes):
 
     def __getitem__(self, index: Any) -> "Example | Dataset":
         """One example for an integer, a data set for a slice, a list or an array (`take`)."""
-        if isinstance(index, int | np.integer):
+        if isinstance(index, int | np.integer) and not isinstance(index, bool):
             (place,) = _indices([int(index)], self.num_examples)
             context = self.contexts if self.shared_context else self.contexts[place]
             return Example(context, self.queries[place], self.targets[place])

@@ -64,6 +64,7 @@ def test_some_examples(data, index):
         ((1, 2), "examples have one axis, and 2 indices are given"),
         ("targets", "0 axes, not one"),
         (None, "0 axes, not one"),
+        (True, "0 axes, not one"),
     ],
 )
 def test_no_examples(data, index, words):
