@@ -4,6 +4,9 @@ Needs hypothesis (`pip install ".[strategies]"`). Nothing is filtered or assumed
 contexts have rank n and queries have Kruskal rank min(T, d) exactly, by the proofs below, so every
 drawn example is used. Entries are small integers, stored as float64, and shrink towards zero.
 
+A test which fails prints data sets and problems as calls with all their numbers, which can be
+pasted: `Dataset(contexts=[[[1.0, 0.0]]], queries=..., targets=...)`.
+
 Example:
     >>> from hypothesis import given
     >>> from constructive import build_memorizer, strategies
@@ -14,8 +17,8 @@ Example:
 """
 
 from collections import Counter
-from collections.abc import Hashable
-from typing import Any, NamedTuple, get_args
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
@@ -40,6 +43,8 @@ except ImportError as error:
         witness="hypothesis",
         suggestion=hint("strategies"),
     ) from error
+
+Made = TypeVar("Made")
 
 _NODES = 31
 """Nodes of the moment curve; a prime, so that entries of queries are at most 15."""
@@ -212,7 +217,15 @@ def memorizable(  # noqa: D417 - Hypothesis fills in draw
     dataset = draw(
         _datasets_of_shape(count, size, width, max_target_dim=max_target_dim, shared=shared)
     )
-    return Problem(dataset, num_heads, head_dim, construction)
+    return draw(
+        _called(
+            Problem,
+            dataset=dataset,
+            num_heads=num_heads,
+            head_dim=head_dim,
+            construction=construction,
+        )
+    )
 
 
 class SequenceProblem(NamedTuple):
@@ -324,4 +337,19 @@ def _datasets_of_shape(
     target_dim = draw(st.integers(0, max_target_dim))
     shape = (count, target_dim) if target_dim else (count,)
     targets = draw(arrays.arrays(np.int64, shape, elements=st.integers(-9, 9)))
-    return Dataset(tokens[0] if shared else tokens, draw(_queries_of_shape(count, width)), targets)
+    return draw(
+        _called(
+            Dataset,
+            contexts=(tokens[0] if shared else tokens).tolist(),
+            queries=draw(_queries_of_shape(count, width)).tolist(),
+            targets=targets.astype(float).tolist(),
+        )
+    )
+
+
+def _called(make: Callable[..., Made], **arguments: Any) -> st.SearchStrategy[Made]:  # noqa: ANN401
+    """What is made of these arguments; Hypothesis prints it as this call.
+
+    Arguments are numbers and lists, as numpy leaves entries of long arrays out.
+    """
+    return st.builds(make, **{name: st.just(value) for name, value in arguments.items()})

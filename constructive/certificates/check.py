@@ -15,6 +15,7 @@ from constructive.data import texts
 from constructive.data.stored import FILES, StoredDataset
 from constructive.sequences import examples, memorizer
 from constructive.support.errors import FormatError, ParameterError, shown
+from constructive.support.progress import Progress, silent
 from constructive.support.verdict import Verdict, no_boolean
 
 CHECKER = Path(__file__).with_name("checker")
@@ -27,6 +28,8 @@ _KINDS = {
     examples.FORMAT: _DATA,
     texts.FORMAT: _DATA,
 }
+_STEP = re.compile(r"\.\.\. (.{1,99}): (\d{1,18}) of (\d{1,18})\n")
+"""A line of the checker which tells what it is at (`checker/steps.py`)."""
 _HEAD = 4096
 """Bytes of a file which say what it is."""
 _LENGTH = 8
@@ -75,6 +78,7 @@ def check(
     *,
     quick: bool = False,
     max_memory: float = 8.0,
+    progress: Progress = silent,
 ) -> Checked:
     """Run the independent checker on a certificate, weights and data: files, or what they hold.
 
@@ -92,6 +96,8 @@ def check(
             instead of by elimination (others than that are quick anyway)
         max_memory: GB which the checker may take: from the shapes it says what it needs, and
             refuses what is more before it takes it; by default 8
+        progress: called with (step, done, total), as the checker tells; by default nothing is
+            reported
 
     Raises:
         FormatError: for a file which is not there, or may not be read, or is one of another role
@@ -116,11 +122,36 @@ def check(
         paths = [_path_of(role, thing, Path(folder)) for role, thing in given.items()]
         command = [sys.executable, "-I", str(CHECKER), *map(str, paths)]
         command += ["--max-memory", repr(float(max_memory)), *["--quick"] * quick]
-        run = subprocess.run(  # noqa: S603 - our own files, and no shell
-            command, capture_output=True, text=True, check=False
-        )
-    verdict = Verdict.PROVED if run.returncode == 0 else Verdict.UNDECIDED
-    return Checked(verdict, run.stderr + run.stdout)
+        status, report = _run(command, Path(folder) / "stdout", progress)
+    return Checked(Verdict.PROVED if status == 0 else Verdict.UNDECIDED, report)
+
+
+def _run(command: list[str], printed: Path, progress: Progress) -> tuple[int, str]:
+    """The status of the checker, and all it wrote but for its steps, which are reported.
+
+    Steps come on stderr while it runs; stdout goes to a file, as two pipes may block each other.
+    """
+    told = [] if progress is silent else ["--progress"]
+    others = []
+    with (
+        printed.open("w+b") as stdout,
+        subprocess.Popen(  # noqa: S603 - our own files, and no shell
+            [*command, *told], stdout=stdout, stderr=subprocess.PIPE, text=True, errors="replace"
+        ) as checker,
+    ):
+        try:
+            for line in checker.stderr or ():
+                step = _STEP.fullmatch(line)
+                if step is None:
+                    others.append(line)
+                else:
+                    progress(f"check: {step[1]}", int(step[2]), int(step[3]))
+            status = checker.wait()
+        except BaseException:  # of whoever listens, or Ctrl-C: nobody waits for it any more
+            checker.kill()
+            raise
+        stdout.seek(0)
+        return status, "".join(others) + stdout.read().decode(errors="replace")
 
 
 def _path_of(role: str, given: object, folder: Path) -> Path:

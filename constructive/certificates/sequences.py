@@ -22,6 +22,7 @@ def prove(memorizer: SequenceMemorizer, dataset: SequenceDataset, asked: Asked) 
     for index, name in enumerate(asked.claims):
         asked.progress(f"judge the {name}", index, len(asked.claims))
         done.append(CLAIMS[name](memorizer, dataset))
+    asked.progress("hash data and weights", len(asked.claims), len(asked.claims))
     count, size = dataset.ids.shape
     data = {
         "sequences": count,

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 import constructive
+from constructive.cli import predictions
 from constructive.cli.common import (
     Force,
     Say,
@@ -21,9 +22,8 @@ from constructive.cli.common import (
     several_outputs,
 )
 from constructive.constructions.registry import CONSTRUCTIONS
-from constructive.data.stored import FILES
+from constructive.data.stored import NAMES
 from constructive.support.errors import ParameterError
-from constructive.support.files import replacing
 
 if TYPE_CHECKING:
     Construction = str
@@ -137,14 +137,17 @@ def explain(
 
         constructive explain data.npz --heads 1000
     """
-    explanation = constructive.explain(
-        constructive.Dataset.open(data),
-        num_heads=heads,
-        head_dim=head_dim,
-        value_dim=value_dim,
-        construction=str(construction),
-    )
-    typer.echo(str(explanation))
+    with progress_bar() as progress:
+        progress("what contexts allow", 0, 1)
+        explanation = constructive.explain(
+            constructive.Dataset.open(data),
+            num_heads=heads,
+            head_dim=head_dim,
+            value_dim=value_dim,
+            construction=str(construction),
+        )
+        text = str(explanation)
+    typer.echo(text)
     _ = explanation.plan  # raises what `build` would raise
 
 
@@ -194,7 +197,7 @@ def predict(
     memorizer: Annotated[Path, typer.Argument(help=".safetensors file from `build`.")],
     data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help=".npy file for the predictions.")
+        Path | None, typer.Option("--output", "-o", help=".npy or .csv file for the predictions.")
     ] = None,
     force: Force = False,
 ) -> None:
@@ -204,20 +207,29 @@ def predict(
 
         constructive predict memorizer.safetensors data.npz
 
-        constructive predict memorizer.safetensors data.npz -o predictions.npy
+        constructive predict memorizer.safetensors data.npz -o predictions.csv
     """
     inputs = {"MEMORIZER": memorizer, "DATA": data}
     output, say = one_output(output, inputs=inputs, force=force)
-    loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.open(data)
-    error = loaded.max_error(dataset)
     if output is not None:
-        predictions = np.concatenate(
-            [loaded.predict(contexts, dataset.queries[rows]) for rows, contexts in dataset.blocks()]
-        )
-        with replacing(output) as file:
-            np.save(file, predictions)
+        predictions.require_kind(output)
+    loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.open(data)
+    classes, total = loaded.record.classes, dataset.num_examples
+    with progress_bar() as progress:
+        progress("evaluate", 0, 2)
+        error, outputs = loaded.max_error(dataset), None
+        progress("evaluate", 1, 2)
+        if output is not None or classes:
+            outputs = np.concatenate(
+                [loaded.predict(tokens, dataset.queries[rows]) for rows, tokens in dataset.blocks()]
+            )
+    if output is not None and outputs is not None:
+        predictions.save(output, outputs, classes)
         say(f"written to {output}")
-    say(f"{dataset.num_examples} examples, max error {error:.1e}")
+    say(f"{total} examples, max error {error:.1e}")
+    if outputs is not None and classes and classes == dataset.classes:
+        right = int((outputs.argmax(axis=1) == dataset.targets.argmax(axis=1)).sum())
+        say(f"{right} of {total} labels are those of the data")
 
 
 @app.command()
@@ -251,9 +263,15 @@ def generate(
     """
     on_disk = _names_folder(output)
     if on_disk:
-        say: Say = folder_output(output, FILES, force=force)
+        say: Say = folder_output(output, NAMES, force=force)
     else:
         output, say = one_output(output, inputs={}, force=force)
+    if context_size > width:
+        typer.echo(
+            f"warning: contexts of n={context_size} tokens in d={width} dimensions cannot have "
+            f"rank {context_size}, which Theorems 1 and 2 ask for; -d {context_size} would do",
+            err=True,
+        )
     dataset = getattr(constructive.generators, _GENERATORS[kind])(
         num_examples=examples,
         context_size=context_size,
@@ -357,7 +375,8 @@ def _prove_and_check(
     dataset.save(data)
     memorizer.save(weights)
     certificate.save(proof)
-    checked = constructive.check(proof, weights, data)
+    with progress_bar() as progress:
+        checked = constructive.check(proof, weights, data, progress=progress)
     size = sum(path.stat().st_size for path in written) / 1e6
     say(f"{certificate}\n\nAll {size:.0f} MB of it are in the folder {data.parent}.\n")
     say(f"$ constructive check {proof} {weights} {data}")

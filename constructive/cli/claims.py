@@ -75,7 +75,9 @@ def upper_bound(
         constructive upper-bound data.npz --heads 20
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
-    certificate = constructive.upper_bound_certificate(constructive.Dataset.open(data), heads)
+    with progress_bar() as progress:
+        progress("eliminate, and look for vectors", 0, 1)
+        certificate = constructive.upper_bound_certificate(constructive.Dataset.open(data), heads)
     hand_out(certificate, output, say)
 
 
@@ -157,9 +159,10 @@ def check_command(
         if not confirmed.proved:
             raise typer.Exit(1)
         return
-    checked = constructive.check(
-        certificate, weights, files[-1], quick=quick, max_memory=max_memory
-    )
+    with progress_bar() as progress:
+        checked = constructive.check(
+            certificate, weights, files[-1], quick=quick, max_memory=max_memory, progress=progress
+        )
     typer.echo(checked.report.rstrip())
     if not checked.proved:
         raise typer.Exit(1)

@@ -1,5 +1,6 @@
 """What all commands share: the application, its end with bad input, files, and the progress bar."""
 
+import os
 import signal
 import sys
 import time
@@ -17,7 +18,7 @@ from rich.table import Table
 from constructive import __version__
 from constructive.cli.environment import environment
 from constructive.support.errors import ConstructiveError, OutputError
-from constructive.support.files import STANDARD_OUTPUT, require_writable, same_file
+from constructive.support.files import STANDARD_OUTPUT, require_writable, same_file, way_out
 from constructive.support.folders import require_folder
 from constructive.support.progress import Progress as ProgressCallback
 
@@ -51,6 +52,10 @@ def main() -> None:
     A request to terminate ends it like an interrupt, so that temporary files go (`files`).
     """
     signal.signal(signal.SIGTERM, _terminate)
+    if _plain():
+        from typer import rich_utils
+
+        rich_utils.COLOR_SYSTEM = None  # of help and of errors in usage
     try:
         app()
     except ConstructiveError as error:
@@ -60,9 +65,20 @@ def main() -> None:
         lines = [f"{type(error).__name__}: {error.strerror or error}"]
         if error.filename is not None:
             lines.append(f"  witness: {error.filename}")
-        lines.append("  try: a file that exists and may be read, a folder that may be written")
+        usual = "a file that exists and may be read, a folder that may be written"
+        lines.append(f"  try: {way_out(error, usual)}")
         typer.echo("\n".join(lines), err=True)
         sys.exit(2)
+
+
+def _plain() -> bool:
+    """Whether the user wants text as it is, neither coloured nor bold (no-color.org)."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
+def console(*, width: int | None = None, stderr: bool = False) -> Console:
+    """Where tables and progress are drawn; rich itself would leave bold where NO_COLOR is set."""
+    return Console(width=width, stderr=stderr, color_system=None if _plain() else "auto")
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
@@ -147,7 +163,7 @@ def _looked_at(
 
     def say(text: str | Table) -> None:
         if isinstance(text, Table):
-            Console(width=100, stderr=aside).print(text)
+            console(width=100, stderr=aside).print(text)
         else:
             typer.echo(text, err=aside)
 
@@ -165,18 +181,16 @@ def hand_out(certificate: "Certificate", output: Path, say: Say) -> None:
 @contextmanager
 def progress_bar() -> Iterator[ProgressCallback]:
     """A progress bar on stderr where that is a terminal, else a line there now and then."""
-    console = Console(stderr=True)
+    drawn = console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
+    with Progress(*columns, console=drawn, transient=True, disable=not drawn.is_terminal) as bar:
         task = bar.add_task("", total=None)
         said = time.monotonic()
 
         def update(step: str, done: int, total: int) -> None:
             nonlocal said
             bar.update(task, description=step, completed=done, total=total)
-            if not console.is_terminal and time.monotonic() - said > _SILENCE:
+            if not drawn.is_terminal and time.monotonic() - said > _SILENCE:
                 typer.echo(f"{step}: {done} of {total}", err=True)
                 said = time.monotonic()
 

@@ -103,7 +103,9 @@ def build_command(
     """
     outputs = {"--output": output, "--data": data, "--picture": picture}
     say = several_outputs(outputs, inputs={"CORPUS": corpus}, force=force)
-    examples = _read(corpus, question, window)
+    with progress_bar() as progress:
+        progress("read the text", 0, 1)
+        examples = _read(corpus, question, window)
     if limit is not None:
         examples = examples.first(limit)
     options: dict[str, Any] = {
@@ -122,9 +124,10 @@ def build_command(
 
     with progress_bar() as progress:
         points = list(growth(tokens, examples.labels, progress=progress, **options))
-    memorizer = points[-1].memorizer
-    memorizer.save(output)
-    constructive.SequenceDataset.of(tokens, examples.labels).save(data)
+        progress("write weights and data", 0, 1)
+        memorizer = points[-1].memorizer
+        memorizer.save(output)
+        constructive.SequenceDataset.of(tokens, examples.labels).save(data)
     say(_table(points))
     say(_exponents(points))
     if picture is not None:
@@ -181,11 +184,12 @@ def certify_command(
     """
     inputs = {"MEMORIZER": memorizer, "DATA": data}
     output, say = one_output(output, inputs=inputs, force=force)
-    loaded, dataset = (
-        constructive.SequenceMemorizer.load(memorizer),
-        constructive.SequenceDataset.load(data),
-    )
     with progress_bar() as progress:
+        progress("read the memorizer and the data", 0, 1)
+        loaded, dataset = (
+            constructive.SequenceMemorizer.load(memorizer),
+            constructive.SequenceDataset.load(data),
+        )
         certificate = constructive.certify(loaded, dataset, progress=progress)
     hand_out(certificate, output, say)
 

@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 import constructive
-from constructive.cli.common import Force, app, one_output, progress_bar
+from constructive.cli.common import Force, app, console, one_output, progress_bar
 from constructive.support.errors import AssumptionError, ParameterError
 from constructive.theory import proofs, rocq
 
@@ -149,7 +148,7 @@ def exact_capacity_command(
         bound = constructive.saturated_capacity(heads, dataset.context_size, size)
         cells = min(bound, dataset.num_examples), found.lower, found.upper
         table.add_row(str(size), *map(str, cells), f"{time.perf_counter() - start:.1f}")
-    Console(width=100).print(table)
+    console(width=100).print(table)
     typer.echo(f"\nupper bound: {found.reason}")
 
 

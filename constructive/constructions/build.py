@@ -13,7 +13,7 @@ from constructive.constructions.construction import (
     Options,
     require_arithmetic,
 )
-from constructive.constructions.planning import Explanation, explain
+from constructive.constructions.planning import AUTO, Explanation, explain
 from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.data.dataset import Dataset, require_examples
 from constructive.data.rational import RationalDataset
@@ -133,6 +133,7 @@ def build_memorizer(
         order=built.order,
         coupled=built.coupled,
         precision=built.layer.precision,
+        classes=dataset.classes,
     )
     largest = np.abs(data.target_matrix).max(axis=0)
     carried = bool((built.residuals <= tolerance * largest).all())
@@ -168,6 +169,8 @@ def _first_built(
             return plan, chosen.build(data, plan, options, rng=rng, progress=progress), rng
         except AssumptionError as error:
             refused.append(error)
+    if explained.asked == AUTO:  # before an assumption: more examples than any weights hold
+        CONSTRUCTIONS["generic"].plan(data, explained.num_heads, None)
     raise refused[0]
 
 
@@ -270,7 +273,8 @@ def _imprecise(
     ways = ["precision='auto', a readout beyond float64"]
     if narrow:  # whose corrections W_V could not hold
         ways = [f"value_dim={dataset.target_dim}"]
-    if dataset.shared_context and plan.rank_one:
+    ranked = dataset.context_size <= dataset.width
+    if dataset.shared_context and ranked and plan.construction == "rank_one":
         ways.append(
             "construction='saturated' with head_dim=n, or own contexts: rank-one heads on a shared "
             f"context are ill-conditioned from about n=16 on (here n={dataset.context_size})"

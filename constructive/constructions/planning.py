@@ -196,9 +196,8 @@ def explain(
     if num_heads is None and construction != AUTO:
 
         def option(count: int) -> Option:
-            return _option(
-                CONSTRUCTIONS[construction], arithmetic, dataset, count, head_dim, value_dim
-            )
+            known, dims = CONSTRUCTIONS[construction], (head_dim, value_dim)
+            return _option(known, arithmetic, dataset, count, dims, exact=exact_logits)
 
         more = _fewest_of(option, heads, dataset.num_examples)
         if more > heads:

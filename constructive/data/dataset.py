@@ -1,15 +1,25 @@
 """The data to memorize: contexts, queries and targets, checked once at the border."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from constructive.support.arrays import CHUNK_BYTES, Array, Rebuilt, finite_array, frozen
-from constructive.support.errors import DataError, FormatError, ParameterError
+from constructive.data.archive import read_archive
+from constructive.data.labels import Label, one_hot, require_classes
+from constructive.support.arrays import (
+    CHUNK_BYTES,
+    UNREADABLE,
+    Array,
+    Rebuilt,
+    as_array,
+    finite_array,
+    frozen,
+)
+from constructive.support.errors import DataError, ParameterError
 from constructive.support.files import replacing
 from constructive.support.fingerprint import fingerprint
 
@@ -23,6 +33,26 @@ class ExampleShapes(Rebuilt):
     contexts: npt.NDArray[Any]
     queries: npt.NDArray[Any]
     targets: npt.NDArray[Any]
+    classes: tuple[Label, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether shapes, dtypes, all entries and names of classes are the same."""
+        if not isinstance(other, ExampleShapes):
+            return NotImplemented
+        return self.classes == other.classes and all(
+            one.dtype == two.dtype and np.array_equal(one, two)
+            for one, two in zip(self._arrays(), other._arrays(), strict=True)
+        )
+
+    def __hash__(self) -> int:
+        shapes = self.context_shape, self.queries.shape, self.targets.shape
+        return hash((*shapes, *self.queries[0].tolist()))
+
+    def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        return self.contexts, self.queries, self.targets
 
     @property
     def num_examples(self) -> int:
@@ -70,19 +100,40 @@ def require_examples(dataset: object, kind: type = ExampleShapes) -> None:
         )
 
 
+class Example(NamedTuple):
+    """One example, as `dataset[i]` and iteration give it; its arrays are read-only views.
+
+    Attributes:
+        context: (n, d)
+        query: (d,)
+        target: (d_out,), or a number where targets are (T,)
+    """
+
+    context: Array
+    query: Array
+    target: Any
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset(ExampleShapes):
     """T examples, each a context of n tokens, a query and a target.
 
     Anything which numpy reads as real numbers is accepted. float32 and float64 stay as they are;
     float16 becomes float32, and integers become float64, exactly. The arrays are read-only copies:
-    what happens to those which were given changes nothing here.
+    what happens to those which were given changes nothing here. Tensors with gradients, pandas and
+    other libraries' arrays are read as numbers.
+
+    `len(data)` is T, `data[2]` an `Example`, `data[:3]` or `data[[4, 0]]` a data set of some
+    (`take`), and `for context, query, target in data` walks through all. `==` compares shapes,
+    dtypes and all entries.
 
     Attributes:
         contexts: (T, n, d), or (n, d) for one context which all examples share (never copied T
             times)
         queries: (T, d)
         targets: (T,) or (T, d_out)
+        classes: what each of the d_out entries of a target stands for, where they are one-hot
+            classes (`of_classes`); by default nothing
 
     Raises:
         DataError: for shapes which do not fit, a dtype which is not real, integers beyond 2^53,
@@ -92,14 +143,69 @@ class Dataset(ExampleShapes):
         >>> data = Dataset(contexts=[[[1, 0], [1, 1]]], queries=[[2, 3]], targets=[5])
         >>> data
         Dataset(T=1, n=2, d=2, d_out=1, own contexts, float64)
+        >>> len(data), float(data[0].target), data == data[:1]
+        (1, 5.0, True)
     """
 
     contexts: Array
     queries: Array
     targets: Array
+    classes: tuple[Label, ...] = ()
 
     def __post_init__(self) -> None:
-        _fill(self, (self.contexts, self.queries, self.targets), copy=True)
+        _fill(self, (self.contexts, self.queries, self.targets), self.classes, copy=True)
+
+    @classmethod
+    def of_classes(
+        cls,
+        contexts: Any,  # noqa: ANN401 - as for Dataset
+        queries: Any,  # noqa: ANN401
+        labels: Any,  # noqa: ANN401
+    ) -> "Dataset":
+        """Examples with a class label each: targets are one-hot, a column for each class.
+
+        `Memorizer.predict_labels` gives labels back; a certificate of the claim *error* with an
+        epsilon below 1/2 proves all of them, by a margin of 1 - 2 epsilon (`data.labels`).
+
+        Args:
+            contexts: (T, n, d) or one shared (n, d)
+            queries: (T, d)
+            labels: T strings, T integers or T Booleans; classes are those which occur, sorted
+
+        Raises:
+            DataError: for labels of other or several types, and as for a `Dataset`
+
+        Example:
+            >>> data = Dataset.of_classes([[1, 0], [1, 1]], [[2, 3], [4, 6]], ["dog", "cat"])
+            >>> data.classes, data.targets.tolist()
+            (('cat', 'dog'), [[0.0, 1.0], [1.0, 0.0]])
+        """
+        return cls(contexts, queries, *one_hot(labels))
+
+    @overload
+    def __getitem__(self, index: int | np.integer[Any]) -> Example: ...
+
+    @overload
+    def __getitem__(self, index: slice | Sequence[int] | npt.NDArray[Any]) -> "Dataset": ...
+
+    def __getitem__(self, index: Any) -> "Example | Dataset":
+        """One example for an integer, a data set for a slice, a list or an array (`take`)."""
+        if isinstance(index, int | np.integer) and not isinstance(index, bool):
+            (place,) = _indices([int(index)], self.num_examples)
+            (context,) = self.stored_rows(np.array([place]))
+            return Example(context, self.queries[place], self.targets[place])
+        if isinstance(index, slice):
+            index = range(*index.indices(self.num_examples))
+        if isinstance(index, tuple):
+            raise DataError(
+                f"examples have one axis, and {len(index)} indices are given",
+                witness=index,
+                suggestion="dataset[i].context, dataset[i].query or dataset[i].target",
+            )
+        return self.take(index)
+
+    def __iter__(self) -> Iterator[Example]:
+        return (self[index] for index in range(self.num_examples))
 
     @property
     def context_dtype(self) -> np.dtype[Any]:
@@ -169,7 +275,7 @@ class Dataset(ExampleShapes):
         """
         index = _indices(examples, self.num_examples)
         contexts = self.contexts if self.shared_context else self.stored_rows(index)
-        return owning(contexts, self.queries[index], self.targets[index])
+        return owning(contexts, self.queries[index], self.targets[index], self.classes)
 
     def with_constant(self) -> "Dataset":
         """The data with an entry 1 appended to every token and every query: d becomes d + 1.
@@ -181,7 +287,8 @@ class Dataset(ExampleShapes):
             array([[2., 0., 1.],
                    [2., 1., 1.]])
         """
-        return owning(with_one(self.contexts), with_one(self.queries), self.targets)
+        longer = with_one(self.contexts), with_one(self.queries)
+        return owning(*longer, self.targets, self.classes)
 
     def last_token_queries(self) -> "Dataset":
         """The data with the last token of each context as its query, as in a language model.
@@ -199,10 +306,12 @@ class Dataset(ExampleShapes):
                 witness=self.contexts.shape,
                 suggestion="contexts of their own",
             )
-        return owning(self.contexts, self.contexts[:, -1].copy(), self.targets)
+        return owning(self.contexts, self.contexts[:, -1].copy(), self.targets, self.classes)
 
     def save(self, path: str | Path) -> None:
         """Write an .npz file of `contexts`, `queries` and `targets`, whole or not at all.
+
+        Where there are classes, their names are a fourth array `classes`.
 
         Args:
             path: the file, .npz; an old one of that name is replaced
@@ -210,11 +319,16 @@ class Dataset(ExampleShapes):
         Raises:
             OutputError: where it cannot be written
         """
+        arrays: dict[str, Any] = dict(zip(ARRAYS, self._arrays(), strict=True))
+        if self.classes:
+            arrays["classes"] = np.array(self.classes)
         with replacing(path) as file:
-            np.savez(file, contexts=self.contexts, queries=self.queries, targets=self.targets)
+            np.savez(file, **arrays)
 
     def save_folder(self, path: str | Path) -> None:
         """Write a folder of `contexts.npy`, `queries.npy` and `targets.npy`, for `open`.
+
+        Names of classes go into `classes.npy`, where there are some.
 
         Whole or not at all: the folder gets its name when everything is written.
 
@@ -228,7 +342,8 @@ class Dataset(ExampleShapes):
 
         blocks = (block for _, block in self.blocks())
         others = self.queries, self.targets
-        write_folder(path, self.context_shape, self.context_dtype, blocks, lambda: others)
+        shape, dtype = self.context_shape, self.context_dtype
+        write_folder(path, shape, dtype, blocks, lambda: others, classes=self.classes)
 
     @classmethod
     def open(cls, path: str | Path) -> "Dataset":
@@ -262,7 +377,8 @@ class Dataset(ExampleShapes):
     def load(cls, path: str | Path) -> "Dataset":
         """Read an .npz file with the arrays `contexts`, `queries` and `targets` into memory.
 
-        Nothing is unpickled. `open` also takes folders, and so do all commands.
+        Nothing is unpickled. An array `classes`, if there is one, names the entries of targets.
+        `open` also takes folders, and so do all commands.
 
         Args:
             path: the file
@@ -272,14 +388,7 @@ class Dataset(ExampleShapes):
             DataError: if its arrays are not a data set
             OSError: if it cannot be read
         """
-        suggestion = "numpy.savez(path, contexts=..., queries=..., targets=...), or Dataset.save"
-        with Path(path).open("rb") as file:
-            try:
-                arrays = _read_arrays(file)
-            except Exception as error:  # readers of zip and npy raise nearly everything
-                message = f"{path} is not a data set: {error}"
-                raise FormatError(message, witness=str(path), suggestion=suggestion) from error
-        return owning(**arrays)
+        return owning(**read_archive(path, ARRAYS))
 
     def fingerprint(self) -> bytes:
         """The SHA-256 of the arrays, by which certificates name a data set."""
@@ -301,8 +410,8 @@ def _indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
         return DataError(problem, witness=witness, suggestion=ways)
 
     try:
-        index = np.asarray(examples)
-    except (ValueError, TypeError, RuntimeError) as error:  # of numpy, or of what is converted
+        index = as_array(examples)
+    except UNREADABLE as error:
         raise refuse(f"the examples to take are no array: {error}", None) from error
     if index.ndim != 1:
         raise refuse(f"the examples to take have {index.ndim} axes, not one", index.shape)
@@ -324,7 +433,12 @@ def _indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
     return index
 
 
-def owning(contexts: Any, queries: Any, targets: Any) -> Dataset:  # noqa: ANN401 - as for Dataset
+def owning(
+    contexts: Any,  # noqa: ANN401 - as for Dataset
+    queries: Any,  # noqa: ANN401
+    targets: Any,  # noqa: ANN401
+    classes: tuple[Label, ...] = (),
+) -> Dataset:
     """A data set which takes over arrays that nobody else holds: only for those just made.
 
     They become read-only, and are not copied.
@@ -338,41 +452,24 @@ def owning(contexts: Any, queries: Any, targets: Any) -> Dataset:  # noqa: ANN40
         True
     """
     dataset = object.__new__(Dataset)
-    _fill(dataset, (contexts, queries, targets), copy=False)
+    _fill(dataset, (contexts, queries, targets), classes, copy=False)
     return dataset
 
 
-def _fill(dataset: Dataset, arrays: tuple[object, object, object], *, copy: bool) -> None:
+def _fill(
+    dataset: Dataset, arrays: tuple[object, object, object], classes: object, *, copy: bool
+) -> None:
     """Check the arrays of a data set, and set them."""
     for name, values in zip(ARRAYS, arrays, strict=True):
         object.__setattr__(dataset, name, frozen(finite_array(name, values, copy=copy)))
     check_shapes(dataset.contexts.shape, dataset.queries.shape, dataset.targets.shape)
+    named = require_classes(classes)
+    object.__setattr__(dataset, "classes", named and require_classes(named, dataset.target_dim))
 
 
 def with_one(array: Array) -> Array:
     """An entry 1 appended along the last axis."""
     return np.concatenate([array, np.ones((*array.shape[:-1], 1), array.dtype)], axis=-1)
-
-
-def _read_arrays(file: BinaryIO) -> dict[str, Any]:
-    start = file.read(6)
-    file.seek(0)
-    if start.startswith(b"\x93NUMPY"):
-        raise TypeError("it holds a single array, not contexts, queries and targets")
-    if not start.startswith(b"PK"):
-        raise ValueError("it is no .npz archive")
-    archive = np.load(file, allow_pickle=False)
-    missing = [name for name in ARRAYS if name not in archive]
-    if missing:
-        raise KeyError(f"no array named {' or '.join(missing)} among {archive.files}")
-    arrays = {}
-    for name in ARRAYS:
-        try:
-            arrays[name] = archive[name]
-        except ValueError as error:  # numpy advises to load objects, which may run programs
-            objects = "allow_pickle" in str(error)
-            raise TypeError(f"{name} holds objects" if objects else str(error)) from error
-    return arrays
 
 
 def check_shapes(

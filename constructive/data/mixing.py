@@ -59,7 +59,8 @@ def token_mixing(dataset: Dataset) -> Dataset:
         contexts = dataset.contexts + means[..., np.newaxis, :]
         queries = dataset.queries + means
     kind = dataset.queries.dtype
-    return owning(_finite(contexts, kind), _finite(queries, kind), dataset.targets)
+    mixed = _finite(contexts, kind), _finite(queries, kind)
+    return owning(*mixed, dataset.targets, dataset.classes)
 
 
 def _finite(array: Array, kind: np.dtype[np.floating]) -> Array:

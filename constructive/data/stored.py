@@ -3,13 +3,14 @@
     folder/contexts.npy   (T, n, d), float32 or float64, in C order
     folder/queries.npy    (T, d)
     folder/targets.npy    (T,) or (T, d_out)
+    folder/classes.npy    (d_out,), names of the entries of targets, where they have some
 
 Other files in the folder do no harm. A shared context (n, d) is small, and is loaded.
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.dataset import ARRAYS, Dataset, check_shapes, owning
+from constructive.data.labels import Label, require_classes
 from constructive.support.arrays import Array, finite_array, frozen
 from constructive.support.errors import DataError, FormatError
 from constructive.support.fingerprint import Fingerprint
@@ -25,7 +27,10 @@ from constructive.support.folders import replacing_folder
 from constructive.support.stored import StoredArray
 
 FILES = tuple(f"{name}.npy" for name in ARRAYS)
-"""The files of a folder."""
+"""The files which every folder has."""
+_CLASSES = "classes.npy"
+NAMES = (*FILES, _CLASSES)
+"""And one which some have."""
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -45,26 +50,35 @@ class StoredDataset(Dataset):
         sha256: of all arrays, as certificates have it
     """
 
-    folder: Path
-    on_disk: StoredArray
-    largest: float
-    sha256: bytes
+    folder: Path = field(kw_only=True)
+    on_disk: StoredArray = field(kw_only=True)
+    largest: float = field(kw_only=True)
+    sha256: bytes = field(kw_only=True)
 
     def __init__(
         self,
-        queries: Array,
-        targets: Array,
+        small: tuple[Array, Array, tuple[Label, ...]],
         folder: Path,
         on_disk: StoredArray,
         largest: float,
         sha256: bytes,
     ) -> None:
+        queries, targets, classes = small
         object.__setattr__(self, "queries", frozen(queries))
         object.__setattr__(self, "targets", frozen(targets))
+        object.__setattr__(self, "classes", classes)
         object.__setattr__(self, "folder", folder)
         object.__setattr__(self, "on_disk", on_disk)
         object.__setattr__(self, "largest", largest)
         object.__setattr__(self, "sha256", sha256)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether classes and all numbers are the same, bit by bit: their SHA-256 tells."""
+        if not isinstance(other, Dataset):
+            return NotImplemented
+        return self.classes == other.classes and self.fingerprint() == other.fingerprint()
+
+    __hash__ = Dataset.__hash__
 
     @cached_property  # type: ignore[misc] # nobody sets attributes of a frozen class
     def contexts(self) -> Array:  # type: ignore[override] # as above
@@ -111,8 +125,8 @@ class StoredDataset(Dataset):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process reads the same file; nothing is hashed again."""
-        kept = self.queries, self.targets, self.folder, self.on_disk, self.largest, self.sha256
-        return StoredDataset, kept
+        small = self.queries, self.targets, self.classes
+        return StoredDataset, (small, self.folder, self.on_disk, self.largest, self.sha256)
 
 
 def open_folder(path: str | Path) -> Dataset:
@@ -137,8 +151,12 @@ def open_folder(path: str | Path) -> Dataset:
     on_disk = StoredArray.at(folder / FILES[0])
     queries, targets = (_loaded(name, folder / f"{name}.npy") for name in ARRAYS[1:])
     check_shapes(on_disk.shape, queries.shape, targets.shape)
+    classes: tuple[Label, ...] = ()
+    if (folder / _CLASSES).exists():
+        columns = targets.shape[1] if targets.ndim == 2 else 1
+        classes = require_classes(_read(folder / _CLASSES), columns)
     if len(on_disk.shape) == 2:
-        return owning(on_disk.rows(slice(None)), queries, targets)
+        return owning(on_disk.rows(slice(None)), queries, targets, classes)
     hashed, largest = Fingerprint(), 0.0
     hashed.begin(ARRAYS[0], on_disk.dtype, on_disk.shape)
     for rows, block in on_disk.blocks():
@@ -146,7 +164,8 @@ def open_folder(path: str | Path) -> Dataset:
         hashed.block(block)
     for name, array in zip(ARRAYS[1:], (queries, targets), strict=True):
         hashed.add(name, array)
-    return StoredDataset(queries, targets, folder, on_disk, largest, hashed.digest())
+    small = queries, targets, classes
+    return StoredDataset(small, folder, on_disk, largest, hashed.digest())
 
 
 def write_folder(
@@ -155,6 +174,8 @@ def write_folder(
     dtype: np.dtype[Any],
     blocks: Iterable[Array],
     others: Callable[[], tuple[Array, Array]],
+    *,
+    classes: tuple[Label, ...] = (),
 ) -> None:
     """Write the folder of a data set, whole or not at all, from contexts which come in blocks.
 
@@ -164,11 +185,12 @@ def write_folder(
         dtype: of the contexts
         blocks: rows of the contexts, one after the other
         others: queries and targets; it is called after the last block
+        classes: names of the entries of targets; by default none
 
     Raises:
         OutputError: where it cannot be written, as `replacing_folder` says
     """
-    with replacing_folder(path, FILES) as folder:
+    with replacing_folder(path, NAMES) as folder:
         with (folder / FILES[0]).open("xb") as file:
             header = {"descr": dtype.newbyteorder("<").str, "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)
@@ -176,19 +198,26 @@ def write_folder(
                 file.write(np.ascontiguousarray(block, dtype.newbyteorder("<")).data)
         for name, array in zip(FILES[1:], others(), strict=True):
             np.save(folder / name, array)
+        if classes:
+            np.save(folder / _CLASSES, np.array(classes))
 
 
 def _loaded(name: str, path: Path) -> Array:
-    """A small array, in memory. Raises FormatError and DataError."""
+    """Numbers of a small array, in memory. Raises FormatError and DataError."""
+    return finite_array(name, _read(path), copy=False)
+
+
+def _read(path: Path) -> npt.NDArray[Any]:
+    """A small array, in memory. Raises FormatError."""
     if not path.is_file():  # opening a pipe would wait
         raise FormatError(f"{path} is no file", witness=str(path), suggestion="numpy.save")
     try:
         with path.open("rb") as file:
-            array = np.lib.format.read_array(file, allow_pickle=False)
+            array: npt.NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
     except Exception as error:  # readers of npy raise nearly everything
         message = f"{path} is no .npy file of numbers: {error}"
         raise FormatError(message, witness=str(path), suggestion="numpy.save") from error
-    return finite_array(name, array, copy=False)
+    return array
 
 
 def _largest(first: int, block: Array) -> float:

@@ -28,7 +28,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from constructive.data.dataset import Dataset, with_one
 from constructive.layers.attention import AttentionLayer, require_single_target
 from constructive.support.arrays import Array
-from constructive.support.errors import ParameterError
+from constructive.support.errors import DataError, ParameterError
 
 _NAMES = "W_Q", "W_K", "W_V", "W_O", "W_D"
 _PROBES = ((4, 1.0), (1, 1.0), (7, 1e-2), (5, 30.0))
@@ -233,9 +233,10 @@ def read(module: nn.Module, dataset: Dataset | None = None) -> ReadModule:
     if _is_ours(module):
         arrays = (_array(getattr(module, name)) for name in _NAMES)
         layer = AttentionLayer(*arrays)
+        found = ReadModule(layer, False, module.scalar_targets)  # noqa: FBT003
         if dataset is not None:
-            layer.check_fits(dataset)
-        return ReadModule(layer, False, module.scalar_targets)  # noqa: FBT003
+            _require_fit(found, dataset, type(module).__name__)
+        return found
     try:
         twin = copy.deepcopy(module).to(torch.float64).eval()
     except Exception as error:  # modules may hold anything
@@ -245,6 +246,8 @@ def read(module: nn.Module, dataset: Dataset | None = None) -> ReadModule:
             suggestion="torch.nn.utils.prune.remove and the like, which leave plain weights",
         ) from error
     found = _layer_of(twin)
+    if dataset is not None:
+        _require_fit(found, dataset, type(module).__name__)
     outputs = [
         _compared(twin, type(module).__name__, found, contexts, queries, first=first)
         for contexts, queries, first in _probes(found, dataset)
@@ -260,9 +263,27 @@ def _probes(
     for size, scale in _PROBES:
         yield *_random_examples(size, scale, width), None
     if dataset is not None:
-        found.layer.check_fits(dataset.with_constant() if found.constant else dataset)
         for first in range(0, dataset.num_examples, _AT_ONCE):
             yield *_examples(dataset, slice(first, first + _AT_ONCE)), first
+
+
+def _require_fit(found: ReadModule, dataset: Dataset, name: str) -> None:
+    """Raise DataError for data of other sizes than a module's, in the numbers which it has.
+
+    Where it has biases, the layer has an entry more than its tokens, which nobody else knows of.
+    """
+    width = found.layer.width - found.constant
+    if dataset.width != width:
+        raise DataError(
+            f"the {name} takes tokens and queries of d={width} entries, the data have "
+            f"d={dataset.width}",
+            witness=dataset.width,
+            suggestion=f"data of d={width} entries as they are: the constant entry for biases is "
+            "appended here"
+            if found.constant
+            else f"data of d={width} entries, or a module of d={dataset.width}",
+        )
+    found.layer.check_fits(dataset.with_constant() if found.constant else dataset)
 
 
 def _check_parameters(module: nn.Module) -> None:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from constructive.data.dataset import Dataset
 from constructive.layers.balls import BallLayer, enclose_layer
 from constructive.layers.layer import FLOAT64, HeadShapes, check_targets
-from constructive.support.arrays import CHUNK_BYTES, Array, private
+from constructive.support.arrays import CHUNK_BYTES, Array, as_array, private
 from constructive.support.errors import DataError, ParameterError, shown
 
 
@@ -362,7 +362,7 @@ class AttentionLayer(HeadShapes):
         Raises:
             DataError: if their shapes do not fit the layer
         """
-        contexts, queries = np.asarray(contexts), np.asarray(queries)
+        contexts, queries = as_array(contexts), as_array(queries)
         self._require_fit(contexts.shape, queries.shape)
         return contexts, queries
 

@@ -3,17 +3,20 @@
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 
-from constructive.data.dataset import Dataset
+from constructive.data.dataset import Dataset, require_examples
+from constructive.data.labels import labels_of, require_classes
 from constructive.data.rational import Fractions, RationalDataset
 from constructive.layers import files, tables
 from constructive.layers.attention import dtype_of, require_single_target
 from constructive.layers.layer import Layer
 from constructive.layers.record import BuildRecord, TrainedRecord
-from constructive.support.arrays import Array
+from constructive.support.arrays import UNREADABLE, Array, as_array
+from constructive.support.errors import DataError, ParameterError
 from constructive.support.extras import require
 from constructive.support.files import replacing
 
@@ -35,6 +38,7 @@ class Memorizer:
 
     Raises:
         ParameterError: for a record of scalar targets with a layer of several outputs
+        DataError: for a record of more or fewer classes than the layer has outputs
     """
 
     layer: Layer
@@ -42,6 +46,8 @@ class Memorizer:
 
     def __post_init__(self) -> None:
         require_single_target(self.layer.target_dim, scalar_targets=self.record.scalar_targets)
+        if self.record.classes:
+            require_classes(self.record.classes, self.layer.target_dim)
 
     @property
     def built(self) -> BuildRecord:
@@ -51,19 +57,62 @@ class Memorizer:
     def predict(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array | Fractions:
         """Evaluate the layer: (T,) if it memorized targets of shape (T,), else (T, d_out).
 
-        Fractions where the layer is rational, else floats.
+        Fractions where the layer is rational, else floats. One query without the axis of examples
+        gives one output without it: a number, or (d_out,). `memorizer(contexts, queries)` is the
+        same.
 
         Args:
-            contexts: (T, n, d) or one shared (n, d)
-            queries: (T, d)
+            contexts: (T, n, d) or one shared (n, d); (n, d) for one query (d,)
+            queries: (T, d), or (d,) for one example
 
         Raises:
             DataError: if the shapes do not fit the layer, and for inputs which a rational layer
                 does not take (`RationalLayer.intermediate`)
             PrecisionError: if the readout has more bits, and an output cannot be enclosed
+
+        Example:
+            >>> from constructive import build_memorizer
+            >>> data = Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6]], [5, 7])
+            >>> context, query, target = data[1]
+            >>> bool(abs(build_memorizer(data).predict(context, query) - target) < 1e-9)
+            True
         """
-        outputs = self.layer(contexts, queries)
-        return outputs[:, 0] if self.record.scalar_targets else outputs
+        several = _one_more_axis(contexts, queries)
+        outputs = self.layer(contexts, queries if several is None else several)
+        outputs = outputs[:, 0] if self.record.scalar_targets else outputs
+        return outputs if several is None else outputs[0]
+
+    __call__ = predict
+
+    def predict_labels(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> npt.NDArray[Any]:
+        """The class of the largest output, for each example: (T,), or one label for one query.
+
+        Every input gets the label of some class. What is proved of them, for the examples which
+        were memorized, follows from the claim *error* (`data.labels`).
+
+        Args:
+            contexts: as for `predict`
+            queries: as for `predict`
+
+        Raises:
+            ParameterError: unless it was built from `Dataset.of_classes`
+            DataError: as `predict` does
+            PrecisionError: as `predict` does
+
+        Example:
+            >>> from constructive import build_memorizer
+            >>> data = Dataset.of_classes([[1, 0], [1, 1]], [[2, 3], [4, 6]], ["dog", "cat"])
+            >>> build_memorizer(data).predict_labels(data.contexts, data.queries).tolist()
+            ['dog', 'cat']
+        """
+        if not self.record.classes:
+            raise ParameterError(
+                "the targets which were memorized are no classes",
+                witness=self.record.construction,
+                suggestion="build_memorizer(Dataset.of_classes(contexts, queries, labels)), or "
+                "predict for numbers",
+            )
+        return labels_of(self.predict(contexts, queries), self.record.classes)
 
     def max_error(self, dataset: Dataset | RationalDataset) -> float:
         """Largest `|f(E, e) - y|` over the examples and the entries of their targets.
@@ -75,8 +124,10 @@ class Memorizer:
             dataset: T examples, a `RationalDataset` only if the layer is rational
 
         Raises:
+            ParameterError: for what is no data set
             DataError: if the data do not fit the layer
         """
+        require_examples(dataset)
         return self.layer.max_error(dataset)
 
     def astype(self, dtype: npt.DTypeLike) -> "Memorizer":
@@ -211,3 +262,24 @@ class Memorizer:
 
     def _repr_html_(self) -> str:
         return tables.sheet(self.layer, self.record).html()
+
+
+def _one_more_axis(contexts: npt.ArrayLike, queries: npt.ArrayLike) -> npt.ArrayLike | None:
+    """One query (d,) as (1, d), or None where queries have an axis of examples, or are no array.
+
+    A context (n, d) may be the only one or shared; so it is the queries which tell.
+    """
+    try:
+        asked, given = as_array(queries), as_array(contexts).shape
+    except UNREADABLE:  # the layer says what is wrong
+        return None
+    if asked.ndim != 1:
+        return None
+    if len(given) != 2:
+        raise DataError(
+            f"one query {asked.shape} has contexts {given}",
+            witness=(given, asked.shape),
+            suggestion="one context (n, d) for one query (d,), or queries (T, d)",
+        )
+    # A list stays one: numpy would make floats of long integers, which a rational layer takes.
+    return [queries] if isinstance(queries, list | tuple) else asked[np.newaxis]

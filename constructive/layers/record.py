@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from constructive.data.labels import Label, require_classes
 from constructive.layers.layer import FLOAT64, Layer
 from constructive.support.errors import ParameterError
 
@@ -60,6 +61,8 @@ class BuildRecord:
         heads: what each of the H heads did
         precision: bits of the readout; 53, those of a float64, also for rational weights
         order: the examples in the order in which heads take them, or () for the order given
+        classes: what the d_out outputs stand for, or () where targets are no classes
+            (`Dataset.of_classes`)
         coupled: pairs of an example and a head (or pair of heads) beside the groups which are not
             saturated, and were solved for; counted where construction is "paired" or "schur"
     """
@@ -79,6 +82,7 @@ class BuildRecord:
     precision: int = 53
     order: tuple[int, ...] = ()
     coupled: int = 0
+    classes: tuple[Label, ...] = ()
 
     constant: ClassVar[bool] = False
 
@@ -162,6 +166,7 @@ class TrainedRecord:
     precision: ClassVar[int] = FLOAT64
     heads: ClassVar[tuple[HeadRecord, ...]] = ()
     order: ClassVar[tuple[int, ...]] = ()
+    classes: ClassVar[tuple[Label, ...]] = ()
     small_groups: ClassVar[bool] = False
     context_size: ClassVar[int] = 0
 
@@ -234,7 +239,9 @@ def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
         return trained
     heads = tuple(_typed(HeadRecord, head) for head in fields.pop("heads"))
     order = tuple(fields.pop("order", ()))
-    record: BuildRecord = _typed(BuildRecord, {**fields, "heads": heads, "order": order})
+    classes = require_classes(fields.pop("classes", ()))
+    listed = {"heads": heads, "order": order, "classes": classes}
+    record: BuildRecord = _typed(BuildRecord, {**fields, **listed})
     permuted = len(order) == record.num_examples and sorted(order) == list(range(len(order)))
     if order and not permuted:
         raise ValueError("its order is no order of the examples")
@@ -252,7 +259,7 @@ def _typed(kind: type[Any], fields: dict[str, Any]) -> Any:  # noqa: ANN401
     record = kind(**fields)
     for field in dataclasses.fields(kind):
         value = getattr(record, field.name)
-        expected = tuple if field.name in {"heads", "order"} else field.type
+        expected = tuple if field.name in {"heads", "order", "classes"} else field.type
         if not isinstance(value, (float, int) if expected is float else expected):  # type: ignore[arg-type]
             message = f"{field.name} is {value!r}"
             raise TypeError(message)

@@ -12,7 +12,28 @@ Array = npt.NDArray[np.floating[Any]]
 CHUNK_BYTES = 4 << 20
 """Default size of temporary arrays: large enough for BLAS, small enough to stay in a cache."""
 
+UNREADABLE = ValueError, TypeError, RuntimeError, BufferError
+"""What `as_array` raises: exceptions of numpy, or of what is converted."""
+
 _LARGEST_EXACT_INTEGER = 2**53
+
+
+def as_array(values: object) -> npt.NDArray[Any]:
+    """What numpy makes of numbers, tensors with gradients and arrays of other libraries among them.
+
+    Tensors are read as they are now, from wherever they lie; gradients do not flow through it.
+    Raises one of `UNREADABLE`.
+
+    Example:
+        >>> as_array([[1, 2]]).shape
+        (1, 2)
+    """
+    given: Any = values
+    if hasattr(given, "detach"):  # PyTorch lets no other tensor be read
+        given = given.detach().cpu()
+    if hasattr(given, "__dlpack__") and not hasattr(given, "__array__"):
+        return np.from_dlpack(given)
+    return np.asarray(given)
 
 
 def private(name: str, values: object) -> npt.NDArray[Any]:
@@ -30,11 +51,11 @@ def private(name: str, values: object) -> npt.NDArray[Any]:
     """
     try:
         # Not np.array(values): what converts itself may say that it made a copy, and did not.
-        return frozen(np.asarray(values).copy("K"))
-    except (ValueError, TypeError, RuntimeError) as error:  # of numpy, or of what is converted
+        return frozen(as_array(values).copy("K"))
+    except UNREADABLE as error:
         raise ParameterError(
             f"{name} is no array: {error}",
-            suggestion="arrays whose rows have one length; tensor.detach() for tensors",
+            suggestion="arrays whose rows have one length; torch.stack(...) for lists of tensors",
         ) from error
 
 
@@ -102,10 +123,13 @@ def checked_array(name: str, values: object) -> Array:
 def finite_array(name: str, values: object, *, copy: bool) -> Array:
     """Read `values` as a finite array of float32 or float64. A copy is made before the check."""
     try:
-        array = np.asarray(values)
-    except (ValueError, TypeError, RuntimeError) as error:  # of numpy, or of what is converted
+        array = as_array(values)
+    except UNREADABLE as error:
         message = f"{name} are ragged or not numbers which numpy can hold: {error}"
-        suggestion = "arrays whose rows have one length; tensor.detach().float() for tensors"
+        suggestion = (
+            "arrays whose rows have one length; tensor.float() for a short dtype, and "
+            "torch.stack(...) for a list of tensors"
+        )
         raise DataError(message, suggestion=suggestion) from error
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         index = tuple(int(i) for i in np.argwhere(np.ma.getmaskarray(values))[0])
@@ -121,7 +145,10 @@ def finite_array(name: str, values: object, *, copy: bool) -> Array:
         kind = np.dtype(np.float32)
     elif kind not in (np.float32, np.float64):
         message = f"{name} has dtype {kind}, which is not real numbers of 64 bits or fewer"
-        raise DataError(message, witness=str(kind), suggestion="float32, float64 or integers")
+        suggestion = "float32, float64 or integers"
+        if kind.kind in "USTO":  # strings, and objects, which are strings more often than not
+            suggestion += "; Dataset.of_classes(contexts, queries, labels) for class labels"
+        raise DataError(message, witness=str(kind), suggestion=suggestion)
     array = array.astype(kind, copy=copy)
     finite = np.isfinite(array)
     if not finite.all():

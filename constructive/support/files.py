@@ -4,6 +4,7 @@ A regular file gives its name to a new one, which was written beside it; of a li
 which it points to. Pipes and character devices are written to. Anything else is refused.
 """
 
+import errno
 import os
 import secrets
 import shutil
@@ -167,7 +168,18 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     except (OutputError, BrokenPipeError):
         raise
     except OSError as error:
-        raise target.refused(error.strerror or str(error)) from error
+        raise target.refused(error.strerror or str(error), way_out(error)) from error
+
+
+def way_out(error: OSError, otherwise: str = "another path") -> str:
+    """What to try where the system refuses: room for a full disk, and else what is said.
+
+    Example:
+        >>> way_out(OSError(errno.ENOSPC, "No space left on device"))
+        'free some space there, or a path on another disk'
+    """
+    full = error.errno in {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
+    return "free some space there, or a path on another disk" if full else otherwise
 
 
 @contextmanager

@@ -2,11 +2,11 @@
 
 import contextlib
 import io
-import subprocess
 
 import pytest
 
 from constructive import build_memorizer, certify, generators
+from constructive.certificates import check
 from constructive.certificates.check import CHECKER
 
 
@@ -14,15 +14,15 @@ from constructive.certificates.check import CHECKER
 def same_process(checker, monkeypatch):
     """Let `check` run the checker here: for tests which do so often, whatever they test of it."""
 
-    def run(command, **_options):
+    def run(command, _printed, _progress):
         _, isolated, folder, *arguments = command
         assert (isolated, folder) == ("-I", str(CHECKER))
         output, errors = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
             status = checker.main(arguments)
-        return subprocess.CompletedProcess(command, status, output.getvalue(), errors.getvalue())
+        return status, errors.getvalue() + output.getvalue()
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(check, "_run", run)
 
 
 @pytest.fixture(scope="session")

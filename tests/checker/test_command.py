@@ -37,8 +37,8 @@ def test_what_is_handed_on(checker, calls, path):
     checker.check([path, "data"], quick=True, asked=["rank"], epsilon=0.5, most=1e6)
     content = {"format": "any"}
     assert calls == [
-        (content, ["weights", "data"], DEFAULTS),
-        (content, ["data"], (True, ["rank"], 0.5, 1e6)),
+        (content, ["weights", "data"], (*DEFAULTS, checker.steps.silent)),
+        (content, ["data"], (True, ["rank"], 0.5, 1e6, checker.steps.silent)),
     ]
 
 
@@ -56,8 +56,11 @@ def test_the_command(checker, calls, path, capsys):
     ]  # fmt: skip
     words = ["--quick", "--claims", "rank", "error", "--epsilon", "1e-3", "--max-memory", "0.5"]
     checker.main([path, "weights", "data", *words])
-    options = [given[-1] for given in calls]
-    assert options == [DEFAULTS, (True, ["rank", "error"], 1e-3, 5e8)]
+    checker.main([path, "data", "--progress"])
+    options = [given[-1][:-1] for given in calls]
+    assert options == [DEFAULTS, (True, ["rank", "error"], 1e-3, 5e8), DEFAULTS]
+    told = [isinstance(given[-1][-1], checker.steps.Told) for given in calls]
+    assert told == [False, False, True]
 
 
 def test_only_a_process_of_its_own_is_confined(checker, calls, path, monkeypatch):

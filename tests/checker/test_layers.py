@@ -985,7 +985,7 @@ def test_what_is_looked_at_for_which_claims(checker, monkeypatch, tmp_path, prov
     assert len(looked) == (names & {"rank", "readout"} == {"readout"})
     held = sum(x.nbytes for x in (proved[0].contexts, proved[0].queries, proved[0].targets))
     held += sum(x.nbytes for x in load_file(files[1]).values())
-    for bounds, weights, data, shapes, most in real:
+    for bounds, weights, data, shapes, most, _ in real:
         assert set(bounds) == names & {"error", "readout"}
         assert (len(weights), len(data), shapes[:3]) == (5, 3, (7, 3, 5))
         assert 1e9 - 3 * held <= most <= 1e9 - 2 * held  # with what is looked at for their hash

@@ -201,7 +201,7 @@ def damaged(path, kind):
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("text", "it is no .npz archive"),
+        ("text", "it is text, no .npz archive"),
         ("empty", "it is no .npz archive"),
         ("single array", "it holds a single array"),
         ("pickle", "contexts holds objects"),

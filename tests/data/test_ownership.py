@@ -167,11 +167,20 @@ def test_other_things_which_are_arrays():
 
 def test_weights_which_are_no_arrays():
     weights = list(layer().tensors.values())
-    weights[1] = torch.ones((2, 3, 2), dtype=torch.float64, requires_grad=True)
+    weights[1] = [torch.ones((3, 2), requires_grad=True), torch.ones((3, 2), requires_grad=True)]
     with pytest.raises(ParameterError) as caught:
         AttentionLayer(*weights)
     assert str(caught.value).startswith("key_weights is no array: Can't call numpy() on Tensor")
-    assert "tensor.detach()" in caught.value.suggestion
+    assert "torch.stack" in caught.value.suggestion
+
+
+def test_weights_with_gradients_are_copied():
+    weights = list(layer().tensors.values())
+    weights[1] = torch.ones((2, 3, 2), dtype=torch.float64, requires_grad=True)
+    kept = AttentionLayer(*weights)
+    with torch.no_grad():
+        weights[1] *= 2.0
+    assert (kept.key_weights == 1.0).all()
     with pytest.raises(ParameterError, match="corrections is no array"):
         ExtendedLayer(layer(), [[1], [1, 2]], 106)
 

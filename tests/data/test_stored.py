@@ -485,3 +485,27 @@ def test_nothing_else_is_replaced(data, tmp_path):
     with pytest.raises(OutputError, match=r"it holds something else, notes\.txt"):
         data.save_folder(tmp_path / "data")
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["notes.txt"]
+
+
+def test_names_of_classes_go_along(tmp_path):
+    contexts = np.random.default_rng(0).standard_normal((3, 2, 4))
+    data = Dataset.of_classes(contexts, contexts[:, 0], ["dog", "cat", "dog"])
+    data.save_folder(tmp_path / "data")
+    found = Dataset.open(tmp_path / "data")
+    assert (found.classes, found == data, data == found) == (("cat", "dog"), True, True)
+    assert len({found, data}) == 1
+    assert found[1].target.tolist() == [1.0, 0.0]
+    np.testing.assert_array_equal(found[-1].context, contexts[2])
+    assert found[:2].classes == found.classes
+    assert "contexts" not in vars(found)  # which were never all in memory
+    Dataset(contexts, contexts[:, 0], data.targets).save_folder(tmp_path / "data")
+    again = Dataset.open(tmp_path / "data")
+    assert (again.classes, again == data) == ((), False)
+
+
+@pytest.mark.parametrize("classes", [["cat"], ["cat", "cat"], [1.5, 2.5]])
+def test_names_which_are_not_those_of_the_targets_are_refused(tmp_path, classes):
+    Dataset([[[1.0], [2.0]]], [[3.0]], [[1.0, 0.0]]).save_folder(tmp_path / "data")
+    np.save(tmp_path / "data" / "classes.npy", np.array(classes))
+    with pytest.raises(DataError):
+        Dataset.open(tmp_path / "data")

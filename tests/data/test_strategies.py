@@ -3,9 +3,11 @@
 import itertools
 import subprocess
 import sys
+from fractions import Fraction
 
 import flint
-from hypothesis import find, given
+import pytest
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from constructive import strategies
@@ -75,3 +77,34 @@ def test_the_package_does_not_load_hypothesis():
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
     loads = "import sys, constructive.strategies; sys.exit('hypothesis' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", loads], check=False).returncode == 1
+
+
+def pasted(text):
+    """The arguments of the failing call which Hypothesis prints, read as Python."""
+    names = {"Dataset": Dataset, "Problem": strategies.Problem, "Fraction": Fraction}
+    names["SequenceProblem"] = strategies.SequenceProblem
+    return eval(text[text.index("refused(") :], {**names, "refused": lambda given: given})  # noqa: S307
+
+
+@pytest.mark.parametrize(
+    ("strategy", "large"),
+    [
+        (strategies.memorizable(), lambda p: p.dataset.num_examples > 2),
+        (strategies.datasets(), lambda data: data.num_examples > 2 and not data.shared_context),
+        (strategies.datasets(), lambda data: data.shared_context and data.targets.ndim == 2),
+        (strategies.sequence_problems(), lambda p: len(p.sequences) > 2),
+    ],
+)
+def test_what_fails_is_printed_to_be_pasted(strategy, large):
+    seen = []
+
+    @settings(database=None, phases=[Phase.generate, Phase.shrink], deadline=None)
+    @given(strategy)
+    def refused(given):
+        if large(given):
+            seen.append(given)
+            raise AssertionError
+
+    with pytest.raises(AssertionError) as caught:
+        refused()
+    assert pasted("\n".join(caught.value.__notes__)) == seen[-1]

@@ -303,11 +303,20 @@ def test_data_of_another_width_are_refused():
     plain = build_memorizer(
         generators.gaussian(num_examples=10, context_size=4, width=9), num_heads=5
     ).to_torch()
-    with pytest.raises(DataError, match="do not fit the layer"):
+    with pytest.raises(DataError) as caught:
         certify(plain, make(), claims=["rank"])  # d = 8, and there are no biases
+    assert caught.value.problem == (
+        "the AttentionModule takes tokens and queries of d=9 entries, the data have d=8"
+    )
+    assert caught.value.suggestion == "data of d=9 entries, or a module of d=8"
     wide = generators.gaussian(num_examples=12, context_size=4, width=9, target_dim=3)
-    with pytest.raises(DataError, match="do not fit the layer"):
-        certify(multihead(), wide, claims=["rank"])  # biases, but the data are wide already
+    for far in (wide, make(target_dim=3)[:2].with_constant().with_constant()):
+        with pytest.raises(DataError) as caught:  # biases, but the data are wide already
+            certify(multihead(), far, claims=["rank"])
+        assert f"takes tokens and queries of d=8 entries, the data have d={far.width}" in str(
+            caught.value
+        )
+        assert "data of d=8 entries as they are" in caught.value.suggestion
     with pytest.raises(DataError, match=r"or Dataset.with_constant\(\) for weights of a module"):
         certify(Memorizer.from_torch(multihead()), make(target_dim=3))
 

@@ -1,7 +1,7 @@
 """Check a certificate without trusting the program which made it.
 
     python -I constructive/certificates/checker CERTIFICATE [WEIGHTS] DATA
-              [--quick] [--claims rank error] [--epsilon 1e-9] [--max-memory 8]
+              [--quick] [--claims rank error] [--epsilon 1e-9] [--max-memory 8] [--progress]
 
 An island: this folder imports the standard library, numpy and mpmath, and nothing of the package
 around it. It reads the files itself and has its own arithmetic and its own forward pass:
@@ -10,6 +10,7 @@ around it. It reads the files itself and has its own arithmetic and its own forw
     statements      what claims state
     files           reading hostile files; what is needed, before it is taken
     stored          contexts in a folder, which are read by rows
+    steps           what is being done, on stderr: on a terminal, or with --progress
     layers          certificates of one layer; their claims are in
       exact_claims    grouping, rank: integers modulo a prime (`modular`)
       impossible      impossible, for all weights: a set of examples, and integer vectors

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import sys
 from collections import namedtuple
 
 import decoders
@@ -9,25 +10,28 @@ import layers
 import paired
 import sequences
 from files import confine, read_json, require
+from steps import Told, silent
 
 KINDS = {module.FORMAT: module.check for module in (layers, paired, sequences, decoders)}
-Options = namedtuple("Options", "quick asked epsilon most")
+Options = namedtuple("Options", "quick asked epsilon most tell", defaults=[silent])
 
 
-def check(files, *, quick=False, asked=(), epsilon=math.inf, most=8e9):
+def check(files, *, quick=False, asked=(), epsilon=math.inf, most=8e9, tell=silent):
     """The statements which the files of these names prove, by claim; whatever is wrong raises.
 
     files: certificate, weights and data; no weights for an upper bound
     quick: the claim rank by random products, where there is one
     asked: claims which have to be there;  epsilon: no larger error may be claimed
     most:  bytes of memory which may be taken
+    tell:  called with (step, done, total) while it goes on
     """
     certificate, *others = files
     require(1 <= len(others) <= 2, "the files are CERTIFICATE [WEIGHTS] DATA")
+    tell("read the certificate", 0, 1)
     content = read_json(certificate, "certificate", most)
     form = content["format"]
     require(form in KINDS, f"the format of the certificate is {str(form)[:60]!r}")
-    return KINDS[form](content, others, Options(quick, asked, epsilon, most))
+    return KINDS[form](content, others, Options(quick, asked, epsilon, most, tell))
 
 
 def gigabytes(text):
@@ -46,14 +50,20 @@ def main(arguments=None):
     parser.add_argument("--claims", nargs="*", default=(), help="refuse if one is missing")
     parser.add_argument("--epsilon", type=float, default=math.inf, help="refuse a larger epsilon")
     parser.add_argument("--max-memory", type=gigabytes, default=8.0, help="in GB: refuse more")
+    parser.add_argument("--progress", action="store_true", help="tell steps, no terminal needed")
     given = parser.parse_args(arguments)
     most = given.max_memory * 1e9
     if arguments is None:
         confine(most)
     options = {"quick": given.quick, "asked": given.claims, "epsilon": given.epsilon}
+    told = Told(sys.stderr)
+    if told.terminal or given.progress:
+        options["tell"] = told
     try:
         shown = check(given.files, most=most, **options)
+        told.end()
     except Exception as failure:  # hostile files make readers raise nearly everything
+        told.end()
         print(f"NOT PROVED: {failure!a:.300}")
         return 1
     longest = max([9, *map(len, shown)])

@@ -19,6 +19,7 @@ from modular import (
     residues,
     times,
 )
+from steps import silent
 
 ROUNDS = 12  # columns of the system whose solution shows a rank
 POINTS = 3  # at which a rank is looked for
@@ -99,18 +100,18 @@ def check_spans(evidence, groups, queries, p, others):
         require(alone, f"a query is not shown to be outside of the span of group {head}")
 
 
-def check_rank(evidence, weights, data, hashes, quick):
+def check_rank(evidence, weights, data, hashes, quick, tell=silent):
     """Z has rank T modulo p at x = a: by elimination, or by a solution for random columns."""
     p, a, total = require_prime(evidence["prime"]), evidence["value"], len(data["queries"])
     require(type(a) is int and 1 < a < p, "a is not between 1 and p")
     columns = unpack(evidence["columns"], (total,), math.prod(weights["W_Q"].shape[:2]))
     require(len(np.unique(columns)) == total, "a column of Z is named twice")
-    z = representation(weights, data, p, a, columns)
-    require_rank(z, p, a, columns, evidence["solution"], hashes, quick)
+    z = representation(weights, data, p, a, columns, tell)
+    require_rank(z, p, a, columns, evidence["solution"], hashes, quick, tell)
     return (total,)
 
 
-def require_rank(z, p, a, columns, solution, hashes, quick):
+def require_rank(z, p, a, columns, solution, hashes, quick, tell=silent):
     """A square matrix modulo p has full rank: by elimination, or by a solution which is given."""
     total = len(z)
     solution = unpack(solution, (total, ROUNDS), p).astype(np.float64)
@@ -121,7 +122,7 @@ def require_rank(z, p, a, columns, solution, hashes, quick):
         left = times(z, reduce(solution, p), p).astype(np.int64) % p
         require((left.ravel() == right.astype(np.int64)).all(), "the solution modulo p is wrong")
     else:
-        require_nonsingular(z, p)
+        require_nonsingular(z, p, tell)
 
 
 def looks_singular(weights, data):
@@ -140,7 +141,7 @@ def looks_singular(weights, data):
     return True
 
 
-def representation(weights, data, p, a, columns):
+def representation(weights, data, p, a, columns, tell=silent):
     """The given columns of Z(a) modulo p, times a power of two."""
     m, (heads, width, inner) = p - 1, weights["W_Q"].shape
     contexts, queries = data["contexts"].reshape(-1, *data["contexts"].shape[-2:]), data["queries"]
@@ -152,6 +153,7 @@ def representation(weights, data, p, a, columns):
     w_k = np.ascontiguousarray(w_k.transpose(0, 2, 1))
     out = np.empty((len(queries), len(columns)))
     for rows in chunks(len(out), entries(*contexts.shape[1:], heads, inner), CHUNK):
+        tell("rank: Z modulo p", rows.start, len(out))
         exponents, tokens = of_contexts(contexts[rows] if len(contexts) > 1 else contexts)
         read = times(of_queries(queries[rows])[0], w_q, m).reshape(-1, heads, inner)
         read = np.ascontiguousarray(read.transpose(1, 0, 2))

@@ -25,7 +25,8 @@ def require(condition, reason):
 def announce(size, operations, most):
     """Say how many bytes and operations shapes ask for, before they are taken; or refuse."""
     needed = f"{size / 1e9:.2g} GB of memory and {operations:.1g} operations"
-    print(f"needs up to {needed}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # nobody reads it
+        print(f"needs up to {needed}", file=sys.stderr, flush=True)
     require(size <= most, f"{needed} are needed, and --max-memory is {most / 1e9:g}")
 
 

@@ -33,7 +33,7 @@ from statements import STATEMENTS
 FORMAT = "constructive certificate 1"
 PARTS = 128  # arrays which W_V may be a sum of
 Claim = namedtuple("Claim", "check needs")  # the numbers which it states; bytes and operations
-About = namedtuple("About", "weights data hashes quick")
+About = namedtuple("About", "weights data hashes quick tell")
 
 
 def check(content, files, options):
@@ -48,13 +48,15 @@ def check(content, files, options):
     shapes = sizes_of(arrays, tensors)
     held, operations = needs(claims, arrays, tensors, shapes)
     announce(held, operations, options.most)
+    options.tell("read the files", 0, 1)
     data, weights = read_data(data, arrays), read_weights(*weights, tensors) if weights else {}
     hashes = b"".join(
         require_about(content, part, name) for name, part in (("data", data), ("weights", weights))
     )
-    on, shown = About(weights, data, hashes, options.quick), {}
+    on, shown = About(weights, data, hashes, options.quick, options.tell), {}
     for name, claim in claims.items():
         require(weights or name == "impossible", f"{name} is about weights, and there are none")
+        options.tell(name, 0, 1)
         shown[name] = CLAIMS[name].check(claim, on)
     bounds = {name: shown[name][0] for name in ("error", "readout") if name in shown}
     claimed = bounds.get("error", math.inf) <= options.epsilon
@@ -63,10 +65,12 @@ def check(content, files, options):
         real = executed.error_of(claims["executed"])
         bounds["error"] = min(real, bounds.get("error", math.inf))
     if "readout" in bounds and "rank" not in claims:
+        options.tell("is Z singular", 0, 1)
         require(not looks_singular(weights, data), "readout: Z has no right inverse, as it seems")
     if bounds:
         read = bytes_of(arrays) + bytes_of(tensors)
-        real_claims.check_real(bounds, weights, data, shapes, options.most - read)
+        most = options.most - read
+        real_claims.check_real(bounds, weights, data, shapes, most, options.tell)
     return {
         name: require_statement(claim, STATEMENTS[name].format(*shown[name]))
         for name, claim in claims.items()
@@ -160,7 +164,9 @@ CLAIMS = {
         wide_grouping_needs,
     ),
     "rank": Claim(
-        lambda claim, on: check_rank(claim["evidence"], on.weights, on.data, on.hashes, on.quick),
+        lambda claim, on: check_rank(
+            claim["evidence"], on.weights, on.data, on.hashes, on.quick, on.tell
+        ),
         rank_needs,
     ),
     "error": Claim(lambda claim, _: (require_bound(claim, "error"),), error_needs),

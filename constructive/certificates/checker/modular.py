@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from files import require
+from steps import silent
 
 MANY = 1 << 14  # entries which are reduced at a time
 ATTEMPTS = 8  # random mixtures which may show a rank
@@ -65,10 +66,11 @@ def inverses(x, p):
     return out
 
 
-def require_nonsingular(a, p):
+def require_nonsingular(a, p, tell=silent):
     """Eliminate a square matrix modulo p from the right, in blocks of rows; a is used up."""
     for first in range(0, len(a), 64):
         last = min(first + 64, len(a))
+        tell("eliminate Z modulo p", first, len(a))
         for k in range(first, last):  # entries of the rows below are sums of 64 products: < 2^49
             reduce(a[k, k:], p)
             pivot = k + int((a[k, k:] != 0).argmax())

@@ -30,6 +30,7 @@ from files import (
     weights_shapes,
 )
 from statements import STATEMENTS
+from steps import silent
 
 FORMAT = "constructive paired certificate 1"
 CLAIMS = "rank", "error", "readout"
@@ -354,6 +355,7 @@ def check(content, files, options):
         for name, claim in claims.items()
     }
 
+    options.tell("scores of tokens", 0, 1)
     order, stops = np.arange(total), np.zeros(pairs, dtype=np.int64)  # the error needs no blocks
     if "rank" in claims:
         order = unpack(claims["rank"]["evidence"]["order"], (total,), total)
@@ -365,23 +367,28 @@ def check(content, files, options):
     with np.errstate(all="ignore"):  # what overflows or is not a number compares as not proved
         layer = Layer(weights, data, order, stops)
         layer.room = room
-        prove(layer, "rank" in claims, bound)
+        prove(layer, "rank" in claims, bound, options.tell)
     return statements
 
 
-def prove(layer, rank, bound):
+def prove(layer, rank, bound, tell=silent):
     """Require the rank, if it is claimed, and the bounds of the other claims."""
+    tell("heads which are not sure to read one token", 0, 5)
     owner = np.repeat(np.arange(len(layer.stops)), np.diff(layer.stops, prepend=0))
     at, which = layer.unlike(owner)
+    tell("entries of Z", 1, 5)
     coupled = at, which, *layer.read(at, which, (1.0, -1.0))
     own = layer.read(np.arange(len(owner)), owner, (1.0, -1.0))
+    tell("residuals", 2, 5)
     distances = residuals(layer, owner, own, coupled) if bound else None
     if "error" in bound:
         worst = float(distances.max())
         within = worst < math.inf and Fraction(worst) * Fraction(2) ** layer.c <= bound["error"]
         require(within, f"error: it is not shown to be within {bound['error']!r}")
     if rank:
+        tell("a right inverse of Z", 3, 5)
         blocks = Blocks(layer, owner, own, coupled)
+        tell("coupling", 4, 5)
         w, q = blocks.solve()
         require(q < 1, "rank: coupling is not shown to contract")
     if "readout" in bound:  # in fractions, which neither underflow nor overflow

@@ -10,6 +10,7 @@ from mpmath.libmp import from_man_exp, mpf_exp, to_fixed
 from bounds import LONGEST, chunks, entries, gamma, up
 from files import require
 from fixed import BITS, Fixed, arranged, carried, fixed, floats, integers, moved, multiply
+from steps import silent
 
 COUNTS = (5, 7, 10, 14, 20, 28, 40, 56, 80, 112, 160, 224)  # of digits
 MINUTE = 2e12  # operations which more digits may cost
@@ -23,8 +24,8 @@ NEAR = 0.1  # |I - Z R| above which R is too far from a right inverse
 class Work:
     """What has been done and may be done, in operations."""
 
-    def __init__(self, allowed):
-        self.spent, self.allowed = 0, allowed
+    def __init__(self, allowed, tell=silent):
+        self.spent, self.allowed, self.tell = 0, allowed, tell
 
     def take(self, operations):
         self.spent += operations
@@ -64,18 +65,19 @@ def largest(size, width, heads, inner, outputs):
     return max(entries(size, width, heads, inner), outputs)
 
 
-def check_real(bounds, weights, data, shapes, most):
+def check_real(bounds, weights, data, shapes, most, tell=silent):
     """|f - y| <= epsilon for the claim error, and kappa |f - y| <= delta for the claim readout.
 
     kappa is for rows of Z, and residuals, times the powers of two which bring contexts to size one.
     More digits are taken as long as they may decide, and cost about a minute at most.
     """
     kappa = previous = None
-    work = Work(first(shapes, "readout" in bounds)[1] + MINUTE)
+    work = Work(first(shapes, "readout" in bounds)[1] + MINUTE, tell)
     for count in affordable(shapes, "readout" in bounds, most, work):
         keep = "readout" in bounds and kappa is None
         try:
             *found, z_all = residuals(weights, data, count, keep, work)
+            tell("a right inverse of Z", 0, 1)
             kappa = right_inverse_bound(z_all, count) if keep else kappa
         except OverflowError:  # more digits may decide
             continue
@@ -147,6 +149,7 @@ def representation(weights, data, count, whole, work):
     total, outputs = len(data["queries"]), data["targets"].size // len(data["queries"])
     units = largest(*contexts.shape[-2:], heads, inner, outputs)
     for rows in chunks(total, units, total * units if whole else CHUNK):
+        work.tell(f"outputs to {count} digits of {BITS} bits", rows.start, total)
         read = multiply(fixed([data["queries"][rows]], count), w_q, count)
         read = arranged(read, lambda x: x.reshape(-1, heads, inner).transpose(1, 0, 2))
         absorbed = arranged(multiply(read, w_k, count), lambda x: x.transpose(1, 0, 2))

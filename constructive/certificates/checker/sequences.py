@@ -19,6 +19,7 @@ import numpy as np
 
 from files import announce, read_json, require, require_claims, require_statement, same
 from statements import STATEMENTS
+from steps import silent
 
 FORMAT = "constructive sequence certificate 1"
 FORMATS = {"memorizer": "constructive sequence memorizer 1", "data": "constructive sequences 1"}
@@ -83,8 +84,8 @@ def digest(content):
 class Work:
     """What evaluation has cost and may cost: nanoseconds or so in all, and bytes at a time."""
 
-    def __init__(self, allowed, most):
-        self.spent, self.allowed, self.most = 0, allowed, most
+    def __init__(self, allowed, most, tell=silent):
+        self.spent, self.allowed, self.most, self.tell = 0, allowed, most, tell
 
     def take(self, count, factors, integers, start=0):
         """Count so many sums of products of numbers of these lengths in bits, to one of `start`."""
@@ -385,6 +386,7 @@ def check_equality(memorizer, tokens, ids, expected, work):
         return memorizer(tokens[used], own.reshape(rows.shape), work)
 
     for part, found in in_parts(of, len(ids)):
+        work.tell("equality", part.stop, len(ids))
         for i, x in enumerate(found, part.start * per):
             require(x == expected[i], f"equality: label {i} is not as it should be")
     return len(expected), len(ids), ids.shape[1]
@@ -395,6 +397,7 @@ def check(content, files, options):
     claims = require_claims(content, CLAIMS, options.asked)
     require(len(files) == 2, "a certificate of sequences needs a memorizer and data")
     require(options.epsilon == inf, "error: epsilon is not claimed")
+    options.tell("read the memorizer and the data", 0, 1)
     weights, data = (
         read_json(path, role, options.most) for path, role in zip(files, FORMATS, strict=True)
     )
@@ -423,8 +426,9 @@ def check(content, files, options):
     require(same(content["weights"], about), f"the certificate says something else than {about}")
     short = 100 * (memorizer.embedding.terms * ids.size + memorizer.classifier.terms * each)
     announce(ids.size * 300, short, options.most)
-    work, statements = Work(20 * short + MINUTE, options.most / 2), {}
+    work, statements = Work(20 * short + MINUTE, options.most / 2, options.tell), {}
     for name, claim in claims.items():
+        options.tell(name, 0, len(ids))
         if name == "equality":
             shown = check_equality(memorizer, tokens, ids, expected, work)
         else:

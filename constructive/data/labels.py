@@ -1,0 +1,103 @@
+"""Class labels: strings, integers or Booleans as one-hot targets, and back.
+
+A target is the unit vector of its class. Where |f - y| <= epsilon < 1/2 in every entry, the entry
+of the right class is 1 - epsilon or more and any other one epsilon or less: the largest output is
+that of the right class, by 1 - 2 epsilon or more. So a certificate of the claim *error* proves the
+labels, too.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.support.arrays import Array
+from constructive.support.errors import DataError, shown
+
+Label = str | int | bool
+"""What names a class: all those of a data set are of one of these types."""
+
+_WAYS = "labels which are all strings, all integers or all Booleans, one for each example"
+_INTEGERS = np.iinfo(np.int64)
+
+
+def one_hot(labels: object) -> tuple[Array, tuple[Label, ...]]:
+    """A unit vector for each label, (T, C), and what the C columns stand for, in sorted order.
+
+    Raises:
+        DataError: for what is no list of labels (the witness is the first place of another type)
+
+    Example:
+        >>> one_hot(["dog", "cat", "dog"])
+        (array([[0., 1.],
+               [1., 0.],
+               [0., 1.]]), ('cat', 'dog'))
+    """
+    found = _listed(labels)
+    classes = require_classes(sorted(set(found)))
+    place = {label: column for column, label in enumerate(classes)}
+    targets = np.zeros((len(found), len(classes)))
+    targets[np.arange(len(found)), [place[label] for label in found]] = 1.0
+    return targets, classes
+
+
+def require_classes(classes: object, columns: int | None = None) -> tuple[Label, ...]:
+    """The names of classes, if they are some: of one type, different, and as many as columns.
+
+    Raises:
+        DataError: for anything else
+
+    Example:
+        >>> require_classes(np.array([3, 5]))
+        (3, 5)
+    """
+    found = tuple(_listed(classes))
+    if len(set(found)) < len(found):
+        twice = next(label for place, label in enumerate(found) if label in found[:place])
+        raise DataError("a class is named twice", witness=twice, suggestion="different names")
+    for label in found:
+        if isinstance(label, str) and "\0" in label:
+            raise DataError("a label has the character 0", witness=label, suggestion="text")
+        if isinstance(label, int) and not _INTEGERS.min <= label <= _INTEGERS.max:
+            raise DataError(
+                f"the label {shown(label)} has more than 64 bits",
+                witness=shown(label),
+                suggestion="smaller integers, or strings",
+            )
+    if columns is not None and len(found) != columns:
+        raise DataError(
+            f"{len(found)} classes are named, and targets have d_out={columns} entries",
+            witness=len(found),
+            suggestion="Dataset.of_classes(contexts, queries, labels)",
+        )
+    return found
+
+
+def labels_of(outputs: npt.NDArray[Any], classes: tuple[Label, ...]) -> npt.NDArray[Any]:
+    """The class of the largest output, which is the last axis; of equal ones the first.
+
+    Example:
+        >>> labels_of(np.array([[0.1, 0.9], [0.8, 0.2]]), ("cat", "dog"))
+        array(['dog', 'cat'], dtype='<U3')
+    """
+    chosen: npt.NDArray[Any] = np.array(classes)[np.argmax(outputs, axis=-1)]
+    return chosen
+
+
+def _listed(labels: Any) -> list[Any]:  # noqa: ANN401 - whatever holds labels
+    """Labels as Python's own, if they are of one type."""
+    given = labels.tolist() if hasattr(labels, "tolist") else labels
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        kind = type(labels).__name__
+        raise DataError(f"labels are a {kind}, no list", witness=kind, suggestion=_WAYS)
+    found = [label.item() if isinstance(label, np.generic) else label for label in given]
+    for place, label in enumerate(found):
+        if type(label) not in (str, int, bool) or type(label) is not type(found[0]):
+            raise DataError(
+                f"labels[{place}] is {shown(label)}, a {type(label).__name__}"
+                + f" after a {type(found[0]).__name__}" * (place > 0),
+                witness=place,
+                suggestion=f"{_WAYS}; numbers to be reproduced are targets, no labels",
+            )
+    return found

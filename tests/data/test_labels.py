@@ -1,0 +1,182 @@
+"""Class labels: one-hot targets, files, and what a certificate says of them."""
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from constructive import (
+    AttentionLayer,
+    DataError,
+    Dataset,
+    FormatError,
+    Memorizer,
+    ParameterError,
+    build_memorizer,
+    certify,
+    check,
+    generators,
+    token_mixing,
+)
+from constructive.data.labels import one_hot
+
+LABELS = ["dog", "cat", "cow", "dog", "cat", "ox", "dog"]
+
+
+@pytest.fixture
+def examples():
+    data = generators.uniform(num_examples=7, context_size=3, width=5)
+    return data.contexts, data.queries
+
+
+@pytest.fixture
+def data(examples):
+    return Dataset.of_classes(*examples, LABELS)
+
+
+def test_targets_are_one_hot(data):
+    assert data.classes == ("cat", "cow", "dog", "ox")
+    assert (data.targets.sum(axis=1) == 1.0).all()
+    assert [data.classes[column] for column in data.targets.argmax(axis=1)] == LABELS
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (np.array(["b", "a"]), ("a", "b")),
+        (np.array(["b", "a"], dtype=object), ("a", "b")),
+        ([3, -1], (-1, 3)),
+        (np.array([7, 7], np.uint8), (7,)),
+        ([np.int64(2), 1], (1, 2)),
+        ([True, False], (False, True)),
+        (("b", "c"), ("b", "c")),
+    ],
+)
+def test_labels_of_one_type(labels, classes):
+    targets, found = one_hot(labels)
+    assert found == classes
+    assert list(map(type, found)) == list(map(type, classes))
+    assert targets.shape == (2, len(classes))
+
+
+@pytest.mark.parametrize(
+    ("labels", "words", "witness"),
+    [
+        (["a", 1], r"labels\[1\] is 1, a int after a str", 1),
+        ([1, True], r"labels\[1\] is True, a bool after a int", 1),
+        ([0.5, 1.0], r"labels\[0\] is 0.5, a float", 0),
+        (["a", None], r"labels\[1\] is None, a NoneType after a str", 1),
+        ([["a"], ["b"]], r"labels\[0\] is \['a'\], a list", 0),
+        ("ab", "labels are a str, no list", "str"),
+        (3, "labels are a int, no list", "int"),
+        (["a", "b\0"], "a label has the character 0", "b\0"),
+        ([1 << 63], "has more than 64 bits", 1 << 63),
+    ],
+)
+def test_what_are_no_labels(labels, words, witness):
+    with pytest.raises(DataError, match=words) as caught:
+        one_hot(labels)
+    assert caught.value.witness in (witness, repr(witness))
+
+
+def test_strings_as_targets_are_told_the_way(examples):
+    for targets in (LABELS, np.array(LABELS, dtype=object)):
+        with pytest.raises(DataError) as caught:
+            Dataset(*examples, targets)
+        assert "Dataset.of_classes(contexts, queries, labels)" in caught.value.suggestion
+
+
+def test_names_of_columns_fit_the_targets(examples):
+    with pytest.raises(DataError, match="3 classes are named, and targets have d_out=2"):
+        Dataset(*examples, np.ones((7, 2)), ("a", "b", "c"))
+    with pytest.raises(DataError, match="a class is named twice"):
+        Dataset(*examples, np.ones((7, 2)), ("a", "a"))
+
+
+def test_classes_stay_with_the_examples(data):
+    for some in (data[:3], data.take([1]), data.with_constant(), data.last_token_queries()):
+        assert some.classes == data.classes
+    assert token_mixing(data).classes == data.classes
+
+
+@pytest.mark.parametrize("labels", [LABELS, [3, 1, 2, 3, 1, 9, 3], [True, False] * 3 + [True]])
+def test_labels_come_back_from_files(examples, labels, tmp_path):
+    data = Dataset.of_classes(*examples, labels)
+    data.save(tmp_path / "data.npz")
+    again = Dataset.load(tmp_path / "data.npz")
+    assert again == data
+    assert list(map(type, again.classes)) == list(map(type, data.classes))
+    build_memorizer(again).save(tmp_path / "memorizer.safetensors")
+    memorizer = Memorizer.load(tmp_path / "memorizer.safetensors")
+    assert memorizer.record.classes == data.classes
+    assert memorizer.predict_labels(*examples).tolist() == labels
+    assert memorizer.predict_labels(examples[0][2], examples[1][2]) == labels[2]
+
+
+def test_labels_of_rational_weights_and_of_more_bits():
+    small = generators.integers(num_examples=5, context_size=3, width=4, seed=1)
+    data = Dataset.of_classes(small.contexts, small.queries, LABELS[:5])
+    for options in ({"arithmetic": "rational"}, {"precision": 106}):
+        memorizer = build_memorizer(data, num_heads=2, **options)
+        assert memorizer.predict_labels(data.contexts, data.queries).tolist() == LABELS[:5]
+    rational = build_memorizer(data, num_heads=2, arithmetic="rational")
+    for query in (data.queries[0], data.queries[0].tolist()):
+        outputs = rational(data.contexts[0], query)
+        assert all(isinstance(x, Fraction) for x in outputs)
+        assert (outputs == data.targets[0]).all()
+
+
+def test_numbers_have_no_labels(examples):
+    memorizer = build_memorizer(Dataset(*examples, np.arange(7)))
+    with pytest.raises(ParameterError, match="are no classes") as caught:
+        memorizer.predict_labels(*examples)
+    assert "Dataset.of_classes" in caught.value.suggestion
+
+
+def test_an_error_below_one_half_proves_the_labels(data):
+    memorizer = build_memorizer(data)
+    certificate = certify(memorizer, data, claims=["error"], epsilon=0.49)
+    assert certificate.proved
+    assert check(certificate, memorizer, data).proved  # which reads files with a fourth array
+    outputs = memorizer.predict(data.contexts, data.queries)
+    right = outputs[data.targets == 1.0]
+    others = np.where(data.targets == 1.0, -np.inf, outputs).max(axis=1)
+    assert (right - others >= 1 - 2 * 0.49).all()
+
+
+def test_an_error_of_one_half_proves_no_label(data):
+    """Weights whose largest output is wrong are within 1/2 of the targets, or may be."""
+    zeros = np.zeros((1, 5, 1))
+    layer = AttentionLayer(zeros, zeros, np.zeros((1, 5, 4)), np.zeros((4, 4)), np.eye(4))
+    wrong = Memorizer(layer, build_memorizer(data).record)
+    assert wrong.predict_labels(data.contexts, data.queries).tolist() == ["cat"] * 7
+    assert not certify(wrong, data, claims=["error"], epsilon=0.49).proved
+
+
+@pytest.mark.parametrize(
+    "classes", [["cat", "cow", "dog"], ["a", "a", "b", "c"], ["a", "b", "c", None], "abcd", 4]
+)
+def test_records_of_other_classes_are_refused(data, tmp_path, classes):
+    path = tmp_path / "memorizer.safetensors"
+    build_memorizer(data).save(path)
+    with safe_open(path, framework="numpy") as file:
+        metadata = file.metadata()
+    record = json.loads(metadata["record"]) | {"classes": classes}
+    save_file(load_file(path), path, metadata=metadata | {"record": json.dumps(record)})
+    with pytest.raises(FormatError, match="is not a memorizer"):
+        Memorizer.load(path)
+
+
+def test_records_without_classes_are_read(data, tmp_path):
+    """Those which were written before there were any."""
+    path = tmp_path / "memorizer.safetensors"
+    build_memorizer(data).save(path)
+    with safe_open(path, framework="numpy") as file:
+        metadata = file.metadata()
+    record = json.loads(metadata["record"])
+    del record["classes"]
+    save_file(load_file(path), path, metadata=metadata | {"record": json.dumps(record)})
+    assert Memorizer.load(path).record.classes == ()
