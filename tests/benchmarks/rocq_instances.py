@@ -15,7 +15,7 @@ import numpy as np
 
 from constructive import Dataset, build_memorizer, certify, generators, upper_bound_certificate
 from constructive.certificates.rocq import impossible, rank
-from constructive.certificates.rocq.confirm import confirm_impossible, confirm_rank
+from constructive.certificates.rocq.confirm import confirm
 from constructive.certificates.rocq.definitions import write
 from constructive.certificates.rocq.memory import gigabytes
 from constructive.theory import rocq
@@ -63,16 +63,16 @@ def data_of(total, size, width, contexts):
     return made
 
 
-def timed(kind, files, entries, known, confirm):
+def timed(kind, files, known, confirmed):
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = confirm()
+    done = confirmed()
     wall = time.monotonic() - start
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     print(
         f"| {kind} | {done.verdict.name} | {sum(map(len, files.values())) / 1e6:.2f} MB | "
-        f"{entries:,} | {wall:.0f} s | {cpu:.0f} s | {after.ru_maxrss / 1e6:.2f} GB | "
-        f"{gigabytes(known):.2f} GB |",
+        f"{sum(x.size for x in known.arrays.values()):,} | {wall:.0f} s | {cpu:.0f} s | "
+        f"{after.ru_maxrss / 1e6:.2f} GB | {gigabytes(known):.2f} GB |",
         flush=True,
     )
 
@@ -92,9 +92,8 @@ def measure_rank(case, theory):
         timed(
             f"rank | {total} | {size} | {width} | {heads} | {construction}, {contexts}",
             files,
-            sum(x.size for x in known.arrays.values()),
             known,
-            lambda: confirm_rank(*paths, folder=theory),
+            lambda: confirm(*paths, folder=theory),
         )
 
 
@@ -112,9 +111,8 @@ def measure_bound(case, theory):
         timed(
             f"impossible | {total} | {size} | {width} | {heads} | {contexts}",
             files,
-            sum(x.size for x in known.arrays.values()),
             known,
-            lambda: confirm_impossible(*paths, folder=theory),
+            lambda: confirm(paths[0], None, paths[1], folder=theory),
         )
 
 

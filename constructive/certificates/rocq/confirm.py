@@ -37,29 +37,29 @@ _LAST_LINES = 12
 _AXIOM = re.compile(r"^([\w.]+)(?=\s*:|$)", re.MULTILINE)
 
 
-def confirm_rank(
+def confirm(
     certificate: str | Path,
-    weights: str | Path,
+    weights: str | Path | None,
     data: str | Path,
     *,
     folder: Path | None = None,
     max_memory: float = 8.0,
     progress: Progress = silent,
 ) -> Checked:
-    """Have Rocq prove rank Z = T of the stored weights on the stored data.
+    """Have Rocq prove the claim *rank* of stored weights, or *impossible* of all weights.
 
-    Files are written in which weights and data are integers and powers of two; they are read back,
-    and every number compared with the stored one. Of the certificate only p, a and the columns of
-    the claim *rank* are taken, and Rocq believes none of them.
+    Files are written in which stored numbers are integers and powers of two; they are read back,
+    and every number compared with the stored one. Of the certificate only p, a and columns are
+    taken, or H, J and vectors, and Rocq believes none of them.
 
     Args:
-        certificate: file with a claim *rank* that is PROVED
-        weights: .safetensors file of a `Memorizer`
+        certificate: file with a claim *rank* that is PROVED, or *impossible*
+        weights: .safetensors file of a `Memorizer`; None for *impossible*
         data: .npz file of a `Dataset`
         folder: where the theory is compiled and kept, so that it is compiled once; by default a
             temporary folder, which takes half a minute each time
-        max_memory: GB which Rocq may take: what it needs is estimated from the number of entries,
-            and what is more is refused; by default 8
+        max_memory: GB which Rocq may take: what it needs is estimated from the sizes, and what is
+            more is refused; by default 8
         progress: called with what is done
 
     Returns:
@@ -73,52 +73,21 @@ def confirm_rank(
         MissingExtraError: where Rocq is not installed
         OutputError: for a folder which holds something else
     """
-    memorizer, dataset = Memorizer.load(weights), Dataset.load(data)
-    known = rank.stored(memorizer, dataset)
-    require_memory(known, max_memory)
-    instance = rank.instance_of(Certificate.load(certificate), memorizer, dataset)
-    return _confirmed(instance, known, rank.confirmed, folder, progress)
-
-
-def confirm_impossible(
-    certificate: str | Path,
-    data: str | Path,
-    *,
-    folder: Path | None = None,
-    max_memory: float = 8.0,
-    progress: Progress = silent,
-) -> Checked:
-    """Have Rocq prove that all weights of H heads miss some labels of the stored data.
-
-    As `confirm_rank`, but for the examples J of a claim *impossible*. Of the certificate H, J and
-    the vectors are taken, and Rocq believes none of them.
-
-    Args:
-        certificate: file with a claim *impossible* that is PROVED
-        data: .npz file of a `Dataset`
-        folder: as for `confirm_rank`
-        max_memory: as for `confirm_rank`
-        progress: called with what is done
-
-    Returns:
-        PROVED, or UNDECIDED where Rocq refuses, with a report
-
-    Raises:
-        FormatError: for files which are something else, or without that claim
-        ParameterError: for data of which the claim does not hold, and for what would take more
-            memory
-        MissingExtraError: where Rocq is not installed
-        OutputError: for a folder which holds something else
-    """
     loaded, dataset = Certificate.load(certificate), Dataset.load(data)
-    heads, examples = impossible.examples_of(loaded, dataset)
-    known = impossible.stored(dataset, examples, heads)
-    require_memory(known, max_memory)
-    instance = impossible.instance_of(loaded, dataset)
-    return _confirmed(instance, known, impossible.confirmed, folder, progress)
+    if weights is None:
+        heads, examples = impossible.examples_of(loaded, dataset)
+        known = impossible.stored(dataset, examples, heads)
+        require_memory(known, max_memory)
+        instance, lines = impossible.instance_of(loaded, dataset), impossible.confirmed
+    else:
+        memorizer = Memorizer.load(weights)
+        known = rank.stored(memorizer, dataset)
+        require_memory(known, max_memory)
+        instance, lines = rank.instance_of(loaded, memorizer, dataset), rank.confirmed
+    return _proved(instance, known, lines, folder, progress)
 
 
-def _confirmed(
+def _proved(
     instance: Instance,
     known: Stored,
     said: Callable[[Instance], list[str]],

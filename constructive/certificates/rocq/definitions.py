@@ -87,10 +87,12 @@ class Stored:
     Attributes:
         arrays: as they are in files of weights and data, by their names in the files for Rocq
         sizes: of these arrays, by their names there
+        more: how many numbers of a witness Rocq gets beside them
     """
 
     arrays: Mapping[str, Array]
     sizes: Mapping[str, int]
+    more: int = 0
 
 
 def write(instance: Instance) -> dict[str, str]:

@@ -176,13 +176,13 @@ def confirmed(instance: Instance) -> list[str]:
 
     Example:
         >>> confirmed(Instance(THEORY, {"T": 8, "H": 3, "bound": 7}))[0]
-        'for all real weights of H = 3 heads rank Z <= 7 on 8 stored examples, different inputs: for'
+        'for all real weights of H = 3 heads rank Z <= 7 on 8 stored examples, different inputs:'
     """
     heads, bound, total = (instance.values[name] for name in ("H", "bound", "T"))
     return [
         f"for all real weights of H = {heads} heads rank Z <= {bound} on {total} stored examples, "
-        "different inputs: for",
-        "  all W_Q and W_K some labels are not memorized, whatever W_V, W_O and W_D are",
+        "different inputs:",
+        "  whatever W_Q and W_K are, some labels are not memorized by any W_V, W_O and W_D",
     ]
 
 

@@ -82,7 +82,7 @@ def stored(memorizer: Memorizer, dataset: Dataset) -> Stored:
         "T": dataset.num_examples,
         "H": layer.num_heads,
     }
-    return Stored(dict(zip(ARRAYS, arrays, strict=True)), sizes)
+    return Stored(dict(zip(ARRAYS, arrays, strict=True)), sizes, dataset.num_examples**2)
 
 
 def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -> Instance:
