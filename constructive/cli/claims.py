@@ -107,7 +107,7 @@ def check_command(
         float, typer.Option(help="GB which the checker may take; it refuses before it takes more.")
     ] = 8.0,
     formal: Annotated[
-        bool, typer.Option("--rocq", help="Have Rocq prove the claim rank instead.")
+        bool, typer.Option("--rocq", help="Have Rocq prove the claim rank, or impossible, instead.")
     ] = False,
     folder: Annotated[
         Path | None,
@@ -119,8 +119,9 @@ def check_command(
     Exit status 0 only if every claim of the certificate holds, 1 if the checker says NOT PROVED,
     2 if a file is not there or is in the place of another.
 
-    With --rocq: Rocq proves rank Z = T of the stored numbers, which it gets as integers and powers
-    of two. For small data: 100 examples take a few seconds and a gigabyte. Needs Rocq.
+    With --rocq: Rocq proves rank Z = T of the stored numbers, or of an upper bound that all weights
+    miss some labels. It gets the numbers as integers and powers of two. For small data: 100
+    examples take a few seconds and a gigabyte. Needs Rocq.
 
     Examples:
 
@@ -129,6 +130,8 @@ def check_command(
         constructive check certificate.json memorizer.safetensors data.npz --rocq --folder theory
 
         constructive check upper-bound.json data.npz
+
+        constructive check upper-bound.json data.npz --rocq --folder theory
     """
     most = 2
     if len(files) > most:
@@ -143,17 +146,20 @@ def check_command(
             "--folder is for Rocq", witness=str(folder), suggestion="--rocq with it"
         )
     if formal:
-        if weights is None or quick:
+        if quick:
             raise ParameterError(
-                "--rocq proves the rank of one layer, and is never quick",
-                witness="--quick" if quick else str(files[-1]),
-                suggestion="constructive check --rocq CERTIFICATE MEMORIZER DATA",
+                "--rocq is never quick", witness="--quick", suggestion="--rocq without it"
             )
-        from constructive.certificates.rocq.confirm import confirm_rank
+        from constructive.certificates.rocq.confirm import confirm
 
         with progress_bar() as progress:
-            confirmed = confirm_rank(
-                certificate, weights, files[-1], folder=folder, progress=progress
+            confirmed = confirm(
+                certificate,
+                weights,
+                files[-1],
+                folder=folder,
+                max_memory=max_memory,
+                progress=progress,
             )
         typer.echo(confirmed.report)
         if not confirmed.proved:

@@ -9,7 +9,8 @@ From Memorization Require Import theorem_8 theorem_9 shared_context.
 From Memorization Require Import theorem_10 theorem_10_representatives corollaries hyperplane.
 From Memorization Require Import narrow_readout positive_vector rank_open almost_all_queries.
 From Memorization Require Import minimizer translates sums_of_contexts causal_bound theorem_12.
-From Memorization Require Import layer_checker machine_checker attention_rank.
+From Memorization Require Import layer_checker attention_program attention_rank.
+From Memorization Require Import upper_bound_program upper_bound.
 
 Set Printing Width 100.
 Import GRing.Theory.
@@ -91,7 +92,11 @@ Check theorem_12.
 Print Assumptions theorem_12.
 Check @check_layer_sound.
 Print Assumptions check_layer_sound.
-Check @check_layer63_sound.
-Print Assumptions check_layer63_sound.
 Check @check_attention_sound.
 Print Assumptions check_attention_sound.
+Check check_upper_bound_different.
+Print Assumptions check_upper_bound_different.
+Check check_upper_bound_rank.
+Print Assumptions check_upper_bound_rank.
+Check check_upper_bound_sound.
+Print Assumptions check_upper_bound_sound.

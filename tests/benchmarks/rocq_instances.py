@@ -1,8 +1,8 @@
-"""What it costs to have Rocq prove rank Z = T of stored layers: time, memory, and size of file.
+"""What it costs to have Rocq prove claims of stored numbers: time, memory, and size of files.
 
     python tests/benchmarks/rocq_instances.py FOLDER [--large]
 
-FOLDER keeps the compiled theory. --large adds T = 621 on a shared context, in two minutes.
+FOLDER keeps the compiled theory. --large adds a million entries and more, in ten minutes.
 """
 
 import resource
@@ -11,55 +11,126 @@ import tempfile
 import time
 from pathlib import Path
 
-from constructive import build_memorizer, certify, generators
-from constructive.certificates.rocq.confirm import confirm_rank, instance_of
-from constructive.certificates.rocq.instance import write
+import numpy as np
+
+from constructive import Dataset, build_memorizer, certify, generators, upper_bound_certificate
+from constructive.certificates.rocq import impossible, rank
+from constructive.certificates.rocq.confirm import confirm
+from constructive.certificates.rocq.definitions import write
+from constructive.certificates.rocq.memory import gigabytes
 from constructive.theory import rocq
 
-CASES = [  # T, n, d, H, construction, shared
-    (7, 3, 5, 3, "saturated", False),
-    (31, 4, 8, 10, "saturated", False),
-    (61, 7, 11, 10, "saturated", False),
-    (100, 12, 16, 9, "saturated", False),
-    (100, 12, 16, 9, "rank_one", False),
-    (100, 12, 16, 9, "saturated", True),
+RANKS = [  # T, n, d, H, construction, contexts
+    (7, 3, 5, 3, "saturated", "own"),
+    (31, 4, 8, 10, "saturated", "own"),
+    (61, 7, 11, 10, "saturated", "own"),
+    (100, 12, 16, 9, "saturated", "own"),
+    (100, 12, 16, 9, "rank_one", "own"),
+    (100, 12, 16, 9, "saturated", "shared"),
 ]
-LARGE = [(621, 32, 64, 20, "saturated", True)]
+LARGE_RANKS = [
+    (621, 32, 64, 20, "saturated", "shared"),
+    (621, 32, 64, 20, "saturated", "own"),
+]
+BOUNDS = [  # T, n, d, H, contexts
+    (20, 3, 5, 3, "own"),
+    (100, 12, 16, 6, "own"),
+    (100, 12, 16, 6, "constant"),
+    (100, 12, 16, 8, "shared"),
+    (100, 12, 16, 9, "subspace"),
+]
+LARGE_BOUNDS = [
+    (622, 32, 64, 20, "shared"),
+    (500, 32, 64, 9, "subspace"),
+    (700, 32, 64, 10, "own"),
+]
 
 
-def measure(case, theory):
-    total, size, width, heads, construction, shared = case
-    make = generators.shared_context if shared else generators.uniform
-    data = make(num_examples=total, context_size=size, width=width, seed=0)
-    memorizer = build_memorizer(data, num_heads=heads, construction=construction)
-    certificate = certify(memorizer, data, claims=["rank"])
-    length = len(write(instance_of(certificate, memorizer, data)))
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder) / name for name in ("c.json", "m.safetensors", "d.npz")]
-        for thing, path in zip((certificate, memorizer, data), paths, strict=True):
-            thing.save(path)
-        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        done = confirm_rank(*paths, folder=theory)
-        wall = time.monotonic() - start
+def data_of(total, size, width, contexts):
+    """Contexts of their own; one; with a constant entry; or integers in 3/4 of the dimensions."""
+    if contexts == "shared":
+        return generators.shared_context(num_examples=total, context_size=size, width=width)
+    if contexts == "constant":
+        return generators.gaussian(
+            num_examples=total, context_size=size, width=width - 1
+        ).with_constant()
+    made = generators.gaussian(num_examples=total, context_size=size, width=width)
+    if contexts == "subspace":
+        rng = np.random.default_rng(0)
+        basis = rng.integers(-9, 10, (3 * width // 4, width))
+        tokens = rng.integers(-9, 10, (total, size, len(basis))) @ basis
+        return Dataset(tokens.astype(float), made.queries, made.targets)
+    return made
+
+
+def timed(kind, files, known, confirmed):
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    done = confirmed()
+    wall = time.monotonic() - start
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    kind = f"{construction}, {'shared' if shared else 'own'}"
     print(
-        f"| {total} | {size} | {width} | {heads} | {memorizer.layer.head_dim} | {kind} | "
-        f"{done.verdict.name} | {length / 1e6:.2f} MB | {wall:.0f} s | {cpu:.0f} s | "
-        f"{after.ru_maxrss / 1e6:.2f} GB |",
+        f"| {kind} | {done.verdict.name} | {sum(map(len, files.values())) / 1e6:.2f} MB | "
+        f"{sum(x.size for x in known.arrays.values()):,} | {wall:.0f} s | {cpu:.0f} s | "
+        f"{after.ru_maxrss / 1e6:.2f} GB | {gigabytes(known):.2f} GB |",
         flush=True,
     )
 
 
+def measure_rank(case, theory):
+    total, size, width, heads, construction, contexts = case
+    make = generators.shared_context if contexts == "shared" else generators.uniform
+    data = make(num_examples=total, context_size=size, width=width, seed=0)
+    memorizer = build_memorizer(data, num_heads=heads, construction=construction)
+    certificate = certify(memorizer, data, claims=["rank"])
+    known = rank.stored(memorizer, data)
+    files = write(rank.instance_of(certificate, memorizer, data))
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / name for name in ("c.json", "m.safetensors", "d.npz")]
+        for thing, path in zip((certificate, memorizer, data), paths, strict=True):
+            thing.save(path)
+        timed(
+            f"rank | {total} | {size} | {width} | {heads} | {construction}, {contexts}",
+            files,
+            known,
+            lambda: confirm(*paths, folder=theory),
+        )
+
+
+def measure_bound(case, theory):
+    total, size, width, heads, contexts = case
+    data = data_of(total, size, width, contexts)
+    certificate = upper_bound_certificate(data, heads)
+    heads, examples = impossible.examples_of(certificate, data)
+    known = impossible.stored(data, examples, heads)
+    files = write(impossible.instance_of(certificate, data))
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / name for name in ("c.json", "d.npz")]
+        for thing, path in zip((certificate, data), paths, strict=True):
+            thing.save(path)
+        timed(
+            f"impossible | {total} | {size} | {width} | {heads} | {contexts}",
+            files,
+            known,
+            lambda: confirm(paths[0], None, paths[1], folder=theory),
+        )
+
+
 def main():
     theory = Path(sys.argv[1])
-    with rocq.compiled("checker/attention_rank", theory):
-        pass
-    print("| T | n | d | H | d_h | weights, contexts | | file | wall | CPU | largest process yet |")
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
-    for case in CASES + LARGE * ("--large" in sys.argv):
-        measure(case, theory)
+    for name in (rank.THEORY.name, impossible.THEORY.name):
+        with rocq.compiled(name, theory):
+            pass
+    print(
+        "| claim | T | n | d | H | weights, contexts | | files | stored numbers | wall | CPU | "
+        "largest process yet | estimate |"
+    )
+    print("|" + "---|" * 13)
+    large = "--large" in sys.argv
+    for case in RANKS + LARGE_RANKS * large:
+        measure_rank(case, theory)
+    for case in BOUNDS + LARGE_BOUNDS * large:
+        measure_bound(case, theory)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,11 @@ from constructive import (
     cli,
     generators,
 )
-from constructive.certificates.rocq import confirm
-from constructive.certificates.rocq.confirm import axioms, confirm_rank, instance_of
-from constructive.certificates.rocq.instance import DEFINITIONS, write
+from constructive.certificates.rocq import definitions, rank
+from constructive.certificates.rocq.confirm import axioms, confirm
+from constructive.certificates.rocq.definitions import MAIN, write
+from constructive.certificates.rocq.memory import gigabytes
+from constructive.certificates.rocq.rank import ARRAYS, THEORY, instance_of
 from constructive.certificates.rocq.reading import read, require_same
 from constructive.certificates.rocq.witness import cleared, right_inverse
 from constructive.exact import modular
@@ -55,10 +57,14 @@ def value_of(x, exponent):
     return -size if sign == "Minus" else size
 
 
+def replaced(made, **values):
+    return dataclasses.replace(made, values={**made.values, **values})
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_every_number_of_the_file_is_the_stored_one(name):
     memorizer, data = LAYERS[name]
-    text = write(instance(name))
+    (text,) = write(instance(name)).values()
     lines = dict(
         line.removeprefix("Definition ").removesuffix(".").split(" := ", 1)
         for line in text.splitlines()
@@ -66,42 +72,82 @@ def test_every_number_of_the_file_is_the_stored_one(name):
     )
     lines = {key.split()[0]: value for key, value in lines.items()}
     stored = {
-        "shared_context" if data.shared_context else "contexts": data.contexts,
+        "contexts": data.contexts,
         "queries": data.queries,
         "query_weights": memorizer.layer.query_weights,
         "key_weights": memorizer.layer.key_weights,
     }
     for key, array in stored.items():
         words = lines[key].removesuffix("%uint63").replace("[::", "").replace("]", "")
-        power = lines[f"{'contexts' if key == 'shared_context' else key}_exponent"]
+        power = lines[f"{key}_exponent"]
         exponent = int(power.removesuffix("%:Z)%R").removeprefix("(").replace(" ", ""))
         values = [value_of(x, exponent) for x in words.split(";")]
         assert values == [Fraction(x) for x in array.ravel().tolist()]
-    if data.shared_context:
-        assert lines["contexts"] == "nseq T shared_context"
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_what_is_written_is_read_back(name):
-    made = instance(name)
-    found = read(write(made))
-    assert require_same(found, made.arrays) == sum(x.size for x in made.arrays.values())
-    for field in ("columns", "inverse", "prime", "value"):
-        assert np.array_equal(getattr(found, field), getattr(made, field))
+    made, known = instance(name), rank.stored(*LAYERS[name])
+    found = read(THEORY, write(made))
+    assert require_same(found, known) == sum(x.size for x in known.arrays.values())
+    for field, value in made.values.items():
+        assert (
+            np.array_equal(found.values[field], value)
+            if field in ARRAYS
+            else (found.values[field] == value)
+        )
 
 
 def test_numbers_of_all_sizes_are_read_back():
-    made = instance()
     queries = np.array([[5e-324, -1e308, 0.0, -0.1, 2.0**-1074]] * 7)
-    changed = dataclasses.replace(made, queries=queries)
-    assert np.array_equal(read(write(changed)).queries, queries)
+    files = write(replaced(instance(), queries=queries))
+    assert np.array_equal(read(THEORY, files).values["queries"], queries)
+
+
+@pytest.fixture
+def pieces(monkeypatch):
+    """Cut lists and files at a few numbers."""
+    monkeypatch.setattr(definitions, "_PIECE", 400)
+    monkeypatch.setattr(definitions, "_FILE", 900)
+
+
+@pytest.mark.usefixtures("pieces")
+def test_long_lists_are_cut_into_pieces_and_files():
+    made, known = instance(), rank.stored(*LAYERS["own"])
+    files = write(made)
+    assert list(files) == [*(f"numbers_{k}" for k in range(len(files) - 1)), MAIN]
+    assert len(files) > 3
+    assert "Definition contexts : arrays := contexts_0 ++ contexts_1" in files[MAIN]
+    assert "From Stored Require Import numbers_1." in files[MAIN]
+    assert all(text.startswith(THEORY.head) for text in files.values())
+    found = read(THEORY, files)
+    assert require_same(found, known) == sum(x.size for x in known.arrays.values())
+    assert found.values["inverse"] == made.values["inverse"]
+
+
+@pytest.mark.usefixtures("pieces")
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("numbers_1", lambda text: text + "Definition more : nat := 0%N.\n"),
+        ("numbers_0", lambda text: text.replace("Plus 6", "Plus 5", 1).replace("Z", "N", 1)),
+        ("numbers_0", lambda text: "\n".join(sorted(text.splitlines()))),
+        (MAIN, lambda text: text.replace("contexts_0 ++ contexts_1", "contexts_1 ++ contexts_0")),
+        (MAIN, lambda text: text.replace("contexts_0 ++ contexts_1", "contexts_0 ++ contexts_0")),
+        (MAIN, lambda text: text.replace("Require Import numbers_1", "Require Import other")),
+    ],
+)
+def test_pieces_in_another_order_and_other_lines_are_refused(file, change):
+    files = write(instance())
+    with pytest.raises(FormatError, match="this is no file for Rocq"):
+        read(THEORY, {**files, file: change(files[file])})
 
 
 def with_line(text, name, value):
     """The text with another value of a definition."""
-    start = text.index(f"Definition {name} : {DEFINITIONS[name]} := ")
+    start = text.index(f"Definition {name} : {THEORY.definitions[name]} := ")
     stop = text.index(".\n", start)
-    return f"{text[:start]}Definition {name} : {DEFINITIONS[name]} := {value}{text[stop:]}"
+    return f"{text[:start]}Definition {name} : {THEORY.definitions[name]} := {value}{text[stop:]}"
 
 
 @pytest.mark.parametrize(
@@ -109,9 +155,8 @@ def with_line(text, name, value):
     [
         (lambda text: text.replace("= T.", "= 0."), "its beginning or its end"),
         (lambda text: "Unset Guard Checking.\n" + text, "its beginning or its end"),
-        (lambda text: with_line(text, "n", "4%N"), "its sizes"),
         (lambda text: with_line(text, "n", "3%N). Definition x := (3%N"), "the value of n"),
-        (lambda text: with_line(text, "order", "5%uint63"), "its sizes"),
+        (lambda text: with_line(text, "n", "03%N"), "how its numbers are written"),
         (lambda text: with_line(text, "queries", "[::[::Plus x 0]]%uint63"), "of queries"),
         (lambda text: with_line(text, "inverse", "[::[::[::0-1]]]%uint63"), "of inverse"),
         (lambda text: with_line(text, "columns", "[::[::negb true]]"), "of columns"),
@@ -121,8 +166,8 @@ def with_line(text, name, value):
         ),
         (lambda text: text.replace("Definition d :", "Definition e :"), "the definition of d"),
         (
-            lambda text: text.replace("Lemma checked", "Definition x := 1.\nLemma checked"),
-            "its sizes",
+            lambda text: text.replace("Definition of_e", "Definition x := 1.\nDefinition of_e"),
+            "other lines",
         ),
         (
             lambda text: text.replace(
@@ -133,28 +178,44 @@ def with_line(text, name, value):
     ],
 )
 def test_a_file_with_anything_else_is_refused(change, words):
+    files = write(instance())
     with pytest.raises(FormatError, match="this is no file for Rocq") as caught:
-        read(change(write(instance())))
+        read(THEORY, {MAIN: change(files[MAIN])})
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["contexts", "queries", "query_weights", "key_weights"])
+@pytest.mark.parametrize("name", ARRAYS)
 def test_one_number_which_is_not_the_stored_one_is_found(name):
-    made = instance()
-    other = made.arrays[name].copy()
+    found, known = read(THEORY, write(instance())), rank.stored(*LAYERS["own"])
+    other = known.arrays[name].copy()
     other.flat[3] = np.nextafter(other.flat[3], 9)
+
+    def stored(array):
+        return dataclasses.replace(known, arrays={**known.arrays, name: array})
+
     with pytest.raises(FormatError, match=rf"{name}\[.*\] is .* is stored"):
-        require_same(read(write(made)), {**made.arrays, name: other})
-    with pytest.raises(FormatError, match=f"{name} have shape"):
-        require_same(read(write(made)), {**made.arrays, name: other[:1]})
+        require_same(found, stored(other))
+    with pytest.raises(FormatError, match=f"the shape of {name} is"):
+        require_same(found, stored(other[:1]))
+
+
+@pytest.mark.parametrize("name", ["n", "d", "dh", "T", "H"])
+def test_a_size_which_is_not_that_of_the_arrays_is_found(name):
+    made, known = instance(), rank.stored(*LAYERS["own"])
+    smaller = read(THEORY, write(replaced(made, **{name: made.values[name] - 1})))
+    with pytest.raises(FormatError, match=f"{name} is .* is stored"):
+        require_same(smaller, known)
 
 
 def test_the_witness_is_a_right_inverse():
     memorizer, data = LAYERS["own"]
     made = instance()
-    matrix = cleared(memorizer.layer, data, Point(made.prime, made.value)).astype(np.int64)
-    product = matrix[:, made.columns].astype(object) @ made.inverse.astype(object)
-    assert (product % made.prime == np.eye(7)).all()
+    prime = made.values["modulus"]
+    matrix = cleared(memorizer.layer, data, Point(prime, made.values["point"])).astype(np.int64)
+    columns = np.flatnonzero(made.values["columns"])
+    inverse = np.array([[x for part in row for x in part] for row in made.values["inverse"]])
+    product = matrix[:, columns].astype(object) @ inverse.T.astype(object)
+    assert (product % prime == np.eye(7)).all()
 
 
 def test_rows_are_times_the_denominators():
@@ -210,7 +271,6 @@ def test_axioms_are_read():
     ("arguments", "words"),
     [
         (["c", "w", "d", "--folder", "x"], "--folder is for Rocq"),
-        (["c", "d", "--rocq"], "the rank of one layer"),
         (["c", "w", "d", "--rocq", "--quick"], "never quick"),
     ],
 )
@@ -235,11 +295,18 @@ def saved(folder, memorizer, data):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LAYERS)
 def test_rocq_proves_the_rank(name, tmp_path, theory):
-    done = confirm_rank(*saved(tmp_path, *LAYERS[name]), folder=theory)
+    done = confirm(*saved(tmp_path, *LAYERS[name]), folder=theory)
     assert done.proved, done.report
     assert "rank Z = T = 7" in done.report
-    size = sum(x.size for x in instance(name).arrays.values())
+    size = sum(x.size for x in rank.stored(*LAYERS[name]).arrays.values())
     assert done.report.startswith(f"read back: {size} numbers")
+
+
+@needs_rocq
+@pytest.mark.slow
+@pytest.mark.usefixtures("pieces")
+def test_rocq_proves_the_rank_from_pieces(tmp_path, theory):
+    assert confirm(*saved(tmp_path, *LAYERS["own"]), folder=theory).proved
 
 
 @needs_rocq
@@ -247,27 +314,32 @@ def test_rocq_proves_the_rank(name, tmp_path, theory):
 @pytest.mark.parametrize("forged", ["inverse", "weights", "point", "order", "contexts"])
 def test_rocq_refuses_what_does_not_hold(forged, tmp_path, theory, monkeypatch):
     """A wrong witness; a layer of smaller rank; an a whose powers are not what they should be."""
+    files = saved(tmp_path, *LAYERS["own"])
+    true_stored = rank.stored
 
-    def changed(made):
+    def changed(memorizer, data):  # of the files and of what they are compared with
+        known = true_stored(memorizer, data)
+        arrays = dict(known.arrays)
+        if forged == "weights":  # three heads are one: rank Z <= 5
+            for name in ("query_weights", "key_weights"):
+                arrays[name] = np.repeat(arrays[name][:1], 3, axis=0)
+        elif forged == "contexts":
+            arrays["contexts"] = arrays["contexts"][::-1].copy()
+        return dataclasses.replace(known, arrays=arrays)
+
+    def wrong(*given):
+        made = instance_of(*given)
         if forged == "inverse":
-            made.inverse[2, 3] += 1
-        elif forged == "weights":  # three heads are one: rank Z <= 5
-            made.query_weights[1:] = made.query_weights[0]
-            made.key_weights[1:] = made.key_weights[0]
+            made.values["inverse"][2][0][0] += 1
         elif forged == "point":
-            return dataclasses.replace(made, value=made.value + 1)
+            return replaced(made, point=made.values["point"] + 1)
         elif forged == "order":  # a^(p - 1) is not 1 modulo what is no prime
-            return dataclasses.replace(made, prime=made.prime + 1)
-        else:
-            return dataclasses.replace(made, contexts=made.contexts[::-1].copy())
+            return replaced(made, modulus=made.values["modulus"] + 1)
         return made
 
-    def copied(made):
-        arrays = {name: array.copy() for name, array in made.arrays.items()}
-        return dataclasses.replace(made, **arrays, inverse=made.inverse.copy())
-
-    monkeypatch.setattr(confirm, "instance_of", lambda *given: changed(copied(instance_of(*given))))
-    done = confirm_rank(*saved(tmp_path, *LAYERS["own"]), folder=theory)
+    monkeypatch.setattr(rank, "stored", changed)
+    monkeypatch.setattr(rank, "instance_of", wrong)
+    done = confirm(*files, folder=theory)
     assert not done.proved
     assert "NOT PROVED: Rocq refuses" in done.report
 
@@ -279,3 +351,21 @@ def test_the_command(tmp_path, theory):
     done = CliRunner().invoke(cli.app, ["check", *files, "--rocq", "--folder", str(theory)])
     assert done.exit_code == 0, done.output
     assert done.output.endswith("PROVED\n")
+
+
+def test_what_would_take_more_memory_is_refused_before_it_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr(rank, "instance_of", None)  # is not called
+    files = list(map(str, saved(tmp_path, *LAYERS["own"])))
+    with pytest.raises(ParameterError, match="numbers take Rocq about") as caught:
+        confirm(*files, max_memory=1.0)
+    assert caught.value.witness == 230 + 49
+    assert "max_memory=2 if there is as much" in str(caught.value)
+    done = CliRunner().invoke(cli.app, ["check", *files, "--rocq", "--max-memory", "0.5"])
+    assert "numbers take Rocq about" in str(done.exception)
+    with pytest.raises(ParameterError, match="max_memory=0 is no size"):
+        confirm(*files, max_memory=0)
+
+
+def test_the_estimate_grows_with_the_numbers():
+    known = rank.stored(*LAYERS["own"])
+    assert gigabytes(dataclasses.replace(known, more=10**6)) > gigabytes(known) + 0.1

@@ -1,4 +1,4 @@
-"""Reading the file for Rocq back: what its integers say, and that nothing else is in it."""
+"""Reading the files for Rocq back: what their integers say, and that nothing else is in them."""
 
 import json
 import re
@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from constructive.certificates.rocq.instance import (
-    ARRAYS,
-    COPIES,
-    DEFINITIONS,
-    HEAD,
+from constructive.certificates.rocq.definitions import (
+    MAIN,
     MANTISSA,
-    SHARED,
-    TAIL,
+    SCALARS,
+    SCOPES,
     Instance,
+    Stored,
+    Theory,
+    opening,
     write,
 )
 from constructive.support.arrays import Array
@@ -23,110 +23,108 @@ from constructive.support.errors import FormatError
 
 _NUMBER = re.compile(r"(Plus|Minus) (\d+) (\d+)")
 _LITERAL = re.compile(r"(\d+)(?:%N|%uint63)|\((- )?(\d+)%:Z\)%R")
+_ENTRY = {
+    "masks": r"true|false",
+    "inverses": r"\d+",
+    "numbers": r"\d+",
+    "integers": r"-?0x[0-9a-f]+",
+}
 _MOST_SHIFT = 1 << 12
 
 
-def read(text: str) -> Instance:
-    """What the text of a file is about, if `write` could have written it.
+def read(theory: Theory, files: Mapping[str, str]) -> Instance:
+    """What the texts of files are about, if `write` could have written them.
 
     Args:
-        text: of the file
+        theory: what they should say
+        files: their texts by their names
 
     Raises:
         FormatError: for any other text, and for numbers which are no float64
 
     Example:
-        >>> ones = np.ones((1, 1, 1))
-        >>> tiny = Instance(ones, ones[0], ones, ones, 7, 3, np.array([0]), np.array([[1]]))
-        >>> read(write(tiny)).contexts.tolist()
-        [[[1.0]]]
-        >>> read(write(tiny).replace("= T", "= 0"))
+        >>> theory = Theory("some_theory", "some_theory", {"n": "nat"}, "Check n.")
+        >>> files = write(Instance(theory, {"n": 2}))
+        >>> read(theory, files).values
+        {'n': 2}
+        >>> read(theory, {"stored": files["stored"].replace("Check", "Print")})
         Traceback (most recent call last):
             ...
         constructive.FormatError: this is no file for Rocq: its beginning or its end
           witness: its beginning or its end
-          try: a file as `write` writes it
+          try: files as `write` writes them
     """
-    if not (text.startswith(HEAD) and text.endswith(TAIL)):
+    numbers = [name for name in files if name != MAIN]
+    main, start = files.get(MAIN, ""), opening(theory, numbers)
+    if not (main.startswith(start) and main.endswith(theory.tail)):
         raise _wrong("its beginning or its end")
-    lines = iter(text[len(HEAD) : -len(TAIL)].splitlines())
-    values = {name: _value(lines, name, kind) for name, kind in DEFINITIONS.items()}
-    plain = {
-        name: _integer(name, values[name])
-        for name, kind in DEFINITIONS.items()
-        if kind in {"int63", "nat", "exponent"}
-    }
+    if not all(files[name].startswith(theory.head) for name in numbers):
+        raise _wrong("the beginning of a file of numbers")
+    lines = iter(main[len(start) : len(main) - len(theory.tail)].splitlines())
+    pieces = (line for name in numbers for line in files[name][len(theory.head) :].splitlines())
+    values: dict[str, Any] = {}
+    exponents: dict[str, int] = {}
     try:
-        arrays = {name: _floats(name, values[name], plain[f"{name}_exponent"]) for name in ARRAYS}
-        masks = np.array(_parsed("columns", values["columns"], "true|false"), dtype=bool)
-        rows = _parsed("inverse", values["inverse"].removesuffix("%uint63"), r"\d+")
-        inverse = np.array([[x for part in row for x in part] for row in rows], dtype=np.int64)
-        instance = Instance(
-            **arrays,
-            prime=plain["modulus"],
-            value=plain["point"],
-            columns=np.flatnonzero(masks),
-            inverse=inverse.T,
-        )
-        same = write(instance) == text
+        for name, kind in theory.definitions.items():
+            text = _value(lines, name, kind)
+            if kind in SCALARS:
+                (exponents if kind == "exponent" else values)[name] = _integer(name, text)
+                continue
+            found = _list(name, kind, text, pieces)
+            if kind in _ENTRY:
+                values[name] = found
+            else:
+                exponent = exponents[f"{theory.shares.get(name, name)}_exponent"]
+                values[name] = _floats(name, found, exponent)
+        instance = Instance(theory, values)
+        same = write(instance) == files
     except FormatError:
         raise
-    except (ValueError, TypeError, OverflowError, IndexError) as error:
-        raise _wrong(f"its numbers ({error:.100})") from error
-    if not same:  # sizes, or numbers which are written in another way
-        raise _wrong("its sizes, or how its numbers are written")
+    except (ValueError, TypeError, OverflowError, IndexError, KeyError) as error:
+        raise _wrong(f"its numbers ({error!s:.100})") from error
+    if not same:  # other lines, or numbers which are written in another way
+        raise _wrong("other lines, or how its numbers are written")
     return instance
 
 
-def require_same(instance: Instance, stored: Mapping[str, Array]) -> int:
-    """How many numbers of a file and of the arrays are the same; all of them have to be.
+def require_same(instance: Instance, stored: Stored) -> int:
+    """How many numbers of files and of arrays are the same; all of them have to be.
 
     Args:
         instance: what was read back
-        stored: the arrays, by the names of `Instance.arrays`
+        stored: the arrays, and their sizes
 
     Raises:
         FormatError: with the first number which is another one
 
     Example:
-        >>> ones = np.ones((1, 1, 1))
-        >>> tiny = Instance(ones, ones[0], ones, ones, 7, 3, np.array([0]), np.array([[1]]))
-        >>> require_same(tiny, tiny.arrays)
-        4
-        >>> require_same(tiny, {**tiny.arrays, "queries": np.array([[0.1]])})
+        >>> theory = Theory("some_theory", "some_theory", {}, "")
+        >>> found = Instance(theory, {"n": 1, "x": np.array([[1.0]])})
+        >>> require_same(found, Stored({"x": np.array([[1.0]])}, {"n": 1}))
+        1
+        >>> require_same(found, Stored({"x": np.array([[0.1]])}, {"n": 1}))
         Traceback (most recent call last):
             ...
-        constructive.FormatError: queries[0, 0] is 1.0 in the file for Rocq, and 0.1 is stored
+        constructive.FormatError: x[0, 0] is 1.0 in the files for Rocq, and 0.1 is stored
           witness: (0, 0)
-          try: write the file anew
+          try: write the files anew
     """
-    for name, array in stored.items():
-        found = instance.arrays[name]
+    for name, size in stored.sizes.items():
+        if instance.values[name] != size:
+            raise _other(f"{name} is {instance.values[name]}", str(size), instance.values[name])
+    for name, array in stored.arrays.items():
+        found = instance.values[name]
         if found.shape != array.shape:
-            raise FormatError(
-                f"{name} have shape {found.shape} in the file for Rocq, and {array.shape} stored",
-                witness=found.shape,
-                suggestion="write the file anew",
-            )
+            raise _other(f"the shape of {name} is {found.shape}", str(array.shape), found.shape)
         wrong = np.argwhere(found != array)
         if len(wrong):
             place = tuple(wrong[0].tolist())
-            raise FormatError(
-                f"{name}{list(place)} is {found[place]} in the file for Rocq, and {array[place]} "
-                "is stored",
-                witness=place,
-                suggestion="write the file anew",
-            )
-    return sum(array.size for array in stored.values())
+            raise _other(f"{name}{list(place)} is {found[place]}", str(array[place]), place)
+    return sum(array.size for array in stored.arrays.values())
 
 
 def _value(lines: Iterator[str], name: str, kind: str) -> str:
-    line = next(lines, "")
-    if name == "contexts" and line.startswith(f"Definition {SHARED} "):
-        if next(lines, "") != COPIES:
-            raise _wrong("the copies of the shared context")
-        name, kind = SHARED, "array"
-    start = f"Definition {name} : {kind} := "
+    line, start = next(lines, ""), f"Definition {name} : {kind} := "
     if not (line.startswith(start) and line.endswith(".")):
         raise _wrong(f"the definition of {name}")
     return line[len(start) : -1]
@@ -139,19 +137,32 @@ def _integer(name: str, value: str) -> int:
     return int(match[1] or match[3]) * (-1 if match[2] else 1)
 
 
-def _parsed(name: str, value: str, entry: str) -> Any:  # noqa: ANN401 - lists in lists
-    if re.sub(entry, "", value).strip("[:];"):
+def _list(name: str, kind: str, value: str, pieces: Iterator[str]) -> list[Any]:
+    """A list, or the lists of its pieces, which are the next ones of the other files."""
+    parts = value.split(" ++ ")
+    if parts[0] != f"{name}_0":
+        return _parsed(name, kind, value)
+    return [x for part in parts for x in _parsed(part, kind, _value(pieces, part, kind))]
+
+
+def _parsed(name: str, kind: str, value: str) -> list[Any]:
+    """Lists in lists; a float is a pair in them."""
+    value = value.removesuffix(SCOPES[kind])
+    if re.sub(_ENTRY.get(kind, _NUMBER), "", value).strip("[:];"):
         raise _wrong(f"the value of {name}")
-    return json.loads(value.replace("[::", "[").replace(";", ","))
+    if kind == "integers":
+        value = re.sub(_ENTRY[kind], lambda x: f'"{x[0]}"', value)
+    elif kind not in _ENTRY:
+        value = _NUMBER.sub(lambda x: f"[{'-' if x[1] == 'Minus' else ''}{x[2]},{x[3]}]", value)
+    found: list[Any] = json.loads(value.replace("[::", "[").replace(";", ","))
+    return [[int(x, 16) for x in row] for row in found] if kind == "integers" else found
 
 
-def _floats(name: str, value: str, exponent: int) -> Array:
+def _floats(name: str, pairs: list[Any], exponent: int) -> Array:
     """The floats of an array: each integer times its power of two, exactly."""
-    value = value.removesuffix("%uint63")
-    if _NUMBER.sub("", value).strip("[:];"):
-        raise _wrong(f"the value of {name}")
-    pairs = _NUMBER.sub(lambda x: f"[{'-' if x[1] == 'Minus' else ''}{x[2]},{x[3]}]", value)
-    integers = np.array(_parsed(name, pairs, r"[-\d,]+"), dtype=np.int64)
+    integers = np.array(pairs, dtype=np.int64)
+    if not integers.size:
+        return np.zeros((0, 0))
     mantissas, shifts = integers[..., 0], integers[..., 1]
     if (np.abs(mantissas) > 1 << MANTISSA).any() or (shifts > _MOST_SHIFT).any():
         raise _wrong(f"a number of {name}, which is no float64")
@@ -160,5 +171,13 @@ def _floats(name: str, value: str, exponent: int) -> Array:
 
 def _wrong(what: str) -> FormatError:
     return FormatError(
-        f"this is no file for Rocq: {what}", witness=what, suggestion="a file as `write` writes it"
+        f"this is no file for Rocq: {what}", witness=what, suggestion="files as `write` writes them"
+    )
+
+
+def _other(found: str, stored: str, witness: object) -> FormatError:
+    return FormatError(
+        f"{found} in the files for Rocq, and {stored} is stored",
+        witness=witness,
+        suggestion="write the files anew",
     )

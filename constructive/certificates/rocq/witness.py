@@ -1,16 +1,48 @@
-"""The right inverse modulo p which Rocq multiplies with Z, times its denominators."""
+"""What Rocq gets besides stored numbers: evidence of a claim, and a right inverse modulo p."""
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from constructive.certificates.certificate import Certificate
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.residues import Point
 from constructive.support.arrays import Array
-from constructive.support.errors import ParameterError
+from constructive.support.errors import FormatError, ParameterError
+from constructive.support.verdict import Verdict
 
 Integers = npt.NDArray[np.int64]
+
+
+def evidence_of(certificate: Certificate, name: str, command: str) -> dict[str, Any]:
+    """The evidence of a claim that is PROVED.
+
+    Args:
+        certificate: of which nobody needs to believe anything
+        name: of the claim
+        command: which makes such certificates
+
+    Raises:
+        FormatError: for a certificate without that claim
+
+    Example:
+        >>> from constructive import generators, upper_bound_certificate
+        >>> data = generators.shared_context(num_examples=8, context_size=3, width=5)
+        >>> certificate = upper_bound_certificate(data, 3)
+        >>> evidence_of(certificate, "impossible", "constructive upper-bound")["heads"]
+        3
+    """
+    claims = {claim.name: claim for claim in certificate.claims}
+    if name not in claims or claims[name].verdict is not Verdict.PROVED:
+        raise FormatError(
+            f"the certificate does not claim that {name} is PROVED",
+            witness=sorted(claims),
+            suggestion=command,
+        )
+    return claims[name].evidence
 
 
 def cleared(layer: AttentionLayer, dataset: Dataset, point: Point) -> Array:

@@ -1,0 +1,216 @@
+"""The files which Rocq reads: definitions of numbers, and theorems on them.
+
+A float is an integer m <= 2^53 times 2^s times the power of two of its array, exactly; a file says
+`Plus m s` or `Minus m s`. Rocq takes ten times as much memory to read a number as to keep it, so
+long lists are cut into pieces, in files which are compiled one after the other.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.exact import modular
+from constructive.support.arrays import Array
+
+MANTISSA = 53
+MAIN = "stored"
+"""The file with the theorems: the last, which needs all others."""
+SCALARS = {"int63": "{}%uint63", "nat": "{}%N", "exponent": "({}%:Z)%R"}
+SCOPES = {
+    "array": "%uint63",
+    "arrays": "%uint63",
+    "inverses": "%uint63",
+    "integers": "%Z",
+    "numbers": "%N",
+    "masks": "",
+}
+"""Types of lists, and how Rocq is to read their entries."""
+
+_PIECE = 1 << 18
+"""Characters of a list that stays whole."""
+_FILE = 1 << 21
+"""Characters of the pieces in one file."""
+
+
+@dataclass(frozen=True)
+class Theory:
+    """What files of one kind say, whatever their numbers are.
+
+    Attributes:
+        name: the theory which has to be compiled, without `.v`
+        modules: those parts of it which files need
+        definitions: the types of all definitions by their names, in their order
+        tail: the theorems, and what asks for their axioms
+        shares: arrays which have no power of two of their own, but that of another one
+    """
+
+    name: str
+    modules: str
+    definitions: Mapping[str, str]
+    tail: str
+    shares: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def head(self) -> str:
+        """The first lines of every file."""
+        return (
+            "From Coq Require Import ZArith Uint63.\n"
+            "From mathcomp Require Import all_ssreflect all_algebra.\n"
+            "From mathcomp.analysis Require Import reals sequences exp.\n"
+            f"From Memorization Require Import {self.modules}.\n"
+            "Import GRing.Theory.\n"
+            "Local Open Scope ring_scope.\n"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A theory, and its numbers.
+
+    Attributes:
+        theory: what is said of them
+        values: by the names of its definitions: integers, floats (arrays), or lists in lists;
+            powers of two follow from the arrays
+    """
+
+    theory: Theory
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """The numbers of which a theorem has to speak.
+
+    Attributes:
+        arrays: as they are in files of weights and data, by their names in the files for Rocq
+        sizes: of these arrays, by their names there
+        more: how many numbers of a witness Rocq gets beside them
+    """
+
+    arrays: Mapping[str, Array]
+    sizes: Mapping[str, int]
+    more: int = 0
+
+
+def write(instance: Instance) -> dict[str, str]:
+    """The texts of the files by their names, in the order in which they are compiled.
+
+    Args:
+        instance: what they are about
+
+    Example:
+        >>> kinds = {"n": "nat", "x_exponent": "exponent", "x": "array", "v": "integers"}
+        >>> theory = Theory("some_theory", "some_theory", kinds, "Check n.")
+        >>> values = {"n": 2, "x": np.array([[1.0, -0.5]]), "v": [[31, -1]]}
+        >>> for line in write(Instance(theory, values))["stored"].splitlines()[6:]:
+        ...     print(line)
+        Definition n : nat := 2%N.
+        Definition x_exponent : exponent := (- 53%:Z)%R.
+        Definition x : array := [::[::Plus 4503599627370496 1;Minus 4503599627370496 0]]%uint63.
+        Definition v : integers := [::[::0x1f;-0x1]]%Z.
+        Check n.
+    """
+    theory, lines = instance.theory, []
+    pieces: list[str] = []
+    for name, kind in theory.definitions.items():
+        if kind in SCALARS:
+            value = _scalar(name, kind, instance.values)
+            lines.append(f"Definition {name} : {kind} := {value}.\n")
+            continue
+        whole = _texts(name, kind, instance)
+        groups = _grouped(map(_listed, whole), _PIECE) or [[]]
+        names = [name] if len(groups) == 1 else [f"{name}_{k}" for k in range(len(groups))]
+        parts = [
+            f"Definition {part} : {kind} := [::{';'.join(group)}]{SCOPES[kind]}.\n"
+            for part, group in zip(names, groups, strict=True)
+        ]
+        if len(groups) > 1:
+            pieces += parts
+            parts = [f"Definition {name} : {kind} := {' ++ '.join(names)}.\n"]
+        lines += parts
+    files = {
+        f"numbers_{k}": theory.head + "".join(group)
+        for k, group in enumerate(_grouped(pieces, _FILE))
+    }
+    return {**files, MAIN: opening(theory, files) + "".join(lines) + theory.tail}
+
+
+def opening(theory: Theory, numbers: Iterable[str]) -> str:
+    """The first lines of the last file, which needs the others.
+
+    Args:
+        theory: whose file it is
+        numbers: the names of the others
+
+    Example:
+        >>> theory = Theory("some_theory", "some_theory", {}, "")
+        >>> opening(theory, ["numbers_0"]).splitlines()[-1]
+        'From Stored Require Import numbers_0.'
+    """
+    return theory.head + "".join(f"From Stored Require Import {name}.\n" for name in numbers)
+
+
+def whole(array: Array, exponent: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Integers of 53 bits, and shifts: floats are integers times 2^(shift + exponent).
+
+    Args:
+        array: float64 or float32, of any shape
+        exponent: at most `modular.least_exponent(array)`
+
+    Example:
+        >>> whole(np.array([1.0, 0.0]), -54)
+        (array([4503599627370496,                0]), array([2, 0]))
+    """
+    mantissas, powers = np.frexp(array.astype(np.float64, copy=False))
+    integers = np.ldexp(mantissas, MANTISSA).astype(np.int64)
+    shifts = powers.astype(np.int64) - MANTISSA - exponent
+    shifts[integers == 0] = 0
+    return integers, shifts
+
+
+def _texts(name: str, kind: str, instance: Instance) -> list[Any]:
+    """The entries of a list as texts, in lists."""
+    value = instance.values[name]
+    if kind in {"array", "arrays"}:
+        other = instance.values[instance.theory.shares.get(name, name)]
+        integers, shifts = whole(value, modular.least_exponent(other))
+        texts = np.where(integers < 0, "Minus ", "Plus ").astype(object)
+        texts = texts + np.abs(integers).astype(str).astype(object) + " "
+        return list((texts + shifts.astype(str).astype(object)).tolist())
+    as_text = {"masks": lambda x: "true" if x else "false", "integers": hex}.get(kind, str)
+    return list(_mapped(value, as_text))
+
+
+def _mapped(value: Any, as_text: Any) -> Any:  # noqa: ANN401 - lists in lists
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    return [_mapped(x, as_text) for x in value] if isinstance(value, list) else as_text(value)
+
+
+def _listed(rows: object) -> str:
+    """Lists in lists as Rocq writes them: [:: a; b]."""
+    return f"[::{';'.join(map(_listed, rows))}]" if isinstance(rows, list) else str(rows)
+
+
+def _grouped(texts: Iterable[str], most: int) -> list[list[str]]:
+    """Texts in their order, in groups of so many characters, or of one which is longer."""
+    groups: list[list[str]] = []
+    length = most
+    for text in texts:
+        if length + len(text) > most:
+            groups.append([])
+            length = 0
+        groups[-1].append(text)
+        length += len(text)
+    return groups
+
+
+def _scalar(name: str, kind: str, values: Mapping[str, Any]) -> str:
+    if kind == "exponent":
+        value = modular.least_exponent(values[name.removesuffix("_exponent")])
+    else:
+        value = values[name]
+    return SCALARS[kind].format(f"- {-value}" if value < 0 else value)

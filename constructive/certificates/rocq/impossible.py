@@ -1,0 +1,269 @@
+"""The claim *impossible* for Rocq: stored data hold fewer inputs than they are (Theorem 8)."""
+
+import base64
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+
+from constructive.certificates.certificate import Certificate
+from constructive.certificates.rocq.definitions import Instance, Stored, Theory, whole
+from constructive.certificates.rocq.witness import evidence_of
+from constructive.data.dataset import Dataset
+from constructive.data.repeats import different_inputs, token_numbers
+from constructive.exact import modular
+from constructive.support.arrays import Array
+from constructive.support.errors import FormatError, ParameterError
+
+Integers = npt.NDArray[np.int64]
+
+ARRAYS = "contexts", "queries"
+MODULUS = (1 << 31) - 1
+"""Of fingerprints, which tell inputs apart."""
+_ATTEMPTS = 32
+THEORY = Theory(
+    name="checker/upper_bound",
+    modules="Definitions attention_program attention_rank upper_bound_program upper_bound",
+    definitions={
+        **dict.fromkeys(["modulus", "base", "start"], "int63"),
+        **dict.fromkeys(["n", "d", "T", "H", "bound", "zeros"], "nat"),
+        **{f"{name}_exponent": "exponent" for name in ARRAYS},
+        "contexts": "arrays",
+        "queries": "array",
+        "vectors": "integers",
+        "pivots": "numbers",
+        "words": "array",
+        "roots": "numbers",
+    },
+    shares={"words": "contexts"},
+    tail="""\
+Lemma checked : check_upper_bound modulus base start n d T H bound contexts queries zeros vectors
+  pivots words roots = true.
+Proof. vm_cast_no_check (erefl true). Qed.
+Section Examples.
+Variable R : realType.
+Let E (t : 'I_T) : 'M[R]_(n, d) :=
+  stored_matrix R contexts_exponent n d (nth [::] contexts (t %% size contexts)).
+Let Q : 'M[R]_(T, d) := stored_matrix R queries_exponent T d queries.
+Theorem different_inputs (s t : 'I_T) : s != t -> ~ same_input E Q s t.
+Proof. by move=> st; refine (check_upper_bound_different checked st). Qed.
+Theorem rank_of_Z (W : 'I_H -> 'M[R]_d) : (\\rank (intermediate E Q W) <= bound)%N.
+Proof. by refine (check_upper_bound_rank _ _ checked W). Qed.
+Theorem misses_labels (dh dout : nat) (WQ WK : 'I_H -> 'M[R]_(d, dh)) : (0 < dout)%N ->
+  exists Y : 'M[R]_(T, dout), forall dv WV WO WD,
+    ~ memorizes (@Layer R d H dh dv dout WQ WK WV WO WD) E Q Y.
+Proof. by move=> dout0; refine (check_upper_bound_sound _ _ checked WQ WK dout0). Qed.
+End Examples.
+Definition all_three := (different_inputs, rank_of_Z, misses_labels).
+Print Assumptions all_three.
+""",
+)
+
+
+def stored(dataset: Dataset, examples: Integers, num_heads: int) -> Stored:
+    """The numbers which Rocq has to speak of: examples J of the data.
+
+    Args:
+        dataset: T examples
+        examples: J, ascending
+        num_heads: H
+
+    Example:
+        >>> data = Dataset([[[1.0]], [[2.0]]], [[3.0], [4.0]], [0.0, 0.0])
+        >>> stored(data, np.array([1]), 1).arrays["contexts"].tolist()
+        [[[2.0]]]
+    """
+    part = dataset.take(examples)
+    contexts = part.contexts[np.newaxis] if part.shared_context else part.contexts
+    sizes = {"n": part.context_size, "d": part.width, "T": len(examples), "H": num_heads}
+    return Stored({"contexts": contexts, "queries": part.queries}, sizes)
+
+
+def examples_of(certificate: Certificate, dataset: Dataset) -> tuple[int, Integers]:
+    """H, and the examples J of the claim *impossible*, those which are one input once.
+
+    Args:
+        certificate: with that claim
+        dataset: T examples
+
+    Raises:
+        FormatError: for a certificate without that claim
+        ParameterError: for examples which these data do not have
+
+    Example:
+        >>> from constructive import generators, upper_bound_certificate
+        >>> data = generators.shared_context(num_examples=8, context_size=3, width=5)
+        >>> examples_of(upper_bound_certificate(data, 3), data)
+        (3, array([0, 1, 2, 3, 4, 5, 6, 7]))
+    """
+    evidence = evidence_of(certificate, "impossible", "constructive upper-bound")
+    try:
+        heads = int(evidence["heads"])
+        packed = np.frombuffer(base64.b64decode(evidence["examples"]), dtype="<u4")
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(error) from error
+    examples = packed.astype(np.int64)
+    ascending = len(examples) > 0 and (np.diff(examples) > 0).all()
+    if heads < 1 or not ascending or examples[-1] >= dataset.num_examples:
+        raise _not_about((heads, len(examples)))
+    return heads, examples[different_inputs(dataset.take(examples))]
+
+
+def instance_of(certificate: Certificate, dataset: Dataset) -> Instance:
+    """What Rocq has to check, from the claim *impossible* of a certificate.
+
+    Of the certificate only H, J and the vectors are taken; words, their roots and a key of
+    fingerprints are made here.
+
+    Args:
+        certificate: of `upper_bound_certificate`
+        dataset: T examples
+
+    Raises:
+        FormatError: for a certificate without that claim
+        ParameterError: for data of which it does not hold
+
+    Example:
+        >>> from constructive import generators, upper_bound_certificate
+        >>> data = generators.shared_context(num_examples=8, context_size=3, width=5)
+        >>> made = instance_of(upper_bound_certificate(data, 3), data)
+        >>> made.values["T"], made.values["bound"], made.values["roots"]
+        (8, 7, [0, 0, 0])
+    """
+    heads, examples = examples_of(certificate, dataset)
+    known = stored(dataset, examples, heads)
+    contexts, width = known.arrays["contexts"], dataset.width
+    evidence = evidence_of(certificate, "impossible", "constructive upper-bound")
+    try:
+        vectors = [[int(x, 16) for x in vector] for vector in evidence["vectors"]]
+        pivots, zeros = [int(x) for x in evidence["pivots"]], int(evidence["zeros"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(error) from error
+    tokens, differences = width - zeros, width - len(vectors)
+    words, roots = vocabulary(contexts)
+    joined = sum(root != k for k, root in enumerate(roots))
+    if len(words) >= tokens and joined >= differences:
+        words, roots = words[:0], []  # they show nothing that vectors do not
+    else:
+        tokens, differences = min(tokens, len(words)), min(differences, joined)
+    bound = tokens + (heads - 1) * differences
+    if not 0 <= zeros <= len(vectors) <= width or bound >= len(examples):
+        raise _not_about((heads, bound, len(examples)))
+    base, start = separating_key(contexts, known.arrays["queries"])
+    values: dict[str, Any] = {
+        "modulus": MODULUS,
+        "base": base,
+        "start": start,
+        **known.sizes,
+        "bound": bound,
+        "zeros": zeros,
+        **known.arrays,
+        "vectors": vectors,
+        "pivots": pivots,
+        "words": words,
+        "roots": roots,
+    }
+    return Instance(THEORY, values)
+
+
+def confirmed(instance: Instance) -> list[str]:
+    """What Rocq has proved where it accepts the files, in lines.
+
+    Args:
+        instance: what they are about
+
+    Example:
+        >>> confirmed(Instance(THEORY, {"T": 8, "H": 3, "bound": 7}))[0]
+        'for all real weights of H = 3 heads rank Z <= 7 on 8 stored examples, different inputs:'
+    """
+    heads, bound, total = (instance.values[name] for name in ("H", "bound", "T"))
+    return [
+        f"for all real weights of H = {heads} heads rank Z <= {bound} on {total} stored examples, "
+        "different inputs:",
+        "  whatever W_Q and W_K are, some labels are not memorized by any W_V, W_O and W_D",
+    ]
+
+
+def vocabulary(contexts: Array) -> tuple[Array, list[int]]:
+    """The different tokens (V, d), and of each one the first which contexts join it with.
+
+    Args:
+        contexts: (C, n, d)
+
+    Example:
+        >>> vocabulary(np.array([[[1.0], [2.0]], [[2.0], [3.0]], [[7.0], [7.0]]]))[1]
+        [0, 0, 0, 3]
+    """
+    numbers = token_numbers(contexts)
+    _, first = np.unique(numbers, return_index=True)
+    words = contexts.reshape(-1, contexts.shape[2])[first] + 0.0
+    edges = np.stack([np.repeat(numbers[:, :1], numbers.shape[1], axis=1), numbers]).reshape(2, -1)
+    graph = coo_matrix((np.ones(edges.shape[1]), edges), shape=(len(words), len(words)))
+    _, parts = connected_components(graph, directed=False)
+    _, least = np.unique(parts, return_index=True)
+    return words, [int(k) for k in least[parts]]
+
+
+def separating_key(contexts: Array, queries: Array) -> tuple[int, int]:
+    """Two numbers with which all fingerprints of examples are different.
+
+    That of an example is the product over its tokens of a polynomial with the entries of query and
+    token as coefficients, modulo `MODULUS`.
+
+    Args:
+        contexts: (T, n, d), or (1, n, d) for one which all examples share
+        queries: (T, d), so that no two examples are one input
+
+    Raises:
+        ParameterError: where none was found
+
+    Example:
+        >>> base, start = separating_key(np.zeros((1, 1, 1)), np.array([[1.0], [2.0]]))
+        >>> 0 < base < MODULUS, 0 < start < MODULUS
+        (True, True)
+    """
+    tokens, rows = _residues(contexts), _residues(queries)
+    rng = np.random.default_rng(len(rows))
+    for base, start in rng.integers(1, MODULUS, size=(_ATTEMPTS, 2)).tolist():
+        state: Integers = np.full(len(rows), start)
+        for j in range(rows.shape[1]):
+            state = (state * base + rows[:, j]) % MODULUS
+        found: Integers = np.ones(len(rows), dtype=np.int64)
+        for i in range(tokens.shape[1]):
+            each = state
+            for j in range(tokens.shape[2]):
+                each = (each * base + tokens[:, i, j]) % MODULUS
+            found = found * each % MODULUS
+        if len(np.unique(found)) == len(rows):
+            return base, start
+    raise ParameterError(
+        f"{len(rows)} examples have no fingerprints modulo {MODULUS} which tell them apart",
+        witness=len(rows),
+        suggestion="different examples, and fewer of them",
+    )
+
+
+def _residues(array: Array) -> Integers:
+    """The integers of an array, modulo `MODULUS`."""
+    integers, shifts = whole(array, modular.least_exponent(array))
+    powers = np.array([pow(2, k, MODULUS) for k in range(int(shifts.max(initial=0)) + 1)])
+    found: Integers = integers % MODULUS * powers[shifts] % MODULUS
+    return found
+
+
+def _not_about(witness: object) -> ParameterError:
+    return ParameterError(
+        "the evidence of impossible is not about these data",
+        witness=witness,
+        suggestion="the file from which the certificate was made",
+    )
+
+
+def _unreadable(error: Exception) -> FormatError:
+    return FormatError(
+        f"the evidence of impossible cannot be read: {error}",
+        witness="impossible",
+        suggestion="a certificate of `constructive upper-bound`",
+    )

@@ -1,0 +1,62 @@
+"""What memory Rocq takes for so many stored numbers, estimated before it starts."""
+
+import math
+
+from constructive.certificates.rocq.definitions import Stored
+from constructive.support.errors import ParameterError
+
+_LEAST = 1.1
+"""GB: its libraries, and one file of numbers as it is read."""
+_EACH = 400e-9
+"""GB for each stored number, and for each entry of a right inverse."""
+
+
+def gigabytes(known: Stored) -> float:
+    """GB which the largest process of Rocq takes, about, by measurements of the benchmark.
+
+    Args:
+        known: the numbers which it gets
+
+    Example:
+        >>> import numpy as np
+        >>> round(gigabytes(Stored({"queries": np.zeros((1000, 64))}, {"T": 1000})), 1)
+        1.1
+    """
+    return _LEAST + _EACH * _numbers(known)
+
+
+def require_memory(known: Stored, most: float) -> None:
+    """Require that Rocq needs no more memory than it may take.
+
+    Args:
+        known: the numbers which it gets
+        most: GB
+
+    Raises:
+        ParameterError: where it needs more, about, and for no size
+
+    Example:
+        >>> import numpy as np
+        >>> require_memory(Stored({"queries": np.zeros((10**4, 10**4))}, {"T": 10**4}), 8.0)
+        Traceback (most recent call last):
+            ...
+        constructive.ParameterError: 100,000,000 numbers take Rocq about 41.1 GB, and it may take 8
+          witness: 100000000
+          try: fewer examples, or max_memory=42 if there is as much
+    """
+    if not 0 < most < float("inf"):
+        raise ParameterError(
+            f"max_memory={most!r} is no size", witness=most, suggestion="max_memory=8"
+        )
+    needed = gigabytes(known)
+    if needed > most:
+        count = _numbers(known)
+        raise ParameterError(
+            f"{count:,} numbers take Rocq about {needed:.1f} GB, and it may take {most:g}",
+            witness=count,
+            suggestion=f"fewer examples, or max_memory={math.ceil(needed)} if there is as much",
+        )
+
+
+def _numbers(known: Stored) -> int:
+    return sum(array.size for array in known.arrays.values()) + known.more

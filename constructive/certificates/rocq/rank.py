@@ -1,0 +1,163 @@
+"""The claim *rank* for Rocq: rank Z = T of stored weights on stored data (Theorem 4)."""
+
+import base64
+
+import numpy as np
+
+from constructive.certificates.certificate import Certificate
+from constructive.certificates.rocq.definitions import Instance, Stored, Theory
+from constructive.certificates.rocq.witness import cleared, evidence_of, right_inverse
+from constructive.data.dataset import Dataset
+from constructive.exact import modular
+from constructive.layers.memorizer import Memorizer
+from constructive.layers.residues import Point
+from constructive.support.errors import FormatError, ParameterError
+
+ARRAYS = "contexts", "queries", "query_weights", "key_weights"
+THEORY = Theory(
+    name="checker/attention_rank",
+    modules="Definitions Exact_rank attention_program attention_rank",
+    definitions={
+        **dict.fromkeys(["modulus", "order", "point"], "int63"),
+        **dict.fromkeys(["n", "d", "dh", "T", "H"], "nat"),
+        **{f"{name}_exponent": "exponent" for name in ARRAYS},
+        "contexts": "arrays",
+        "queries": "array",
+        "query_weights": "arrays",
+        "key_weights": "arrays",
+        "columns": "masks",
+        "inverse": "inverses",
+    },
+    tail="""\
+Definition of_examples : arrays := mkseq (fun t => nth [::] contexts (t %% size contexts)) T.
+Lemma checked : check_attention modulus order point n d dh T H of_examples queries query_weights
+  key_weights columns inverse = true.
+Proof. vm_cast_no_check (erefl true). Qed.
+Section Layer.
+Variable R : realType.
+Let E (t : 'I_T) : 'M[R]_(n, d) := stored_matrix R contexts_exponent n d (nth [::] of_examples t).
+Let Q : 'M[R]_(T, d) := stored_matrix R queries_exponent T d queries.
+Let WQ (h : 'I_H) : 'M[R]_(d, dh) :=
+  stored_matrix R query_weights_exponent d dh (nth [::] query_weights h).
+Let WK (h : 'I_H) : 'M[R]_(d, dh) :=
+  stored_matrix R key_weights_exponent d dh (nth [::] key_weights h).
+Hypothesis hermite : transcendental (expR (2%:R ^ (contexts_exponent + key_weights_exponent +
+  query_weights_exponent + queries_exponent)) : R).
+Theorem rank_of_Z : \\rank (intermediate E Q (fun h => WK h *m (WQ h)^T)) = T.
+Proof. exact: check_attention_sound checked hermite. Qed.
+Theorem memorizes_all_labels (dv dout : nat) (Y : 'M[R]_(T, dout)) : (dout <= dv)%N ->
+  exists WV WO WD, memorizes (@Layer R d H dh dv dout WQ WK WV WO WD) E Q Y.
+Proof. exact: check_attention_memorizes checked hermite _ _ _. Qed.
+End Layer.
+Definition both := (rank_of_Z, memorizes_all_labels).
+Print Assumptions both.
+""",
+)
+
+
+def stored(memorizer: Memorizer, dataset: Dataset) -> Stored:
+    """The numbers which Rocq has to speak of: W_Q, W_K and the data.
+
+    Args:
+        memorizer: H heads
+        dataset: T examples
+
+    Raises:
+        DataError: for data which do not fit the weights
+
+    Example:
+        >>> from constructive import build_memorizer, generators
+        >>> data = generators.uniform(num_examples=3, context_size=2, width=4, seed=0)
+        >>> stored(build_memorizer(data, num_heads=2), data).sizes
+        {'n': 2, 'd': 4, 'dh': 2, 'T': 3, 'H': 2}
+    """
+    layer = memorizer.layer.leading
+    layer.check_fits(dataset)
+    contexts = dataset.contexts_of(slice(None))
+    arrays = contexts, dataset.queries, layer.query_weights, layer.key_weights
+    sizes = {
+        "n": dataset.context_size,
+        "d": layer.width,
+        "dh": layer.head_dim,
+        "T": dataset.num_examples,
+        "H": layer.num_heads,
+    }
+    return Stored(dict(zip(ARRAYS, arrays, strict=True)), sizes, dataset.num_examples**2)
+
+
+def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -> Instance:
+    """What Rocq has to check, from the claim *rank* of a certificate.
+
+    Of the certificate only p, a and the columns are taken.
+
+    Args:
+        certificate: with p, a and columns
+        memorizer: its W_Q and W_K
+        dataset: T examples
+
+    Raises:
+        FormatError: for a certificate without that claim
+        DataError: for data which do not fit the weights
+        ParameterError: for weights and data of which it does not hold
+
+    Example:
+        >>> from constructive import build_memorizer, certify, generators
+        >>> data = generators.uniform(num_examples=3, context_size=2, width=2, seed=0)
+        >>> memorizer = build_memorizer(data, num_heads=2)
+        >>> made = instance_of(certify(memorizer, data, claims=["rank"]), memorizer, data)
+        >>> made.values["n"], len(made.values["inverse"])
+        (2, 3)
+    """
+    evidence = evidence_of(certificate, "rank", "constructive certify --claim rank")
+    layer, known = memorizer.layer.leading, stored(memorizer, dataset)
+    try:
+        prime, value = int(evidence["prime"]), int(evidence["value"])
+        columns = np.frombuffer(base64.b64decode(evidence["columns"]), dtype="<u4")
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(
+            f"the evidence of rank cannot be read: {error}",
+            witness="rank",
+            suggestion="a certificate of `constructive certify`",
+        ) from error
+    chosen = np.sort(columns.astype(np.int64))
+    fits = 1 < value < prime < modular.LARGEST_MODULUS and len(chosen) == dataset.num_examples
+    if not (fits and (np.diff(chosen) > 0).all() and chosen[-1] < layer.num_heads * layer.width):
+        raise ParameterError(
+            "the evidence of rank is not about these weights and data",
+            witness=(prime, value, len(chosen)),
+            suggestion="the files from which the certificate was made",
+        )
+    inverse = right_inverse(cleared(layer, dataset, Point(prime, value)), chosen, prime)
+    marks = np.zeros((layer.num_heads, layer.width), dtype=bool)
+    marks.reshape(-1)[chosen] = True
+    ends = np.cumsum(marks.sum(axis=1))[:-1]
+    values = {
+        "modulus": prime,
+        "order": prime - 1,
+        "point": value,
+        **known.sizes,
+        **known.arrays,
+        "columns": marks.tolist(),
+        "inverse": [[part.tolist() for part in np.split(x, ends)] for x in inverse.T],
+    }
+    return Instance(THEORY, values)
+
+
+def confirmed(instance: Instance) -> list[str]:
+    """What Rocq has proved where it accepts the files, in lines.
+
+    Args:
+        instance: what they are about
+
+    Example:
+        >>> one = np.ones((1, 1, 1))
+        >>> values = {"T": 1, **dict.fromkeys(ARRAYS, one)}
+        >>> confirmed(Instance(THEORY, values))[0]
+        'rank Z = T = 1 of the stored numbers, as real numbers, if exp(2^-208) is'
+    """
+    exponent = sum(modular.least_exponent(instance.values[name]) for name in ARRAYS)
+    return [
+        f"rank Z = T = {instance.values['T']} of the stored numbers, as real numbers, if "
+        f"exp(2^{exponent}) is",
+        "  transcendental (Hermite 1873); so these W_Q and W_K memorize every labelling",
+    ]

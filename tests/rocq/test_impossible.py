@@ -1,0 +1,311 @@
+"""`check --rocq` of upper bounds: what the files say, and what Rocq proves of it or refuses."""
+
+import base64
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from constructive import (
+    Dataset,
+    FormatError,
+    ParameterError,
+    build_memorizer,
+    certify,
+    cli,
+    generators,
+    upper_bound_certificate,
+)
+from constructive.certificates.rocq import confirm as confirming
+from constructive.certificates.rocq.confirm import confirm
+from constructive.certificates.rocq.definitions import Stored, write
+from constructive.certificates.rocq.impossible import (
+    ARRAYS,
+    MODULUS,
+    THEORY,
+    examples_of,
+    instance_of,
+    separating_key,
+    stored,
+    vocabulary,
+)
+from constructive.certificates.rocq.reading import read, require_same
+from constructive.support.progress import silent
+from constructive.support.verdict import pack
+
+needs_rocq = pytest.mark.skipif(shutil.which("coqc") is None, reason="Rocq (coqc) is not installed")
+
+
+def cases():
+    """Data and H: bounds by the width, by counting, by vectors, and of a part of the examples."""
+    rng = np.random.default_rng(0)
+    own = generators.gaussian(num_examples=16, context_size=4, width=5)
+    constant = generators.gaussian(num_examples=14, context_size=4, width=4).with_constant()
+    basis = rng.integers(-9, 10, (3, 6))
+    inside = (rng.integers(-9, 10, (9, 3, 3)) @ basis).astype(float)
+    queries = rng.integers(-9, 10, (9, 6)) + np.arange(9)[:, np.newaxis] / 3
+    pairs = np.eye(6)[[[0, 1], [1, 2], [2, 0], [3, 4], [4, 5], [5, 3]] * 2]
+    different = np.arange(72.0).reshape(12, 6)
+    part = np.concatenate([inside, rng.normal(size=(3, 3, 6))])
+    single = own.contexts, own.queries
+    scales = np.ldexp(own.contexts, rng.integers(-300, 300, (16, 1, 1)))
+    return {
+        "own": (own, 3),
+        "shared": (generators.shared_context(num_examples=8, context_size=3, width=5), 3),
+        "constant": (constant, 3),
+        "subspace": (Dataset(inside, queries, np.zeros(9)), 2),
+        "words": (Dataset(pairs, different, np.zeros(12)), 2),
+        "part": (Dataset(part, np.arange(72.0).reshape(12, 6), np.zeros(12)), 2),
+        "scales": (Dataset(scales, own.queries, own.targets), 3),
+        "one query": (Dataset(own.contexts, np.ones((16, 5)), own.targets), 3),
+        "float32": (Dataset(*(x.astype("float32") for x in single), own.targets), 3),
+    }
+
+
+CASES = cases()
+
+
+def made_of(name):
+    data, heads = CASES[name]
+    return instance_of(upper_bound_certificate(data, heads), data)
+
+
+def replaced(made, **values):
+    return dataclasses.replace(made, values={**made.values, **values})
+
+
+def known_of(made):
+    """What a file is compared with, where it is about these very numbers."""
+    sizes = {name: made.values[name] for name in ("n", "d", "T", "H")}
+    return Stored({name: made.values[name] for name in ARRAYS}, sizes)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_written_is_read_back(name):
+    data, heads = CASES[name]
+    certificate = upper_bound_certificate(data, heads)
+    made = instance_of(certificate, data)
+    found = read(THEORY, write(made))
+    known = stored(data, examples_of(certificate, data)[1], heads)
+    assert require_same(found, known) == sum(x.size for x in known.arrays.values())
+    for field, value in made.values.items():
+        if field in {*ARRAYS, "words"}:
+            assert np.array_equal(found.values[field].ravel(), value.ravel())
+        else:
+            assert found.values[field] == value
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_bound_is_that_of_the_certificate(name):
+    data, heads = CASES[name]
+    values = made_of(name).values
+    words = upper_bound_certificate(data, heads)["impossible"].statement
+    assert f"H = {heads} heads rank Z <= {values['bound']} on {values['T']} different" in words
+
+
+def test_evidence_is_what_the_data_need():
+    vectors = {name: len(made_of(name).values["vectors"]) for name in CASES}
+    words = {name: len(made_of(name).values["words"]) for name in CASES}
+    assert (vectors["own"], words["own"]) == (0, 0)
+    assert (vectors["constant"], words["constant"]) == (1, 0)
+    assert (vectors["subspace"], words["subspace"]) == (3, 0)
+    assert (vectors["words"], words["words"]) == (0, 6)
+    assert (vectors["shared"], words["shared"]) == (0, 3)
+    assert len(made_of("part").values["queries"]) == 9
+
+
+def test_one_number_which_is_not_the_stored_one_is_found():
+    data, heads = CASES["part"]
+    found, known = read(THEORY, write(made_of("part"))), stored(data, np.arange(9), heads)
+    require_same(found, known)
+    with pytest.raises(FormatError, match=r"contexts\[0, .* is stored"):
+        require_same(found, stored(data, np.arange(1, 10), heads))
+    with pytest.raises(FormatError, match="T is 9 in the files for Rocq, and 8 is stored"):
+        require_same(found, stored(data, np.arange(8), heads))
+    with pytest.raises(FormatError, match="H is 2"):
+        require_same(found, stored(data, np.arange(9), 3))
+
+
+def test_examples_which_are_one_input_count_once():
+    data, heads = CASES["own"]
+    twice = Dataset(
+        np.concatenate([data.contexts, data.contexts[:, ::-1]]),
+        np.concatenate([data.queries] * 2),
+        np.zeros(32),
+    )
+    honest = upper_bound_certificate(data, heads)
+    claim = honest["impossible"]
+    evidence = {**claim.evidence, "count": 32, "examples": pack(range(32))}
+    forged = dataclasses.replace(honest, claims=(dataclasses.replace(claim, evidence=evidence),))
+    assert examples_of(forged, twice)[1].tolist() == list(range(16))
+    assert instance_of(forged, twice).values["T"] == 16
+
+
+def test_vocabularies_fall_into_parts():
+    words, roots = vocabulary(np.eye(6)[[[0, 1], [3, 4], [1, 2], [5, 5]]])
+    assert len(words) == 6
+    found = {tuple(word): root for word, root in zip(words.tolist(), roots, strict=True)}
+    parts = [found[tuple(row)] for row in np.eye(6).tolist()]
+    assert parts[0] == parts[1] == parts[2]
+    assert parts[3] == parts[4]
+    assert len(set(parts)) == 3
+    assert all(roots[root] == root for root in roots)
+
+
+def test_keys_tell_all_inputs_apart():
+    rng = np.random.default_rng(1)
+    contexts, queries = rng.normal(size=(300, 3, 2)), rng.normal(size=(300, 2))
+    base, start = separating_key(contexts, np.zeros((300, 2)))
+    assert 0 < base < MODULUS
+    assert 0 < start < MODULUS
+    separating_key(contexts[:1], queries)
+    contexts[7] = contexts[200][[2, 0, 1]]
+    with pytest.raises(ParameterError, match="300 examples have no fingerprints"):
+        separating_key(contexts, np.zeros((300, 2)))
+
+
+def test_certificates_of_something_else_are_refused():
+    data, heads = CASES["own"]
+    certificate = upper_bound_certificate(data, heads)
+    claim = certificate["impossible"]
+    with pytest.raises(FormatError, match="does not claim that impossible is PROVED"):
+        instance_of(upper_bound_certificate(data, 9), data)
+    for change, words in (
+        ({"examples": pack([3, 2])}, "not about these data"),
+        ({"examples": pack(range(15))}, "not about these data"),  # as many as the bound
+        ({"examples": pack([*range(15), 99])}, "not about these data"),
+        ({"examples": base64.b64encode(b"abc").decode()}, "cannot be read"),
+        ({"heads": 4}, "not about these data"),
+        ({"heads": 0}, "not about these data"),
+        ({"heads": None}, "cannot be read"),
+        ({"vectors": [["x"] * 5]}, "cannot be read"),
+        ({"zeros": 1}, "not about these data"),
+    ):
+        forged = dataclasses.replace(claim, evidence={**claim.evidence, **change})
+        with pytest.raises((FormatError, ParameterError), match=words):
+            instance_of(dataclasses.replace(certificate, claims=(forged,)), data)
+
+
+def saved(folder, name):
+    data, heads = CASES[name]
+    files = folder / "c.json", folder / "d.npz"
+    upper_bound_certificate(data, heads).save(files[0])
+    data.save(files[1])
+    return files
+
+
+def test_what_would_take_more_memory_is_refused(tmp_path):
+    certificate, data = saved(tmp_path, "own")
+    with pytest.raises(ParameterError, match="numbers take Rocq about") as caught:
+        confirm(certificate, None, data, max_memory=1.0)
+    assert caught.value.witness == 16 * 5 * 5
+
+
+def test_the_certificate_of_weights_is_none_of_an_upper_bound(tmp_path):
+    data, _ = CASES["own"]
+    part = data.take(range(9))
+    memorizer = build_memorizer(part, num_heads=3, construction="generic")
+    certify(memorizer, part, claims=["rank"]).save(tmp_path / "c.json")
+    part.save(tmp_path / "d.npz")
+    done = CliRunner().invoke(
+        cli.app, ["check", str(tmp_path / "c.json"), str(tmp_path / "d.npz"), "--rocq"]
+    )
+    assert "does not claim that impossible is PROVED" in str(done.exception)
+
+
+@pytest.fixture(scope="module")
+def theory(tmp_path_factory):
+    return tmp_path_factory.mktemp("theory")
+
+
+@needs_rocq
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_rocq_proves_the_bound(name, tmp_path, theory):
+    certificate, data = saved(tmp_path, name)
+    done = confirm(certificate, None, data, folder=theory)
+    assert done.proved, done.report
+    values = made_of(name).values
+    assert f"H = {values['H']} heads rank Z <= {values['bound']} on {values['T']}" in done.report
+
+
+def fewer(made):
+    """As many examples as the bound allows."""
+    bound = made.values["bound"]
+    contexts = made.values["contexts"]
+    contexts = contexts if len(contexts) == 1 else contexts[:bound]
+    return replaced(made, T=bound, contexts=contexts, queries=made.values["queries"][:bound])
+
+
+def vector_changed(made):
+    vectors = [list(vector) for vector in made.values["vectors"]]
+    vectors[-1][0] += 1
+    return replaced(made, vectors=vectors)
+
+
+def data_changed(made):
+    contexts = made.values["contexts"].copy()
+    contexts[2, 1, 0] += 1
+    return replaced(made, contexts=contexts)
+
+
+def repeated(made):
+    """The last example is the first one, with its tokens in another order."""
+    contexts, queries = made.values["contexts"].copy(), made.values["queries"].copy()
+    contexts[-1], queries[-1] = contexts[0, ::-1], queries[0]
+    return replaced(made, contexts=contexts, queries=queries)
+
+
+FORGED = {
+    "J too small": ("own", fewer),
+    "J too small, shared": ("shared", fewer),
+    "more heads": ("own", lambda made: replaced(made, H=4)),
+    "a bound too small": ("own", lambda made: replaced(made, bound=14)),
+    "vector": ("subspace", vector_changed),
+    "vector, constant": ("constant", vector_changed),
+    "no constant": ("constant", lambda made: replaced(made, zeros=1, bound=12)),
+    "one vector twice": (
+        "constant",
+        lambda made: replaced(
+            made, vectors=made.values["vectors"] * 2, pivots=made.values["pivots"] * 2
+        ),
+    ),
+    "pivot": ("subspace", lambda made: replaced(made, pivots=[9] * 3)),
+    "data": ("subspace", data_changed),
+    "data, constant": ("constant", lambda made: data_changed_at(made, -1)),
+    "data, words": ("words", data_changed),
+    "roots": ("words", lambda made: replaced(made, roots=list(range(6)))),
+    "roots beyond": ("words", lambda made: replaced(made, roots=[9] * 6)),
+    "word": ("words", lambda made: replaced(made, words=made.values["words"][:-1])),
+    "repeated": ("own", repeated),
+    "base": ("own", lambda made: replaced(made, base=MODULUS)),
+    "modulus": ("own", lambda made: replaced(made, modulus=1 << 40)),
+}
+
+
+def data_changed_at(made, column):
+    contexts = made.values["contexts"].copy()
+    contexts[0, 0, column] += 1
+    return replaced(made, contexts=contexts)
+
+
+@needs_rocq
+@pytest.mark.slow
+@pytest.mark.parametrize("forged", FORGED)
+def test_rocq_refuses_what_does_not_hold(forged, theory):
+    name, change = FORGED[forged]
+    made = change(made_of(name))
+    done = confirming._proved(made, known_of(made), lambda _: ["not to be said"], theory, silent)
+    assert not done.proved
+    assert done.report.endswith("NOT PROVED: Rocq refuses")
+
+
+@needs_rocq
+@pytest.mark.slow
+def test_the_command(tmp_path, theory):
+    files = list(map(str, saved(tmp_path, "shared")))
+    done = CliRunner().invoke(cli.app, ["check", *files, "--rocq", "--folder", str(theory)])
+    assert done.exit_code == 0, done.output
+    assert done.output.endswith("PROVED\n")
