@@ -94,6 +94,12 @@ Proof. by rewrite /at_point map_mxM -map_trmx -!/(at_point _ s) !at_line. Qed.
 Lemma on_line0 m p (A B : 'M[R]_(m, p)) : on_line A B 0 = A.
 Proof. by rewrite /on_line scale0r addr0. Qed.
 
+Lemma on_line_same m p (A : 'M[R]_(m, p)) s : on_line A A s = A.
+Proof. by rewrite /on_line subrr scaler0 addr0. Qed.
+
+Lemma on_line_swap m p (A B : 'M[R]_(m, p)) s : on_line A B (1 - s) = on_line B A s.
+Proof. by rewrite /on_line scalerBl scale1r addrA addrCA subrr addr0 -scalerN opprB. Qed.
+
 End Lines.
 
 Lemma intermediates_eq (R : realType) d T H (n : 'I_T -> nat) (E E' : forall t, 'M[R]_(n t, d)) Q Q'
@@ -120,5 +126,5 @@ have [rs rsP] := rank_on_curve (fun t => line (E t) (E t)) (line Q Q')
   (fun h => line (WK h) (WK' h) *m (line (WQ h) (WQ' h))^T) 0.
 exists rs => s /rsP rs_s; apply: anti_leq; rewrite [X in X && _]theorem_8 /=.
 rewrite -r0; move: rs_s; congr (_ <= _)%N; congr (\rank _); apply: intermediates_eq => *;
-  by rewrite ?at_lines ?at_line ?on_line0 // /on_line subrr scaler0 addr0.
+  by rewrite ?at_lines ?at_line ?on_line0 // on_line_same.
 Qed.

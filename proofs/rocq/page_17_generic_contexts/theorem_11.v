@@ -68,9 +68,9 @@ case/negP: u0; rewrite -trmx_eq0; apply/eqP; apply: (yv None); rewrite dotC; app
   by rewrite ltr1n.
 move=> s /andP[s1 _]; have s0 : s != 0 by rewrite gt_eqF // (lt_trans ltr01).
 apply: (mulfI s0); rewrite mulr0 mulr_sumr -[RHS](zero (s *: y^T)); apply: eq_bigr => h _.
-rewrite head_lone // -!scalemxAl; set z := y^T *m u h; rewrite [(_ *: z) in RHS]mxE.
-rewrite [(_ *: (s *: z)) 0 0]mxE [(s *: z) 0 0]mxE [(s *: (y^T *m _)) 0 0]mxE -/(w h) -/(c h).
-by rewrite mulrCA mulrA mulrC [s * c h]mulrC !mulrA.
+have ch : (s *: y^T *m (W h *m e^T)) 0 0 = c h * s by rewrite -scalemxAl mxE mulrC.
+rewrite head_lone // ch -!scalemxAl [RHS]mxE [X in _ = _ * X]mxE.
+by rewrite mulrA mulrC.
 Qed.
 
 Lemma lone_leaves n H (W : 'I_H -> 'M[R]_d) (e : 'rV[R]_d) (L : 'M[R]_(H * d)) : (1 < n)%N ->
@@ -99,11 +99,126 @@ Lemma lone_reach :
   exists x : 'I_T -> 'rV[R]_d, \rank (intermediates (fun t => lone (n t) (x t)) Q W) = minn T (H * d).
 Proof.
 pose f t x := mxvec (\matrix_h head (lone (n t) x) (W h) (row t Q)).
-have [t L Lf|x xr] := @grow R (H * d) _ 0 T f 0; first exact: lone_leaves.
+have [t L Lf|x xr] := @grow R (H * d) _ 0 T f 0;
+  first exact: (lone_leaves (n1 t) (@wi t) (@pairs t) Lf).
 exists x; apply: anti_leq; rewrite rank_at_most minnC /=.
 move: xr; rewrite mxrank0 add0n => /leq_trans; apply; apply: mxrankS.
 rewrite addsmx_sub sub0mx; apply/sumsmx_subP => t _; rewrite genmxE.
 by have := row_sub t (intermediates (fun t => lone (n t) (x t)) Q W); rewrite rowK.
 Qed.
 
+(* The four parts of Theorem 11 *)
+Let reach (E : forall t, 'M[R]_(n t, d)) := \rank (intermediates E Q W) = minn T (H * d).
+
+Lemma reach_ge (E E' : forall t, 'M[R]_(n t, d)) : reach E ->
+  (\rank (intermediates E Q W) <= \rank (intermediates E' Q W))%N -> reach E'.
+Proof. by move=> rE le; apply: anti_leq; rewrite rank_at_most -rE. Qed.
+
+Lemma reach_line (E E' : forall t, 'M[R]_(n t, d)) : reach E ->
+  exists exceptions : seq R, forall s, s \notin exceptions -> reach (fun t => on_line (E t) (E' t) s).
+Proof.
+move=> rE; have [rs rsP] := @rank_lines R d T H n E E' Q Q W W; exists rs => s /rsP.
+pose Es t := on_line (E t) (E' t) s.
+have -> : intermediates Es (on_line Q Q s) (fun h => on_line (W h) (W h) s) = intermediates Es Q W.
+  by apply: intermediates_eq => [//||h]; exact: on_line_same.
+exact: (@reach_ge E Es rE).
+Qed.
+
+Lemma reach_dense (E E' : forall t, 'M[R]_(n t, d)) eps : reach E' -> 0 < eps ->
+  exists2 s, reach (fun t => on_line (E t) (E' t) s) & forall t i j,
+    `|on_line (E t) (E' t) s i j - E t i j| < eps.
+Proof.
+move=> rE' eps0; have [rs rsP] := reach_line E rE'.
+pose M := 1 + \sum_t \sum_i \sum_j `|E' t i j - E t i j|.
+have pos t : 0 <= \sum_i \sum_j `|E' t i j - E t i j|.
+  by apply: sumr_ge0 => i _; apply: sumr_ge0 => j _; exact: normr_ge0.
+have M0 : 0 < M by rewrite ltr_paddr ?ltr01 // sumr_ge0.
+have small t i j : `|E' t i j - E t i j| < M.
+  rewrite /M ltr_spaddl ?ltr01 // (bigD1 t) //= (bigD1 i) //= (bigD1 j) //= -!addrA ler_addl.
+  apply: addr_ge0; first by apply: sumr_ge0 => l _; exact: normr_ge0.
+  apply: addr_ge0; last by apply: sumr_ge0 => l _; exact: pos.
+  by apply: sumr_ge0 => k _; apply: sumr_ge0 => l _; exact: normr_ge0.
+have [|s /andP[s0 s1] srs] := interval_avoids (map (fun x => 1 - x) rs) (_ : 0 < eps / M).
+  by rewrite divr_gt0.
+exists s => [|t i j].
+  have := rsP (1 - s); rewrite -(mem_map (subrI 1)) opprB addrCA subrr addr0 => /(_ srs).
+  rewrite /reach (@intermediates_eq _ _ _ _ _ _ (fun t => on_line (E t) (E' t) s) _ Q _ W) // => t.
+  exact: on_line_swap.
+rewrite mxE addrAC subrr add0r !mxE normrM gtr0_norm //.
+apply: (@lt_trans _ _ (s * M)); first by rewrite ltr_pmul2l.
+by rewrite -ltr_pdivl_mulr.
+Qed.
+
 End Claim.
+
+Theorem theorem_11 : Theorem11.
+Proof.
+move=> R d T H n Q W n1 wi pairs reach near.
+have [x rx] := lone_reach n1 wi pairs; split=> [|E eps eps0|E rE|E E' rE].
+- by exists (fun t => lone (n t) (x t)).
+- have [s rs es] := reach_dense E rx eps0.
+  by exists (fun t => on_line (E t) (lone (n t) (x t)) s).
+- have [eps eps0 open] := @rank_open_contexts R d T H n E Q W.
+  by exists eps => // E' EE; apply: reach_ge rE _; apply: open.
+exact: reach_line.
+Qed.
+
+Theorem theorem_11_temperatures : Theorem11_temperatures.
+Proof.
+move=> R d T H n Q k q c n1 k0 q0 c0 ci.
+have wE t h : c h *: (k *m q^T) *m (row t Q)^T = (c h * (row t Q *m q) 0 0) *: k.
+  rewrite -scalemxAl -mulmxA -trmx_mul [(row t Q *m q)^T]mx11_scalar mul_mx_scalar scalerA.
+  by rewrite [(_ *m q)^T _ _]mxE.
+have zero t x : (x * (row t Q *m q) 0 0) *: k = 0 -> x = 0.
+  by move=> /eqP; rewrite scaler_eq0 (negPf k0) orbF mulf_eq0 (negPf (q0 t)) orbF => /eqP.
+have [t g h|t _ g h g' h' _ _|x xr] := @lone_reach R d T H n Q (fun h => c h *: (k *m q^T)) n1.
+- rewrite /= !wE => /eqP; rewrite -subr_eq0 -scalerBl -mulrBl => /eqP/zero/eqP.
+  by rewrite subr_eq0 => /eqP/ci.
+- rewrite /= !wE -scalerDl -mulrDl => /zero e.
+  by have := addr_gt0 (c0 g) (c0 h); rewrite e ltxx.
+by exists (fun t => lone (n t) (x t)).
+Qed.
+
+Theorem theorem_11_weights : Theorem11_weights.
+Proof.
+move=> R d T H dh n Q dh0 n1 Q0 reach; split; last first.
+  move=> E E' WQ WQ' WK WK' r0.
+  have [rs rsP] := rank_on_curve (fun t => line (E t) (E' t)) (line Q Q)
+    (fun h => line (WK h) (WK' h) *m (line (WQ h) (WQ' h))^T) 0.
+  exists rs => s /rsP rs_s; apply: anti_leq; rewrite [X in X && _]leq_min rank_leq_row rank_leq_col.
+  rewrite /= -r0; move: rs_s; congr (_ <= _)%N; congr (\rank _); apply: intermediates_eq => *;
+    by rewrite ?at_lines ?at_line ?on_line0 // on_line_same.
+have [T0|T0] := posnP T.
+  exists (fun=> 0), (fun=> 0), (fun=> 0); apply: anti_leq.
+  rewrite leq_min rank_leq_row rank_leq_col /=; apply: leq_trans (geq_minl _ _) _.
+  exact: leq_trans (eq_leq T0) (leq0n _).
+have [q qQ] := avoid_hyperplanes Q0.
+have d0 : (0 < d)%N.
+  rewrite lt0n; apply: contraNneq (Q0 (Ordinal T0)) => d0; rewrite -mxrank_eq0 -leqn0.
+  exact: leq_trans (rank_leq_col _) (eq_leq d0).
+pose k : 'cV[R]_d := const_mx 1; pose j0 : 'I_dh := Ordinal dh0.
+have k0 : k != 0.
+  by apply/eqP => /colP/(_ (Ordinal d0))/eqP; rewrite !mxE oner_eq0.
+have [|h|g h|E rE] := @theorem_11_temperatures R d T H n Q k q (fun h => h.+1%:R) n1 k0.
+- move=> t; apply: contraNneq (qQ t) => e; apply/eqP/matrixP => a b.
+  by rewrite !ord1 e [RHS]mxE.
+- by rewrite ltr0n.
+- by move=> /eqP; rewrite eqr_nat eqSS => /eqP/val_inj.
+exists E, (fun=> q *m delta_mx 0 j0), (fun h => h.+1%:R *: (k *m delta_mx 0 j0)).
+suff e h : h.+1%:R *: (k *m delta_mx 0 j0) *m (q *m delta_mx 0 j0)^T = h.+1%:R *: (k *m q^T).
+  by rewrite /reach -rE; congr (\rank (intermediates E Q _)); apply: funext => h; exact: e.
+rewrite -scalemxAl trmx_mul mulmxA -(mulmxA k) trmx_delta mul_delta_mx.
+by rewrite (_ : delta_mx 0 0 = 1%:M) ?mulmx1 //; apply/matrixP => a b; rewrite !ord1 !mxE.
+Qed.
+
+Theorem theorem_11_zero : Theorem11_zero.
+Proof.
+move=> R d T H n E W; pose z t : 'rV[R]_d := (softmax 0)^T *m E t.
+have -> : intermediates E 0 W =
+    (\matrix_t z t) *m lin1_mx (mxvec \o mulmx (const_mx 1 : 'cV[R]_H)).
+  apply/row_matrixP => t; rewrite row_mul !rowK mul_rV_lin1 /=; congr (mxvec _).
+  apply/row_matrixP => h; rewrite rowK row_mul (_ : row h (const_mx 1) = 1%:M); last first.
+    by apply/matrixP => i j; rewrite !ord1 !mxE.
+  by rewrite mul1mx /head row0 trmx0 mulmx0.
+by apply: leq_trans (mxrankM_maxl _ _) _; exact: rank_leq_col.
+Qed.
