@@ -35,7 +35,7 @@ pose g := \det (rowsub f A *m map_mx polyC C).
 have gE s : g.[s] = \det (rowsub f (at_ s) *m C).
   rewrite -[LHS]/(horner_eval s g) -det_map_mx map_mxM; congr (\det (_ *m _)).
     by apply/matrixP => i j; rewrite !mxE.
-  by apply/matrixP => i j; rewrite !mxE /horner_eval hornerC.
+  by apply/matrixP => i j; rewrite !mxE; exact: hornerC.
 have g0 : g != 0.
   by apply: contra_eq_neq (gE s1) => ->; rewrite horner0 fC det1 eq_sym oner_eq0.
 have [rs rsE] : exists rs : seq F, forall s, root g s -> s \in rs.
@@ -54,10 +54,13 @@ Qed.
 
 Variables (d T : nat).
 
+(* The point s of the line of rows from y to y' *)
+Definition line_rows (y y' : 'I_T -> 'rV[F]_d) (s : F) t := y t + s *: (y' t - y t).
+
 Lemma rank_span_matrix (J : {set 'I_T}) (y : 'I_T -> 'rV[F]_d) :
   \rank (span J y) = \rank (\matrix_(t < T) (if t \in J then y t else 0)).
 Proof.
-apply/eqmx_rank/eqmxP/andP; split.
+apply: eqmx_rank; apply/andP; split.
   apply/sumsmx_subP => t tJ; rewrite genmxE.
   by have := row_sub t (\matrix_(t < T) (if t \in J then y t else 0)); rewrite rowK tJ.
 apply/row_subP => t; rewrite rowK; case: ifP => [tJ|_]; last exact: sub0mx.
@@ -67,20 +70,20 @@ Qed.
 (* One set of rows on a line *)
 Lemma rank_span_line (J : {set 'I_T}) (y y' : 'I_T -> 'rV[F]_d) :
   exists rs : seq F, forall s, s \notin rs ->
-    (\rank (span J y) <= \rank (span J (fun t => y t + s *: (y' t - y t))))%N.
+    (\rank (span J y) <= \rank (span J (line_rows y y' s)))%N.
 Proof.
 pose Y (y : 'I_T -> 'rV[F]_d) := \matrix_(t < T) (if t \in J then y t else 0).
 have [rs rsP] := @polynomial_rank T d (map_mx polyC (Y y) + 'X *: map_mx polyC (Y y' - Y y)) 0.
 exists rs => s /rsP; rewrite !rank_span_matrix; congr (_ <= _)%N; congr (\rank _).
   by apply/matrixP => t j; rewrite !mxE /horner_eval !hornerE.
 apply/matrixP => t j; rewrite !mxE /horner_eval !hornerE.
-by case: ifP => _; rewrite ?mxE ?subrr ?mulr0 ?addr0 // !mxE.
+by case: ifP => _; rewrite !mxE ?subrr ?mulr0 ?addr0.
 Qed.
 
 (* All sets of rows on a line *)
 Lemma all_spans_line (y y' : 'I_T -> 'rV[F]_d) :
   exists rs : seq F, forall s, s \notin rs -> forall J : {set 'I_T},
-    (\rank (span J y) <= \rank (span J (fun t => y t + s *: (y' t - y t))))%N.
+    (\rank (span J y) <= \rank (span J (line_rows y y' s)))%N.
 Proof.
 have /choice[rs rsP] := fun J : {set 'I_T} => rank_span_line J y y'.
 exists (flatten [seq rs J | J <- enum {set 'I_T}]) => s srs J; apply: rsP.
@@ -90,11 +93,11 @@ Qed.
 Variable M : 'I_T -> 'M[F]_d.
 
 Lemma line_sub (y y' : 'I_T -> 'rV[F]_d) s : (forall t, (y t <= M t)%MS) ->
-  (forall t, (y' t <= M t)%MS) -> forall t, (y t + s *: (y' t - y t) <= M t)%MS.
+  (forall t, (y' t <= M t)%MS) -> forall t, (line_rows y y' s t <= M t)%MS.
 Proof. by move=> yM y'M t; rewrite addmx_sub ?scalemx_sub // addmx_sub // eqmx_opp. Qed.
 
 Lemma generic_line (y y' : 'I_T -> 'rV[F]_d) : generic M y -> (forall t, (y' t <= M t)%MS) ->
-  exists rs : seq F, forall s, s \notin rs -> generic M (fun t => y t + s *: (y' t - y t)).
+  exists rs : seq F, forall s, s \notin rs -> generic M (line_rows y y' s).
 Proof.
 move=> [yM ymax] y'M; have [rs rsP] := all_spans_line y y'; exists rs => s /rsP le.
 split=> [|z J zM]; first exact: line_sub.
@@ -126,9 +129,9 @@ have [s] := avoid_points (rs ++ [seq 1 - x | x <- rs']).
 rewrite mem_cat negb_or => /andP[/rsP le srs'].
 have {}/rsP' le' : 1 - s \notin rs'.
   by apply: contra srs' => s1; apply/mapP; exists (1 - s); rewrite // subKr.
-exists (fun t => y t + s *: (y' t - y t)); first exact: line_sub.
-have swap : (fun t => y' t + (1 - s) *: (y t - y' t)) = (fun t => y t + s *: (y' t - y t)).
-  by apply: funext => t; rewrite scalerBl scale1r addrA addrCA subrr addr0 -scalerN opprB.
+exists (line_rows y y' s); first exact: line_sub.
+have swap : line_rows y' y (1 - s) = line_rows y y' s.
+  by apply: funext => t; rewrite /line_rows scalerBl scale1r addrA addrCA subrr addr0 -scalerN opprB.
 move=> K; rewrite in_cons => /orP[/eqP-> z zM|KJs z zM].
   by apply: leq_trans (y'max z zM) _; rewrite -swap; exact: le'.
 by apply: leq_trans (ymax K KJs z zM) (le K).
