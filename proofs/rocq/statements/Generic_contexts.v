@@ -38,6 +38,28 @@ Definition Theorem9_lines : Prop :=
     reach (on_line Q Q' s) (fun h => on_line (WQ h) (WQ' h) s)
       (fun h => on_line (WK h) (WK' h) s).
 
+(* The space L_t of a context E, for H heads: a row for each head in the span of the tokens, any *)
+(* two of them with a difference in the span of the differences of tokens                        *)
+Definition in_layer_space (R : realType) d H n (E : 'M[R]_(n, d)) (z : 'M[R]_(H, d)) : Prop :=
+  (forall h, (row h z <= E)%MS) /\ forall g h, (row g z - row h z <= differences E)%MS.
+
+(* Proposition 15.3: rows y_t in L_t of which every set has the largest rank possible exist, and *)
+(* on each line through them almost all rows are such. Their rank is c(E; H), and the set J of   *)
+(* rows which are in the span of the other ones has the least of the bounds of Theorem 8.        *)
+Definition Proposition15_3 : Prop :=
+  forall (R : realType) (d T H : nat) (n : 'I_T -> nat) (E : forall t, 'M[R]_(n t, d)),
+    (0 < H)%N ->
+  let rows (y : 'I_T -> 'M[R]_(H, d)) := forall t, in_layer_space (E t) (y t) in
+  let span_of (J : {set 'I_T}) (y : 'I_T -> 'M[R]_(H, d)) := span J (fun t => mxvec (y t)) in
+  let largest y := rows y /\ forall y' J, rows y' ->
+    (\rank (span_of J y') <= \rank (span_of J y))%N in
+  let J y := [set t | (mxvec (y t) <= span_of (~: [set t]) y)%MS] in
+  [/\ exists y, largest y,
+    forall y y', largest y -> rows y' -> exists exceptions : seq R,
+      forall s, s \notin exceptions -> largest (fun t => on_line (y t) (y' t) s)
+    & forall y, largest y ->
+      \rank (span_of setT y) = capacity E H /\ bound_of E H (J y) = capacity E H].
+
 (* Lemma 17.1: the weight of one token with logit x, where n - 1 others have logit zero *)
 Definition one_token (R : realType) (n : nat) (x : R) : R := expR x / (expR x + (n - 1)%:R).
 
