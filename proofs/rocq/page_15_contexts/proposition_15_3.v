@@ -143,7 +143,8 @@ Theorem proposition_15_3 : Proposition15_3.
 Proof.
 move=> R d T [//|H] n E _ rows span_of largest J; pose M t := layer_mx H (E t).
 have rowsP y : rows y <-> forall t, (mxvec (y t) <= M t)%MS.
-  by split=> yM t; apply/(layer_mxP (E t) (y t)); exact: yM.
+  split=> yM t; first exact: ((layer_mxP (E t) (y t)).2 (yM t)).
+  exact: ((layer_mxP (E t) (y t)).1 (yM t)).
 have largestP y : largest y <-> generic M (fun t => mxvec (y t)).
   split=> -[/rowsP yM ymax]; split=> // z K zM.
     have zz : (fun t => mxvec (vec_mx (z t))) = z by apply: funext => t; exact: vec_mxK.
@@ -157,11 +158,11 @@ split=> [|y y' /largestP yM /rowsP y'M|y /largestP yM].
   by rewrite (_ : (fun t => _) = y) //; apply: funext => t; exact: vec_mxK.
 - have [rs rsP] := generic_line yM y'M; exists rs => s /rsP sM; apply/largestP.
   rewrite (_ : (fun t => _) = line_rows (fun t => mxvec (y t)) (fun t => mxvec (y' t)) s) //.
-  by apply: funext => t; rewrite /on_line /line_rows !linearE.
+  by apply: funext => t; rewrite /on_line /line_rows linearD /= linearZ /= linearB.
 have [rE least] := minimizer yM; rewrite boundE in rE.
 have cJ : capacity E H.+1 = bound_of E H.+1 (J y).
   apply: anti_leq; rewrite capacity_le capacity_ge // => [|K].
     by rewrite -rE; apply: leq_trans (rank_span_size _ _) _; rewrite cardsT card_ord.
   by rewrite -!boundE; exact: least.
-by split; [exact: etrans rE (esym cJ)|exact: esym].
+by split; [exact: etrans rE (esym cJ)|exact: (esym cJ)].
 Qed.
