@@ -203,4 +203,16 @@ have Bf : row_free (rowsub f (A s)).
 rewrite -[X in (X <= _)%N](eqP Bf) rowsubE; exact: mxrankM_maxr.
 Qed.
 
+(* In an interval there is a point outside of any finite set. *)
+Lemma interval_avoids (rs : seq R) (l r : R) : l < r ->
+  exists2 s, l < s < r & s \notin rs.
+Proof.
+elim: rs r => [|x rs IHrs] r lr.
+  by exists ((l + r) / 2) => //; rewrite midf_lt //= midf_lt.
+have [s /andP[ls sr] srs] := IHrs r lr; have [sx|sx] := eqVneq s x; last first.
+  by exists s; rewrite ?ls // inE negb_or sx.
+have [s' /andP[ls' sr'] srs'] := IHrs s ls; exists s'; first by rewrite ls' (lt_trans sr').
+by rewrite inE negb_or srs' -sx lt_eqF.
+Qed.
+
 End Zeros.

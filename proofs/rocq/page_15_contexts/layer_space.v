@@ -178,7 +178,8 @@ split=> [|[zE zD]].
   pose D g := \sum_(h | g == rshift 1 h) v h *m differences E.
   have rows g : row g z = r *m E + D g.
     have -> : z = const_mx 1 *m (r *m E) + \sum_h delta_mx (rshift 1 h) 0 *m (v h *m differences E).
-      apply: (can_inj mxvecK); rewrite zE rE uE linearD linear_sum /A [r *m (_ *m lift_mx _)]mulmxA mul_lift; congr (_ + _).
+      apply: (can_inj mxvecK); rewrite zE rE uE linearD linear_sum /A.
+      rewrite [r *m (_ *m lift_mx _)]mulmxA mul_lift; congr (_ + _).
       by apply: eq_bigr => h _; rewrite vE [v h *m (_ *m lift_mx _)]mulmxA mul_lift.
     rewrite [LHS]linearD [in LHS]linear_sum /= row_const /D [in RHS]big_mkcond; congr (_ + _).
     by apply: eq_bigr => h _; exact: row_delta.

@@ -1,6 +1,6 @@
-(* proofs/15-contexts.md: Proposition 15.3 for the spaces L_t of contexts. Rows of which every set *)
-(* has the largest rank exist, and almost all rows are such; their rank is c(E; H), and the rows   *)
-(* in dependencies give the least of the bounds.                                                   *)
+(* proofs/15-contexts.md: Proposition 15.3 for the spaces L_t of contexts. Rows of which every  *)
+(* set has the largest rank exist; on a line through them all but finitely many are such. Their *)
+(* rank is c(E; H), and the rows in dependencies give the least of the bounds.                  *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.classical Require Import boolp.
 From mathcomp.analysis Require Import reals.
@@ -131,7 +131,8 @@ have {}/rsP' le' : 1 - s \notin rs'.
   by apply: contra srs' => s1; apply/mapP; exists (1 - s); rewrite // subKr.
 exists (line_rows y y' s); first exact: line_sub.
 have swap : line_rows y' y (1 - s) = line_rows y y' s.
-  by apply: funext => t; rewrite /line_rows scalerBl scale1r addrA addrCA subrr addr0 -scalerN opprB.
+  apply: funext => t; rewrite /line_rows scalerBl scale1r addrA addrCA subrr addr0.
+  by rewrite -scalerN opprB.
 move=> K; rewrite in_cons => /orP[/eqP-> z zM|KJs z zM].
   by apply: leq_trans (y'max z zM) _; rewrite -swap; exact: le'.
 by apply: leq_trans (ymax K KJs z zM) (le K).

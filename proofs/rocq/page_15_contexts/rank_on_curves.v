@@ -1,6 +1,6 @@
-(* proofs/15-contexts.md: for Theorem 9, almost all queries, and 17-generic-contexts.md: Theorem   *)
-(* 11, almost all contexts. Along any polynomial curve of contexts, queries and weights the rank   *)
-(* of Z is that of any of its points at least, but for finitely many exceptions.                   *)
+(* proofs/15-contexts.md: for Theorem 9, almost all queries; 17-generic-contexts.md: Theorem 11, *)
+(* almost all contexts. Along a polynomial curve of contexts, queries and weights the rank of Z  *)
+(* is at least that of any of its points, but for finitely many exceptions.                      *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals sequences exp.
 From Memorization Require Import Definitions Capacity Generic_contexts softmax theorem_8
@@ -18,7 +18,8 @@ Section Curves.
 Variable R : realType.
 
 (* The point s of a curve *)
-Definition at_point m p (A : 'M[{poly R}]_(m, p)) (s : R) : 'M[R]_(m, p) := map_mx (horner_eval s) A.
+Definition at_point m p (A : 'M[{poly R}]_(m, p)) (s : R) : 'M[R]_(m, p) :=
+  map_mx (horner_eval s) A.
 
 Variables (d T H : nat) (n : 'I_T -> nat) (E : forall t, 'M[{poly R}]_(n t, d)).
 Variables (Q : 'M[{poly R}]_(T, d)) (W : 'I_H -> 'M[{poly R}]_d).
@@ -99,6 +100,28 @@ Proof. by rewrite /on_line subrr scaler0 addr0. Qed.
 
 Lemma on_line_swap m p (A B : 'M[R]_(m, p)) s : on_line A B (1 - s) = on_line B A s.
 Proof. by rewrite /on_line scalerBl scale1r addrA addrCA subrr addr0 -scalerN opprB. Qed.
+
+(* Lines from A i to B i: near the A i there is a point s with 1 - s outside of a finite set. *)
+Lemma near_on_lines (I : finType) (m : I -> nat) p (A B : forall i, 'M[R]_(m i, p))
+    (rs : seq R) eps : 0 < eps ->
+  exists2 s, 1 - s \notin rs & forall i j k, `|on_line (A i) (B i) s j k - A i j k| < eps.
+Proof.
+move=> eps0; pose M := 1 + \sum_i \sum_j \sum_k `|B i j k - A i j k|.
+have pos i : 0 <= \sum_j \sum_k `|B i j k - A i j k|.
+  by apply: sumr_ge0 => j _; apply: sumr_ge0 => k _; exact: normr_ge0.
+have M0 : 0 < M by rewrite ltr_paddr ?ltr01 // sumr_ge0.
+have small i j k : `|B i j k - A i j k| < M.
+  rewrite /M ltr_spaddl ?ltr01 // (bigD1 i) //= (bigD1 j) //= (bigD1 k) //= -!addrA ler_addl.
+  apply: addr_ge0; first by apply: sumr_ge0 => l _; exact: normr_ge0.
+  apply: addr_ge0; last by apply: sumr_ge0 => l _; exact: pos.
+  by apply: sumr_ge0 => k' _; apply: sumr_ge0 => l _; exact: normr_ge0.
+have [|s /andP[s0 s1] srs] := interval_avoids (map (fun x => 1 - x) rs) (_ : 0 < eps / M).
+  by rewrite divr_gt0.
+exists s => [|i j k]; first by rewrite -(mem_map (subrI 1)) opprB addrCA subrr addr0.
+rewrite mxE addrAC subrr add0r !mxE normrM gtr0_norm //.
+apply: (@lt_trans _ _ (s * M)); first by rewrite ltr_pmul2l.
+by rewrite -ltr_pdivl_mulr.
+Qed.
 
 End Lines.
 

@@ -1,5 +1,6 @@
-(* proofs/17-generic-contexts.md: Lemma 17.1 (one token among equal ones). The weights of one token *)
-(* for different slopes c_h are independent functions; if n = 2, but for pairs of opposite slopes. *)
+(* proofs/17-generic-contexts.md: Lemma 17.1 (one token among equal ones). The weights of one    *)
+(* token for different slopes c_h are independent functions of s; if n = 2, unless there are two *)
+(* pairs of opposite slopes.                                                                     *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.classical Require Import boolp classical_sets functions.
 From mathcomp.analysis Require Import reals topology normedtype sequences exp.
@@ -12,17 +13,6 @@ Unset Printing Implicit Defensive.
 Import Order.TTheory GRing.Theory Num.Theory.
 Import numFieldNormedType.Exports.
 Local Open Scope ring_scope.
-
-Lemma interval_avoids (R : realType) (rs : seq R) (l r : R) : l < r ->
-  exists2 s, l < s < r & s \notin rs.
-Proof.
-elim: rs r => [|x rs IHrs] r lr.
-  by exists ((l + r) / 2) => //; rewrite midf_lt //= midf_lt.
-have [s /andP[ls sr] srs] := IHrs r lr; have [sx|sx] := eqVneq s x; last first.
-  by exists s; rewrite ?ls // inE negb_or sx.
-have [s' /andP[ls' sr'] srs'] := IHrs s ls; exists s'; first by rewrite ls' (lt_trans sr').
-by rewrite inE negb_or srs' -sx lt_eqF.
-Qed.
 
 Section OneToken.
 
@@ -78,7 +68,8 @@ have [c0|c0] := ltP 0 c.
   apply: (@null_le _ _ (fun k => m * expR (- ((c - b) * k%:R))) 0%N) => [k _|]; last first.
     by apply: nullM; apply: null_exp; rewrite subr_gt0 lt_neqAle eq_sym cb' -cE.
   rewrite subr0 e norm_div normrN ger0_norm ?mulr_ge0 ?expR_nneg ?(ltW m0) //.
-  rewrite -mulrA ler_wpmul2l ?(ltW m0) //; apply: le_trans (ler_wpmul2l (expR_nneg _) (den_inv _)) _.
+  rewrite -mulrA ler_wpmul2l ?(ltW m0) //.
+  apply: le_trans (ler_wpmul2l (expR_nneg _) (den_inv _)) _.
   by rewrite -expRD -mulrBl -mulNr opprB.
 have {}c0 : c < 0 by rewrite lt_neqAle c_neq0.
 have cE : `|c| = - c by rewrite ler0_norm // ltW.
@@ -278,7 +269,8 @@ have a'0 h' : a' h' = 0.
 have apq : a p = a q.
   by have /eqP := a'0 p; rewrite a'p subr_eq0 => /eqP.
 have aq : a q = 0.
-  have := sum0 0; rewrite (bigD1 q) //= (bigD1 p) 1?eq_sym //= big1 => [|g /andP[gp gq]]; last first.
+  have := sum0 0; rewrite (bigD1 q) //= (bigD1 p) 1?eq_sym //=.
+  rewrite big1 => [|g /andP[gp gq]]; last first.
     by have := a'0 g; rewrite /a' (negPf gp) (negPf gq) => ->; rewrite mul0r.
   by rewrite addr0 half apq mulrBr mulr1 subrK.
 have := a'0 h; rewrite /a'; case: eqP => [-> _|_] //.

@@ -25,7 +25,8 @@ Definition lone n (x : 'rV[R]_d) : 'M[R]_(n, d) := \matrix_i (if i == 0%N :> nat
 Lemma head_lone n (x e : 'rV[R]_d) (W : 'M[R]_d) : (1 < n)%N ->
   head (lone n x) W e = one_token n ((x *m (W *m e^T)) 0 0) *: x.
 Proof.
-case: n => // n _; rewrite /head -mulmxA mulmx_sum_row big_ord_recl big1 ?addr0 => [|i _]; last first.
+case: n => // n _; rewrite /head -mulmxA mulmx_sum_row big_ord_recl.
+rewrite big1 ?addr0 => [|i _]; last first.
   by rewrite [row _ _]rowK /= scaler0.
 rewrite [row _ _]rowK /=; congr (_ *: _); rewrite [_^T _ _]mxE [softmax _ _ _]mxE /one_token.
 have logit i : (lone n.+1 x *m (W *m e^T)) i 0 =
@@ -96,7 +97,8 @@ Lemma rank_at_most (E : forall t, 'M[R]_(n t, d)) :
 Proof. by rewrite leq_min rank_leq_row rank_leq_col. Qed.
 
 Lemma lone_reach :
-  exists x : 'I_T -> 'rV[R]_d, \rank (intermediates (fun t => lone (n t) (x t)) Q W) = minn T (H * d).
+  exists x : 'I_T -> 'rV[R]_d,
+    \rank (intermediates (fun t => lone (n t) (x t)) Q W) = minn T (H * d).
 Proof.
 pose f t x := mxvec (\matrix_h head (lone (n t) x) (W h) (row t Q)).
 have [t L Lf|x xr] := @grow R (H * d) _ 0 T f 0;
@@ -115,7 +117,8 @@ Lemma reach_ge (E E' : forall t, 'M[R]_(n t, d)) : reach E ->
 Proof. by move=> rE le; apply: anti_leq; rewrite rank_at_most -rE. Qed.
 
 Lemma reach_line (E E' : forall t, 'M[R]_(n t, d)) : reach E ->
-  exists exceptions : seq R, forall s, s \notin exceptions -> reach (fun t => on_line (E t) (E' t) s).
+  exists exceptions : seq R, forall s, s \notin exceptions ->
+    reach (fun t => on_line (E t) (E' t) s).
 Proof.
 move=> rE; have [rs rsP] := @rank_lines R d T H n E E' Q Q W W; exists rs => s /rsP.
 pose Es t := on_line (E t) (E' t) s.
@@ -129,24 +132,10 @@ Lemma reach_dense (E E' : forall t, 'M[R]_(n t, d)) eps : reach E' -> 0 < eps ->
     `|on_line (E t) (E' t) s i j - E t i j| < eps.
 Proof.
 move=> rE' eps0; have [rs rsP] := reach_line E rE'.
-pose M := 1 + \sum_t \sum_i \sum_j `|E' t i j - E t i j|.
-have pos t : 0 <= \sum_i \sum_j `|E' t i j - E t i j|.
-  by apply: sumr_ge0 => i _; apply: sumr_ge0 => j _; exact: normr_ge0.
-have M0 : 0 < M by rewrite ltr_paddr ?ltr01 // sumr_ge0.
-have small t i j : `|E' t i j - E t i j| < M.
-  rewrite /M ltr_spaddl ?ltr01 // (bigD1 t) //= (bigD1 i) //= (bigD1 j) //= -!addrA ler_addl.
-  apply: addr_ge0; first by apply: sumr_ge0 => l _; exact: normr_ge0.
-  apply: addr_ge0; last by apply: sumr_ge0 => l _; exact: pos.
-  by apply: sumr_ge0 => k _; apply: sumr_ge0 => l _; exact: normr_ge0.
-have [|s /andP[s0 s1] srs] := interval_avoids (map (fun x => 1 - x) rs) (_ : 0 < eps / M).
-  by rewrite divr_gt0.
-exists s => [|t i j].
-  have := rsP (1 - s); rewrite -(mem_map (subrI 1)) opprB addrCA subrr addr0 => /(_ srs).
-  rewrite /reach (@intermediates_eq _ _ _ _ _ _ (fun t => on_line (E t) (E' t) s) _ Q _ W) // => t.
-  exact: on_line_swap.
-rewrite mxE addrAC subrr add0r !mxE normrM gtr0_norm //.
-apply: (@lt_trans _ _ (s * M)); first by rewrite ltr_pmul2l.
-by rewrite -ltr_pdivl_mulr.
+have [s srs near] := near_on_lines E E' rs eps0; exists s; last exact: near.
+have := rsP (1 - s) srs.
+rewrite /reach (@intermediates_eq _ _ _ _ _ _ (fun t => on_line (E t) (E' t) s) _ Q _ W) // => t.
+exact: on_line_swap.
 Qed.
 
 End Claim.

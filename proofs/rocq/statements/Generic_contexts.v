@@ -1,7 +1,7 @@
-(* proofs/15-contexts.md and 17-generic-contexts.md: what Lemma 17.1 and Theorem 11 say, and what  *)
-(* is true of almost all contexts, queries and weights, without measure: on each line through one  *)
-(* choice which will do, all but finitely many will do. (So the others have measure zero, by polar *)
-(* coordinates.)                                                                                   *)
+(* proofs/15-contexts.md and 17-generic-contexts.md: what Proposition 15.3, Lemma 17.1 and        *)
+(* Theorem 11 say, and what is said of almost all contexts, queries and weights without measure:  *)
+(* on each line through a choice which will do, all but finitely many will do. (So the closed set *)
+(* of those that will not has measure zero, by polar coordinates.)                                *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals sequences exp.
 From Memorization Require Import Definitions Capacity.
@@ -44,8 +44,8 @@ Definition in_layer_space (R : realType) d H n (E : 'M[R]_(n, d)) (z : 'M[R]_(H,
   (forall h, (row h z <= E)%MS) /\ forall g h, (row g z - row h z <= differences E)%MS.
 
 (* Proposition 15.3: rows y_t in L_t of which every set has the largest rank possible exist, and *)
-(* on each line through them almost all rows are such. Their rank is c(E; H), and the set J of   *)
-(* rows which are in the span of the other ones has the least of the bounds of Theorem 8.        *)
+(* on each line through them all but finitely many rows are such. Their rank is c(E; H), and the *)
+(* set J of rows in the span of the other ones has the least of the bounds of Theorem 8.         *)
 Definition Proposition15_3 : Prop :=
   forall (R : realType) (d T H : nat) (n : 'I_T -> nat) (E : forall t, 'M[R]_(n t, d)),
     (0 < H)%N ->
