@@ -37,7 +37,8 @@ split=> [Q eps eps0|Q rQ]; last first.
   move=> Q' QQ; have same h : near_matrix eps (W h) (W h) by move=> i j; rewrite subrr normr0.
   by apply: anti_leq; rewrite upper (leq_trans (eq_leq (esym rQ)) (near Q' _ QQ same)).
 have [Q1 Q1r] := theorem_9_queries H0 Ea q0 qN; have [rs rsP] := rank_lines E E Q1 Q W W.
-have [s srs near] := @near_on_lines R [finType of unit] (fun=> T) d (fun=> Q) (fun=> Q1) rs eps eps0.
+have [s srs near] :=
+  @near_on_lines R [finType of unit] (fun=> T) d (fun=> Q) (fun=> Q1) rs eps eps0.
 exists (on_line Q Q1 s); first exact: near tt.
 have le := rsP (1 - s) srs; apply: anti_leq; rewrite upper -Q1r; apply: leq_trans le _.
 apply: eq_leq; congr (\rank _).
