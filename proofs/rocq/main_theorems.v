@@ -3,12 +3,13 @@
 (* main_theorems.txt.                                                                            *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals sequences exp.
-From Memorization Require Import Definitions Capacity Exact_rank.
+From Memorization Require Import Definitions Capacity Exact_rank Generic_contexts.
 From Memorization Require Import adequacy curve readout theorem_1 theorem_2 theorem_3 theorem_4.
 From Memorization Require Import theorem_8 theorem_9 shared_context.
 From Memorization Require Import theorem_10 theorem_10_representatives corollaries hyperplane.
 From Memorization Require Import narrow_readout positive_vector rank_open almost_all_queries.
 From Memorization Require Import minimizer translates sums_of_contexts causal_bound theorem_12.
+From Memorization Require Import rank_on_curves proposition_15_3 one_token theorem_11.
 From Memorization Require Import layer_checker attention_program attention_rank.
 From Memorization Require Import upper_bound_program upper_bound.
 
@@ -86,6 +87,22 @@ Check sums_of_contexts.
 Print Assumptions sums_of_contexts.
 Check four_sums.
 Print Assumptions four_sums.
+Check proposition_15_3.
+Print Assumptions proposition_15_3.
+Check rank_lines.
+Print Assumptions rank_lines.
+Check theorem_9_lines.
+Print Assumptions theorem_9_lines.
+Check lemma_17_1.
+Print Assumptions lemma_17_1.
+Check theorem_11.
+Print Assumptions theorem_11.
+Check theorem_11_temperatures.
+Print Assumptions theorem_11_temperatures.
+Check theorem_11_weights.
+Print Assumptions theorem_11_weights.
+Check theorem_11_zero.
+Print Assumptions theorem_11_zero.
 Check theorem_12_bound.
 Print Assumptions theorem_12_bound.
 Check theorem_12.

@@ -130,4 +130,77 @@ have Nf : row_free N.
 by rewrite -[X in (X <= _)%N](eqP Nf); apply: mxrankS.
 Qed.
 
+(* The dimension of a sum of layer spaces *)
+Lemma rank_layer_sum_eq T (n : 'I_T -> nat) (E : forall t, 'M[R]_(n t, d)) (J : {set 'I_T}) :
+  \rank (\sum_(t in J) layer_mx (E t))%MS = (tokens_dim E J + H * differences_dim E J)%N.
+Proof.
+apply: anti_leq; rewrite rank_layer_sum andbT /tokens_dim /differences_dim.
+set RJ := (\sum_(t in J) <<E t>>)%MS; set DJ := (\sum_(t in J) differences (E t))%MS.
+have sub : (\sum_(t in J) layer_mx (E t) <=
+    RJ *m lift_mx (const_mx 1) + \sum_(h < H) <<DJ *m lift_mx (delta_mx (rshift 1 h) 0)>>)%MS.
+  apply/sumsmx_subP => t tJ; rewrite addsmx_sub genmxE; apply/andP; split.
+    apply: submx_trans (addsmxSl _ _); apply: submxMr.
+    by rewrite (sumsmx_sup t) // genmxE.
+  apply/sumsmx_subP => h _; rewrite genmxE; apply: submx_trans (addsmxSr _ _).
+  by rewrite (sumsmx_sup h) // genmxE submxMr // (sumsmx_sup t).
+apply: leq_trans (mxrankS sub) _; apply: leq_trans (mxrank_adds_leqif _ _) _.
+apply: leq_add; first exact: mxrankM_maxl.
+apply: leq_trans (mxrank_sum_leqif _) _; rewrite /= -[X in (_ <= X * _)%N]card_ord -sum_nat_const.
+by apply: leq_sum => h _; rewrite mxrank_gen; exact: mxrankM_maxl.
+Qed.
+
+Lemma row_delta (g k : 'I_(1 + H)) (x : 'rV[R]_d) :
+  row g ((delta_mx k 0 : 'cV[R]_(1 + H)) *m x) = if g == k then x else 0.
+Proof.
+apply/rowP => j; rewrite !mxE big_ord1 !mxE eqxx andbT; case: eqP => _; rewrite ?mul1r //.
+by rewrite mul0r !mxE.
+Qed.
+
+Lemma row_const (g : 'I_(1 + H)) (x : 'rV[R]_d) :
+  row g ((const_mx 1 : 'cV[R]_(1 + H)) *m x) = x.
+Proof. by apply/rowP => j; rewrite !mxE big_ord1 !mxE mul1r. Qed.
+
+(* The rows of a member of the layer space *)
+Lemma layer_mxP n (E : 'M[R]_(n, d)) (z : 'M[R]_(1 + H, d)) :
+  (mxvec z <= layer_mx E)%MS <->
+  (forall h, (row h z <= E)%MS) /\ forall g h, (row g z - row h z <= differences E)%MS.
+Proof.
+split=> [|[zE zD]].
+  rewrite /layer_mx; set A := E *m _; set S := (\sum_(h < H) _)%MS.
+  move=> /sub_addsmxP[[a b] /= zE].
+  have /submxP[r rE] : (a *m <<A>> <= A)%MS.
+    by apply: submx_trans (submxMl _ _) _; rewrite genmxE.
+  have /sub_sumsmxP[u uE] : (b *m S <= S)%MS by exact: submxMl.
+  have /fin_all_exists[v vE] (h : 'I_H) : exists v, u h *m <<differences E
+      *m lift_mx (delta_mx (rshift 1 h) 0)>>%MS = v *m (differences E
+      *m lift_mx (delta_mx (rshift 1 h) 0)).
+    by apply/submxP; apply: submx_trans (submxMl _ _) _; rewrite genmxE.
+  pose D g := \sum_(h | g == rshift 1 h) v h *m differences E.
+  have rows g : row g z = r *m E + D g.
+    have -> : z = const_mx 1 *m (r *m E) + \sum_h delta_mx (rshift 1 h) 0 *m (v h *m differences E).
+      apply: (can_inj mxvecK); rewrite zE rE uE linearD linear_sum /A.
+      rewrite [r *m (_ *m lift_mx _)]mulmxA mul_lift; congr (_ + _).
+      by apply: eq_bigr => h _; rewrite vE [v h *m (_ *m lift_mx _)]mulmxA mul_lift.
+    rewrite [LHS]linearD [in LHS]linear_sum /= row_const /D [in RHS]big_mkcond; congr (_ + _).
+    by apply: eq_bigr => h _; exact: row_delta.
+  have inD g : (D g <= differences E)%MS.
+    by apply: summx_sub => h _; exact: submxMl.
+  split=> [g|g h].
+    by rewrite rows addmx_sub ?submxMl //; exact: submx_trans (inD g) (differences_sub E).
+  by rewrite !rows opprD addrACA subrr add0r addmx_sub // eqmx_opp.
+have -> : z = const_mx 1 *m row 0 z +
+    \sum_h delta_mx (rshift 1 h) 0 *m (row (rshift 1 h) z - row 0 z).
+  apply/row_matrixP => g; rewrite [RHS]linearD [in RHS]linear_sum /= row_const.
+  under eq_bigr do rewrite row_delta.
+  rewrite -big_mkcond; case: (split_ordP g) => g' ->.
+    rewrite big_pred0 => [|h]; last by rewrite eq_lrshift.
+    by rewrite addr0; congr (row _ z); apply: val_inj; rewrite /= ord1.
+  rewrite (bigD1 g') //= big1 => [|h /andP[]]; first by rewrite addr0 addrC subrK.
+  by rewrite eq_rshift => /eqP->; rewrite eqxx.
+rewrite linearD linear_sum /= addmx_sub //.
+  by rewrite -mul_lift; apply: submx_trans (addsmxSl _ _); rewrite genmxE submxMr.
+apply: summx_sub => h _; apply: submx_trans (addsmxSr _ _); rewrite (sumsmx_sup h) // genmxE.
+by rewrite /= -mul_lift submxMr.
+Qed.
+
 End LayerSpace.

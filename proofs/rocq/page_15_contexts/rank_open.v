@@ -63,15 +63,16 @@ rewrite distrC; apply: lt_trans; apply: lt_le_trans (AB k i j) _.
 by rewrite /harmonic ler_norm.
 Qed.
 
-Lemma cvg_head n d (E : 'M[R]_(n, d)) (W : nat -> 'M[R]_d) (e : nat -> 'rV[R]_d) W' e' :
+Lemma cvg_head n d (E : nat -> 'M[R]_(n, d)) (W : nat -> 'M[R]_d) (e : nat -> 'rV[R]_d) E' W' e' :
+  (forall i j, E k i j @[k --> \oo] --> (E' : 'M[R]_(n, d)) i j) ->
   (forall i j, W k i j @[k --> \oo] --> (W' : 'M[R]_d) i j) ->
   (forall j, e k 0 j @[k --> \oo] --> (e' : 'rV[R]_d) 0 j) ->
-  forall j, head E (W k) (e k) 0 j @[k --> \oo] --> head E W' e' 0 j.
+  forall j, head (E k) (W k) (e k) 0 j @[k --> \oo] --> head E' W' e' 0 j.
 Proof.
-move=> WW ee j; rewrite /head; apply: cvg_mulmx => i0 i'; rewrite ord1 [X in _ --> X]mxE.
+move=> EE WW ee j; rewrite /head; apply: cvg_mul_mx => [i0 i'|]; last exact: EE.
+rewrite ord1 [X in _ --> X]mxE.
 under eq_fun do rewrite [_^T _ _]mxE.
-apply: cvg_softmax => l; apply: cvg_mul_mx => [l1 l2|l1 l2].
-  by apply: cvg_mul_mx => // l3 l4; exact: cvg_cst.
+apply: cvg_softmax => l; apply: cvg_mul_mx => [l1 l2|l1 l2]; first exact: cvg_mul_mx.
 have xE (x : 'rV[R]_d) : x^T l1 l2 = x 0 l1 by rewrite mxE ord1.
 by rewrite xE; under eq_fun do rewrite xE; exact: ee.
 Qed.
@@ -95,25 +96,47 @@ Qed.
 
 End Open.
 
-Theorem rank_open : Rank_open.
+(* Contexts may move, too. *)
+Lemma rank_open_all (R : realType) d T H (n : 'I_T -> nat) (E : forall t, 'M[R]_(n t, d))
+    (Q : 'M[R]_(T, d)) (W : 'I_H -> 'M[R]_d) :
+  exists2 eps : R, 0 < eps & forall E' Q' W', (forall t, near_matrix eps (E' t) (E t)) ->
+    near_matrix eps Q' Q -> (forall h, near_matrix eps (W' h) (W h)) ->
+    (\rank (intermediates E Q W) <= \rank (intermediates E' Q' W'))%N.
 Proof.
-move=> R d T H n E Q W; apply: contrapT => none.
-have near k : exists QW : 'M[R]_(T, d) * ('I_H -> 'M[R]_d), [/\ near_matrix k.+1%:R^-1 QW.1 Q,
-    forall h, near_matrix k.+1%:R^-1 (QW.2 h) (W h) & (\rank (intermediates E QW.1 QW.2) < \rank
-      (intermediates E Q W))%N].
+apply: contrapT => none.
+have near k : exists X : (forall t, 'M[R]_(n t, d)) * 'M[R]_(T, d) * ('I_H -> 'M[R]_d),
+    [/\ forall t, near_matrix k.+1%:R^-1 (X.1.1 t) (E t), near_matrix k.+1%:R^-1 X.1.2 Q,
+      forall h, near_matrix k.+1%:R^-1 (X.2 h) (W h) &
+      (\rank (intermediates X.1.1 X.1.2 X.2) < \rank (intermediates E Q W))%N].
   apply: contrapT => no; apply: none; exists k.+1%:R^-1; first by rewrite invr_gt0 ltr0n.
-  move=> Q' W' QQ WW; rewrite leqNgt; apply/negP => lt; by apply: no; exists (Q', W'); split;
-    [exact: QQ|exact: WW|exact: lt].
-have [QW QWP] := choice near.
+  move=> E' Q' W' EE QQ WW; rewrite leqNgt; apply/negP => lt; apply: no.
+  by exists (E', Q', W'); split; [exact: EE|exact: QQ|exact: WW|exact: lt].
+have [X XP] := choice near.
 have := maxrowsub_free (intermediates E Q W); move: (maxrankfun _) => f ff.
-have [||k kf] := @row_free_open R _ _ (fun k => rowsub f (intermediates E (QW k).1 (QW k).2))
-  (rowsub f (intermediates E Q W)).
-- apply: cvg_rowsub; apply: cvg_blocks => t h; apply: cvg_head => [l1 l2|l].
-    by apply: cvg_near => k; have [_ Wk _] := QWP k; exact: Wk.
+pose Z k := intermediates (X k).1.1 (X k).1.2 (X k).2.
+have [||k kf] := @row_free_open R _ _ (fun k => rowsub f (Z k)) (rowsub f (intermediates E Q W)).
+- apply: cvg_rowsub; apply: cvg_blocks => t h; apply: cvg_head => [||l].
+  + by apply: cvg_near => k; have [Ek _ _ _] := XP k; exact: Ek.
+  + by apply: cvg_near => k; have [_ _ Wk _] := XP k; exact: Wk.
   have rowE (A : 'M[R]_(T, d)) : row t A 0 l = A t l by rewrite mxE.
   rewrite rowE; under eq_fun do rewrite rowE.
-  by apply: cvg_near => k; have [Qk _ _] := QWP k; exact: Qk.
+  by apply: cvg_near => k; have [_ Qk _ _] := XP k; exact: Qk.
 - exact: ff.
-have [_ _] := QWP k; rewrite ltnNge -[X in (X <= _)%N](eqP kf) => /negP; apply.
+have [_ _ _] := XP k; rewrite ltnNge -[X in (X <= _)%N](eqP kf) => /negP; apply.
 by rewrite rowsubE mxrankM_maxr.
+Qed.
+
+Theorem rank_open : Rank_open.
+Proof.
+move=> R d T H n E Q W; have [eps eps0 open] := rank_open_all E Q W; exists eps => [//|Q' W'].
+by apply: open => t i j; rewrite subrr normr0.
+Qed.
+
+Lemma rank_open_contexts (R : realType) d T H (n : 'I_T -> nat) (E : forall t, 'M[R]_(n t, d))
+    (Q : 'M[R]_(T, d)) (W : 'I_H -> 'M[R]_d) :
+  exists2 eps : R, 0 < eps & forall E', (forall t, near_matrix eps (E' t) (E t)) ->
+    (\rank (intermediates E Q W) <= \rank (intermediates E' Q W))%N.
+Proof.
+have [eps eps0 open] := rank_open_all E Q W; exists eps => [//|E' EE].
+by apply: open => [|i j|h i j]; [exact: EE|rewrite subrr normr0|rewrite subrr normr0].
 Qed.

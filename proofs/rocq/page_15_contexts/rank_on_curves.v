@@ -1,0 +1,153 @@
+(* proofs/15-contexts.md: for Theorem 9, almost all queries; 17-generic-contexts.md: Theorem 11, *)
+(* almost all contexts. Along a polynomial curve of contexts, queries and weights the rank of Z  *)
+(* is at least that of any of its points, but for finitely many exceptions.                      *)
+From mathcomp Require Import all_ssreflect all_algebra.
+From mathcomp.analysis Require Import reals sequences exp.
+From Memorization Require Import Definitions Capacity Generic_contexts softmax theorem_8
+  exponential_polynomials.
+
+Set Implicit Arguments.
+Unset Strict Implicit.
+Unset Printing Implicit Defensive.
+
+Import Order.TTheory GRing.Theory Num.Theory.
+Local Open Scope ring_scope.
+
+Section Curves.
+
+Variable R : realType.
+
+(* The point s of a curve *)
+Definition at_point m p (A : 'M[{poly R}]_(m, p)) (s : R) : 'M[R]_(m, p) :=
+  map_mx (horner_eval s) A.
+
+Variables (d T H : nat) (n : 'I_T -> nat) (E : forall t, 'M[{poly R}]_(n t, d)).
+Variables (Q : 'M[{poly R}]_(T, d)) (W : 'I_H -> 'M[{poly R}]_d).
+
+Let Z s := intermediates (fun t => at_point (E t) s) (at_point Q s) (fun h => at_point (W h) s).
+
+Lemma rank_on_curve s1 :
+  exists rs : seq R, forall s, s \notin rs -> (\rank (Z s1) <= \rank (Z s))%N.
+Proof.
+pose ex t h i s := expR ((E t *m W h *m (row t Q)^T) i 0).[s].
+pose den t h s := \sum_i ex t h i s + (n t == 0%N)%:R.
+pose cl s : 'M[R]_(T, H * d) := \matrix_t mxvec (\matrix_(h, j)
+  ((\prod_(h' | h' != h) den t h' s) * \sum_i ex t h i s * (E t i j).[s])).
+have den0 t h s : den t h s != 0.
+  rewrite /den; have [n0|n0] := posnP (n t).
+    by rewrite big1 ?add0r ?oner_eq0 // => i; have := ltn_ord i; rewrite {2}n0.
+  rewrite addr0 gt_eqF //.
+  have := expsum_gt0 (\col_i ((E t *m W h *m (row t Q)^T) i 0).[s]) n0.
+  by congr (0 < _); apply: eq_bigr => i _; rewrite mxE.
+have logit t h s : at_point (E t) s *m at_point (W h) s *m (row t (at_point Q s))^T =
+    at_point (E t *m W h *m (row t Q)^T) s.
+  by rewrite /at_point !map_mxM -map_trmx map_row.
+have clE s : cl s = diag_mx (\row_t \prod_h den t h s) *m Z s.
+  rewrite mul_diag_mx; apply/matrixP => t hj; case/mxvec_indexP: hj => h j.
+  rewrite [LHS]mxE mxvecE [LHS]mxE [RHS]mxE [(\row__ _) _ _]mxE [Z _ _ _]mxE mxvecE.
+  rewrite [X in _ = _ * X]mxE.
+  rewrite [X in _ = X * _](bigD1 h) //= [X in _ = X * _]mulrC -mulrA; congr (_ * _).
+  rewrite /head logit [X in _ = _ * X]mxE mulr_sumr; apply: eq_bigr => i _.
+  rewrite [_^T _ _]mxE [softmax _ _ _]mxE [at_point (E t) s i j]mxE mulrA; congr (_ * _).
+  have exE i' : expR (at_point (E t *m W h *m (row t Q)^T) s i' 0) = ex t h i' s by rewrite mxE.
+  rewrite exE; under [X in _ = _ * (_ / X)]eq_bigr do rewrite exE.
+  have n0 : (n t == 0%N) = false by case: (n t) i => // -[].
+  by have := den0 t h s; rewrite /den n0 addr0 => d0; rewrite mulrCA divff ?mulr1.
+have rcl s : \rank (cl s) = \rank (Z s).
+  rewrite clE; apply/eqP; rewrite eqn_leq mxrankM_maxr /=; apply: mxrankS.
+  apply/submxP; exists (diag_mx (\row_t (\prod_h den t h s)^-1)); rewrite mulmxA.
+  suff -> : diag_mx (\row_t (\prod_h den t h s)^-1) *m diag_mx (\row_t \prod_h den t h s) = 1%:M
+    by rewrite mul1mx.
+  rewrite mul_diag_mx; apply/matrixP => t t'; rewrite !mxE mulrnAr mulVf //.
+  by apply/prodf_neq0.
+have [|rs rsP] := @exp_polynomial_rank R _ _ cl s1.
+  move=> t j; case/mxvec_indexP: j => h j.
+  apply: (@exp_polynomial_eq _ (fun s =>
+    (\prod_(h' | h' != h) den t h' s) * \sum_i ex t h i s * (E t i j).[s])) => [s|].
+    by rewrite [LHS]mxE mxvecE [LHS]mxE.
+  apply: exp_polynomialM.
+    apply: exp_polynomial_prod => h'; apply: exp_polynomialD; last exact: exp_polynomial_const.
+    by apply: exp_polynomial_sum => i; exact: exp_polynomial_exp.
+  apply: exp_polynomial_sum => i; apply: exp_polynomialM.
+    exact: exp_polynomial_exp.
+  exact: exp_polynomial_poly.
+by exists rs => s /rsP; rewrite !rcl.
+Qed.
+
+End Curves.
+
+Section Lines.
+
+Variable R : realType.
+
+(* A line as a curve *)
+Definition line m p (A B : 'M[R]_(m, p)) : 'M[{poly R}]_(m, p) :=
+  map_mx polyC A + 'X *: map_mx polyC (B - A).
+
+Lemma at_line m p (A B : 'M[R]_(m, p)) s : at_point (line A B) s = on_line A B s.
+Proof. by apply/matrixP => i j; rewrite !mxE /horner_eval !hornerE. Qed.
+
+(* Weights of a head whose query and key weights are on lines *)
+Lemma at_lines d dh (A B C D : 'M[R]_(d, dh)) s :
+  at_point (line A B *m (line C D)^T) s = on_line A B s *m (on_line C D s)^T.
+Proof. by rewrite /at_point map_mxM -map_trmx -!/(at_point _ s) !at_line. Qed.
+
+Lemma on_line0 m p (A B : 'M[R]_(m, p)) : on_line A B 0 = A.
+Proof. by rewrite /on_line scale0r addr0. Qed.
+
+Lemma on_line_same m p (A : 'M[R]_(m, p)) s : on_line A A s = A.
+Proof. by rewrite /on_line subrr scaler0 addr0. Qed.
+
+Lemma on_line_swap m p (A B : 'M[R]_(m, p)) s : on_line A B (1 - s) = on_line B A s.
+Proof. by rewrite /on_line scalerBl scale1r addrA addrCA subrr addr0 -scalerN opprB. Qed.
+
+(* Lines from A i to B i: near the A i there is a point s with 1 - s outside of a finite set. *)
+Lemma near_on_lines (I : finType) (m : I -> nat) p (A B : forall i, 'M[R]_(m i, p))
+    (rs : seq R) eps : 0 < eps ->
+  exists2 s, 1 - s \notin rs & forall i j k, `|on_line (A i) (B i) s j k - A i j k| < eps.
+Proof.
+move=> eps0; pose M := 1 + \sum_i \sum_j \sum_k `|B i j k - A i j k|.
+have pos i : 0 <= \sum_j \sum_k `|B i j k - A i j k|.
+  by apply: sumr_ge0 => j _; apply: sumr_ge0 => k _; exact: normr_ge0.
+have M0 : 0 < M by rewrite ltr_paddr ?ltr01 // sumr_ge0.
+have small i j k : `|B i j k - A i j k| < M.
+  rewrite /M ltr_spaddl ?ltr01 // (bigD1 i) //= (bigD1 j) //= (bigD1 k) //= -!addrA ler_addl.
+  apply: addr_ge0; first by apply: sumr_ge0 => l _; exact: normr_ge0.
+  apply: addr_ge0; last by apply: sumr_ge0 => l _; exact: pos.
+  by apply: sumr_ge0 => k' _; apply: sumr_ge0 => l _; exact: normr_ge0.
+have [|s /andP[s0 s1] srs] := interval_avoids (map (fun x => 1 - x) rs) (_ : 0 < eps / M).
+  by rewrite divr_gt0.
+exists s => [|i j k]; first by rewrite -(mem_map (subrI 1)) opprB addrCA subrr addr0.
+rewrite mxE addrAC subrr add0r !mxE normrM gtr0_norm //.
+apply: (@lt_trans _ _ (s * M)); first by rewrite ltr_pmul2l.
+by rewrite -ltr_pdivl_mulr.
+Qed.
+
+End Lines.
+
+Lemma intermediates_eq (R : realType) d T H (n : 'I_T -> nat) (E E' : forall t, 'M[R]_(n t, d)) Q Q'
+    (W W' : 'I_H -> 'M[R]_d) : (forall t, E t = E' t) -> Q = Q' -> (forall h, W h = W' h) ->
+  intermediates E Q W = intermediates E' Q' W'.
+Proof.
+move=> EE <- WW; apply/row_matrixP => t; rewrite !rowK; congr (mxvec _).
+by apply/row_matrixP => h; rewrite !rowK EE WW.
+Qed.
+
+Theorem rank_lines : Rank_lines.
+Proof.
+move=> R d T H n E E' Q Q' W W'.
+have [rs rsP] := rank_on_curve (fun t => line (E t) (E' t)) (line Q Q')
+  (fun h => line (W h) (W' h)) 0.
+exists rs => s /rsP; congr (_ <= _)%N; congr (\rank _); apply: intermediates_eq => *;
+  by rewrite at_line ?on_line0.
+Qed.
+
+Theorem theorem_9_lines : Theorem9_lines.
+Proof.
+move=> R d T H dh n E Q Q' WQ WQ' WK WK' reach r0.
+have [rs rsP] := rank_on_curve (fun t => line (E t) (E t)) (line Q Q')
+  (fun h => line (WK h) (WK' h) *m (line (WQ h) (WQ' h))^T) 0.
+exists rs => s /rsP rs_s; apply: anti_leq; rewrite [X in X && _]theorem_8 /=.
+rewrite -r0; move: rs_s; congr (_ <= _)%N; congr (\rank _); apply: intermediates_eq => *;
+  by rewrite ?at_lines ?at_line ?on_line0 // on_line_same.
+Qed.
