@@ -42,7 +42,9 @@ def main() -> None:
         if skip and total > LARGE:
             continue
         drawn = generators.uniform(num_examples=total, context_size=size, width=width, seed=0)
-        data = Dataset(*(array.astype(np.float32) for array in vars(drawn).values()))
+        data = Dataset(
+            *(x.astype(np.float32) for x in (drawn.contexts, drawn.queries, drawn.targets))
+        )
         built = build_memorizer(data, num_heads=heads, construction=construction, **options)
         single = built.astype("float32")
         start = time.perf_counter()
