@@ -1,6 +1,6 @@
 """Class labels: strings, integers or Booleans as one-hot targets, and back.
 
-A target is the unit vector of its class. Where |f - y| <= epsilon < 1/2 in every entry, the entry
+A target is the unit vector of its class. Where `|f - y| <= epsilon < 1/2` in every entry, the entry
 of the right class is 1 - epsilon or more and any other one epsilon or less: the largest output is
 that of the right class, by 1 - 2 epsilon or more. So a certificate of the claim *error* proves the
 labels, too.

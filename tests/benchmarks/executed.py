@@ -66,7 +66,8 @@ def main() -> None:
 
 def of_uniform(total, size, width):
     drawn = generators.uniform(num_examples=total, context_size=size, width=width, seed=0)
-    return Dataset(*(array.astype(np.float32) for array in vars(drawn).values()))
+    arrays = drawn.contexts, drawn.queries, drawn.targets
+    return Dataset(*(array.astype(np.float32) for array in arrays))
 
 
 def of_integers(total, size, width):

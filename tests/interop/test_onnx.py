@@ -36,7 +36,7 @@ def test_float32(tmp_path):
     data = generators.uniform(num_examples=22, context_size=4, width=8)
     memorizer = build_memorizer(data, num_heads=8).astype(np.float32)
     memorizer.to_onnx(tmp_path / "m.onnx")
-    narrow = Dataset(*(x.astype(np.float32) for x in vars(data).values()))
+    narrow = Dataset(*(x.astype(np.float32) for x in (data.contexts, data.queries, data.targets)))
     outputs = run(tmp_path / "m.onnx", narrow)
     assert outputs.dtype == np.float32
     assert np.abs(outputs - data.targets).max() < 1e-2

@@ -1,5 +1,9 @@
 """What may be handed to a memorizer: one example, and arrays of other libraries."""
 
+import importlib.util
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -85,16 +89,25 @@ def test_pandas(data):
         Dataset(data.contexts, queries, targets)
 
 
-def test_jax(data):
-    numpy = pytest.importorskip("jax.numpy")
-    found = read_by(numpy.asarray, data)  # in float32
-    assert found.queries.dtype == np.float32
-    assert (found.contexts == data.contexts.astype(np.float32)).all()
-    memorizer = build_memorizer(found, num_heads=3)
-    context, query, target = found[3]
-    assert memorizer(numpy.asarray(context), numpy.asarray(query)) == pytest.approx(
-        target, abs=1e-6
-    )
+JAX = """
+import numpy as np
+from jax import numpy as jnp
+from constructive import Dataset, build_memorizer, generators
+
+data = generators.uniform(num_examples=7, context_size=3, width=5)
+found = Dataset(*map(jnp.asarray, (data.contexts, data.queries, data.targets)))
+assert found.queries.dtype == np.float32
+assert (found.contexts == data.contexts.astype(np.float32)).all()
+context, query, target = found[3]
+output = build_memorizer(found, num_heads=3)(jnp.asarray(context), jnp.asarray(query))
+assert abs(output - target) < 1e-6
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="no jax")
+def test_jax():
+    """In a process of its own: once it is loaded, nobody may fork."""
+    subprocess.run([sys.executable, "-c", JAX], check=True)
 
 
 class Exchanged:
