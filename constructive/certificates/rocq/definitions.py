@@ -23,7 +23,7 @@ SCOPES = {
     "array": "%uint63",
     "arrays": "%uint63",
     "inverses": "%uint63",
-    "integers": "%Z",
+    "integers": "%positive",
     "numbers": "%N",
     "masks": "",
 }
@@ -110,7 +110,7 @@ def write(instance: Instance) -> dict[str, str]:
         Definition n : nat := 2%N.
         Definition x_exponent : exponent := (- 53%:Z)%R.
         Definition x : array := [::[::Plus 4503599627370496 1;Minus 4503599627370496 0]]%uint63.
-        Definition v : integers := [::[::0x1f;-0x1]]%Z.
+        Definition v : integers := [::[::Zpos 0x1f;Zneg 0x1]]%positive.
         Check n.
     """
     theory, lines = instance.theory, []
@@ -180,8 +180,12 @@ def _texts(name: str, kind: str, instance: Instance) -> list[Any]:
         texts = np.where(integers < 0, "Minus ", "Plus ").astype(object)
         texts = texts + np.abs(integers).astype(str).astype(object) + " "
         return list((texts + shifts.astype(str).astype(object)).tolist())
-    as_text = {"masks": lambda x: "true" if x else "false", "integers": hex}.get(kind, str)
+    as_text = {"masks": lambda x: "true" if x else "false", "integers": _integer}.get(kind, str)
     return list(_mapped(value, as_text))
+
+
+def _integer(x: int) -> str:
+    return "Z0" if not x else f"Zpos {x:#x}" if x > 0 else f"Zneg {-x:#x}"
 
 
 def _mapped(value: Any, as_text: Any) -> Any:  # noqa: ANN401 - lists in lists

@@ -27,7 +27,7 @@ _ENTRY = {
     "masks": r"true|false",
     "inverses": r"\d+",
     "numbers": r"\d+",
-    "integers": r"-?0x[0-9a-f]+",
+    "integers": r"Z0|Z(?:pos|neg) 0x[0-9a-f]+",
 }
 _MOST_SHIFT = 1 << 12
 
@@ -155,7 +155,13 @@ def _parsed(name: str, kind: str, value: str) -> list[Any]:
     elif kind not in _ENTRY:
         value = _NUMBER.sub(lambda x: f"[{'-' if x[1] == 'Minus' else ''}{x[2]},{x[3]}]", value)
     found: list[Any] = json.loads(value.replace("[::", "[").replace(";", ","))
-    return [[int(x, 16) for x in row] for row in found] if kind == "integers" else found
+    return [list(map(_signed, row)) for row in found] if kind == "integers" else found
+
+
+def _signed(text: str) -> int:
+    """An integer as Rocq builds it: Z0, Zpos 0x1f, Zneg 0x1f."""
+    kind, _, size = text.partition(" ")
+    return {"Z0": 0, "Zpos": 1, "Zneg": -1}[kind] * int(size or "0", 16)
 
 
 def _floats(name: str, pairs: list[Any], exponent: int) -> Array:
