@@ -1,6 +1,7 @@
 """Who proves claims about one kind of weights, and what is asked of him."""
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from types import UnionType
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from constructive.certificates.certificate import Certificate
 from constructive.support.progress import Progress
 
-OPTIONS = "epsilon", "delta", "max_prec", "seed"
+OPTIONS = "epsilon", "delta", "max_prec", "seed", "executor"
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Asked:
         delta: the largest distance to an exact readout, or None for what can be shown
         max_prec: bits after which an undecided claim stays so
         seed: of the primes' points
+        executor: where pieces of the work are done, or None for here
         progress: called with (step, done, total)
     """
 
@@ -29,6 +31,7 @@ class Asked:
     delta: float | None
     max_prec: int
     seed: int
+    executor: Executor | None
     progress: Progress
 
 

@@ -250,8 +250,8 @@ def _least_covered(
     The least c is taken at which there is one.
     """
     width, total = 2.0 * np.arctan(window.slope), len(needed)
-    bins = 1 << int(np.clip(np.ceil(np.log2(2 * total)), 6, 17))
-    weight = np.where(required, 1.0, 1.0 / (total + 1))
+    bins = 1 << int(np.clip(np.log2(2 * max(total, 1)), 6, 17))
+    groups = np.flatnonzero(~required), np.flatnonzero(required)
     with np.errstate(all="ignore"):
         center = (np.arctan(-projected[0] / projected[1]) + 0.5 * width) * (bins / width)
         sine = needed / np.hypot(projected[0], projected[1])
@@ -262,17 +262,19 @@ def _least_covered(
             # The arc sine or more, in bins; what has none is everywhere.
             half = ratio * (1.0 + (np.pi / 2 - 1.0) * ratio * ratio) * (bins / width)
             half[~(ratio < 1.0)] = np.inf
-            start, stop = center - half, center + half
-        start[np.isnan(start)], stop[np.isnan(stop)] = 0.0, bins
-        first = np.clip(start, 0.0, bins).astype(np.int64)
-        last = np.clip(stop + 1.0, 0.0, bins).astype(np.int64)
-        covered = np.bincount(first, weight, bins + 1)
-        covered -= np.bincount(last, weight, bins + 1)
-        covered = np.cumsum(covered[:bins])
-        least = float(covered.min())
-        if least < (_FEW + 0.5) / (total + 1):
+            # fmin and fmax take the bound for what is not a number.
+            first = np.fmin(np.fmax(center - half, 0.0), bins).astype(np.int64)
+            last = np.fmax(np.fmin(center + half + 1.0, bins), 0.0).astype(np.int64)
+        steps = np.zeros(bins + 1, np.int64)
+        for weight, which in zip((1, total + 1), groups, strict=True):
+            count = np.bincount(first[which], minlength=bins + 1)
+            count -= np.bincount(last[which], minlength=bins + 1)
+            steps += weight * count
+        covered = np.cumsum(steps[:bins])
+        least = int(covered.min())
+        if least <= _FEW:
             break
-    free = np.flatnonzero(covered < least + 0.5 / (total + 1))
+    free = np.flatnonzero(covered == least)
     breaks = np.flatnonzero(np.diff(free) > 1)
     starts = free[np.concatenate([[0], breaks + 1])]
     stops = free[np.concatenate([breaks, [len(free) - 1]])] + 1

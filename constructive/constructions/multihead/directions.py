@@ -77,7 +77,7 @@ def propose_for_all(dataset: Dataset, rng: np.random.Generator) -> KeyDirection:
 
     How much of its freedom an example costs such a head is proportional to 1 / gap, so of
     `TRIALS_FOR_ALL` random directions that with the least mean of 1 / gap is taken. Where there are
-    many examples, some of them say first which `TRIALS` of these directions are worth a look at all.
+    many examples, some of them say first which `TRIALS` directions are worth a look at all.
     """
     vectors = rng.standard_normal((dataset.width, TRIALS_FOR_ALL))
     vectors /= np.sqrt(np.einsum("dk,dk->k", vectors, vectors))
