@@ -206,7 +206,7 @@ def sharpen(
     if axes > 1:
         angle, content = _least_covered(projected, needed, required, window)
         unit = np.array([np.cos(angle), np.sin(angle)])
-    reach = np.abs(unit @ projected)
+    reach = np.abs(sum(part * row for part, row in zip(unit, projected, strict=True)))
     close = np.flatnonzero(~(reach * first > _CLOSE * needed + 2.0 * window.slack * first))
     least = exact(positions[close], unit) * (1.0 + 2.0**-30)
     needs = float(least[required[close]].max(initial=0.0))

@@ -76,10 +76,13 @@ def ordered_map(
 
 
 def require_executor(executor: object) -> None:
-    """Raise ParameterError for what is no executor.
+    """Check what was given as an executor.
 
     Args:
-        executor: what was given as one
+        executor: what was given
+
+    Raises:
+        ParameterError: for what is no executor
 
     Example:
         >>> require_executor(4)

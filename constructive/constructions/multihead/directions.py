@@ -139,7 +139,7 @@ def _gaps(dataset: Dataset, vectors: Array) -> tuple[Array, Array]:
         return infinite, infinite
     top, bottom = [], []
     for _, contexts in dataset.context_chunks():
-        found = (contexts.reshape(-1, contexts.shape[2]) @ vectors).reshape(*contexts.shape[:2], -1)
+        found = contexts @ vectors
         scores = np.sort(found, axis=1)
         upper, lower = scores[:, -1] - scores[:, -2], scores[:, 1] - scores[:, 0]
         least = TIE * np.maximum(np.abs(scores[:, -1]), np.abs(scores[:, 0]))

@@ -83,11 +83,6 @@ class Ordered:
         """P, half the number of heads."""
         return len(self.stops)
 
-    @property
-    def owner(self) -> Integers:
-        """The pair of each position which belongs to one."""
-        return np.repeat(np.arange(self.num_pairs), np.diff(self.stops, prepend=0))
-
     def start(self, pair: int) -> int:
         """The first position of a pair."""
         return int(self.stops[pair - 1]) if pair else 0
@@ -129,7 +124,7 @@ def arrange(
         queries,
         sorted_direction,
         radius,
-        _coarse(queries, sorted_direction, radius),
+        coarse_of(queries, sorted_direction, radius),
         _stops(dataset, num_heads // 2),
     )
 
@@ -141,7 +136,8 @@ def _stops(dataset: Dataset, pairs: int) -> Integers:
     return np.cumsum(group_sizes(total - extra, pairs))
 
 
-def _coarse(queries: Array, direction: KeyDirection, radius: Array) -> Coarse:
+def coarse_of(queries: Array, direction: KeyDirection, radius: Array) -> Coarse:
+    """Queries (T, d), gaps and radius by position as a sweep looks at them."""
     unit = np.empty(queries.shape, np.float32)
     lengths = np.empty(len(queries))
     step = max(1, CHUNK_BYTES // (8 * queries.shape[1]))

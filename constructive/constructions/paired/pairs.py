@@ -126,11 +126,12 @@ def build(ordered: Ordered, recipe: Recipe, first: int, stop: int) -> Block:
     positions = np.concatenate(leftover)
     pairs = np.repeat(np.arange(count), [len(each) for each in leftover])
     own = np.arange(ordered.start(first), int(ordered.stops[stop - 1]))
+    owner = np.repeat(np.arange(count), [each.pair.group.size for each in sought])
     return Block(
         query_weights,
         key_weights,
         sharpness,
-        differences(ordered, heads, own, ordered.owner[own] - first),
+        differences(ordered, heads, own, owner),
         positions,
         pairs + first,
         differences(ordered, heads, positions, pairs),
@@ -163,7 +164,7 @@ def _chosen(kind: Kind, sought: Sequence[_Sought]) -> list[Saturating]:
     sample = slice(0, total, max(1, total // SAMPLE))
     windows, turned = [], []
     for each, (projected, needed) in zip(sought, _Look(kind, sought).at(sample), strict=True):
-        others = _beside(np.arange(total)[sample], each.pair)
+        others = _beside(np.arange(0, total, sample.step), each.pair)
         window = window_of(projected[:, others], needed[others], total, ordered.coarse.slack)
         windows.append(window)
         turned.append(dataclasses.replace(each, axes=each.axes @ window.turn))
