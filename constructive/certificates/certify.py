@@ -4,11 +4,12 @@ import math
 import numbers
 import operator
 from collections.abc import Iterable
+from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, overload
 
 from constructive.certificates import decoders, layers, sequences
 from constructive.certificates.certificate import Certificate
-from constructive.certificates.prover import OPTIONS, Asked, Known, Prover
+from constructive.certificates.prover import MOST_BITS, OPTIONS, Asked, Known, Prover
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
 from constructive.data.texts import Text
@@ -21,6 +22,7 @@ from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import DataError, ParameterError, shown
+from constructive.support.parallel import require_executor
 from constructive.support.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -47,8 +49,9 @@ def certify(
     claims: Iterable[str] | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
-    max_prec: int = 4096,
+    max_prec: int = MOST_BITS,
     seed: int = 0,
+    executor: Executor | None = None,
     progress: Progress = silent,
 ) -> Certificate:
     """Prove what a memorizer does on a data set, in exact and ball arithmetic.
@@ -95,11 +98,14 @@ def certify(
         delta: the largest distance of an entry from an exact readout; by default what can be shown
         max_prec: bits after which an undecided claim stays so; by default 4096
         seed: of the primes' points; any seed proves the same
+        executor: where pieces of the proof of paired heads are computed, in other processes or on
+            other machines; None for here. The certificate is the same
         progress: called with (step, done, total) during long work
 
     Raises:
         ParameterError: for arguments which make no sense, a memorizer with rational weights, which
-            needs no certificate, and a module which `Memorizer.from_torch` refuses
+            needs no certificate, an executor for a proof which has no pieces, and a module which
+            `Memorizer.from_torch` refuses
         DataError: for data whose shapes do not fit the layer, or of another kind
 
     Example:
@@ -127,10 +133,13 @@ def certify(
         _bound("delta", delta),
         _bits(max_prec),
         seed,
+        executor,
         progress,
     )
+    if executor is not None:
+        require_executor(executor)
     require_seed(seed)
-    usual = Asked(asked.claims, None, None, 4096, 0, progress)
+    usual = Asked(asked.claims)
     given = {name: getattr(asked, name) for name in OPTIONS}
     idle = {
         name: value

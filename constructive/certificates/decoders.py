@@ -32,7 +32,7 @@ def prove_recital(found: Recital, progress: Progress = silent) -> Certificate:
         found: decoder, text, and the margins which `layers.recital` gave for them
         progress: called with (step, done, total)
     """
-    asked = Asked(tuple(CLAIMS), None, None, 4096, 0, progress)
+    asked = Asked(tuple(CLAIMS), progress=progress)
     return _proved(found.decoder, found.text, asked, found.margins)
 
 

@@ -15,6 +15,7 @@ from constructive.certificates.prover import Asked, Known
 from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.data.dataset import Dataset
 from constructive.layers.memorizer import Memorizer
+from constructive.support.errors import ParameterError
 from constructive.support.verdict import Claim, Verdict
 
 _LARGEST_DENSE = 2000
@@ -54,11 +55,20 @@ def prove(memorizer: Memorizer, dataset: Dataset, asked: Asked) -> Certificate:
     if set(asked.claims) <= set(paired.CLAIMS) and paired.applies(memorizer, dataset):
         grounds = paired.with_grounds(asked.claims)
         proved = paired.prove(
-            memorizer, dataset, grounds, epsilon, asked.delta, progress=asked.progress
-        )
+            memorizer, dataset, grounds, epsilon, asked.delta,
+            executor=asked.executor, progress=asked.progress,
+        )  # fmt: skip
         decided = all(claim.verdict is not Verdict.UNDECIDED for claim in proved)
         if decided or dataset.num_examples > _LARGEST_DENSE:
             return certificate(proved, PAIRED_FORMAT)
+    elif asked.executor is not None:
+        raise ParameterError(
+            f"claims {', '.join(asked.claims)} about {memorizer.record.construction} heads are not "
+            "proved in pieces, and have no executor=",
+            witness=type(asked.executor).__name__,
+            suggestion=f"paired heads with claims among {', '.join(paired.CLAIMS)}, or no "
+            "executor=",
+        )
 
     kinds = {name: CLAIMS[name] for name in asked.claims}
     subject = Subject(

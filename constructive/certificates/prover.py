@@ -1,14 +1,17 @@
 """Who proves claims about one kind of weights, and what is asked of him."""
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from types import UnionType
 from typing import Any
 
 from constructive.certificates.certificate import Certificate
-from constructive.support.progress import Progress
+from constructive.support.progress import Progress, silent
 
-OPTIONS = "epsilon", "delta", "max_prec", "seed"
+OPTIONS = "epsilon", "delta", "max_prec", "seed", "executor"
+MOST_BITS = 4096
+"""Bits after which an undecided claim stays so, if nobody asks for others."""
 
 
 @dataclass(frozen=True)
@@ -21,15 +24,17 @@ class Asked:
         delta: the largest distance to an exact readout, or None for what can be shown
         max_prec: bits after which an undecided claim stays so
         seed: of the primes' points
+        executor: where pieces of the work are done, or None for here
         progress: called with (step, done, total)
     """
 
     claims: tuple[str, ...]
-    epsilon: float | None
-    delta: float | None
-    max_prec: int
-    seed: int
-    progress: Progress
+    epsilon: float | None = None
+    delta: float | None = None
+    max_prec: int = MOST_BITS
+    seed: int = 0
+    executor: Executor | None = None
+    progress: Progress = silent
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,13 @@ def build(
         float, typer.Option(help="Largest error handed out, relative to the largest target.")
     ] = 1e-6,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 0,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder which keeps finished pairs of heads, so that the same command goes on "
+            "where it was ended (paired heads only)."
+        ),
+    ] = None,
     force: Force = False,
 ) -> None:
     """Build weights which memorize a data set, and save them.
@@ -102,6 +109,8 @@ def build(
         constructive build data.npz
 
         constructive build data.npz --heads 60 --construction rank_one -o small.safetensors
+
+        constructive build data.npz --construction paired --checkpoint finished-pairs
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
     dataset = constructive.Dataset.open(data)
@@ -117,6 +126,7 @@ def build(
             precision="auto" if precision == "auto" else _bits(precision),
             exact_logits=exact_logits,
             seed=seed,
+            checkpoint=checkpoint,
             progress=progress,
         )
     memorizer.save(output)

@@ -3,6 +3,8 @@
 import dataclasses
 import numbers
 import operator
+from concurrent.futures import Executor
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +14,7 @@ from constructive.constructions.construction import (
     Built,
     Options,
     require_arithmetic,
+    require_pieces,
 )
 from constructive.constructions.planning import AUTO, Explanation, explain
 from constructive.constructions.registry import CONSTRUCTIONS
@@ -25,6 +28,7 @@ from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import BuildRecord
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import AssumptionError, ParameterError, PrecisionError
+from constructive.support.parallel import require_executor
 from constructive.support.progress import Progress, silent
 from constructive.theory import bounds
 from constructive.theory.bounds import Plan
@@ -48,6 +52,8 @@ def build_memorizer(
     arithmetic: Literal["float", "rational"] = "float",
     exact_logits: bool = False,
     seed: int = 0,
+    executor: Executor | None = None,
+    checkpoint: str | Path | None = None,
     progress: Progress = silent,
 ) -> Memorizer:
     """Build weights which memorize a data set, whatever its targets are.
@@ -83,10 +89,18 @@ def build_memorizer(
             data, which have to be integers or short dyadic numbers; for random heads. Bounds of
             the claim *executed* are smaller then
         seed: of all random choices; the same seed on one machine gives the same bits
+        executor: where pieces of a construction which has some ("paired") are built, in other
+            processes or on other machines; None for here. The weights are the same bits. Its
+            processes read the data from a folder: that of `checkpoint`, or of temporary files
+        checkpoint: a folder which keeps the finished pieces of such a construction; a build which
+            was ended, however, goes on from there, to the same bits
         progress: called with (step, done, total) during long work
 
     Raises:
-        ParameterError: for arguments which make no sense
+        ParameterError: for arguments which make no sense, an executor or a checkpoint where there
+            are no pieces, and a checkpoint of other data or arguments
+        FormatError: for a checkpoint which is damaged
+        OutputError: for one which cannot be written
         CapacityError: for more examples than the construction holds; says how many heads would do
         AssumptionError: for repeated inputs, and for data which do not meet what a construction
             assumes, such as contexts of rank n, or groups of independent queries
@@ -115,7 +129,12 @@ def build_memorizer(
         arithmetic=arithmetic,
         exact_logits=exact_logits,
     )
-    options = Options(shared_keys, saturated_fraction, value_dim, precision, exact_logits)
+    if executor is not None:
+        require_executor(executor)
+    kept = None if checkpoint is None else Path(checkpoint)
+    options = Options(
+        shared_keys, saturated_fraction, value_dim, precision, exact_logits, executor, kept
+    )
     plan, built, rng = _first_built(data, explained, options, arithmetic, seed, progress)
     record = BuildRecord(
         construction=plan.construction,
@@ -165,6 +184,9 @@ def _first_built(
     for plan in explained.plans:
         rng = np.random.default_rng(seed)
         chosen = CONSTRUCTIONS[plan.construction].in_arithmetic(arithmetic)
+        if options.pieces:
+            names = [name for name, each in CONSTRUCTIONS.items() if each.in_pieces]
+            require_pieces(chosen, options, names)
         try:
             return plan, chosen.build(data, plan, options, rng=rng, progress=progress), rng
         except AssumptionError as error:

@@ -5,7 +5,10 @@ the command line takes its choices from it, tables take the formula, and `certif
 its groups are those of the theorems. A record keeps the name only.
 """
 
+from collections.abc import Iterable
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -40,6 +43,8 @@ class Options:
         precision: bits of the readout which are asked for; those beyond a float are added to what
             is built
         exact_logits: W_Q and W_K of so few bits that float32 makes no error in logits
+        executor: where pieces of the work are done, or None for here
+        checkpoint: a folder in which finished pieces are kept, or None
     """
 
     shared_keys: bool = False
@@ -47,6 +52,14 @@ class Options:
     value_dim: int | None = None
     precision: int | str = FLOAT64
     exact_logits: bool = False
+    executor: Executor | None = None
+    checkpoint: Path | None = None
+
+    @property
+    def pieces(self) -> dict[str, object]:
+        """The options, by name, which only a construction in pieces has."""
+        given = {"executor": self.executor, "checkpoint": self.checkpoint}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +123,11 @@ class Construction(Protocol):
         """Whether its groups are those of the theorems, of which the claim *grouping* speaks."""
         ...
 
+    @property
+    def in_pieces(self) -> bool:
+        """Whether it is built in independent pieces, for an executor or a checkpoint."""
+        ...
+
     def in_arithmetic(self, arithmetic: str) -> "Construction":
         """The same with weights in another arithmetic; ParameterError where there are none."""
         ...
@@ -153,6 +171,20 @@ def require_arithmetic(arithmetic: object) -> None:
         )
 
 
+def require_pieces(construction: Construction, options: Options, others: Iterable[str]) -> None:
+    """Raise ParameterError for an executor or a checkpoint where there are no pieces.
+
+    others: the names of the constructions which have some
+    """
+    if options.pieces and not construction.in_pieces:
+        names = " and ".join(f"{name}=" for name in options.pieces)
+        raise ParameterError(
+            f"construction={construction.name!r} is not built in pieces, and has no {names}",
+            witness={name: shown(value) for name, value in options.pieces.items()},
+            suggestion=f"construction={' or '.join(map(repr, others))}, or no {names}",
+        )
+
+
 def require_wide_values(name: str, value_dim: int | None, target_dim: int) -> None:
     """Raise ParameterError for d_v < d_out, where every readout has to be a layer's (Lemma 5.1)."""
     if value_dim is not None and value_dim < target_dim:
@@ -183,6 +215,7 @@ class Described:
         theorem: where that is proved
         shortest: whether its readout is the shortest one, by a dense factorization of Z
         grouped: whether its groups are those of the theorems, of which certificates speak then
+        in_pieces: whether it is built in independent pieces, for an executor or a checkpoint
     """
 
     name: str
@@ -190,6 +223,7 @@ class Described:
     theorem: str
     shortest: bool = False
     grouped: bool = False
+    in_pieces: bool = False
 
     def in_arithmetic(self, arithmetic: str) -> Construction:
         """The construction itself, in floats. Raises ParameterError for other arithmetic."""
@@ -241,6 +275,11 @@ class OfTheorem:
     def grouped(self) -> bool:
         """Its groups are those of the theorem."""
         return True
+
+    @property
+    def in_pieces(self) -> bool:
+        """Its readout takes all heads at once."""
+        return False
 
     def with_values(self, value_dim: int | None, target_dim: int) -> Construction:
         """The construction itself. Raises ParameterError for values narrower than targets."""

@@ -1,20 +1,28 @@
 """Choose w and c so that a head saturates on *every* example that it has to, at a small c.
 
-A head saturates on example t where |c w.e_t| is at least what t needs (`Needed`). w is a unit
-vector orthogonal to the head's own queries, so it has d - |S| dimensions to choose from. In a plane
-of them, w = (cos theta, sin theta) and q_t the projected query,
+A head saturates on example t where |c w.q_t| is at least what t needs. Here q_t is its query,
+scaled to length one. w is a unit vector orthogonal to the head's own queries, so it has d - |S|
+dimensions to choose from. In a plane of two of them, w = (cos theta, sin theta) and q_t is
+(x_t, y_t), and
 
     |c w.q_t| < needed_t    for theta in two short arcs around the normals of q_t,
 
 the same modulo pi. So every example forbids one arc of [0, pi), and what is sought is an angle
-that no arc covers. T arcs which cover an angle m times on average leave about exp(-m) of all
-angles free: where random vectors w would have to make c so large that m is below 1, looking at all
-angles finds a free one at m = 8 or so, at a c which is so much smaller. That is what makes large
-sizes possible: the rounding of c w.e_t, 10^-16 c or so, disturbs the logits on the group itself.
+that no arc covers. N arcs which cover an angle m times on average leave about N exp(-m) gaps: where
+random vectors w would have to make c so large that m is below 1, looking at all angles finds a gap
+at m = log N or so, at a c which is so much smaller. That is what makes large sizes possible: the
+rounding of c w.e_t, 10^-16 c or so, disturbs the logits on the group itself.
 
-A sweep costs O(T): arcs are counted in bins by where they start and end.
+So many gaps are more than enough if T is large. Therefore angles are looked at in a *window* which
+about `_CANDIDATES` arcs meet, where arcs are rare, as a sample says. Of all others, those with
+|x_t| > slope |y_t| + needed_t sqrt(1 + slope^2) / c, the head is saturated for each of its angles.
+So a sweep is a few passes over T numbers, in float32, which *screen* the examples; and arcs of a
+bounded number of examples, counted in bins by where they start and end. Float32 is for choosing
+only: what was screened out has room for its rounding, and what is close to the w that was chosen
+is decided in float64.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,19 +31,38 @@ import numpy.typing as npt
 from constructive.constructions.multihead.directions import KeyDirection
 from constructive.support.arrays import Array
 
+Integers = npt.NDArray[np.int64]
+Single = npt.NDArray[np.float32]
+
 NATS = 45.0
 """Gap between the two largest logits of a saturated head: exp(-45) is far below float64."""
 
-SWEEP = 60
+SWEEP = 20
 """Operations an example for each sweep, or so."""
 
-_COVER = 10.0
+SAMPLE = 1024
+"""Examples, evenly spread, by which c is guessed."""
+
+_CANDIDATES = 16384
+"""Arcs among which a gap is looked for, if there are so many examples."""
+
+_WIDEST = 0.875
+"""The part of all directions which a window has at most, so that its ends stay apart."""
+
+_SECTORS = 32
+"""Directions are counted in so many parts of the half-circle, to see where they are rare."""
+
+_COVER = 8.5
 """How many arcs cover an angle on average at the c that is tried first."""
 
-_FACTORS = (1.0, 2.0, 4.0, 8.0)
+_FACTORS = tuple(2.0 ** (power / 3) for power in range(10))
 """So many times that c are tried before examples which count are left unsaturated."""
 
-_LEAST_BINS, _MOST_BINS = 64, 1 << 17
+_FEW = 3
+"""Examples which are not required, and may stay unsaturated for a smaller c."""
+
+_CLOSE = 1.05
+"""What reaches more than so many times what is needed, as float32 has it, is saturated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,92 +95,189 @@ class Needed:
 
 
 @dataclass(frozen=True, eq=False)
+class Window:
+    """Where w is looked for: at |theta| <= arctan slope, and c is `sharpness` at least.
+
+    turn: (axes, axes), w for theta = 0 and for pi / 2, as combinations of the axes given
+    slack: bounds the error of products with unit queries
+    """
+
+    turn: Array
+    slope: float
+    sharpness: float
+    slack: float
+
+    @property
+    def axes(self) -> int:
+        """How many there are, 0 to 2."""
+        return len(self.turn)
+
+    def screen(self, projected: Array, needed: Array) -> Integers:
+        """The examples which are not saturated for every w in the window, at its sharpness.
+
+        projected: (axes, C), unit queries along the turned axes;  needed: (C,)
+        """
+        if not (self.axes and 0.0 < self.sharpness < np.inf):
+            return np.arange(len(needed))
+        least = needed * (float(np.sqrt(1.0 + self.slope**2)) / self.sharpness)
+        least += self.slack * (1.0 + self.slope)
+        if self.axes > 1:
+            least += np.abs(projected[1]) * self.slope
+        # What is not a number is not saturated.
+        return np.flatnonzero(~(np.abs(projected[0]) > least))
+
+
+@dataclass(frozen=True, eq=False)
 class Saturating:
     """w as a combination of the axes it was sought in, c, and the examples not saturated."""
 
     unit: Array
     sharpness: float
-    leftover: npt.NDArray[np.int64]
+    leftover: Integers
 
 
-def sharpen(projected: Array, own: slice, needed: Needed, required: slice) -> Saturating:
-    """Choose w and c for one group.
+def window_of(projected: Array, needed: Array, total: int, slack: float) -> Window:
+    """A window for T examples, from a sample of them, without the group itself.
 
-    projected: (k, T), the queries along k <= 2 orthonormal axes in the group's complement
-    own:       the examples of the group;  required: those on which the head has to saturate;
-               others are saturated where that is free
+    It lies where arcs are rarest: queries need not point everywhere alike.
 
-    One axis leaves no angle to choose, and none nothing at all: then examples are left over.
+    projected: (axes, k);  needed: (k,), in units of unit queries
     """
-    axes, total = projected.shape
-    ratio = needed.either
+    axes, count = projected.shape
+    if not axes or not count:
+        return Window(np.eye(axes), 0.0, 0.0, slack)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        ratio /= np.sqrt(sum((row * row for row in projected), np.zeros(1)))
-    ratio[own] = 0.0
-    first = _covering(ratio)
-    if not 0.0 < first < np.inf:  # nothing to choose, or nothing to saturate on
-        return Saturating(np.zeros(axes), 0.0, np.delete(np.arange(total), own))
-
-    unit, reach = np.ones(1), projected[0]
-    if axes > 1:
-        normal = np.arctan2(projected[1], projected[0]) + np.pi / 2
-        weight = np.full(total, 1.0 / (total + 1))
-        weight[required] = 1.0
-        weight[own] = 0.0
-        for factor in _FACTORS:
-            angle, covered = _least_covered(normal, ratio / (factor * first), weight)
-            if covered < 1.0:
-                break
-        unit = np.array([np.cos(angle), np.sin(angle)])
-        reach = unit @ projected
-    with np.errstate(divide="ignore", over="ignore"):
-        exact = needed.at(reach) / np.abs(reach)
-    exact[own] = 0.0
-    least = float(exact[required].max(initial=0.0)) * (1.0 + 2.0**-30)
-    sharpness = max(first, least) if least <= _FACTORS[-1] * first else first
-    return Saturating(unit, sharpness, np.flatnonzero(exact > sharpness))
+        ratio = (needed / np.sqrt(np.einsum("at,at->t", projected, projected))).astype(np.float64)
+    part = min(_WIDEST, _CANDIDATES / max(total, 1))
+    cover = min(_COVER, 0.25 * total)
+    if axes == 1:
+        return Window(np.eye(1), 0.0, _covering(ratio, cover * count / total), slack)
+    everywhere = _covering(ratio, cover * count / total)
+    if not 0.0 < everywhere < np.inf:
+        return Window(np.eye(2), 0.0, everywhere, slack)
+    normal = np.arctan2(projected[1], projected[0]) / np.pi + 0.5
+    at = (normal * _SECTORS).astype(np.int64) % _SECTORS
+    around = max(round(_SECTORS * part / 2), 2)  # sectors on each side
+    sums = np.tile(np.bincount(at, np.minimum(ratio, everywhere), _SECTORS), 3)
+    near = np.convolve(sums, np.ones(2 * around), "same")[_SECTORS : 2 * _SECTORS]
+    middle = int(near.argmin())  # the boundary before this sector
+    inside = (at - middle + around) % _SECTORS < 2 * around
+    share = 2.0 * around / _SECTORS * count / total
+    angle = np.pi * middle / _SECTORS
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    slope = float(np.tan(0.5 * np.pi * part))
+    return Window(turn, slope, _covering(ratio[inside], cover * share), slack)
 
 
-def _covering(ratio: Array) -> float:
-    """The c at which arcs of half-width arcsin(ratio / c) cover an angle `_COVER` times, or so."""
-    cover = min(_COVER, 0.25 * np.count_nonzero(ratio)) * np.pi / 2.0
-    if cover == 0.0:
-        return 0.0
-    sharpness = float(ratio.sum(where=np.isfinite(ratio))) / cover
+def _covering(ratio: Array, cover: float) -> float:
+    """The c at which arcs of half-width arcsin(ratio / c) cover an angle so many times, or so."""
+    goal = cover * np.pi / 2.0
+    sharpness = float(ratio.sum(where=np.isfinite(ratio))) / goal
     for _ in range(40):
-        smaller = float(np.minimum(ratio, sharpness).sum()) / cover
+        smaller = float(np.minimum(ratio, sharpness).sum()) / goal
         if smaller >= 0.9 * sharpness:
             break
         sharpness = smaller
     return sharpness
 
 
-def _least_covered(normal: Array, sine: Array, weight: Array) -> tuple[float, float]:
-    """An angle in the middle of those on which the least weight of arcs lies, and that weight.
+def sharpen(
+    window: Window,
+    positions: Integers,
+    projected: Array,
+    needed: Array,
+    required: npt.NDArray[np.bool_],
+    exact: Callable[[Integers, Array], Array],
+) -> Saturating:
+    """Choose w and c for one group, from the examples which the window does not saturate.
 
-    normal: (T,), the middle of each arc modulo pi;  sine: (T,), the sine of half its width
+    Where no w saturates on all of them, those which are not required are left over, and where no w
+    saturates on all that are, some of these.
 
-    >>> normal, sine = np.array([0.5, 2.0]), np.sin([0.5, 0.6])
-    >>> angle, covered = _least_covered(normal, sine, np.ones(2))
-    >>> covered, 2.6 < angle < np.pi  # the arcs are 0 to 1 and 1.4 to 2.6
-    (0.0, True)
+    positions: (k,), which examples these are;  projected: (axes, k);  needed: (k,)
+    required:  (k,), whether the head has to saturate there
+    exact:     for some positions and a unit vector, the c from which on they are saturated
     """
-    bins = int(np.clip(2 ** np.ceil(np.log2(len(normal))), _LEAST_BINS, _MOST_BINS))
-    sine = np.minimum(sine, 1.0)
-    half = (
-        sine * (1.0 + (np.pi / 2 - 1.0) * sine * sine) * (bins / np.pi)
-    )  # at least arcsin, in bins
-    start = normal * (bins / np.pi) - half
-    start -= np.floor(start * (1.0 / bins)) * bins
-    first = np.minimum(start.astype(np.int64), bins - 1)
-    last = np.minimum((start + 2.0 * half).astype(np.int64) + 1, 2 * bins)
-    steps = np.bincount(first, weight, 2 * bins + 1) - np.bincount(last, weight, 2 * bins + 1)
-    running = np.cumsum(steps)
-    covered = running[:bins] + running[bins : 2 * bins]
-    least = float(covered.min())
-    free = np.flatnonzero(covered < least + 0.5 / (len(normal) + 1))
+    axes, first = window.axes, window.sharpness
+    if not 0.0 < first < np.inf:  # nothing to choose, or nothing to saturate on
+        return Saturating(np.zeros(axes), 0.0, positions)
+    limit = _FACTORS[-1] * first
+    unit, content = np.ones(1), limit
+    if axes > 1:
+        angle, content = _least_covered(projected, needed, required, window)
+        unit = np.array([np.cos(angle), np.sin(angle)])
+    reach = np.abs(sum(part * row for part, row in zip(unit, projected, strict=True)))
+    close = np.flatnonzero(~(reach * first > _CLOSE * needed + 2.0 * window.slack * first))
+    least = exact(positions[close], unit) * (1.0 + 2.0**-30)
+    needs = float(least[required[close]].max(initial=0.0))
+    sharpness = first
+    if needs <= limit:  # as sharp as those need which count, and those which can be had beside
+        within = least[least <= _CLOSE * content]
+        sharpness = max(first, needs, float(within.max(initial=0.0)))
+    return Saturating(unit, sharpness, positions[close[~(least <= sharpness)]])
+
+
+def sharpen_at_once(projected: Array, own: slice, needed: Needed) -> Saturating:
+    """Choose w and c for one group, whose head has to saturate on all other examples.
+
+    projected: (axes, T), all queries in float64;  own: the examples of the group
+    """
+    total = projected.shape[1]
+    others = np.delete(np.arange(total), own)
+    sample = others[:: max(1, len(others) // SAMPLE)]
+    either = needed.either
+    window = window_of(projected[:, sample], either[sample], total, 0.0)
+    turned = window.turn.T @ projected
+    positions = np.setdiff1d(window.screen(turned, either), np.arange(total)[own])
+
+    def exact(at: Integers, unit: Array) -> Array:
+        reach = unit @ turned[:, at]
+        least = Needed(needed.at_top[at], needed.at_bottom[at])
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            ratio: Array = least.at(reach) / np.abs(reach)
+        return ratio
+
+    required = np.ones(len(positions), dtype=bool)
+    chosen = sharpen(window, positions, turned[:, positions], either[positions], required, exact)
+    return Saturating(window.turn @ chosen.unit, chosen.sharpness, chosen.leftover)
+
+
+def _least_covered(
+    projected: Array, needed: Array, required: npt.NDArray[np.bool_], window: Window
+) -> tuple[float, float]:
+    """The middle of a gap between arcs, but for a few that are not required, and its c.
+
+    The least c is taken at which there is one.
+    """
+    width, total = 2.0 * np.arctan(window.slope), len(needed)
+    bins = 1 << int(np.clip(np.log2(2 * max(total, 1)), 6, 17))
+    groups = np.flatnonzero(~required), np.flatnonzero(required)
+    with np.errstate(all="ignore"):
+        center = (np.arctan(-projected[0] / projected[1]) + 0.5 * width) * (bins / width)
+        sine = needed / np.hypot(projected[0], projected[1])
+        sine /= window.sharpness
+    for factor in _FACTORS:
+        with np.errstate(all="ignore"):
+            ratio = sine / factor
+            # The arc sine or more, in bins; what has none is everywhere.
+            half = ratio * (1.0 + (np.pi / 2 - 1.0) * ratio * ratio) * (bins / width)
+            half[~(ratio < 1.0)] = np.inf
+            # fmin and fmax take the bound for what is not a number.
+            first = np.fmin(np.fmax(center - half, 0.0), bins).astype(np.int64)
+            last = np.fmax(np.fmin(center + half + 1.0, bins), 0.0).astype(np.int64)
+        steps = np.zeros(bins + 1, np.int64)
+        for weight, which in zip((1, total + 1), groups, strict=True):
+            count = np.bincount(first[which], minlength=bins + 1)
+            count -= np.bincount(last[which], minlength=bins + 1)
+            steps += weight * count
+        covered = np.cumsum(steps[:bins])
+        least = int(covered.min())
+        if least <= _FEW:
+            break
+    free = np.flatnonzero(covered == least)
     breaks = np.flatnonzero(np.diff(free) > 1)
     starts = free[np.concatenate([[0], breaks + 1])]
     stops = free[np.concatenate([breaks, [len(free) - 1]])] + 1
     widest = int((stops - starts).argmax())
-    return float(starts[widest] + stops[widest]) * 0.5 * np.pi / bins, max(least, 0.0)
+    angle = (float(starts[widest] + stops[widest]) / bins - 1.0) * 0.5 * width
+    return angle, factor * window.sharpness

@@ -26,6 +26,7 @@ def ordered_map(
     executor: Executor | None,
     progress: Progress,
     step: str,
+    keep: Callable[[int, Result], None] | None = None,
 ) -> list[Result]:
     """The results of function(task), in the order of the tasks.
 
@@ -38,6 +39,7 @@ def ordered_map(
         executor: where they are computed; None for here. Functions and tasks go there by pickle.
         progress: called with (step, done, total) after each task
         step: what the work is called when progress is reported
+        keep: called with the number of a task and its result as soon as that is there
 
     Raises:
         ParameterError: for what is no executor
@@ -50,27 +52,52 @@ def ordered_map(
         [3, 2, 1]
     """
     done: dict[int, Result] = {}
+
+    def finish(index: int, result: Result) -> None:
+        done[index] = result
+        if keep is not None:
+            keep(index, result)
+        progress(step, len(done), len(tasks))
+
     if executor is not None:
-        if not isinstance(executor, Executor):
-            raise ParameterError(
-                f"executor={executor!r} is no concurrent.futures.Executor",
-                witness=type(executor).__name__,
-                suggestion="a ProcessPoolExecutor, or client.get_executor() of a dask Client",
-            )
+        require_executor(executor)
         futures: dict[Future[Result], int] = {}
         try:
             _submit(function, tasks, executor, futures)
             for index, result in _results(futures):
-                done[index] = result
-                progress(step, len(done), len(tasks))
+                finish(index, result)
         finally:
             for future in futures:
                 future.cancel()
     for index, task in enumerate(tasks):
         if index not in done:
-            done[index] = function(task)
-            progress(step, len(done), len(tasks))
+            finish(index, function(task))
     return [done[index] for index in range(len(tasks))]
+
+
+def require_executor(executor: object) -> None:
+    """Check what was given as an executor.
+
+    Args:
+        executor: what was given
+
+    Raises:
+        ParameterError: for what is no executor
+
+    Example:
+        >>> require_executor(4)
+        Traceback (most recent call last):
+            ...
+        constructive.ParameterError: executor=4 is no concurrent.futures.Executor
+          witness: int
+          try: a ProcessPoolExecutor, or client.get_executor() of a dask Client
+    """
+    if not isinstance(executor, Executor):
+        raise ParameterError(
+            f"executor={executor!r} is no concurrent.futures.Executor",
+            witness=type(executor).__name__,
+            suggestion="a ProcessPoolExecutor, or client.get_executor() of a dask Client",
+        )
 
 
 def _submit(

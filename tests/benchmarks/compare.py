@@ -248,16 +248,21 @@ WORK = {
 }  # fmt: skip
 
 
-def _child(name, arguments, options, pipe):
-    pipe.send(WORK[name](*arguments, **options))
+def _child(function, arguments, options, pipe):
+    pipe.send(function(*arguments, **options))
     pipe.close()
 
 
 def measure(name, *arguments, **options):
     """One measurement in a fresh process."""
+    return measure_in(WORK, name, *arguments, **options)
+
+
+def measure_in(functions, name, *arguments, **options):
+    """The same, of functions by name."""
     context = multiprocessing.get_context("spawn")
     receive, send = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(name, arguments, options, send))
+    process = context.Process(target=_child, args=(functions[name], arguments, options, send))
     process.start()
     send.close()
     try:

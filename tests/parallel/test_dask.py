@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tasks import fatal_elsewhere
 
-from constructive import assumptions, capacity_map
+from constructive import assumptions, build_memorizer, capacity_map, certify, generators
 from constructive.support.parallel import ordered_map
 from constructive.support.progress import silent
 
@@ -49,3 +49,19 @@ def test_killed_workers_lose_nothing(client):
         fatal_elsewhere, tasks, executor=client.get_executor(), progress=silent, step="squares"
     )
     assert found == [0, 1, 4, 9, 16, 25]
+
+
+def test_pairs_are_the_same_bits(client, tmp_path):
+    data = generators.uniform(num_examples=751, context_size=3, width=7)
+    options = {"num_heads": 300, "construction": "paired"}
+    here = build_memorizer(data, **options)
+    executor = client.get_executor()
+    folder = tmp_path / "kept"
+    there = build_memorizer(data, **options, executor=executor, checkpoint=folder)
+    assert len(list(folder.glob("pairs-*.npz"))) == 3
+    assert there.record == here.record
+    for name, tensor in here.layer.tensors.items():
+        assert there.layer.tensors[name].tobytes() == tensor.tobytes()
+    proved = certify(there, data, executor=executor)
+    assert proved.proved
+    assert proved == certify(here, data)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import lapack
 
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array
@@ -95,8 +95,9 @@ def take(lengths: Array, unit: Array, start: int, stop: int) -> Group | None:
         return None
     square[:, :size] = reflectors
     orthogonal, _, _ = lapack.dorgqr(square, tau, overwrite_a=1)
-    # Unit queries are R^T Q^T, so their dual basis is Q R^-T; dtrsm reads the upper triangle only.
-    dual_basis = blas.dtrsm(1.0, reflectors[:size], orthogonal[:, :size], side=1, trans_a=1)
+    # Unit queries are R^T Q^T, so their dual basis is Q R^-T. An LU of R is R itself; dtrsm would
+    # be the same, but OpenBLAS wakes all threads for it, which takes longer than the work.
+    dual_basis = np.linalg.solve(np.triu(reflectors[:size]), orthogonal[:, :size].T).T
     return Group(start, stop, dual_basis / lengths[start:stop], orthogonal[:, size:])
 
 

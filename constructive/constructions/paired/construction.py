@@ -7,14 +7,15 @@ import numpy as np
 
 from constructive.constructions.construction import Built, Cost, Described, Options, largest
 from constructive.constructions.multihead import assumptions
-from constructive.constructions.paired import coupling, ordering, pairs, readout
+from constructive.constructions.paired import coupling, ordering, pairs, readout, work
 from constructive.constructions.sweep import SWEEP
 from constructive.data.dataset import Dataset, ExampleShapes
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.record import HeadRecord
+from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError, ParameterError
 from constructive.support.progress import Progress
-from constructive.theory.bounds import Plan, paired_capacity, rank_one_capacity
+from constructive.theory.bounds import Plan, group_sizes, paired_capacity, rank_one_capacity
 
 
 class Paired(Described):
@@ -71,24 +72,25 @@ class Paired(Described):
         """Pairs take the examples with the smallest gaps first."""
         progress("check the contexts", 0, 1)
         assumed = assumptions.check(dataset)
-        ordered = ordering.arrange(dataset, plan.num_heads, rng)
-        half = -(-int(np.diff(ordered.stops, prepend=0).max()) // 2)
-        built = pairs.construct(
-            ordered, assumed, plan.head_dim,
-            full_rank=plan.head_dim > half, rng=rng, progress=progress,
-        )  # fmt: skip
+        half = -(-group_sizes(dataset.num_examples, plan.num_heads // 2)[0] // 2)
+        full_rank = plan.head_dim > half
+        ordered = ordering.arrange(dataset, plan.num_heads, rng, full_rank=full_rank)
+        recipe = pairs.Recipe(plan.head_dim, full_rank, assumed, int(rng.integers(2**63)))
+        built = work.build_all(ordered, recipe, dataset, options, progress)
+        heads = coupling.Heads(built.query_weights, built.key_weights)
         progress("solve for the readout", 0, 1)
-        entries = coupling.evaluate(ordered, built)
-        solution = readout.solve(ordered, built, entries)
-        residual = readout.measure(ordered, built, entries, solution)
+        entries = coupling.assemble(ordered, built.own, built.positions, built.pairs, built.coupled)
+        targets = dataset.target_matrix[ordered.order].astype(np.float64, copy=False)
+        solution = readout.solve(ordered, heads, entries, targets)
+        residual = readout.measure(ordered, heads, entries, solution, targets)
 
         idle = plan.num_heads % 2  # a head without a partner does nothing
         shape = (plan.num_heads - idle, dataset.width, -1)
         pad = ((0, idle), (0, 0), (0, 0))
-        missed = np.bincount(built.leftover_pairs, minlength=ordered.num_pairs)
+        missed = np.bincount(built.pairs, minlength=ordered.num_pairs)
         layer = AttentionLayer.from_effective_readout(
-            np.pad(built.query_weights.reshape(shape), pad),
-            np.pad(built.key_weights.reshape(shape), pad),
+            np.pad(heads.query_weights.reshape(shape), pad),
+            np.pad(heads.key_weights.reshape(shape), pad),
             np.pad(solution.effective.reshape(shape), pad).reshape(-1, dataset.target_dim),
             options.value_dim,
         )
@@ -96,7 +98,7 @@ class Paired(Described):
             layer,
             largest(residual),
             solution.condition,
-            _pair_records(ordered, built, missed, solution.ranks, idle),
+            _pair_records(ordered, built.sharpness, missed, solution.ranks, idle),
             shared_keys=True,
             order=tuple(ordered.order.tolist()),
             coupled=entries.entries,
@@ -106,7 +108,7 @@ class Paired(Described):
 
 def _pair_records(
     ordered: ordering.Ordered,
-    built: pairs.Pairs,
+    sharpness: Array,
     missed: ordering.Integers,
     ranks: ordering.Integers,
     idle: int,
@@ -118,12 +120,12 @@ def _pair_records(
         start, stop = stops[pair], stops[pair + 1]
         half = start + (stop - start + 1) // 2
         saturated = 1.0 - missed[pair] / max(total - (stop - start), 1)
-        sharpness = float(built.sharpness[pair])
+        reached_by = float(sharpness[pair])
         rank = reached[pair] + min(half - start, int(ranks[pair]))
-        records.append(HeadRecord(start, half, sharpness, float(saturated), rank))
-        records.append(HeadRecord(half, stop, sharpness, float(saturated), reached[pair + 1]))
+        records.append(HeadRecord(start, half, reached_by, float(saturated), rank))
+        records.append(HeadRecord(half, stop, reached_by, float(saturated), reached[pair + 1]))
     records += [HeadRecord(stops[-1], stops[-1], 0.0, 0.0, reached[-1])] * idle
     return tuple(records)
 
 
-PAIRED = Paired("paired", "(H // 2)(d - 1) + 1", "Theorem 6")
+PAIRED = Paired("paired", "(H // 2)(d - 1) + 1", "Theorem 6", in_pieces=True)

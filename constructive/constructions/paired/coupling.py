@@ -10,8 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from constructive.constructions.paired.ordering import Integers, Ordered
-from constructive.constructions.paired.pairs import Pairs
-from constructive.layers.attention import softmax_in_place
+from constructive.layers.attention import attend, softmax_in_place
 from constructive.support.arrays import Array
 
 
@@ -29,13 +28,19 @@ class Coupling:
     entries: int
 
 
-def evaluate(ordered: Ordered, pairs: Pairs) -> Coupling:
-    """Evaluate the blocks and the leftover coupling, a bounded number of contexts at a time."""
-    owner = ordered.owner
-    own = differences(ordered, pairs, np.arange(len(owner)), owner)
-    positions, columns = pairs.leftover_positions, pairs.leftover_pairs
-    values = differences(ordered, pairs, positions, columns)
-    width = ordered.dataset.width
+@dataclass(frozen=True, eq=False)
+class Heads:
+    """The heads of some pairs: query_weights, key_weights (P', 2, d, d_h)."""
+
+    query_weights: Array
+    key_weights: Array
+
+
+def assemble(
+    ordered: Ordered, own: Array, positions: Integers, columns: Integers, values: Array
+) -> Coupling:
+    """The system of all pairs, from x_{t,p} of some positions t and pairs p: values (k, d)."""
+    width = ordered.width
     index = columns[:, np.newaxis] * width + np.arange(width)
     leftover = csr_array(
         (values.ravel(), (np.repeat(positions, width), index.ravel())),
@@ -44,33 +49,33 @@ def evaluate(ordered: Ordered, pairs: Pairs) -> Coupling:
     return Coupling(own, leftover, len(positions))
 
 
-def differences(ordered: Ordered, pairs: Pairs, positions: Integers, columns: Integers) -> Array:
+def differences(ordered: Ordered, heads: Heads, positions: Integers, columns: Integers) -> Array:
     """x_{t,p} = E_t^T (alpha_{2p,t} - alpha_{2p+1,t}) for some t and p: (k, d)."""
-    out = np.empty((len(positions), ordered.dataset.width))
+    out = np.empty((len(positions), ordered.width))
     for part in ordered.chunks(positions):
         contexts = ordered.contexts(positions[part])
-        attention = _attention(ordered, pairs, positions[part], columns[part], contexts)
+        attention = _attention(ordered, heads, positions[part], columns[part], contexts)
         difference = attention[:, 0] - attention[:, 1]
         out[part] = np.matmul(difference[:, np.newaxis], contexts)[:, 0]
     return out
 
 
-def second_head(ordered: Ordered, pairs: Pairs, pair: int) -> Array:
+def second_head(ordered: Ordered, heads: Heads, pair: int) -> Array:
     """z_{t,2p+1}, what the second head of one pair reads from every example: (T, d)."""
     out = np.empty(ordered.queries.shape)
+    weights = heads.query_weights[pair, 1:], heads.key_weights[pair, 1:]
     for positions in ordered.chunks(np.arange(len(out))):
-        contexts = ordered.contexts(positions)
-        columns = np.full(len(positions), pair)
-        attention = _attention(ordered, pairs, positions, columns, contexts)
-        out[positions] = np.matmul(attention[:, 1:], contexts)[:, 0]
+        contexts, queries = ordered.contexts(positions), ordered.queries[positions]
+        for chunk in attend(*weights, contexts, queries):
+            out[positions[chunk.rows]] = chunk.representation[:, 0]
     return out
 
 
 def _attention(
-    ordered: Ordered, pairs: Pairs, positions: Integers, columns: Integers, contexts: Array
+    ordered: Ordered, heads: Heads, positions: Integers, columns: Integers, contexts: Array
 ) -> Array:
     """Softmax attention of both heads of a pair: (k, 2, n)."""
     queries = ordered.queries[positions, np.newaxis, np.newaxis]
-    inner = np.matmul(queries, pairs.query_weights[columns])  # (k, 2, 1, d_h)
-    keys = np.matmul(inner, pairs.key_weights[columns].transpose(0, 1, 3, 2))[:, :, 0]
+    inner = np.matmul(queries, heads.query_weights[columns])  # (k, 2, 1, d_h)
+    keys = np.matmul(inner, heads.key_weights[columns].transpose(0, 1, 3, 2))[:, :, 0]
     return softmax_in_place(np.matmul(keys, contexts.transpose(0, 2, 1)))

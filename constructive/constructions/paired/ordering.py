@@ -7,48 +7,89 @@ block triangular. What is left over above the diagonal (an example that a later 
 saturate for free) is the *leftover coupling*: a few entries, which `coupling` evaluates.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from constructive.constructions.multihead.directions import KeyDirection, propose_for_all
+from constructive.constructions.multihead.directions import (
+    KeyDirection,
+    propose_for_all,
+    token_radius,
+)
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.theory.assumptions.numerical import unit_rows
 from constructive.theory.bounds import group_sizes
 
 Integers = npt.NDArray[np.int64]
+Single = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Coarse:
+    """What a sweep looks at, in float32 and in units in which nothing leaves its range.
+
+    unit:           (T, d), the queries scaled to length one, by position
+    inverse_length: (T,), 2^a / |e_t|;  query_exponent: a
+    inverse_gap:    (T,), 2^b over the smaller gap of t;  gap_exponent: b
+    reach:          (T,), 2 radius_t over that gap; (0,) where heads are of rank one
+    """
+
+    unit: Single
+    inverse_length: Single
+    query_exponent: int
+    inverse_gap: Single
+    gap_exponent: int
+    reach: Single
+
+    @property
+    def slack(self) -> float:
+        """Bounds the error of a product of a unit query and a unit vector, both rounded."""
+        return float(self.unit.shape[1] + 8) * 2.0**-24
 
 
 @dataclass(frozen=True, eq=False)
 class Ordered:
     """The examples in the order in which pairs take them: positions, not indices of the data.
 
+    read: gives the contexts of some examples (k, n, d) in float64
+    context_size: n
     order: (T,), the example at each position;  queries: (T, d) in float64
     direction: one key direction u for all heads, with the gaps by position
+    radius: (T,), of each context around its mean token; (0,) where heads are of rank one
+    coarse: the same in float32
     stops: (P,), the position after the last one of each pair; a position beyond is the extra one
     """
 
-    dataset: Dataset
+    read: Callable[[Any], Array]
+    context_size: int
     order: Integers
     queries: Array
     direction: KeyDirection
+    radius: Array
+    coarse: Coarse
     stops: Integers
+
+    @property
+    def width(self) -> int:
+        """The width d of queries and tokens."""
+        return int(self.queries.shape[1])
 
     @property
     def num_pairs(self) -> int:
         """P, half the number of heads."""
         return len(self.stops)
 
-    @property
-    def owner(self) -> Integers:
-        """The pair of each position which belongs to one."""
-        return np.repeat(np.arange(self.num_pairs), np.diff(self.stops, prepend=0))
+    def start(self, pair: int) -> int:
+        """The first position of a pair."""
+        return int(self.stops[pair - 1]) if pair else 0
 
     def contexts(self, positions: Integers | slice) -> Array:
         """Contexts in float64: (k, n, d)."""
-        return self.dataset.contexts_of(self.order[positions])
+        return self.read(self.order[positions])
 
     def chunks(self, positions: Integers) -> Iterator[Integers]:
         """Walk through indices of `positions`, a chunk of contexts at a time, as the data lie.
@@ -59,13 +100,20 @@ class Ordered:
         for start in range(0, len(positions), self.step):
             yield sorted_by_example[start : start + self.step]
 
+    def gaps(self, positions: Integers) -> KeyDirection:
+        """The key direction with the gaps of some positions."""
+        top, bottom = self.direction.top_gap, self.direction.bottom_gap
+        return KeyDirection(self.direction.vector, top[positions], bottom[positions])
+
     @property
     def step(self) -> int:
         """How many contexts make a chunk."""
-        return max(1, CHUNK_BYTES // (8 * self.dataset.context_size * self.dataset.width))
+        return max(1, CHUNK_BYTES // (8 * self.context_size * self.width))
 
 
-def arrange(dataset: Dataset, num_heads: int, rng: np.random.Generator) -> Ordered:
+def arrange(
+    dataset: Dataset, num_heads: int, rng: np.random.Generator, *, full_rank: bool
+) -> Ordered:
     """Sort the examples, and share them among H // 2 pairs as evenly as possible.
 
     Where one example is left over, it is the extra one which the readout absorbs: that with the
@@ -73,13 +121,44 @@ def arrange(dataset: Dataset, num_heads: int, rng: np.random.Generator) -> Order
     """
     direction = propose_for_all(dataset, rng)
     order = np.argsort(np.minimum(direction.top_gap, direction.bottom_gap), kind="stable")
-    pairs, total = num_heads // 2, dataset.num_examples
+    queries = dataset.queries[order].astype(np.float64, copy=False)
+    sorted_direction = KeyDirection(
+        direction.vector, direction.top_gap[order], direction.bottom_gap[order]
+    )
+    radius = token_radius(dataset)[order] if full_rank else np.zeros(0)
+    return Ordered(
+        dataset.contexts_of,
+        dataset.context_size,
+        order,
+        queries,
+        sorted_direction,
+        radius,
+        coarse_of(queries, sorted_direction, radius),
+        _stops(dataset, num_heads // 2),
+    )
+
+
+def _stops(dataset: Dataset, pairs: int) -> Integers:
+    total = dataset.num_examples
     uneven = total % pairs == 1 and total > pairs
     extra = int(uneven or total == pairs * (dataset.width - 1) + 1)
-    return Ordered(
-        dataset,
-        order,
-        dataset.queries[order].astype(np.float64, copy=False),
-        KeyDirection(direction.vector, direction.top_gap[order], direction.bottom_gap[order]),
-        np.cumsum(group_sizes(total - extra, pairs)),
-    )
+    return np.cumsum(group_sizes(total - extra, pairs))
+
+
+def coarse_of(queries: Array, direction: KeyDirection, radius: Array) -> Coarse:
+    """Queries (T, d), gaps and radius by position as a sweep looks at them."""
+    unit = np.empty(queries.shape, np.float32)
+    lengths = np.empty(len(queries))
+    step = max(1, CHUNK_BYTES // (8 * queries.shape[1]))
+    for start in range(0, len(queries), step):
+        rows = slice(start, start + step)
+        lengths[rows], unit[rows] = unit_rows(queries[rows])
+    gap = np.minimum(direction.top_gap, direction.bottom_gap)
+    exponents = [int(np.frexp(np.median(values))[1]) for values in (lengths, gap)]
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        inverses = [
+            (np.ldexp(1.0, exponent) / values).astype(np.float32)
+            for exponent, values in zip(exponents, (lengths, gap), strict=True)
+        ]
+        reach = (2.0 * radius / gap[: len(radius)]).astype(np.float32)
+    return Coarse(unit, inverses[0], exponents[0], inverses[1], exponents[1], reach)

@@ -1,21 +1,20 @@
 """How the two heads of a pair attend to their own examples: with rank one, or with full rank.
 
 Each kind writes the part W* of both heads, which its own half of the pair sees, says what that asks
-of the saturating part (`sweep.Needed`), and adds c u w^T.
+of the saturating part (in float32 of all examples, and in float64 of a few), and adds c u w^T.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from constructive.constructions.multihead.assumptions import Assumptions
-from constructive.constructions.multihead.directions import token_radius
 from constructive.constructions.multihead.grouping import Group
 from constructive.constructions.multihead.heads import attended_vectors
-from constructive.constructions.paired.ordering import Integers, Ordered
-from constructive.constructions.sweep import Needed
+from constructive.constructions.paired.ordering import Integers, Ordered, Single
+from constructive.constructions.sweep import NATS, Needed
 from constructive.layers.attention import softmax_in_place
 from constructive.support.arrays import Array
 
@@ -62,9 +61,22 @@ class Kind(ABC):
     def write(self, pair: Pair, vectors: Array) -> Array:
         """Set the part W* of both heads; returns columns (d, m) whose products are watched."""
 
+    @property
     @abstractmethod
-    def needed(self, pair: Pair, watched: Array) -> Needed:
-        """What saturates, from the products (m, T) of the watched columns with all queries."""
+    def exponent(self) -> int:
+        """Watched columns are of size one times 2^-exponent."""
+
+    @abstractmethod
+    def roughly_needed(self, pair: Pair, products: Single, rows: slice, slack: float) -> Single:
+        """What saturates unit queries (C,), in the units of `Coarse`, or a little more.
+
+        products: (m, C), of the watched columns times 2^exponent and unit queries, each off by
+            slack at most
+        """
+
+    @abstractmethod
+    def needed(self, pair: Pair, watched: Array, positions: Integers) -> Needed:
+        """What saturates on some positions, from the products (m, k) of the watched columns."""
 
     @abstractmethod
     def saturate(self, pair: Pair, vector: Array, sharpness: float) -> None:
@@ -114,10 +126,25 @@ class RankOne(Kind):
         pair.key_weights[:, :, 0] = vector
         return pair.query_weights[:, :, 0].T
 
-    def needed(self, pair: Pair, watched: Array) -> Needed:
+    @property
+    def exponent(self) -> int:
+        """A score times a gap is a logit, of size one."""
+        return self.ordered.coarse.query_exponent + self.ordered.coarse.gap_exponent
+
+    def roughly_needed(self, pair: Pair, products: Single, rows: slice, slack: float) -> Single:
         """|b_1.e_t| counts against the saturating part."""
         del pair  # what is watched says all
-        return Needed.of(self.ordered.direction, scale=np.abs(watched).max(axis=0))
+        coarse = self.ordered.coarse
+        np.abs(products, out=products)
+        scale: Single = np.maximum(products[0], products[1], out=products[0])
+        scale += np.float32(slack)
+        scale += np.float32(NATS) * coarse.inverse_length[rows] * coarse.inverse_gap[rows]
+        return scale
+
+    def needed(self, pair: Pair, watched: Array, positions: Integers) -> Needed:
+        """|b_1.e_t| counts against the saturating part."""
+        del pair
+        return Needed.of(self.ordered.gaps(positions), scale=np.abs(watched).max(axis=0))
 
     def saturate(self, pair: Pair, vector: Array, sharpness: float) -> None:
         """The head b = b_1 + c w."""
@@ -130,11 +157,6 @@ class FullRank(Kind):
 
     Each example attends to a random token of its context.
     """
-
-    @cached_property
-    def radius(self) -> Array:
-        """The radius of each context around its mean token, by position."""
-        return token_radius(self.ordered.dataset)[self.ordered.order]
 
     def draw(self, contexts: Array, rng: np.random.Generator) -> Array:
         """v_t with E_t v_t large at a random token."""
@@ -154,14 +176,37 @@ class FullRank(Kind):
             pair.key_weights[head, :, :count] = vectors[part].T
         return pair.group.dual_basis
 
-    def needed(self, pair: Pair, watched: Array) -> Needed:
+    @property
+    def exponent(self) -> int:
+        """Products with queries are coordinates, of size one."""
+        return self.ordered.coarse.query_exponent
+
+    def roughly_needed(self, pair: Pair, products: Single, rows: slice, slack: float) -> Single:
+        """The range of the logits W* e_t counts against the saturating part."""
+        coarse = self.ordered.coarse
+        needed: Single = np.float32(NATS) * coarse.inverse_length[rows] * coarse.inverse_gap[rows]
+        lengths = np.zeros_like(needed)
+        for keys, part in self._halves(pair, products):
+            norm = np.float32(np.ldexp(np.linalg.norm(keys, 2), coarse.gap_exponent))
+            sizes = np.sqrt(np.einsum("st,st->t", part, part)) + np.float32(slack)
+            np.maximum(lengths, norm * sizes, out=lengths)
+        # radius / gap as it stands, and 2^b of the units with the norm
+        needed += coarse.reach[rows] * lengths
+        return needed
+
+    def needed(self, pair: Pair, watched: Array, positions: Integers) -> Needed:
         """The range of the logits W* e_t counts against the saturating part."""
         # |W* e_t| <= |V| |coordinates|, and logits then differ by at most 2 radius |W* e_t|.
         logits = np.zeros(watched.shape[1])
-        for keys, part in zip(pair.key_weights, np.split(watched, [pair.half]), strict=True):
+        for keys, part in self._halves(pair, watched):
             lengths = np.sqrt(np.einsum("st,st->t", part, part))
             np.maximum(logits, np.linalg.norm(keys, 2) * lengths, out=logits)
-        return Needed.of(self.ordered.direction, logits=2.0 * self.radius * logits)
+        radius = self.ordered.radius[positions]
+        return Needed.of(self.ordered.gaps(positions), logits=2.0 * radius * logits)
+
+    def _halves(self, pair: Pair, products: Array) -> Iterator[tuple[Array, Array]]:
+        """The key vectors of both heads, and their part of the watched products."""
+        return zip(pair.key_weights, np.split(products, [pair.half]), strict=True)
 
     def saturate(self, pair: Pair, vector: Array, sharpness: float) -> None:
         """One more column: c u w^T."""

@@ -16,92 +16,212 @@ H(n - 1) + 1 examples of Theorems 1 and 2. Contexts which are shared are not in 
 then all x_{t,p} lie in one space of dimension n - 1.
 
 The order in which pairs take examples is in `ordering`, how a head attends to its own in `own`.
+Pairs are built some at a time, which share one look at all queries; each has random numbers of its
+own. So it does not matter where and in which order that is done.
 """
 
+import dataclasses
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.grouping import take
+from constructive.constructions.paired.coupling import Heads, differences
 from constructive.constructions.paired.ordering import Integers, Ordered
-from constructive.constructions.paired.own import FullRank, Pair, RankOne
-from constructive.constructions.sweep import sharpen
+from constructive.constructions.paired.own import FullRank, Kind, Pair, RankOne
+from constructive.constructions.sweep import (
+    SAMPLE,
+    Needed,
+    Saturating,
+    Single,
+    Window,
+    sharpen,
+    window_of,
+)
 from constructive.support.arrays import CHUNK_BYTES, Array
 from constructive.support.errors import AssumptionError
-from constructive.support.progress import Progress
 from constructive.theory.assumptions.numerical import dependency, describe_dependency, unit_rows
 
-_PRODUCT_BYTES = 8 * CHUNK_BYTES
-"""Size of the products of several pairs with all queries."""
+TOGETHER = 64
+"""Pairs which are built together."""
+
+_PRODUCT_BYTES = 4 * CHUNK_BYTES
+"""Size of the products of several pairs with some queries."""
+
+_SINGLE = 1 << 19
+"""Examples up to which gaps are wide enough to be seen in float32."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What all pairs are built by, beside the examples.
+
+    entropy: of all random choices;  full_rank: whether heads are of full rank
+    """
+
+    head_dim: int
+    full_rank: bool
+    assumed: Assumptions
+    entropy: int
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
-    """The heads of all pairs, and where they are not saturated.
+class Block:
+    """Some consecutive pairs, and all that the readout needs to know of them.
 
-    query_weights, key_weights: (P, 2, d, d_h);  sharpness: (P,)
-    leftover_positions, leftover_pairs: the unsaturated entries off the diagonal blocks
+    query_weights, key_weights: (P', 2, d, d_h);  sharpness: (P',)
+    own: (T'', d), x_{t,p} of the examples of these pairs
+    positions, pairs: (k,), the unsaturated entries off the diagonal blocks;  coupled: (k, d)
     """
 
     query_weights: Array
     key_weights: Array
     sharpness: Array
-    leftover_positions: Integers
-    leftover_pairs: Integers
+    own: Array
+    positions: Integers
+    pairs: Integers
+    coupled: Array
 
 
-def construct(
-    ordered: Ordered,
-    assumed: Assumptions,
-    head_dim: int,
-    *,
-    full_rank: bool,
-    rng: np.random.Generator,
-    progress: Progress,
-) -> Pairs:
-    """Build the heads of every pair: of rank one, or of full rank where the head dimension allows.
+@dataclass(frozen=True, eq=False)
+class _Sought:
+    """One pair whose w is looked for, and the columns (d, .) which that takes."""
+
+    pair: Pair
+    axes: Array
+    watched: Array
+
+    def columns(self, exponent: int) -> Array:
+        """All of these, the watched ones times 2^exponent."""
+        return np.concatenate([self.axes, np.ldexp(self.watched, exponent)], axis=1)
+
+
+def build(ordered: Ordered, recipe: Recipe, first: int, stop: int) -> Block:
+    """Build the pairs from `first` to before `stop`.
 
     Raises AssumptionError if the queries of a pair are dependent.
     """
-    kind = (FullRank if full_rank else RankOne)(ordered, assumed)
-    lengths, unit = unit_rows(ordered.queries)
-    count, width = ordered.num_pairs, ordered.dataset.width
-    starts, stops = [0, *ordered.stops[:-1].tolist()], ordered.stops.tolist()
-    query_weights, key_weights = np.zeros((2, count, 2, width, head_dim))
+    kind = (FullRank if recipe.full_rank else RankOne)(ordered, recipe.assumed)
+    count = stop - first
+    query_weights, key_weights = np.zeros((2, count, 2, ordered.width, recipe.head_dim))
+    sought = []
+    for index in range(count):
+        start, end = ordered.start(first + index), int(ordered.stops[first + index])
+        group = take(*unit_rows(ordered.queries[start:end]), 0, end - start)
+        if group is None:
+            raise _dependent(ordered, start, end)
+        group = dataclasses.replace(group, start=start, stop=end)
+        pair = Pair(group, query_weights[index], key_weights[index])
+        rng = np.random.default_rng((recipe.entropy, first + index))
+        sought.append(_Sought(pair, pair.axes, kind.own_part(pair, rng)))
     sharpness, leftover = np.zeros(count), []
-    # A pass over the queries costs more than its arithmetic, so several pairs share one product.
-    columns = 4 if not full_rank else 2 + stops[0]
-    step = max(1, _PRODUCT_BYTES // (8 * len(unit) * columns))
-    for first in range(0, count, step):
-        block, watched = [], []
-        for index in range(first, min(first + step, count)):
-            group = take(lengths, unit, starts[index], stops[index])
-            if group is None:
-                raise _dependent(ordered, starts[index], stops[index])
-            pair = Pair(group, query_weights[index], key_weights[index])
-            watched += [pair.axes, kind.own_part(pair, rng)]
-            block.append(pair)
-        products = iter(
-            np.split(
-                np.concatenate(watched, axis=1).T @ ordered.queries.T,
-                np.cumsum([part.shape[1] for part in watched])[:-1],
-            )
-        )
-        for index, pair in enumerate(block, first):
-            projected, needed = next(products), kind.needed(pair, next(products))
-            chosen = sharpen(projected, pair.group.rows, needed, slice(stops[index], None))
-            kind.saturate(pair, pair.axes @ chosen.unit, chosen.sharpness)
-            sharpness[index] = chosen.sharpness
-            leftover.append(chosen.leftover)
-        progress("build pairs of heads", first + len(block), count)
-    return Pairs(
+    for index, (each, chosen) in enumerate(zip(sought, _chosen(kind, sought), strict=True)):
+        kind.saturate(each.pair, each.axes @ chosen.unit, chosen.sharpness)
+        sharpness[index] = chosen.sharpness
+        leftover.append(chosen.leftover)
+    heads = Heads(query_weights, key_weights)
+    positions = np.concatenate(leftover)
+    pairs = np.repeat(np.arange(count), [len(each) for each in leftover])
+    own = np.arange(ordered.start(first), int(ordered.stops[stop - 1]))
+    owner = np.repeat(np.arange(count), [each.pair.group.size for each in sought])
+    return Block(
         query_weights,
         key_weights,
         sharpness,
-        np.concatenate(leftover),
-        np.repeat(np.arange(count), [len(each) for each in leftover]),
+        differences(ordered, heads, own, owner),
+        positions,
+        pairs + first,
+        differences(ordered, heads, positions, pairs),
     )
+
+
+class _Look:
+    """At all queries, by several pairs at once."""
+
+    def __init__(self, kind: Kind, sought: Sequence[_Sought]) -> None:
+        columns = [each.columns(kind.exponent).astype(np.float32) for each in sought]
+        self.kind, self.sought = kind, sought
+        self.weights = np.ascontiguousarray(np.concatenate(columns, axis=1).T)
+        self.splits = np.cumsum([part.shape[1] for part in columns])[:-1]
+        slack = kind.ordered.coarse.slack
+        self.slacks = [slack * float(np.linalg.norm(part)) for part in columns]
+
+    def at(self, rows: slice) -> Iterator[tuple[Single, Single]]:
+        """For each pair projections (axes, C) and what is needed (C,), of unit queries."""
+        products = np.split(self.weights @ self.kind.ordered.coarse.unit[rows].T, self.splits)
+        for each, product, slack in zip(self.sought, products, self.slacks, strict=True):
+            axes = each.axes.shape[1]
+            yield product[:axes], self.kind.roughly_needed(each.pair, product[axes:], rows, slack)
+
+
+def _chosen(kind: Kind, sought: Sequence[_Sought]) -> list[Saturating]:
+    """Choose w and c of each pair: screen all examples, then look among those which are left."""
+    ordered = kind.ordered
+    total = len(ordered.queries)
+    sample = slice(0, total, max(1, total // SAMPLE))
+    windows, turned = [], []
+    for each, (projected, needed) in zip(sought, _Look(kind, sought).at(sample), strict=True):
+        others = _beside(np.arange(0, total, sample.step), each.pair)
+        window = window_of(projected[:, others], needed[others], total, ordered.coarse.slack)
+        windows.append(window)
+        turned.append(dataclasses.replace(each, axes=each.axes @ window.turn))
+
+    kept: list[list[tuple[Integers, Single, Single]]] = [[] for _ in turned]
+    look = _Look(kind, turned)
+    step = max(1, _PRODUCT_BYTES // (4 * len(look.weights)))
+    for start in range(0, total, step):
+        for index, (projected, needed) in enumerate(look.at(slice(start, start + step))):
+            at = windows[index].screen(projected, needed)
+            at = at[_beside(at + start, turned[index].pair)]
+            kept[index].append((at + start, np.take(projected, at, axis=1), needed[at]))
+    chosen = []
+    for each, window, found in zip(turned, windows, kept, strict=True):
+        parts = (np.concatenate(of_chunks, axis=-1) for of_chunks in zip(*found, strict=True))
+        saturating = _settled(kind, each, window, *parts)
+        chosen.append(dataclasses.replace(saturating, unit=window.turn @ saturating.unit))
+    return chosen
+
+
+def _beside(positions: Integers, pair: Pair) -> npt.NDArray[np.bool_]:
+    """Which of them do not belong to the pair."""
+    return (positions < pair.group.start) | (positions >= pair.group.stop)
+
+
+def _settled(
+    kind: Kind,
+    sought: _Sought,
+    window: Window,
+    positions: Integers,
+    projected: Array,
+    needed: Array,
+) -> Saturating:
+    ordered, coarse = kind.ordered, kind.ordered.coarse
+    exponent = coarse.query_exponent + coarse.gap_exponent
+
+    def reached(at: Integers, vectors: Array) -> tuple[Array, Needed]:
+        """Products with some vectors (d, m) of position at, and what is needed there."""
+        queries = ordered.queries[at]
+        watched = sought.watched.T @ queries.T
+        return vectors.T @ queries.T, kind.needed(sought.pair, watched, at)
+
+    def exact(at: Integers, unit: Array) -> Array:
+        (reach,), least = reached(at, (sought.axes @ unit)[:, np.newaxis])
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            ratio: Array = np.ldexp(least.at(reach) / np.abs(reach), exponent)
+        return ratio
+
+    if len(ordered.queries) > _SINGLE:
+        lengths = np.ldexp(unit_rows(ordered.queries[positions])[0], -coarse.query_exponent)
+        along, least = reached(positions, sought.axes)
+        projected = np.ldexp(along, -coarse.query_exponent) / lengths
+        needed = np.ldexp(least.either, coarse.gap_exponent) / lengths
+    chosen = sharpen(
+        window, positions, projected, needed, positions >= sought.pair.group.stop, exact
+    )
+    return Saturating(chosen.unit, float(np.ldexp(chosen.sharpness, -exponent)), chosen.leftover)
 
 
 def _dependent(ordered: Ordered, start: int, stop: int) -> AssumptionError:

@@ -20,9 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.constructions.iteration import iterate, require_solved, scales
-from constructive.constructions.paired.coupling import Coupling, second_head
+from constructive.constructions.paired.coupling import Coupling, Heads, second_head
 from constructive.constructions.paired.ordering import Integers, Ordered
-from constructive.constructions.paired.pairs import Pairs
 from constructive.layers.attention import attend
 from constructive.support.arrays import Array
 
@@ -31,13 +30,15 @@ from constructive.support.arrays import Array
 class Readout:
     """U with Z U = Y for paired heads.
 
-    effective: (P, 2, d, d_out);  residual: (T, d_out) by position, as this module evaluates it
+    effective: (P, 2, d, d_out)
+    extra:     what the second head of pair 0 reads of every example (T, d), by position, where
+               there is an extra example; its readout is not minus that of the first one
     condition: the largest estimated condition number of a block, in the infinity norm
     ranks:     (P,), estimated rank of each block
     """
 
     effective: Array
-    residual: Array
+    extra: Array | None
     condition: float
     ranks: Integers
 
@@ -81,15 +82,19 @@ class _System:
         return result
 
 
-def solve(ordered: Ordered, pairs: Pairs, coupling: Coupling) -> Readout:
-    """Solve for the readouts of all pairs.
+def solve(ordered: Ordered, heads: Heads, coupling: Coupling, targets: Array) -> Readout:
+    """Solve for the readouts of all pairs; targets: (T, d_out), by position.
 
     Raises PrecisionError if a block is singular, or if the coupling does not let the iteration
     converge.
     """
-    targets = ordered.dataset.target_matrix[ordered.order].astype(np.float64, copy=False)
     inverses, condition, ranks = _invert(ordered, coupling)
-    correction = _correction(ordered, pairs)
+    has_extra = ordered.stops[-1] < len(ordered.queries)
+    extra = second_head(ordered, heads, 0) if has_extra else None
+    correction = None
+    if extra is not None:
+        token = extra[-1] / (extra[-1] @ extra[-1])
+        correction = extra @ token, token
     system = _System(coupling, inverses, correction, ordered.num_pairs)
     scale = scales(targets)
     (readouts, gamma), residual = iterate(system, targets / scale)
@@ -97,10 +102,12 @@ def solve(ordered: Ordered, pairs: Pairs, coupling: Coupling) -> Readout:
     effective = np.stack([readouts, -readouts], axis=1)
     if correction is not None:
         effective[0, 1] += correction[1][:, np.newaxis] * gamma
-    return Readout(effective * scale, residual * scale, condition, ranks)
+    return Readout(effective * scale, extra, condition, ranks)
 
 
-def measure(ordered: Ordered, pairs: Pairs, coupling: Coupling, readout: Readout) -> Array:
+def measure(
+    ordered: Ordered, heads: Heads, coupling: Coupling, readout: Readout, targets: Array
+) -> Array:
     """Y - f on every example (T, d_out), by position.
 
     Each pair is evaluated on its own examples as a forward pass evaluates it, rounding included;
@@ -108,20 +115,17 @@ def measure(ordered: Ordered, pairs: Pairs, coupling: Coupling, readout: Readout
     """
     outputs = readout.effective.shape[3]
     result = coupling.leftover @ readout.effective[:, 0].reshape(-1, outputs)
-    starts = [0, *ordered.stops[:-1].tolist()]
-    for pair, (start, stop) in enumerate(zip(starts, ordered.stops.tolist(), strict=True)):
+    for pair, stop in enumerate(ordered.stops.tolist()):
+        start = ordered.start(pair)
         positions = slice(start, stop)
-        weights = pairs.query_weights[pair], pairs.key_weights[pair]
+        weights = heads.query_weights[pair], heads.key_weights[pair]
         for chunk in attend(*weights, ordered.contexts(positions), ordered.queries[positions]):
             rows = slice(start + chunk.rows.start, start + chunk.rows.stop)
             result[rows] += np.einsum("thd,hdo->to", chunk.representation, readout.effective[pair])
-    correction = readout.effective[0].sum(axis=0)
-    if (
-        correction.any()
-    ):  # the second head of pair 0 reads for the extra example, and is read by all
+    if readout.extra is not None:  # and so is read by all
         elsewhere = slice(int(ordered.stops[0]), None)
-        result[elsewhere] += second_head(ordered, pairs, 0)[elsewhere] @ correction
-    residual: Array = ordered.dataset.target_matrix[ordered.order] - result
+        result[elsewhere] += readout.extra[elsewhere] @ readout.effective[0].sum(axis=0)
+    residual: Array = targets - result
     return residual
 
 
@@ -154,11 +158,3 @@ def _invert(
             condition = float("inf")
         parts.append((pairs, rows, inverse))
     return tuple(parts), condition, np.concatenate(ranks)
-
-
-def _correction(ordered: Ordered, pairs: Pairs) -> tuple[Array, Array] | None:
-    if ordered.stops[-1] == len(ordered.queries):
-        return None
-    read = second_head(ordered, pairs, 0)
-    token = read[-1] / (read[-1] @ read[-1])
-    return read @ token, token

@@ -35,7 +35,7 @@ from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.directions import with_wide_ends
 from constructive.constructions.multihead.grouping import Group
 from constructive.constructions.multihead.heads import key_vectors
-from constructive.constructions.sweep import Needed, sharpen
+from constructive.constructions.sweep import Needed, sharpen_at_once
 from constructive.data.dataset import Dataset
 from constructive.layers.attention import attend, softmax_in_place
 from constructive.support.arrays import CHUNK_BYTES, Array
@@ -104,7 +104,7 @@ def construct(
         products = np.concatenate([axes, logits], axis=1).T @ queries.T
         watched = products[axes.shape[1] :]
         needed = Needed.of(direction, logits=watched.max(axis=0) - watched.min(axis=0))
-        chosen = sharpen(products[: axes.shape[1]], group.rows, needed, slice(None))
+        chosen = sharpen_at_once(products[: axes.shape[1]], group.rows, needed)
         vector = axes @ chosen.unit
         if size < head_dim:
             root = np.sqrt(chosen.sharpness)  # half of c on each side

@@ -1,6 +1,8 @@
 """Which pairs agree on which examples, and x_{t,p} with bounds where they do not."""
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +17,12 @@ from constructive.certificates.claims.paired.examples import (
 from constructive.exact.compensated import dot, exponential
 from constructive.exact.directed import UNIT, gamma, lengths, up
 from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.parallel import ordered_map
 from constructive.support.progress import Progress
+from constructive.support.shared import Place, arrays_at, shared
+
+_TOGETHER = 16
+"""Chunks of the product in a piece of work."""
 
 _MOST_COUPLED = 4
 """Coupled entries for each example, on average, beyond which nothing is tried."""
@@ -55,7 +62,26 @@ class Entries(NamedTuple):
     coupled_error: Array
 
 
-def evaluate(examples: Examples, progress: Progress) -> Entries:
+class _Piece(NamedTuple):
+    """Some rows of the product of queries and heads, as `_disagreeing` needs them.
+
+    Attributes:
+        place: queries (T, d), weights (d, 2 P), owner (T',), and what is needed at the top and at
+            the bottom (T,)
+        start: the first position
+        stop: the position after the last one
+        pairs: P
+    """
+
+    place: Place
+    start: int
+    stop: int
+    pairs: int
+
+
+def evaluate(
+    examples: Examples, progress: Progress, *, executor: Executor | None = None
+) -> Entries:
     """Decide which entries are tails, and evaluate the others.
 
     Raises:
@@ -63,31 +89,66 @@ def evaluate(examples: Examples, progress: Progress) -> Entries:
     """
     owner = examples.owner
     with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
-        positions, pairs = _coupled(examples, owner, progress)
+        positions, pairs = _coupled(examples, owner, executor, progress)
         progress("evaluate what is coupled", 0, 1)
         own = read(examples, np.arange(len(owner)), owner, DIFFERENCE)
         coupled = read(examples, positions, pairs, DIFFERENCE)
     return Entries(*own, positions, pairs, *coupled)
 
 
-def _coupled(examples: Examples, owner: Integers, progress: Progress) -> tuple[Integers, Integers]:
+def _coupled(
+    examples: Examples, owner: Integers, executor: Executor | None, progress: Progress
+) -> tuple[Integers, Integers]:
     """Positions and pairs which are not certified to agree, but for those of the own pairs."""
     total, pairs = len(examples.order), len(examples.stops)
     ordered = np.sort(examples.scores, axis=1)
     weights = np.ascontiguousarray(np.concatenate(list(examples.query_weights)).T)
     longest = float(lengths(examples.query_weights).max())
     reach_error = up(gamma(len(weights) + 2) * longest * lengths(examples.queries))
-    needed = []
-    for gap in (ordered[:, -1] - ordered[:, -2], ordered[:, 1] - ordered[:, 0]):
+    arrays = {"queries": examples.queries, "weights": weights, "owner": owner}
+    gaps = ordered[:, -1] - ordered[:, -2], ordered[:, 1] - ordered[:, 0]
+    for name, gap in zip(("top", "bottom"), gaps, strict=True):
         least = np.maximum(gap - up(2.0 * examples.score_error + 2.0 * UNIT * gap), 0.0)
-        needed.append(up(up(MARGIN / least) + reach_error))
-    found_positions, found_pairs, count = [], [], 0
+        arrays[name] = up(up(MARGIN / least) + reach_error)
+    found: dict[int, tuple[Integers, Integers]] = {}
+
+    def keep(number: int, part: tuple[Integers, Integers]) -> None:
+        found[number] = part
+        if sum(len(positions) for positions, _ in found.values()) > _MOST_COUPLED * total:
+            raise UndecidedError(
+                f"pairs do not agree on more than {_MOST_COUPLED} entries an example; "
+                "another seed=, or fewer examples"
+            )
+
+    rows = _TOGETHER * max(1, CHUNK_BYTES // (8 * 2 * pairs))
+    with ExitStack() as stack:
+        place: Place = arrays if executor is None else stack.enter_context(shared(arrays))
+        parts = ordered_map(
+            _disagreeing,
+            [
+                _Piece(place, start, min(start + rows, total), pairs)
+                for start in range(0, total, rows)
+            ],
+            executor=executor,
+            progress=progress,
+            step="certify which pairs agree",
+            keep=keep,
+        )
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+
+def _disagreeing(piece: _Piece) -> tuple[Integers, Integers]:
+    """Positions of the piece and pairs, not their own, which are not certified to agree there."""
+    arrays, pairs = arrays_at(piece.place), piece.pairs
+    owner = arrays["owner"]
+    found_positions, found_pairs = [], []
     step = max(1, CHUNK_BYTES // (8 * 2 * pairs))
-    for start in range(0, total, step):
-        rows = slice(start, min(start + step, total))
-        reach = examples.queries[rows] @ weights
+    for start in range(piece.start, piece.stop, step):
+        rows = slice(start, min(start + step, piece.stop))
+        with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
+            reach = arrays["queries"][rows] @ arrays["weights"]
         first, second = reach[:, :pairs], reach[:, pairs:]
-        top, bottom = (each[rows, np.newaxis] for each in needed)
+        top, bottom = (arrays[name][rows, np.newaxis] for name in ("top", "bottom"))
         # Of one sign, and beyond what is needed there (infinity, where scores may be equal).
         agree = np.minimum(first, second) >= top
         agree |= np.maximum(first, second) <= -bottom
@@ -96,13 +157,6 @@ def _coupled(examples: Examples, owner: Integers, progress: Progress) -> tuple[I
         where, which = np.nonzero(~agree)
         found_positions.append(where + start)
         found_pairs.append(which)
-        count += len(where)
-        if count > _MOST_COUPLED * total:
-            raise UndecidedError(
-                f"pairs do not agree on more than {_MOST_COUPLED} entries an example; "
-                "another seed=, or fewer examples"
-            )
-        progress("certify which pairs agree", rows.stop, total)
     return np.concatenate(found_positions), np.concatenate(found_pairs)
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from fractions import Fraction
 
 import numpy as np
@@ -67,6 +68,7 @@ def prove(
     epsilon: float,
     delta: float | None,
     *,
+    executor: Executor | None = None,
     progress: Progress,
 ) -> tuple[Claim, ...]:
     """Decide the claims that are asked for, among rank, error and readout."""
@@ -78,7 +80,7 @@ def prove(
     done: dict[str, Claim] = {}
     try:
         examples = Examples.of(memorizer, dataset)
-        entries = evaluate(examples, progress)
+        entries = evaluate(examples, progress, executor=executor)
         if "error" in asked or "readout" in asked:
             residuals = residuals_of(examples, entries, memorizer)
         if "error" in asked:

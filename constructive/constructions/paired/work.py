@@ -1,0 +1,177 @@
+"""Where pairs are built: here, or on an executor, and what a checkpoint keeps of them.
+
+All pairs are cut into the same pieces, with the same random numbers, wherever they are built: so
+weights do not depend on it. Processes read the examples themselves (`support.shared`); what a piece
+takes along is its numbers.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.constructions.construction import Options
+from constructive.constructions.multihead.directions import KeyDirection
+from constructive.constructions.paired.ordering import Coarse, Integers, Ordered
+from constructive.constructions.paired.pairs import TOGETHER, Block, Recipe, build
+from constructive.data.dataset import Dataset
+from constructive.data.stored import StoredDataset
+from constructive.support.arrays import Array
+from constructive.support.checkpoint import Checkpoint
+from constructive.support.parallel import ordered_map
+from constructive.support.progress import Progress
+from constructive.support.shared import array_at, arrays_at, shared
+
+_FIELDS = tuple(field.name for field in dataclasses.fields(Block))
+
+
+@dataclass(frozen=True)
+class _Remote:
+    """Examples which another process reads.
+
+    place: the folder of all arrays but the contexts;  contexts: the file of these
+    """
+
+    place: str
+    contexts: str
+    context_size: int
+    query_exponent: int
+    gap_exponent: int
+
+    def read(self) -> Ordered:
+        """The examples as they were sent."""
+        arrays = arrays_at(self.place)
+        return Ordered(
+            partial(_rows, self.contexts),
+            self.context_size,
+            arrays["order"],
+            arrays["queries"],
+            KeyDirection(arrays["vector"], arrays["top_gap"], arrays["bottom_gap"]),
+            arrays["radius"],
+            Coarse(
+                arrays["unit"],
+                arrays["inverse_length"],
+                self.query_exponent,
+                arrays["inverse_gap"],
+                self.gap_exponent,
+                arrays["reach"],
+            ),
+            arrays["stops"],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """The pairs from `first` to before `stop`."""
+
+    examples: Ordered | _Remote
+    recipe: Recipe
+    first: int
+    stop: int
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"pairs-{self.first:08d}"
+
+
+def build_all(
+    ordered: Ordered, recipe: Recipe, dataset: Dataset, options: Options, progress: Progress
+) -> Block:
+    """Build all pairs: on the executor, if there is one, and but for those in the checkpoint.
+
+    Raises what `pairs.build`, `ordered_map` and `Checkpoint` raise.
+    """
+    kept = None
+    if options.checkpoint is not None:
+        kept = Checkpoint.open(options.checkpoint, _about(ordered, recipe, dataset))
+    ranges = [
+        (first, min(first + TOGETHER, ordered.num_pairs))
+        for first in range(0, ordered.num_pairs, TOGETHER)
+    ]
+    with _examples(ordered, dataset, options, kept) as examples:
+        pieces = [_Piece(examples, recipe, *each) for each in ranges]
+        done = {} if kept is None else _loaded(kept, pieces)
+        missing = [index for index in range(len(pieces)) if index not in done]
+
+        def keep(number: int, block: Block) -> None:
+            done[missing[number]] = block
+            if kept is not None:
+                kept.save(pieces[missing[number]].name, vars(block))
+
+        ordered_map(
+            _build,
+            [pieces[index] for index in missing],
+            executor=options.executor,
+            progress=progress,
+            step="build pairs of heads",
+            keep=keep,
+        )
+    blocks = [done[index] for index in range(len(pieces))]
+    return Block(*(np.concatenate([getattr(each, name) for each in blocks]) for name in _FIELDS))
+
+
+def _build(piece: _Piece) -> Block:
+    examples = piece.examples
+    ordered = examples.read() if isinstance(examples, _Remote) else examples
+    return build(ordered, piece.recipe, piece.first, piece.stop)
+
+
+def _loaded(kept: Checkpoint, pieces: list[_Piece]) -> dict[int, Block]:
+    found = ((index, kept.load(piece.name)) for index, piece in enumerate(pieces))
+    return {index: Block(**arrays) for index, arrays in found if arrays is not None}
+
+
+@contextmanager
+def _examples(
+    ordered: Ordered, dataset: Dataset, options: Options, kept: Checkpoint | None
+) -> Iterator[Ordered | _Remote]:
+    """The examples themselves, or how other processes get at them."""
+    if options.executor is None:
+        yield ordered
+        return
+    direction, coarse = ordered.direction, ordered.coarse
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "order": ordered.order,
+        "queries": ordered.queries,
+        "vector": direction.vector,
+        "top_gap": direction.top_gap,
+        "bottom_gap": direction.bottom_gap,
+        "radius": ordered.radius,
+        "unit": coarse.unit,
+        "inverse_length": coarse.inverse_length,
+        "inverse_gap": coarse.inverse_gap,
+        "reach": coarse.reach,
+        "stops": ordered.stops,
+    }
+    in_file = dataset.on_disk.path if isinstance(dataset, StoredDataset) else None
+    if in_file is None:
+        arrays["contexts"] = dataset.contexts
+    with shared(arrays, None if kept is None else kept.folder) as place:
+        contexts = str(in_file or Path(place) / "contexts.npy")
+        yield _Remote(
+            place, contexts, ordered.context_size, coarse.query_exponent, coarse.gap_exponent
+        )
+
+
+def _rows(path: str, examples: Integers) -> Array:
+    return array_at(path)[examples].astype(np.float64, copy=False)
+
+
+def _about(ordered: Ordered, recipe: Recipe, dataset: Dataset) -> dict[str, Any]:
+    """What decides the pairs: a checkpoint of anything else is of no use."""
+    return {
+        "data": dataset.fingerprint().hex(),
+        "num_examples": dataset.num_examples,
+        "num_heads": 2 * ordered.num_pairs,
+        "head_dim": recipe.head_dim,
+        "random choices of seed=": recipe.entropy,
+        "constructive": version("constructive"),
+    }

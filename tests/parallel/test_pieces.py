@@ -1,0 +1,209 @@
+"""Pairs which are built and certified in pieces: wherever that is, whatever dies on the way."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from constructive import (
+    AssumptionError,
+    Dataset,
+    FormatError,
+    OutputError,
+    ParameterError,
+    build_memorizer,
+    certify,
+    generators,
+)
+from constructive.certificates.claims.paired import entries
+from constructive.support.shared import array_at, arrays_at, shared
+
+HEADS = 300
+"""Three pieces."""
+
+
+def data_of(seed=0, *, dtype=np.float64):
+    data = generators.uniform(num_examples=751, context_size=3, width=7, seed=seed)
+    return Dataset(data.contexts.astype(dtype), data.queries.astype(dtype), data.targets)
+
+
+def build(data, **options):
+    return build_memorizer(data, num_heads=HEADS, construction="paired", **options)
+
+
+def same_bits(first, second):
+    tensors = first.layer.tensors, second.layer.tensors
+    return first.record == second.record and all(
+        tensors[0][name].tobytes() == tensors[1][name].tobytes() for name in tensors[0]
+    )
+
+
+class Murdered(ProcessPoolExecutor):
+    """Kills its processes as soon as it has something to do."""
+
+    def submit(self, function, /, *args, **kwargs):
+        future = super().submit(function, *args, **kwargs)
+        for process in list((self._processes or {}).values()):
+            os.kill(process.pid, signal.SIGKILL)
+        return future
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bits_do_not_depend_on_the_executor(dtype):
+    data = data_of(dtype=dtype)
+    here = build(data)
+    for executor in (ProcessPoolExecutor(2), ThreadPoolExecutor(2), Murdered(2)):
+        with executor:
+            assert same_bits(build(data, executor=executor), here)
+
+
+def test_heads_of_full_rank_too():
+    data = generators.gaussian(num_examples=400, context_size=3, width=5, seed=1)
+    options = {"num_heads": 220, "head_dim": 3, "construction": "paired"}
+    here = build_memorizer(data, **options)
+    assert here.layer.key_weights[:, :, 1].any()
+    with ProcessPoolExecutor(2) as pool:
+        assert same_bits(build_memorizer(data, **options, executor=pool), here)
+
+
+def test_certificates_do_not_depend_on_the_executor(monkeypatch):
+    monkeypatch.setattr(entries, "CHUNK_BYTES", 1 << 15)  # several pieces
+    data = data_of()
+    memorizer = build(data)
+    steps = []
+    here = certify(memorizer, data, progress=lambda *step: steps.append(step))
+    assert ("certify which pairs agree", 2, 4) in steps
+    assert here.proved
+    with ProcessPoolExecutor(2) as pool:
+        assert certify(memorizer, data, executor=pool) == here
+    with Murdered(2) as pool:
+        assert certify(memorizer, data, executor=pool) == here
+
+
+def test_errors_of_pieces_are_raised():
+    data = data_of()
+    queries = data.queries.copy()
+    queries[:] = queries[:1] * np.arange(1, 752)[:, np.newaxis]
+    dependent = Dataset(data.contexts, queries, data.targets)
+    with (
+        ProcessPoolExecutor(2) as pool,
+        pytest.raises(AssumptionError, match="one pair of heads, have rank 1"),
+    ):
+        build(dependent, executor=pool)
+
+
+def test_what_has_no_pieces_says_so(tmp_path):
+    data = generators.uniform(num_examples=7, context_size=3, width=5)
+    with ThreadPoolExecutor(1) as pool:
+        for options in ({"executor": pool}, {"checkpoint": tmp_path / "kept"}):
+            with pytest.raises(
+                ParameterError, match="'saturated' is not built in pieces"
+            ) as caught:
+                build_memorizer(data, num_heads=3, **options)
+            assert "construction='paired', or no " + next(iter(options)) in str(caught.value)
+        memorizer = build_memorizer(data, num_heads=3)
+        with pytest.raises(ParameterError, match="not proved in pieces, and have no executor="):
+            certify(memorizer, data, executor=pool)
+    with pytest.raises(ParameterError, match="executor=4 is no concurrent"):
+        build_memorizer(data, num_heads=3, executor=4)
+    with pytest.raises(ParameterError, match="executor=4 is no concurrent"):
+        certify(memorizer, data, executor=4)
+    assert not (tmp_path / "kept").exists()
+
+
+PROGRAM = """
+    import sys
+    import time
+    from test_pieces import build, data_of
+
+    def slowly(step, done, total):
+        print(step, done, total, flush=True)
+        if step == "build pairs of heads" and done == 2:
+            time.sleep(60)
+
+    build(data_of(), checkpoint=sys.argv[1], progress=slowly)
+"""
+
+
+def test_a_killed_build_goes_on(tmp_path):
+    folder = tmp_path / "kept"
+    here = Path(__file__).parent
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM), str(folder)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{here.parent.parent}"},
+    )
+    for line in process.stdout:
+        if line.startswith("build pairs of heads 2 "):
+            break
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    process.stdout.close()
+    names = sorted(file.name for file in folder.iterdir())
+    assert names == ["about.json", "pairs-00000000.npz", "pairs-00000064.npz"]
+    written = [file.stat().st_mtime_ns for file in sorted(folder.glob("pairs*"))]
+    time.sleep(0.01)
+    steps = []
+    again = build(data_of(), checkpoint=folder, progress=lambda *step: steps.append(step))
+    assert [step for step in steps if step[0] == "build pairs of heads"] == [
+        ("build pairs of heads", 1, 1)
+    ]
+    assert written == [file.stat().st_mtime_ns for file in sorted(folder.glob("pairs*"))][:2]
+    assert same_bits(again, build(data_of()))
+
+
+def test_checkpoints_of_other_builds_are_refused(tmp_path):
+    folder = tmp_path / "kept"
+    build(data_of(), checkpoint=folder)
+    data = data_of()
+    moved = Dataset(data.contexts, data.queries, data.targets + 1.0)
+    for what, call in {
+        "data was": lambda: build(moved, checkpoint=folder),
+        "random choices of seed= was": lambda: build(data, seed=1, checkpoint=folder),
+        "num_heads was 300, and is 302": lambda: build_memorizer(
+            data, num_heads=302, construction="paired", checkpoint=folder
+        ),
+        "head_dim was 1, and is 9": lambda: build(data, head_dim=9, checkpoint=folder),
+    }.items():
+        with pytest.raises(ParameterError, match="of another computation") as caught:
+            call()
+        assert what in str(caught.value)
+        assert "another folder" in str(caught.value)
+    (folder / "pairs-00000064.npz").write_bytes(b"PK, cut off")
+    with pytest.raises(FormatError, match="is damaged") as caught:
+        build(data, checkpoint=folder)
+    assert "remove this file" in str(caught.value)
+    (folder / "about.json").write_text("[]")
+    with pytest.raises(FormatError, match="does not say what the checkpoint is about: no object"):
+        build(data, checkpoint=folder)
+    (folder / "about.json").unlink()
+    with pytest.raises(ParameterError, match="no checkpoint, and not empty") as caught:
+        build(data, checkpoint=folder)
+    assert "pairs-00000000.npz" in str(caught.value)
+    with pytest.raises(OutputError, match="cannot make the checkpoint"):
+        build(data, checkpoint=tmp_path / "no" / "such")
+
+
+def test_a_worker_which_sees_no_folder_says_so(tmp_path):
+    with pytest.raises(ParameterError, match="a worker cannot read /no/such") as caught:
+        arrays_at("/no/such")
+    assert "which all machines of the executor see" in str(caught.value)
+    with pytest.raises(ParameterError, match=r"a worker cannot read /no/such\.npy"):
+        array_at("/no/such.npy")
+    with pytest.raises(OutputError, match="cannot make a folder"), shared({}, tmp_path / "gone"):
+        pass
+
+
+def test_shared_folders_are_removed(tmp_path):
+    with shared({"a": np.arange(2)}, tmp_path) as place:
+        assert arrays_at(place)["a"].tolist() == [0, 1]
+        assert Path(place).parent == tmp_path
+    assert not list(tmp_path.iterdir())
