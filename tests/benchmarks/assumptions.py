@@ -150,7 +150,7 @@ def contexts():
 
 def wide():
     print(
-        "\n| T | d | n | seconds | CPU seconds | memory beside the data | subsets of n "
+        "\n| T | d | n | seconds | CPU seconds | memory of the process | subsets of n "
         "| subsets of d | grouping |\n|---|---|---|---|---|---|---|---|---|"
     )
     for total, width in WIDE:
@@ -164,14 +164,13 @@ def wide_row(total, width):
     queries = rng.standard_normal((total, width), dtype=np.float32)
     data = Dataset(contexts, queries, np.zeros(total))
     del contexts
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start, work = time.perf_counter(), time.process_time()
     report = assumptions.check(data)
     seconds, work = time.perf_counter() - start, time.process_time() - work
-    more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held) / 1000
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     shares = [f"{x.dependent} of {x.subsets}" for x in (report.share, report.position)]
     return [
-        f"{total:,}", str(width), "16", f"{seconds:.0f}", f"{work:.0f}", f"{more:.0f} MB",
+        f"{total:,}", str(width), "16", f"{seconds:.0f}", f"{work:.0f}", f"{most:.1f} GB",
         *shares, report.construction.name,
     ]  # fmt: skip
 
