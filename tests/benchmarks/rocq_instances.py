@@ -37,11 +37,11 @@ BOUNDS = [  # T, n, d, H, contexts
     (100, 12, 16, 6, "own"),
     (100, 12, 16, 6, "constant"),
     (100, 12, 16, 8, "shared"),
-    (100, 12, 16, 9, "subspace"),
+    (100, 12, 16, 8, "subspace"),
 ]
 LARGE_BOUNDS = [
     (622, 32, 64, 20, "shared"),
-    (500, 32, 64, 9, "subspace"),
+    (300, 16, 64, 6, "subspace"),
     (700, 32, 64, 10, "own"),
 ]
 

@@ -299,6 +299,7 @@ def test_rocq_refuses_what_does_not_hold(forged, theory):
     made = change(made_of(name))
     done = confirming._proved(made, known_of(made), lambda _: ["not to be said"], theory, silent)
     assert not done.proved
+    assert "roots = true" in done.report  # what the program does not say, and nothing else
     assert done.report.endswith("NOT PROVED: Rocq refuses")
 
 
