@@ -930,7 +930,7 @@ def test_pairs_which_do_not_fit(checker, data, weights):
     ("axes", "size", "operations"),
     [
         ("total size", 40, 202),
-        ("total width", 8 * 29, 4 + 2 * 202 + 3600 + 24 * 64),
+        ("total width", 8 * 27, 4 + 2 * 202 + 3600 + 24 * 64),
         ("total outputs", 80, 0),
         ("heads width", 3 * 17 * 3, 2),
         ("total width heads", 0, 2),

@@ -320,7 +320,7 @@ def needs(arrays, tensors, *, on_disk=False, coupled=None):
     read = {name: arrays[name] for name in ("queries", "targets") if on_disk} or arrays
     held = bytes_of(read) + 4 * bytes_of(tensors) + 200 * CHUNK
     held += (16 * stored.CHUNK + 50 * size * width) * on_disk  # blocks, of one example at least
-    held += 8 * total * (5 * size + 9 * width + 10 * outputs + 60)
+    held += 8 * total * (5 * size + 7 * width + 10 * outputs + 60)
     held += (COUPLED * total if coupled is None else coupled) * of_coupled(width)
     steps = len(FACTORS) * ROUNDS * (1 + COUPLED)
     each = width * (2 * heads + (2 + 40 * COUPLED) * size + 8 * width + steps)
