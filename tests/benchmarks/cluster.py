@@ -35,8 +35,7 @@ def piece(total):
     gaps = np.sort(rng.exponential(0.25, size=(2, total)), axis=1)
 
     def read(examples):
-        made = np.random.default_rng(0).standard_normal((len(examples), SIZE, WIDTH))
-        return made
+        return np.random.default_rng(0).standard_normal((len(examples), SIZE, WIDTH))
 
     direction = KeyDirection(np.eye(WIDTH)[0], *gaps)
     coarse = ordering.coarse_of(queries, direction, np.zeros(0))
