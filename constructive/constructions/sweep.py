@@ -40,7 +40,7 @@ NATS = 45.0
 SWEEP = 20
 """Operations an example for each sweep, or so."""
 
-SAMPLE = 1024
+SAMPLE = 512
 """Examples, evenly spread, by which c is guessed."""
 
 _CANDIDATES = 16384
@@ -58,8 +58,9 @@ _COVER = 8.5
 _FACTORS = tuple(2.0 ** (power / 3) for power in range(10))
 """So many times that c are tried before examples which count are left unsaturated."""
 
-_FEW = 3
-"""Examples which are not required, and may stay unsaturated for a smaller c."""
+_FEW = 1.5
+"""So many examples which are not required may stay unsaturated for a smaller c: at so many times
+the first c so many times the square of that."""
 
 _CLOSE = 1.05
 """What reaches more than so many times what is needed, as float32 has it, is saturated."""
@@ -136,45 +137,46 @@ class Saturating:
     leftover: Integers
 
 
-def window_of(projected: Array, needed: Array, total: int, slack: float) -> Window:
-    """A window for T examples, from a sample of them, without the group itself.
+def window_of(projected: Array, needed: Array, weight: Array, slack: float) -> Window:
+    """A window, from a sample of the examples without the group itself.
 
     It lies where arcs are rarest: queries need not point everywhere alike.
 
-    projected: (axes, k);  needed: (k,), in units of unit queries
+    projected: (axes, k);  needed: (k,);  weight: (k,), for how many examples each one stands
     """
     axes, count = projected.shape
+    total = float(weight.sum())
     if not axes or not count:
         return Window(np.eye(axes), 0.0, 0.0, slack)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         ratio = (needed / np.sqrt(np.einsum("at,at->t", projected, projected))).astype(np.float64)
-    part = min(_WIDEST, _CANDIDATES / max(total, 1))
+    part = min(_WIDEST, _CANDIDATES / max(total, 1.0))
     cover = min(_COVER, 0.25 * total)
     if axes == 1:
-        return Window(np.eye(1), 0.0, _covering(ratio, cover * count / total), slack)
-    everywhere = _covering(ratio, cover * count / total)
+        return Window(np.eye(1), 0.0, _covering(ratio, weight, cover), slack)
+    everywhere = _covering(ratio, weight, cover)
     if not 0.0 < everywhere < np.inf:
         return Window(np.eye(2), 0.0, everywhere, slack)
     normal = np.arctan2(projected[1], projected[0]) / np.pi + 0.5
     at = (normal * _SECTORS).astype(np.int64) % _SECTORS
     around = max(round(_SECTORS * part / 2), 2)  # sectors on each side
-    sums = np.tile(np.bincount(at, np.minimum(ratio, everywhere), _SECTORS), 3)
+    sums = np.tile(np.bincount(at, weight * np.minimum(ratio, everywhere), _SECTORS), 3)
     near = np.convolve(sums, np.ones(2 * around), "same")[_SECTORS : 2 * _SECTORS]
     middle = int(near.argmin())  # the boundary before this sector
     inside = (at - middle + around) % _SECTORS < 2 * around
-    share = 2.0 * around / _SECTORS * count / total
+    share = 2.0 * around / _SECTORS
     angle = np.pi * middle / _SECTORS
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     slope = float(np.tan(0.5 * np.pi * part))
-    return Window(turn, slope, _covering(ratio[inside], cover * share), slack)
+    return Window(turn, slope, _covering(ratio[inside], weight[inside], cover * share), slack)
 
 
-def _covering(ratio: Array, cover: float) -> float:
+def _covering(ratio: Array, weight: Array, cover: float) -> float:
     """The c at which arcs of half-width arcsin(ratio / c) cover an angle so many times, or so."""
     goal = cover * np.pi / 2.0
-    sharpness = float(ratio.sum(where=np.isfinite(ratio))) / goal
+    sharpness = float((ratio * weight).sum(where=np.isfinite(ratio))) / goal
     for _ in range(40):
-        smaller = float(np.minimum(ratio, sharpness).sum()) / goal
+        smaller = float((np.minimum(ratio, sharpness) * weight).sum()) / goal
         if smaller >= 0.9 * sharpness:
             break
         sharpness = smaller
@@ -225,8 +227,8 @@ def sharpen_at_once(projected: Array, own: slice, needed: Needed) -> Saturating:
     total = projected.shape[1]
     others = np.delete(np.arange(total), own)
     sample = others[:: max(1, len(others) // SAMPLE)]
-    either = needed.either
-    window = window_of(projected[:, sample], either[sample], total, 0.0)
+    either, weight = needed.either, np.full(len(sample), len(others) / max(len(sample), 1))
+    window = window_of(projected[:, sample], either[sample], weight, 0.0)
     turned = window.turn.T @ projected
     positions = np.setdiff1d(window.screen(turned, either), np.arange(total)[own])
 
@@ -272,7 +274,7 @@ def _least_covered(
             steps += weight * count
         covered = np.cumsum(steps[:bins])
         least = int(covered.min())
-        if least <= _FEW:
+        if least <= _FEW * factor**2:
             break
     free = np.flatnonzero(covered == least)
     breaks = np.flatnonzero(np.diff(free) > 1)

@@ -131,3 +131,18 @@ def test_the_demo_reproduces_every_label(start, tmp_path):
     picture = (folder / "digits-saturation.png").read_bytes()
     assert picture.startswith(b"\x89PNG")
     assert len(picture) > 20_000
+
+
+def test_a_build_keeps_finished_pairs(program, tmp_path):
+    sizes = ("-T", 30, "-n", 3, "-d", 7, "-o", "small.npz")
+    assert program("generate", "uniform", *sizes).returncode == 0
+    build = ("build", "small.npz", "--heads", 12, "--checkpoint", "kept")
+    refused = program(*build)
+    assert refused.returncode == 2
+    assert "construction='paired', or no checkpoint=" in refused.stderr
+    for name in ("first", "second"):
+        done = program(*build, "--construction", "paired", "-o", f"{name}.safetensors")
+        assert done.returncode == 0
+    assert (tmp_path / "kept" / "pairs-00000000.npz").exists()
+    files = [(tmp_path / f"{name}.safetensors").read_bytes() for name in ("first", "second")]
+    assert files[0] == files[1]

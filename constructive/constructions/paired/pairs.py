@@ -161,11 +161,20 @@ def _chosen(kind: Kind, sought: Sequence[_Sought]) -> list[Saturating]:
     """Choose w and c of each pair: screen all examples, then look among those which are left."""
     ordered = kind.ordered
     total = len(ordered.queries)
-    sample = slice(0, total, max(1, total // SAMPLE))
-    windows, turned = [], []
-    for each, (projected, needed) in zip(sought, _Look(kind, sought).at(sample), strict=True):
-        others = _beside(np.arange(0, total, sample.step), each.pair)
-        window = window_of(projected[:, others], needed[others], total, ordered.coarse.slack)
+    # The first positions have the smallest gaps, and so the widest arcs: they are all looked at.
+    first = slice(0, min(SAMPLE, total))
+    spread = slice(first.stop, total, max(1, total // SAMPLE))
+    sampled = np.concatenate(
+        [np.arange(rows.start, rows.stop, rows.step) for rows in (first, spread)]
+    )
+    weight = np.where(sampled < first.stop, 1.0, spread.step)
+    windows, turned, look = [], [], _Look(kind, sought)
+    for each, *seen in zip(sought, look.at(first), look.at(spread), strict=True):
+        projected, needed = (np.concatenate(parts, axis=-1) for parts in zip(*seen, strict=True))
+        others = _beside(sampled, each.pair)
+        window = window_of(
+            projected[:, others], needed[others], weight[others], ordered.coarse.slack
+        )
         windows.append(window)
         turned.append(dataclasses.replace(each, axes=each.axes @ window.turn))
 
