@@ -18,7 +18,6 @@ import numpy.typing as npt
 from rich.table import Table
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as deserialize
-from safetensors.numpy import save as serialize
 
 from constructive.data.texts import Joined, Text, Token, joined, require_vocabulary
 from constructive.exact.formats import rounded
@@ -31,6 +30,7 @@ from constructive.support.errors import DataError, FormatError, ParameterError, 
 from constructive.support.extras import require
 from constructive.support.files import replacing
 from constructive.support.tables import Sheet
+from constructive.support.tensors import serialized
 
 if TYPE_CHECKING:
     import torch
@@ -334,8 +334,7 @@ class Decoder(Rebuilt):
         Raises:
             OutputError: where it cannot be written
         """
-        tensors = {name: np.ascontiguousarray(array) for name, array in self.tensors.items()}
-        content = serialize(tensors, metadata={"format": FORMAT, "decoder": self.described()})
+        content = serialized(self.tensors, {"format": FORMAT, "decoder": self.described()})
         with replacing(path) as file:
             file.write(content)
 

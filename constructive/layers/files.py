@@ -6,10 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as deserialize
-from safetensors.numpy import save as serialize
 
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.extended import ExtendedLayer
@@ -18,6 +16,7 @@ from constructive.layers.record import BuildRecord, TrainedRecord, read_record
 from constructive.support.arrays import Array
 from constructive.support.errors import FormatError
 from constructive.support.files import replacing
+from constructive.support.tensors import serialized
 
 FORMAT = "constructive memorizer 1"
 
@@ -26,9 +25,8 @@ Made = TypeVar("Made")
 
 def save(path: str | Path, layer: Layer, record: BuildRecord | TrainedRecord) -> None:
     """Write it, whole or not at all. Raises ParameterError for weights which are no floats."""
-    tensors = {name: np.ascontiguousarray(array) for name, array in layer.tensors.items()}
     written = json.dumps(dataclasses.asdict(record))
-    content = serialize(tensors, metadata={"format": FORMAT, "record": written})
+    content = serialized(layer.tensors, {"format": FORMAT, "record": written})
     with replacing(path) as file:
         file.write(content)
 

@@ -241,7 +241,7 @@ class OfCertify:
         if score_error is not None:
             read = dataclasses.replace(read, score_error=np.array(score_error))
         with np.errstate(all="ignore"):
-            return entries._coupled(read, np.array(owner, dtype=np.int64), lambda *_: None)
+            return entries._coupled(read, np.array(owner, dtype=np.int64), None, lambda *_: None)
 
     def steps(self, memorizer, data):
         read = examples.Examples.of(memorizer, data)

@@ -29,14 +29,14 @@ common.main()
 
 RECITE = """
 import signal, sys
-import constructive
 from constructive.cli import common
+from constructive.constructions import decoder as building
 
 def interrupted(*arguments, progress, **options):
     progress("attend", 1, 2)
     signal.raise_signal(signal.{name})
 
-constructive.build_decoder = interrupted
+building.build_recital = interrupted
 sys.argv = ["constructive", "recite", "data.npz", "--unit", "bytes"]
 common.main()
 """
