@@ -41,6 +41,9 @@ class StoredDataset(Dataset):
     read rows. `contexts` is there for what needs all of them at once: it reads them all, and keeps
     them.
 
+    Args:
+        small: queries, targets and names of classes, which are in memory
+
     Attributes:
         queries: (T, d)
         targets: (T,) or (T, d_out)
