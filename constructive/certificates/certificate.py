@@ -62,7 +62,8 @@ class Certificate:
         for claim in self.claims:
             if claim.name == name:
                 return claim
-        raise KeyError(name)
+        known = ", ".join(claim.name for claim in self.claims)
+        raise KeyError(f"no claim {name!r} was asked for, but {known}")
 
     def save(self, path: str | Path) -> None:
         """Write a JSON file, whole or not at all.

@@ -59,6 +59,10 @@ class Checked:
     verdict: Verdict
     report: str
 
+    def __repr__(self) -> str:
+        reason = "" if self.proved else f", {str(self).rpartition(chr(10))[2]}"
+        return f"<Checked: {self.verdict.name}{reason}>"
+
     def __str__(self) -> str:
         return self.report.rstrip()
 
@@ -144,6 +148,7 @@ def _run(command: list[str], printed: Path, progress: Progress) -> tuple[int, st
                 step = _STEP.fullmatch(line)
                 if step is None:
                     others.append(line)
+                    progress(line.strip(), 0, 1)  # what it needs, before it begins
                 else:
                     progress(f"check: {step[1]}", int(step[2]), int(step[3]))
             status = checker.wait()
@@ -170,7 +175,10 @@ def _path_of(role: str, given: object, folder: Path) -> Path:
         )
     path = folder / role
     given.save(path)
-    _require_role(path, role, type(given).__name__)
+    found = _role_of(path)
+    if found not in {role, None}:
+        name = type(given).__name__
+        raise FormatError(f"the {role} is a {name}", witness=name, suggestion=_ORDER)
     return path
 
 

@@ -82,7 +82,8 @@ def recite(
         "--output": output, "--text": text, "--certificate": certificate, "--picture": picture,
     }  # fmt: skip
     say = several_outputs(outputs, inputs={"FILE": file}, force=force)
-    asked = _read(file, unit, limit)
+    stored = file.read_bytes()
+    asked = _read(file, stored, unit, limit)
     content = _as_bytes(asked.joined(asked.tokens))
     say(
         f"{file}: {_described(unit, limit)}N = {len(asked):,} tokens, "
@@ -104,7 +105,7 @@ def recite(
         f"built, not trained: one causal layer, H = {decoder.layer.num_heads} heads, "
         f"{decoder.num_parameters:,} parameters\n\n{_quoted(recited)}\n"
     )
-    say(_compared(recited, content))
+    say(_compared(recited, content, len(stored)))
     decoder.save(output)
     asked.save(text)
     with progress_bar() as progress:
@@ -120,9 +121,8 @@ def recite(
         raise typer.Exit(1)
 
 
-def _read(file: Path, unit: TextUnit, limit: int | None) -> "constructive.Text":
+def _read(file: Path, content: bytes, unit: TextUnit, limit: int | None) -> "constructive.Text":
     """The tokens of a file, or the first ones. Raises DataError where there are none."""
-    content = file.read_bytes()
     if not content:
         raise DataError(f"{file} is empty", witness=0, suggestion="a file of one byte or more")
     if unit is TextUnit.bytes:
@@ -169,9 +169,12 @@ def _quoted(recited: bytes) -> str:
     return f'"{short}{" ..." if len(line) > _QUOTED else ""}"'
 
 
-def _compared(recited: bytes, content: bytes) -> str:
+def _compared(recited: bytes, content: bytes, size: int) -> str:
+    """What a comparison says, of a file of so many bytes or of its start."""
     if recited == content:
-        return f"recited from its first token: all {len(content):,} bytes are those of the file"
+        whole = len(content) == size
+        which = f"all {size:,}" if whole else f"the first {len(content):,} of {size:,}"
+        return f"recited from its first token: {which} bytes are those of the file"
     pairs = zip(recited, content, strict=False)
     same = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(recited), len(content)))
     return f"NOT RECITED: byte {same:,} of {len(content):,} is the first which differs"

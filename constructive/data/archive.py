@@ -20,9 +20,16 @@ def read_archive(path: str | Path, names: Sequence[str]) -> dict[str, Any]:
         names: which it has to have
 
     Raises:
-        FormatError: if the file is not such an archive
+        FormatError: if the file is not such an archive, or a folder
         OSError: if it cannot be read
     """
+    if Path(path).is_dir():
+        raise FormatError(
+            f"{path} is a folder, no .npz archive",
+            witness=str(path),
+            suggestion="Dataset.open, which takes folders with contexts.npy, queries.npy and "
+            "targets.npy, too",
+        )
     with Path(path).open("rb") as file:
         try:
             return _read_arrays(file, names)

@@ -384,7 +384,7 @@ class Dataset(ExampleShapes):
             path: the file
 
         Raises:
-            FormatError: if the file is not such an archive
+            FormatError: if the file is not such an archive, or a folder
             DataError: if its arrays are not a data set
             OSError: if it cannot be read
         """
@@ -476,13 +476,11 @@ def check_shapes(
     contexts: tuple[int, ...], queries: tuple[int, ...], targets: tuple[int, ...]
 ) -> None:
     """Raise DataError for shapes of arrays which are no data set."""
+    suggestion = "contexts (T, n, d) or (n, d), queries (T, d), targets (T,) or (T, d_out)"
 
     def refuse(problem: str) -> DataError:
-        return DataError(
-            problem,
-            witness={"contexts": contexts, "queries": queries, "targets": targets},
-            suggestion="contexts (T, n, d) or (n, d), queries (T, d), targets (T,) or (T, d_out)",
-        )
+        shapes = {"contexts": contexts, "queries": queries, "targets": targets}
+        return DataError(problem, witness=shapes, suggestion=suggestion)
 
     if len(queries) != 2:
         raise refuse(f"queries have {len(queries)} axes, not (T, d)")
@@ -493,6 +491,9 @@ def check_shapes(
     if 0 in queries + contexts + targets:
         raise refuse("the data set is empty: an axis has length 0")
     if contexts[-1] != queries[1]:
+        if len(contexts) == 2 and contexts[0] == queries[0] and contexts[1] % queries[1] == 0:
+            shape = contexts[0], contexts[1] // queries[1], queries[1]
+            suggestion = f"contexts.reshape{shape}, if a row is an example; {suggestion}"
         raise refuse(f"tokens have d={contexts[-1]} entries, but queries have d={queries[1]}")
     if targets[0] != queries[0]:
         raise refuse(f"{queries[0]} queries have {targets[0]} targets")

@@ -42,7 +42,7 @@ class StoredDataset(Dataset):
     them.
 
     Args:
-        small: queries, targets and classes
+        small: queries, targets and names of classes, which are in memory
 
     Attributes:
         queries: (T, d)

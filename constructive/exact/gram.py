@@ -30,7 +30,8 @@ where `|L_i|^2 (1 - gamma_(k+3)) <= m_i + 2^-1000` is the case i = j; and m_i > 
 
     |(L L^T - M)_ij| <= e_2 sqrt(g_i g_j),    e_2 = gamma_(k+3) / (1 - gamma_(k+3)) + 2^-900.
 
-(3) Let x != 0 be real, `y_i = sqrt(g_i) |x_i|`. Then `(sum y_i)^2 <= k sum y_i^2`, and ::
+(3) Let x != 0 be real, and `y_i = sqrt(g_i) |x_i|` for all i. Then, by Cauchy and Schwarz,
+`(sum y_i)^2 <= k sum y_i^2`, and ::
 
     |B^T x|^2 >= x.Mx + sum (g_i - m_i) x_i^2 - e_1 (sum y_i)^2
               >= |L^T x|^2 + (c - 3u - k (e_1 + e_2)) sum y_i^2 > 0,

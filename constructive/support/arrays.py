@@ -144,11 +144,7 @@ def finite_array(name: str, values: object, *, copy: bool) -> Array:
     elif kind == np.float16:
         kind = np.dtype(np.float32)
     elif kind not in (np.float32, np.float64):
-        message = f"{name} has dtype {kind}, which is not real numbers of 64 bits or fewer"
-        suggestion = "float32, float64 or integers"
-        if kind.kind in "USTO":  # strings, and objects, which are strings more often than not
-            suggestion += "; Dataset.of_classes(contexts, queries, labels) for class labels"
-        raise DataError(message, witness=str(kind), suggestion=suggestion)
+        raise _no_numbers(name, values, kind)
     array = array.astype(kind, copy=copy)
     finite = np.isfinite(array)
     if not finite.all():
@@ -156,3 +152,16 @@ def finite_array(name: str, values: object, *, copy: bool) -> Array:
         message = f"{name}{list(index)} is {array[index]}"
         raise DataError(message, witness=index, suggestion="finite numbers only")
     return array
+
+
+def _no_numbers(name: str, values: object, kind: np.dtype[Any]) -> DataError:
+    """What to say of an array of another dtype."""
+    if values is None:
+        return DataError(f"{name} are None", suggestion="an array of numbers")
+    suggestion = "float32, float64 or integers"
+    if kind.kind == "O":
+        suggestion += "; array.astype(float) if all are numbers"
+    if name == "targets" and kind.kind in "USTO":  # objects are strings more often than not
+        suggestion += "; Dataset.of_classes(contexts, queries, labels) for class labels"
+    problem = f"{name} has dtype {kind}, which is not real numbers of 64 bits or fewer"
+    return DataError(problem, witness=str(kind), suggestion=suggestion)

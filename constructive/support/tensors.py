@@ -24,7 +24,7 @@ def serialized(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> byt
         metadata: texts by name
 
     Example:
-        >>> content = serialized({"W": np.zeros(1)}, {"b": "2", "a": "1"})
+        >>> content = serialized({"weights": np.zeros(1)}, {"b": "2", "a": "1"})
         >>> content[8:44]
         b'{"__metadata__": {"a": "1", "b": "2"'
     """

@@ -399,9 +399,14 @@ def test_objects_are_checked_as_their_files_are(proved):
     certificate = Certificate.load(proved / FILES[0])
     memorizer = SequenceMemorizer.load(proved / FILES[1])
     dataset = SequenceDataset.load(proved / FILES[2])
-    assert check(certificate, memorizer, dataset).proved
+    checked = check(certificate, memorizer, dataset)
+    assert checked.proved
+    assert repr(checked) == "<Checked: PROVED>"
+    refused = check(certificate, memorizer, dataset, max_memory=1e-9)
+    assert repr(refused).startswith("<Checked: UNDECIDED, NOT PROVED: ")
+    assert repr(refused)[:-1].endswith(str(refused).splitlines()[-1])
     assert check(proved / FILES[0], memorizer, str(proved / FILES[2])).proved
-    with pytest.raises(FormatError, match="the memorizer SequenceDataset is the data"):
+    with pytest.raises(FormatError, match="the memorizer is a SequenceDataset"):
         check(certificate, dataset, memorizer)
     with pytest.raises(ParameterError, match="the memorizer is a list") as caught:
         check(certificate, [1], dataset)

@@ -62,7 +62,7 @@ def test_options(run, folder):
                   "--head-dim", 16, "--window", 9, "--seed", 5, "-o", "d.safetensors",
                   "--text", "t.json", "--certificate", "c.json", "--picture", "p.svg")  # fmt: skip
     assert "cat.txt: bytes, from its start: N = 20 tokens" in printed
-    assert "recited from its first token: all 20 bytes are those of the file" in printed
+    assert "recited from its first token: the first 20 of 49 bytes are those of the file" in printed
     assert names(folder) == ["c.json", "cat.txt", "d.safetensors", "p.svg", "t.json"]
     decoder = Decoder.load(folder / "d.safetensors")
     assert repr(decoder).startswith("Decoder(20 positions, V=10 bytes, H=2, d=32, d_h=16, window 9")
@@ -74,7 +74,7 @@ def test_options(run, folder):
 def test_limit_is_of_tokens(run, folder):
     printed = run("recite", "cat.txt", "--limit", 4, "--width", 32)
     assert "words and what is between them, from its start: N = 4 tokens, V = 3" in printed
-    assert "all 8 bytes are those of the file" in printed
+    assert "the first 8 of 49 bytes are those of the file" in printed
     text = Text.load(folder / "text.json")
     assert text.joined(text.tokens) == "the cat "
     printed = run("recite", "cat.txt", "--limit", 1000, "--width", 32, "--force")

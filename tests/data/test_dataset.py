@@ -112,6 +112,31 @@ def test_shapes_which_do_not_fit(contexts, queries, targets, text):
     assert "(T, n, d)" in caught.value.suggestion
 
 
+def test_a_table_with_a_row_for_each_example_is_told_its_shape():
+    table = np.arange(40.0).reshape(2, 20)
+    with pytest.raises(DataError, match=r"try: contexts\.reshape\(2, 5, 4\), if a row is"):
+        Dataset(table, np.ones((2, 4)), np.ones(2))
+    assert Dataset(table.reshape(2, 5, 4), np.ones((2, 4)), np.ones(2)).context_size == 5
+    for rows, width in ((3, 20), (2, 19)):  # none with a row for each, or not of whole tokens
+        with pytest.raises(DataError) as caught:
+            Dataset(np.ones((rows, width)), np.ones((2, 4)), np.ones(2))
+        assert "reshape" not in caught.value.suggestion
+
+
+def test_labels_are_suggested_for_targets_alone():
+    numbers = np.ones((2, 3, 4)), np.ones((2, 4)), np.ones(2)
+    for place, name in enumerate(("contexts", "queries", "targets")):
+        arrays = [*numbers]
+        arrays[place] = numbers[place].astype(object)
+        with pytest.raises(DataError, match=f"{name} has dtype object") as caught:
+            Dataset(*arrays)
+        assert "array.astype(float) if all are numbers" in caught.value.suggestion
+        assert ("of_classes" in caught.value.suggestion) is (name == "targets")
+        arrays[place] = None
+        with pytest.raises(DataError, match=f"{name} are None\n"):
+            Dataset(*arrays)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_numbers_which_are_not_finite(value):
     contexts = np.ones((2, 3, 4))

@@ -94,6 +94,13 @@ def test_an_archive_is_opened_as_ever(data, tmp_path):
         Dataset.open(tmp_path / "nothing")
 
 
+def test_load_tells_of_open_where_it_finds_a_folder(data, tmp_path):
+    data.save_folder(tmp_path / "data")
+    with pytest.raises(FormatError, match=r"is a folder, no \.npz archive") as caught:
+        Dataset.load(tmp_path / "data")
+    assert caught.value.suggestion.startswith("Dataset.open")
+
+
 def test_integers_and_other_layouts_of_what_is_small(tmp_path):
     np.save(tmp_path / "contexts.npy", np.ones((3, 2, 4)))
     np.save(tmp_path / "queries.npy", np.asfortranarray(np.eye(3, 4, dtype=">f8")))
