@@ -9,7 +9,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -39,14 +39,14 @@ class StoredArray:
         dtype: as it is stored
         shape: (T, ...), of one axis at least
         start: bytes before the first entry
-        identity: device, inode, size and time of the last change
+        identity: device, inode, size and time of the last change; None for what is not compared
     """
 
     path: Path
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     start: int
-    identity: tuple[int, ...]
+    identity: tuple[int | None, ...]
 
     @classmethod
     def at(cls, path: str | Path) -> "StoredArray":
@@ -105,6 +105,11 @@ class StoredArray:
                 suggestion=_WRITE_ANEW,
             )
         return stored
+
+    @property
+    def elsewhere(self) -> "StoredArray":
+        """The same for other machines, where a file has another device, and maybe inode."""
+        return replace(self, identity=(None, None, *self.identity[2:]))
 
     @property
     def nbytes(self) -> int:
@@ -178,9 +183,9 @@ class StoredArray:
 
     def _require_same(self, file: BinaryIO) -> None:
         found = _identity(file)
-        if found != self.identity:
-            pairs = zip(_KEPT, self.identity, found, strict=True)
-            raise self._changed(next(f"its {name}" for name, old, new in pairs if old != new))
+        for name, old, new in zip(_KEPT, self.identity, found, strict=True):
+            if old not in (None, new):
+                raise self._changed(f"its {name}")
 
     def _changed(self, what: str) -> FormatError:
         return FormatError(
