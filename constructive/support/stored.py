@@ -32,7 +32,8 @@ class StoredArray:
     """An array of float32 or float64 in a .npy file, which is read by rows.
 
     Whenever rows are read, the file has to be the one which was opened: its inode, size and time
-    of change are compared before and after. Who changes bytes and sets that time back is not seen.
+    of change are compared before and after. Who changes bytes and sets that time back is not seen,
+    nor who writes through a mapping of the file, which need not change its time at once.
 
     Attributes:
         path: the file
@@ -162,7 +163,7 @@ class StoredArray:
         while filled < stop:
             count = file.readinto(room[filled:stop])  # type: ignore[attr-defined] # of raw files
             if not count:
-                raise self._changed("it ends too early")
+                raise self.changed("it ends too early")
             filled += count
         return filled
 
@@ -175,7 +176,7 @@ class StoredArray:
         try:
             file = self.path.open("rb", buffering=0)
         except FileNotFoundError as error:
-            raise self._changed("it is gone") from error
+            raise self.changed("it is gone") from error
         with file:
             self._require_same(file)
             yield file
@@ -185,9 +186,14 @@ class StoredArray:
         found = _identity(file)
         for name, old, new in zip(_KEPT, self.identity, found, strict=True):
             if old not in (None, new):
-                raise self._changed(f"its {name}")
+                raise self.changed(f"its {name}")
 
-    def _changed(self, what: str) -> FormatError:
+    def changed(self, what: str) -> FormatError:
+        """The error for a file which is not as it was.
+
+        Args:
+            what: what of it has changed
+        """
         return FormatError(
             f"{self.path} has changed since it was opened: {what}",
             witness=str(self.path),
