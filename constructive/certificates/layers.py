@@ -50,6 +50,7 @@ def prove(memorizer: Memorizer, dataset: Dataset, asked: Asked) -> Certificate:
     data, weights = described_data(dataset), described(layer.tensors)
 
     def certificate(claims: Sequence[Claim], form: str) -> Certificate:
+        dataset.require_unchanged()  # so that claims are about the data which were hashed
         return Certificate(tuple(claims), data, weights, made_by(), form)
 
     if set(asked.claims) <= set(paired.CLAIMS) and paired.applies(memorizer, dataset):

@@ -39,8 +39,10 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
     require_positive(num_heads=num_heads)
     require_seed(seed)
     num_heads = operator.index(num_heads)  # as certificates keep it
+    claim = impossible.prove(dataset, num_heads, np.random.default_rng(seed))
+    dataset.require_unchanged()  # so that it is about the data which were hashed
     return Certificate(
-        claims=(impossible.prove(dataset, num_heads, np.random.default_rng(seed)),),
+        claims=(claim,),
         data=described_data(dataset),
         weights=described({}),
         made_by=made_by(),

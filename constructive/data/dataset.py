@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.archive import read_archive
-from constructive.data.labels import Label, one_hot, require_classes
+from constructive.data.labels import Label, one_hot, require_classes, same_classes
 from constructive.support.arrays import (
     CHUNK_BYTES,
     UNREADABLE,
@@ -42,7 +42,7 @@ class ExampleShapes(Rebuilt):
         """Whether shapes, dtypes, all entries and names of classes are the same."""
         if not isinstance(other, ExampleShapes):
             return NotImplemented
-        return self.classes == other.classes and all(
+        return same_classes(self.classes, other.classes) and all(
             one.dtype == two.dtype and np.array_equal(one, two)
             for one, two in zip(self._arrays(), other._arrays(), strict=True)
         )
@@ -352,7 +352,8 @@ class Dataset(ExampleShapes):
         Of a folder with `contexts.npy`, `queries.npy` and `targets.npy` the contexts (float32 or
         float64, in C order) are read once here, to see that they are finite, and later whenever
         they are needed, some at a time. A file which changes meanwhile is refused then, by its
-        inode, size and time of change; that nobody sets these back is taken for granted.
+        inode, size and time of change; and at the end of `certify` by its hash, for a program which
+        writes through a mapping of the file does not change its time each time.
 
         Args:
             path: an .npz file, or such a folder
@@ -393,6 +394,9 @@ class Dataset(ExampleShapes):
     def fingerprint(self) -> bytes:
         """The SHA-256 of the arrays, by which certificates name a data set."""
         return fingerprint({name: getattr(self, name) for name in ARRAYS})
+
+    def require_unchanged(self) -> None:
+        """Nothing: these arrays are in memory, and cannot change; those on disk are read again."""
 
     def __repr__(self) -> str:
         kind = "one shared context" if self.shared_context else "own contexts"

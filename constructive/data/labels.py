@@ -6,7 +6,7 @@ that of the right class, by 1 - 2 epsilon or more. So a certificate of the claim
 labels, too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,16 @@ def require_classes(classes: object, columns: int | None = None) -> tuple[Label,
     return found
 
 
+def same_classes(one: tuple[Label, ...], other: tuple[Label, ...]) -> bool:
+    """Whether names are equal and of one type: for Python, True is 1.
+
+    Example:
+        >>> same_classes((0, 1), (0, 1)), same_classes((0, 1), (False, True))
+        (True, False)
+    """
+    return one == other and [*map(type, one)] == [*map(type, other)]
+
+
 def labels_of(outputs: npt.NDArray[Any], classes: tuple[Label, ...]) -> npt.NDArray[Any]:
     """The class of the largest output, which is the last axis; of equal ones the first.
 
@@ -88,7 +98,8 @@ def labels_of(outputs: npt.NDArray[Any], classes: tuple[Label, ...]) -> npt.NDAr
 def _listed(labels: Any) -> list[Any]:  # noqa: ANN401 - whatever holds labels
     """Labels as Python's own, if they are of one type."""
     given = labels.tolist() if hasattr(labels, "tolist") else labels
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+    unordered = isinstance(given, str | bytes | set | frozenset | Mapping)
+    if unordered or not isinstance(given, Iterable):
         kind = type(labels).__name__
         raise DataError(f"labels are a {kind}, no list", witness=kind, suggestion=_WAYS)
     found = [label.item() if isinstance(label, np.generic) else label for label in given]

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.dataset import ARRAYS, Dataset, check_shapes, owning
-from constructive.data.labels import Label, require_classes
+from constructive.data.labels import Label, require_classes, same_classes
 from constructive.support.arrays import Array, finite_array, frozen
 from constructive.support.errors import DataError, FormatError
 from constructive.support.fingerprint import Fingerprint
@@ -79,7 +79,8 @@ class StoredDataset(Dataset):
         """Whether classes and all numbers are the same, bit by bit: their SHA-256 tells."""
         if not isinstance(other, Dataset):
             return NotImplemented
-        return self.classes == other.classes and self.fingerprint() == other.fingerprint()
+        same = same_classes(self.classes, other.classes)
+        return same and self.fingerprint() == other.fingerprint()
 
     __hash__ = Dataset.__hash__
 
@@ -126,6 +127,17 @@ class StoredDataset(Dataset):
         """What was found when the folder was opened."""
         return self.sha256
 
+    def require_unchanged(self) -> None:
+        """Read all contexts again, and compare their hash.
+
+        Programs which write through a mapping of the file need not change its time.
+
+        Raises:
+            FormatError: if the file has changed since it was opened
+        """
+        if _hashed(self.on_disk, self.queries, self.targets)[0] != self.sha256:
+            raise self.on_disk.changed("its bytes")
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process reads the same file; nothing is hashed again."""
         small = self.queries, self.targets, self.classes
@@ -160,15 +172,8 @@ def open_folder(path: str | Path) -> Dataset:
         classes = require_classes(_read(folder / _CLASSES), columns)
     if len(on_disk.shape) == 2:
         return owning(on_disk.rows(slice(None)), queries, targets, classes)
-    hashed, largest = Fingerprint(), 0.0
-    hashed.begin(ARRAYS[0], on_disk.dtype, on_disk.shape)
-    for rows, block in on_disk.blocks():
-        largest = max(largest, _largest(rows.start, block))
-        hashed.block(block)
-    for name, array in zip(ARRAYS[1:], (queries, targets), strict=True):
-        hashed.add(name, array)
-    small = queries, targets, classes
-    return StoredDataset(small, folder, on_disk, largest, hashed.digest())
+    sha256, largest = _hashed(on_disk, queries, targets)
+    return StoredDataset((queries, targets, classes), folder, on_disk, largest, sha256)
 
 
 def write_folder(
@@ -221,6 +226,21 @@ def _read(path: Path) -> npt.NDArray[Any]:
         message = f"{path} is no .npy file of numbers: {error}"
         raise FormatError(message, witness=str(path), suggestion="numpy.save") from error
     return array
+
+
+def _hashed(on_disk: StoredArray, queries: Array, targets: Array) -> tuple[bytes, float]:
+    """The SHA-256 of all arrays, and the largest size of an entry of contexts; reads them once.
+
+    Raises DataError for one which is not finite.
+    """
+    hashed, largest = Fingerprint(), 0.0
+    hashed.begin(ARRAYS[0], on_disk.dtype, on_disk.shape)
+    for rows, block in on_disk.blocks():
+        largest = max(largest, _largest(rows.start, block))
+        hashed.block(block)
+    for name, array in zip(ARRAYS[1:], (queries, targets), strict=True):
+        hashed.add(name, array)
+    return hashed.digest(), largest
 
 
 def _largest(first: int, block: Array) -> float:

@@ -1,7 +1,10 @@
 """What is done of a long computation, in a folder, so that it can go on after its end.
 
 Each result is a file, which has its name only when it is whole (`support.files`). What the
-computation is about is in `about.json`: a folder of another one is refused.
+computation is about is in `about.json`: a folder of another one is refused. Each file has a SHA-256
+of that, its name and its arrays: so what is damaged is refused, and a result of another computation
+which began in the same folder at the same moment, too. Who can write to the folder, and means to,
+can change results.
 """
 
 import json
@@ -15,8 +18,10 @@ import numpy.typing as npt
 
 from constructive.support.errors import FormatError, OutputError, ParameterError, shown
 from constructive.support.files import replacing
+from constructive.support.fingerprint import fingerprint
 
 _ABOUT = "about.json"
+_SHA256 = "sha256"
 
 
 @dataclass(frozen=True)
@@ -25,9 +30,11 @@ class Checkpoint:
 
     Attributes:
         folder: where it is
+        about: what the computation is about, as text
     """
 
     folder: Path
+    about: str
 
     @classmethod
     def open(cls, folder: str | Path, about: Mapping[str, Any]) -> "Checkpoint":
@@ -77,7 +84,7 @@ class Checkpoint:
         else:
             with replacing(folder / _ABOUT) as file:
                 file.write(json.dumps(dict(about), indent=1).encode())
-        return cls(folder)
+        return cls(folder, json.dumps(dict(about), sort_keys=True))
 
     def load(self, name: str) -> dict[str, npt.NDArray[Any]] | None:
         """The arrays of a result, or None where there is none.
@@ -86,20 +93,20 @@ class Checkpoint:
             name: of the result
 
         Raises:
-            FormatError: if its file is damaged
+            FormatError: if its file is damaged, or is of another computation
         """
         path = self.folder / f"{name}.npz"
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                return {key: archive[key] for key in archive.files}
+                arrays = {key: archive[key] for key in archive.files}
+            found = arrays.pop(_SHA256).tobytes()
         except FileNotFoundError:
             return None
         except Exception as error:  # readers of zip and npy raise nearly everything
-            raise FormatError(
-                f"{path} is damaged: {error}",
-                witness=str(path),
-                suggestion="remove this file; what it held is computed again",
-            ) from error
+            raise _damaged(path, str(error)) from error
+        if found != self._hashed(name, arrays):
+            raise _damaged(path, "its SHA-256 is not that of its arrays in this computation")
+        return arrays
 
     def save(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Keep a result.
@@ -112,7 +119,20 @@ class Checkpoint:
             OutputError: where it cannot be written
         """
         with replacing(self.folder / f"{name}.npz") as file:
-            np.savez(file, **dict(arrays))  # type: ignore[arg-type] # names are no options of it
+            hashed = np.frombuffer(self._hashed(name, arrays), np.uint8)
+            np.savez(file, **arrays, **{_SHA256: hashed})  # type: ignore[arg-type] # no options
+
+    def _hashed(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+        about = np.frombuffer(f"{self.about} {name}".encode(), np.uint8)
+        return fingerprint({_ABOUT: about} | {key: arrays[key] for key in sorted(arrays)})
+
+
+def _damaged(path: Path, problem: str) -> FormatError:
+    return FormatError(
+        f"{path} is damaged: {problem}",
+        witness=str(path),
+        suggestion="remove this file; what it held is computed again",
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -82,20 +82,19 @@ def _opened(place: str) -> Arrays:
         raise _unseen(place, error) from error
 
 
-@lru_cache(maxsize=2)
-def array_at(path: str) -> npt.NDArray[Any]:
-    """The array in one .npy file, which is mapped, and stays so.
+def require_seen(path: str | Path) -> None:
+    """Check that this process can read a file, which may be one on another machine.
 
     Args:
         path: the file
 
     Raises:
-        ParameterError: where this process cannot read it
+        ParameterError: where it cannot
     """
     try:
-        return _mapped(Path(path))
+        Path(path).open("rb").close()
     except OSError as error:
-        raise _unseen(path, error) from error
+        raise _unseen(str(path), error) from error
 
 
 def _mapped(path: Path) -> npt.NDArray[Any]:

@@ -9,7 +9,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,21 +32,22 @@ class StoredArray:
     """An array of float32 or float64 in a .npy file, which is read by rows.
 
     Whenever rows are read, the file has to be the one which was opened: its inode, size and time
-    of change are compared before and after. Who changes bytes and sets that time back is not seen.
+    of change are compared before and after. Who changes bytes and sets that time back is not seen,
+    nor who writes through a mapping of the file, which need not change its time at once.
 
     Attributes:
         path: the file
         dtype: as it is stored
         shape: (T, ...), of one axis at least
         start: bytes before the first entry
-        identity: device, inode, size and time of the last change
+        identity: device, inode, size and time of the last change; None for what is not compared
     """
 
     path: Path
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     start: int
-    identity: tuple[int, ...]
+    identity: tuple[int | None, ...]
 
     @classmethod
     def at(cls, path: str | Path) -> "StoredArray":
@@ -107,6 +108,11 @@ class StoredArray:
         return stored
 
     @property
+    def elsewhere(self) -> "StoredArray":
+        """The same for other machines, where a file has another device, and maybe inode."""
+        return replace(self, identity=(None, None, *self.identity[2:]))
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all entries."""
         return math.prod(self.shape) * self.dtype.itemsize
@@ -157,7 +163,7 @@ class StoredArray:
         while filled < stop:
             count = file.readinto(room[filled:stop])  # type: ignore[attr-defined] # of raw files
             if not count:
-                raise self._changed("it ends too early")
+                raise self.changed("it ends too early")
             filled += count
         return filled
 
@@ -170,7 +176,7 @@ class StoredArray:
         try:
             file = self.path.open("rb", buffering=0)
         except FileNotFoundError as error:
-            raise self._changed("it is gone") from error
+            raise self.changed("it is gone") from error
         with file:
             self._require_same(file)
             yield file
@@ -178,11 +184,16 @@ class StoredArray:
 
     def _require_same(self, file: BinaryIO) -> None:
         found = _identity(file)
-        if found != self.identity:
-            pairs = zip(_KEPT, self.identity, found, strict=True)
-            raise self._changed(next(f"its {name}" for name, old, new in pairs if old != new))
+        for name, old, new in zip(_KEPT, self.identity, found, strict=True):
+            if old not in (None, new):
+                raise self.changed(f"its {name}")
 
-    def _changed(self, what: str) -> FormatError:
+    def changed(self, what: str) -> FormatError:
+        """The error for a file which is not as it was.
+
+        Args:
+            what: what of it has changed
+        """
         return FormatError(
             f"{self.path} has changed since it was opened: {what}",
             witness=str(self.path),

@@ -72,6 +72,8 @@ def test_labels_of_one_type(labels, classes):
         ([["a"], ["b"]], r"labels\[0\] is \['a'\], a list", 0),
         ("ab", "labels are a str, no list", "str"),
         (3, "labels are a int, no list", "int"),
+        ({"a", "b"}, "labels are a set, no list", "set"),  # whose order differs by process
+        ({0: "a", 1: "b"}, "labels are a dict, no list", "dict"),
         (["a", "b\0"], "a label has the character 0", "b\0"),
         ([1 << 63], "has more than 64 bits", 1 << 63),
     ],
@@ -87,6 +89,21 @@ def test_strings_as_targets_are_told_the_way(examples):
         with pytest.raises(DataError) as caught:
             Dataset(*examples, targets)
         assert "Dataset.of_classes(contexts, queries, labels)" in caught.value.suggestion
+
+
+def test_equal_names_of_another_type_are_others(examples, tmp_path):
+    """For Python 1 == True; a label which is predicted is one of them."""
+    numbers, truths = (
+        Dataset.of_classes(*examples, [kind(x) for x in (1, 0, 0, 1, 1, 0, 1)])
+        for kind in (int, bool)
+    )
+    assert numbers.classes == truths.classes
+    assert numbers != truths
+    numbers.save_folder(tmp_path / "data")
+    stored = Dataset.open(tmp_path / "data")
+    assert stored == numbers
+    assert stored != truths
+    assert truths != stored
 
 
 def test_names_of_columns_fit_the_targets(examples):

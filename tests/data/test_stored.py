@@ -21,6 +21,7 @@ from constructive import (
     build_memorizer,
     certify,
     generators,
+    upper_bound_certificate,
 )
 from constructive.constructions.multihead import assumptions
 from constructive.data import generators as drawn
@@ -433,6 +434,23 @@ def test_a_file_which_changes_while_it_is_read(stored, monkeypatch):
     monkeypatch.setattr(StoredArray, "_fill", interfering)
     with pytest.raises(FormatError, match="has changed since it was opened"):
         stored.contexts_of(slice(0, 1))
+
+
+def test_what_is_written_through_a_mapping_is_not_certified(data, stored):
+    """A page which was written before does not change the time again, until it is on disk."""
+    memorizer = build_memorizer(data, num_heads=12, construction="paired")
+    status = stored.on_disk.path.stat()
+    mapped = np.load(stored.on_disk.path, mmap_mode="r+")
+    mapped[-1, -1, -1] += 1.0
+    os.utime(stored.on_disk.path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert stored.contexts_of(slice(None))[-1, -1, -1] == mapped[-1, -1, -1]  # it is read
+    with pytest.raises(FormatError, match="has changed since it was opened: its bytes"):
+        certify(memorizer, stored)
+    with pytest.raises(FormatError, match="has changed since it was opened: its bytes"):
+        upper_bound_certificate(stored, num_heads=2)
+    mapped[-1, -1, -1] = data.contexts[-1, -1, -1]
+    os.utime(stored.on_disk.path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert certify(memorizer, stored).proved
 
 
 def test_a_copy_elsewhere_sees_the_change_too(stored):

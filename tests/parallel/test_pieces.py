@@ -23,7 +23,8 @@ from constructive import (
     generators,
 )
 from constructive.certificates.claims.paired import entries
-from constructive.support.shared import array_at, arrays_at, shared
+from constructive.support.checkpoint import Checkpoint
+from constructive.support.shared import arrays_at, require_seen, shared
 
 HEADS = 300
 """Three pieces."""
@@ -55,9 +56,10 @@ class Murdered(ProcessPoolExecutor):
         return future
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_bits_do_not_depend_on_the_executor(dtype):
-    data = data_of(dtype=dtype)
+@pytest.mark.parametrize(("seed", "dtype"), [(0, np.float32), (0, np.float64), (2, np.float64)])
+def test_bits_do_not_depend_on_the_executor(seed, dtype):
+    """With seed 2 they did, by an array which was contiguous in workers only."""
+    data = Dataset(data_of(seed, dtype=dtype).contexts, data_of(dtype=dtype).queries, np.ones(751))
     here = build(data)
     for executor in (ProcessPoolExecutor(2), ThreadPoolExecutor(2), Murdered(2)):
         with executor:
@@ -192,12 +194,70 @@ def test_checkpoints_of_other_builds_are_refused(tmp_path):
         build(data, checkpoint=tmp_path / "no" / "such")
 
 
+def test_forged_pieces_are_refused(tmp_path):
+    """Without its coupling a piece would give wrong weights, whose own blocks look right."""
+    folder, data = tmp_path / "kept", data_of()
+    build(data, checkpoint=folder)
+    first, second = sorted(folder.glob("pairs-*"))[:2]
+    whole = second.read_bytes()
+    arrays = dict(np.load(second))
+    none = {name: arrays[name][:0] for name in ("positions", "pairs", "coupled")}
+    scaled = {"coupled": 1.5 * arrays["coupled"]}
+    single = {"query_weights": arrays["query_weights"].astype(np.float32)}
+    for forged in ({**arrays, **none}, {**arrays, **scaled}, {**arrays, **single}, np.load(first)):
+        np.savez(second, **forged)
+        with pytest.raises(FormatError, match="its SHA-256 is not that of its arrays in this"):
+            build(data, checkpoint=folder)
+    for missing in ("sha256", "sharpness"):
+        np.savez(second, **{name: array for name, array in arrays.items() if name != missing})
+        with pytest.raises(FormatError, match="is damaged"):
+            build(data, checkpoint=folder)
+    second.write_bytes(whole)
+    assert same_bits(build(data, checkpoint=folder), build(data))
+
+
+def test_results_of_another_computation_in_the_folder_are_refused(tmp_path):
+    """Two which begin at the same moment both see an empty folder; one says what it is about."""
+    kept = Checkpoint.open(tmp_path, {"seed": 1})
+    (tmp_path / "about.json").unlink()
+    other = Checkpoint.open(tmp_path, {"seed": 2})
+    kept.save("sums", {"of": np.arange(3)})
+    assert kept.load("sums")["of"].tolist() == [0, 1, 2]
+    with pytest.raises(FormatError, match="in this computation") as caught:
+        other.load("sums")
+    assert "remove this file" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [ProcessPoolExecutor, ThreadPoolExecutor])
+def test_workers_read_the_file_that_is_there_now(tmp_path, kind):
+    """Other data were at the same path before, which the worker has read."""
+    folder = tmp_path / "data"
+    with kind(1) as executor:
+        for seed in (1, 2):
+            data = data_of(seed)
+            Dataset(data.contexts, data_of().queries, data_of().targets).save_folder(folder)
+            stored = Dataset.open(folder)
+            assert same_bits(build(stored, executor=executor), build(stored))
+
+
+def test_workers_see_that_a_file_has_changed(tmp_path):
+    folder = tmp_path / "data"
+    data_of().save_folder(folder)
+    elsewhere = Dataset.open(folder).on_disk.elsewhere
+    assert elsewhere.identity[:2] == (None, None)  # machines number files in their own ways
+    assert elsewhere.rows(np.array([3])).tolist() == [data_of().contexts[3].tolist()]
+    time.sleep(0.01)
+    np.save(folder / "contexts.npy", data_of(1).contexts)
+    with pytest.raises(FormatError, match="its time of the last change"):
+        elsewhere.rows(np.array([3]))
+
+
 def test_a_worker_which_sees_no_folder_says_so(tmp_path):
     with pytest.raises(ParameterError, match="a worker cannot read /no/such") as caught:
         arrays_at("/no/such")
     assert "which all machines of the executor see" in str(caught.value)
     with pytest.raises(ParameterError, match=r"a worker cannot read /no/such\.npy"):
-        array_at("/no/such.npy")
+        require_seen("/no/such.npy")
     with pytest.raises(OutputError, match="cannot make a folder"), shared({}, tmp_path / "gone"):
         pass
 

@@ -122,9 +122,9 @@ def arrange(
     direction = propose_for_all(dataset, rng)
     order = np.argsort(np.minimum(direction.top_gap, direction.bottom_gap), kind="stable")
     queries = dataset.queries[order].astype(np.float64, copy=False)
-    sorted_direction = KeyDirection(
-        direction.vector, direction.top_gap[order], direction.bottom_gap[order]
-    )
+    # Contiguous, as other processes read it from a file: BLAS rounds otherwise where it is not.
+    vector = np.ascontiguousarray(direction.vector)
+    sorted_direction = KeyDirection(vector, direction.top_gap[order], direction.bottom_gap[order])
     radius = token_radius(dataset)[order] if full_rank else np.zeros(0)
     return Ordered(
         dataset.contexts_of,

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,8 @@ from constructive.support.arrays import Array
 from constructive.support.checkpoint import Checkpoint
 from constructive.support.parallel import ordered_map
 from constructive.support.progress import Progress
-from constructive.support.shared import array_at, arrays_at, shared
+from constructive.support.shared import arrays_at, require_seen, shared
+from constructive.support.stored import StoredArray
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Block))
 
@@ -36,11 +36,11 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(Block))
 class _Remote:
     """Examples which another process reads.
 
-    place: the folder of all arrays but the contexts;  contexts: the file of these
+    place: the folder of all arrays;  stored: the contexts, if they are in a file of their own
     """
 
     place: str
-    contexts: str
+    stored: StoredArray | None
     context_size: int
     query_exponent: int
     gap_exponent: int
@@ -49,7 +49,7 @@ class _Remote:
         """The examples as they were sent."""
         arrays = arrays_at(self.place)
         return Ordered(
-            partial(_rows, self.contexts),
+            partial(_rows, arrays["contexts"] if self.stored is None else self.stored),
             self.context_size,
             arrays["order"],
             arrays["queries"],
@@ -151,18 +151,21 @@ def _examples(
         "reach": coarse.reach,
         "stops": ordered.stops,
     }
-    in_file = dataset.on_disk.path if isinstance(dataset, StoredDataset) else None
-    if in_file is None:
+    stored = dataset.on_disk.elsewhere if isinstance(dataset, StoredDataset) else None
+    if stored is None:
         arrays["contexts"] = dataset.contexts
     with shared(arrays, None if kept is None else kept.folder) as place:
-        contexts = str(in_file or Path(place) / "contexts.npy")
         yield _Remote(
-            place, contexts, ordered.context_size, coarse.query_exponent, coarse.gap_exponent
+            place, stored, ordered.context_size, coarse.query_exponent, coarse.gap_exponent
         )
 
 
-def _rows(path: str, examples: Integers) -> Array:
-    return array_at(path)[examples].astype(np.float64, copy=False)
+def _rows(contexts: Array | StoredArray, examples: Integers) -> Array:
+    """Rows of a file which has to be the one that was opened, whatever was at its path before."""
+    if isinstance(contexts, StoredArray):
+        require_seen(contexts.path)
+        return contexts.rows(examples).astype(np.float64, copy=False)
+    return contexts[examples].astype(np.float64, copy=False)
 
 
 def _about(ordered: Ordered, recipe: Recipe, dataset: Dataset) -> dict[str, Any]:
