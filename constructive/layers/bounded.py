@@ -45,7 +45,7 @@ class Enclosed(NamedTuple):
         representation: z (k, H, d)
         error: bounds of the error of its entries (k, H)
         outputs: U^T z (k, d_out)
-        output_error: bounds of their errors (k, d_out), what U itself is off by left out
+        output_error: bounds of their errors (k, d_out), with what U is off by
     """
 
     rows: slice
