@@ -148,7 +148,7 @@ def _run(command: list[str], printed: Path, progress: Progress) -> tuple[int, st
                 step = _STEP.fullmatch(line)
                 if step is None:
                     others.append(line)
-                    progress(line.strip(), 0, 1)  # what it needs, before it begins
+                    progress(f"check: {line.strip()}", 0, 1)  # what it needs, before it begins
                 else:
                     progress(f"check: {step[1]}", int(step[2]), int(step[3]))
             status = checker.wait()
