@@ -7,7 +7,8 @@ import numpy as np
 from constructive.certificates.about import described, described_data, made_by
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.claims import impossible
-from constructive.data.dataset import Dataset, require_examples
+from constructive.data.dataset import Dataset
+from constructive.data.shapes import require_examples
 from constructive.support.arguments import require_positive, require_seed
 
 

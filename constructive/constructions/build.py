@@ -18,8 +18,9 @@ from constructive.constructions.construction import (
 )
 from constructive.constructions.planning import AUTO, Explanation, explain
 from constructive.constructions.registry import CONSTRUCTIONS
-from constructive.data.dataset import Dataset, require_examples
+from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
+from constructive.data.shapes import require_examples
 from constructive.layers import extended, residues
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.extended import ExtendedLayer
@@ -32,6 +33,7 @@ from constructive.support.parallel import require_executor
 from constructive.support.progress import Progress, silent
 from constructive.theory import bounds
 from constructive.theory.bounds import Plan
+from constructive.theory.values import require_room
 
 _LADDER = (106, 212, 424, 848)
 """Bits which precision="auto" tries beyond float64."""
@@ -192,7 +194,7 @@ def _first_built(
         except AssumptionError as error:
             refused.append(error)
     if explained.asked == AUTO:  # before an assumption: more examples than any weights hold
-        CONSTRUCTIONS["generic"].plan(data, explained.num_heads, None)
+        require_room(data, explained.num_heads)
     raise refused[0]
 
 
@@ -296,7 +298,8 @@ def _imprecise(
     if narrow:  # whose corrections W_V could not hold
         ways = [f"value_dim={dataset.target_dim}"]
     ranked = dataset.context_size <= dataset.width
-    if dataset.shared_context and ranked and plan.construction == "rank_one":
+    of_theorem = plan.rank_one and CONSTRUCTIONS[plan.construction].grouped
+    if dataset.shared_context and ranked and of_theorem:
         ways.append(
             "construction='saturated' with head_dim=n, or own contexts: rank-one heads on a shared "
             f"context are ill-conditioned from about n=16 on (here n={dataset.context_size})"

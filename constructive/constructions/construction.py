@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from constructive.data.dataset import ExampleShapes
+from constructive.data.shapes import ExampleShapes
 from constructive.layers.layer import FLOAT64, Layer
 from constructive.layers.record import HeadRecord
 from constructive.support.arrays import Array

@@ -15,7 +15,8 @@ from constructive.constructions.construction import (
 )
 from constructive.constructions.multihead import assumptions, grouping, heads, intermediate, readout
 from constructive.constructions.rational import Rational
-from constructive.data.dataset import Dataset, ExampleShapes
+from constructive.data.dataset import Dataset
+from constructive.data.shapes import ExampleShapes
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.record import HeadRecord
 from constructive.support.progress import Progress

@@ -19,7 +19,8 @@ import numpy as np
 from constructive.constructions.construction import Built, Construction, Cost, Described, Options
 from constructive.constructions.multihead import intermediate, readout
 from constructive.constructions.multihead.assumptions import check_inputs
-from constructive.data.dataset import Dataset, ExampleShapes
+from constructive.data.dataset import Dataset
+from constructive.data.shapes import ExampleShapes
 from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer, attend
 from constructive.layers.exact_logits import shortened
@@ -29,7 +30,7 @@ from constructive.support.errors import CapacityError
 from constructive.support.progress import Progress
 from constructive.theory.bounds import Plan, group_sizes
 from constructive.theory.context_capacity import context_capacity, least_heads
-from constructive.theory.values import generic_spans
+from constructive.theory.values import require_room
 
 _DEVIATIONS = (3.0, 1.5, 6.0)
 """Standard deviations of logits which are tried, the likely best first."""
@@ -50,18 +51,7 @@ class Generic(Described):
 
     def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
         """As many examples as contexts of these shapes hold where they are generic."""
-        tokens, differences = generic_spans(shapes)
-        holds = tokens + (num_heads - 1) * differences
-        if shapes.num_examples > holds:
-            enough = 1 + -(-(shapes.num_examples - tokens) // max(differences, 1))
-            raise CapacityError(
-                f"{shapes.num_examples} examples are too many for {num_heads} heads, whatever "
-                f"their weights are: contexts of these shapes hold {holds} at most",
-                witness=shapes.num_examples,
-                suggestion=f"num_heads={enough}"
-                if differences
-                else "contexts with n >= 2 tokens: softmax over one token is constant",
-            )
+        holds = require_room(shapes, num_heads)
         inner = 1 if head_dim is None else head_dim
         return Plan(self.name, num_heads, inner, holds, rank_one=inner == 1)
 

@@ -33,7 +33,8 @@ from constructive.constructions.multihead import readout
 from constructive.constructions.multihead.assumptions import check_inputs
 from constructive.constructions.multihead.intermediate import Intermediate
 from constructive.constructions.multihead.readout import Readout
-from constructive.data.dataset import Dataset, ExampleShapes
+from constructive.data.dataset import Dataset
+from constructive.data.shapes import ExampleShapes
 from constructive.exact import modular
 from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer

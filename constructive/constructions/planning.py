@@ -18,7 +18,8 @@ from rich.table import Table
 
 from constructive.constructions.construction import Construction, require_arithmetic
 from constructive.constructions.registry import CONSTRUCTIONS
-from constructive.data.dataset import Dataset, ExampleShapes, require_examples
+from constructive.data.dataset import Dataset
+from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.support import tables
 from constructive.support.arguments import require_positive
 from constructive.support.errors import CapacityError, ConstructiveError, ParameterError

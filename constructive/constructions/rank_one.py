@@ -15,7 +15,8 @@ import numpy as np
 from constructive.constructions.construction import Built, Options
 from constructive.constructions.dense import Dense
 from constructive.constructions.multihead import assumptions
-from constructive.data.dataset import Dataset, ExampleShapes
+from constructive.data.dataset import Dataset
+from constructive.data.shapes import ExampleShapes
 from constructive.support.errors import AssumptionError, CapacityError
 from constructive.support.progress import Progress
 from constructive.support.verdict import Verdict

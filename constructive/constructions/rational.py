@@ -16,8 +16,8 @@ from constructive.constructions.construction import (
     OfTheorem,
     Options,
 )
-from constructive.data.dataset import ExampleShapes
 from constructive.data.rational import Fractions, RationalDataset, array_of, fractions
+from constructive.data.shapes import ExampleShapes
 from constructive.exact import modular
 from constructive.layers.rational import LARGEST_LOGIT, RationalLayer, matrix_of
 from constructive.layers.record import HeadRecord

@@ -9,95 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.archive import read_archive
-from constructive.data.labels import Label, one_hot, require_classes, same_classes
+from constructive.data.labels import Label, one_hot, require_classes
+from constructive.data.shapes import ARRAYS, ExampleShapes, check_shapes
 from constructive.support.arrays import (
     CHUNK_BYTES,
     UNREADABLE,
     Array,
-    Rebuilt,
     as_array,
     finite_array,
     frozen,
 )
-from constructive.support.errors import DataError, ParameterError
+from constructive.support.errors import DataError
 from constructive.support.files import replacing
 from constructive.support.fingerprint import fingerprint
-
-ARRAYS = "contexts", "queries", "targets"
-"""The arrays of a data set, by their names in files."""
-
-
-class ExampleShapes(Rebuilt):
-    """What the shapes of contexts, queries and targets say, whatever their entries are."""
-
-    contexts: npt.NDArray[Any]
-    queries: npt.NDArray[Any]
-    targets: npt.NDArray[Any]
-    classes: tuple[Label, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.queries)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether shapes, dtypes, all entries and names of classes are the same."""
-        if not isinstance(other, ExampleShapes):
-            return NotImplemented
-        return same_classes(self.classes, other.classes) and all(
-            one.dtype == two.dtype and np.array_equal(one, two)
-            for one, two in zip(self._arrays(), other._arrays(), strict=True)
-        )
-
-    def __hash__(self) -> int:
-        shapes = self.context_shape, self.queries.shape, self.targets.shape
-        return hash((*shapes, *self.queries[0].tolist()))
-
-    def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
-        return self.contexts, self.queries, self.targets
-
-    @property
-    def num_examples(self) -> int:
-        """T, the number of examples."""
-        return len(self.queries)
-
-    @property
-    def context_shape(self) -> tuple[int, ...]:
-        """(T, n, d), or (n, d) for one context which all examples share."""
-        return self.contexts.shape
-
-    @property
-    def context_size(self) -> int:
-        """The number n of tokens in a context."""
-        return int(self.context_shape[-2])
-
-    @property
-    def width(self) -> int:
-        """The number d of entries of a token or a query."""
-        return int(self.queries.shape[1])
-
-    @property
-    def target_dim(self) -> int:
-        """The number d_out of entries of a target."""
-        return 1 if self.targets.ndim == 1 else int(self.targets.shape[1])
-
-    @property
-    def shared_context(self) -> bool:
-        """Whether all examples have one context."""
-        return len(self.context_shape) == 2
-
-    @property
-    def target_matrix(self) -> npt.NDArray[Any]:
-        """The targets as (T, d_out), also where they were given as (T,)."""
-        return self.targets.reshape(self.num_examples, self.target_dim)
-
-
-def require_examples(dataset: object, kind: type = ExampleShapes) -> None:
-    """Raise ParameterError for what is no data set of that kind."""
-    if not isinstance(dataset, kind):
-        raise ParameterError(
-            f"dataset is a {type(dataset).__name__}, not a Dataset",
-            witness=type(dataset).__name__,
-            suggestion="Dataset(contexts, queries, targets)",
-        )
 
 
 class Example(NamedTuple):
@@ -474,32 +398,3 @@ def _fill(
 def with_one(array: Array) -> Array:
     """An entry 1 appended along the last axis."""
     return np.concatenate([array, np.ones((*array.shape[:-1], 1), array.dtype)], axis=-1)
-
-
-def check_shapes(
-    contexts: tuple[int, ...], queries: tuple[int, ...], targets: tuple[int, ...]
-) -> None:
-    """Raise DataError for shapes of arrays which are no data set."""
-    suggestion = "contexts (T, n, d) or (n, d), queries (T, d), targets (T,) or (T, d_out)"
-
-    def refuse(problem: str) -> DataError:
-        shapes = {"contexts": contexts, "queries": queries, "targets": targets}
-        return DataError(problem, witness=shapes, suggestion=suggestion)
-
-    if len(queries) != 2:
-        raise refuse(f"queries have {len(queries)} axes, not (T, d)")
-    if len(contexts) not in (2, 3):
-        raise refuse(f"contexts have {len(contexts)} axes, not (T, n, d) or (n, d)")
-    if len(targets) not in (1, 2):
-        raise refuse(f"targets have {len(targets)} axes, not (T,) or (T, d_out)")
-    if 0 in queries + contexts + targets:
-        raise refuse("the data set is empty: an axis has length 0")
-    if contexts[-1] != queries[1]:
-        if len(contexts) == 2 and contexts[0] == queries[0] and contexts[1] % queries[1] == 0:
-            shape = contexts[0], contexts[1] // queries[1], queries[1]
-            suggestion = f"contexts.reshape{shape}, if a row is an example; {suggestion}"
-        raise refuse(f"tokens have d={contexts[-1]} entries, but queries have d={queries[1]}")
-    if targets[0] != queries[0]:
-        raise refuse(f"{queries[0]} queries have {targets[0]} targets")
-    if len(contexts) == 3 and contexts[0] != queries[0]:
-        raise refuse(f"{queries[0]} queries have {contexts[0]} contexts")

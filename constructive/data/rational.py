@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive.data.dataset import ExampleShapes, check_shapes
+from constructive.data.shapes import ExampleShapes, check_shapes
 from constructive.support.arrays import frozen
 from constructive.support.errors import DataError
 

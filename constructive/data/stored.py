@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive.data.dataset import ARRAYS, Dataset, check_shapes, owning
+from constructive.data.dataset import Dataset, owning
 from constructive.data.labels import Label, require_classes, same_classes
+from constructive.data.shapes import ARRAYS, check_shapes
 from constructive.support.arrays import Array, finite_array, frozen
 from constructive.support.errors import DataError, FormatError
 from constructive.support.fingerprint import Fingerprint

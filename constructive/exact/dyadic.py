@@ -29,6 +29,9 @@ BATCHED = 48
 """Rows of a matrix up to which a batch is eliminated at once."""
 _SHOWN = 8
 """Terms of a dependency which are printed."""
+_SIGNIFICAND = 53
+_AT_ONCE = 1 << 18
+"""Entries which are looked at together."""
 
 
 @dataclass(frozen=True)
@@ -367,3 +370,25 @@ def _short(value: Fraction, digits: int = 24) -> str:
     if len(text) <= digits:
         return text
     return f"~{Decimal(value.numerator) / Decimal(value.denominator):.6g}"
+
+
+def granularity(array: Array) -> int:
+    """The largest e with every entry an integer multiple of 2^e (0 for a zero array).
+
+    Args:
+        array: finite floats, of any shape
+
+    Example:
+        >>> granularity(np.array([0.75, 3.0])), granularity(np.zeros(2))
+        (-2, 0)
+    """
+    flat = array.reshape(-1)
+    found = []
+    for start in range(0, len(flat), _AT_ONCE):
+        part = flat[start : start + _AT_ONCE]
+        mantissas, exponents = np.frexp(part[part != 0].astype(np.float64))
+        whole = (mantissas * 2.0**_SIGNIFICAND).astype(np.int64)
+        lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 1
+        if len(lowest):
+            found.append(int((lowest + exponents).min()) - _SIGNIFICAND)
+    return min(found, default=0)

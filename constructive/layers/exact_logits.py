@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.exact.directed import up
+from constructive.exact.dyadic import granularity
 from constructive.exact.float_model import EXECUTED, FloatModel
-from constructive.layers.causal.bounded import granularity
 from constructive.support.arrays import CHUNK_BYTES, Array
 from constructive.support.errors import DataError
 

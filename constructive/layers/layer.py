@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy.typing as npt
 
-from constructive.data.dataset import ExampleShapes
+from constructive.data.shapes import ExampleShapes
 from constructive.support.arrays import Array, Rebuilt
 from constructive.support.errors import DataError, ParameterError
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive.data.dataset import Dataset, require_examples
+from constructive.data.dataset import Dataset
 from constructive.data.labels import labels_of, require_classes
 from constructive.data.rational import Fractions, RationalDataset
+from constructive.data.shapes import require_examples
 from constructive.layers import files, tables
 from constructive.layers.attention import dtype_of, require_single_target
 from constructive.layers.layer import Layer

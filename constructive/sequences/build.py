@@ -32,8 +32,9 @@ from constructive.sequences.embedding import (
 )
 from constructive.sequences.examples import SequenceDataset, conflict
 from constructive.sequences.gadgets import Comparison, remainder
-from constructive.sequences.memorizer import SequenceMemorizer, SequenceRecord
+from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.sequences.network import Affine, Network, Program, plain, residual
+from constructive.sequences.record import SequenceRecord
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import ParameterError, shown
 

@@ -3,8 +3,6 @@
 import dataclasses
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -12,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from rich.table import Table
 
+from constructive.sequences.answers import expected_outputs, met
 from constructive.sequences.attention import WEIGHTS, UniformAttention
-from constructive.sequences.bounds import Sizes
 from constructive.sequences.examples import (
     Integers,
     SequenceDataset,
@@ -23,6 +21,7 @@ from constructive.sequences.examples import (
     rectangular,
 )
 from constructive.sequences.network import Column, Network
+from constructive.sequences.record import SequenceRecord, read_record
 from constructive.sequences.rounded import Floats, RoundedNetwork, float_type, floats
 from constructive.sequences.storage import (
     Json,
@@ -45,35 +44,6 @@ if TYPE_CHECKING:
     import torch
 
 FORMAT = "constructive sequence memorizer 1"
-_MET = Fraction(1, 8)
-"""How near to a label an output of floats has to be."""
-_LARGEST = 1 << 32
-"""Of the sizes in a record."""
-
-
-@dataclass(frozen=True)
-class SequenceRecord:
-    """How a sequence memorizer came to be.
-
-    Attributes:
-        embedding: as in `build_sequence_memorizer`
-        layout: as there
-        backend: as there
-        step: as there
-        max_word_bits: as there
-        seed: as there
-        num_sequences: N
-        sizes: the numbers in the bound of Theorem 7 (`sequences.bounds`)
-    """
-
-    embedding: str
-    layout: str
-    backend: str
-    step: str
-    max_word_bits: int | None
-    seed: int
-    num_sequences: int
-    sizes: Sizes
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +271,7 @@ class SequenceMemorizer:
             found = RoundedNetwork.of(self.classifier, kind)(moved.reshape(-1, len(output)))[:, 0]
         values = expected_outputs(self.classes, dataset.classes)
         pairs = zip(found.tolist(), dataset.labels.tolist(), strict=True)
-        return sum(_met(out, values[label]) for out, label in pairs) / len(found)
+        return sum(met(out, values[label]) for out, label in pairs) / len(found)
 
     def to_torch(self, dtype: "torch.dtype | None" = None) -> "torch.nn.Module":
         """A PyTorch module with the same weights: `interop.sequence_module.SequenceModule`.
@@ -466,36 +436,8 @@ class SequenceMemorizer:
         return Sheet(f"SequenceMemorizer: task {self.task}, exact", facts, table)
 
 
-def expected_outputs(
-    known: tuple[Hashable, ...] | None, classes: Sequence[Hashable]
-) -> list[int | None]:
-    """What is to be put out for classes: themselves, or their places among the known ones.
-
-    None for what cannot be put out.
-
-    Example:
-        >>> expected_outputs(("x", "y"), ["y", "z"])
-        [1, None]
-    """
-    if known is None:
-        return [_integer(label) for label in classes]
-    places = {label: place for place, label in enumerate(known)}
-    return [places.get(label) for label in classes]
-
-
-def _integer(label: Hashable) -> int | None:
-    """The integer which a label is equal to."""
-    equal = isinstance(label, int) or (isinstance(label, float | Fraction) and label % 1 == 0)
-    return int(label) if equal else None  # type: ignore[call-overload] # a number, as asked
-
-
 def _misfit(problem: str, witness: object) -> ParameterError:
     return ParameterError(problem, witness=witness, suggestion="build_sequence_memorizer(...)")
-
-
-def _met(output: float, label: int | None) -> bool:
-    """Whether an output is a label, within 1/8."""
-    return label is not None and isfinite(output) and abs(Fraction(output) - label) <= _MET
 
 
 def _token(vector: list[Any]) -> Hashable:
@@ -503,8 +445,6 @@ def _token(vector: list[Any]) -> Hashable:
 
 
 def _read(content: Json) -> SequenceMemorizer:
-    record = dict(content["record"])
-    sizes = Sizes(**record.pop("sizes"))
     attention = UniformAttention(
         *(tuple(map(number, content["attention"][name])) for name in WEIGHTS)
     )
@@ -512,6 +452,8 @@ def _read(content: Json) -> SequenceMemorizer:
         None if content[name] is None else tuple(map(decoded, content[name]))
         for name in ("symbols", "classes")
     )
+    if type(content["context_size"]) is not int:
+        raise ValueError("its context size is no number")
     found = SequenceMemorizer(
         content["task"],
         content["context_size"],
@@ -520,17 +462,8 @@ def _read(content: Json) -> SequenceMemorizer:
         network_from(content["classifier"]),
         symbols,
         classes,
-        SequenceRecord(**record, sizes=sizes),
+        read_record(content["record"]),
     )
-    counts = [*dataclasses.astuple(sizes), found.record.seed, found.record.num_sequences]
-    if found.record.max_word_bits is not None:
-        counts.append(found.record.max_word_bits)
-    small = all(type(x) is int and 0 <= x < _LARGEST for x in dataclasses.astuple(sizes))
-    if not small or any(type(x) is not int or x < 0 for x in [*counts, found.context_size]):
-        raise ValueError("a number of its record is no number")
-    names = found.record.embedding, found.record.layout, found.record.backend, found.record.step
-    if not all(isinstance(name, str) and name.isidentifier() for name in names):
-        raise ValueError("a name in its record is no name")
     if digest(found.content()) != digest(content):
         raise ValueError("it is not written as it should be")
     return found

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.data.dataset import Dataset, require_examples
+from constructive.data.dataset import Dataset
+from constructive.data.shapes import require_examples
 from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer
 from constructive.support.arguments import require_positive, require_seed

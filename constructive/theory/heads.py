@@ -5,8 +5,9 @@ from typing import overload
 
 import numpy as np
 
-from constructive.data.dataset import Dataset, require_examples
+from constructive.data.dataset import Dataset
 from constructive.data.repeats import different_inputs
+from constructive.data.shapes import require_examples
 from constructive.support.arguments import require_seed
 from constructive.support.errors import CapacityError, ParameterError
 from constructive.theory import bounds

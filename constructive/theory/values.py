@@ -19,9 +19,9 @@ Both are proved in proofs/18-narrow-values.md.
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from constructive.data.dataset import ExampleShapes
+from constructive.data.shapes import ExampleShapes
 from constructive.support.arguments import require_positive
-from constructive.support.errors import ParameterError
+from constructive.support.errors import CapacityError, ParameterError
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,38 @@ def generic_spans(shapes: ExampleShapes) -> tuple[int, int]:
     if shapes.shared_context:
         return min(size, width), min(size - 1, width)
     return width, width if size > 1 else 0
+
+
+def require_room(shapes: ExampleShapes, num_heads: int) -> int:
+    """How many examples H heads hold if contexts of these shapes are generic, whatever the weights.
+
+    Args:
+        shapes: of T examples
+        num_heads: H
+
+    Raises:
+        CapacityError: for more examples than that, which no contexts of these shapes hold
+
+    Source: Theorems 8 and 9.
+
+    Example:
+        >>> from constructive import generators
+        >>> require_room(generators.uniform(num_examples=7, context_size=3, width=5), 2)
+        10
+    """
+    tokens, differences = generic_spans(shapes)
+    holds = tokens + (num_heads - 1) * differences
+    if shapes.num_examples > holds:
+        enough = 1 + -(-(shapes.num_examples - tokens) // max(differences, 1))
+        raise CapacityError(
+            f"{shapes.num_examples} examples are too many for {num_heads} heads, whatever "
+            f"their weights are: contexts of these shapes hold {holds} at most",
+            witness=shapes.num_examples,
+            suggestion=f"num_heads={enough}"
+            if differences
+            else "contexts with n >= 2 tokens: softmax over one token is constant",
+        )
+    return holds
 
 
 def heads_for_values(shapes: ExampleShapes, value_dim: int) -> int | None:

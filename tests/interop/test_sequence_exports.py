@@ -20,7 +20,7 @@ from constructive import (
     build_sequence_memorizer,
     strategies,
 )
-from constructive.sequences.memorizer import expected_outputs
+from constructive.sequences.answers import expected_outputs
 
 SAFE = {"step": "saturating", "max_word_bits": 52}
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from constructive import CausalLayer, DataError, ParameterError
-from constructive.exact import modular
+from constructive.exact import dyadic, modular
 from constructive.exact.float_model import EXECUTED, FLOAT64
 from constructive.exact.formats import rounded
 from constructive.layers.causal import bounded, residues
@@ -264,7 +264,7 @@ def test_partial_sums_are_never_larger_than_said(seed, exponent, head_dim, fine)
     [([0.75, 3.0], -2), ([0.0], 0), ([96.0], 5), ([2.0**-1074], -1074), ([0.1], -55)],
 )
 def test_granularity(numbers, wanted):
-    assert bounded.granularity(np.array(numbers)) == wanted
+    assert dyadic.granularity(np.array(numbers)) == wanted
 
 
 def test_which_logits_are_exact_where():

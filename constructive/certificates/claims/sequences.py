@@ -11,9 +11,10 @@ import json
 
 import numpy as np
 
+from constructive.sequences.answers import expected_outputs
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.limits import largest_sizes
-from constructive.sequences.memorizer import SequenceMemorizer, expected_outputs
+from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.sequences.storage import encoded
 from constructive.support.errors import shown
 from constructive.support.verdict import Claim, Verdict

@@ -6,7 +6,8 @@ from constructive.constructions.construction import Built, Cost, Described, Opti
 from constructive.constructions.multihead import assumptions, grouping
 from constructive.constructions.schur import elimination
 from constructive.constructions.sweep import SWEEP
-from constructive.data.dataset import Dataset, ExampleShapes
+from constructive.data.dataset import Dataset
+from constructive.data.shapes import ExampleShapes
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.record import HeadRecord
 from constructive.support.errors import ParameterError

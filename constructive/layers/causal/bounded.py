@@ -16,6 +16,7 @@ import flint
 import numpy as np
 
 from constructive.exact.directed import up
+from constructive.exact.dyadic import granularity
 from constructive.exact.float_model import EXECUTED, FloatModel
 from constructive.exact.precision import working_precision
 from constructive.layers.causal.geometry import BLOCK_BYTES, Block, blocks
@@ -25,8 +26,6 @@ from constructive.support.arrays import Array
 LARGE = 2.0**-24
 """Of attention weights which are worth to be counted: those of others are summed up."""
 _SIGNIFICAND = 53
-_AT_ONCE = 1 << 18
-"""Entries which are looked at together."""
 _LARGEST_TABLE = 1 << 20
 _ENOUGH = 746.0
 """exp(-746) is less than half of the smallest float64."""
@@ -106,28 +105,6 @@ class Enclosed(NamedTuple):
     sizes: Array
     large: Array
     rest: Array
-
-
-def granularity(array: Array) -> int:
-    """The largest e with every entry an integer multiple of 2^e (0 for a zero array).
-
-    Args:
-        array: finite floats, of any shape
-
-    Example:
-        >>> granularity(np.array([0.75, 3.0])), granularity(np.zeros(2))
-        (-2, 0)
-    """
-    flat = array.reshape(-1)
-    found = []
-    for start in range(0, len(flat), _AT_ONCE):
-        part = flat[start : start + _AT_ONCE]
-        mantissas, exponents = np.frexp(part[part != 0].astype(np.float64))
-        whole = (mantissas * 2.0**_SIGNIFICAND).astype(np.int64)
-        lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 1
-        if len(lowest):
-            found.append(int((lowest + exponents).min()) - _SIGNIFICAND)
-    return min(found, default=0)
 
 
 def exact_logits(layer: CausalLayer, tokens: Array, model: FloatModel | None = None) -> ExactLogits:

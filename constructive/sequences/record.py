@@ -1,0 +1,56 @@
+"""How a sequence memorizer came to be, as its file keeps it."""
+
+import dataclasses
+from dataclasses import dataclass
+
+from constructive.sequences.bounds import Sizes
+from constructive.sequences.storage import Json
+
+_LARGEST = 1 << 32
+"""Of the sizes in a record."""
+
+
+@dataclass(frozen=True)
+class SequenceRecord:
+    """How a sequence memorizer came to be.
+
+    Attributes:
+        embedding: as in `build_sequence_memorizer`
+        layout: as there
+        backend: as there
+        step: as there
+        max_word_bits: as there
+        seed: as there
+        num_sequences: N
+        sizes: the numbers in the bound of Theorem 7 (`sequences.bounds`)
+    """
+
+    embedding: str
+    layout: str
+    backend: str
+    step: str
+    max_word_bits: int | None
+    seed: int
+    num_sequences: int
+    sizes: Sizes
+
+
+def read_record(content: Json) -> SequenceRecord:
+    """The record of a file. Raises ValueError, TypeError or KeyError for what is none.
+
+    Args:
+        content: of `dataclasses.asdict`
+    """
+    record = dict(content)
+    sizes = Sizes(**record.pop("sizes"))
+    found = SequenceRecord(**record, sizes=sizes)
+    counts = [*dataclasses.astuple(sizes), found.seed, found.num_sequences]
+    if found.max_word_bits is not None:
+        counts.append(found.max_word_bits)
+    small = all(type(x) is int and 0 <= x < _LARGEST for x in dataclasses.astuple(sizes))
+    if not small or any(type(x) is not int or x < 0 for x in counts):
+        raise ValueError("a number of its record is no number")
+    names = found.embedding, found.layout, found.backend, found.step
+    if not all(isinstance(name, str) and name.isidentifier() for name in names):
+        raise ValueError("a name in its record is no name")
+    return found
