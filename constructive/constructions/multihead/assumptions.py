@@ -46,9 +46,17 @@ def check(dataset: Dataset) -> Assumptions:
     """Check Assumption 2, and that no input occurs twice.
 
     Raises AssumptionError for a context of rank below n (witness: the example and its dependent
-    tokens) and for equal inputs with equal targets, DataError for equal inputs with different
-    targets (witness: the two examples) and for contexts or queries whose largest entry is beyond
-    1e100 or below 1e-100.
+    tokens), and what `check_all_but_ranks` raises.
+    """
+    check_all_but_ranks(dataset)
+    least = min(check_ranks(rows, contexts) for rows, contexts in dataset.context_chunks())
+    return Assumptions(least_token_distance=least)
+
+
+def check_all_but_ranks(dataset: Dataset) -> None:
+    """Check what needs no look at all contexts: that n <= d, and `check_inputs`.
+
+    Raises AssumptionError for n > d, and what `check_inputs` raises.
     """
     if dataset.context_size > dataset.width:
         message = (
@@ -59,16 +67,14 @@ def check(dataset: Dataset) -> Assumptions:
             message, witness=dataset.context_size, suggestion=f"at most n={dataset.width} tokens"
         )
     check_inputs(dataset)
-    least = min(
-        _check_context_ranks(rows.start, contexts) for rows, contexts in dataset.context_chunks()
-    )
-    return Assumptions(least_token_distance=least)
 
 
 def check_inputs(dataset: Dataset) -> None:
     """Check that no input occurs twice, and that all are of a size for float64.
 
-    Raises AssumptionError and DataError as `check` does.
+    Raises AssumptionError for equal inputs with equal targets, DataError for equal inputs with
+    different targets (witness: the two examples) and for contexts or queries whose largest entry is
+    beyond 1e100 or below 1e-100.
     """
     queries = max(float(dataset.queries.max()), -float(dataset.queries.min()))
     for name, largest in (("contexts", dataset.largest_token_entry), ("queries", queries)):
@@ -89,8 +95,11 @@ def _check_scale(name: str, largest: float) -> None:
         raise DataError(message, witness=largest, suggestion=suggestion)
 
 
-def _check_context_ranks(first: int, contexts: Array) -> float:
-    """Check that each context (rows, n, d) has rank n; return the least token distance seen."""
+def check_ranks(rows: slice, contexts: Array) -> float:
+    """Check that the contexts (rows, n, d) of some examples have rank n; the least distance seen.
+
+    Raises AssumptionError as `check` does.
+    """
     with np.errstate(all="ignore"):  # zero or huge tokens: decided below
         gram = contexts @ contexts.transpose(0, 2, 1)
         lengths = np.sqrt(np.diagonal(gram, axis1=1, axis2=2))
@@ -106,7 +115,7 @@ def _check_context_ranks(first: int, contexts: Array) -> float:
         size = contexts.shape[1]
         if rank < size:
             tokens, words = describe_dependency(list(range(size)), coefficients)
-            example = first + int(index)
+            example = rows.start + int(index)
             message = (
                 f"the context of example {example} has rank {rank} (numerically); "
                 f"Assumption 2 needs rank n={size}"

@@ -65,27 +65,34 @@ def propose(
     else:
         vectors = rng.standard_normal((dataset.width, TRIALS))
         vectors /= np.sqrt(np.einsum("dk,dk->k", vectors, vectors))
-    top, bottom = _gaps(dataset, vectors)
+    top, bottom = _all_gaps(dataset, vectors)
     rank = int(_QUANTILE * len(top))
     exceeded = np.partition(np.minimum(top, bottom), rank, axis=0)[rank]
     best = np.argsort(-exceeded, kind="stable")[:KEPT]
     return tuple(KeyDirection(vectors[:, i], top[:, i], bottom[:, i]) for i in best)
 
 
-def propose_for_all(dataset: Dataset, rng: np.random.Generator) -> KeyDirection:
-    """One direction for heads which have to saturate on every example they do not take.
+def candidates_for_all(dataset: Dataset, rng: np.random.Generator) -> Array:
+    """Directions (d, k) for heads which have to saturate on every example they do not take.
 
-    How much of its freedom an example costs such a head is proportional to 1 / gap, so of
-    `TRIALS_FOR_ALL` random directions that with the least mean of 1 / gap is taken. Where there are
-    many examples, some of them say first which `TRIALS` directions are worth a look at all.
+    There are `TRIALS_FOR_ALL` random ones. Where there are many examples, some of them say which
+    `TRIALS` of these are worth a look at all.
     """
     vectors = rng.standard_normal((dataset.width, TRIALS_FOR_ALL))
     vectors /= np.sqrt(np.einsum("dk,dk->k", vectors, vectors))
     step = max(1, dataset.num_examples // _COMPARED)
     if step > 1 and not dataset.shared_context:
         some = dataset.take(np.arange(0, dataset.num_examples, step))
-        vectors = vectors[:, np.argsort(_cost(*_gaps(some, vectors)), kind="stable")[:TRIALS]]
-    top, bottom = _gaps(dataset, vectors)
+        costs = _cost(*_all_gaps(some, vectors))
+        vectors = vectors[:, np.argsort(costs, kind="stable")[:TRIALS]]
+    return vectors
+
+
+def best_for_all(vectors: Array, top: Array, bottom: Array) -> KeyDirection:
+    """The candidate with the least mean of 1 / gap, from all gaps (T, k).
+
+    How much of its freedom an example costs a head is proportional to 1 / gap.
+    """
     best = int(_cost(top, bottom).argmin())
     return KeyDirection(vectors[:, best], top[:, best], bottom[:, best])
 
@@ -107,20 +114,18 @@ def with_wide_ends(dataset: Dataset, rng: np.random.Generator) -> KeyDirection:
     scores = np.concatenate([np.linspace(-0.25, 0.25, max(size - 2, 0)), [-1.0, 1.0]])[-size:]
     context = dataset.contexts_of(slice(None))[0]
     vector = np.linalg.lstsq(context, rng.permutation(scores), rcond=None)[0]
-    top, bottom = _gaps(dataset, vector[:, np.newaxis])
+    top, bottom = _all_gaps(dataset, vector[:, np.newaxis])
     return KeyDirection(vector, top[:, 0], bottom[:, 0])
 
 
-def token_radius(dataset: Dataset) -> Array:
-    """The radius of each context around its mean token: (T,), or (1,) for a shared context.
+def token_radius(contexts: Array) -> Array:
+    """The radius of each context (k, n, d) around its mean token: (k,).
 
     It bounds logits: for any v, the entries of E_t v differ by at most 2 |v| radius_t.
     """
-    parts = []
-    for _, contexts in dataset.context_chunks():
-        offsets = contexts - contexts.mean(axis=1, keepdims=True)
-        parts.append(np.sqrt(np.einsum("tnd,tnd->tn", offsets, offsets).max(axis=1)))
-    return np.concatenate(parts)
+    offsets = contexts - contexts.mean(axis=1, keepdims=True)
+    radius: Array = np.sqrt(np.einsum("tnd,tnd->tn", offsets, offsets).max(axis=1))
+    return radius
 
 
 def _prescribed(dataset: Dataset, rng: np.random.Generator) -> Array:
@@ -133,24 +138,31 @@ def _prescribed(dataset: Dataset, rng: np.random.Generator) -> Array:
     return vectors
 
 
-def _gaps(dataset: Dataset, vectors: Array) -> tuple[Array, Array]:
+def _all_gaps(dataset: Dataset, vectors: Array) -> tuple[Array, Array]:
+    """The gaps of all contexts: (T, k), or (1, k) for a shared one or contexts of one token."""
     if dataset.context_size == 1:
         infinite = np.full((1, vectors.shape[1]), np.inf)
         return infinite, infinite
-    top, bottom = [], []
-    for _, contexts in dataset.context_chunks():
-        found = contexts @ vectors
-        scores = np.sort(found, axis=1)
-        upper, lower = scores[:, -1] - scores[:, -2], scores[:, 1] - scores[:, 0]
-        least = TIE * np.maximum(np.abs(scores[:, -1]), np.abs(scores[:, 0]))
-        tied = np.flatnonzero((np.minimum(upper, lower) <= least).any(axis=1))
-        if len(tied):
-            numbers = token_numbers(contexts[tied])
-            upper[tied] = _gap_of_different(-found[tied], numbers)
-            lower[tied] = _gap_of_different(found[tied], numbers)
-        top.append(upper)
-        bottom.append(lower)
-    return np.concatenate(top), np.concatenate(bottom)
+    parts = [gaps(contexts, vectors) for _, contexts in dataset.context_chunks()]
+    top, bottom = map(np.concatenate, zip(*parts, strict=True))
+    return top, bottom
+
+
+def gaps(contexts: Array, vectors: Array) -> tuple[Array, Array]:
+    """The gaps at the top and at the bottom of contexts (C, n, d) with n > 1: (C, k) each.
+
+    vectors: (d, k)
+    """
+    found = contexts @ vectors
+    scores = np.sort(found, axis=1)
+    upper, lower = scores[:, -1] - scores[:, -2], scores[:, 1] - scores[:, 0]
+    least = TIE * np.maximum(np.abs(scores[:, -1]), np.abs(scores[:, 0]))
+    tied = np.flatnonzero((np.minimum(upper, lower) <= least).any(axis=1))
+    if len(tied):
+        numbers = token_numbers(contexts[tied])
+        upper[tied] = _gap_of_different(-found[tied], numbers)
+        lower[tied] = _gap_of_different(found[tied], numbers)
+    return upper, lower
 
 
 def _gap_of_different(scores: Array, numbers: npt.NDArray[np.int64]) -> Array:

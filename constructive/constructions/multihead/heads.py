@@ -113,7 +113,7 @@ def construct(
     turns = [directions[index % len(directions)] for index in range(len(groups))]
     if not plan.rank_one:
         vectors_of_all = key_vectors(dataset, assumed, groups, turns, rng)
-        radius = token_radius(dataset)
+        radius = np.concatenate([token_radius(tokens) for _, tokens in dataset.context_chunks()])
     query_lengths = _row_lengths(dataset.queries)
     built = []
     with np.errstate(divide="ignore"):  # an example orthogonal to w needs an infinite sharpness

@@ -6,7 +6,6 @@ The steps: `ordering`, `own`, `pairs`, `coupling`, `readout`.
 import numpy as np
 
 from constructive.constructions.construction import Built, Cost, Described, Options, largest
-from constructive.constructions.multihead import assumptions
 from constructive.constructions.paired import coupling, ordering, pairs, readout, work
 from constructive.constructions.sweep import SWEEP
 from constructive.data.dataset import Dataset
@@ -71,38 +70,38 @@ class Paired(Described):
         progress: Progress,
     ) -> Built:
         """Pairs take the examples with the smallest gaps first."""
-        progress("check the contexts", 0, 1)
-        assumed = assumptions.check(dataset)
         half = -(-group_sizes(dataset.num_examples, plan.num_heads // 2)[0] // 2)
         full_rank = plan.head_dim > half
-        ordered = ordering.arrange(dataset, plan.num_heads, rng, full_rank=full_rank)
-        recipe = pairs.Recipe(plan.head_dim, full_rank, assumed, int(rng.integers(2**63)))
+        seen = ordering.survey(dataset, rng, progress, full_rank=full_rank)
+        ordered = ordering.arrange(dataset, seen, plan.num_heads)
+        recipe = pairs.Recipe(plan.head_dim, full_rank, seen.assumed, int(rng.integers(2**63)))
         built = work.build_all(ordered, recipe, dataset, options, progress)
-        heads = coupling.Heads(built.query_weights, built.key_weights)
         progress("solve for the readout", 0, 1)
-        entries = coupling.assemble(ordered, built.own, built.positions, built.pairs, built.coupled)
         targets = dataset.target_matrix[ordered.order].astype(np.float64, copy=False)
-        solution = readout.solve(ordered, heads, entries, targets)
-        residual = readout.measure(ordered, heads, entries, solution, targets)
+        reader = work.reader_of(ordered, built)
+        own = coupling.Own(built.own, built.again, built.extra)
+        leftover = built.positions, built.pairs, built.coupled
+        entries = coupling.assemble(ordered, own, leftover, reader)
+        solution = readout.solve(ordered, entries, targets)
 
         idle = plan.num_heads % 2  # a head without a partner does nothing
         shape = (plan.num_heads - idle, dataset.width, -1)
         pad = ((0, idle), (0, 0), (0, 0))
         missed = np.bincount(built.pairs, minlength=ordered.num_pairs)
         layer = AttentionLayer.from_effective_readout(
-            np.pad(heads.query_weights.reshape(shape), pad),
-            np.pad(heads.key_weights.reshape(shape), pad),
+            np.pad(built.query_weights.reshape(shape), pad),
+            np.pad(built.key_weights.reshape(shape), pad),
             np.pad(solution.effective.reshape(shape), pad).reshape(-1, dataset.target_dim),
             options.value_dim,
         )
         return Built(
             layer,
-            largest(residual),
+            largest(solution.residual),
             solution.condition,
             _pair_records(ordered, built.sharpness, missed, solution.ranks, idle),
             shared_keys=True,
             order=tuple(ordered.order.tolist()),
-            coupled=entries.entries,
+            coupled=len(built.positions),
             fraction=options.fraction,
         )
 

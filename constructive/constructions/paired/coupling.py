@@ -15,17 +15,42 @@ from constructive.support.arrays import Array
 
 
 @dataclass(frozen=True, eq=False)
-class Coupling:
-    """The system for the readouts of all pairs, by position.
+class Own:
+    """What pairs read from their own examples, and their reader from these.
 
-    own:      (T', d), x_{t,p} at the pair p of t; T' positions belong to a pair
-    leftover: (T, P d), sparse: x_{t,p} elsewhere, where the pair p is not saturated on t
-    entries:  the number of pairs (t, p) in it
+    entries: (k, d), x_{t,p};  again: the same as a forward pass has it, which rounds elsewhere
+    extra: (k,), kappa_t of a `Reader`; zeros without one
     """
 
-    own: Array
-    leftover: csr_array
-    entries: int
+    entries: Array
+    again: Array
+    extra: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """The second head of pair 0, which reads one token x* from the extra example.
+
+    query_weights, key_weights: (1, d, d_h);  dual: (d,), x* / |x*|^2
+    """
+
+    query_weights: Array
+    key_weights: Array
+    dual: Array
+
+    @classmethod
+    def of(cls, ordered: Ordered, query_weights: Array, key_weights: Array) -> "Reader":
+        """From the weights (2, d, d_h) of pair 0."""
+        last = slice(len(ordered.order) - 1, None)
+        weights = query_weights[1:], key_weights[1:]
+        token = _read(*weights, ordered.contexts(last), ordered.queries[last])[0, 0]
+        return cls(*weights, token / (token @ token))
+
+    def along(self, contexts: Array, queries: Array) -> Array:
+        """kappa_t = z_t.x* / |x*|^2 for what the head reads there: (k,)."""
+        read = _read(self.query_weights, self.key_weights, contexts, queries)
+        along: Array = read[:, 0] @ self.dual
+        return along
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,17 +61,42 @@ class Heads:
     key_weights: Array
 
 
+@dataclass(frozen=True, eq=False)
+class Coupling:
+    """The system for the readouts of all pairs, by position.
+
+    own:      (T', d), x_{t,p} at the pair p of t; T' positions belong to a pair
+    again:    (T', d), the same as a forward pass has it, which rounds elsewhere
+    leftover: (T, P d), sparse: x_{t,p} elsewhere, where the pair p is not saturated on t
+    extra:    (T,), kappa_t of the reader;  reader: of the extra example, or None without one
+    """
+
+    own: Array
+    again: Array
+    leftover: csr_array
+    extra: Array
+    reader: Reader | None
+
+
 def assemble(
-    ordered: Ordered, own: Array, positions: Integers, columns: Integers, values: Array
+    ordered: Ordered,
+    own: Own,
+    leftover: tuple[Integers, Integers, Array],
+    reader: Reader | None,
 ) -> Coupling:
-    """The system of all pairs, from x_{t,p} of some positions t and pairs p: values (k, d)."""
-    width = ordered.width
+    """The system of all pairs.
+
+    own: of all pairs;  leftover: positions t (k,), pairs p (k,) and x_{t,p} (k, d)
+    """
+    positions, columns, values = leftover
+    total, width = ordered.queries.shape
     index = columns[:, np.newaxis] * width + np.arange(width)
-    leftover = csr_array(
+    matrix = csr_array(
         (values.ravel(), (np.repeat(positions, width), index.ravel())),
-        shape=(len(ordered.queries), ordered.num_pairs * width),
+        shape=(total, ordered.num_pairs * width),
     )
-    return Coupling(own, leftover, len(positions))
+    extra = own.extra if reader is None else np.append(own.extra, 1.0)  # x* is read as x*
+    return Coupling(own.entries, own.again, matrix, extra, reader)
 
 
 def differences(ordered: Ordered, heads: Heads, positions: Integers, columns: Integers) -> Array:
@@ -60,14 +110,31 @@ def differences(ordered: Ordered, heads: Heads, positions: Integers, columns: In
     return out
 
 
-def second_head(ordered: Ordered, heads: Heads, pair: int) -> Array:
-    """z_{t,2p+1}, what the second head of one pair reads from every example: (T, d)."""
-    out = np.empty(ordered.queries.shape)
-    weights = heads.query_weights[pair, 1:], heads.key_weights[pair, 1:]
-    for positions in ordered.chunks(np.arange(len(out))):
-        contexts, queries = ordered.contexts(positions), ordered.queries[positions]
-        for chunk in attend(*weights, contexts, queries):
-            out[positions[chunk.rows]] = chunk.representation[:, 0]
+def read_own(
+    ordered: Ordered,
+    rows: slice,
+    query_weights: Array,
+    key_weights: Array,
+    reader: Reader | None,
+) -> Own:
+    """What one pair, of weights (2, d, d_h), reads from its own positions: one look at contexts."""
+    contexts, queries = ordered.contexts(rows), ordered.queries[rows]
+    keys = np.matmul(np.matmul(queries, query_weights), key_weights.transpose(0, 2, 1))
+    attention = softmax_in_place(np.matmul(keys.transpose(1, 0, 2), contexts.transpose(0, 2, 1)))
+    difference = attention[:, 0] - attention[:, 1]
+    first, second = _read(query_weights, key_weights, contexts, queries).transpose(1, 0, 2)
+    return Own(
+        np.matmul(difference[:, np.newaxis], contexts)[:, 0],
+        first - second,
+        np.zeros(len(queries)) if reader is None else reader.along(contexts, queries),
+    )
+
+
+def _read(query_weights: Array, key_weights: Array, contexts: Array, queries: Array) -> Array:
+    """What some heads read from some examples in a forward pass: (k, heads, d)."""
+    out = np.empty((len(queries), *query_weights.shape[:2]))
+    for chunk in attend(query_weights, key_weights, contexts, queries):
+        out[chunk.rows] = chunk.representation
     return out
 
 

@@ -14,18 +14,40 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from constructive.constructions.multihead.assumptions import (
+    Assumptions,
+    check_all_but_ranks,
+    check_ranks,
+)
 from constructive.constructions.multihead.directions import (
     KeyDirection,
-    propose_for_all,
+    best_for_all,
+    candidates_for_all,
+    gaps,
     token_radius,
 )
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.progress import Progress
 from constructive.theory.assumptions.numerical import unit_rows
 from constructive.theory.bounds import group_sizes
 
 Integers = npt.NDArray[np.int64]
 Single = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What one pass over all contexts tells.
+
+    assumed: that they have rank n, and how well they have it
+    direction: one key direction u for all heads, with the gaps of all examples
+    radius: (T,), of each context around its mean token; (0,) where heads are of rank one
+    """
+
+    assumed: Assumptions
+    direction: KeyDirection
+    radius: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +105,11 @@ class Ordered:
         """P, half the number of heads."""
         return len(self.stops)
 
+    @property
+    def has_extra(self) -> bool:
+        """Whether the last position belongs to no pair."""
+        return bool(self.stops[-1] < len(self.order))
+
     def start(self, pair: int) -> int:
         """The first position of a pair."""
         return int(self.stops[pair - 1]) if pair else 0
@@ -111,21 +138,40 @@ class Ordered:
         return max(1, CHUNK_BYTES // (8 * self.context_size * self.width))
 
 
-def arrange(
-    dataset: Dataset, num_heads: int, rng: np.random.Generator, *, full_rank: bool
-) -> Ordered:
+def survey(
+    dataset: Dataset, rng: np.random.Generator, progress: Progress, *, full_rank: bool
+) -> Survey:
+    """Check the contexts and find a key direction, in one pass over the contexts.
+
+    Raises AssumptionError and DataError as `multihead.assumptions.check` does.
+    """
+    check_all_but_ranks(dataset)
+    vectors = candidates_for_all(dataset, rng)
+    total, least = dataset.num_examples, np.inf
+    top, bottom = np.empty((2, total, vectors.shape[1]))
+    radius = np.empty(total if full_rank else 0)
+    for rows, contexts in dataset.context_chunks():
+        least = min(least, check_ranks(rows, contexts))
+        top[rows], bottom[rows] = gaps(contexts, vectors)
+        if full_rank:
+            radius[rows] = token_radius(contexts)
+        progress("check the contexts", rows.stop, total)
+    return Survey(Assumptions(least), best_for_all(vectors, top, bottom), radius)
+
+
+def arrange(dataset: Dataset, seen: Survey, num_heads: int) -> Ordered:
     """Sort the examples, and share them among H // 2 pairs as evenly as possible.
 
     Where one example is left over, it is the extra one which the readout absorbs: that with the
     widest gap.
     """
-    direction = propose_for_all(dataset, rng)
+    direction = seen.direction
     order = np.argsort(np.minimum(direction.top_gap, direction.bottom_gap), kind="stable")
     queries = dataset.queries[order].astype(np.float64, copy=False)
     # Contiguous, as other processes read it from a file: BLAS rounds otherwise where it is not.
     vector = np.ascontiguousarray(direction.vector)
     sorted_direction = KeyDirection(vector, direction.top_gap[order], direction.bottom_gap[order])
-    radius = token_radius(dataset)[order] if full_rank else np.zeros(0)
+    radius = seen.radius[order] if len(seen.radius) else seen.radius
     return Ordered(
         dataset.contexts_of,
         dataset.context_size,

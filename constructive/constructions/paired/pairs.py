@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.grouping import take
-from constructive.constructions.paired.coupling import Heads, differences
+from constructive.constructions.paired.coupling import Heads, Reader, differences, read_own
 from constructive.constructions.paired.ordering import Integers, Ordered
 from constructive.constructions.paired.own import FullRank, Kind, Pair, RankOne
 from constructive.constructions.sweep import (
@@ -73,7 +73,8 @@ class Block:
     """Some consecutive pairs, and all that the readout needs to know of them.
 
     query_weights, key_weights: (P', 2, d, d_h);  sharpness: (P',)
-    own: (T'', d), x_{t,p} of the examples of these pairs
+    own: (T'', d), x_{t,p} of the examples of these pairs;  again: the same in a forward pass
+    extra: (T'',), what the extra example adds to each of them (`coupling.Reader`)
     positions, pairs: (k,), the unsaturated entries off the diagonal blocks;  coupled: (k, d)
     """
 
@@ -81,6 +82,8 @@ class Block:
     key_weights: Array
     sharpness: Array
     own: Array
+    again: Array
+    extra: Array
     positions: Integers
     pairs: Integers
     coupled: Array
@@ -99,8 +102,12 @@ class _Sought:
         return np.concatenate([self.axes, np.ldexp(self.watched, exponent)], axis=1)
 
 
-def build(ordered: Ordered, recipe: Recipe, first: int, stop: int) -> Block:
+def build(
+    ordered: Ordered, recipe: Recipe, first: int, stop: int, reader: Reader | None = None
+) -> Block:
     """Build the pairs from `first` to before `stop`.
+
+    If there is an extra example, a reader is needed but for those from pair 0, which has it.
 
     Raises AssumptionError if the queries of a pair are dependent.
     """
@@ -125,13 +132,19 @@ def build(ordered: Ordered, recipe: Recipe, first: int, stop: int) -> Block:
     heads = Heads(query_weights, key_weights)
     positions = np.concatenate(leftover)
     pairs = np.repeat(np.arange(count), [len(each) for each in leftover])
-    own = np.arange(ordered.start(first), int(ordered.stops[stop - 1]))
-    owner = np.repeat(np.arange(count), [each.pair.group.size for each in sought])
+    if first == 0 and ordered.has_extra:
+        reader = Reader.of(ordered, query_weights[0], key_weights[0])
+    read = [
+        read_own(ordered, each.pair.group.rows, query_weights[index], key_weights[index], reader)
+        for index, each in enumerate(sought)
+    ]
     return Block(
         query_weights,
         key_weights,
         sharpness,
-        differences(ordered, heads, own, owner),
+        np.concatenate([each.entries for each in read]),
+        np.concatenate([each.again for each in read]),
+        np.concatenate([each.extra for each in read]),
         positions,
         pairs + first,
         differences(ordered, heads, positions, pairs),

@@ -15,14 +15,14 @@ block triangular (`pairs`), the iteration ends after as many steps as coupling i
 coupling after one, which refines.
 """
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
 
 from constructive.constructions.iteration import iterate, require_solved, scales
-from constructive.constructions.paired.coupling import Coupling, Heads, second_head
+from constructive.constructions.paired.coupling import Coupling
 from constructive.constructions.paired.ordering import Integers, Ordered
-from constructive.layers.attention import attend
 from constructive.support.arrays import Array
 
 
@@ -31,14 +31,15 @@ class Readout:
     """U with Z U = Y for paired heads.
 
     effective: (P, 2, d, d_out)
-    extra:     what the second head of pair 0 reads of every example (T, d), by position, where
-               there is an extra example; its readout is not minus that of the first one
+    residual:  (T, d_out), Y - f by position, from x_{t,p} as a forward pass rounds them: logits of
+               size c have other errors there than in what was solved. Pairs which are saturated
+               on an example cancel there, and are left out.
     condition: the largest estimated condition number of a block, in the infinity norm
     ranks:     (P,), estimated rank of each block
     """
 
     effective: Array
-    extra: Array | None
+    residual: Array
     condition: float
     ranks: Integers
 
@@ -48,12 +49,10 @@ class _System:
     """(D + M) and R, with the extra example as one more unknown gamma where there is one.
 
     inverses: R_p by runs of pairs with equally many rows, [(pairs, positions, R)]
-    correction: (kappa (T,), x* / |x*|^2 (d,)), or None
     """
 
     coupling: Coupling
     inverses: tuple[tuple[slice, slice, Array], ...]
-    correction: tuple[Array, Array] | None
     num_pairs: int
 
     def solve(self, right: Array) -> tuple[Array, Array]:
@@ -61,9 +60,9 @@ class _System:
         width, outputs = self.coupling.own.shape[1], right.shape[1]
         readouts = np.zeros((self.num_pairs, width, outputs))
         gamma = np.zeros(outputs)
-        if self.correction is not None:
+        if self.coupling.reader is not None:
             gamma = right[-1]
-            right = right - self.correction[0][:, np.newaxis] * gamma
+            right = right - self.coupling.extra[:, np.newaxis] * gamma
         for pairs, rows, inverse in self.inverses:
             blocks = right[rows].reshape(len(inverse), inverse.shape[2], outputs)
             readouts[pairs] = np.matmul(inverse, blocks)
@@ -77,56 +76,27 @@ class _System:
         for pairs, rows, inverse in self.inverses:
             blocks = own[rows].reshape(len(inverse), inverse.shape[2], own.shape[1])
             result[rows] += np.matmul(blocks, readouts[pairs]).reshape(-1, outputs)
-        if self.correction is not None:
-            result += self.correction[0][:, np.newaxis] * gamma
+        result += self.coupling.extra[:, np.newaxis] * gamma
         return result
 
 
-def solve(ordered: Ordered, heads: Heads, coupling: Coupling, targets: Array) -> Readout:
+def solve(ordered: Ordered, coupling: Coupling, targets: Array) -> Readout:
     """Solve for the readouts of all pairs; targets: (T, d_out), by position.
 
     Raises PrecisionError if a block is singular, or if the coupling does not let the iteration
     converge.
     """
     inverses, condition, ranks = _invert(ordered, coupling)
-    has_extra = ordered.stops[-1] < len(ordered.queries)
-    extra = second_head(ordered, heads, 0) if has_extra else None
-    correction = None
-    if extra is not None:
-        token = extra[-1] / (extra[-1] @ extra[-1])
-        correction = extra @ token, token
-    system = _System(coupling, inverses, correction, ordered.num_pairs)
+    system = _System(coupling, inverses, ordered.num_pairs)
     scale = scales(targets)
     (readouts, gamma), residual = iterate(system, targets / scale)
     require_solved(residual, condition, "a block of a pair of heads")
+    readouts, gamma = readouts * scale, gamma * scale
     effective = np.stack([readouts, -readouts], axis=1)
-    if correction is not None:
-        effective[0, 1] += correction[1][:, np.newaxis] * gamma
-    return Readout(effective * scale, extra, condition, ranks)
-
-
-def measure(
-    ordered: Ordered, heads: Heads, coupling: Coupling, readout: Readout, targets: Array
-) -> Array:
-    """Y - f on every example (T, d_out), by position.
-
-    Each pair is evaluated on its own examples as a forward pass evaluates it, rounding included;
-    pairs which are saturated on an example cancel there, and are left out.
-    """
-    outputs = readout.effective.shape[3]
-    result = coupling.leftover @ readout.effective[:, 0].reshape(-1, outputs)
-    for pair, stop in enumerate(ordered.stops.tolist()):
-        start = ordered.start(pair)
-        positions = slice(start, stop)
-        weights = heads.query_weights[pair], heads.key_weights[pair]
-        for chunk in attend(*weights, ordered.contexts(positions), ordered.queries[positions]):
-            rows = slice(start + chunk.rows.start, start + chunk.rows.stop)
-            result[rows] += np.einsum("thd,hdo->to", chunk.representation, readout.effective[pair])
-    if readout.extra is not None:  # and so is read by all
-        elsewhere = slice(int(ordered.stops[0]), None)
-        result[elsewhere] += readout.extra[elsewhere] @ readout.effective[0].sum(axis=0)
-    residual: Array = targets - result
-    return residual
+    if coupling.reader is not None:
+        effective[0, 1] += coupling.reader.dual[:, np.newaxis] * gamma
+    forward = _System(dataclasses.replace(coupling, own=coupling.again), inverses, len(readouts))
+    return Readout(effective, targets - forward.apply((readouts, gamma)), condition, ranks)
 
 
 def _invert(

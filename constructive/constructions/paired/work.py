@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from constructive.constructions.construction import Options
 from constructive.constructions.multihead.directions import KeyDirection
+from constructive.constructions.paired.coupling import Reader
 from constructive.constructions.paired.ordering import Coarse, Integers, Ordered
 from constructive.constructions.paired.pairs import TOGETHER, Block, Recipe, build
 from constructive.data.dataset import Dataset
@@ -25,10 +26,11 @@ from constructive.data.stored import StoredDataset
 from constructive.support.arrays import Array
 from constructive.support.checkpoint import Checkpoint
 from constructive.support.parallel import ordered_map
-from constructive.support.progress import Progress
+from constructive.support.progress import Progress, silent
 from constructive.support.shared import arrays_at, require_seen, shared
 from constructive.support.stored import StoredArray
 
+_STEP = "build pairs of heads"
 _FIELDS = tuple(field.name for field in dataclasses.fields(Block))
 
 
@@ -69,12 +71,13 @@ class _Remote:
 
 @dataclass(frozen=True, eq=False)
 class _Piece:
-    """The pairs from `first` to before `stop`."""
+    """The pairs from `first` to before `stop`, and who reads the extra example, if it is known."""
 
     examples: Ordered | _Remote
     recipe: Recipe
     first: int
     stop: int
+    reader: Reader | None = None
 
     @property
     def name(self) -> str:
@@ -86,6 +89,9 @@ def build_all(
     ordered: Ordered, recipe: Recipe, dataset: Dataset, options: Options, progress: Progress
 ) -> Block:
     """Build all pairs: on the executor, if there is one, and but for those in the checkpoint.
+
+    Where there is an extra example, the first piece comes before all others, and is built here:
+    the reader is in it.
 
     Raises what `pairs.build`, `ordered_map` and `Checkpoint` raise.
     """
@@ -99,29 +105,44 @@ def build_all(
     with _examples(ordered, dataset, options, kept) as examples:
         pieces = [_Piece(examples, recipe, *each) for each in ranges]
         done = {} if kept is None else _loaded(kept, pieces)
-        missing = [index for index in range(len(pieces)) if index not in done]
 
-        def keep(number: int, block: Block) -> None:
-            done[missing[number]] = block
+        def keep(index: int, block: Block) -> None:
+            done[index] = block
             if kept is not None:
-                kept.save(pieces[missing[number]].name, vars(block))
+                kept.save(pieces[index].name, vars(block))
+            progress(_STEP, len(done), len(pieces))
 
+        if ordered.has_extra and 0 not in done:
+            keep(0, build(ordered, recipe, *ranges[0]))
+        reader = reader_of(ordered, done.get(0))
+        missing = [index for index in range(len(pieces)) if index not in done]
         ordered_map(
             _build,
-            [pieces[index] for index in missing],
+            [dataclasses.replace(pieces[index], reader=reader) for index in missing],
             executor=options.executor,
-            progress=progress,
-            step="build pairs of heads",
-            keep=keep,
+            progress=silent,
+            step=_STEP,
+            keep=lambda number, block: keep(missing[number], block),
         )
-    blocks = [done[index] for index in range(len(pieces))]
-    return Block(*(np.concatenate([getattr(each, name) for each in blocks]) for name in _FIELDS))
+    return _joined([dict(vars(done.pop(index))) for index in range(len(pieces))])
+
+
+def reader_of(ordered: Ordered, block: Block | None) -> Reader | None:
+    """Who reads the extra example, if there is one: a head of the first pair of this block."""
+    if block is None or not ordered.has_extra:
+        return None
+    return Reader.of(ordered, block.query_weights[0], block.key_weights[0])
+
+
+def _joined(blocks: list[dict[str, Any]]) -> Block:
+    """All blocks as one. Their arrays are given up one by one, as together they are large."""
+    return Block(*(np.concatenate([each.pop(name) for each in blocks]) for name in _FIELDS))
 
 
 def _build(piece: _Piece) -> Block:
     examples = piece.examples
     ordered = examples.read() if isinstance(examples, _Remote) else examples
-    return build(ordered, piece.recipe, piece.first, piece.stop)
+    return build(ordered, piece.recipe, piece.first, piece.stop, piece.reader)
 
 
 def _loaded(kept: Checkpoint, pieces: list[_Piece]) -> dict[int, Block]:
@@ -176,5 +197,6 @@ def _about(ordered: Ordered, recipe: Recipe, dataset: Dataset) -> dict[str, Any]
         "num_heads": 2 * ordered.num_pairs,
         "head_dim": recipe.head_dim,
         "random choices of seed=": recipe.entropy,
+        "arrays": ", ".join(_FIELDS),
         "constructive": version("constructive"),
     }
