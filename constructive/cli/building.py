@@ -13,10 +13,12 @@ import constructive
 from constructive.cli import predictions
 from constructive.cli.common import (
     Force,
+    Pieces,
     Say,
     app,
     folder_output,
     one_output,
+    processes,
     progress_bar,
     require_no_dash,
     several_outputs,
@@ -100,6 +102,7 @@ def build(
             "where it was ended (paired heads only)."
         ),
     ] = None,
+    jobs: Pieces = 1,
     force: Force = False,
 ) -> None:
     """Build weights which memorize a data set, and save them.
@@ -110,11 +113,11 @@ def build(
 
         constructive build data.npz --heads 60 --construction rank_one -o small.safetensors
 
-        constructive build data.npz --construction paired --checkpoint finished-pairs
+        constructive build data.npz --construction paired --jobs 2 --checkpoint finished-pairs
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
     dataset = constructive.Dataset.open(data)
-    with progress_bar() as progress:
+    with processes(jobs) as executor, progress_bar() as progress:
         memorizer = constructive.build_memorizer(
             dataset,
             num_heads=heads,
@@ -126,6 +129,7 @@ def build(
             precision="auto" if precision == "auto" else _bits(precision),
             exact_logits=exact_logits,
             seed=seed,
+            executor=executor,
             checkpoint=checkpoint,
             progress=progress,
         )

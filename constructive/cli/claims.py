@@ -8,7 +8,15 @@ import typer
 
 import constructive
 from constructive.certificates.claims.registry import CLAIMS
-from constructive.cli.common import Force, app, hand_out, one_output, progress_bar
+from constructive.cli.common import (
+    Force,
+    Pieces,
+    app,
+    hand_out,
+    one_output,
+    processes,
+    progress_bar,
+)
 from constructive.support.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -34,6 +42,7 @@ def certify_command(
     delta: Annotated[
         float | None, typer.Option(help="Distance to an exact readout; by default what is shown.")
     ] = None,
+    jobs: Pieces = 1,
     force: Force = False,
 ) -> None:
     """Prove that stored weights memorize stored data, and write a certificate.
@@ -50,10 +59,11 @@ def certify_command(
     output, say = one_output(output, inputs=inputs, force=force)
     loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.open(data)
     claims = tuple(map(str, claim)) if claim else None
-    with progress_bar() as progress:
+    with processes(jobs) as executor, progress_bar() as progress:
         certificate = constructive.certify(
-            loaded, dataset, claims=claims, epsilon=epsilon, delta=delta, progress=progress
-        )
+            loaded, dataset, claims=claims, epsilon=epsilon, delta=delta,
+            executor=executor, progress=progress,
+        )  # fmt: skip
     hand_out(certificate, output, say)
 
 

@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files which exist.")]
 """Every command which writes a file has this, and calls `one_output` or `several_outputs`."""
 
+Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to compute with.")]
+Pieces = Annotated[
+    int,
+    typer.Option("--jobs", "-j", min=1, help="Processes to compute with (paired heads only)."),
+]
+"""How many processes `processes` has."""
+
 Say = Callable[[str | Table], None]
 """How such a command speaks: on standard output, unless a file goes there."""
 
@@ -44,6 +52,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+
+
+@contextmanager
+def processes(jobs: int) -> Iterator[Executor | None]:
+    """A pool of so many processes, or None for this one alone."""
+    if jobs == 1:
+        yield None
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield pool
 
 
 def main() -> None:

@@ -1,8 +1,5 @@
 """Commands which compute many things: figures, capacity-map."""
 
-from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,32 +9,21 @@ import typer
 import constructive
 from constructive.cli.common import (
     Force,
+    Jobs,
     app,
     one_output,
+    processes,
     progress_bar,
     require_no_dash,
     several_outputs,
 )
 from constructive.figures.registry import FIGURES
 
-Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to compute with.")]
-
-
 if TYPE_CHECKING:
     Figure = str
 else:
     Figure = StrEnum("Figure", {name: name for name in FIGURES})
 """The values of --only."""
-
-
-@contextmanager
-def processes(jobs: int) -> Iterator[Executor | None]:
-    """A pool of so many processes, or None for this one alone."""
-    if jobs == 1:
-        yield None
-        return
-    with ProcessPoolExecutor(jobs) as pool:
-        yield pool
 
 
 @app.command()

@@ -23,7 +23,7 @@ from constructive import build_memorizer, certify, generators
 from constructive.certificates.claims.paired import entries
 from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.directions import KeyDirection
-from constructive.constructions.paired import ordering, pairs
+from constructive.constructions.paired import coupling, ordering, pairs
 
 SIZE, WIDTH = 32, 64
 
@@ -45,10 +45,11 @@ def piece(total):
     )
     recipe = pairs.Recipe(1, full_rank=False, assumed=Assumptions(0.1), entropy=0)
     first = len(stops) // 2
-    pairs.build(examples, recipe, 0, 2)  # loads libraries
+    block = pairs.build(examples, recipe, 0, 2)  # loads libraries
+    reader = coupling.Reader.of(examples, block.query_weights[0], block.key_weights[0])
     forget_peak()
     before, start = memory("VmRSS"), time.process_time()
-    pairs.build(examples, recipe, first, first + pairs.TOGETHER)
+    pairs.build(examples, recipe, first, first + pairs.TOGETHER, reader)
     return {"seconds": time.process_time() - start, "memory": memory("VmHWM") - before}
 
 
@@ -141,7 +142,7 @@ def main():
             ["pieces", f"{pieces:,}"],
             ["a piece", f"{seconds:,.0f} s"],
             ["read by a piece", size(queries)],
-            ["read in all by pieces", size(queries * pieces + contexts)],
+            ["read in all by pieces", size(queries * pieces + 2 * contexts)],
             ["core hours of all pieces", hours(seconds * pieces)],
             [f"hours with {given.workers:,} cores", hours(seconds * pieces / given.workers)],
             ["rate of reading which that takes, a core", size(queries / seconds) + "/s"],

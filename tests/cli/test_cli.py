@@ -146,3 +146,19 @@ def test_a_build_keeps_finished_pairs(program, tmp_path):
     assert (tmp_path / "kept" / "pairs-00000000.npz").exists()
     files = [(tmp_path / f"{name}.safetensors").read_bytes() for name in ("first", "second")]
     assert files[0] == files[1]
+
+
+def test_more_processes_build_and_prove_the_same(program, tmp_path):
+    sizes = ("-T", 751, "-n", 3, "-d", 7, "-o", "data")
+    assert program("generate", "uniform", *sizes).returncode == 0
+    for jobs in ("1", "2"):
+        given = ("-H", 300, "--construction", "paired", "--jobs", jobs)
+        assert program("build", "data", *given, "-o", f"{jobs}.safetensors").returncode == 0
+        proof = program("certify", f"{jobs}.safetensors", "data", "-j", jobs, "-o", f"{jobs}.json")
+        assert proof.returncode == 0
+    for ending in ("safetensors", "json"):
+        files = [(tmp_path / f"{jobs}.{ending}").read_bytes() for jobs in ("1", "2")]
+        assert files[0] == files[1]
+    refused = program("build", "data", "--construction", "rank_one", "--jobs", 2, "-o", "3.st")
+    assert refused.returncode == 2
+    assert "is not built in pieces, and has no executor=" in refused.stderr
