@@ -15,6 +15,7 @@ those of the theorem's bound with n = 32 and d = 64: H = (T - 1) / 31.
     training  at T = 621: a build against Adam in PyTorch until the error is below 1e-3, or a cap
     rank      certify against python-flint's rank modulo the same kind of prime
     largest   T = 100,007 in float32: build, certify, check
+    wide      d = 384 and 768 in float32, n = 16: assumptions, build, certify, check
 """
 
 import argparse
@@ -30,14 +31,16 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from constructive import Dataset, build_memorizer, certify, check, generators
+from constructive import Dataset, assumptions, build_memorizer, certify, check, generators
 from constructive.exact import modular
 from constructive.layers import residues
 from constructive.layers.attention import attend
 
 SIZE, WIDTH = 32, 64
 SHARED = "shared"
-COMPARISONS = ["scale", "fixed", "forward", "product", "peers", "training", "rank", "largest"]
+COMPARISONS = [
+    "scale", "fixed", "forward", "product", "peers", "training", "rank", "largest", "wide",
+]  # fmt: skip
 
 
 def heads_for(total):
@@ -84,8 +87,13 @@ def timed(work):
 def ours(kind, total, heads=None, *, prove=False):
     """Pairs for own contexts, elimination for a shared one, at every size."""
     construction = "schur" if kind == SHARED else "paired"
-    data = make(kind, total)
     heads = heads_for(total) if heads is None else heads
+    return built(make(kind, total), construction, heads, prove=prove)
+
+
+def built(data, construction, heads, *, prove):
+    """A build by some construction, and its proof and the check of that."""
+    kind = SHARED if data.shared_context else "uniform"
     build_memorizer(make(kind, 200), num_heads=8, construction=construction)  # loads libraries
     forget_peak()
     before = memory("VmRSS")
@@ -99,7 +107,8 @@ def ours(kind, total, heads=None, *, prove=False):
         "condition": memorizer.record.condition,
     }
     found |= {"own error": memorizer.record.max_error, "coupled": memorizer.record.coupled}
-    sample = np.linspace(0, total - 1, min(total, 1000)).astype(int)
+    found["heads"] = memorizer.layer.num_heads
+    sample = np.linspace(0, data.num_examples - 1, min(data.num_examples, 1000)).astype(int)
     part = data.take(sample)
     found["error"] = memorizer.max_error(part)
     if prove:
@@ -112,6 +121,23 @@ def ours(kind, total, heads=None, *, prove=False):
             found["check"], checked = timed(lambda: check(*files))
         found["verdict"] = f"{certificate.verdict.name}, {checked.verdict.name}"
     return found
+
+
+def wide_data(total, width):
+    data = generators.gaussian(num_examples=total, context_size=16, width=width)
+    return Dataset(*(x.astype(np.float32) for x in (data.contexts, data.queries, data.targets)))
+
+
+def wide(total, width, construction):
+    """Pairs, or by default the fewest heads which hold so many examples."""
+    heads = 2 * -(-(total - 1) // (width - 2)) if construction == "paired" else None
+    return built(wide_data(total, width), construction, heads, prove=True)
+
+
+def assumed(total, width):
+    """The report about the assumptions."""
+    data = wide_data(total, width)
+    return {"seconds": timed(lambda: assumptions.check(data))[0]}
 
 
 def forward(kind, total):
@@ -251,7 +277,7 @@ def forget_peak():
 WORK = {
     function.__name__: function
     for function in (
-        ours, forward, lu, product, random_heads, condition_of, training, flint_rank,
+        ours, wide, assumed, forward, lu, product, random_heads, condition_of, training, flint_rank,
     )
 }  # fmt: skip
 
@@ -499,6 +525,26 @@ def largest(report, _given):
     report.table("T = 100,007, H = 3226, float32 data", ["", ""], rows)
 
 
+def compare_wide(report, given):
+    rows = []
+    for total, width in ((4000, 384), (10_000, 768)):
+        seconds = repeated(given.runs, "assumed", total, width)["seconds"]
+        for construction in ("paired", "auto"):
+            each = repeated(given.runs, "wide", total, width, construction)
+            rows.append(
+                [f"{total:,}", width, "pairs" if construction == "paired" else "fewest heads",
+                 int(each["heads"]), f"{seconds:.0f} s", f"{each['build']:.1f} s",
+                 f"{each['certify']:.1f} s", f"{each['check']:.1f} s", f"{each['error']:.0e}",
+                 megabytes(each["memory with proof"]), each["verdict"]]
+            )  # fmt: skip
+    report.table(
+        "wide data, n = 16",
+        ["T", "d", "", "H", "assumptions", "build", "certify", "check", "error", "memory",
+         "verdicts"],
+        rows,
+    )  # fmt: skip
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=3)
@@ -518,6 +564,7 @@ def main():
         compare_training,
         compare_rank,
         largest,
+        compare_wide,
     ]
     for name, function in zip(COMPARISONS, functions, strict=True):
         if name in given.only:
