@@ -1,15 +1,16 @@
-"""The claims *error* and *readout*, about real numbers: in fixed point, with enough digits."""
+"""The claims *error* and *readout*, about real numbers: in float64, or with enough digits."""
 
 import math
 from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
-from mpmath.libmp import from_man_exp, mpf_exp, to_fixed
 
+import float_claims
 from bounds import LONGEST, chunks, entries, gamma, up
 from files import require
-from fixed import BITS, Fixed, arranged, carried, fixed, floats, integers, moved, multiply
+from fixed import BITS, arranged, fixed, floats, integers, multiply
+from softmax import exponential, softmax
 from steps import silent
 
 COUNTS = (5, 7, 10, 14, 20, 28, 40, 56, 80, 112, 160, 224)  # of digits
@@ -30,11 +31,6 @@ class Work:
     def take(self, operations):
         self.spent += operations
         require(self.spent <= self.allowed, "not shown with the digits which a minute allows")
-
-
-def exponential(count):
-    """Operations which one to so many digits takes, in Python's integers; measured."""
-    return 2e5 * (1 + count / 8 + (count / 11) ** 2)
 
 
 def needs(shapes, count, keep):
@@ -69,10 +65,14 @@ def check_real(bounds, weights, data, shapes, most, tell=silent):
     """|f - y| <= epsilon for the claim error, and kappa |f - y| <= delta for the claim readout.
 
     kappa is for rows of Z, and residuals, times the powers of two which bring contexts to size one.
-    More digits are taken as long as they may decide, and cost about a minute at most.
+    Where float64 does not decide, digits do: more of them as long as they may, and cost about a
+    minute at most.
     """
     kappa = previous = None
-    work = Work(first(shapes, "readout" in bounds)[1] + MINUTE, tell)
+    allowed = first(shapes, "readout" in bounds)[1]
+    if enough(bounds, *in_floats(weights, data, "readout" in bounds, Work(allowed, tell))):
+        return
+    work = Work(allowed + MINUTE, tell)
     for count in affordable(shapes, "readout" in bounds, most, work):
         keep = "readout" in bounds and kappa is None
         try:
@@ -81,16 +81,45 @@ def check_real(bounds, weights, data, shapes, most, tell=silent):
             kappa = right_inverse_bound(z_all, count) if keep else kappa
         except OverflowError:  # more digits may decide
             continue
-        worst, scaled = found
-        small = "error" not in bounds or worst <= bounds["error"]
-        near = "readout" not in bounds or (kappa and kappa * scaled <= bounds["readout"])
-        if small and near:
+        if enough(bounds, *found, kappa):
             return
+        worst, scaled = found
         if previous and worst > LESS * previous[0] and scaled > LESS * previous[1]:
+            small = worst <= bounds.get("error", worst)
             require(small, f"error: it is not shown to be within {bounds.get('error')!r}")
             require(kappa is None, "readout: no exact one is shown to be so near")
         previous = found
     raise ValueError(f"{', '.join(bounds)}: not shown with the digits which a minute allows")
+
+
+def enough(bounds, worst, scaled, kappa):
+    """Whether bounds of residuals, times kappa, are within those which are claimed."""
+    small = "error" not in bounds or (worst is not None and worst <= bounds["error"])
+    known = scaled is not None and kappa is not None
+    near = "readout" not in bounds or (known and kappa * scaled <= bounds["readout"])
+    return small and near
+
+
+def in_floats(weights, data, keep, work):
+    """Bounds of |f - y| and |f - y| 2^-scale, and kappa if Z is kept: what float64 shows of them.
+
+    That takes less memory than the fewest digits, and far fewer operations.
+    """
+    nothing = None, None, None
+    with np.errstate(all="ignore"):  # what overflows or is not a number shows nothing
+        try:
+            readout = readout_of(weights, float_claims.DIGITS)
+            found = float_claims.residuals(weights, data, readout, keep, work)
+        except OverflowError:  # it takes more digits
+            return nothing
+        if found is None or not np.isfinite(found[0]).all():
+            return nothing
+        far, scales, z, z_error = found
+        work.tell("a right inverse of Z", 0, 1)
+        kappa = inverse_in_floats(z, z_error) if keep else None
+    largest = {int(s): Fraction(float(far[scales == s].max())) for s in np.unique(scales)}
+    worst = max(bound * Fraction(2) ** scale for scale, bound in largest.items())
+    return worst, max(largest.values()), kappa
 
 
 def affordable(shapes, keep, most, work):
@@ -112,11 +141,8 @@ def first(shapes, keep):
 
 def residuals(weights, data, count, keep, work):
     """Bounds of |f - y| and of |f - y| 2^-scale, as fractions, and parts of Z if kept."""
-    heads, width, value_dim = weights["W_V"].shape
-    output = fixed([weights["W_O"].reshape(heads, value_dim, -1)], count)
-    output = multiply(output, fixed([weights["W_D"]], count), count)
-    values = fixed([weights["W_V"], *weights.get("W_V_corrections", [])], count)
-    readout = arranged(multiply(values, output, count), lambda x: x.reshape(heads * width, -1))
+    heads, width, _ = weights["W_V"].shape
+    readout = readout_of(weights, count)
     targets, z_all = data["targets"].reshape(len(data["targets"]), -1), []
     whole = keep and len(targets) * heads * width <= LARGEST  # at once, for its inverse
     worst = scaled = Fraction(0)
@@ -126,6 +152,15 @@ def residuals(weights, data, count, keep, work):
         worst, scaled = max(worst, far), max(scaled, far_scaled)
         z_all += [z] * keep
     return worst, scaled, z_all
+
+
+def readout_of(weights, count):
+    """W_V W_O W_D of all heads in fixed point: (H d, d_out)."""
+    heads, width, value_dim = weights["W_V"].shape
+    output = fixed([weights["W_O"].reshape(heads, value_dim, -1)], count)
+    output = multiply(output, fixed([weights["W_D"]], count), count)
+    values = fixed([weights["W_V"], *weights.get("W_V_corrections", [])], count)
+    return arranged(multiply(values, output, count), lambda x: x.reshape(heads * width, -1))
 
 
 def farthest(out, targets, scales):
@@ -162,43 +197,6 @@ def representation(weights, data, count, whole, work):
         yield rows, np.broadcast_to(scale, z.digits.shape[1]).astype(np.int64), z
 
 
-def softmax(logits, count, work):
-    """Attention (B, H, n). Tokens whose share is below e^-cut of the largest one count as zero."""
-    tokens, unit, widest = logits.digits.shape[-1], BITS * (count - 1), 0
-    if tokens == 1:
-        return Fixed(np.ones_like(logits.digits[:1]), 0, 0)
-    off = moved(logits.error, -logits.last - unit)
-    if 100 * off >= 1 << unit:
-        raise OverflowError("logits need more digits")
-    top = logits.last + BITS * len(logits.digits)
-    large = floats(logits, top)[0].argmax(axis=-1)[..., None]  # nearly the largest; others less it:
-    less = arranged(logits, lambda x: x - np.take_along_axis(x, large, axis=-1)).digits
-    rough = np.ldexp(floats(logits._replace(digits=carried(less)), top)[0], top)
-    cut = 14.0 * count  # e^-cut is less than a unit
-    low = rough.max(axis=-1, keepdims=True) * (1 - 2.0**-48) - (cut + 0.1)
-    alive = rough + np.abs(rough) * 2.0**-48 >= low
-    several = alive & (alive.sum(axis=-1, keepdims=True) > 1)
-    digits = np.zeros((count, *rough.shape))
-    digits[0] = alive & ~several
-    places = np.argwhere(several)
-    if len(places):
-        work.take(len(places) * exponential(count))
-        exact = integers(logits.digits[(slice(None), *places.T)])
-        owner = places[:, 0] * rough.shape[1] + places[:, 1]
-        first, owner = np.unique(owner, return_index=True, return_inverse=True)[1:]
-        below = exact - np.maximum.reduceat(exact, first)[owner]
-        for k, difference in enumerate(below):
-            exponent = from_man_exp(difference, logits.last)
-            low, high = (to_fixed(mpf_exp(exponent, unit + 20, r), unit) for r in "fc")
-            below[k], widest = low, max(widest, high - low + 2)
-        share = (below << unit) // np.add.reduceat(below, first)[owner]
-        for k in range(count):
-            digits[(k, *places.T)] = (share >> (unit - BITS * k)) & ((1 << BITS) - 1)
-    # Logits off by e change a share by less than 2.1 e; the largest term of a denominator is 1.
-    lost = 2 * (tokens + 1) * (widest + 1) + 1 + 3 * off
-    return Fixed(digits, -unit, lost)
-
-
 def right_inverse_bound(z_all, count):
     """A number kappa = |R| / (1 - |I - Z R|) for some R, by floats or in fixed point; or None.
 
@@ -208,19 +206,12 @@ def right_inverse_bound(z_all, count):
     pieces = [floats(part, top) for part in z_all]
     z, error = np.concatenate([piece[0] for piece in pieces]), max(piece[1] for piece in pieces)
     require(max(z.shape) <= LONGEST, f"Z has more than {LONGEST} columns")
-    one = np.eye(len(z))
-    with np.errstate(all="ignore"):  # what overflows or is not a number shows nothing
-        inverse = z.T @ guess(z @ z.T)
-        for _ in range(3):
-            sums, defect = up(np.abs(inverse).sum(axis=1)), z @ inverse - one
-            off = gamma(z.shape[1] + 2) * (up(np.abs(z) @ sums) + 1)
-            off = up(np.abs(defect).sum(axis=1) + off)
-            q = float(up(off.max() + up(error * up(sums.sum()))))
-            if q < NEAR:
-                return Fraction(float(up(sums.max()))) / (1 - Fraction(q)) / Fraction(2) ** top
-            inverse = inverse - inverse @ defect  # Newton
+    found = inverse_in_floats(z, error)
+    if found is not None:
+        return found / Fraction(2) ** top
     if z.size > LARGEST:
         return None
+    one = np.eye(len(z))
     turned = arranged(z_all[0], np.transpose)
     gram = multiply(z_all[0], turned, count)
     top = gram.last + BITS * len(gram.digits)
@@ -239,6 +230,22 @@ def right_inverse_bound(z_all, count):
             return None
         # Where float64 sees a singular matrix, each step makes good what is smaller by 2^50.
         right = multiply(right, fixed([guess(left)], count), count)._replace(error=0)
+    return None
+
+
+def inverse_in_floats(z, error):
+    """The same kappa, for Z in float64 whose entries are off by at most so much; or None."""
+    one = np.eye(len(z))
+    with np.errstate(all="ignore"):  # what overflows or is not a number shows nothing
+        inverse = z.T @ guess(z @ z.T)
+        for _ in range(3):
+            sums, defect = up(np.abs(inverse).sum(axis=1)), z @ inverse - one
+            off = gamma(z.shape[1] + 2) * (up(np.abs(z) @ sums) + 1)
+            off = up(np.abs(defect).sum(axis=1) + off)
+            q = float(up(off.max() + up(error * up(sums.sum()))))
+            if q < NEAR:
+                return Fraction(float(up(sums.max()))) / (1 - Fraction(q))
+            inverse = inverse - inverse @ defect  # Newton
     return None
 
 
