@@ -82,21 +82,25 @@ def evaluate(
     others = examples.dataset.context_size - 1
     with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
         tail = up(2.0 * others * TAIL * scan.largest)
-        positions, pairs = _coupled(examples, scan, executor, progress)
+        positions, pairs = _coupled(examples, examples.owner, scan, executor, progress)
         progress("evaluate what is coupled", 0, 1)
         coupled = read(examples, positions, pairs, DIFFERENCE)
     return Entries(scan.own, scan.own_error, positions, pairs, *coupled, tail, scan.largest)
 
 
 def _coupled(
-    examples: Examples, scan: Scan, executor: Executor | None, progress: Progress
+    examples: Examples,
+    owner: Integers,
+    scan: Scan,
+    executor: Executor | None,
+    progress: Progress,
 ) -> tuple[Integers, Integers]:
     """Positions and pairs which are not certified to agree, but for those of the own pairs."""
     total, pairs = len(examples.order), len(examples.stops)
     weights = np.ascontiguousarray(np.concatenate(list(examples.query_weights)).T)
     longest = float(lengths(examples.query_weights).max())
     reach_error = up(gamma(len(weights) + 2) * longest * lengths(examples.queries))
-    arrays = {"queries": examples.queries, "weights": weights, "owner": examples.owner}
+    arrays = {"queries": examples.queries, "weights": weights, "owner": owner}
     for name, gap in (("top", scan.top), ("bottom", scan.bottom)):
         least = np.maximum(gap - up(2.0 * scan.score_error + 2.0 * UNIT * gap), 0.0)
         arrays[name] = up(up(MARGIN / least) + reach_error)
