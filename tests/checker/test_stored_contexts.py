@@ -238,15 +238,19 @@ def checked_couples(checker, names):
     return found[0]
 
 
-def test_memory_is_not_above_what_is_announced(checker, tmp_path, monkeypatch):
-    """And not what the contexts would take, which here is the most of it."""
+@pytest.mark.parametrize("chunk", [1 << 8, 1 << 12])
+def test_memory_is_not_above_what_is_announced(checker, tmp_path, monkeypatch, chunk):
+    """And not what the contexts would take, which here is the most of it.
+
+    A chunk is less than the tokens of one example, or some of them.
+    """
     sizes = {"num_examples": 1200, "context_size": 30, "width": 32}
     data = generators.gaussian(**sizes, folder=tmp_path / "data")
     memorizer = build_memorizer(data, num_heads=80, construction="paired")
     memorizer.save(tmp_path / "weights.safetensors")
     certify(memorizer, data).save(tmp_path / "certificate.json")
     for part in (checker.paired, checker.stored):
-        monkeypatch.setattr(part, "CHUNK", 1 << 12)
+        monkeypatch.setattr(part, "CHUNK", chunk)
     names, announced = paths(tmp_path), []
     arrays = checker.files.data_shapes(names[2])
     tensors = checker.files.weights_shapes(names[1], 8e9)

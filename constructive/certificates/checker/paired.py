@@ -362,9 +362,10 @@ def needs(arrays, tensors, *, on_disk=False, coupled=None):
     require(heads > 1 and width <= 1024, "no pair of heads, or tokens of more than 1024 entries")
     require(max(total, size, heads * width) <= LONGEST, f"sums of more than {LONGEST} terms")
     read = {name: arrays[name] for name in ("queries", "targets") if on_disk} or arrays
-    held = bytes_of(read) + 4 * bytes_of(tensors) + 200 * CHUNK
-    held += (16 * stored.CHUNK + 50 * size * width) * on_disk  # blocks, of one example at least
-    held += 8 * total * (5 * size + 7 * width + 10 * outputs + 60)
+    held = bytes_of(read) + 4 * bytes_of(tensors) + 16 * stored.CHUNK * on_disk
+    together = max(CHUNK // width, size)  # tokens of a chunk, or of one example
+    held += max(200 * CHUNK, together * (80 * width + 300))
+    held += 8 * total * (5 * width + 10 * outputs + 60)
     held += (COUPLED * total if coupled is None else coupled) * of_coupled(width)
     steps = len(FACTORS) * ROUNDS * (1 + COUPLED)
     each = width * (2 * heads + (2 + 40 * COUPLED) * size + 8 * width + steps)
