@@ -181,7 +181,7 @@ class Tokens:
 class Scan:
     """What one pass over all contexts finds, while those of a chunk are in memory.
 
-    gaps: of scores, next to the largest one and next to the least one (2, T)
+    gaps: from the largest score to the next one, and from the least one (2, T)
     own: x_{t,p} = z_{t,2p} - z_{t,2p+1} of the own pairs, and bounds of their errors
     second: if a pair's readouts do not cancel, what its second head adds (`products`)
     """
@@ -198,7 +198,7 @@ class Scan:
         # As contexts lie on disk; the extra example, which has no pair, comes last.
         positions = np.append(np.argsort(layer.order[:owned]), np.arange(owned, total))
         for part in chunks(total, size * width, CHUNK):
-            tell("contexts", part.start, total)
+            tell("read contexts", part.start, total)
             at, mine = positions[part], positions[part][: max(0, owned - part.start)]
             tokens = Tokens(layer, at)
             ends = np.sort(tokens.scores, axis=1)
