@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 
 from constructive import Dataset, Memorizer, build_memorizer, generators
-from constructive.certificates.claims.paired import entries, examples, inverse, residuals
+from constructive.certificates.claims.paired import (
+    entries,
+    examples,
+    inverse,
+    reading,
+    readouts,
+    residuals,
+    scan,
+)
 from constructive.exact import directed
 
 
@@ -49,6 +57,7 @@ class Steps:
     owner: (T',);  own (T', d), own_error (T',);  extra: tokens (n, d) of the last example
     at, pairs: (m,), coupled (m, d), coupled_error (m,)
     largest, tail, scores, score_error: by example;  first, both: readouts (P, d)
+    second: what the second head of pair 0 adds, its size and what its errors add (3, T)
     """
 
     raw: object
@@ -67,6 +76,7 @@ class Steps:
     score_error: np.ndarray
     first: np.ndarray
     both: np.ndarray
+    second: np.ndarray
 
     @property
     def total(self):
@@ -99,7 +109,7 @@ class OfChecker:
 
     def attention(self, high, low, off, scores, low_scores, errors):
         errors = np.reshape(errors, (-1, 1))
-        return self.part.Layer.attention(high, low, off, scores, low_scores, errors)
+        return self.part.softmax(high, low, off, scores, low_scores, errors)
 
     def alone(self, tokens):
         return 2 * (5 * tokens * self.part.LEFT + self.gamma(tokens + 5))
@@ -120,14 +130,17 @@ class OfChecker:
             "W_D": np.ones((1, 1)),
         }
         data = {"contexts": contexts, "queries": queries, "targets": np.zeros(total)}
-        return self.part.Layer(weights, data, np.arange(total), np.zeros(pairs, dtype=np.int64))
+        layer = self.part.Layer(weights, data, np.arange(total), np.zeros(pairs, dtype=np.int64))
+        return self.part.Scan(layer)
 
-    def unlike(self, examples, owner=(), score_error=None):
-        examples = copy.copy(examples)
+    def unlike(self, scan, owner=(), score_error=None):
+        scan = copy.copy(scan)
+        scan.layer = copy.copy(scan.layer)
+        scan.layer.owner = np.array(owner, dtype=np.int64)
         if score_error is not None:
-            examples.score_error = np.array(score_error)
+            scan.score_error = np.array(score_error)
         with np.errstate(all="ignore"):
-            return examples.unlike(np.array(owner, dtype=np.int64))
+            return scan.unlike()
 
     def steps(self, memorizer, data):
         layer = self.part.Layer(
@@ -136,26 +149,27 @@ class OfChecker:
             np.array(memorizer.record.order),
             np.array([head.stop for head in memorizer.record.heads[1::2]]),
         )
-        owner = np.repeat(np.arange(len(layer.stops)), np.diff(layer.stops, prepend=0))
         with np.errstate(all="ignore"):
-            at, pairs = layer.unlike(owner)
+            scan = self.part.Scan(layer)
+            at, pairs = scan.unlike()
+        tokens = self.part.Tokens(layer, np.arange(len(layer.order)))
         return Steps(
-            layer, memorizer,
-            owner, *layer.read(np.arange(len(owner)), owner, (1.0, -1.0)),
+            scan, memorizer,
+            layer.owner, *scan.own,
             at, pairs, *layer.read(at, pairs, (1.0, -1.0)),
-            layer.tokens(np.array([len(layer.order) - 1]))[0],
-            layer.largest, layer.tail, layer.scores, layer.score_error,
-            layer.first[:, :, 0], layer.both[:, :, 0],
+            tokens.x[-1],
+            scan.largest, scan.tail, tokens.scores, scan.score_error,
+            layer.first[:, :, 0], layer.both[:, :, 0], scan.second[0, 0],
         )  # fmt: skip
 
     def read(self, steps, at, pairs, signs):
-        return steps.raw.read(at, pairs, signs)
+        return steps.raw.layer.read(at, pairs, signs)
 
     def parts(self, steps):
-        own = steps.own, steps.own_error
-        return steps.raw, steps.owner, own, (
-            steps.at, steps.pairs, steps.coupled, steps.coupled_error
-        )  # fmt: skip
+        scan = copy.copy(steps.raw)
+        scan.own, scan.tail = (steps.own, steps.own_error), steps.tail
+        scan.second = steps.second[None, None]
+        return scan, (steps.at, steps.pairs, steps.coupled, steps.coupled_error)
 
     def bound(self, steps):
         return self.part.Blocks(*self.parts(steps))
@@ -183,15 +197,18 @@ class OfChecker:
     def distances(self, steps):
         return self.part.residuals(*self.parts(steps))[:, 0]
 
-    def with_tails(self, _, steps, part):
-        layer = copy.copy(steps.raw)
-        layer.tail = part * np.arange(1, steps.total + 1)
-        return dataclasses.replace(steps, raw=layer, tail=layer.tail)
+    def with_tails(self, steps, part):
+        return dataclasses.replace(steps, tail=part * np.arange(1, steps.total + 1))
 
     def farther(self, steps, distance):
-        layer = copy.copy(steps.raw)
-        layer.targets = layer.targets + distance
-        return dataclasses.replace(steps, raw=layer)
+        scan = copy.copy(steps.raw)
+        scan.layer = copy.copy(scan.layer)
+        scan.layer.targets = scan.layer.targets + distance
+        return dataclasses.replace(steps, raw=scan)
+
+
+def quiet(*_):
+    """No progress."""
 
 
 class OfCertify:
@@ -207,13 +224,13 @@ class OfCertify:
         if name == "CHUNK":
             name, value = "CHUNK_BYTES", 8 * value
         name = "_MOST_COUPLED" if name == "COUPLED" else name
-        for part in (examples, entries, inverse, residuals):
+        for part in (examples, reading, readouts, scan, entries, inverse, residuals):
             if hasattr(part, name):
                 monkeypatch.setattr(part, name, value)
 
     def attention(self, high, low, off, scores, low_scores, errors):
         reach = high, low, np.full_like(high, off)
-        return entries._attention(reach, scores, low_scores, np.reshape(errors, -1))
+        return reading._attention(reach, scores, low_scores, np.reshape(errors, -1))
 
     def alone(self, tokens):
         return 2 * (4.1 * (tokens - 1) * examples.TAIL + directed.gamma(tokens + 4))
@@ -224,7 +241,7 @@ class OfCertify:
         contexts[:, :, 0], queries[:, 1] = scores, lengths
         heads = np.zeros((2, pairs, 2))
         heads[:, :, 1] = 4 * np.array(reaches, dtype=float).T  # of queries divided by 4
-        return examples.Examples(
+        read = examples.Examples(
             dataset=Dataset(contexts, queries, np.zeros(total)),
             exponent=0,
             order=np.arange(total),
@@ -232,43 +249,46 @@ class OfCertify:
             queries=queries / 4,
             query_weights=heads,
             key=np.array([1.0, 0.0]),
-            scores=contexts[:, :, 0],
-            score_error=np.full(total, 1e-15),
-            largest=np.ones(total),
         )
+        return read, scan.Scan.of(read, None, quiet)
 
-    def unlike(self, read, owner=(), score_error=None):
+    def unlike(self, given, owner=(), score_error=None):
+        read, found = given
         if score_error is not None:
-            read = dataclasses.replace(read, score_error=np.array(score_error))
+            found = dataclasses.replace(found, score_error=np.array(score_error))
         with np.errstate(all="ignore"):
-            return entries._coupled(read, np.array(owner, dtype=np.int64), None, lambda *_: None)
+            return entries._coupled(read, np.array(owner, dtype=np.int64), found, None, quiet)
 
     def steps(self, memorizer, data):
         read = examples.Examples.of(memorizer, data)
-        found = entries.evaluate(read, lambda *_: None)
-        exact = residuals.residuals_of(read, found, memorizer)
-        readouts = memorizer.layer.value_weights[:, :, 0] * 2.0 ** (read.exponent - exact.exponent)
+        used = readouts.Readouts.of(read, memorizer)
+        seen = scan.Scan.of(read, used.unlike, quiet)
+        found = entries.evaluate(read, seen, quiet)
+        tokens = reading.Tokens.of(read, np.arange(data.num_examples))
         return Steps(
-            read, memorizer, read.owner, *found,
-            read.contexts(np.array([data.num_examples - 1]))[0],
-            read.largest, read.tail, read.scores, read.score_error,
-            readouts[::2], readouts[::2] + readouts[1::2],
+            (read, used), memorizer,
+            read.owner, found.own, found.own_error,
+            found.positions, found.pairs, found.coupled, found.coupled_error,
+            tokens.contexts[-1],
+            found.largest, found.tail, tokens.scores, seen.score_error,
+            used.first[:, :, 0], used.both[:, :, 0], np.array(seen.second)[:, :, 0],
         )  # fmt: skip
 
     def read(self, steps, at, pairs, signs):
-        return entries.read(steps.raw, at, pairs, signs)
+        return reading.read(steps.raw[0], at, pairs, signs)
 
     def parts(self, steps):
-        return steps.raw, entries.Entries(
-            steps.own, steps.own_error, steps.at, steps.pairs, steps.coupled, steps.coupled_error
-        )
+        return steps.raw[0], entries.Entries(
+            steps.own, steps.own_error, steps.at, steps.pairs, steps.coupled, steps.coupled_error,
+            steps.tail, steps.largest,
+        )  # fmt: skip
 
     def bound(self, steps):
         return inverse._Bound(*self.parts(steps))
 
     def right_inverse(self, steps):
         blocks = [block for *_, run in self.bound(steps).runs for block in run]
-        _, direction = inverse._extra_token(steps.raw)
+        _, direction = inverse._extra_token(steps.raw[0])
         return joined(blocks, direction, np.bincount(steps.owner).tolist())
 
     def reach(self, steps, weights):
@@ -284,14 +304,13 @@ class OfCertify:
         return inverse._contracting(matrix, len(matrix.matrix))
 
     def distances(self, steps):
-        return residuals.residuals_of(*self.parts(steps), steps.memorizer).bounds[:, 0]
+        second = readouts.Terms(*steps.second[:, :, np.newaxis])
+        return residuals.residuals_of(*self.parts(steps), second, steps.raw[1]).bounds[:, 0]
 
-    def with_tails(self, monkeypatch, steps, part):
-        monkeypatch.setattr(examples, "TAIL", part)
-        return dataclasses.replace(steps, tail=steps.raw.tail)
+    def with_tails(self, steps, part):
+        return dataclasses.replace(steps, tail=part * np.arange(1, steps.total + 1))
 
     def farther(self, steps, distance):
-        exponent = residuals.residuals_of(*self.parts(steps), steps.memorizer).exponent
-        data = steps.raw.dataset
-        data = Dataset(data.contexts, data.queries, data.targets + distance * 2.0**exponent)
-        return dataclasses.replace(steps, raw=dataclasses.replace(steps.raw, dataset=data))
+        read, used = steps.raw
+        used = dataclasses.replace(used, targets=used.targets + distance)
+        return dataclasses.replace(steps, raw=(read, used))

@@ -29,7 +29,9 @@ from constructive import (
 from constructive.certificates.claims.paired import entries as paired_entries
 from constructive.certificates.claims.paired import judge as claims
 from constructive.certificates.claims.paired.examples import Examples
+from constructive.certificates.claims.paired.readouts import Readouts
 from constructive.certificates.claims.paired.residuals import residuals_of
+from constructive.certificates.claims.paired.scan import Scan
 from constructive.support.verdict import pack
 
 FILES = ("certificate.json", "weights.safetensors", "data.npz")
@@ -165,8 +167,10 @@ def exact_layer(data, memorizer, example):
 def test_entries_and_errors_are_within_their_bounds(checker, paired):
     data, memorizer, _, _ = paired
     examples = Examples.of(memorizer, data)
-    entries = paired_entries.evaluate(examples, lambda *_: None)
-    residuals = residuals_of(examples, entries, memorizer)
+    readouts = Readouts.of(examples, memorizer)
+    scan = Scan.of(examples, readouts.unlike, lambda *_: None)
+    entries = paired_entries.evaluate(examples, scan, lambda *_: None)
+    residuals = residuals_of(examples, entries, scan.second, readouts)
     layer = checker.paired.Layer(
         memorizer.layer.tensors,
         {"contexts": data.contexts, "queries": data.queries, "targets": data.targets},
@@ -174,13 +178,15 @@ def test_entries_and_errors_are_within_their_bounds(checker, paired):
         examples.stops,
     )
     owner = examples.owner
-    where, which = layer.unlike(owner)
+    with np.errstate(all="ignore"):
+        scan = checker.paired.Scan(layer)
+        where, which = scan.unlike()
     coupled = set(zip(where, which, strict=True))
     assert coupled  # certify asks for a nat more, so that the checker finds no other ones
     assert coupled <= set(zip(entries.positions, entries.pairs, strict=True))
-    own = layer.read(np.arange(len(owner)), owner, (1.0, -1.0))
+    own = scan.own
     coupled = where, which, *layer.read(where, which, (1.0, -1.0))
-    distances = checker.paired.residuals(layer, owner, own, coupled)
+    distances = checker.paired.residuals(scan, coupled)
     assert (residuals.exponent, examples.exponent) == (layer.c, layer.a)
     of_f, of_z = mpmath.mpf(2) ** -layer.c, mpmath.mpf(2) ** -layer.a
     evaluated = {(t, p) for t, p in enumerate(owner)} | set(zip(where, which, strict=True))
@@ -194,7 +200,7 @@ def test_entries_and_errors_are_within_their_bounds(checker, paired):
             for pair in range(6):
                 x = [(a - b) * of_z for a, b in zip(z[2 * pair], z[2 * pair + 1], strict=True)]
                 if (position, pair) not in evaluated:
-                    assert max(map(abs, x)) <= float(examples.tail[position])
+                    assert max(map(abs, x)) <= float(entries.tail[position])
                 elif pair == owner[position] if position < len(owner) else False:
                     for found, error in (
                         (entries.own[position], entries.own_error[position]),

@@ -135,7 +135,9 @@ def test_layers_are_brought_to_size_one_exactly(checker, scale):
         exponents = [math.frexp(x)[1] for x in largest]
         assert layer.c == max(exponents[0], exponents[1] + layer.a)
     assert (moved.heads == plain.heads).all()
-    assert (moved.scores == plain.scores).all()
+    everyone = np.arange(3)
+    scores = [checker.paired.Tokens(layer, everyone).scores for layer in (moved, plain)]
+    assert (scores[0] == scores[1]).all()
     for layer, given in ((plain, data["targets"]), (moved, data["targets"] / power)):
         assert (np.ldexp(layer.targets[:, 0], layer.c) == given).all()
         assert np.abs(layer.targets).max() < 1
@@ -151,13 +153,14 @@ def test_rounding_of_scores_and_tails(checker, monkeypatch):
     """As if a rounding were 1e-3: the error of a score, and what is read of tokens far behind."""
     monkeypatch.setattr(checker.paired, "gamma", lambda terms: 1e-3 * terms)
     layer = layer_of(checker, *small_layer())
-    longest = np.linalg.norm(layer.tokens(np.arange(3)), axis=2).max(axis=1)
-    expected = 6e-3 * np.linalg.norm(layer.key) * longest
-    assert np.allclose(layer.score_error, expected, rtol=1e-8)
-    assert (layer.score_error >= expected).all()
-    largest = np.abs(layer.tokens(np.arange(3))).max(axis=(1, 2))
-    assert (layer.largest >= largest).all()
-    assert np.allclose(layer.tail, 2 * 2 * checker.paired.LEFT * largest, rtol=1e-8, atol=0)
+    scan = checker.paired.Scan(layer, bounded=False)
+    tokens = checker.paired.Tokens(layer, np.arange(3)).x
+    expected = 6e-3 * np.linalg.norm(layer.key) * np.linalg.norm(tokens, axis=2).max(axis=1)
+    assert np.allclose(scan.score_error, expected, rtol=1e-8)
+    assert (scan.score_error >= expected).all()
+    largest = np.abs(tokens).max(axis=(1, 2))
+    assert (scan.largest >= largest).all()
+    assert np.allclose(scan.tail, 2 * 2 * checker.paired.LEFT * largest, rtol=1e-8, atol=0)
 
 
 # What is proved.
@@ -173,15 +176,15 @@ def proved(checker, monkeypatch):
             return np.zeros((len(positions), 2)), np.zeros(len(positions))
 
         nobody = np.empty(0, dtype=np.int64)
-        layer = SimpleNamespace(
-            stops=np.array([2, 3]), unlike=lambda _: (nobody, nobody), read=read, a=a, c=c
-        )
+        layer = SimpleNamespace(read=read, a=a, c=c)
+        scan = SimpleNamespace(unlike=lambda _: (nobody, nobody))
         distances = np.zeros((4, 2))
         distances[2, 1] = worst
         found = SimpleNamespace(
             solve=lambda: (np.full(4, weight), q),
             reach=lambda w: reach if (w == weight).all() else None,
         )
+        monkeypatch.setattr(part, "Scan", lambda *_: scan)
         monkeypatch.setattr(part, "residuals", lambda *_: distances if bound else 1 / 0)
         monkeypatch.setattr(part, "Blocks", lambda *_: found if rank else 1 / 0)
         try:

@@ -325,10 +325,10 @@ def test_rounding_of_blocks_counts(who, steps, monkeypatch):
     assert np.allclose(grown, expected, rtol=1e-4, atol=1e-13)
 
 
-def test_tails_count(who, steps, monkeypatch):
+def test_tails_count(who, steps):
     """As if 1e-6 were read of tokens far behind: of all columns, and of the extra example."""
     plain = matrix_of(who.bound(steps), steps.total)
-    more = who.with_tails(monkeypatch, steps, 1e-6)
+    more = who.with_tails(steps, 1e-6)
     assert (more.tail >= 1e-6 * steps.largest).all()
     grown = matrix_of(who.bound(more), steps.total) - plain
     sums = np.abs(who.right_inverse(steps)).sum(axis=(0, 1))
@@ -394,20 +394,34 @@ def test_distances_cover_errors_of_what_is_read(who, steps):
         assert np.allclose(who.distances(more) - exact, 1e-3 * grown, rtol=1e-6, atol=1e-12)
 
 
-def test_distances_cover_tails(who, steps, monkeypatch):
+def test_distances_cover_tails(who, steps):
     exact = who.distances(steps)
-    more = who.with_tails(monkeypatch, steps, 1e-6)
+    more = who.with_tails(steps, 1e-6)
     grown = who.distances(more) - exact
     assert np.allclose(grown, more.tail * np.abs(steps.first).sum(), rtol=1e-6, atol=1e-13)
 
 
-def test_distances_cover_rounding(who, steps, monkeypatch):
-    """As if a rounding were 1e-6: of all terms of a sum, and of the residual."""
+def test_what_the_second_head_of_pair_0_adds(who, steps):
+    """Of all examples, that without a pair among them: a part of f, its size, and its error."""
     everyone = np.arange(steps.total)
-    second, errors = who.read(steps, everyone, 0 * everyone, (0.0, 1.0))
+    z, errors = who.read(steps, everyone, 0 * everyone, (0.0, 1.0))
     unlike = np.abs(steps.both).sum(axis=1) > 0
     assert unlike.tolist() == [True, False, False, False]
-    size = np.abs(second) @ np.abs(steps.both[0]) + sums_by_example(
+    expected = z @ steps.both[0], np.abs(z) @ np.abs(steps.both[0])
+    assert np.allclose(steps.second[:2], expected, rtol=1e-9, atol=1e-14)
+    assert np.allclose(steps.second[2], errors * np.abs(steps.both[0]).sum(), rtol=1e-8, atol=0)
+    exact = who.distances(steps)
+    more = steps.second + np.outer([0.25, 0, 0], everyone)
+    moved = who.distances(dataclasses.replace(steps, second=more)) - exact
+    assert np.allclose(moved, 0.25 * everyone, rtol=0, atol=3 * exact.max())
+    more = steps.second + np.outer([0, 0, 1e-3], everyone)
+    grown = who.distances(dataclasses.replace(steps, second=more)) - exact
+    assert np.allclose(grown, 1e-3 * everyone, rtol=1e-6, atol=1e-12)
+
+
+def test_distances_cover_rounding(who, steps, monkeypatch):
+    """As if a rounding were 1e-6: of all terms of a sum, and of the residual."""
+    size = steps.second[1] + sums_by_example(
         steps,
         np.einsum("td,td->t", np.abs(steps.own), np.abs(steps.first[steps.owner])),
         np.einsum("td,td->t", np.abs(steps.coupled), np.abs(steps.first[steps.pairs])),
@@ -418,10 +432,8 @@ def test_distances_cover_rounding(who, steps, monkeypatch):
     # An entry has d terms, its own and three coupled ones at most, and that of pair 0.
     least = 5 + np.bincount(steps.at).max() + 8
     who.patch(monkeypatch, "gamma", lambda terms: 1e-6 * terms)
-    grown = who.read(steps, everyone, 0 * everyone, (0.0, 1.0))[1] - errors
-    read = grown * np.abs(steps.both).sum()
     for some, before in zip(examples, exact, strict=True):
-        grown = who.distances(some) - before - read
+        grown = who.distances(some) - before
         assert (grown >= 0.9999e-6 * least * (size + before)).all()
         assert (grown <= 1.2e-6 * least * (size + before)).all()
     monkeypatch.undo()

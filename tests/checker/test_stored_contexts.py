@@ -17,6 +17,9 @@ from constructive import (
     generators,
     upper_bound_certificate,
 )
+from constructive.certificates.claims.paired import entries, reading, scan
+from constructive.certificates.claims.paired import examples as paired_examples
+from constructive.support.stored import StoredArray
 
 NAMES = "contexts", "queries", "targets"
 
@@ -109,6 +112,73 @@ def test_a_few_rows_at_a_time(checker, folder, monkeypatch):
     assert max(read) == 7
 
 
+# How often contexts are read: hashed, and walked through once; few of them are read again.
+
+
+def watched_rows(monkeypatch, kind, name):
+    """Rows which are read from now on, as examples, one list after the other."""
+    real, seen = getattr(kind, name), []
+
+    def watched(self, rows):
+        seen.append(np.arange(self.shape[0])[rows])
+        return real(self, rows)
+
+    monkeypatch.setattr(kind, name, watched)
+    return seen
+
+
+def require_one_pass(seen, order, again):
+    """All rows once, as they lie on disk but for that without a pair; then so many of them."""
+    read = np.concatenate(seen)
+    total = len(order)
+    assert sorted(read[:total]) == list(range(total))
+    assert (np.diff(read[: total - 1]) > 0).all()
+    assert read[total - 1] == order[-1]
+    assert len(read) == total + again
+
+
+@pytest.mark.parametrize("rows", [1, 7, 99])
+@pytest.mark.parametrize("claims", [["rank"], ["error"], ["rank", "error", "readout"]])
+def test_contexts_are_read_once_beside_the_hash(paired, checker, folder, monkeypatch, claims, rows):
+    """Entries which couple are read again, and for the rank the token of the extra example.
+
+    A certificate of the error alone names no pairs. So to the checker all entries couple.
+    """
+    data, memorizer, _, _ = paired
+    order, total = np.array(memorizer.record.order), data.num_examples
+    readouts = memorizer.layer.value_weights[:, :, 0]
+    assert (readouts[0] + readouts[1]).any()  # so what the second head of pair 0 reads counts, too
+    for part in (reading, scan):
+        monkeypatch.setattr(part, "CHUNK_BYTES", 8 * 4 * 12 * rows)
+    for part in (checker.paired, checker.stored):
+        monkeypatch.setattr(part, "CHUNK", 4 * 12 * rows)
+    seen = watched_rows(monkeypatch, StoredArray, "rows")
+    opened = Dataset.open(folder / "data")
+    assert np.concatenate(seen).tolist() == list(range(total))
+    seen.clear()
+    certificate = certify(memorizer, opened, claims=claims)
+    assert certificate.proved
+    hashed = len(list(opened.on_disk.blocks()))  # at the end, for certify
+    assert np.concatenate(seen[-2 * hashed :]).tolist() == 2 * list(range(total))
+    del seen[-2 * hashed :]
+    # Those which have 40 nats, and not 41, are read by certify only.
+    examples = paired_examples.Examples.of(memorizer, data)
+    quiet = {"progress": lambda *_: None}
+    found = entries.evaluate(examples, scan.Scan.of(examples, None, **quiet), **quiet)
+    require_one_pass(seen, order, len(found.pairs) + ("rank" in claims))
+
+    certificate.save(folder / "certificate.json")
+    coupled = checked_couples(checker, paths(folder))
+    assert 0 < len(found.pairs) < total / 4
+    assert 0 < coupled <= len(found.pairs) + total * ("rank" not in claims)
+    seen = watched_rows(monkeypatch, checker.stored.Stored, "__getitem__")
+    assert set(checker.check(paths(folder))) == set(claims)
+    hashed = -(-total // rows)
+    assert np.concatenate(seen[:hashed]).tolist() == list(range(total))
+    by_position = order if "rank" in claims else np.arange(total)
+    require_one_pass(seen[hashed:], by_position, coupled + ("rank" in claims))
+
+
 # Memory: contexts count nothing, and what couples counts as much as there is room.
 
 
@@ -153,30 +223,34 @@ def test_what_is_left_is_for_what_couples(paired, checker, folder, more, enough)
 
 def checked_couples(checker, names):
     """How many entries the checker finds to couple, if there is room for all."""
-    found, unlike = [], checker.paired.Layer.unlike
+    found, unlike = [], checker.paired.Scan.unlike
 
-    def watched(self, owner):
-        at, pairs = unlike(self, owner)
+    def watched(self, room):
+        at, pairs = unlike(self, room)
         found.append(len(at))
         return at, pairs
 
-    checker.paired.Layer.unlike = watched
+    checker.paired.Scan.unlike = watched
     try:
         checker.check(names)
     finally:
-        checker.paired.Layer.unlike = unlike
+        checker.paired.Scan.unlike = unlike
     return found[0]
 
 
-def test_memory_is_not_above_what_is_announced(checker, tmp_path, monkeypatch):
-    """And not what the contexts would take, which here is the most of it."""
+@pytest.mark.parametrize("chunk", [1 << 8, 1 << 12])
+def test_memory_is_not_above_what_is_announced(checker, tmp_path, monkeypatch, chunk):
+    """And not what the contexts would take, which here is the most of it.
+
+    A chunk is less than the tokens of one example, or some of them.
+    """
     sizes = {"num_examples": 1200, "context_size": 30, "width": 32}
     data = generators.gaussian(**sizes, folder=tmp_path / "data")
     memorizer = build_memorizer(data, num_heads=80, construction="paired")
     memorizer.save(tmp_path / "weights.safetensors")
     certify(memorizer, data).save(tmp_path / "certificate.json")
     for part in (checker.paired, checker.stored):
-        monkeypatch.setattr(part, "CHUNK", 1 << 12)
+        monkeypatch.setattr(part, "CHUNK", chunk)
     names, announced = paths(tmp_path), []
     arrays = checker.files.data_shapes(names[2])
     tensors = checker.files.weights_shapes(names[1], 8e9)
@@ -266,7 +340,7 @@ def touched(path):
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1000))
 
 
-@pytest.mark.parametrize("step", [0, 1, 2, 5])
+@pytest.mark.parametrize("step", [0, 1, 2, 3])
 @pytest.mark.parametrize("how", ["touched", "cut", "another"])
 def test_a_file_which_changes_between_two_readings(checker, folder, monkeypatch, step, how):
     """After whichever reading: between the hash and the proof, or within one of them."""

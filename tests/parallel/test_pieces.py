@@ -81,7 +81,7 @@ def test_certificates_do_not_depend_on_the_executor(monkeypatch):
     memorizer = build(data)
     steps = []
     here = certify(memorizer, data, progress=lambda *step: steps.append(step))
-    assert ("certify which pairs agree", 2, 4) in steps
+    assert {("read contexts", 0, 751), ("certify which pairs agree", 2, 4)} <= set(steps)
     assert here.proved
     with ProcessPoolExecutor(2) as pool:
         assert certify(memorizer, data, executor=pool) == here

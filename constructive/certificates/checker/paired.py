@@ -1,8 +1,9 @@
 """Certificates of paired heads, for layers so large that no T x T matrix fits.
 
 By proofs/12-paired-heads.md heads 2p and 2p + 1 read nearly the same on all but a few examples
-(`Layer.unlike`), so T equations fall apart into blocks (`Blocks`), up to remainders which a
-positive vector w with N w < w bounds. Real numbers are float64 with bounds of their errors: `gamma`
+(`Scan.unlike`), so T equations fall apart into blocks (`Blocks`), up to remainders which a
+positive vector w with N w < w bounds. Contexts are read once (`Scan`), a few at a time, and again
+for entries which couple. Real numbers are float64 with bounds of their errors: `gamma`
 covers rounding, in whatever order sums are taken, and `up` that of the bounds. Data and weights are
 brought to size one by powers of two first.
 """
@@ -83,6 +84,27 @@ def exponentials(x):
     return np.where(x < -60.0, 0.0, np.where(x < 700.0, out, np.nan))
 
 
+def softmax(high, low, off, scores, low_scores, score_error):
+    """Softmax of both heads (k, 2, n), and a bound (k,) of all errors together."""
+    ends = np.stack([scores.argmin(axis=1), scores.argmax(axis=1)], axis=1)
+    top = np.take_along_axis(ends, (high > 0).astype(np.int64), axis=1)
+    both, high, low = (scores, low_scores), high[:, :, None], low[:, :, None]
+    gap = sum(x[:, None] - np.take_along_axis(x, top, axis=1)[:, :, None] for x in both)
+    logits, size = high * gap + low * gap, np.abs(gap)
+    gap_off = up(2 * np.reshape(score_error, (-1, 1, 1)) + 4 * UNIT * size)
+    spread = up(off * up(size + gap_off) + np.abs(high) * up(2 * gap_off + 4 * UNIT * size))
+    powers = exponentials(logits)
+    shares = powers / powers.sum(axis=2, keepdims=True)
+    each = up(1.01 * (2.0**-46 + spread))
+    delta = up((shares * each).sum(axis=2)) + scores.shape[1] * 1e-26
+    error = np.where(each.max(axis=2) < 0.01, 2.1 * delta, np.inf)
+    surely = logits + spread
+    np.put_along_axis(surely, top[:, :, None], -np.inf, axis=2)
+    alone = surely.max(axis=2) <= -NATS * (1 + 2.0**-30)
+    error = np.where(alone, 5 * scores.shape[1] * LEFT, error)
+    return shares, up((error + gamma(scores.shape[1] + 5)).sum(axis=1))
+
+
 class Layer:
     """Paired heads on examples in the order of the certificate, at size one.
 
@@ -95,7 +117,7 @@ class Layer:
         w_q, w_k, w_v = (weights[name].astype(np.float64) for name in ("W_Q", "W_K", "W_V"))
         (heads, width, _), value_dim, pairs = w_q.shape, w_v.shape[-1], len(stops)
         self.order, self.stops, self.contexts = order, stops, data["contexts"]
-        self.room = math.inf  # for so many entries which couple
+        self.owner = np.repeat(np.arange(pairs), np.diff(stops, prepend=0))
         self.queries = data["queries"][order].astype(np.float64)
         targets = data["targets"].reshape(len(order), -1)[order].astype(np.float64)
         readouts, self.key = w_v[:, :, : targets.shape[1]], w_k[0, :, 0]
@@ -115,84 +137,106 @@ class Layer:
         self.targets, readouts = np.ldexp(targets, -self.c), np.ldexp(readouts, self.a - self.c)
         self.first = readouts[: 2 * pairs : 2]
         self.both = self.first + readouts[1 : 2 * pairs : 2]  # rounded, if it is not zero
-        (total, size, _), longest = self.contexts.shape, np.empty(len(order))
-        self.scores, self.largest = np.empty((total, size)), np.empty(total)
-        positions = np.argsort(order)  # by example: contexts are read as they lie on disk
+
+    def read(self, positions, pairs, signs):
+        """`Tokens.read` of a few examples (k,), whose contexts are read anew, as they lie."""
+        _, size, width = self.contexts.shape
+        out, errors = np.empty((len(positions), width)), np.empty(len(positions))
+        by_example = np.argsort(self.order[positions], kind="stable")
+        for rows in chunks(len(positions), size * width, CHUNK):
+            part = by_example[rows]
+            out[part], errors[part] = Tokens(self, positions[part]).read(pairs[part], signs)
+        return out, errors
+
+
+class Tokens:
+    """Contexts of some examples, in memory: scores and bounds, and what heads read."""
+
+    def __init__(self, layer, at):
+        self.layer, self.at = layer, at
+        self.x = np.ldexp(layer.contexts[layer.order[at]].astype(np.float64), -layer.a)
+        self.scores = self.x @ layer.key
+        longest, length = lengths(self.x).max(axis=1), float(lengths(layer.key))
+        self.score_error = up(gamma(len(layer.key) + 2) * length * longest)
+        self.largest = up(np.abs(self.x).max(axis=(1, 2)))
+
+    def read(self, pairs, signs):
+        """signs[0] z_{t,2p} + signs[1] z_{t,2p+1}: (k, d), and bounds (k,) of their errors.
+
+        Of the first k examples, for k pairs.
+        """
+        layer, k = self.layer, len(pairs)
+        x, scores, zero = self.x[:k], self.scores[:k], np.zeros((k, self.scores.shape[1]))
+        reach = precisely(layer.queries[self.at[:k], None], layer.heads[pairs])
+        attention, error = softmax(*reach, scores, zero, self.score_error[:k, None])
+        worse = np.flatnonzero(~(error < 1e-10))
+        if len(worse):  # large logits with small gaps: scores have to be better
+            better = reach[0][worse], reach[1][worse], reach[2], *precisely(x[worse], layer.key)
+            attention[worse], error[worse] = softmax(*better)
+        mixed = signs[0] * attention[:, 0] + signs[1] * attention[:, 1]
+        errors = up(up(error + 3 * gamma(scores.shape[1] + 2)) * self.largest[:k])
+        return np.matmul(mixed[:, None], x)[:, 0], errors
+
+
+class Scan:
+    """What one pass over all contexts finds, while those of a chunk are in memory.
+
+    gaps: from the largest score to the next one, and from the least one (2, T)
+    own: x_{t,p} = z_{t,2p} - z_{t,2p+1} of the own pairs, and bounds of their errors
+    second: if a pair's readouts do not cancel, what its second head adds (`products`)
+    """
+
+    def __init__(self, layer, bounded=True, tell=silent):
+        self.layer = layer
+        (total, size, width), outputs = layer.contexts.shape, layer.targets.shape[1]
+        owned = len(layer.owner)
+        unlike = np.flatnonzero(layer.both.any(axis=(1, 2))) if bounded else ()
+        require(len(unlike) <= 1, "the readouts of more than one pair do not cancel")
+        self.gaps, self.score_error, self.largest = np.empty((2, total)), *np.empty((2, total))
+        self.own = np.empty((owned, width)), np.empty(owned)
+        self.second = np.empty((len(unlike), outputs, 3, total))
+        # As contexts lie on disk; the extra example, which has no pair, comes last.
+        positions = np.append(np.argsort(layer.order[:owned]), np.arange(owned, total))
         for part in chunks(total, size * width, CHUNK):
-            rows = positions[part]
-            tokens = self.tokens(rows)
-            self.scores[rows] = tokens @ self.key
-            longest[rows] = lengths(tokens).max(axis=1)
-            self.largest[rows] = up(np.abs(tokens).max(axis=(1, 2)))
-        self.score_error = up(gamma(width + 2) * float(lengths(self.key)) * longest)
+            tell("read contexts", part.start, total)
+            at, mine = positions[part], positions[part][: max(0, owned - part.start)]
+            tokens = Tokens(layer, at)
+            ends = np.sort(tokens.scores, axis=1)
+            self.gaps[:, at] = ends[:, -1] - ends[:, -2], ends[:, 1] - ends[:, 0]
+            self.score_error[at], self.largest[at] = tokens.score_error, tokens.largest
+            if len(mine):
+                own = tokens.read(layer.owner[mine], (1.0, -1.0))
+                self.own[0][mine], self.own[1][mine] = own
+            for pair in unlike:
+                which = np.full(len(at), pair)
+                z = tokens.read(which, (0.0, 1.0))
+                for k in range(outputs):
+                    self.second[0, k][:, at] = products(*z, layer.both[which, :, k])
         self.tail = up(2 * size * LEFT * self.largest)
 
-    def tokens(self, positions):
-        return np.ldexp(self.contexts[self.order[positions]].astype(np.float64), -self.a)
+    def unlike(self, room=math.inf):
+        """Examples and pairs, but for their own, whose heads are not sure to read one token.
 
-    def unlike(self, owner):
-        """Examples and pairs, but for their own, whose heads are not sure to read one token."""
-        ends, least = np.sort(self.scores, axis=1), []
-        most = min(COUPLED * len(self.order), self.room)
-        error = up(gamma(self.queries.shape[1] + 2) * float(lengths(self.heads).max()))
-        error = up(error * lengths(self.queries))
-        for gap in (ends[:, -1] - ends[:, -2], ends[:, 1] - ends[:, 0]):
+        room: for so many of them
+        """
+        layer, least, most = self.layer, [], min(COUPLED * len(self.layer.order), room)
+        error = up(gamma(layer.queries.shape[1] + 2) * float(lengths(layer.heads).max()))
+        error = up(error * lengths(layer.queries))
+        for gap in self.gaps:
             surely = np.maximum(gap - up(2 * self.score_error + 2 * UNIT * gap), 0)
             least.append(up(up(NATS / surely) + error))
         found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-        heads = self.heads.transpose(1, 0, 2).reshape(-1, self.heads.shape[2]).T
-        for rows in chunks(len(self.order), 2 * len(self.stops), CHUNK):
-            first, second = np.split(self.queries[rows] @ heads, 2, axis=1)
+        heads = layer.heads.transpose(1, 0, 2).reshape(-1, layer.heads.shape[2]).T
+        for rows in chunks(len(layer.order), 2 * len(layer.stops), CHUNK):
+            first, second = np.split(layer.queries[rows] @ heads, 2, axis=1)
             like = np.minimum(first, second) >= least[0][rows, None]
             like |= np.maximum(first, second) <= -least[1][rows, None]
-            inside = np.arange(rows.start, min(rows.stop, len(owner)))
-            like[inside - rows.start, owner[inside]] = True
+            inside = np.arange(rows.start, min(rows.stop, len(layer.owner)))
+            like[inside - rows.start, layer.owner[inside]] = True
             where, pair = np.nonzero(~like)
             found.append((where + rows.start, pair))
             require(sum(len(x) for x, _ in found) <= most, "too many couple")
         return [np.concatenate(each) for each in zip(*found, strict=True)]
-
-    def read(self, positions, pairs, signs):
-        """signs[0] z_{t,2p} + signs[1] z_{t,2p+1}: (k, d), and bounds (k,) of their errors."""
-        (_, size), width = self.scores.shape, len(self.key)
-        out, errors = np.empty((len(positions), width)), np.empty(len(positions))
-        by_example = np.argsort(self.order[positions], kind="stable")  # as they lie on disk
-        for part in chunks(len(positions), size * width, CHUNK):
-            part = by_example[part]  # noqa: PLW2901 - the same, in another order
-            at = positions[part]
-            tokens, scores, zero = self.tokens(at), self.scores[at], np.zeros((len(at), size))
-            reach = precisely(self.queries[at, None], self.heads[pairs[part]])
-            attention, error = self.attention(*reach, scores, zero, self.score_error[at, None])
-            worse = np.flatnonzero(~(error < 1e-10))
-            if len(worse):  # large logits with small gaps: scores have to be better
-                better = (reach[0][worse], reach[1][worse], reach[2])
-                better += precisely(tokens[worse], self.key)
-                attention[worse], error[worse] = self.attention(*better)
-            mixed = signs[0] * attention[:, 0] + signs[1] * attention[:, 1]
-            out[part] = np.matmul(mixed[:, None], tokens)[:, 0]
-            errors[part] = up(up(error + 3 * gamma(size + 2)) * self.largest[at])
-        return out, errors
-
-    @staticmethod
-    def attention(high, low, off, scores, low_scores, score_error):
-        """Softmax of both heads (k, 2, n), and a bound (k,) of all errors together."""
-        ends = np.stack([scores.argmin(axis=1), scores.argmax(axis=1)], axis=1)
-        top = np.take_along_axis(ends, (high > 0).astype(np.int64), axis=1)
-        both, high, low = (scores, low_scores), high[:, :, None], low[:, :, None]
-        gap = sum(x[:, None] - np.take_along_axis(x, top, axis=1)[:, :, None] for x in both)
-        logits, size = high * gap + low * gap, np.abs(gap)
-        gap_off = up(2 * np.reshape(score_error, (-1, 1, 1)) + 4 * UNIT * size)
-        spread = up(off * up(size + gap_off) + np.abs(high) * up(2 * gap_off + 4 * UNIT * size))
-        powers = exponentials(logits)
-        shares = powers / powers.sum(axis=2, keepdims=True)
-        each = up(1.01 * (2.0**-46 + spread))
-        delta = up((shares * each).sum(axis=2)) + scores.shape[1] * 1e-26
-        error = np.where(each.max(axis=2) < 0.01, 2.1 * delta, np.inf)
-        surely = logits + spread
-        np.put_along_axis(surely, top[:, :, None], -np.inf, axis=2)
-        alone = surely.max(axis=2) <= -NATS * (1 + 2.0**-30)
-        error = np.where(alone, 5 * scores.shape[1] * LEFT, error)
-        return shares, up((error + gamma(scores.shape[1] + 5)).sum(axis=1))
 
 
 class Blocks:
@@ -202,10 +246,11 @@ class Blocks:
     token of the extra example; R holds a right inverse of each block, near enough.
     """
 
-    def __init__(self, layer, owner, own, coupled):
-        self.layer, self.parts, total, width = layer, [], len(layer.order), len(layer.key)
+    def __init__(self, scan, coupled):
+        layer, self.tail, self.parts = scan.layer, scan.tail, []
+        total, width = len(layer.order), len(layer.key)
         self.sums, self.column = np.zeros(total), np.zeros(total)
-        (values, errors), (at, pairs, x, x_error) = own, coupled
+        (values, errors), (at, pairs, x, x_error) = scan.own, coupled
         sizes = np.diff(layer.stops, prepend=0)
         require(sizes.max() <= width, "a pair has more than d examples")
         place = np.zeros(len(sizes), dtype=np.int64)
@@ -232,19 +277,20 @@ class Blocks:
                 near[part] = up(np.abs(row @ r)[:, 0] + off)
             self.parts.append((rows, defect, inverse, at[mine], near, rows[place[pairs[mine]]]))
         self.token = np.zeros(width)
-        if len(owner) < total:
+        if len(layer.owner) < total:
             sure = not ((at == total - 1) & (pairs == 0)).any()
             require(sure, "pair 0 is not sure to read one token from the extra example")
             end = np.argmax if float(layer.queries[-1] @ layer.heads[0, 1]) > 0 else np.argmin
-            token = layer.tokens(np.array([total - 1]))[0, end(layer.scores[-1])]
+            tokens = Tokens(layer, np.array([total - 1]))
+            token = tokens.x[0, end(tokens.scores[0])]
             self.token = token / (token @ token)
             length = float(up(np.abs(self.token).sum()))
-            self.column = up(layer.largest * length)
-            off = up(gamma(width + 2) * layer.largest[-1] + layer.tail[-1])
+            self.column = up(scan.largest * length)
+            off = up(gamma(width + 2) * scan.largest[-1] + scan.tail[-1])
             self.column[-1] = up(abs(float(token @ self.token) - 1) + up(off * length))
 
     def __call__(self, w):
-        out = up(self.layer.tail * float(up(self.sums @ w))) + self.column * w[-1]
+        out = up(self.tail * float(up(self.sums @ w))) + self.column * w[-1]
         for rows, defect, _, at, near, columns in self.parts:
             out[rows] += (defect @ w[rows][:, :, None])[:, :, 0]
             out += np.bincount(at, np.einsum("ks,ks->k", near, w[columns]), len(out))
@@ -269,29 +315,27 @@ class Blocks:
         return float(up(max(bounds, default=0.0) + up(np.abs(self.token).max() * w[-1])))
 
 
-def residuals(layer, owner, own, coupled):
+def products(x, x_error, u):
+    """Dot products with readouts u (k, d), their sizes, and how far errors of x put them off."""
+    sizes = np.einsum("td,td->t", np.abs(x), np.abs(u))
+    return np.einsum("td,td->t", x, u), sizes, up(x_error * up(np.abs(u).sum(axis=1)))
+
+
+def residuals(scan, coupled):
     """Upper bounds of |f - y| 2^-c: (T, d_out)."""
-    (total, outputs), bounds = layer.targets.shape, np.empty(layer.targets.shape)
-    unlike = np.flatnonzero(layer.both.any(axis=(1, 2)))
-    require(len(unlike) <= 1, "the readouts of more than one pair do not cancel")
-    terms = [(np.arange(len(owner)), *own, layer.first, owner)]
-    terms.append((coupled[0], *coupled[2:], layer.first, coupled[1]))
-    for pair in unlike:
-        at, which = np.arange(total), np.full(total, pair)
-        terms.append((at, *layer.read(at, which, (0.0, 1.0)), layer.both, which))
-    most = sum(int(np.bincount(at, minlength=1).max()) for at, *_ in terms)
+    layer, bounds = scan.layer, np.empty(scan.layer.targets.shape)
+    (total, outputs), owner = bounds.shape, layer.owner
+    terms = (np.arange(len(owner)), owner, *scan.own), coupled
+    most = 1 + int(np.bincount(coupled[0], minlength=1).max()) + len(scan.second)
     for k in range(outputs):
-        f, size, error = np.zeros((3, total))
-        for at, x, x_error, readouts, pairs in terms:
+        sums = np.zeros((3, total))
+        for at, pairs, x, x_error in terms:
             for part in chunks(len(at), x.shape[1], CHUNK):
-                u = readouts[pairs[part], :, k]
-                spread = up(x_error[part] * up(np.abs(u).sum(axis=1)))
-                f += np.bincount(at[part], np.einsum("td,td->t", x[part], u), total)
-                sizes = np.einsum("td,td->t", np.abs(x[part]), np.abs(u))
-                size += np.bincount(at[part], sizes, total)
-                error += np.bincount(at[part], spread, total)
-        error += layer.tail * float(up(np.abs(layer.first[:, :, k]).sum()))
-        error += layer.largest * float(up(np.abs(layer.both[:, :, k]).sum() * 2 * UNIT))
+                found = products(x[part], x_error[part], layer.first[pairs[part], :, k])
+                sums += [np.bincount(at[part], each, total) for each in found]
+        f, size, error = sums + sum(scan.second[:, k])
+        error += scan.tail * float(up(np.abs(layer.first[:, :, k]).sum()))
+        error += scan.largest * float(up(np.abs(layer.both[:, :, k]).sum() * 2 * UNIT))
         distance = np.abs(f - layer.targets[:, k])
         error = up(error + up(gamma(len(layer.key) + most + 8) * up(size + distance)))
         bounds[:, k] = up(distance + error)
@@ -318,9 +362,10 @@ def needs(arrays, tensors, *, on_disk=False, coupled=None):
     require(heads > 1 and width <= 1024, "no pair of heads, or tokens of more than 1024 entries")
     require(max(total, size, heads * width) <= LONGEST, f"sums of more than {LONGEST} terms")
     read = {name: arrays[name] for name in ("queries", "targets") if on_disk} or arrays
-    held = bytes_of(read) + 4 * bytes_of(tensors) + 200 * CHUNK
-    held += (16 * stored.CHUNK + 50 * size * width) * on_disk  # blocks, of one example at least
-    held += 8 * total * (5 * size + 7 * width + 10 * outputs + 60)
+    held = bytes_of(read) + 4 * bytes_of(tensors) + 16 * stored.CHUNK * on_disk
+    together = max(CHUNK // width, size)  # tokens of a chunk, or of one example
+    held += max(200 * CHUNK, together * (80 * width + 300))
+    held += 8 * total * (5 * width + 10 * outputs + 60)
     held += (COUPLED * total if coupled is None else coupled) * of_coupled(width)
     steps = len(FACTORS) * ROUNDS * (1 + COUPLED)
     each = width * (2 * heads + (2 + 40 * COUPLED) * size + 8 * width + steps)
@@ -355,7 +400,6 @@ def check(content, files, options):
         for name, claim in claims.items()
     }
 
-    options.tell("scores of tokens", 0, 1)
     order, stops = np.arange(total), np.zeros(pairs, dtype=np.int64)  # the error needs no blocks
     if "rank" in claims:
         order = unpack(claims["rank"]["evidence"]["order"], (total,), total)
@@ -366,28 +410,26 @@ def check(content, files, options):
     require("rank" in claims or "readout" not in claims, "a readout without the claim rank")
     with np.errstate(all="ignore"):  # what overflows or is not a number compares as not proved
         layer = Layer(weights, data, order, stops)
-        layer.room = room
-        prove(layer, "rank" in claims, bound, options.tell)
+        prove(layer, "rank" in claims, bound, room, options.tell)
     return statements
 
 
-def prove(layer, rank, bound, tell=silent):
+def prove(layer, rank, bound, room=math.inf, tell=silent):
     """Require the rank, if it is claimed, and the bounds of the other claims."""
+    scan = Scan(layer, bool(bound), tell)
     tell("heads which are not sure to read one token", 0, 5)
-    owner = np.repeat(np.arange(len(layer.stops)), np.diff(layer.stops, prepend=0))
-    at, which = layer.unlike(owner)
-    tell("entries of Z", 1, 5)
+    at, which = scan.unlike(room)
+    tell("entries which couple", 1, 5)
     coupled = at, which, *layer.read(at, which, (1.0, -1.0))
-    own = layer.read(np.arange(len(owner)), owner, (1.0, -1.0))
     tell("residuals", 2, 5)
-    distances = residuals(layer, owner, own, coupled) if bound else None
+    distances = residuals(scan, coupled) if bound else None
     if "error" in bound:
         worst = float(distances.max())
         within = worst < math.inf and Fraction(worst) * Fraction(2) ** layer.c <= bound["error"]
         require(within, f"error: it is not shown to be within {bound['error']!r}")
     if rank:
         tell("a right inverse of Z", 3, 5)
-        blocks = Blocks(layer, owner, own, coupled)
+        blocks = Blocks(scan, coupled)
         tell("coupling", 4, 5)
         w, q = blocks.solve()
         require(q < 1, "rank: coupling is not shown to contract")

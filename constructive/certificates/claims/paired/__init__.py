@@ -36,6 +36,7 @@ but for pair 0 (if there is an extra example). Entries which agree contribute `t
 *Readout.* X R g = r has a solution with `|g_i| <= w_i max_j (|r_j| / w_j) / (1 - q)`, by the
 argument of the lemma, for q = max (N w)_i / w_i; the readout U + K R g is exact.
 
-`examples` -> `entries` (which pairs agree, and what is read where they do not) -> `inverse` (the
-lemma) and `residuals` -> `judge`.
+`examples` and `readouts` (at size one) -> `scan` (the one pass over contexts; `reading`, what heads
+read from those in memory) -> `entries` (which pairs agree, and what is read where they do not, from
+the few contexts of these once more) -> `inverse` (the lemma) and `residuals` -> `judge`.
 """

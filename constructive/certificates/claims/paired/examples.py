@@ -1,4 +1,4 @@
-"""Data and weights in the order of the pairs, at size one, with bounds of their rounding.
+"""Data and weights in the order of the pairs, at size one. No context is read here.
 
 Contexts (and so what is read), queries and the key are divided by powers of two, so that their
 largest entries are below 1, and the heads are multiplied by all three, so that no logit changes.
@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
-from constructive.exact.directed import LONGEST, exponent_of, gamma, lengths, up
+from constructive.exact.directed import LONGEST, exponent_of
 from constructive.layers.memorizer import Memorizer
-from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.arrays import Array
 
 Integers = npt.NDArray[np.int64]
 
@@ -37,7 +37,7 @@ class UndecidedError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Data and weights in the order of the pairs, in float64, and bounds of rounding.
+    """Data and weights in the order of the pairs, in float64.
 
     Attributes:
         dataset: the T examples, as they are
@@ -47,9 +47,6 @@ class Examples:
         queries: (T, d), by position
         query_weights: (2, P, d), of the first and the second heads
         key: (d,)
-        scores: E_t k (T, n)
-        score_error: (T,), bounds the errors of these
-        largest: (T,), bounds `max |E_t|`
     """
 
     dataset: Dataset
@@ -59,9 +56,6 @@ class Examples:
     queries: Array
     query_weights: Array
     key: Array
-    scores: Array
-    score_error: Array
-    largest: Array
 
     @classmethod
     def of(cls, memorizer: Memorizer, dataset: Dataset) -> "Examples":
@@ -91,20 +85,8 @@ class Examples:
         if not np.abs(weights).max() < _LARGEST_HEAD:
             raise UndecidedError("logits are too large for float64; smaller gaps between tokens")
         queries, key = np.ldexp(queries, -others[0]), np.ldexp(key, -others[1])
-        scores, longest, largest = np.empty((total, size)), np.empty(total), np.empty(total)
-        positions = np.argsort(order)  # by example, so contexts are read as they lie on disk
-        step = max(1, CHUNK_BYTES // (8 * size * width))
-        for start in range(0, total, step):
-            rows = positions[start : start + step]
-            contexts = _contexts(dataset, order[rows], exponent)
-            scores[rows] = contexts @ key
-            longest[rows] = lengths(contexts).max(axis=1)
-            largest[rows] = up(np.abs(contexts).max(axis=(1, 2)))
-        error = up(gamma(width + 2) * float(lengths(key)) * longest)
         split = np.stack([weights[::2], weights[1::2]])
-        return cls(
-            dataset, exponent, order, stops, queries, split, key, scores, error, largest
-        )  # fmt: skip
+        return cls(dataset, exponent, order, stops, queries, split, key)
 
     @property
     def owner(self) -> Integers:
@@ -116,17 +98,9 @@ class Examples:
         """Whether the last position belongs to no pair."""
         return bool(self.stops[-1] < len(self.order))
 
-    @property
-    def tail(self) -> Array:
-        """tail_t, of shape (T,), which bounds the entries of x_{t,p} where pair p agrees on t."""
-        others = self.scores.shape[1] - 1
-        return up(2.0 * others * TAIL * self.largest)
-
     def contexts(self, positions: Integers) -> Array:
-        """Contexts times 2^-a in float64: (k, n, d)."""
-        return _contexts(self.dataset, self.order[positions], self.exponent)
-
-
-def _contexts(dataset: Dataset, examples: Integers, exponent: int) -> Array:
-    scaled_down: Array = np.ldexp(dataset.contexts_of(examples), -exponent)
-    return scaled_down
+        """Contexts times 2^-a in float64, read now: (k, n, d)."""
+        scaled_down: Array = np.ldexp(
+            self.dataset.contexts_of(self.order[positions]), -self.exponent
+        )
+        return scaled_down

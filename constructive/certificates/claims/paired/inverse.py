@@ -6,6 +6,7 @@ import numpy as np
 
 from constructive.certificates.claims.paired.entries import Entries
 from constructive.certificates.claims.paired.examples import Examples, UndecidedError
+from constructive.certificates.claims.paired.reading import Tokens
 from constructive.exact.directed import gamma, up
 from constructive.support.arrays import CHUNK_BYTES, Array
 
@@ -41,7 +42,7 @@ class _Bound:
 
     def __init__(self, examples: Examples, entries: Entries) -> None:
         width, total = examples.queries.shape[1], len(examples.order)
-        self.examples, self.runs = examples, _right_inverses(examples, entries.own)
+        self.tail, self.runs = entries.tail, _right_inverses(examples, entries.own)
         self.column_sums = np.zeros(total)  # of |R_p|, for each position
         self.defects = []
         sizes = np.diff(examples.stops, prepend=0)
@@ -72,10 +73,14 @@ class _Bound:
             self.rows[part] = up(row)[:, 0]
         first = (examples.stops - sizes)[entries.pairs]
         self.owners = np.minimum(first[:, np.newaxis] + np.arange(widest), total - 1)
-        self.correction = _correction(examples, entries) if examples.has_extra else np.zeros(total)
+        self.direction: Array = np.zeros(width)  # of the token of the extra example
+        self.correction: Array = np.zeros(total)
+        if examples.has_extra:
+            token, self.direction = _extra_token(examples)
+            self.correction = _correction(entries, token, self.direction)
 
     def __call__(self, weights: Array) -> Array:
-        result = up(self.examples.tail * float(up(self.column_sums @ weights)))
+        result = up(self.tail * float(up(self.column_sums @ weights)))
         for rows, defect in self.defects:
             part = weights[rows].reshape(*defect.shape[:2], 1)
             result[rows] += np.matmul(defect, part).ravel()
@@ -100,7 +105,7 @@ def bound_inverse(examples: Examples, entries: Entries) -> Inverse:
             part = weights[rows].reshape(len(inverse), inverse.shape[2], 1)
             spread = max(spread, float(up(np.matmul(np.abs(inverse), part)).max(initial=0.0)))
         if examples.has_extra:
-            extra = np.abs(_extra_token(examples)[1]).max() * weights[-1]
+            extra = np.abs(bound.direction).max() * weights[-1]
             spread = float(up(spread + up(extra)))
     return Inverse(weights, contraction, spread)
 
@@ -146,24 +151,23 @@ def _right_inverses(examples: Examples, own: Array) -> tuple[tuple[slice, slice,
 
 def _extra_token(examples: Examples) -> tuple[Array, Array]:
     """The token `x*` which pair 0 reads from the extra example, and `x* / |x*|^2`, rounded."""
-    last = len(examples.order) - 1
-    reach = float(examples.queries[last] @ examples.query_weights[1, 0])
-    scores = examples.scores[last]
+    tokens = Tokens.of(examples, np.array([len(examples.order) - 1]))
+    reach = float(examples.queries[-1] @ examples.query_weights[1, 0])
+    scores = tokens.scores[0]
     index = int(scores.argmax() if reach > 0 else scores.argmin())
-    token = examples.contexts(np.array([last]))[0, index]
+    token = tokens.contexts[0, index]
     return token, token / (token @ token)
 
 
-def _correction(examples: Examples, entries: Entries) -> Array:
+def _correction(entries: Entries, token: Array, direction: Array) -> Array:
     """The last column of `|X R - I|`: (T,), for what is read along `x* / |x*|^2`."""
-    last = len(examples.order) - 1
+    last = len(entries.tail) - 1
     if ((entries.positions == last) & (entries.pairs == 0)).any():
         raise UndecidedError("pair 0 does not agree on the extra example; another seed=")
-    token, direction = _extra_token(examples)
     length = float(up(np.abs(direction).sum()))
     # Attention weights sum to one: what is read is a mean of tokens, with entries up to largest.
-    column = examples.largest * length
-    rounding = gamma(len(token) + 2) * examples.largest[-1]
-    off = up(up(rounding + examples.tail[-1]) * length)
+    column = entries.largest * length
+    rounding = gamma(len(token) + 2) * entries.largest[-1]
+    off = up(up(rounding + entries.tail[-1]) * length)
     column[-1] = abs(float(token @ direction) - 1.0) + off
     return up(column)

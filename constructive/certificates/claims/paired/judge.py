@@ -11,7 +11,9 @@ from constructive.certificates.claims import error, rank, readout
 from constructive.certificates.claims.paired.entries import Entries, evaluate
 from constructive.certificates.claims.paired.examples import Examples, UndecidedError
 from constructive.certificates.claims.paired.inverse import Inverse, bound_inverse
+from constructive.certificates.claims.paired.readouts import Readouts
 from constructive.certificates.claims.paired.residuals import Residuals, residuals_of
+from constructive.certificates.claims.paired.scan import Scan
 from constructive.data.dataset import Dataset
 from constructive.exact.directed import at_least, at_most, lower, short_bound, up, upper
 from constructive.layers.memorizer import Memorizer
@@ -80,9 +82,13 @@ def prove(
     done: dict[str, Claim] = {}
     try:
         examples = Examples.of(memorizer, dataset)
-        entries = evaluate(examples, progress, executor=executor)
+        readouts = None
         if "error" in asked or "readout" in asked:
-            residuals = residuals_of(examples, entries, memorizer)
+            readouts = Readouts.of(examples, memorizer)
+        scan = Scan.of(examples, readouts.unlike if readouts else None, progress)
+        entries = evaluate(examples, scan, progress, executor=executor)
+        if readouts is not None:
+            residuals = residuals_of(examples, entries, scan.second, readouts)
         if "error" in asked:
             done["error"] = _error(examples, residuals, epsilon)
         if "rank" in asked or "readout" in asked:
@@ -102,7 +108,7 @@ def prove(
 
 
 def _rank(statement: str, examples: Examples, entries: Entries, inverse: Inverse) -> Claim:
-    tail = Fraction(float(examples.tail.max())) * Fraction(2) ** examples.exponent
+    tail = Fraction(float(entries.tail.max())) * Fraction(2) ** examples.exponent
     detail = (
         f"{len(examples.stops)} blocks, {len(entries.pairs)} coupled entries beside them, all "
         f"others below {at_most(tail)}; contraction {at_most(inverse.contraction)}"

@@ -1,0 +1,119 @@
+"""Targets, and what heads do with what they read, at size one."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from constructive.certificates.claims.paired.examples import Examples, Integers, UndecidedError
+from constructive.exact.directed import exponent_of, up
+from constructive.layers.attention import AttentionLayer
+from constructive.layers.memorizer import Memorizer
+from constructive.support.arrays import CHUNK_BYTES, Array
+
+
+class Unlike(NamedTuple):
+    """The pair whose readouts do not cancel, so that what its second head reads counts by itself.
+
+    Attributes:
+        pair: p
+        readouts: V 2^(a - c), of shape (P, d, d_out)
+    """
+
+    pair: int
+    readouts: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Readouts:
+    """Targets and readouts, times powers of two.
+
+    Attributes:
+        targets: y_t 2^-c (T, d_out), by position
+        first: U_{2p} 2^(a - c), of shape (P, d, d_out)
+        both: V_p = U_{2p} + U_{2p+1} (P, d, d_out), so scaled, and rounded if it is not zero
+        unlike: the pair whose V_p is not zero; None if there is none
+        exponent: c, for which targets, and readouts of contexts of size one, are below 1
+    """
+
+    targets: Array
+    first: Array
+    both: Array
+    unlike: Unlike | None
+    exponent: int
+
+    @classmethod
+    def of(cls, examples: Examples, memorizer: Memorizer) -> "Readouts":
+        """Read targets and readouts in the order of the examples.
+
+        Raises:
+            UndecidedError: where W_O or W_D do more than copy, a head without a partner reads, or
+                readouts of several pairs do not cancel
+        """
+        pairs = len(examples.stops)
+        readouts = _effective(memorizer.layer.leading)
+        if readouts[2 * pairs :].any():
+            raise UndecidedError("the last head belongs to no pair, and has a readout")
+        targets = examples.dataset.target_matrix[examples.order].astype(np.float64)
+        exponent = max(exponent_of(targets), exponent_of(readouts) + examples.exponent)
+        # What is lost here, 2^-1075 of an entry, is covered as what underflows below.
+        targets = np.ldexp(targets, -exponent)
+        readouts = np.ldexp(readouts, examples.exponent - exponent)
+        first = readouts[: 2 * pairs : 2]
+        both = first + readouts[1 : 2 * pairs : 2]
+        unlike = [Unlike(int(pair), both) for pair in np.flatnonzero(both.any(axis=(1, 2)))]
+        if len(unlike) > 1:
+            raise UndecidedError("the readouts of more than one pair do not cancel")
+        return cls(targets, first, both, next(iter(unlike), None), exponent)
+
+
+class Terms(NamedTuple):
+    """What is read times readouts, for k entries of Z: parts of f, and of bounds on its error.
+
+    Attributes:
+        values: x.u (k, d_out)
+        sizes: `|x|.|u|` (k, d_out), for the rounding of these
+        errors: (k, d_out), what they are off by for errors of x
+    """
+
+    values: Array
+    sizes: Array
+    errors: Array
+
+    @classmethod
+    def room(cls, count: int, outputs: int) -> "Terms":
+        """Arrays to be filled."""
+        return cls(*np.empty((3, count, outputs)))
+
+    @classmethod
+    def of(cls, x: Array, radius: Array, readouts: Array, pairs: Integers) -> "Terms":
+        """Multiply, a few entries at a time.
+
+        Args:
+            x: what is read (k, d)
+            radius: (k,), bounds the errors of its entries
+            readouts: (P, d, d_out)
+            pairs: (k,), whose readout u is meant
+        """
+        terms = cls.room(len(x), readouts.shape[2])
+        step = max(1, CHUNK_BYTES // (8 * readouts[0].size))
+        for start in range(0, len(x), step):
+            part = slice(start, start + step)
+            chosen = readouts[pairs[part]]
+            for column in range(readouts.shape[2]):
+                read, u = x[part], chosen[:, :, column]
+                terms.values[part, column] = np.einsum("kd,kd->k", read, u)
+                terms.sizes[part, column] = np.einsum("kd,kd->k", np.abs(read), np.abs(u))
+                terms.errors[part, column] = up(radius[part] * up(np.abs(u).sum(axis=1)))
+        return terms
+
+
+def _effective(layer: AttentionLayer) -> Array:
+    """U_h (H, d, d_out), where W_O and W_D only copy columns of W_V, so exactly."""
+    identity = np.eye(layer.value_dim)
+    copies = np.tile(identity, (layer.num_heads, 1)), identity[:, : layer.target_dim]
+    stored = layer.output_weights, layer.readout_weights
+    if not all(map(np.array_equal, stored, copies)):
+        raise UndecidedError("W_O or W_D do more than copy; fold them into W_V")
+    readouts: Array = layer.value_weights[:, :, : layer.target_dim].astype(np.float64)
+    return readouts
