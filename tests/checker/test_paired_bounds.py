@@ -12,7 +12,7 @@ import pytest
 
 def test_constants(checker):
     with mpmath.workprec(200):
-        first, rest = map(mpmath.mpf, checker.paired.LN2)
+        first, rest = map(mpmath.mpf, checker.bounds.LN2)
         assert int(first * 2**32) == first * 2**32
         assert abs(first + rest - mpmath.log(2)) < mpmath.mpf(2) ** -85
         assert mpmath.exp(-checker.paired.NATS) < checker.paired.LEFT < 1e-17
@@ -20,14 +20,14 @@ def test_constants(checker):
 
 @pytest.mark.parametrize("x", [-60.5, -60.0, -37.2, -1e-300, 0.0, 0.3, 1.0, 88.8, 699.9])
 def test_exponentials_of_any_size(checker, x):
-    (found,) = checker.paired.exponentials(np.array([x]))
+    (found,) = checker.bounds.exponentials(np.array([x]))
     with mpmath.workprec(120):
         truth = mpmath.exp(mpmath.mpf(x))
         assert abs(mpmath.mpf(float(found)) - truth) <= 2.0**-46 * truth + 1e-26
 
 
 def test_exponentials_of_what_is_too_large_are_no_numbers(checker):
-    found = checker.paired.exponentials(np.array([700.0, 1e300, np.inf, np.nan, -np.inf]))
+    found = checker.bounds.exponentials(np.array([700.0, 1e300, np.inf, np.nan, -np.inf]))
     assert np.isnan(found[:4]).all()
     assert found[4] == 0
 

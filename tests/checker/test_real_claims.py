@@ -6,22 +6,10 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from real_parts import FREE, MATRIX, evaluated, layer_and_data
 
 EIGHT = (6, 3, 4, 2, 5, 7, 3, 8)
 """Sizes, where nothing is done with them."""
-
-
-class Free:
-    """Nothing costs anything, and nobody is told."""
-
-    def take(self, operations):
-        pass
-
-    def tell(self, step, done, total):
-        pass
-
-
-FREE = Free()
 
 
 class Steps:
@@ -49,8 +37,9 @@ def run(checker, monkeypatch):
     """Check bounds by such steps: what was asked of them, or the words of the refusal."""
     part = checker.real_claims
 
-    def run(bounds, found, kappas=()):
+    def run(bounds, found, kappas=(), floats=(None, None, None)):
         steps = Steps(found, kappas)
+        monkeypatch.setattr(part, "in_floats", lambda *_: floats)
         monkeypatch.setattr(part, "residuals", steps.residuals)
         monkeypatch.setattr(part, "right_inverse_bound", steps.right_inverse_bound)
 
@@ -121,6 +110,28 @@ def test_digits_for_a_readout(run, bounds, found, kappas, said):
 
 
 @pytest.mark.parametrize(
+    ("bounds", "floats", "decide"),
+    [
+        ({"error": 1.0}, (1, 9, None), True),
+        ({"error": 1.0}, (1.01, 0, None), False),
+        ({"error": 1.0}, (None, None, None), False),
+        ({"readout": 1.0}, (9, 0.25, 4), True),
+        ({"readout": 1.0}, (9, 0.25, 4.01), False),
+        ({"readout": 1.0}, (9, 0.25, None), False),
+        ({"readout": 1.0}, (None, None, None), False),
+        ({"readout": 1.0, "error": 1.0}, (1, 0.25, 4), True),
+        ({"readout": 1.0, "error": 1.0}, (1.01, 0.25, 4), False),
+        ({"readout": 1.0, "error": 1.0}, (1, 0.25, 4.01), False),
+        ({"error": 0.0}, (0, 0, None), True),
+    ],
+)
+def test_digits_are_for_what_floats_do_not_decide(run, bounds, floats, decide):
+    assert run(bounds, [(0, 0)], [0] * (not decide and "readout" in bounds), floats) == (
+        [] if decide else ["readout" in bounds]
+    )
+
+
+@pytest.mark.parametrize(
     ("most", "costs", "expected"),
     [
         (1e9, [1, 1, 1], [5, 7, 10]),
@@ -165,47 +176,6 @@ def test_exponentials_cost_what_they_take(checker):
 
 
 # Residuals.
-
-
-def layer_and_data(rng, *, shared, outputs, parts, total=7):
-    size, width, heads, inner, value_dim, between = 3, 4, 5, 2, 3, 6
-    draw = rng.standard_normal
-    contexts = draw((size, width)) if shared else draw((total, size, width))
-    contexts *= 1.0 if shared else 2.0 ** rng.integers(-9, 9, (total, 1, 1))
-    data = {
-        "contexts": contexts,
-        "queries": draw((total, width)),
-        "targets": draw((total, outputs)) if outputs else draw(total),
-    }
-    weights = {
-        "W_Q": draw((heads, width, inner)),
-        "W_K": draw((heads, width, inner)),
-        "W_V": draw((heads, width, value_dim)),
-        "W_O": draw((heads * value_dim, between)),
-        "W_D": draw((between, max(outputs, 1))),
-    }
-    if parts:
-        weights["W_V_corrections"] = 1e-17 * draw((parts, heads, width, value_dim))
-    return weights, data
-
-
-MATRIX = np.vectorize(lambda x: mpmath.mpf(float(x)), otypes=[object])
-
-
-def evaluated(weights, data):
-    """Z and f in 60 digits."""
-    values = MATRIX(weights["W_V"]) + sum(map(MATRIX, weights.get("W_V_corrections", [])))
-    z_all = []
-    for t, query in enumerate(MATRIX(data["queries"])):
-        tokens = MATRIX(data["contexts"] if data["contexts"].ndim == 2 else data["contexts"][t])
-        row = []
-        for w_q, w_k in zip(MATRIX(weights["W_Q"]), MATRIX(weights["W_K"]), strict=True):
-            powers = [mpmath.exp(x) for x in tokens @ w_k @ (w_q.T @ query)]
-            row.append(np.array(powers) @ tokens / sum(powers))
-        z_all.append(row)
-    read = [np.concatenate([z @ v for z, v in zip(row, values, strict=True)]) for row in z_all]
-    f = np.array(read) @ MATRIX(weights["W_O"]) @ MATRIX(weights["W_D"])
-    return np.array(z_all).reshape(len(f), -1), f
 
 
 @pytest.mark.parametrize("shared", [False, True])

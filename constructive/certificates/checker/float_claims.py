@@ -14,9 +14,8 @@ of two, to be of size one, and so is what heads read. Attention of a head on an 
 
 import numpy as np
 
-from bounds import LONGEST, chunks, gamma, up
+from bounds import LONGEST, chunks, exponentials, gamma, up
 from fixed import fixed, floats, multiply
-from paired import exponentials
 from softmax import softmax
 
 CHUNK = 1 << 18  # entries of arrays which are worked on at a time
@@ -128,7 +127,7 @@ def bounded_logits(weights, tokens, queries):
 
 
 def in_fixed_point(weights, tokens, queries, examples, heads, work):
-    """Attention (k, n) of some heads on some examples, and bounds of the sums of its errors (k,)."""
+    """The same (k, n), (k,) of some heads, each on one example."""
     vectors = fixed([queries[examples][:, None]], DIGITS)
     for name, axes in (("W_Q", (0, 1, 2)), ("W_K", (0, 2, 1))):
         matrices = fixed([weights[name][heads].transpose(axes)], DIGITS)

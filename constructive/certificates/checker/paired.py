@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import stored
-from bounds import LONGEST, UNIT, chunks, exponent, gamma, lengths, up
+from bounds import LONGEST, UNIT, chunks, exponent, exponentials, gamma, lengths, up
 from files import (
     announce,
     bytes_of,
@@ -38,7 +38,6 @@ CLAIMS = "rank", "error", "readout"
 NATS, LEFT = 40.0, 4.3e-18  # a token which leads by NATS leaves others at most LEFT > exp(-NATS)
 CHUNK = 1 << 19  # entries of arrays which are worked on at a time
 BITS, DIGITS = 20, 5  # numbers as sums of digits, for products which have to be nearly exact
-LN2 = 2977044471 * 2.0**-32, 1.9082149292705877e-10  # log(2): its first 32 bits, and the rest
 FACTORS, ROUNDS = (2.0, 1.2, 1.02), 200  # of the search for w
 COUPLED = 5  # entries an example which may couple, on average
 
@@ -70,18 +69,6 @@ def precisely(x, y):
     ends = up(x_size * left_b) + up(y_size * left_a) + up(left_a * left_b)
     # Partial sums are below d size, so each of 6 parts of `low` is below 2^-53 of that.
     return high, low, up(x.shape[-1] * (ends + dropped + up(x_size * y_size) * 2.0**-100))
-
-
-def exponentials(x):
-    """exp(x) for x < 700, with relative errors below 2^-46, or absolute ones below 1e-26."""
-    cut = np.clip(np.nan_to_num(x), -60.0, 700.0)
-    half = np.rint(cut / LN2[0])
-    y = cut - half * LN2[0] - half * LN2[1]  # the first difference is exact
-    out = np.full_like(x, 1.0 / math.factorial(14))
-    for k in range(13, -1, -1):  # off by 28 roundings, and by 0.35^15 / 15! < 2^-62
-        out = out * y + 1.0 / math.factorial(k)
-    out = np.ldexp(out, half.astype(np.int64))
-    return np.where(x < -60.0, 0.0, np.where(x < 700.0, out, np.nan))
 
 
 def softmax(high, low, off, scores, low_scores, score_error):
