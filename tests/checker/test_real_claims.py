@@ -126,9 +126,15 @@ def test_digits_for_a_readout(run, bounds, found, kappas, said):
     ],
 )
 def test_digits_are_for_what_floats_do_not_decide(run, bounds, floats, decide):
-    assert run(bounds, [(0, 0)], [0] * (not decide and "readout" in bounds), floats) == (
-        [] if decide else ["readout" in bounds]
-    )
+    invert = "readout" in bounds and floats[2] is None
+    found = run(bounds, [(0, 0)], [0] * (invert and not decide), floats)
+    assert found == ([] if decide else [invert])
+
+
+def test_an_inverse_which_floats_show_is_kept(run):
+    bounds = {"readout": 1.0}
+    assert run(bounds, [(9, 0.5), (9, 0.25)], floats=(9, 9, 4)) == [False, False]
+    assert run(bounds, [(9, 0.5), (9, 0.499)], floats=(9, 9, 4)) == FAR
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ CHUNK = 1 << 18  # entries of arrays which are worked on at a time
 LESS = Fraction(99, 100)  # of a residual which more digits would still lower
 GAINED = 50  # bits which a step of the iteration for an inverse gains
 NEAR = 0.1  # |I - Z R| above which R is too far from a right inverse
+NEARER = 2.0**-10  # the same for Z in float64: nothing is lost by that
 
 
 class Work:
@@ -68,9 +69,9 @@ def check_real(bounds, weights, data, shapes, most, tell=silent):
     Where float64 does not decide, digits do: more of them as long as they may, and cost about a
     minute at most.
     """
-    kappa = previous = None
-    allowed = first(shapes, "readout" in bounds)[1]
-    if enough(bounds, *in_floats(weights, data, "readout" in bounds, Work(allowed, tell))):
+    allowed, previous = first(shapes, "readout" in bounds)[1], None
+    *found, kappa = in_floats(weights, data, "readout" in bounds, Work(allowed, tell))
+    if enough(bounds, *found, kappa):
         return
     work = Work(allowed + MINUTE, tell)
     for count in affordable(shapes, "readout" in bounds, most, work):
@@ -116,7 +117,7 @@ def in_floats(weights, data, keep, work):
             return nothing
         far, scales, z, z_error = found
         work.tell("a right inverse of Z", 0, 1)
-        kappa = inverse_in_floats(z, z_error) if keep else None
+        kappa = inverse_in_floats(z, z_error, NEARER) if keep else None
     largest = {int(s): Fraction(float(far[scales == s].max())) for s in np.unique(scales)}
     worst = max(bound * Fraction(2) ** scale for scale, bound in largest.items())
     return worst, max(largest.values()), kappa
@@ -206,7 +207,7 @@ def right_inverse_bound(z_all, count):
     pieces = [floats(part, top) for part in z_all]
     z, error = np.concatenate([piece[0] for piece in pieces]), max(piece[1] for piece in pieces)
     require(max(z.shape) <= LONGEST, f"Z has more than {LONGEST} columns")
-    found = inverse_in_floats(z, error)
+    found = inverse_in_floats(z, error, NEAR)
     if found is not None:
         return found / Fraction(2) ** top
     if z.size > LARGEST:
@@ -233,8 +234,8 @@ def right_inverse_bound(z_all, count):
     return None
 
 
-def inverse_in_floats(z, error):
-    """The same kappa, for Z in float64 whose entries are off by at most so much; or None."""
+def inverse_in_floats(z, error, near):
+    """The same for Z in float64, whose entries are off by so much at most; if |I - Z R| < near."""
     one = np.eye(len(z))
     with np.errstate(all="ignore"):  # what overflows or is not a number shows nothing
         inverse = z.T @ guess(z @ z.T)
@@ -243,7 +244,7 @@ def inverse_in_floats(z, error):
             off = gamma(z.shape[1] + 2) * (up(np.abs(z) @ sums) + 1)
             off = up(np.abs(defect).sum(axis=1) + off)
             q = float(up(off.max() + up(error * up(sums.sum()))))
-            if q < NEAR:
+            if q < near:
                 return Fraction(float(up(sums.max()))) / (1 - Fraction(q))
             inverse = inverse - inverse @ defect  # Newton
     return None
