@@ -7,8 +7,10 @@ of the saturating part (in float32 of all examples, and in float64 of a few), an
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
+from scipy.linalg import lapack
 
 from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.grouping import Group
@@ -22,9 +24,9 @@ _ATTENDED = 0.9
 """Attention of a rank-one head to its extreme token, if the others had the mean score."""
 
 _DRAWS = 6
-_AMPLE = 3.0
-"""A block of k examples is drawn anew if its condition number is more than so many times k, which
-is about what random rows have; at most `_DRAWS` times."""
+_AMPLE = 1.25
+"""A block of k examples is drawn anew if its `_condition` is more than so many times k, which is
+about what random rows have; at most `_DRAWS` times."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +56,11 @@ class Kind(ABC):
     assumed: Assumptions
 
     @abstractmethod
-    def draw(self, contexts: Array, rng: np.random.Generator) -> Array:
-        """Key vectors v_t (k, d): an example's own head has the logits E_t v_t."""
+    def draws(self, contexts: Array, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
+        """Any number of draws of key vectors v_t (k, d), with the logits E_t v_t (k, n).
+
+        An example's own head has these logits.
+        """
 
     @abstractmethod
     def write(self, pair: Pair, vectors: Array) -> Array:
@@ -85,17 +90,15 @@ class Kind(ABC):
     def own_part(self, pair: Pair, rng: np.random.Generator) -> Array:
         """Of a few draws, write the first one whose block is well-conditioned, or the best."""
         contexts = self.ordered.contexts(pair.group.rows)
-        best, least = self.draw(contexts, rng), np.inf
-        drawn = best
-        for _ in range(_DRAWS):
-            attention = softmax_in_place(np.matmul(contexts, drawn[:, :, np.newaxis])[:, :, 0])
+        least = np.inf
+        for vectors, logits in islice(self.draws(contexts, rng), _DRAWS):
+            attention = softmax_in_place(logits)
             attention -= 1.0 / contexts.shape[1]
             condition = _condition(np.matmul(attention[:, np.newaxis], contexts)[:, 0])
-            if condition < least:
-                best, least = drawn, condition
-            if least <= _AMPLE * max(pair.group.size, 1):
+            if condition <= least:
+                best, least = vectors, condition
+            if least <= _AMPLE * pair.group.size:
                 break
-            drawn = self.draw(contexts, rng)
         return self.write(pair, best)
 
 
@@ -106,15 +109,16 @@ class RankOne(Kind):
     is random. Every example has its own context, so rows need no distinct s_t.
     """
 
-    def draw(self, contexts: Array, rng: np.random.Generator) -> Array:
+    def draws(self, contexts: Array, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
         """v_t = s_t u, for the top or the bottom token at random."""
         scores = contexts @ self.ordered.direction.vector
         scores -= scores.mean(axis=1, keepdims=True)
-        top = rng.integers(2, size=len(scores)) == 1
-        reach = np.where(top, scores.max(axis=1), scores.min(axis=1))
         nats = np.log((contexts.shape[1] - 1) * _ATTENDED / (1.0 - _ATTENDED))
-        vectors: Array = (nats / reach)[:, np.newaxis] * self.ordered.direction.vector
-        return vectors
+        at_top, at_bottom = nats / scores.max(axis=1), nats / scores.min(axis=1)
+        while True:
+            top = rng.integers(2, size=len(scores)) == 1
+            scales = np.where(top, at_top, at_bottom)[:, np.newaxis]
+            yield scales * self.ordered.direction.vector, scales * scores
 
     def write(self, pair: Pair, vectors: Array) -> Array:
         """b_1 on the two halves; both are watched."""
@@ -158,14 +162,15 @@ class FullRank(Kind):
     Each example attends to a random token of its context.
     """
 
-    def draw(self, contexts: Array, rng: np.random.Generator) -> Array:
+    def draws(self, contexts: Array, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
         """v_t with E_t v_t large at a random token."""
         total, tokens, width = contexts.shape
         directions = np.broadcast_to(self.ordered.direction.vector, (total, width))
-        chosen: Integers = rng.integers(tokens, size=(total,))
-        return attended_vectors(
-            contexts, directions, chosen, np.zeros((total, tokens)), self.assumed
-        )
+        flat = np.zeros((total, tokens))
+        while True:
+            chosen: Integers = rng.integers(tokens, size=(total,))
+            vectors = attended_vectors(contexts, directions, chosen, flat, self.assumed)
+            yield vectors, np.matmul(contexts, vectors[:, :, np.newaxis])[:, :, 0]
 
     def write(self, pair: Pair, vectors: Array) -> Array:
         """The dual basis, which is watched, beside the key vectors."""
@@ -216,8 +221,13 @@ class FullRank(Kind):
 
 
 def _condition(block: Array) -> float:
-    """The condition number of a block (k, d) in the 2-norm; 1 for an empty one."""
-    if not len(block):
-        return 1.0
-    singular = np.linalg.svd(block, compute_uv=False)
-    return float(singular[0] / singular[-1]) if singular[-1] > 0 else np.inf
+    """How far a block D (k, d), k <= d, is from singular: |D| |D^+| / sqrt(k), Frobenius norms.
+
+    That is the root mean square of its singular values, times the norm of their inverses.
+    """
+    triangle = np.linalg.qr(block.T, mode="r")
+    inverse, singular = lapack.dtrtri(triangle)
+    if singular:
+        return np.inf
+    length = np.linalg.norm(triangle) / np.sqrt(max(len(block), 1))
+    return float(length * np.linalg.norm(inverse))
