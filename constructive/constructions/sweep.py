@@ -116,10 +116,11 @@ class Window:
     def screen(self, projected: Array, needed: Array) -> Integers:
         """The examples which are not saturated for every w in the window, at its sharpness.
 
-        projected: (axes, C), unit queries along the turned axes;  needed: (C,)
+        projected: (axes, C), unit queries along the turned axes;  needed: (C,), -inf for examples
+            which are not asked for
         """
         if not (self.axes and 0.0 < self.sharpness < np.inf):
-            return np.arange(len(needed))
+            return np.flatnonzero(needed != -np.inf)
         least = needed * (float(np.sqrt(1.0 + self.slope**2)) / self.sharpness)
         least += self.slack * (1.0 + self.slope)
         if self.axes > 1:

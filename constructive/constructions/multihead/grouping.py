@@ -9,11 +9,13 @@ groups are consecutive examples, in the order given. With each group S come two 
 - its *complement* N (d, d - |S|), an orthonormal basis of the vectors orthogonal to S, among which
   the saturating vector w is chosen.
 
-Both come from one QR factorization of the queries, and exist because these are independent.
+Both come from one QR factorization of the queries, and exist because these are independent. Heads
+which need a few vectors of either do not form them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -30,15 +32,18 @@ _LOOK_CLOSER = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Examples start, ..., stop - 1, which one head takes.
+    """Examples start, ..., stop - 1, which one head takes, with a QR factorization of its queries.
 
-    dual_basis: (d, size);  complement: (d, d - size), orthonormal
+    lengths: (size,), of the queries
+    reflectors, factors: (d, size) and (size,), the unit queries as columns, as LAPACK's dgeqrf
+        leaves them
     """
 
     start: int
     stop: int
-    dual_basis: Array
-    complement: Array
+    lengths: Array
+    reflectors: Array
+    factors: Array
 
     @property
     def size(self) -> int:
@@ -49,6 +54,59 @@ class Group:
     def rows(self) -> slice:
         """The examples of the group as a slice."""
         return slice(self.start, self.stop)
+
+    @cached_property
+    def dual_basis(self) -> Array:
+        """B (d, size), with e_t^T B the unit vector of t."""
+        # Unit queries are R^T Q^T, so their dual basis is Q R^-T. An LU of R is R itself; dtrsm
+        # would be the same, but OpenBLAS wakes all threads for it, which takes longer than the
+        # work.
+        triangle, orthogonal = np.triu(self.reflectors[: self.size]), self._orthogonal
+        return np.linalg.solve(triangle, orthogonal[:, : self.size].T).T / self.lengths
+
+    @property
+    def complement(self) -> Array:
+        """N (d, d - size), orthonormal and orthogonal to the queries."""
+        return self._orthogonal[:, self.size :]
+
+    def solve(self, values: Array) -> Array:
+        """B times some values (size, m), and so the shortest b_j with e_t.b_j = values_tj: (d, m).
+
+        >>> data = Dataset([[1, 0], [1, 1]], [[2, 0], [0, 4]], [1, 2])
+        >>> (group,) = partition(data, [2])
+        >>> group.solve(np.array([[2.0], [2.0]])).round(12)
+        array([[1. ],
+               [0.5]])
+        """
+        inner = np.zeros((len(self.reflectors), values.shape[1]), order="F")
+        if self.size:
+            triangle, right = self.reflectors[: self.size], values / self.lengths[:, np.newaxis]
+            inner[: self.size], _ = lapack.dtrtrs(triangle, right, trans=1)
+        return self._rotated(inner)
+
+    def axes(self, count: int) -> Array:
+        """The first columns of the complement: (d, count), or as many as there are."""
+        width = len(self.reflectors)
+        return self._rotated(np.eye(width, min(count, width - self.size), -self.size, order="F"))
+
+    def _rotated(self, vectors: Array) -> Array:
+        """Q times some vectors (d, m)."""
+        if not self.size:
+            return vectors
+        room = max(1, 64 * vectors.shape[1])
+        rotated: Array = lapack.dormqr("L", "N", self.reflectors, self.factors, vectors, room)[0]
+        return rotated
+
+    @cached_property
+    def _orthogonal(self) -> Array:
+        """Q (d, d)."""
+        width = len(self.reflectors)
+        if not self.size:
+            return np.eye(width)
+        square = np.zeros((width, width), order="F")
+        square[:, : self.size] = self.reflectors
+        orthogonal: Array = lapack.dorgqr(square, self.factors, overwrite_a=1)[0]
+        return orthogonal
 
 
 def partition(dataset: Dataset, sizes: Sequence[int]) -> tuple[Group, ...]:
@@ -84,21 +142,15 @@ def take(lengths: Array, unit: Array, start: int, stop: int) -> Group | None:
     """
     size, width = stop - start, unit.shape[1]
     if size == 0:
-        return Group(start, stop, np.zeros((width, 0)), np.eye(width))
-    members = unit[start:stop]
+        return Group(start, stop, np.zeros(0), np.zeros((width, 0)), np.zeros(0))
     if size > width:
         return None
-    square = np.zeros((width, width), order="F")
-    reflectors, tau, _, _ = lapack.dgeqrf(members.T)
+    members = unit[start:stop]
+    reflectors, factors, _, _ = lapack.dgeqrf(members.T)
     # Entry (i, i) is, up to sign, the distance of unit query i to the span of those before it.
     if np.abs(np.diagonal(reflectors)).min() < _LOOK_CLOSER and dependency(members)[0] < size:
         return None
-    square[:, :size] = reflectors
-    orthogonal, _, _ = lapack.dorgqr(square, tau, overwrite_a=1)
-    # Unit queries are R^T Q^T, so their dual basis is Q R^-T. An LU of R is R itself; dtrsm would
-    # be the same, but OpenBLAS wakes all threads for it, which takes longer than the work.
-    dual_basis = np.linalg.solve(np.triu(reflectors[:size]), orthogonal[:, :size].T).T
-    return Group(start, stop, dual_basis / lengths[start:stop], orthogonal[:, size:])
+    return Group(start, stop, lengths[start:stop], reflectors, factors)
 
 
 def _dependent(lengths: Array, unit: Array, start: int, stop: int) -> AssumptionError:

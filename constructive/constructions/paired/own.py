@@ -16,7 +16,7 @@ from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.grouping import Group
 from constructive.constructions.multihead.heads import attended_vectors
 from constructive.constructions.paired.ordering import Integers, Ordered, Single
-from constructive.constructions.sweep import NATS, Needed
+from constructive.constructions.sweep import Needed
 from constructive.layers.attention import softmax_in_place
 from constructive.support.arrays import Array
 
@@ -45,7 +45,7 @@ class Pair:
     @property
     def axes(self) -> Array:
         """Two directions (d, 2) orthogonal to the group, or as many as there are."""
-        return self.group.complement[:, :2]
+        return self.group.axes(2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,11 +72,14 @@ class Kind(ABC):
         """Watched columns are of size one times 2^-exponent."""
 
     @abstractmethod
-    def roughly_needed(self, pair: Pair, products: Single, rows: slice, slack: float) -> Single:
+    def roughly_needed(
+        self, pair: Pair, products: Single, alone: Single, rows: slice, slack: float
+    ) -> Single:
         """What saturates unit queries (C,), in the units of `Coarse`, or a little more.
 
         products: (m, C), of the watched columns times 2^exponent and unit queries, each off by
-            slack at most
+            slack at most; may be overwritten
+        alone: (C,), what would saturate them without W*
         """
 
     @abstractmethod
@@ -123,10 +126,10 @@ class RankOne(Kind):
     def write(self, pair: Pair, vectors: Array) -> Array:
         """b_1 on the two halves; both are watched."""
         vector = self.ordered.direction.vector
-        scales = vectors @ vector / (vector @ vector)
-        basis, half = pair.group.dual_basis, pair.half
-        pair.query_weights[0, :, 0] = basis[:, :half] @ scales[:half]
-        pair.query_weights[1, :, 0] = basis[:, half:] @ scales[half:]
+        scales = np.zeros((pair.group.size, 2))
+        scales[:, 0] = vectors @ vector / (vector @ vector)
+        scales[pair.half :] = scales[pair.half :, ::-1]
+        pair.query_weights[:, :, 0] = pair.group.solve(scales).T
         pair.key_weights[:, :, 0] = vector
         return pair.query_weights[:, :, 0].T
 
@@ -135,14 +138,15 @@ class RankOne(Kind):
         """A score times a gap is a logit, of size one."""
         return self.ordered.coarse.query_exponent + self.ordered.coarse.gap_exponent
 
-    def roughly_needed(self, pair: Pair, products: Single, rows: slice, slack: float) -> Single:
+    def roughly_needed(
+        self, pair: Pair, products: Single, alone: Single, rows: slice, slack: float
+    ) -> Single:
         """|b_1.e_t| counts against the saturating part."""
-        del pair  # what is watched says all
-        coarse = self.ordered.coarse
+        del pair, rows  # what is watched says all
         np.abs(products, out=products)
         scale: Single = np.maximum(products[0], products[1], out=products[0])
         scale += np.float32(slack)
-        scale += np.float32(NATS) * coarse.inverse_length[rows] * coarse.inverse_gap[rows]
+        scale += alone
         return scale
 
     def needed(self, pair: Pair, watched: Array, positions: Integers) -> Needed:
@@ -186,17 +190,18 @@ class FullRank(Kind):
         """Products with queries are coordinates, of size one."""
         return self.ordered.coarse.query_exponent
 
-    def roughly_needed(self, pair: Pair, products: Single, rows: slice, slack: float) -> Single:
+    def roughly_needed(
+        self, pair: Pair, products: Single, alone: Single, rows: slice, slack: float
+    ) -> Single:
         """The range of the logits W* e_t counts against the saturating part."""
         coarse = self.ordered.coarse
-        needed: Single = np.float32(NATS) * coarse.inverse_length[rows] * coarse.inverse_gap[rows]
-        lengths = np.zeros_like(needed)
+        lengths = np.zeros_like(alone)
         for keys, part in self._halves(pair, products):
             norm = np.float32(np.ldexp(np.linalg.norm(keys, 2), coarse.gap_exponent))
             sizes = np.sqrt(np.einsum("st,st->t", part, part)) + np.float32(slack)
             np.maximum(lengths, norm * sizes, out=lengths)
         # radius / gap as it stands, and 2^b of the units with the norm
-        needed += coarse.reach[rows] * lengths
+        needed: Single = alone + coarse.reach[rows] * lengths
         return needed
 
     def needed(self, pair: Pair, watched: Array, positions: Integers) -> Needed:

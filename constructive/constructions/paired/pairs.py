@@ -25,7 +25,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.grouping import take
@@ -33,6 +32,7 @@ from constructive.constructions.paired.coupling import Heads, differences
 from constructive.constructions.paired.ordering import Integers, Ordered
 from constructive.constructions.paired.own import FullRank, Kind, Pair, RankOne
 from constructive.constructions.sweep import (
+    NATS,
     SAMPLE,
     Needed,
     Saturating,
@@ -150,11 +150,19 @@ class _Look:
         self.slacks = [slack * float(np.linalg.norm(part)) for part in columns]
 
     def at(self, rows: slice) -> Iterator[tuple[Single, Single]]:
-        """For each pair projections (axes, C) and what is needed (C,), of unit queries."""
-        products = np.split(self.weights @ self.kind.ordered.coarse.unit[rows].T, self.splits)
+        """For each pair projections (axes, C) and what is needed (C,), of unit queries.
+
+        The examples of a pair itself need nothing: -inf.
+        """
+        coarse = self.kind.ordered.coarse
+        products = np.split(self.weights @ coarse.unit[rows].T, self.splits)
+        alone = np.float32(NATS) * coarse.inverse_length[rows] * coarse.inverse_gap[rows]
+        positions = np.arange(*rows.indices(len(coarse.unit)))
         for each, product, slack in zip(self.sought, products, self.slacks, strict=True):
-            axes = each.axes.shape[1]
-            yield product[:axes], self.kind.roughly_needed(each.pair, product[axes:], rows, slack)
+            axes, group = each.axes.shape[1], each.pair.group
+            needed = self.kind.roughly_needed(each.pair, product[axes:], alone, rows, slack)
+            needed[slice(*np.searchsorted(positions, (group.start, group.stop)))] = -np.inf
+            yield product[:axes], needed
 
 
 def _chosen(kind: Kind, sought: Sequence[_Sought]) -> list[Saturating]:
@@ -171,7 +179,7 @@ def _chosen(kind: Kind, sought: Sequence[_Sought]) -> list[Saturating]:
     windows, turned, look = [], [], _Look(kind, sought)
     for each, *seen in zip(sought, look.at(first), look.at(spread), strict=True):
         projected, needed = (np.concatenate(parts, axis=-1) for parts in zip(*seen, strict=True))
-        others = _beside(sampled, each.pair)
+        others = needed != -np.inf
         window = window_of(
             projected[:, others], needed[others], weight[others], ordered.coarse.slack
         )
@@ -184,7 +192,6 @@ def _chosen(kind: Kind, sought: Sequence[_Sought]) -> list[Saturating]:
     for start in range(0, total, step):
         for index, (projected, needed) in enumerate(look.at(slice(start, start + step))):
             at = windows[index].screen(projected, needed)
-            at = at[_beside(at + start, turned[index].pair)]
             kept[index].append((at + start, np.take(projected, at, axis=1), needed[at]))
     chosen = []
     for each, window, found in zip(turned, windows, kept, strict=True):
@@ -192,11 +199,6 @@ def _chosen(kind: Kind, sought: Sequence[_Sought]) -> list[Saturating]:
         saturating = _settled(kind, each, window, *parts)
         chosen.append(dataclasses.replace(saturating, unit=window.turn @ saturating.unit))
     return chosen
-
-
-def _beside(positions: Integers, pair: Pair) -> npt.NDArray[np.bool_]:
-    """Which of them do not belong to the pair."""
-    return (positions < pair.group.start) | (positions >= pair.group.stop)
 
 
 def _settled(
