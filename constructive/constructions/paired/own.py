@@ -24,7 +24,7 @@ _ATTENDED = 0.9
 """Attention of a rank-one head to its extreme token, if the others had the mean score."""
 
 _DRAWS = 6
-_AMPLE = 1.25
+_AMPLE = 1.0
 """A block of k examples is drawn anew if its `_condition` is more than so many times k, which is
 about what random rows have; at most `_DRAWS` times."""
 

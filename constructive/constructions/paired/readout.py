@@ -147,7 +147,7 @@ def _invert(
         ranks.append(full.sum(axis=1))
         if full.all():
             # D = R^T Q^T, so its right inverse is Q R^-T.
-            inverse = np.matmul(basis, np.linalg.inv(triangle).transpose(0, 2, 1))
+            inverse = np.linalg.solve(triangle, basis.transpose(0, 2, 1)).transpose(0, 2, 1)
             if size:
                 norms = np.abs(blocks).sum(axis=2).max(axis=1)
                 condition = max(
