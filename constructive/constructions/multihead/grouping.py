@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array
@@ -70,19 +70,18 @@ class Group:
         return self._orthogonal[:, self.size :]
 
     def solve(self, values: Array) -> Array:
-        """B times some values (size, m), and so the shortest b_j with e_t.b_j = values_tj: (d, m).
+        """B times some values (size,), and so the shortest b (d,) with e_t.b = values_t.
 
         >>> data = Dataset([[1, 0], [1, 1]], [[2, 0], [0, 4]], [1, 2])
         >>> (group,) = partition(data, [2])
-        >>> group.solve(np.array([[2.0], [2.0]])).round(12)
-        array([[1. ],
-               [0.5]])
+        >>> group.solve(np.array([2.0, 2.0])).round(12)
+        array([1. , 0.5])
         """
-        inner = np.zeros((len(self.reflectors), values.shape[1]), order="F")
+        inner = np.zeros((len(self.reflectors), 1), order="F")
         if self.size:
-            triangle, right = self.reflectors[: self.size], values / self.lengths[:, np.newaxis]
-            inner[: self.size], _ = lapack.dtrtrs(triangle, right, trans=1)
-        return self._rotated(inner)
+            triangle = self.reflectors[: self.size]
+            inner[: self.size, 0] = blas.dtrsv(triangle, values / self.lengths, trans=1)
+        return self._rotated(inner)[:, 0]
 
     def axes(self, count: int) -> Array:
         """The first columns of the complement: (d, count), or as many as there are."""

@@ -126,10 +126,10 @@ class RankOne(Kind):
     def write(self, pair: Pair, vectors: Array) -> Array:
         """b_1 on the two halves; both are watched."""
         vector = self.ordered.direction.vector
-        scales = np.zeros((pair.group.size, 2))
-        scales[:, 0] = vectors @ vector / (vector @ vector)
-        scales[pair.half :] = scales[pair.half :, ::-1]
-        pair.query_weights[:, :, 0] = pair.group.solve(scales).T
+        scales = vectors @ vector / (vector @ vector)
+        first = np.arange(pair.group.size) < pair.half
+        for weights, own in zip(pair.query_weights, (first, ~first), strict=True):
+            weights[:, 0] = pair.group.solve(np.where(own, scales, 0.0))
         pair.key_weights[:, :, 0] = vector
         return pair.query_weights[:, :, 0].T
 
