@@ -25,7 +25,7 @@ _ATTENDED = 0.9
 
 _DRAWS = 6
 _AMPLE = 1.0
-"""A block of k examples is drawn anew if its `_condition` is more than so many times k, which is
+"""A block of k examples is drawn anew if its `_condition` is more than so many times k + 1, which is
 about what random rows have; at most `_DRAWS` times."""
 
 
@@ -100,7 +100,7 @@ class Kind(ABC):
             condition = _condition(np.matmul(attention[:, np.newaxis], contexts)[:, 0])
             if condition <= least:
                 best, least = vectors, condition
-            if least <= _AMPLE * pair.group.size:
+            if least <= _AMPLE * (pair.group.size + 1):
                 break
         return self.write(pair, best)
 
@@ -230,9 +230,11 @@ def _condition(block: Array) -> float:
 
     That is the root mean square of its singular values, times the norm of their inverses.
     """
+    if not len(block):
+        return 1.0
     triangle = np.linalg.qr(block.T, mode="r")
     inverse, singular = lapack.dtrtri(triangle)
     if singular:
         return np.inf
-    length = np.linalg.norm(triangle) / np.sqrt(max(len(block), 1))
-    return float(length * np.linalg.norm(inverse))
+    condition = np.linalg.norm(triangle) * np.linalg.norm(inverse) / np.sqrt(len(block))
+    return float(np.nan_to_num(condition, nan=np.inf))
