@@ -10,12 +10,11 @@ groups are consecutive examples, in the order given. With each group S come two 
   the saturating vector w is chosen.
 
 Both come from one QR factorization of the queries, and exist because these are independent. Heads
-which need a few vectors of either do not form them.
+which need a few vectors of either take them from the factorization (`Factored`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -32,18 +31,15 @@ _LOOK_CLOSER = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Examples start, ..., stop - 1, which one head takes, with a QR factorization of its queries.
+    """Examples start, ..., stop - 1, which one head takes.
 
-    lengths: (size,), of the queries
-    reflectors, factors: (d, size) and (size,), the unit queries as columns, as LAPACK's dgeqrf
-        leaves them
+    dual_basis: (d, size);  complement: (d, d - size), orthonormal
     """
 
     start: int
     stop: int
-    lengths: Array
-    reflectors: Array
-    factors: Array
+    dual_basis: Array
+    complement: Array
 
     @property
     def size(self) -> int:
@@ -55,57 +51,64 @@ class Group:
         """The examples of the group as a slice."""
         return slice(self.start, self.stop)
 
-    @cached_property
-    def dual_basis(self) -> Array:
-        """B (d, size), with e_t^T B the unit vector of t."""
+
+@dataclass(frozen=True, eq=False)
+class Factored:
+    """A QR factorization of some independent queries.
+
+    lengths: (k,), of the queries
+    reflectors, factors: (d, k) and (k,), of the unit queries as columns, as LAPACK's dgeqrf leaves
+        them
+    """
+
+    lengths: Array
+    reflectors: Array
+    factors: Array
+
+    def whole(self) -> tuple[Array, Array]:
+        """The dual basis (d, k) and the complement (d, d - k)."""
+        width, size = self.reflectors.shape
+        if size == 0:
+            return np.zeros((width, 0)), np.eye(width)
+        square = np.zeros((width, width), order="F")
+        square[:, :size] = self.reflectors
+        orthogonal, _, _ = lapack.dorgqr(square, self.factors, overwrite_a=1)
         # Unit queries are R^T Q^T, so their dual basis is Q R^-T. An LU of R is R itself; dtrsm
         # would be the same, but OpenBLAS wakes all threads for it, which takes longer than the
         # work.
-        triangle, orthogonal = np.triu(self.reflectors[: self.size]), self._orthogonal
-        return np.linalg.solve(triangle, orthogonal[:, : self.size].T).T / self.lengths
-
-    @property
-    def complement(self) -> Array:
-        """N (d, d - size), orthonormal and orthogonal to the queries."""
-        return self._orthogonal[:, self.size :]
+        triangle = np.triu(self.reflectors[:size])
+        dual_basis = np.linalg.solve(triangle, orthogonal[:, :size].T).T
+        return dual_basis / self.lengths, orthogonal[:, size:]
 
     def solve(self, values: Array) -> Array:
-        """B times some values (size,), and so the shortest b (d,) with e_t.b = values_t.
+        """The shortest b_j (d, m) with e_t.b_j = values_tj: the dual basis times values (k, m).
 
-        >>> data = Dataset([[1, 0], [1, 1]], [[2, 0], [0, 4]], [1, 2])
-        >>> (group,) = partition(data, [2])
-        >>> group.solve(np.array([2.0, 2.0])).round(12)
-        array([1. , 0.5])
+        >>> queries = np.array([[2.0, 0.0], [0.0, 4.0]])
+        >>> factored = factor(np.array([2.0, 4.0]), np.eye(2))
+        >>> (queries @ factored.solve(np.array([[6.0], [8.0]]))).round(12)
+        array([[6.],
+               [8.]])
         """
-        inner = np.zeros((len(self.reflectors), 1), order="F")
-        if self.size:
-            triangle = self.reflectors[: self.size]
-            inner[: self.size, 0] = blas.dtrsv(triangle, values / self.lengths, trans=1)
-        return self._rotated(inner)[:, 0]
+        size = len(self.lengths)
+        inner = np.zeros((len(self.reflectors), values.shape[1]), order="F")
+        if size:
+            triangle = self.reflectors[:size]
+            for index, column in enumerate((values / self.lengths[:, np.newaxis]).T):
+                inner[:size, index] = blas.dtrsv(triangle, column, trans=1)
+        return self._rotated(inner)
 
     def axes(self, count: int) -> Array:
         """The first columns of the complement: (d, count), or as many as there are."""
-        width = len(self.reflectors)
-        return self._rotated(np.eye(width, min(count, width - self.size), -self.size, order="F"))
+        width, size = self.reflectors.shape
+        return self._rotated(np.eye(width, min(count, width - size), -size, order="F"))
 
     def _rotated(self, vectors: Array) -> Array:
         """Q times some vectors (d, m)."""
-        if not self.size:
+        if not (len(self.lengths) and vectors.shape[1]):
             return vectors
-        room = max(1, 64 * vectors.shape[1])
+        room = 64 * vectors.shape[1]
         rotated: Array = lapack.dormqr("L", "N", self.reflectors, self.factors, vectors, room)[0]
         return rotated
-
-    @cached_property
-    def _orthogonal(self) -> Array:
-        """Q (d, d)."""
-        width = len(self.reflectors)
-        if not self.size:
-            return np.eye(width)
-        square = np.zeros((width, width), order="F")
-        square[:, : self.size] = self.reflectors
-        orthogonal: Array = lapack.dorgqr(square, self.factors, overwrite_a=1)[0]
-        return orthogonal
 
 
 def partition(dataset: Dataset, sizes: Sequence[int]) -> tuple[Group, ...]:
@@ -127,29 +130,28 @@ def partition(dataset: Dataset, sizes: Sequence[int]) -> tuple[Group, ...]:
     lengths, unit = unit_rows(dataset.queries.astype(np.float64, copy=False))
     groups = []
     for start, stop in zip([0, *stops[:-1]], stops, strict=True):
-        group = take(lengths, unit, start, stop)
-        if group is None:
+        factored = factor(lengths[start:stop], unit[start:stop])
+        if factored is None:
             raise _dependent(lengths, unit, start, stop)
-        groups.append(group)
+        groups.append(Group(start, stop, *factored.whole()))
     return tuple(groups)
 
 
-def take(lengths: Array, unit: Array, start: int, stop: int) -> Group | None:
-    """The group of examples start, ..., stop - 1, or None if its queries are dependent.
+def factor(lengths: Array, unit: Array) -> Factored | None:
+    """Factorize some queries, or None if they are dependent.
 
-    lengths: (T,);  unit: (T, d), the queries scaled to length one
+    lengths: (k,);  unit: (k, d), the queries scaled to length one
     """
-    size, width = stop - start, unit.shape[1]
+    size, width = unit.shape
     if size == 0:
-        return Group(start, stop, np.zeros(0), np.zeros((width, 0)), np.zeros(0))
+        return Factored(lengths, np.zeros((width, 0)), lengths)
     if size > width:
         return None
-    members = unit[start:stop]
-    reflectors, factors, _, _ = lapack.dgeqrf(members.T)
+    reflectors, factors, _, _ = lapack.dgeqrf(unit.T)
     # Entry (i, i) is, up to sign, the distance of unit query i to the span of those before it.
-    if np.abs(np.diagonal(reflectors)).min() < _LOOK_CLOSER and dependency(members)[0] < size:
+    if np.abs(np.diagonal(reflectors)).min() < _LOOK_CLOSER and dependency(unit)[0] < size:
         return None
-    return Group(start, stop, lengths[start:stop], reflectors, factors)
+    return Factored(lengths, reflectors, factors)
 
 
 def _dependent(lengths: Array, unit: Array, start: int, stop: int) -> AssumptionError:

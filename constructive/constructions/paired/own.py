@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from constructive.constructions.multihead.assumptions import Assumptions
-from constructive.constructions.multihead.grouping import Group
+from constructive.constructions.multihead.grouping import Factored
 from constructive.constructions.multihead.heads import attended_vectors
 from constructive.constructions.paired.ordering import Integers, Ordered, Single
 from constructive.constructions.sweep import Needed
@@ -25,27 +25,34 @@ _ATTENDED = 0.9
 
 _DRAWS = 6
 _AMPLE = 1.0
-"""A block of k examples is drawn anew if its `_condition` is more than so many times k + 1, which is
-about what random rows have; at most `_DRAWS` times."""
+"""A block of k examples is drawn anew if its `_condition` is more than so many times k + 1, which
+is about what random rows have; at most `_DRAWS` times."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """One pair on its way: its group, and views of the weights of its two heads, (2, d, d_h)."""
+    """One pair on its way.
 
-    group: Group
+    start, stop: its own positions
+    queries: those of its own examples
+    query_weights, key_weights: (2, d, d_h), views of the weights of its two heads
+    """
+
+    start: int
+    stop: int
+    queries: Factored
     query_weights: Array
     key_weights: Array
 
     @property
-    def half(self) -> int:
-        """How many examples the first head of the pair takes."""
-        return (self.group.size + 1) // 2
+    def size(self) -> int:
+        """How many examples both heads take."""
+        return self.stop - self.start
 
     @property
-    def axes(self) -> Array:
-        """Two directions (d, 2) orthogonal to the group, or as many as there are."""
-        return self.group.axes(2)
+    def half(self) -> int:
+        """How many examples the first head of the pair takes."""
+        return (self.size + 1) // 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +99,7 @@ class Kind(ABC):
 
     def own_part(self, pair: Pair, rng: np.random.Generator) -> Array:
         """Of a few draws, write the first one whose block is well-conditioned, or the best."""
-        contexts = self.ordered.contexts(pair.group.rows)
+        contexts = self.ordered.contexts(slice(pair.start, pair.stop))
         least = np.inf
         for vectors, logits in islice(self.draws(contexts, rng), _DRAWS):
             attention = softmax_in_place(logits)
@@ -100,7 +107,7 @@ class Kind(ABC):
             condition = _condition(np.matmul(attention[:, np.newaxis], contexts)[:, 0])
             if condition <= least:
                 best, least = vectors, condition
-            if least <= _AMPLE * (pair.group.size + 1):
+            if least <= _AMPLE * (pair.size + 1):
                 break
         return self.write(pair, best)
 
@@ -127,9 +134,9 @@ class RankOne(Kind):
         """b_1 on the two halves; both are watched."""
         vector = self.ordered.direction.vector
         scales = vectors @ vector / (vector @ vector)
-        first = np.arange(pair.group.size) < pair.half
-        for weights, own in zip(pair.query_weights, (first, ~first), strict=True):
-            weights[:, 0] = pair.group.solve(np.where(own, scales, 0.0))
+        values = np.zeros((pair.size, 2))
+        values[: pair.half, 0], values[pair.half :, 1] = scales[: pair.half], scales[pair.half :]
+        pair.query_weights[:, :, 0] = pair.queries.solve(values).T
         pair.key_weights[:, :, 0] = vector
         return pair.query_weights[:, :, 0].T
 
@@ -178,12 +185,13 @@ class FullRank(Kind):
 
     def write(self, pair: Pair, vectors: Array) -> Array:
         """The dual basis, which is watched, beside the key vectors."""
-        half, size = pair.half, pair.group.size
+        half, size = pair.half, pair.size
+        dual_basis, _ = pair.queries.whole()
         for head, part in enumerate((slice(0, half), slice(half, size))):
             count = len(vectors[part])
-            pair.query_weights[head, :, :count] = pair.group.dual_basis[:, part]
+            pair.query_weights[head, :, :count] = dual_basis[:, part]
             pair.key_weights[head, :, :count] = vectors[part].T
-        return pair.group.dual_basis
+        return dual_basis
 
     @property
     def exponent(self) -> int:
@@ -232,9 +240,9 @@ def _condition(block: Array) -> float:
     """
     if not len(block):
         return 1.0
-    triangle = np.linalg.qr(block.T, mode="r")
-    inverse, singular = lapack.dtrtri(triangle)
+    reflectors, _, _, _ = lapack.dgeqrf(block.T)
+    inverse, singular = lapack.dtrtri(reflectors[: len(block)])
     if singular:
         return np.inf
-    condition = np.linalg.norm(triangle) * np.linalg.norm(inverse) / np.sqrt(len(block))
-    return float(np.nan_to_num(condition, nan=np.inf))
+    condition = np.linalg.norm(block) * np.linalg.norm(np.triu(inverse)) / np.sqrt(len(block))
+    return float(condition) if condition < np.inf else np.inf  # also if it is no number

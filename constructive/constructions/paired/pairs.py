@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.constructions.multihead.assumptions import Assumptions
-from constructive.constructions.multihead.grouping import take
+from constructive.constructions.multihead.grouping import factor
 from constructive.constructions.paired.coupling import Heads, differences
 from constructive.constructions.paired.ordering import Integers, Ordered
 from constructive.constructions.paired.own import FullRank, Kind, Pair, RankOne
@@ -110,13 +110,12 @@ def build(ordered: Ordered, recipe: Recipe, first: int, stop: int) -> Block:
     sought = []
     for index in range(count):
         start, end = ordered.start(first + index), int(ordered.stops[first + index])
-        group = take(*unit_rows(ordered.queries[start:end]), 0, end - start)
-        if group is None:
+        queries = factor(*unit_rows(ordered.queries[start:end]))
+        if queries is None:
             raise _dependent(ordered, start, end)
-        group = dataclasses.replace(group, start=start, stop=end)
-        pair = Pair(group, query_weights[index], key_weights[index])
+        pair = Pair(start, end, queries, query_weights[index], key_weights[index])
         rng = np.random.default_rng((recipe.entropy, first + index))
-        sought.append(_Sought(pair, pair.axes, kind.own_part(pair, rng)))
+        sought.append(_Sought(pair, queries.axes(2), kind.own_part(pair, rng)))
     sharpness, leftover = np.zeros(count), []
     for index, (each, chosen) in enumerate(zip(sought, _chosen(kind, sought), strict=True)):
         kind.saturate(each.pair, each.axes @ chosen.unit, chosen.sharpness)
@@ -126,7 +125,7 @@ def build(ordered: Ordered, recipe: Recipe, first: int, stop: int) -> Block:
     positions = np.concatenate(leftover)
     pairs = np.repeat(np.arange(count), [len(each) for each in leftover])
     own = np.arange(ordered.start(first), int(ordered.stops[stop - 1]))
-    owner = np.repeat(np.arange(count), [each.pair.group.size for each in sought])
+    owner = np.repeat(np.arange(count), [each.pair.size for each in sought])
     return Block(
         query_weights,
         key_weights,
@@ -159,9 +158,9 @@ class _Look:
         alone = np.float32(NATS) * coarse.inverse_length[rows] * coarse.inverse_gap[rows]
         positions = np.arange(*rows.indices(len(coarse.unit)))
         for each, product, slack in zip(self.sought, products, self.slacks, strict=True):
-            axes, group = each.axes.shape[1], each.pair.group
-            needed = self.kind.roughly_needed(each.pair, product[axes:], alone, rows, slack)
-            needed[slice(*np.searchsorted(positions, (group.start, group.stop)))] = -np.inf
+            axes, pair = each.axes.shape[1], each.pair
+            needed = self.kind.roughly_needed(pair, product[axes:], alone, rows, slack)
+            needed[slice(*positions.searchsorted((pair.start, pair.stop)))] = -np.inf
             yield product[:axes], needed
 
 
@@ -230,7 +229,7 @@ def _settled(
         projected = np.ldexp(along, -coarse.query_exponent) / lengths
         needed = np.ldexp(least.either, coarse.gap_exponent) / lengths
     chosen = sharpen(
-        window, positions, projected, needed, positions >= sought.pair.group.stop, exact
+        window, positions, projected, needed, positions >= sought.pair.stop, exact
     )
     return Saturating(chosen.unit, float(np.ldexp(chosen.sharpness, -exponent)), chosen.leftover)
 
