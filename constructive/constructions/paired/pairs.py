@@ -228,9 +228,7 @@ def _settled(
         along, least = reached(positions, sought.axes)
         projected = np.ldexp(along, -coarse.query_exponent) / lengths
         needed = np.ldexp(least.either, coarse.gap_exponent) / lengths
-    chosen = sharpen(
-        window, positions, projected, needed, positions >= sought.pair.stop, exact
-    )
+    chosen = sharpen(window, positions, projected, needed, positions >= sought.pair.stop, exact)
     return Saturating(chosen.unit, float(np.ldexp(chosen.sharpness, -exponent)), chosen.leftover)
 
 
