@@ -116,10 +116,11 @@ class Window:
     def screen(self, projected: Array, needed: Array) -> Integers:
         """The examples which are not saturated for every w in the window, at its sharpness.
 
-        projected: (axes, C), unit queries along the turned axes;  needed: (C,)
+        projected: (axes, C), unit queries along the turned axes;  needed: (C,), -inf for examples
+            which are not asked for
         """
         if not (self.axes and 0.0 < self.sharpness < np.inf):
-            return np.arange(len(needed))
+            return np.flatnonzero(needed != -np.inf)
         least = needed * (float(np.sqrt(1.0 + self.slope**2)) / self.sharpness)
         least += self.slack * (1.0 + self.slope)
         if self.axes > 1:
@@ -253,25 +254,27 @@ def _least_covered(
     """
     width, total = 2.0 * np.arctan(window.slope), len(needed)
     bins = 1 << int(np.clip(np.log2(2 * max(total, 1)), 6, 17))
-    groups = np.flatnonzero(~required), np.flatnonzero(required)
+    # More than all others together count those which are required.
+    weight = np.where(required, total + 1, 1)
     with np.errstate(all="ignore"):
         center = (np.arctan(-projected[0] / projected[1]) + 0.5 * width) * (bins / width)
-        sine = needed / np.hypot(projected[0], projected[1])
+        center[np.isnan(center)] = 0.0  # queries without a normal: their arcs are everywhere
+        sine = needed / np.sqrt(projected[0] ** 2 + projected[1] ** 2)
         sine /= window.sharpness
     for factor in _FACTORS:
         with np.errstate(all="ignore"):
             ratio = sine / factor
             # The arc sine or more, in bins; what has none is everywhere.
-            half = ratio * (1.0 + (np.pi / 2 - 1.0) * ratio * ratio) * (bins / width)
+            half = ratio * ratio
+            half *= (np.pi / 2 - 1.0) * (bins / width)
+            half += bins / width
+            half *= ratio
             half[~(ratio < 1.0)] = np.inf
-            # fmin and fmax take the bound for what is not a number.
-            first = np.fmin(np.fmax(center - half, 0.0), bins).astype(np.int64)
-            last = np.fmax(np.fmin(center + half + 1.0, bins), 0.0).astype(np.int64)
+        first = np.clip(center - half, 0.0, bins).astype(np.int64)
+        last = np.clip(center + half + 1.0, 0.0, bins).astype(np.int64)
         steps = np.zeros(bins + 1, np.int64)
-        for weight, which in zip((1, total + 1), groups, strict=True):
-            count = np.bincount(first[which], minlength=bins + 1)
-            count -= np.bincount(last[which], minlength=bins + 1)
-            steps += weight * count
+        np.add.at(steps, first, weight)
+        np.subtract.at(steps, last, weight)
         covered = np.cumsum(steps[:bins])
         least = int(covered.min())
         if least <= _FEW * factor**2:

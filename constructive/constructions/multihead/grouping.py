@@ -9,7 +9,8 @@ groups are consecutive examples, in the order given. With each group S come two 
 - its *complement* N (d, d - |S|), an orthonormal basis of the vectors orthogonal to S, among which
   the saturating vector w is chosen.
 
-Both come from one QR factorization of the queries, and exist because these are independent.
+Both come from one QR factorization of the queries, and exist because these are independent. Heads
+which need a few vectors of either take them from the factorization (`Factored`).
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array
@@ -51,6 +52,65 @@ class Group:
         return slice(self.start, self.stop)
 
 
+@dataclass(frozen=True, eq=False)
+class Factored:
+    """A QR factorization of some independent queries.
+
+    lengths: (k,), of the queries
+    reflectors, factors: (d, k) and (k,), of the unit queries as columns, as LAPACK's dgeqrf leaves
+        them
+    """
+
+    lengths: Array
+    reflectors: Array
+    factors: Array
+
+    def whole(self) -> tuple[Array, Array]:
+        """The dual basis (d, k) and the complement (d, d - k)."""
+        width, size = self.reflectors.shape
+        if size == 0:
+            return np.zeros((width, 0)), np.eye(width)
+        square = np.zeros((width, width), order="F")
+        square[:, :size] = self.reflectors
+        orthogonal, _, _ = lapack.dorgqr(square, self.factors, overwrite_a=1)
+        # Unit queries are R^T Q^T, so their dual basis is Q R^-T. An LU of R is R itself; dtrsm
+        # would be the same, but OpenBLAS wakes all threads for it, which takes longer than the
+        # work.
+        triangle = np.triu(self.reflectors[:size])
+        dual_basis = np.linalg.solve(triangle, orthogonal[:, :size].T).T
+        return dual_basis / self.lengths, orthogonal[:, size:]
+
+    def solve(self, values: Array) -> Array:
+        """The shortest b_j (d, m) with e_t.b_j = values_tj: the dual basis times values (k, m).
+
+        >>> queries = np.array([[2.0, 0.0], [0.0, 4.0]])
+        >>> factored = factor(np.array([2.0, 4.0]), np.eye(2))
+        >>> (queries @ factored.solve(np.array([[6.0], [8.0]]))).round(12)
+        array([[6.],
+               [8.]])
+        """
+        size = len(self.lengths)
+        inner = np.zeros((len(self.reflectors), values.shape[1]), order="F")
+        if size:
+            triangle = self.reflectors[:size]
+            for index, column in enumerate((values / self.lengths[:, np.newaxis]).T):
+                inner[:size, index] = blas.dtrsv(triangle, column, trans=1)
+        return self._rotated(inner)
+
+    def axes(self, count: int) -> Array:
+        """The first columns of the complement: (d, count), or as many as there are."""
+        width, size = self.reflectors.shape
+        return self._rotated(np.eye(width, min(count, width - size), -size, order="F"))
+
+    def _rotated(self, vectors: Array) -> Array:
+        """Q times some vectors (d, m)."""
+        if not (len(self.lengths) and vectors.shape[1]):
+            return vectors
+        room = 64 * vectors.shape[1]
+        rotated: Array = lapack.dormqr("L", "N", self.reflectors, self.factors, vectors, room)[0]
+        return rotated
+
+
 def partition(dataset: Dataset, sizes: Sequence[int]) -> tuple[Group, ...]:
     """Share the examples among heads, and solve for each group's dual basis.
 
@@ -70,35 +130,28 @@ def partition(dataset: Dataset, sizes: Sequence[int]) -> tuple[Group, ...]:
     lengths, unit = unit_rows(dataset.queries.astype(np.float64, copy=False))
     groups = []
     for start, stop in zip([0, *stops[:-1]], stops, strict=True):
-        group = take(lengths, unit, start, stop)
-        if group is None:
+        factored = factor(lengths[start:stop], unit[start:stop])
+        if factored is None:
             raise _dependent(lengths, unit, start, stop)
-        groups.append(group)
+        groups.append(Group(start, stop, *factored.whole()))
     return tuple(groups)
 
 
-def take(lengths: Array, unit: Array, start: int, stop: int) -> Group | None:
-    """The group of examples start, ..., stop - 1, or None if its queries are dependent.
+def factor(lengths: Array, unit: Array) -> Factored | None:
+    """Factorize some queries, or None if they are dependent.
 
-    lengths: (T,);  unit: (T, d), the queries scaled to length one
+    lengths: (k,);  unit: (k, d), the queries scaled to length one
     """
-    size, width = stop - start, unit.shape[1]
+    size, width = unit.shape
     if size == 0:
-        return Group(start, stop, np.zeros((width, 0)), np.eye(width))
-    members = unit[start:stop]
+        return Factored(lengths, np.zeros((width, 0)), lengths)
     if size > width:
         return None
-    square = np.zeros((width, width), order="F")
-    reflectors, tau, _, _ = lapack.dgeqrf(members.T)
+    reflectors, factors, _, _ = lapack.dgeqrf(unit.T)
     # Entry (i, i) is, up to sign, the distance of unit query i to the span of those before it.
-    if np.abs(np.diagonal(reflectors)).min() < _LOOK_CLOSER and dependency(members)[0] < size:
+    if np.abs(np.diagonal(reflectors)).min() < _LOOK_CLOSER and dependency(unit)[0] < size:
         return None
-    square[:, :size] = reflectors
-    orthogonal, _, _ = lapack.dorgqr(square, tau, overwrite_a=1)
-    # Unit queries are R^T Q^T, so their dual basis is Q R^-T. An LU of R is R itself; dtrsm would
-    # be the same, but OpenBLAS wakes all threads for it, which takes longer than the work.
-    dual_basis = np.linalg.solve(np.triu(reflectors[:size]), orthogonal[:, :size].T).T
-    return Group(start, stop, dual_basis / lengths[start:stop], orthogonal[:, size:])
+    return Factored(lengths, reflectors, factors)
 
 
 def _dependent(lengths: Array, unit: Array, start: int, stop: int) -> AssumptionError:

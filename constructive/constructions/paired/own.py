@@ -7,14 +7,16 @@ of the saturating part (in float32 of all examples, and in float64 of a few), an
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
+from scipy.linalg import lapack
 
 from constructive.constructions.multihead.assumptions import Assumptions
-from constructive.constructions.multihead.grouping import Group
+from constructive.constructions.multihead.grouping import Factored
 from constructive.constructions.multihead.heads import attended_vectors
 from constructive.constructions.paired.ordering import Integers, Ordered, Single
-from constructive.constructions.sweep import NATS, Needed
+from constructive.constructions.sweep import Needed
 from constructive.layers.attention import softmax_in_place
 from constructive.support.arrays import Array
 
@@ -22,28 +24,40 @@ _ATTENDED = 0.9
 """Attention of a rank-one head to its extreme token, if the others had the mean score."""
 
 _DRAWS = 6
-_AMPLE = 3.0
-"""A block of k examples is drawn anew if its condition number is more than so many times k, which
+_AMPLE = 1.0
+"""A block of k examples is drawn anew if its `_condition` is more than so many times k + 1, which
 is about what random rows have; at most `_DRAWS` times."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """One pair on its way: its group, and views of the weights of its two heads, (2, d, d_h)."""
+    """One pair on its way.
 
-    group: Group
+    start, stop: its own positions
+    queries: those of its own examples
+    query_weights, key_weights: (2, d, d_h), views of the weights of its two heads
+    """
+
+    start: int
+    stop: int
+    queries: Factored
     query_weights: Array
     key_weights: Array
 
     @property
-    def half(self) -> int:
-        """How many examples the first head of the pair takes."""
-        return (self.group.size + 1) // 2
+    def size(self) -> int:
+        """How many examples both heads take."""
+        return self.stop - self.start
 
     @property
-    def axes(self) -> Array:
-        """Two directions (d, 2) orthogonal to the group, or as many as there are."""
-        return self.group.complement[:, :2]
+    def rows(self) -> slice:
+        """Its own positions as a slice."""
+        return slice(self.start, self.stop)
+
+    @property
+    def half(self) -> int:
+        """How many examples the first head of the pair takes."""
+        return (self.size + 1) // 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +68,11 @@ class Kind(ABC):
     assumed: Assumptions
 
     @abstractmethod
-    def draw(self, contexts: Array, rng: np.random.Generator) -> Array:
-        """Key vectors v_t (k, d): an example's own head has the logits E_t v_t."""
+    def draws(self, contexts: Array, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
+        """Any number of draws of key vectors v_t (k, d), with the logits E_t v_t (k, n).
+
+        An example's own head has these logits.
+        """
 
     @abstractmethod
     def write(self, pair: Pair, vectors: Array) -> Array:
@@ -67,11 +84,14 @@ class Kind(ABC):
         """Watched columns are of size one times 2^-exponent."""
 
     @abstractmethod
-    def roughly_needed(self, pair: Pair, products: Single, rows: slice, slack: float) -> Single:
+    def roughly_needed(
+        self, pair: Pair, products: Single, alone: Single, rows: slice, slack: float
+    ) -> Single:
         """What saturates unit queries (C,), in the units of `Coarse`, or a little more.
 
         products: (m, C), of the watched columns times 2^exponent and unit queries, each off by
-            slack at most
+            slack at most; may be overwritten
+        alone: (C,), what would saturate them without W*
         """
 
     @abstractmethod
@@ -84,18 +104,16 @@ class Kind(ABC):
 
     def own_part(self, pair: Pair, rng: np.random.Generator) -> Array:
         """Of a few draws, write the first one whose block is well-conditioned, or the best."""
-        contexts = self.ordered.contexts(pair.group.rows)
-        best, least = self.draw(contexts, rng), np.inf
-        drawn = best
-        for _ in range(_DRAWS):
-            attention = softmax_in_place(np.matmul(contexts, drawn[:, :, np.newaxis])[:, :, 0])
+        contexts = self.ordered.contexts(pair.rows)
+        least = np.inf
+        for vectors, logits in islice(self.draws(contexts, rng), _DRAWS):
+            attention = softmax_in_place(logits)
             attention -= 1.0 / contexts.shape[1]
             condition = _condition(np.matmul(attention[:, np.newaxis], contexts)[:, 0])
-            if condition < least:
-                best, least = drawn, condition
-            if least <= _AMPLE * max(pair.group.size, 1):
+            if condition <= least:
+                best, least = vectors, condition
+            if least <= _AMPLE * (pair.size + 1):
                 break
-            drawn = self.draw(contexts, rng)
         return self.write(pair, best)
 
 
@@ -106,23 +124,24 @@ class RankOne(Kind):
     is random. Every example has its own context, so rows need no distinct s_t.
     """
 
-    def draw(self, contexts: Array, rng: np.random.Generator) -> Array:
+    def draws(self, contexts: Array, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
         """v_t = s_t u, for the top or the bottom token at random."""
         scores = contexts @ self.ordered.direction.vector
         scores -= scores.mean(axis=1, keepdims=True)
-        top = rng.integers(2, size=len(scores)) == 1
-        reach = np.where(top, scores.max(axis=1), scores.min(axis=1))
         nats = np.log((contexts.shape[1] - 1) * _ATTENDED / (1.0 - _ATTENDED))
-        vectors: Array = (nats / reach)[:, np.newaxis] * self.ordered.direction.vector
-        return vectors
+        at_top, at_bottom = nats / scores.max(axis=1), nats / scores.min(axis=1)
+        while True:
+            top = rng.integers(2, size=len(scores)) == 1
+            scales = np.where(top, at_top, at_bottom)[:, np.newaxis]
+            yield scales * self.ordered.direction.vector, scales * scores
 
     def write(self, pair: Pair, vectors: Array) -> Array:
         """b_1 on the two halves; both are watched."""
         vector = self.ordered.direction.vector
         scales = vectors @ vector / (vector @ vector)
-        basis, half = pair.group.dual_basis, pair.half
-        pair.query_weights[0, :, 0] = basis[:, :half] @ scales[:half]
-        pair.query_weights[1, :, 0] = basis[:, half:] @ scales[half:]
+        values = np.zeros((pair.size, 2))
+        values[: pair.half, 0], values[pair.half :, 1] = scales[: pair.half], scales[pair.half :]
+        pair.query_weights[:, :, 0] = pair.queries.solve(values).T
         pair.key_weights[:, :, 0] = vector
         return pair.query_weights[:, :, 0].T
 
@@ -131,14 +150,15 @@ class RankOne(Kind):
         """A score times a gap is a logit, of size one."""
         return self.ordered.coarse.query_exponent + self.ordered.coarse.gap_exponent
 
-    def roughly_needed(self, pair: Pair, products: Single, rows: slice, slack: float) -> Single:
+    def roughly_needed(
+        self, pair: Pair, products: Single, alone: Single, rows: slice, slack: float
+    ) -> Single:
         """|b_1.e_t| counts against the saturating part."""
-        del pair  # what is watched says all
-        coarse = self.ordered.coarse
+        del pair, rows  # what is watched says all
         np.abs(products, out=products)
         scale: Single = np.maximum(products[0], products[1], out=products[0])
         scale += np.float32(slack)
-        scale += np.float32(NATS) * coarse.inverse_length[rows] * coarse.inverse_gap[rows]
+        scale += alone
         return scale
 
     def needed(self, pair: Pair, watched: Array, positions: Integers) -> Needed:
@@ -158,40 +178,43 @@ class FullRank(Kind):
     Each example attends to a random token of its context.
     """
 
-    def draw(self, contexts: Array, rng: np.random.Generator) -> Array:
+    def draws(self, contexts: Array, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
         """v_t with E_t v_t large at a random token."""
         total, tokens, width = contexts.shape
         directions = np.broadcast_to(self.ordered.direction.vector, (total, width))
-        chosen: Integers = rng.integers(tokens, size=(total,))
-        return attended_vectors(
-            contexts, directions, chosen, np.zeros((total, tokens)), self.assumed
-        )
+        flat = np.zeros((total, tokens))
+        while True:
+            chosen: Integers = rng.integers(tokens, size=(total,))
+            vectors = attended_vectors(contexts, directions, chosen, flat, self.assumed)
+            yield vectors, np.matmul(contexts, vectors[:, :, np.newaxis])[:, :, 0]
 
     def write(self, pair: Pair, vectors: Array) -> Array:
         """The dual basis, which is watched, beside the key vectors."""
-        half, size = pair.half, pair.group.size
+        half, size = pair.half, pair.size
+        dual_basis, _ = pair.queries.whole()
         for head, part in enumerate((slice(0, half), slice(half, size))):
             count = len(vectors[part])
-            pair.query_weights[head, :, :count] = pair.group.dual_basis[:, part]
+            pair.query_weights[head, :, :count] = dual_basis[:, part]
             pair.key_weights[head, :, :count] = vectors[part].T
-        return pair.group.dual_basis
+        return dual_basis
 
     @property
     def exponent(self) -> int:
         """Products with queries are coordinates, of size one."""
         return self.ordered.coarse.query_exponent
 
-    def roughly_needed(self, pair: Pair, products: Single, rows: slice, slack: float) -> Single:
+    def roughly_needed(
+        self, pair: Pair, products: Single, alone: Single, rows: slice, slack: float
+    ) -> Single:
         """The range of the logits W* e_t counts against the saturating part."""
         coarse = self.ordered.coarse
-        needed: Single = np.float32(NATS) * coarse.inverse_length[rows] * coarse.inverse_gap[rows]
-        lengths = np.zeros_like(needed)
+        lengths = np.zeros_like(alone)
         for keys, part in self._halves(pair, products):
             norm = np.float32(np.ldexp(np.linalg.norm(keys, 2), coarse.gap_exponent))
             sizes = np.sqrt(np.einsum("st,st->t", part, part)) + np.float32(slack)
             np.maximum(lengths, norm * sizes, out=lengths)
         # radius / gap as it stands, and 2^b of the units with the norm
-        needed += coarse.reach[rows] * lengths
+        needed: Single = alone + coarse.reach[rows] * lengths
         return needed
 
     def needed(self, pair: Pair, watched: Array, positions: Integers) -> Needed:
@@ -216,8 +239,15 @@ class FullRank(Kind):
 
 
 def _condition(block: Array) -> float:
-    """The condition number of a block (k, d) in the 2-norm; 1 for an empty one."""
+    """How far a block D (k, d), k <= d, is from singular: |D| |D^+| / sqrt(k), Frobenius norms.
+
+    That is the root mean square of its singular values, times the norm of their inverses.
+    """
     if not len(block):
         return 1.0
-    singular = np.linalg.svd(block, compute_uv=False)
-    return float(singular[0] / singular[-1]) if singular[-1] > 0 else np.inf
+    reflectors, _, _, _ = lapack.dgeqrf(block.T)
+    inverse, singular = lapack.dtrtri(reflectors[: len(block)])
+    if singular:
+        return np.inf
+    condition = np.linalg.norm(block) * np.linalg.norm(np.triu(inverse)) / np.sqrt(len(block))
+    return float(condition) if condition < np.inf else np.inf  # also if it is no number

@@ -25,14 +25,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.constructions.multihead.assumptions import Assumptions
-from constructive.constructions.multihead.grouping import take
+from constructive.constructions.multihead.grouping import factor
 from constructive.constructions.paired.coupling import Heads, Reader, differences, read_own
 from constructive.constructions.paired.ordering import Integers, Ordered
 from constructive.constructions.paired.own import FullRank, Kind, Pair, RankOne
 from constructive.constructions.sweep import (
+    NATS,
     SAMPLE,
     Needed,
     Saturating,
@@ -117,13 +117,12 @@ def build(
     sought = []
     for index in range(count):
         start, end = ordered.start(first + index), int(ordered.stops[first + index])
-        group = take(*unit_rows(ordered.queries[start:end]), 0, end - start)
-        if group is None:
+        queries = factor(*unit_rows(ordered.queries[start:end]))
+        if queries is None:
             raise _dependent(ordered, start, end)
-        group = dataclasses.replace(group, start=start, stop=end)
-        pair = Pair(group, query_weights[index], key_weights[index])
+        pair = Pair(start, end, queries, query_weights[index], key_weights[index])
         rng = np.random.default_rng((recipe.entropy, first + index))
-        sought.append(_Sought(pair, pair.axes, kind.own_part(pair, rng)))
+        sought.append(_Sought(pair, queries.axes(2), kind.own_part(pair, rng)))
     sharpness, leftover = np.zeros(count), []
     for index, (each, chosen) in enumerate(zip(sought, _chosen(kind, sought), strict=True)):
         kind.saturate(each.pair, each.axes @ chosen.unit, chosen.sharpness)
@@ -135,7 +134,7 @@ def build(
     if first == 0 and ordered.has_extra:
         reader = Reader.of(ordered, query_weights[0], key_weights[0])
     read = [
-        read_own(ordered, each.pair.group.rows, query_weights[index], key_weights[index], reader)
+        read_own(ordered, each.pair.rows, query_weights[index], key_weights[index], reader)
         for index, each in enumerate(sought)
     ]
     return Block(
@@ -163,11 +162,19 @@ class _Look:
         self.slacks = [slack * float(np.linalg.norm(part)) for part in columns]
 
     def at(self, rows: slice) -> Iterator[tuple[Single, Single]]:
-        """For each pair projections (axes, C) and what is needed (C,), of unit queries."""
-        products = np.split(self.weights @ self.kind.ordered.coarse.unit[rows].T, self.splits)
+        """For each pair projections (axes, C) and what is needed (C,), of unit queries.
+
+        The examples of a pair itself need nothing: -inf.
+        """
+        coarse = self.kind.ordered.coarse
+        products = np.split(self.weights @ coarse.unit[rows].T, self.splits)
+        alone = np.float32(NATS) * coarse.inverse_length[rows] * coarse.inverse_gap[rows]
+        positions = np.arange(*rows.indices(len(coarse.unit)))
         for each, product, slack in zip(self.sought, products, self.slacks, strict=True):
-            axes = each.axes.shape[1]
-            yield product[:axes], self.kind.roughly_needed(each.pair, product[axes:], rows, slack)
+            axes, pair = each.axes.shape[1], each.pair
+            needed = self.kind.roughly_needed(pair, product[axes:], alone, rows, slack)
+            needed[slice(*positions.searchsorted((pair.start, pair.stop)))] = -np.inf
+            yield product[:axes], needed
 
 
 def _chosen(kind: Kind, sought: Sequence[_Sought]) -> list[Saturating]:
@@ -184,7 +191,7 @@ def _chosen(kind: Kind, sought: Sequence[_Sought]) -> list[Saturating]:
     windows, turned, look = [], [], _Look(kind, sought)
     for each, *seen in zip(sought, look.at(first), look.at(spread), strict=True):
         projected, needed = (np.concatenate(parts, axis=-1) for parts in zip(*seen, strict=True))
-        others = _beside(sampled, each.pair)
+        others = needed != -np.inf
         window = window_of(
             projected[:, others], needed[others], weight[others], ordered.coarse.slack
         )
@@ -197,7 +204,6 @@ def _chosen(kind: Kind, sought: Sequence[_Sought]) -> list[Saturating]:
     for start in range(0, total, step):
         for index, (projected, needed) in enumerate(look.at(slice(start, start + step))):
             at = windows[index].screen(projected, needed)
-            at = at[_beside(at + start, turned[index].pair)]
             kept[index].append((at + start, np.take(projected, at, axis=1), needed[at]))
     chosen = []
     for each, window, found in zip(turned, windows, kept, strict=True):
@@ -205,11 +211,6 @@ def _chosen(kind: Kind, sought: Sequence[_Sought]) -> list[Saturating]:
         saturating = _settled(kind, each, window, *parts)
         chosen.append(dataclasses.replace(saturating, unit=window.turn @ saturating.unit))
     return chosen
-
-
-def _beside(positions: Integers, pair: Pair) -> npt.NDArray[np.bool_]:
-    """Which of them do not belong to the pair."""
-    return (positions < pair.group.start) | (positions >= pair.group.stop)
 
 
 def _settled(
@@ -240,9 +241,7 @@ def _settled(
         along, least = reached(positions, sought.axes)
         projected = np.ldexp(along, -coarse.query_exponent) / lengths
         needed = np.ldexp(least.either, coarse.gap_exponent) / lengths
-    chosen = sharpen(
-        window, positions, projected, needed, positions >= sought.pair.group.stop, exact
-    )
+    chosen = sharpen(window, positions, projected, needed, positions >= sought.pair.stop, exact)
     return Saturating(chosen.unit, float(np.ldexp(chosen.sharpness, -exponent)), chosen.leftover)
 
 

@@ -16,6 +16,7 @@ coupling after one, which refines.
 """
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +24,7 @@ import numpy as np
 from constructive.constructions.iteration import iterate, require_solved, scales
 from constructive.constructions.paired.coupling import Coupling
 from constructive.constructions.paired.ordering import Integers, Ordered
-from constructive.support.arrays import Array
+from constructive.support.arrays import CHUNK_BYTES, Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,13 +104,11 @@ def _invert(
     ordered: Ordered, coupling: Coupling
 ) -> tuple[tuple[tuple[slice, slice, Array], ...], float, Integers]:
     """R_p for all pairs, the largest condition number, and the ranks."""
-    sizes = np.diff(ordered.stops, prepend=0)
     parts, condition, ranks = [], 1.0, []
-    for size in np.unique(sizes)[::-1]:  # larger groups come first
-        chosen = np.flatnonzero(sizes == size)
-        pairs = slice(int(chosen[0]), int(chosen[-1]) + 1)
-        rows = slice(int(ordered.stops[pairs.start] - size), int(ordered.stops[pairs.stop - 1]))
-        blocks = coupling.own[rows].reshape(len(chosen), size, coupling.own.shape[1])
+    for pairs, size in _runs(ordered):
+        rows = slice(ordered.start(pairs.start), int(ordered.stops[pairs.stop - 1]))
+        count = pairs.stop - pairs.start
+        blocks = coupling.own[rows].reshape(count, size, ordered.width)
         basis, triangle = np.linalg.qr(blocks.transpose(0, 2, 1))
         distances = np.abs(np.diagonal(triangle, axis1=1, axis2=2))
         least = np.finfo(float).eps * blocks.shape[2] * distances.max(axis=1, initial=0.0)
@@ -117,14 +116,26 @@ def _invert(
         ranks.append(full.sum(axis=1))
         if full.all():
             # D = R^T Q^T, so its right inverse is Q R^-T.
-            inverse = np.matmul(basis, np.linalg.inv(triangle).transpose(0, 2, 1))
+            inverse = np.linalg.solve(triangle, basis.transpose(0, 2, 1)).transpose(0, 2, 1)
             if size:
                 norms = np.abs(blocks).sum(axis=2).max(axis=1)
                 condition = max(
                     condition, float((norms * np.abs(inverse).sum(axis=2).max(axis=1)).max())
                 )
         else:
-            inverse = np.full((len(chosen), blocks.shape[2], size), np.nan)
+            inverse = np.full((count, ordered.width, size), np.nan)
             condition = float("inf")
         parts.append((pairs, rows, inverse))
     return tuple(parts), condition, np.concatenate(ranks)
+
+
+def _runs(ordered: Ordered) -> Iterator[tuple[slice, int]]:
+    """Consecutive pairs with equally many examples, a bounded number at a time, and how many."""
+    sizes = np.diff(ordered.stops, prepend=0)
+    step = max(1, CHUNK_BYTES // (8 * ordered.width**2))
+    start = 0
+    while start < len(sizes):
+        others = np.flatnonzero(sizes[start : start + step] != sizes[start])
+        stop = start + int(others[0]) if len(others) else min(start + step, len(sizes))
+        yield slice(start, stop), int(sizes[start])
+        start = stop
