@@ -100,13 +100,14 @@ def check_ranks(rows: slice, contexts: Array) -> float:
 
     Raises AssumptionError as `check` does.
     """
-    with np.errstate(all="ignore"):  # zero or huge tokens: decided below
-        gram = contexts @ contexts.transpose(0, 2, 1)
-        lengths = np.sqrt(np.diagonal(gram, axis1=1, axis2=2))
-        gram /= lengths[:, :, np.newaxis] * lengths[:, np.newaxis, :]
     try:
-        # Entry (i, i) of the Cholesky factor is the distance of unit token i to the span before it.
-        distances = np.diagonal(np.linalg.cholesky(gram), axis1=1, axis2=2).min(axis=1)
+        with np.errstate(all="ignore"):  # zero or huge tokens: decided below
+            gram = contexts @ contexts.transpose(0, 2, 1)
+            lengths = np.sqrt(np.diagonal(gram, axis1=1, axis2=2))
+            # Entry (i, i) of the Cholesky factor is the distance of token i to the span before it;
+            # scaling tokens would scale rows of the factor, and round no more.
+            factor = np.linalg.cholesky(gram)
+            distances = (np.diagonal(factor, axis1=1, axis2=2) / lengths).min(axis=1)
         distances[np.isnan(distances)] = 0.0
     except np.linalg.LinAlgError:
         distances = np.array([_least_singular_value(context) for context in contexts])

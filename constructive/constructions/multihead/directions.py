@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.data.repeats import token_numbers
-from constructive.support.arrays import Array
+from constructive.support.arrays import CHUNK_BYTES, Array
 
 TRIALS = 8
 """Random directions which are scored."""
@@ -82,8 +82,13 @@ def candidates_for_all(dataset: Dataset, rng: np.random.Generator) -> Array:
     vectors /= np.sqrt(np.einsum("dk,dk->k", vectors, vectors))
     step = max(1, dataset.num_examples // _COMPARED)
     if step > 1 and not dataset.shared_context:
-        some = dataset.take(np.arange(0, dataset.num_examples, step))
-        costs = _cost(*_all_gaps(some, vectors))
+        some = np.arange(0, dataset.num_examples, step)
+        together = max(1, CHUNK_BYTES // (8 * dataset.context_size * dataset.width))
+        parts = [
+            gaps(dataset.contexts_of(some[start : start + together]), vectors)
+            for start in range(0, len(some), together)
+        ]
+        costs = _cost(*map(np.concatenate, zip(*parts, strict=True)))
         vectors = vectors[:, np.argsort(costs, kind="stable")[:TRIALS]]
     return vectors
 
