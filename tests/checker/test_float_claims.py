@@ -119,14 +119,20 @@ def test_contexts_of_one_token(checker, ways):
     assert ways == {"alone": 35, "floats": 0, "digits": 0}
 
 
-def test_many_logits_which_are_not_known_are_left_to_digits(checker):
+@pytest.mark.parametrize(("few", "refined"), [(0.0, 0), (0.19, 0), (0.2, 7), (1.0, 7)])
+def test_as_much_in_fixed_point_as_is_few(checker, monkeypatch, ways, few, refined):
+    """One head of five has logits which are known to few digits, on 7 examples."""
     rng = np.random.default_rng(0)
     weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
-    # 1 head of 5 is more than an eighth; its logits are large, and its tokens nearly the same.
-    data["contexts"] = 1.0 + 1e-8 * data["contexts"]
-    blunt = sharpened(weights, [1e-5, 1e-5, 1e-5, 1e-5, 1e6])
-    assert shown(checker, blunt, data) is None
-    assert checker.real_claims.in_floats(blunt, data, keep=True, work=FREE) == (None, None, None)
+    weights = cancelling(sharpened(weights, [0.1] * 5), 2)
+    monkeypatch.setattr(checker.float_claims, "FEW", few)
+    with mpmath.workdps(60):
+        z, distances, _ = true_of(weights, data)
+        bounds, _, found, z_error = shown(checker, weights, data)
+        assert (MATRIX(bounds) >= distances).all()
+        assert (np.abs(MATRIX(found) - z) <= z_error).all()
+        assert (z_error < 1e-11) == (refined > 0)
+    assert ways["digits"] == refined
 
 
 @pytest.mark.parametrize("name", ["contexts", "queries", "targets", "W_Q", "W_K", "W_V", "W_D"])

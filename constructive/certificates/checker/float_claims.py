@@ -5,11 +5,10 @@ of two, to be of size one, and so is what heads read. Attention of a head on an 
 
 - where one token leads by NATS, whatever rounding does: as 1 and zeros. The others have at most
   (n - 1) exp(-NATS) of its weight, and attention is off by twice that in all;
-- where all logits are known within a small number: by float64. If no logit is off by more than r,
-  attention is off by r in all: on the way from ones to the others its derivative has the entries
-  a_i (l_i - a.l) with |l_i| <= r, and the sum of their sizes is a mean absolute deviation, so at
-  most a standard deviation, so at most r;
-- otherwise in fixed point, if these are few.
+- where logits are known less well than to NEAR: in fixed point, as long as these are few;
+- otherwise by float64. If no logit is off by more than r, attention is off by r in all: on the way
+  from ones to the others its derivative has the entries a_i (l_i - a.l) with |l_i| <= r, and the
+  sum of their sizes is a mean absolute deviation, so at most a standard deviation, so at most r.
 """
 
 import numpy as np
@@ -30,7 +29,7 @@ def residuals(weights, data, readout, keep, work):
     """Bounds of |f - y| 2^-scale (T, d_out), the scales (T,), Z 2^-scale and what that is off by.
 
     readout: W_V W_O W_D in fixed point (H d, d_out);  keep: whether Z is wanted
-    Nothing, if too much would be in fixed point.
+    Nothing for sums which are too long.
     """
     (heads, width, inner), contexts = weights["W_Q"].shape, data["contexts"]
     total, size, columns = len(data["queries"]), contexts.shape[-2], heads * width
@@ -50,8 +49,6 @@ def residuals(weights, data, readout, keep, work):
         queries = data["queries"][rows].astype(np.float64)
         attention, off, precise = attend(weights, tokens, queries, left, work)
         left -= precise
-        if left < 0:
-            return None
         scale = np.frexp(np.abs(tokens).max(axis=(1, 2)))[1]
         z = (attention @ np.ldexp(tokens, -scale[:, None, None])).transpose(1, 0, 2)
         scales[rows] = scale
@@ -79,6 +76,7 @@ def attend(weights, tokens, queries, most, work):
     """Attention (B, H, n), bounds (B, H) of what that does, and how many are in fixed point.
 
     Bounds are of the sums of its errors, and of rounding where z is computed from it.
+    most: how many may be in fixed point
     """
     logits, off = bounded_logits(weights, tokens, queries)
     top = logits.max(axis=2, keepdims=True)
@@ -97,9 +95,9 @@ def attend(weights, tokens, queries, most, work):
     np.put_along_axis(one, first, 1.0, axis=2)
     attention = np.where(alone[..., None], one, attention)
     error = np.where(alone, 2.0 * size * LEFT, error)  # products with 1 and zeros are exact
-    examples, heads = np.nonzero(~(alone | (known & (off <= NEAR))))
+    examples, heads = np.nonzero(~(alone | (off <= NEAR)))
     if len(examples) > most:
-        return attention, error, len(examples)
+        return attention, error, 0
     units = weights["W_Q"].shape[1] * max(size, weights["W_Q"].shape[2])
     for part in chunks(len(examples), units, CHUNK):
         at = examples[part], heads[part]
