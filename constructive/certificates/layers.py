@@ -65,10 +65,10 @@ def prove(memorizer: Memorizer, dataset: Dataset, asked: Asked) -> Certificate:
     elif asked.executor is not None:
         raise ParameterError(
             f"claims {', '.join(asked.claims)} about {memorizer.record.construction} heads are not "
-            "proved in pieces, and have no executor=",
+            "proved in pieces, and have no executor= (--jobs)",
             witness=type(asked.executor).__name__,
             suggestion=f"paired heads with claims among {', '.join(paired.CLAIMS)}, or no "
-            "executor=",
+            "executor= (--jobs)",
         )
 
     kinds = {name: CLAIMS[name] for name in asked.claims}

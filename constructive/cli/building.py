@@ -12,6 +12,7 @@ from rich.table import Table
 import constructive
 from constructive.cli import predictions
 from constructive.cli.common import (
+    Data,
     Force,
     Pieces,
     Say,
@@ -66,7 +67,7 @@ _GENERATORS = {
 
 @app.command()
 def build(
-    data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
+    data: Data,
     heads: FewestOr = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the weights go.")] = Path(
         "memorizer.safetensors"
@@ -139,7 +140,7 @@ def build(
 
 @app.command()
 def explain(
-    data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
+    data: Data,
     heads: FewestOr = None,
     head_dim: Annotated[int | None, typer.Option(help="Head dimension d_h.")] = None,
     value_dim: ValueDim = None,
@@ -209,7 +210,7 @@ def export(
 @app.command()
 def predict(
     memorizer: Annotated[Path, typer.Argument(help=".safetensors file from `build`.")],
-    data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
+    data: Data,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help=".npy or .csv file for the predictions.")
     ] = None,

@@ -9,6 +9,7 @@ import typer
 import constructive
 from constructive.certificates.claims.registry import CLAIMS
 from constructive.cli.common import (
+    Data,
     Force,
     Pieces,
     app,
@@ -29,7 +30,7 @@ else:
 @app.command("certify")
 def certify_command(
     memorizer: Annotated[Path, typer.Argument(help=".safetensors file from `build`.")],
-    data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
+    data: Data,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Where the certificate goes.")
     ] = Path("certificate.json"),
@@ -69,7 +70,7 @@ def certify_command(
 
 @app.command("upper-bound")
 def upper_bound(
-    data: Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")],
+    data: Data,
     heads: Annotated[int, typer.Option("--heads", "-H", help="Number H of heads.")],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Where the certificate goes.")

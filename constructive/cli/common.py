@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files which exist.")]
 """Every command which writes a file has this, and calls `one_output` or `several_outputs`."""
 
+Data = Annotated[
+    Path, typer.Argument(help=".npz file or folder with contexts, queries and targets.")
+]
+
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to compute with.")]
 Pieces = Annotated[
     int,

@@ -8,11 +8,10 @@ import typer
 from rich.table import Table
 
 import constructive
-from constructive.cli.common import Force, app, console, one_output, progress_bar
+from constructive.cli.common import Data, Force, app, console, one_output, progress_bar
 from constructive.support.errors import AssumptionError, ParameterError
 from constructive.theory import proofs, rocq
 
-Data = Annotated[Path, typer.Argument(help=".npz file with contexts, queries and targets.")]
 Heads = Annotated[int, typer.Option("--heads", "-H", min=1, help="Number H of heads.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random choices.")]
 

@@ -122,6 +122,8 @@ def build_memorizer(
     data = _in_arithmetic(dataset, arithmetic)
     _check_parameters(value_dim, saturated_fraction, tolerance, precision, seed)
     seed = operator.index(seed)  # as records keep it
+    if num_heads is None:
+        progress("what contexts allow", 0, 1)
     explained = explain(
         data,
         num_heads=num_heads,

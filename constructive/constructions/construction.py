@@ -177,10 +177,11 @@ def require_pieces(construction: Construction, options: Options, others: Iterabl
     others: the names of the constructions which have some
     """
     if options.pieces and not construction.in_pieces:
-        names = " and ".join(f"{name}=" for name in options.pieces)
+        words = {"executor": "executor= (--jobs)", "checkpoint": "checkpoint="}
+        names = " and ".join(words[name] for name in options.pieces)
         raise ParameterError(
             f"construction={construction.name!r} is not built in pieces, and has no {names}",
-            witness={name: shown(value) for name, value in options.pieces.items()},
+            witness=construction.name,
             suggestion=f"construction={' or '.join(map(repr, others))}, or no {names}",
         )
 

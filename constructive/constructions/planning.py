@@ -166,7 +166,7 @@ def explain(
     Args:
         dataset: T examples; only their shapes count, if H is given
         num_heads: H; by default the fewest which hold these data, with some room (`fewest_heads`),
-            and which hold them by this construction
+            and which hold them by this construction; for "paired" the latter alone, by shapes
         head_dim: d_h; by default what suits each construction
         value_dim: d_v; by default d_out
         construction: the name of one, or "auto"
@@ -193,14 +193,17 @@ def explain(
     for name, count in {"head_dim": head_dim, "value_dim": value_dim}.items():
         if count is not None:
             require_positive(**{name: count})
-    heads, why = _heads(dataset, num_heads, value_dim)
+    # What is built in pieces is too large for a look at all contexts at once; shapes say enough.
+    in_pieces = construction != AUTO and CONSTRUCTIONS[construction].in_pieces
+    by_shapes = num_heads is None and in_pieces
+    heads, why = (0, "") if by_shapes else _heads(dataset, num_heads, value_dim)
     if num_heads is None and construction != AUTO:
 
         def option(count: int) -> Option:
             known, dims = CONSTRUCTIONS[construction], (head_dim, value_dim)
             return _option(known, arithmetic, dataset, count, dims, exact=exact_logits)
 
-        more = _fewest_of(option, heads, dataset.num_examples)
+        more = _fewest_of(option, max(heads, 1), dataset.num_examples)
         if more > heads:
             heads, why = more, f" (as construction={construction!r} asks for)"
     options = {
