@@ -43,7 +43,9 @@ def residuals(weights, data, readout, keep, work):
     per_head = up(u_sizes.sum(axis=1))
     bounds, scales = np.empty(targets.shape), np.empty(total, np.int64)
     z_all, z_error, left = [], 0.0, FEW * total * heads
-    for rows in chunks(total, heads * max(size, width, inner), CHUNK):
+    tokens_of_one = size * width * (contexts.ndim == 3)
+    units = max(tokens_of_one, heads * max(size, width, inner, targets.shape[1]))
+    for rows in chunks(total, units, CHUNK):
         work.tell("outputs in float64", rows.start, total)
         tokens = (contexts[rows] if contexts.ndim == 3 else contexts[None]).astype(np.float64)
         queries = data["queries"][rows].astype(np.float64)
