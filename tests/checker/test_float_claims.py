@@ -288,7 +288,13 @@ def test_bounds_of_outputs_have_all_parts(checker, monkeypatch, heads, chunk):
     assert close(
         bounds, counted + offs @ sums + (z.sum(1) + width * offs.sum(1))[:, None] * u_error
     )
-    # The same without errors of attention, which hide the others.
+    # The same with a readout which is off by more, and without errors of attention.
+    starts.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(part, "floats", lambda x: (checker.fixed.floats(x)[0], 1.0))
+        bounds = part.residuals(weights, data, number, keep=True, work=FREE)[0]
+    read = z.sum(axis=1) + width * offs.sum(axis=1)
+    assert close(bounds, counted + offs @ sums + read[:, None])
     offs[:] = 0.0
     starts.clear()
     bounds = part.residuals(weights, data, number, keep=True, work=FREE)[0]
