@@ -82,6 +82,9 @@ TESTS = {
     "certificates/checker/bounds": [
         *checks(f"bounds paired_steps paired {LAYERS}"), HONEST, HOSTILE
     ],
+    "certificates/checker/float_claims": [
+        *checks("float_claims real_claims layers soundness"), HONEST, HOSTILE, NEEDS
+    ],
     "certificates/checker/fixed": [*checks(f"arithmetic {LAYERS}"), HONEST, HOSTILE],
     "certificates/checker/modular": [*checks(f"arithmetic layers {LAYERS}"), HONEST, HOSTILE],
     "certificates/checker/real_claims": [

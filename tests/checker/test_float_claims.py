@@ -170,3 +170,174 @@ def test_sums_by_halves(checker, count):
     rng = np.random.default_rng(count)
     parts = rng.integers(-9, 9, (count, 2, 3)).astype(float)
     assert (checker.float_claims.added(parts) == parts.sum(axis=0)).all()
+
+
+# Bounds term by term: what rounding does to random layers is far less than what it may do.
+
+
+def close(found, expected):
+    return np.allclose(np.asarray(found), expected, rtol=1e-8, atol=0)
+
+
+def test_bounds_of_logits_count_all_products(checker):
+    rng, part, gamma = np.random.default_rng(0), checker.float_claims, checker.bounds.gamma
+    weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
+    _, off = part.bounded_logits(weights, data["contexts"], data["queries"])
+    read = np.einsum("td,hdi->thi", abs(data["queries"]), abs(weights["W_Q"]))
+    sizes = np.einsum(
+        "thi,hei,te->th", read, abs(weights["W_K"]), abs(data["contexts"]).max(axis=1)
+    )
+    width, inner = weights["W_Q"].shape[1:]
+    assert (off >= gamma(2 * width + inner) * sizes).all()
+    assert close(off, gamma(2 * width + inner + 8) * sizes)
+
+
+@pytest.fixture
+def attended(checker, monkeypatch):
+    """`attend` for logits of one head on one example, off by so much."""
+    part = checker.float_claims
+
+    def attended(logits, off):
+        found = np.array([[logits]]), np.array([[off]])
+        monkeypatch.setattr(part, "bounded_logits", lambda *_: found)
+        weights = {"W_Q": np.zeros((1, 1, 1)), "W_K": np.zeros((1, 1, 1))}
+        tokens, queries = np.ones((1, len(logits), 1)), np.ones((1, 1))
+        attention, error, precise = part.attend(weights, tokens, queries, 1, FREE)
+        return attention[0, 0], error[0, 0], precise
+
+    return attended
+
+
+@pytest.mark.parametrize("off", [0.0, 2.0**-45, 2.0**-40])
+def test_bounds_of_attention_have_all_parts(checker, attended, off):
+    attention, error, precise = attended([0.0, -1.0, -70.0], off)
+    assert precise == 0
+    assert attention[2] == 0
+    # A relative 2^-45 and what 2^-47 in logits does; sums, quotients, and products with tokens.
+    assert error >= off + 2.0**-45 + 2.0**-47 + 2 * checker.bounds.gamma(3)
+    assert close(error, off + 2.0**-44 + 2 * checker.bounds.gamma(11))
+
+
+@pytest.mark.parametrize("off", [2.0**-40 * (1 + 2.0**-52), 1.0, 1e6, np.inf, np.nan])
+def test_attention_of_logits_which_are_not_known_is_had_in_digits(attended, off):
+    attention, _, precise = attended([0.0, -1.0, -2.0], off)
+    assert precise == 1
+    assert attention == pytest.approx(1 / 3)  # the weights are zero
+
+
+@pytest.mark.parametrize("off", [0.0, 2.0**-41, 1.0, 0.999e6])
+def test_a_lead_has_to_be_above_what_both_logits_are_off_by(checker, attended, off):
+    least = 45.0 + 2 * off
+    one, error, precise = attended([-least * (1 + 1e-8), 0.0, -3 * least], off)
+    assert (list(one), precise) == ([0.0, 1.0, 0.0], 0)
+    assert close(error, 2 * 3 * checker.float_claims.LEFT)
+    for lead in (least, least * (1 - 1e-8)):
+        _, error, precise = attended([-lead, 0.0, -3 * least], off)
+        assert precise == (off > 2.0**-40)
+        assert error > 1e-17
+
+
+@pytest.mark.parametrize("off", [1e6, np.inf, np.nan])
+def test_no_lead_is_enough_where_nothing_is_known(attended, off):
+    for logits in ([0.0, -1e300], [0.0, -np.inf], [0.0, np.nan], [np.nan, 0.0], [np.inf, 0.0]):
+        with np.errstate(all="ignore"):
+            assert attended(logits, off)[2] == 1
+
+
+def test_what_is_left_out_is_less_than_its_bound(checker):
+    assert mpmath.exp(-checker.float_claims.NATS) < checker.float_claims.LEFT
+
+
+@pytest.mark.parametrize("places", [0.0, 1e-3])
+def test_bounds_of_fixed_point_have_all_parts(checker, monkeypatch, places):
+    part, rng = checker.float_claims, np.random.default_rng(0)
+    weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
+    monkeypatch.setattr(part, "floats", lambda x: (checker.fixed.floats(x)[0], places))
+    at = np.array([2, 6]), np.array([4, 0])
+    found, error = part.in_fixed_point(weights, data["contexts"], data["queries"], *at, FREE)
+    assert found.shape == (2, 3)
+    assert close(error, 3 * places + checker.bounds.gamma(7))
+
+
+@pytest.mark.parametrize("heads", [1, 4, 5])
+@pytest.mark.parametrize("chunk", [1, 1 << 18])
+def test_bounds_of_outputs_have_all_parts(checker, monkeypatch, heads, chunk):
+    """Where targets are what is found, so that nothing but what that is off by is left."""
+    part, rng = checker.float_claims, np.random.default_rng(heads)
+    weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
+    weights = {name: x[:heads] for name, x in weights.items() if name in ("W_Q", "W_K")}
+    total, size, width = data["contexts"].shape
+    data["contexts"] = rng.integers(1, 8, (total, size, width)).astype(float)
+    readout = rng.integers(-9, 9, (heads * width, 2)).astype(float)
+    number = checker.fixed.fixed([readout], 5)
+    u_error = checker.fixed.floats(number)[1]
+    offs = rng.uniform(0, 1e-3, (total, heads))
+    chosen, starts = np.eye(size)[rng.integers(size, size=(total, heads))], []
+
+    def attend(_, tokens, *__):
+        rows = slice(sum(starts), sum(starts) + len(tokens))
+        starts.append(len(tokens))
+        return chosen[rows], offs[rows], 0
+
+    monkeypatch.setattr(part, "attend", attend)
+    monkeypatch.setattr(part, "CHUNK", chunk)
+    scale = np.frexp(data["contexts"].max(axis=(1, 2)))[1]
+    z = (chosen @ np.ldexp(data["contexts"], -scale[:, None, None])).reshape(total, -1)
+    data["targets"] = np.ldexp(z @ readout, scale[:, None])
+    bounds, scales, found, z_error = part.residuals(weights, data, number, keep=True, work=FREE)
+    assert (scales == scale).all()
+    assert (found == z).all()
+    assert z_error == offs.max()
+    sums = np.abs(readout).reshape(heads, width, 2).sum(axis=1)
+    sizes = z @ np.abs(readout)
+    counted = checker.bounds.gamma(width + heads.bit_length() + 4) * sizes
+    assert close(
+        bounds, counted + offs @ sums + (z.sum(1) + width * offs.sum(1))[:, None] * u_error
+    )
+    # The same with a readout which is off by more, and without errors of attention.
+    starts.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(part, "floats", lambda x: (checker.fixed.floats(x)[0], 1.0))
+        bounds = part.residuals(weights, data, number, keep=True, work=FREE)[0]
+    read = z.sum(axis=1) + width * offs.sum(axis=1)
+    assert close(bounds, counted + offs @ sums + read[:, None])
+    offs[:] = 0.0
+    starts.clear()
+    bounds = part.residuals(weights, data, number, keep=True, work=FREE)[0]
+    assert (bounds >= checker.bounds.gamma(width + heads.bit_length()) * sizes).all()
+    assert close(bounds, counted + z.sum(1)[:, None] * u_error)
+
+
+@pytest.mark.parametrize(("axes", "longest"), [((1, 2), 20), ((0, 1), 9), ((2,), 30)])
+def test_longer_sums_are_left_to_digits(checker, monkeypatch, axes, longest):
+    """Columns of Z, tokens, or what a query is multiplied by, whichever are most."""
+    rng = np.random.default_rng(0)
+    weights, data = layer_and_data(rng, shared=True, outputs=2, parts=0)
+    if axes == (0, 1):  # tokens, with few columns
+        weights = {name: x[:1] for name, x in weights.items()}
+        weights["W_O"], weights["W_D"] = np.ones((3, 1)), np.ones((1, 2))
+        data["contexts"] = rng.standard_normal((9, 4))
+    if axes == (2,):
+        weights |= {name: rng.standard_normal((5, 4, 30)) for name in ("W_Q", "W_K")}
+    assert max(5 * 4 if axes != (0, 1) else 4, len(data["contexts"])) <= longest
+    monkeypatch.setattr(checker.float_claims, "FEW", 1.0)
+    for most, found in ((longest, True), (longest - 1, False)):
+        monkeypatch.setattr(checker.float_claims, "LONGEST", most)
+        assert (shown(checker, weights, data) is not None) == found
+
+
+@pytest.mark.parametrize("each", [[1, 0, 2, 0, 0, 0, 0], [4, 0, 0, 0, 0, 0, 0], [0] * 7])
+def test_room_for_fixed_point_is_what_is_left_of_it(checker, monkeypatch, each):
+    """An eighth of 7 examples times 5 heads, 4.375, in all."""
+    rng, part = np.random.default_rng(0), checker.float_claims
+    weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
+    attend, counts, rooms = part.attend, iter(each), []
+
+    def counted(*arguments):
+        rooms.append(arguments[3])
+        return *attend(*arguments)[:2], next(counts)
+
+    monkeypatch.setattr(part, "attend", counted)
+    monkeypatch.setattr(part, "CHUNK", 1)
+    shown(checker, weights, data)
+    assert rooms == [4.375 - sum(each[:k]) for k in range(7)]

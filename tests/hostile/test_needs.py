@@ -128,6 +128,28 @@ def test_memory_for_more_digits_is_not_above_what_is_announced(checker, shape, k
     assert 10 * peak + 1e7 > held
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *SHAPES,
+        (60, 300, 300, 1, 1, 1, 1, 1),  # tokens of an example are more than what heads make of them
+        (600, 2, 2, 10, 1, 1, 1, 5000),  # and outputs, of each head, far more than both
+        pytest.param((250_000, 1, 1, 1, 1, 1, 1, 100), marks=pytest.mark.slow),  # many targets
+        (300, 3, 4, 100, 1, 1, 1, 1),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("keep", [False, True])
+def test_memory_in_floats_is_not_above_what_is_announced(checker, shape, keep):
+    if keep and shape[0] > 1000:
+        pytest.skip("there is no inverse of Z")
+    weights, data = made(shape, shared=False)
+    sizes, real = shape[:3] + shape[7:] + shape[3:7], checker.real_claims
+    held, _ = real.needs(sizes, real.COUNTS[0], keep)
+    work = real.Work(real.first(sizes, keep)[1])
+    assert peak_of(lambda: real.in_floats(weights, data, keep, work)) <= held + 3e5
+
+
 # Upper bounds: T, n, d, whether one context is shared, and whether vectors are given.
 
 

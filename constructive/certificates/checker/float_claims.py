@@ -13,7 +13,7 @@ of two, to be of size one, and so is what heads read. Attention of a head on an 
 
 import numpy as np
 
-from bounds import LONGEST, chunks, entries, exponentials, gamma, up
+from bounds import LONGEST, chunks, exponentials, gamma, up
 from fixed import fixed, floats, multiply
 from softmax import softmax
 
@@ -42,7 +42,8 @@ def residuals(weights, data, readout, keep, work):
     per_head = up(u_sizes.sum(axis=1))
     bounds, scales = np.empty(targets.shape), np.empty(total, np.int64)
     z_all, z_error, left = [], 0.0, FEW * total * heads
-    units = max(entries(size, width, heads, inner), heads * targets.shape[1])
+    tokens_of_one = size * width * (contexts.ndim == 3)
+    units = max(tokens_of_one, heads * max(size, width, inner, targets.shape[1]))
     for rows in chunks(total, units, CHUNK):
         work.tell("outputs in float64", rows.start, total)
         tokens = (contexts[rows] if contexts.ndim == 3 else contexts[None]).astype(np.float64)

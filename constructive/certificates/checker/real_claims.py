@@ -45,6 +45,7 @@ def needs(shapes, count, keep):
     held = number * (2 * weights + 3 * heads * (value_dim + width) * outputs)
     held += rows * (2 * number * size * width + logit * heads * max(size, width, inner))
     held += rows * outputs * (2 * number + 1500)  # integers of 4,000 bits and more
+    held += 32 * total * outputs  # targets and bounds in float64
     each = units * (2 * inner + 2 * width) + columns * outputs
     steps = 3 + count * BITS // GAINED
     once = heads * value_dim * outputs * (between + width)
