@@ -137,3 +137,16 @@ def test_contexts_which_coincide_are_refused():
     same = Dataset(np.repeat(data.contexts[:1], 21, axis=0), data.queries, data.targets)
     with pytest.raises(PrecisionError, match=r"singular|cannot carry"):
         build_memorizer(same, num_heads=4, construction="paired")
+
+
+@pytest.mark.parametrize("head_dim", [1, 8])
+@pytest.mark.parametrize("power", [-150, -300, -308])
+def test_a_context_whose_products_underflow_is_told_by_an_error_of_ours(head_dim, power):
+    """A Gram matrix of zeros says nothing of its rank, and is not to be solved with."""
+    data = generators.gaussian(num_examples=17, context_size=3, width=8, seed=0)
+    contexts = data.contexts.copy()
+    contexts[5] *= 10.0**power
+    spoilt = Dataset(contexts, data.queries, data.targets)
+    refused = pytest.raises(PrecisionError, match="too far apart for float64")
+    with refused, np.errstate(all="ignore"):  # numpy warns of the overflow on the way
+        build_memorizer(spoilt, num_heads=8, head_dim=head_dim, construction="paired")

@@ -26,6 +26,9 @@ _LOOK_CLOSER = 1e-6
 """A Gram matrix loses half the digits, so distances below this are decided by singular values."""
 
 
+_TINY = 1e-150
+"""Length of a token below which its products are no normal numbers: a Gram matrix says nothing."""
+
 _LARGEST = 1e100
 """Largest entry of contexts or queries; squares and products with weights stay within float64."""
 
@@ -100,17 +103,17 @@ def check_ranks(rows: slice, contexts: Array) -> float:
 
     Raises AssumptionError as `check` does.
     """
-    try:
-        with np.errstate(all="ignore"):  # zero or huge tokens: decided below
-            gram = contexts @ contexts.transpose(0, 2, 1)
-            lengths = np.sqrt(np.diagonal(gram, axis1=1, axis2=2))
+    with np.errstate(all="ignore"):  # zero or tiny tokens: decided below
+        gram = contexts @ contexts.transpose(0, 2, 1)
+        lengths = np.sqrt(np.diagonal(gram, axis1=1, axis2=2))
+        try:
             # Entry (i, i) of the Cholesky factor is the distance of token i to the span before it;
             # scaling tokens would scale rows of the factor, and round no more.
             factor = np.linalg.cholesky(gram)
             distances = (np.diagonal(factor, axis1=1, axis2=2) / lengths).min(axis=1)
-        distances[np.isnan(distances)] = 0.0
-    except np.linalg.LinAlgError:
-        distances = np.array([_least_singular_value(context) for context in contexts])
+        except np.linalg.LinAlgError:
+            distances = np.array([_least_singular_value(context) for context in contexts])
+    distances[~((lengths.min(axis=1) > _TINY) & (distances > 0.0))] = 0.0  # also what is no number
     for index in np.flatnonzero(distances < _LOOK_CLOSER):
         rank, coefficients = dependency(contexts[index])
         size = contexts.shape[1]
