@@ -34,7 +34,7 @@ PROVERS = {
     ExtendedLayer: _LAYERS,
     RationalLayer: Prover(RationalDataset | Dataset, layers.refused, layers.prove),
     SequenceMemorizer: Prover(SequenceDataset, sequences.known_claims, sequences.prove, ()),
-    Decoder: Prover(Text, decoders.known_claims, decoders.prove, ("seed",)),
+    Decoder: Prover(Text, decoders.known_claims, decoders.prove, ("seed", "model")),
 }
 """By the kind of a memorizer's layer, or of the memorizer where it has none."""
 
@@ -51,6 +51,7 @@ def certify(
     delta: float | None = None,
     max_prec: int = MOST_BITS,
     seed: int = 0,
+    model: str | None = None,
     executor: Executor | None = None,
     progress: Progress = silent,
 ) -> Certificate:
@@ -80,8 +81,8 @@ def certify(
             - ``"error"``: `max |f(E_t, e_t) - y_t| <= epsilon` (`claims.error`)
             - ``"readout"``: some exact effective readout is within delta of the stored one
               (`claims.readout`)
-            - ``"executed"``, if it is asked for: a bound of `|f - y|` for every evaluation in
-              float32, which says where it is vacuous (`claims.executed`)
+            - ``"executed"``, if it is asked for: a bound of `|f - y|` for every program of a model
+              of floating-point evaluation, which says where it is vacuous (`claims.executed`)
 
             and for sequences
 
@@ -92,12 +93,16 @@ def certify(
 
             - ``"rank"``: Z has as many independent rows as there are different contexts
             - ``"recites"``: the next token has the largest logit at every position
-            - ``"executed"``: so it has in every evaluation in float32
+            - ``"executed"``: so it has for every program of a model
         epsilon: the largest error, in units of the targets; by default 1e-6 times the largest
-            target, to one digit (1e-6 if all are zero)
+            target, to one digit (1e-6 if all are zero). The claim *executed* is UNDECIDED where
+            its bound is larger than an epsilon that was given
         delta: the largest distance of an entry from an exact readout; by default what can be shown
         max_prec: bits after which an undecided claim stays so; by default 4096
         seed: of the primes' points; any seed proves the same
+        model: of the claim *executed*: "float32, pairwise" (by default; for a decoder with its own
+            storage), "float32, pairwise, blocks of 16", "float32, scaled" or "float32, any
+            contraction" (`exact.models`)
         executor: where pieces of the proof of paired heads are computed, in other processes or on
             other machines; None for here. The certificate is the same
         progress: called with (step, done, total) during long work
@@ -133,12 +138,19 @@ def certify(
         _bound("delta", delta),
         _bits(max_prec),
         seed,
+        model,
         executor,
         progress,
     )
     if executor is not None:
         require_executor(executor)
     require_seed(seed)
+    if model is not None and "executed" not in asked.claims:
+        raise ParameterError(
+            f"model={shown(model)} is for the claim executed, which is not asked for",
+            witness=asked.claims,
+            suggestion='claims="executed", or no model=',
+        )
     usual = Asked(asked.claims)
     given = {name: getattr(asked, name) for name in OPTIONS}
     idle = {

@@ -8,6 +8,7 @@ from constructive.certificates.claims.decoders import CLAIMS
 from constructive.certificates.claims.decoders.subject import Subject
 from constructive.certificates.prover import Asked, Known
 from constructive.data.texts import Text
+from constructive.exact.models import model_named
 from constructive.layers.causal.margins import Margins
 from constructive.layers.decoder import Decoder
 from constructive.layers.recital import Recital
@@ -53,6 +54,7 @@ def _proved(decoder: Decoder, text: Text, asked: Asked, margins: Margins | None)
         text,
         bytes.fromhex(data["sha256"] + weights["sha256"]),
         np.random.default_rng(asked.seed),
+        model_named(asked.model, decoder.record.storage),
         asked.progress,
         margins,
     )

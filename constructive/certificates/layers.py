@@ -14,6 +14,7 @@ from constructive.certificates.claims.registry import CLAIMS
 from constructive.certificates.prover import Asked, Known
 from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.data.dataset import Dataset
+from constructive.exact.models import model_named
 from constructive.layers.memorizer import Memorizer
 from constructive.support.errors import ParameterError
 from constructive.support.verdict import Claim, Verdict
@@ -46,6 +47,7 @@ def prove(memorizer: Memorizer, dataset: Dataset, asked: Asked) -> Certificate:
     """Judge the claims about a layer which are asked for."""
     layer = memorizer.layer
     layer.leading.check_fits(dataset)
+    model_named(asked.model)  # before long work
     epsilon = _usual_epsilon(dataset) if asked.epsilon is None else asked.epsilon
     data, weights = described_data(dataset), described(layer.tensors)
 
@@ -78,6 +80,8 @@ def prove(memorizer: Memorizer, dataset: Dataset, asked: Asked) -> Certificate:
         heads=memorizer.record.heads,
         order=memorizer.record.order,
         epsilon=epsilon,
+        allowed=asked.epsilon,
+        model=model_named(asked.model),
         delta=asked.delta,
         fingerprints=_both(data, weights),
         evaluations=Evaluations(

@@ -9,7 +9,7 @@ from typing import Any
 from constructive.certificates.certificate import Certificate
 from constructive.support.progress import Progress, silent
 
-OPTIONS = "epsilon", "delta", "max_prec", "seed", "executor"
+OPTIONS = "epsilon", "delta", "max_prec", "seed", "model", "executor"
 MOST_BITS = 4096
 """Bits after which an undecided claim stays so, if nobody asks for others."""
 
@@ -24,6 +24,7 @@ class Asked:
         delta: the largest distance to an exact readout, or None for what can be shown
         max_prec: bits after which an undecided claim stays so
         seed: of the primes' points
+        model: the name of a model of `exact.models`, or None for the usual one
         executor: where pieces of the work are done, or None for here
         progress: called with (step, done, total)
     """
@@ -33,6 +34,7 @@ class Asked:
     delta: float | None = None
     max_prec: int = MOST_BITS
     seed: int = 0
+    model: str | None = None
     executor: Executor | None = None
     progress: Progress = silent
 

@@ -43,6 +43,10 @@ def certify_command(
     delta: Annotated[
         float | None, typer.Option(help="Distance to an exact readout; by default what is shown.")
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Of the claim executed, such as 'float32, any contraction'."),
+    ] = None,
     jobs: Pieces = 1,
     force: Force = False,
 ) -> None:
@@ -62,7 +66,7 @@ def certify_command(
     claims = tuple(map(str, claim)) if claim else None
     with processes(jobs) as executor, progress_bar() as progress:
         certificate = constructive.certify(
-            loaded, dataset, claims=claims, epsilon=epsilon, delta=delta,
+            loaded, dataset, claims=claims, epsilon=epsilon, delta=delta, model=model,
             executor=executor, progress=progress,
         )  # fmt: skip
     hand_out(certificate, output, say)

@@ -1,4 +1,18 @@
-"""What floating-point evaluations of attention may do: one model, and its bounds.
+"""What a program may do that evaluates attention in floating point: one model, and its bounds.
+
+A *program* computes one output from stored arrays by these steps. Its errors are bounded by counts,
+which follow from a `FloatModel`: a row of numbers. `FloatModel.sentence` says the same in words,
+from the same numbers, and statements quote it.
+
+    load      a number that was given is rounded to the format once
+    contract  arrays are multiplied and summed over indices (`exact.contractions`)
+    scale     constants multiply queries, keys or logits, in `constants` roundings at most: a scale
+              and its inverse, log2 e for exp2; a power of two costs nothing
+    softmax   exp(l_j - m), m the largest logit so far; in blocks of `block` tokens or more; divided
+              before the average or after it; where `merged`, also by exp(l - m - log L), and parts
+              are merged by (m, L) or by logsumexp
+    sum       in any order, with or without fused multiply-add, to nearest
+    store     some results have fewer bits (`storage`)
 
 *Standard model* (Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd ed., sections 2.2
 and 3.1). Every addition, product and division is rounded to nearest, with or without fused
@@ -19,8 +33,9 @@ product of at most B exponentials, and of as many roundings. ::
 
     eta  = t / (1 - t),  t = B exp_error + B u        >= what these do to a term
     beta = eta + gamma_n + eta gamma_n                >= with the sum of n terms
-    rho  = (1 + u)^2 (1 + stored)^2 - 1               two roundings divide; weights a_j and
-                                                      averages may be stored in fewer bits
+    rho  = (1 + u)^2 (1 + s)^2 / (1 - s) - 1          two roundings divide; exponentials or a_j,
+                                                      and averages or numerators, may be stored in
+                                                      fewer bits, s, before they are summed
     zeta = (2 beta + rho + beta rho) / (1 - beta)     |z - sum_j a_j x_j| <= zeta sum_j a_j |x_j|
 
 since the numerator is off by a factor 1 + beta at most, the denominator, which is positive, by
@@ -46,21 +61,40 @@ zeta = (b + rho + (1 + rho) c) / (1 - b), and (1 + rho) (1 + eta) h X / (1 - b) 
 
 No numerator overflows where n X (1 + zeta) is in the range of the operations, X the largest `|x|`.
 
+*Merged parts.* A token's weight may be exp(l - lse_s) exp(lse_s - lse), lse_s = m + log L of its
+part, with logarithms off by `exp_error` (1 + |log L|). Twice, a logarithm is rounded and added to a
+logit (u (M + log n), M bounds the logits), and a difference is rounded (u (2M + log n),
+u (2M + 2 log n)). So exponents are off by 6 u M + 5 u log n + 2 exp_error (1 + log n)
+(`exponents`, and 6 roundings in `logit_roundings`). Sums are nested twice: n, m and B are doubled,
+since (1 + gamma_n)^2 <= 1 + gamma_2n, and two more roundings divide.
+
 All bounds are sums, products and quotients of positive numbers, and `up` covers their rounding.
 """
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact.directed import up
+from constructive.exact.contractions import Contraction, Pairwise
+from constructive.exact.formats import Format
+from constructive.exact.upward import up
 from constructive.support.arrays import Array
 
 MOST_TERMS = 1 << 20
 """Terms of a sum for which bounds are finite."""
 _HALF = 0.5
-"""Beyond it a relative error is no small one."""
+"""Beyond it a relative error is not small."""
+_LOADS = 4
+"""Factors of a path that are rounded before it starts."""
+_DIFFERENCE = 2
+"""Roundings of l - m, in units of a bound of both."""
+_MERGES = 6
+"""More of them where parts are merged by logsumexp."""
+_OPERATIONS = {2.0**-24: "float32", 2.0**-53: "float64"}
+"""By their unit roundoff."""
 
 
 @dataclass(frozen=True)
@@ -68,63 +102,161 @@ class FloatModel:
     """How evaluation rounds.
 
     Attributes:
-        name: of the format in which numbers are stored
+        name: as `certify` and `bounds` take it
+        storage: the format of what is stored between steps
         unit: u of additions, products and divisions
-        exp_error: relative error of exponentials which are at least twice the smallest normal
-            number
+        exp_error: relative error of exponentials that are at least twice the smallest normal
+            number, and of logarithms
         block: tokens of a block of softmax, at least
         smallest: the smallest normal number of the operations
-        stored_unit: rounding of attention weights, averages, outputs and logits when they are
-            stored between operations; 0 where that is the format of these
-        stored_tiny: absolute error of storing a number which is nearly zero
-        digits: bits of a significand in storage: integers up to 2^digits are exact
-        stored_smallest: the smallest normal number of storage
-        largest: the largest number of storage
-        overflow: the largest number of the operations; by default that of float32
+        overflow: the largest number of the operations
+        contraction: what may be multiplied at once
+        constants: roundings by constants on the way to an exponential
+        merged: whether parts may be divided and merged by logsumexp
     """
 
     name: str
+    storage: Format
     unit: float
     exp_error: float
     block: int
     smallest: float
-    stored_unit: float
-    stored_tiny: float
-    digits: int
-    stored_smallest: float
-    largest: float
-    overflow: float = (2.0 - 2.0**-23) * 2.0**127
+    overflow: float
+    contraction: Contraction = Pairwise()  # noqa: RUF009 - it has no state
+    constants: int = 0
+    merged: bool = False
+
+    @property
+    def stored_unit(self) -> float:
+        """The rounding of what is stored; 0 where storage has the numbers of the operations."""
+        return self.storage.unit if self.storage.unit > self.unit else 0.0
+
+    @property
+    def stored_tiny(self) -> float:
+        """The absolute error of storing what is nearly zero; 0 where nothing is rounded."""
+        return self.storage.tiny if self.storage.unit > self.unit else 0.0
+
+    @property
+    def keeps_logits(self) -> bool:
+        """Whether sums without error give exponents without error."""
+        return not (self.constants or self.merged)
+
+    def logit_roundings(self, width: int, head_dim: int) -> int:
+        """Count the roundings of a logit and of its distance to the largest one.
+
+        Args:
+            width: d
+            head_dim: d_h
+        """
+        merges = _MERGES * self.merged
+        paths = self.contraction.logits(width, head_dim) + _LOADS
+        return paths + _DIFFERENCE + self.constants + merges
+
+    def output_roundings(
+        self, heads: int, tokens: int, width: int, value_dim: int, between: int
+    ) -> int:
+        """Count the roundings of an output of a layer, but for softmax.
+
+        Args:
+            heads: H
+            tokens: n
+            width: d
+            value_dim: d_v
+            between: d_o, the columns of W_O
+        """
+        return self.contraction.outputs(heads, tokens, width, value_dim, between) + _LOADS
+
+    def exponents(self, counts: npt.ArrayLike) -> Array:
+        """Bound what errors of exponents do not owe to logits: zero but for merged parts.
+
+        Args:
+            counts: n, of any shape
+        """
+        logs = np.log(np.maximum(np.asarray(counts, dtype=np.float64), 1.0)) * (1.0 + 2.0**-40)
+        whole = 5.0 * self.unit * logs + 2.0 * self.exp_error * (1.0 + logs)
+        return up(whole) if self.merged else np.zeros_like(logs)
+
+    def of_layers(self, *, exact: bool = False) -> str:
+        """Say what a program of this model is that evaluates a layer.
+
+        Args:
+            exact: whether all its logits are exact
+        """
+        logits = "each logit computed once" + ", without error" * exact
+        loaded = f"weights and data rounded to {self.storage.name} first"
+        return "; ".join([loaded, logits, self.contraction.of_layers, *self._clauses()])
+
+    def of_decoders(self) -> str:
+        """Say what a program of this model is that evaluates a decoder."""
+        return "; ".join([self.contraction.of_decoders, *self._clauses()])
+
+    def _clauses(self) -> Iterator[str]:
+        """Say how a program sums, stores, scales and averages, from the numbers alone."""
+        tiny = _power(2.0 * self.smallest)
+        yield (
+            f"sums in {_OPERATIONS[self.unit]}, in any order, rounding to nearest, with or without "
+            "fused multiply-add"
+        )
+        if self.stored_unit:
+            yield (
+                "tokens, queries, keys, exponentials or attention weights, averages, outputs and "
+                f"the last logits stored in {self.storage.name}"
+                + ", where underflow is gradual"
+                * self.storage.gradual
+            )
+            yield "logits of heads, the product of W_K and W_Q, and denominators in float32"
+        if self.constants:
+            yield (
+                "constants scale W_Q, queries, keys, logits or exponents (for exp2), in "
+                f"{self.constants} roundings at most"
+            )
+        yield (
+            "softmax less the largest logit so far, in one piece or in blocks of "
+            f"{self.block} tokens or more, divided by its sum before or after the average"
+        )
+        if self.merged:
+            yield (
+                "or in parts that are divided by their sum L, or by exp(m + log L), and merged "
+                f"once by logsumexp, with log off by at most {_power(self.exp_error)} (1 + |log|)"
+            )
+        yield "underflow to zero or gradual"
+        yield (
+            f"if exp is off by at most {round(self.exp_error / self.unit / 2)} units in the last "
+            f"place where it is {tiny} or more, by {tiny} where it is less, and is 1 at 0"
+        )
 
     def gamma(self, terms: npt.ArrayLike) -> Array:
-        """gamma_k, rounded up; infinite beyond `MOST_TERMS` and where k u is no small number.
+        """Bound gamma_k from above; infinite beyond `MOST_TERMS` and where k u is not small.
 
         Args:
             terms: k, of any shape
 
         Example:
-            >>> bool(1e-3 < EXECUTED["float32"].gamma(20000) < 2e-3)
+            >>> from constructive.exact.models import FLOAT32
+            >>> bool(1e-3 < FLOAT32.gamma(20000) < 2e-3)
             True
         """
         count = np.asarray(terms, dtype=np.float64)
         return self._small(count * self.unit, count)
 
     def average(self, counts: npt.ArrayLike) -> Array:
-        """zeta: the relative error of an average of n tokens, to `sum_j a_j |x_j|`; rounded up.
+        """Bound zeta, the error of an average of n tokens relative to `sum_j a_j |x_j|`.
 
         Args:
             counts: n, of any shape
 
         Example:
-            >>> bool(1e-4 < EXECUTED["float32"].average(1000) < 2e-4)
+            >>> from constructive.exact.models import FLOAT32
+            >>> bool(1e-4 < FLOAT32.average(1000) < 2e-4)
             True
         """
         count = np.asarray(counts, dtype=np.float64)
-        return self._ratio(count, self.gamma(count), np.zeros_like(count))[0]
+        return self._ratio(count, self.gamma(self._nested * count), np.zeros_like(count))[0]
 
     def weighted(
         self, counts: npt.ArrayLike, large: npt.ArrayLike, rest: npt.ArrayLike
     ) -> tuple[Array, Array]:
-        """The same, where some tokens have nearly all weight; and what comes on top, times X.
+        """Bound it where some tokens have nearly all weight; and what comes on top, times X.
 
         Args:
             counts: n, of any shape
@@ -132,24 +264,26 @@ class FloatModel:
             rest: tau, a bound of the weight of all others together
 
         Example:
-            >>> zeta, more = EXECUTED["float32"].weighted(10000, 20, 1e-6)
-            >>> bool(zeta + more < EXECUTED["float32"].average(10000) / 5)
+            >>> from constructive.exact.models import FLOAT32
+            >>> zeta, more = FLOAT32.weighted(10000, 20, 1e-6)
+            >>> bool(zeta + more < FLOAT32.average(10000) / 5)
             True
         """
         count = np.asarray(counts, dtype=np.float64)
-        plain = self.gamma(count)
-        main = up((1.0 + plain) * (np.asarray(large, dtype=np.float64) * self.unit))
+        plain = self.gamma(self._nested * count)
+        main = up((1.0 + plain) * (self._nested * np.asarray(large, dtype=np.float64) * self.unit))
         with np.errstate(invalid="ignore"):  # what is infinite, times zero
-            more = up((1.0 + plain) * (1.0 + count * self.unit) * np.asarray(rest))
+            others = self._nested * np.asarray(rest, dtype=np.float64)
+            more = up((1.0 + plain) * (1.0 + self._nested * count * self.unit) * others)
         better = main + more < plain
         return self._ratio(count, np.where(better, main, plain), np.where(better, more, 0.0))
 
     def _ratio(self, count: Array, main: Array, more: Array) -> tuple[Array, Array]:
         """zeta, and what comes on top, from g and h."""
-        eta = self._small(self._blocks(count) * (self.exp_error + self.unit), count)
+        eta = self._small(self._nested * self._blocks(count) * (self.exp_error + self.unit), count)
         above, below = up(_both(eta, main)), up(_both(eta, main + more))
-        once = _both(self.unit, self.stored_unit)
-        rho = up(np.asarray(_both(once, once)))
+        once, kept = _both(self._nested * self.unit, self.stored_unit), self.stored_unit
+        rho = up((_both(once, once) + kept) / (1.0 - kept))
         known = below < _HALF
         least = 1.0 - np.minimum(below, _HALF)
         zeta = up((below + rho + above * (1.0 + rho)) / least)
@@ -158,7 +292,7 @@ class FloatModel:
         return np.where(known, zeta, np.inf), np.where(known, top, np.inf)
 
     def flushed(self, counts: npt.ArrayLike) -> Array:
-        """What underflow adds to an average of n tokens with entries of at most one; rounded up.
+        """Bound what underflow adds to an average of n tokens with entries of at most one.
 
         Args:
             counts: n, of any shape
@@ -168,17 +302,22 @@ class FloatModel:
         return up(lost + (count + 1.0) * self.stored_tiny)
 
     def lost(self, terms: int) -> float:
-        """What underflow takes from a sum of k products of numbers of at most one; rounded up.
+        """Bound what underflow takes from a sum of k products of numbers of at most one.
 
-        Each product, and each factor which is below the smallest normal number, may become zero.
+        Each product, and each factor that is below the smallest normal number, may become zero.
 
         Args:
             terms: k
         """
         return 8.0 * terms * self.smallest
 
+    @property
+    def _nested(self) -> int:
+        """How often sums over tokens are nested."""
+        return 2 if self.merged else 1
+
     def _blocks(self, count: Array) -> Array:
-        return 1.0 + np.ceil((count - 1.0) / self.block)
+        return 1.0 + self.merged + np.ceil((count - 1.0) / self.block)
 
     @staticmethod
     def _small(share: Array, count: Array) -> Array:
@@ -188,48 +327,13 @@ class FloatModel:
         return np.where(inside, up(safe / (1.0 - safe)), np.inf)
 
 
+def _power(number: float) -> str:
+    """Write a power of two as one."""
+    return f"2^{math.frexp(number)[1] - 1}"
+
+
 def _both(one: npt.ArrayLike, other: npt.ArrayLike) -> Array:
     """(1 + a) (1 + b) - 1, as a sum of positive numbers."""
     a, b = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
     both: Array = a + b + a * b
     return both
-
-
-EXP_ULPS = 32
-"""Units in the last place by which exponentials in float32 may be off: 64 u."""
-BLOCK = 512
-"""Tokens of a block of softmax which is computed in blocks, at least."""
-IN_WORDS = (
-    "sums in any order, with or without fused multiply-add, softmax less the largest logit, in one "
-    "piece or in blocks of {} tokens or more, underflow to zero or gradual; if exp is off by at "
-    "most {} units in the last place where it is 2^-125 or more, by 2^-125 where it is less, and "
-    "is 1 at 0"
-)
-"""What an evaluation in float32 is, and is assumed to be, as statements say it of `BLOCK` and
-`EXP_ULPS`."""
-
-_F32 = 2.0**-24, 2.0 * EXP_ULPS * 2.0**-24, BLOCK, 2.0**-126
-
-EXECUTED = {
-    "float32": FloatModel("float32", *_F32, 0.0, 0.0, 24, 2.0**-126, (2.0 - 2.0**-23) * 2.0**127),
-    "bfloat16": FloatModel(
-        "bfloat16", *_F32, 2.0**-8, 2.0**-126, 8, 2.0**-126, (2.0 - 2.0**-7) * 2.0**127
-    ),
-    "float16": FloatModel("float16", *_F32, 2.0**-11, 2.0**-25, 11, 2.0**-14, 65504.0),
-}
-"""By the format in which numbers are stored; sums and products are float32 in all."""
-
-FLOAT64 = FloatModel(
-    "float64",
-    2.0**-53,
-    2.0**-51,
-    MOST_TERMS,
-    2.0**-1022,
-    0.0,
-    0.0,
-    53,
-    2.0**-1022,
-    2.0**1023,
-    2.0**1023,
-)
-"""Our own evaluation, with exponentials from a table which arb made."""

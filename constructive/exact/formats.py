@@ -1,9 +1,55 @@
-"""Numbers of fewer bits than float32, as float32 arrays of such numbers."""
+"""Formats of floating-point numbers, and float32 arrays of numbers that have fewer bits."""
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of floating-point numbers.
+
+    Attributes:
+        name: as numpy and ml_dtypes call it
+        digits: bits of a significand: integers up to 2^digits are exact
+        smallest: its smallest normal number
+        largest: its largest number
+        tiny: the absolute error of storing a number that is nearly zero, underflow to zero
+            included where machines do that
+    """
+
+    name: str
+    digits: int
+    smallest: float
+    largest: float
+    tiny: float
+
+    @property
+    def unit(self) -> float:
+        """The unit roundoff u = 2^-digits of rounding to nearest."""
+        return 2.0**-self.digits
+
+    @property
+    def gradual(self) -> bool:
+        """Whether underflow is always gradual, and never to zero."""
+        return self.tiny < self.smallest
+
+
+FORMATS = {
+    each.name: each
+    for each in (
+        Format("float64", 53, 2.0**-1022, (2.0 - 2.0**-52) * 2.0**1023, 2.0**-1022),
+        Format("float32", 24, 2.0**-126, (2.0 - 2.0**-23) * 2.0**127, 2.0**-126),
+        Format("bfloat16", 8, 2.0**-126, (2.0 - 2.0**-7) * 2.0**127, 2.0**-126),
+        Format("float16", 11, 2.0**-14, 65504.0, 2.0**-25),
+        Format("float8_e4m3fn", 4, 2.0**-6, 448.0, 2.0**-10),
+        Format("float8_e5m2", 3, 2.0**-14, 57344.0, 2.0**-17),
+    )
+}
+"""By name."""
 
 
 def rounded(weights: Array, storage: str) -> Array:

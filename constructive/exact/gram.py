@@ -48,7 +48,7 @@ Source: Demmel, *On floating point errors in Cholesky* (LAPACK Working Note 14, 
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact.directed import UNIT
+from constructive.exact.upward import UNIT
 from constructive.support.arrays import Array
 
 _ROOM = 1.125

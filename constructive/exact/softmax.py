@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.exact.compensated import EXPONENTIAL_ERROR, exponential
-from constructive.exact.directed import TINY, UNIT, gamma, up
+from constructive.exact.upward import TINY, UNIT, gamma, up
 from constructive.support.arrays import Array
 
 Integers = npt.NDArray[np.int64]

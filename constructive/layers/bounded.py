@@ -26,8 +26,8 @@ import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.exact.compensated import dot
-from constructive.exact.directed import LONGEST, TINY, UNIT, gamma, up
 from constructive.exact.softmax import differences, shares
+from constructive.exact.upward import LONGEST, TINY, UNIT, gamma, up
 from constructive.support.arrays import CHUNK_BYTES, Array
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from constructive.exact.float_model import EXECUTED
+from constructive.exact.models import STORAGES
 from constructive.support.arguments import is_integer
 from constructive.support.errors import ParameterError, shown
 
@@ -34,11 +34,11 @@ class DecoderRecord:
     storage: str = "float32"
 
     def __post_init__(self) -> None:
-        if self.storage not in EXECUTED:
+        if self.storage not in STORAGES:
             raise ParameterError(
                 f"unknown storage={shown(self.storage)}",
                 witness=shown(self.storage),
-                suggestion=" or ".join(map(repr, EXECUTED)),
+                suggestion=" or ".join(map(repr, STORAGES)),
             )
 
 

@@ -12,8 +12,13 @@ order; so it makes no error, and nothing underflows. These are looked at:
     W_K W_Q^T e, W_Q W_K^T x        d d_h terms, one product or two
     logits, and differences of two        2 d^2 d_h terms
 
-The last is looked at for each example with its own sizes; the others with the largest sizes which
+The last is looked at for each example with its own sizes; the others with the largest sizes that
 any example has in an entry.
+
+Where any arrays may be multiplied first (`Contraction.free`), a partial sum has some factors and
+sums over some indices. In its own unit it is at most the product of all four largest entries in
+their units, times d^2 d_h: so that product has to be less than 2^24, too, and products of units
+have to be normal numbers. Where a model scales or merges, exponents have errors anyway.
 """
 
 from dataclasses import dataclass
@@ -22,16 +27,16 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
-from constructive.exact.directed import up
 from constructive.exact.dyadic import granularity
-from constructive.exact.float_model import EXECUTED, FloatModel
+from constructive.exact.float_model import FloatModel
+from constructive.exact.models import FLOAT32
+from constructive.exact.upward import up
 from constructive.support.arrays import CHUNK_BYTES, Array
 from constructive.support.errors import DataError
 
 Booleans = npt.NDArray[np.bool_]
 Integers = npt.NDArray[np.int64]
 
-_SINGLE = EXECUTED["float32"]
 _MOST_BITS = 8
 """Of entries of W_Q and W_K which are made short: more are of no use."""
 
@@ -70,8 +75,7 @@ def short_sums(weights: tuple[Array, Array], dataset: Dataset, model: FloatModel
     Example:
         >>> data = Dataset([[1.0, 2.0], [0.5, 4.0]], [[1.0, 1.0]], [0.0])
         >>> whole, third = np.full((1, 2, 1), 3.0), np.full((1, 2, 1), 1 / 3)
-        >>> single = EXECUTED["float32"]
-        >>> [bool(short_sums((w, whole), data, single).heads.all()) for w in (whole, third)]
+        >>> [bool(short_sums((w, whole), data, FLOAT32).heads.all()) for w in (whole, third)]
         [True, False]
     """
     w_q, w_k = (w.astype(np.float64) for w in weights)
@@ -86,9 +90,14 @@ def short_sums(weights: tuple[Array, Array], dataset: Dataset, model: FloatModel
         (q + k, _top(matrix)),
         (e + q + k, _top(up(queries @ matrix))), (x + q + k, _top(up(matrix @ tokens))),
     )  # fmt: skip
-    heads = np.ones(len(w_q), dtype=bool)
+    heads = np.full(len(w_q), model.keeps_logits)
     for unit, size in sums:
         heads &= _fit(model, unit, size)
+    if model.contraction.free:
+        units = np.broadcast_arrays(x, e, q, k)
+        whole = up(tokens.max() * queries.max() * _top(w_q) * _top(w_k) * float(matrix[0].size))
+        heads &= _fit(model, sum(units), up(whole * w_q.shape[2]))
+        heads &= _normal(model, sum(np.minimum(unit, 0) for unit in units))
     return ShortSums(model, x + e + q + k, heads)
 
 
@@ -109,9 +118,15 @@ def _fit(model: FloatModel, exponents: npt.ArrayLike, sizes: npt.ArrayLike) -> B
     """Whether all multiples of 2^e of such sizes are zero or normal numbers of the format."""
     exponents, sizes = np.asarray(exponents), np.asarray(sizes)
     bits = np.frexp(sizes)[1] - exponents  # of what is infinite, or no number, they mean nothing
-    normal = exponents > np.frexp(model.smallest)[1] - 2  # 2^-126 is 1/2 times 2^-125
-    fits: Booleans = (bits <= model.digits) & normal & (sizes <= model.largest)
+    short = (bits <= model.storage.digits) & (sizes <= model.storage.largest)
+    fits: Booleans = short & _normal(model, exponents)
     return fits
+
+
+def _normal(model: FloatModel, exponents: npt.ArrayLike) -> Booleans:
+    """Whether 2^e are normal numbers."""
+    normal: Booleans = np.asarray(exponents) > np.frexp(model.smallest)[1] - 2  # of 1/2 2^-125
+    return normal
 
 
 def shortened(
@@ -147,7 +162,7 @@ def shortened(
     words = " and ".join(f"{name} of {bits} bits" for name, bits in found.items())
     raise DataError(
         f"logits are not exact in float32: sums of {width} x {width} x {inner} products of {words} "
-        f"with weights of one bit are longer than {_SINGLE.digits} bits",
+        f"with weights of one bit are longer than {FLOAT32.digits} bits",
         witness=found,
         suggestion="contexts and queries of few bits, such as np.rint(8 * x) / 8, a smaller "
         "head_dim=, or exact_logits=False",
@@ -162,7 +177,7 @@ def _rounded(weights: Array, bits: int) -> Array:
 
 
 def _all_exact(weights: tuple[Array, Array], dataset: Dataset, chunk_bytes: int) -> bool:
-    sums = short_sums(weights, dataset, _SINGLE)
+    sums = short_sums(weights, dataset, FLOAT32)
     if not sums.heads.all():
         return False
     w_q, w_k = (np.abs(w).transpose(1, 0, 2) for w in weights)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.data.texts import Text
-from constructive.exact.float_model import EXECUTED
+from constructive.exact.float_model import FloatModel
 from constructive.exact.formats import rounded
+from constructive.exact.models import model_named
 from constructive.layers.causal.bounded import ExactLogits, exact_logits
 from constructive.layers.causal.margins import Margins, margins
 from constructive.layers.decoder import Decoder
@@ -31,21 +32,20 @@ class Recital:
     margins: Margins
 
 
-def exact_tokens(decoder: Decoder, text: Text) -> ExactLogits:
+def exact_tokens(decoder: Decoder, text: Text, model: FloatModel) -> ExactLogits:
     """What is known of the logits of the heads at all positions of texts.
 
     Args:
         decoder: which has the tokens of the text
         text: one text or several
+        model: how evaluation rounds
 
     Raises:
         PrecisionError: where tokens and positions do not add up exactly in float32, or where
             logits of heads are not exact in float64, or multiples of so small a number that there
             is no table of their exponentials
     """
-    known = exact_logits(
-        decoder.layer, added_tokens(decoder, text), EXECUTED[decoder.record.storage]
-    )
+    known = exact_logits(decoder.layer, added_tokens(decoder, text), model)
     if not known.tabulated:
         raise PrecisionError(
             f"differences of logits are up to {known.logits.largest:.1e} in units of "
@@ -94,16 +94,24 @@ def _normal(weights: Array) -> bool:
     return bool((sizes >= np.finfo(np.float32).smallest_normal).all())
 
 
-def recital(decoder: Decoder, text: Text, *, progress: Progress = silent) -> Margins:
+def recital(
+    decoder: Decoder,
+    text: Text,
+    *,
+    model: FloatModel | None = None,
+    progress: Progress = silent,
+) -> Margins:
     """The margins at all positions which something has to follow, in the order of the texts.
 
-    Rounding is that of the decoder's storage (`exact.float_model.EXECUTED`). It is infinite where
-    logits of heads are not exact in float32, or weights, tokens, queries or keys not in storage,
-    or where logits depend on subnormal weights, which some machines read as zeros.
+    Rounding is infinite where logits of heads are far from exact, or weights, tokens, queries or
+    keys are not numbers of the model's storage, or where logits depend on subnormal weights, which
+    some machines read as zeros.
 
     Args:
         decoder: which has the tokens of the text
         text: one text or several
+        model: how evaluation rounds (`exact.models`), of the decoder's storage; by default the
+            pairwise one
         progress: called with (step, done, total)
 
     Raises:
@@ -111,7 +119,9 @@ def recital(decoder: Decoder, text: Text, *, progress: Progress = silent) -> Mar
         PrecisionError: as `exact_tokens` does
     """
     decoder.require_same_tokens(text)
-    known, model = exact_tokens(decoder, text), EXECUTED[decoder.record.storage]
+    if model is None:
+        model = model_named(None, decoder.record.storage)
+    known = exact_tokens(decoder, text, model)
     parts, done = [], 0
     for batch in text.batches():
         tokens = decoder.embedded(batch.ids).astype(np.float64)
@@ -122,11 +132,12 @@ def recital(decoder: Decoder, text: Text, *, progress: Progress = silent) -> Mar
             parts.append(part)
     together = Margins.together(parts)
     stored = (
-        np.abs(w).max() <= model.largest and np.array_equal(rounded(w, model.name), w)
+        np.abs(w).max() <= model.storage.largest
+        and np.array_equal(rounded(w, model.storage.name), w)
         for w in decoder.tensors.values()
     )
     of_logits = decoder.embedding, decoder.positions, *list(decoder.layer.tensors.values())[:2]
-    if known.exact_in(model) and all(stored) and all(map(_normal, of_logits)):
+    if all(stored) and all(map(_normal, of_logits)):
         return together
     nothing = np.full(len(together.least), np.inf)
     return dataclasses.replace(together, error=nothing, share=nothing)

@@ -6,10 +6,11 @@ Rounding acts twice: on attention, since logits are rounded, and on sums of what
 factors themselves where they are stored in more bits, and that of the difference to the largest
 logit, they are off by at most ::
 
-    eps  =  gamma_(2d + d_h + 6) max_j |x_j|^T |W_K| |W_Q|^T |e|            for head h, example t
+    eps  =  gamma_k max_j |x_j|^T |W_K| |W_Q|^T |e| + merging            for head h, example t
 
-(`exact.float_model`, whose unit gamma has; each difference is off by u times itself, and those from
-block to block add up to that from the largest). So each attention weight a_j becomes
+with k roundings as the model counts them (`FloatModel.logit_roundings`; 2d + d_h + 6 where products
+are pairwise), and what its merging adds (`exponents`). Each difference is off by u times itself,
+and those from block to block add up to that from the largest. So each attention weight a_j becomes
 a'_j = a_j w_j / sum_i a_i w_i with w_j in exp(+-eps), ::
 
     |a'_j - a_j|  <=  min(1, a_j g)  =: s_j,    g = exp(2 eps) - 1.
@@ -25,10 +26,10 @@ zero, and so is all that.
 
 *Sums.* From the logits that were computed, an evaluation gives averages with a relative error of
 zeta (`FloatModel.average`), and a product of four factors with sums over entries, heads and values:
-H (d + d_v) + d_o roundings at most, in any order (values first; or averages first; or U first). So
-it is off by at most ::
+k roundings at most (`FloatModel.output_roundings`), in any order that the model allows (values
+first; or averages first; or U first). So it is off by at most ::
 
-    ((1 + zeta) (1 + gamma_(H(d + d_v) + d_o + 4)) - 1)  sum_h (|W_V||W_O||W_D|)_h^T  max_j |x_j|.
+    ((1 + zeta) (1 + gamma_k) - 1)  sum_h (|W_V||W_O||W_D|)_h^T  max_j |x_j|.
 
 *Underflow.* A product of matrices is a sum over paths, one for each choice of inner indices. Every
 factor, product and partial sum of a path that becomes zero, or is read as zero, loses 2^-126, times
@@ -47,10 +48,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.data.dataset import Dataset
-from constructive.exact import directed
+from constructive.exact import upward
 from constructive.exact.compensated import EXPONENTIAL_ERROR, exponential
-from constructive.exact.directed import up
 from constructive.exact.float_model import FloatModel
+from constructive.exact.models import FLOAT64
+from constructive.exact.upward import up
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.exact_logits import Booleans, ShortSums, short_sums
 from constructive.support.arrays import CHUNK_BYTES, Array
@@ -123,10 +125,10 @@ def rounding(
 
     Example:
         >>> from constructive import build_memorizer, generators
-        >>> from constructive.exact.float_model import EXECUTED
+        >>> from constructive.exact.models import FLOAT32
         >>> data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
         >>> layer = build_memorizer(data, num_heads=3).layer
-        >>> float(rounding(layer, data, EXECUTED["float32"]).bounds.max()) < 1e-3
+        >>> float(rounding(layer, data, FLOAT32).bounds.max()) < 1e-3
         True
     """
     total, size, outputs = dataset.num_examples, dataset.context_size, layer.target_dim
@@ -144,8 +146,10 @@ def rounding(
         progress("bound the rounding", total, total)
         moved, errors, exact, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
         reach = up(sizes @ weights.readout_sizes)
-        zeta, gamma = float(model.average(size)), float(model.gamma(_roundings(layer)))
-        own = (size + 2.0) * directed.gamma(_roundings(layer))
+        between = len(layer.readout_weights)
+        shape = layer.num_heads, size, layer.width, layer.value_dim, between
+        zeta, gamma = float(model.average(size)), float(model.gamma(model.output_roundings(*shape)))
+        own = (size + 2.0) * upward.gamma(FLOAT64.output_roundings(*shape))
         relative = (zeta + gamma + zeta * gamma + own) * (1.0 + 2.0**-30)
         sums = up(relative * reach + lost_outputs)
     return Rounding(moved, sums, errors, float(exact.mean()))
@@ -168,12 +172,6 @@ def _side_by_side(matrices: Array) -> Array:
     return matrices.transpose(1, 0, 2).reshape(matrices.shape[1], -1)
 
 
-def _roundings(layer: AttentionLayer) -> int:
-    """Roundings between inputs and outputs, but for attention."""
-    width, between = layer.width + layer.value_dim, layer.readout_weights.shape[0]
-    return int(layer.num_heads * width + between + 4)
-
-
 def _lost(layer: AttentionLayer, dataset: Dataset, model: FloatModel) -> tuple[float, float]:
     """What underflow adds to logits and to outputs; infinite where sums may be too large."""
     largest = {name: max(1.0, float(np.abs(w).max())) for name, w in layer.tensors.items()}
@@ -185,7 +183,7 @@ def _lost(layer: AttentionLayer, dataset: Dataset, model: FloatModel) -> tuple[f
     between = float(layer.readout_weights.shape[0])
     paths = float(layer.num_heads) * width * layer.value_dim * between
     outputs = paths * tokens * largest["W_V"] * largest["W_O"] * largest["W_D"]
-    fits = 2.0 * size * max(logits, outputs) * (1.0 + 2.0**-30) <= model.largest
+    fits = 2.0 * size * max(logits, outputs) * (1.0 + 2.0**-30) <= model.overflow
     if not fits:
         return math.inf, math.inf
     flushed = float(model.flushed(size))
@@ -209,9 +207,10 @@ def _moved(
     logits = (queries @ weights.absorbed).reshape(-1, heads, width) @ turned
     read = up(np.abs(queries) @ weights.absorbed_sizes).reshape(-1, heads, width)
     sizes = up(read @ np.abs(turned)).max(axis=2)
-    terms = 2 * width + layer.head_dim
-    gamma = float(model.gamma(terms + 6)) + directed.gamma(terms + 2)
-    errors = up(gamma * sizes + lost)
+    shape = width, layer.head_dim
+    gamma = float(model.gamma(model.logit_roundings(*shape)))
+    gamma += upward.gamma(FLOAT64.logit_roundings(*shape))
+    errors = up(gamma * sizes + lost + model.exponents(dataset.context_size))
     exact = known.exact(sizes)
     errors = np.where(exact, 0.0, np.where(np.isnan(errors), np.inf, errors))
     attention = _attention(logits)

@@ -81,6 +81,11 @@ class Claim:
         """Whether the verdict is PROVED."""
         return self.verdict is Verdict.PROVED
 
+    @property
+    def said(self) -> str:
+        """The verdict, and whether the statement says nothing of use."""
+        return self.verdict.name + " (vacuous)" * ("vacuous" in self.evidence)
+
     def __bool__(self) -> bool:
         raise no_boolean("a claim", "its .proved")
 

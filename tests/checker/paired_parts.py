@@ -20,7 +20,7 @@ from constructive.certificates.claims.paired import (
     residuals,
     scan,
 )
-from constructive.exact import directed
+from constructive.exact import upward
 
 
 def small_pairs():
@@ -233,7 +233,7 @@ class OfCertify:
         return reading._attention(reach, scores, low_scores, np.reshape(errors, -1))
 
     def alone(self, tokens):
-        return 2 * (4.1 * (tokens - 1) * examples.TAIL + directed.gamma(tokens + 4))
+        return 2 * (4.1 * (tokens - 1) * examples.TAIL + upward.gamma(tokens + 4))
 
     def examples(self, reaches, scores, lengths=(1.0,)):
         total, pairs = len(lengths), len(reaches)

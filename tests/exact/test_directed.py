@@ -10,15 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constructive.exact import directed, precision
-from constructive.exact.directed import (
-    at_least,
-    at_most,
-    exponent_of,
-    lower,
-    short_bound,
-    up,
-    upper,
-)
+from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
+from constructive.exact.upward import exponent_of, up
 
 LARGEST = 1.7976931348623157e308
 

@@ -12,8 +12,9 @@ from flint import arb, arb_mat
 
 from constructive.data.dataset import Dataset
 from constructive.exact.ball import exact_matrix, largest
-from constructive.exact.directed import UNIT, up, upper
+from constructive.exact.directed import upper
 from constructive.exact.precision import working_precision
+from constructive.exact.upward import UNIT, up
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.balls import BallLayer, effective_readout
 from constructive.layers.bounded import BoundedLayer, Enclosed

@@ -10,6 +10,7 @@ import numpy as np
 
 from constructive.certificates.claims.evaluation import Evaluation, evaluate, evaluate_in_floats
 from constructive.data.dataset import Dataset
+from constructive.exact.float_model import FloatModel
 from constructive.layers.layer import FLOAT64, Layer
 from constructive.layers.record import HeadRecord
 from constructive.support.progress import Progress
@@ -81,7 +82,9 @@ class Subject:
         dataset: T examples which fit them
         heads: what each head did, or () for weights which were not built
         order: the examples in the order in which heads take them, or () for the order given
-        epsilon: the largest error which is allowed
+        epsilon: the largest error that is allowed
+        allowed: the same where it was asked for, else None
+        model: how programs round, of which the claim *executed* speaks
         delta: the largest distance to an exact readout; None for what can be shown
         fingerprints: the SHA-256 of the data, followed by that of the weights
         evaluations: the layer, enclosed
@@ -95,6 +98,8 @@ class Subject:
     heads: tuple[HeadRecord, ...]
     order: tuple[int, ...]
     epsilon: float
+    allowed: float | None
+    model: FloatModel
     delta: float | None
     fingerprints: bytes
     evaluations: Evaluations

@@ -16,7 +16,7 @@ HOMES = {
     "rank": "constructive.certificates.claims.rank:RANK",
     "error": "constructive.certificates.claims.error:ERROR",
     "readout": "constructive.certificates.claims.readout:READOUT",
-    "executed": "constructive.certificates.claims.executed:EXECUTED_IN_FLOAT32",
+    "executed": "constructive.certificates.claims.executed:EXECUTED",
 }
 
 CLAIMS: "Registry[ClaimKind]" = Registry(HOMES)

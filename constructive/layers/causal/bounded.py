@@ -15,10 +15,11 @@ from typing import NamedTuple
 import flint
 import numpy as np
 
-from constructive.exact.directed import up
 from constructive.exact.dyadic import granularity
-from constructive.exact.float_model import EXECUTED, FloatModel
+from constructive.exact.float_model import FloatModel
+from constructive.exact.models import FLOAT32
 from constructive.exact.precision import working_precision
+from constructive.exact.upward import up
 from constructive.layers.causal.geometry import BLOCK_BYTES, Block, blocks
 from constructive.layers.causal.layer import CausalLayer
 from constructive.support.arrays import Array
@@ -30,6 +31,8 @@ _LARGEST_TABLE = 1 << 20
 _ENOUGH = 746.0
 """exp(-746) is less than half of the smallest float64."""
 _TABLE_BITS = 80
+_SMALL = 0.25
+"""Up to it exp(2 eps) - 1 is at most 2 eps + 4 eps^2: the series is 2 eps + 2 eps^2 (1 + ...)."""
 
 
 class Sums(NamedTuple):
@@ -59,13 +62,21 @@ class ExactLogits:
 
     Attributes:
         stored: tokens, queries W_Q^T x and keys W_K^T x, which are stored between operations
-        summed: all that is summed on the way to differences of logits
+        summed: all that is summed on the way to differences of logits, if products are pairwise
+        free: what else may be summed if any arrays may be multiplied first
         logits: differences of logits
+        paths: d^2 d_h times the largest sizes of all factors, or 1
+        width: d
+        head_dim: d_h
     """
 
     stored: tuple[Sums, ...]
     summed: tuple[Sums, ...]
+    free: tuple[Sums, ...]
     logits: Sums
+    paths: float
+    width: int
+    head_dim: int
 
     def exact_in(self, model: FloatModel) -> bool:
         """Whether an evaluation makes no error in logits.
@@ -73,12 +84,34 @@ class ExactLogits:
         Args:
             model: how it rounds; sums and logits themselves are kept in float32
         """
-        kept = EXECUTED["float32"]
-        return all(
-            sums.exact(kept.digits, kept.smallest, kept.largest) for sums in self.summed
-        ) and all(
-            sums.exact(model.digits, model.stored_smallest, model.largest) for sums in self.stored
+        single, kept = FLOAT32.storage, model.storage
+        summed = self.summed + self.free * model.contraction.free
+        return (
+            model.keeps_logits
+            and all(sums.exact(single.digits, single.smallest, single.largest) for sums in summed)
+            and all(sums.exact(kept.digits, kept.smallest, kept.largest) for sums in self.stored)
         )
+
+    def growth(self, model: FloatModel, tokens: int) -> float:
+        """Bound exp(2 eps) - 1, where exponents are off by eps: 0 where logits are exact.
+
+        An attention weight a_j becomes a_j w_j / sum_i a_i w_i with all w in exp(+-eps), so it
+        moves by a_j (exp(2 eps) - 1) at most. Infinite where eps is more than 1/4, or where an
+        evaluation stores tokens, queries or keys in fewer bits than they have.
+
+        Args:
+            model: how evaluation rounds
+            tokens: n, the most that a position sees
+        """
+        if self.exact_in(model):
+            return 0.0
+        single = FLOAT32.storage
+        steps = model.logit_roundings(self.width, self.head_dim)
+        merging = model.exponents(tokens) + 2.0**-120 * (self.paths + tokens)  # and underflow
+        eps = float(up(model.gamma(steps) * self.logits.largest / 2.0 + merging))
+        if model.stored_unit or not (eps <= _SMALL and 2.0 * self.paths <= single.largest):
+            return math.inf
+        return float(up(np.array(2.0 * eps + 4.0 * eps**2)))
 
     @property
     def tabulated(self) -> bool:
@@ -157,7 +190,14 @@ def _known(
     logits = _sums(x * x * q * k, 2.0 * np.maximum(*each))
     other = up(matrix @ most)  # the matrix, times x_j
     between = _sums(q * k, matrix), _sums(x * q * k, np.maximum(absorbed, other))
-    return ExactLogits(stored, (*projected, *between, logits), logits)
+    width, head_dim = w_q.shape[1:]
+    factors = np.array([most.max(), most.max(), w_q.max(), w_k.max()])
+    count = float(width * width * head_dim)
+    # In its own unit, a sum of some factors over any indices is less than that of all.
+    least = min(1.0, x) ** 2 * min(1.0, q) * min(1.0, k)
+    free = _sums(x * x * q * k, up(count * factors.prod())), Sums(least, least)
+    paths = float(up(count * np.maximum(factors, 1.0).prod()))
+    return ExactLogits(stored, (*projected, *between, logits), free, logits, paths, width, head_dim)
 
 
 def _sums(unit: float, bounds: Array) -> Sums:

@@ -6,14 +6,19 @@ other v. Float64 gives it up to a bound; and any evaluation in a `FloatModel` gi
 are off by E_v at most, ::
 
     |z^ - z|  <=  zeta A + more X + flushed (1 + zeta) X                                   =: B
-    |f^ - f|  <=  (1 + gamma_K) |U|^T B + gamma_K |U|^T A + lost                           =: D
-    |l^ - l|  <=  gamma_d |O| (|f| + D) + |O| D                                            =: E
+    |f^ - f|  <=  (1 + gamma_k) |U|^T B + gamma_k |U|^T A + lost                           =: D
+    |l^ - l|  <=  gamma_m |O| (|f| + D) + |O| D                                            =: E
 
-with A the averages of `|x|` which `layers.causal.bounded` gives, `|z| <= A`, K and d the entries of
-z and f, X >= 1 the largest `|x|`, and zeta and more of each head (`FloatModel.weighted`); B is zero
-where z is x. There is one rounding more each where outputs and logits are stored in fewer bits.
-Where sums may leave the range of the format, nothing is bounded. So the next token has the largest
-logit in every such evaluation where the margin exceeds E_next + E_v for every other v.
+with A the averages of `|x|` that `layers.causal.bounded` gives, `|z| <= A`, X >= 1 the largest
+`|x|`, and zeta and more of each head (`FloatModel.weighted`); B is zero where z is x. The counts k
+and m are those of `Contraction.readouts`: K and d_out, the entries of z and f, where the readout
+comes before the unembedding; else all roundings are in k, and m = 0. Where logits of heads are
+inexact, attention moves by a part g at most (`ExactLogits.growth`), before the rest happens: so
+(1 + zeta)(1 + g) - 1 stands for zeta, and the weight tau of small tokens grows by 1 + g.
+
+There is one rounding more each where outputs and logits are stored in fewer bits. Where sums may
+leave the range of the format, nothing is bounded. So the next token has the largest logit in every
+such evaluation where the margin exceeds E_next + E_v for every other v.
 """
 
 from collections.abc import Iterator
@@ -22,8 +27,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact.directed import up
-from constructive.exact.float_model import FLOAT64, FloatModel
+from constructive.exact.float_model import FloatModel
+from constructive.exact.models import FLOAT64
+from constructive.exact.upward import up
 from constructive.layers.causal.bounded import ExactLogits, enclosed
 from constructive.layers.causal.layer import CausalLayer
 from constructive.support.arrays import Array
@@ -69,9 +75,10 @@ class Margins:
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """Bounds which all positions share.
+    """Bounds that all positions share.
 
     Attributes:
+        growth: g, by how large a part of itself attention may move
         heads_width: d, the entries of what a head gives
         readout: U (K, d_out), float64
         readout_sizes: |U|
@@ -82,6 +89,7 @@ class Sizes:
         unembedding_sizes: |O|^T
     """
 
+    growth: float
     heads_width: int
     readout: Array
     readout_sizes: Array
@@ -119,8 +127,17 @@ def margins(
     absolute = np.abs(readout)
     by_head = absolute[layer.skip * layer.width :].reshape(layer.num_heads, layer.width, -1)
     head_columns = up(by_head.sum(axis=1))
+    growth = known.growth(model, tokens.shape[1])
     sizes = Sizes(
-        layer.width, readout, absolute, largest, columns, head_columns, outputs, np.abs(outputs)
+        growth,
+        layer.width,
+        readout,
+        absolute,
+        largest,
+        columns,
+        head_columns,
+        outputs,
+        np.abs(outputs),
     )
     for part in enclosed(layer, tokens, known):
         block = part.block
@@ -154,15 +171,17 @@ def _judged(
     """Of some positions: least, most, error and share."""
     outputs = z @ sizes.readout
     spread = _Spread.of(sizes, attended)
-    own = _output_errors(FLOAT64, sizes, spread, attended)
+    own = _output_errors(FLOAT64, sizes, spread, attended, 0.0)
     reach = up(np.abs(outputs) + own)  # of the true outputs
     logits = outputs @ sizes.unembedding
     ours = _logit_errors(FLOAT64, sizes, reach, own)
-    theirs = _output_errors(model, sizes, spread, attended)
+    theirs = _output_errors(model, sizes, spread, attended, sizes.growth)
     with np.errstate(invalid="ignore"):  # infinite errors, times zero
         theirs = up(theirs + model.stored_unit * (reach + theirs) + model.stored_tiny)
     theirs = _within(model, up(spread.whole + theirs), theirs)
     executed = _logit_errors(model, sizes, reach, theirs)
+    if model.contraction.free:
+        executed = up(executed + _lost_in_paths(model, sizes, attended))
     each = np.arange(len(z))
     ahead = logits[each, right][:, np.newaxis] - logits
     doubt = up(ours[each, right][:, np.newaxis] + ours) + 2.0**-50 * np.abs(ahead)
@@ -200,15 +219,21 @@ class _Spread:
         return cls(up(parts.sum(axis=0) + skipped), parts)
 
 
-def _output_errors(model: FloatModel, sizes: Sizes, spread: _Spread, attended: _Attended) -> Array:
-    """D: bounds of what rounding does to outputs (R, d_out)."""
+def _output_errors(
+    model: FloatModel, sizes: Sizes, spread: _Spread, attended: _Attended, growth: float
+) -> Array:
+    """Bound what rounding does to outputs, D: (R, d_out)."""
     inner, counts = attended.averages.shape[1], attended.counts[:, np.newaxis]
-    gamma = float(model.gamma(inner))
-    zeta, more = model.weighted(counts, attended.large, attended.rest)
+    first, _ = model.contraction.readouts(counts, inner, sizes.readout.shape[1])
+    gamma = model.gamma(first)
+    with np.errstate(invalid="ignore"):  # infinite growth, times zero
+        rest = np.nan_to_num(attended.rest * (1.0 + growth), nan=np.inf, posinf=np.inf)
+    zeta, more = model.weighted(counts, attended.large, rest)
+    zeta = up(zeta + growth + zeta * growth)
     flushed = up(model.flushed(counts) * (1.0 + zeta))
     top = up((more + flushed) * sizes.largest)
     largest = up(sizes.largest * (1.0 + zeta) + top).max(axis=1, keepdims=True)  # of averages
-    fits = (largest <= model.largest) & (up(largest * counts) <= model.overflow)
+    fits = (largest <= model.storage.largest) & (up(largest * counts) <= model.overflow)
     with np.errstate(invalid="ignore"):  # infinite errors, times zero
         moved = up(np.einsum("rh,hro->ro", zeta, spread.heads) + top @ sizes.head_columns)
         found = up((1.0 + gamma) * moved + gamma * spread.whole)
@@ -217,8 +242,9 @@ def _output_errors(model: FloatModel, sizes: Sizes, spread: _Spread, attended: _
 
 
 def _logit_errors(model: FloatModel, sizes: Sizes, reach: Array, errors: Array) -> Array:
-    """E: bounds of what rounding does to logits (R, V)."""
-    gamma, inner = float(model.gamma(reach.shape[1])), reach.shape[1]
+    """Bound what rounding does to logits, E: (R, V)."""
+    inner = reach.shape[1]
+    gamma = float(model.gamma(model.contraction.readouts(1, len(sizes.readout), inner)[1]))
     computed = up(reach + errors)
     with np.errstate(invalid="ignore"):  # infinite errors, times zero
         bound = up((gamma * computed + errors) @ sizes.unembedding_sizes)
@@ -228,7 +254,22 @@ def _logit_errors(model: FloatModel, sizes: Sizes, reach: Array, errors: Array) 
     return _within(model, up(whole + bound), bound)
 
 
+def _lost_in_paths(model: FloatModel, sizes: Sizes, attended: _Attended) -> Array:
+    """Bound what underflow takes from logits where any arrays may be multiplied first: (R, 1).
+
+    A path loses the smallest normal number a few times, times its other factors. Infinite where
+    the sum of all paths may leave the range of the operations.
+    """
+    inner, outputs = sizes.readout.shape
+    paths, _ = model.contraction.readouts(attended.counts[:, np.newaxis], inner, outputs)
+    factors = [
+        max(1.0, float(each.max())) for each in (sizes.readout_sizes, sizes.unembedding_sizes)
+    ]
+    reach = up(np.float64(sizes.largest * factors[0] * factors[1]) * paths)
+    return np.where(reach <= model.overflow, up(model.lost(1) * reach), np.inf)
+
+
 def _within(model: FloatModel, reach: Array, bound: Array) -> Array:
     """Bounds, infinite in each row unless all that it may reach is known to be in range."""
-    in_range: npt.NDArray[np.bool_] = reach.max(axis=1, keepdims=True) <= model.largest
+    in_range: npt.NDArray[np.bool_] = reach.max(axis=1, keepdims=True) <= model.storage.largest
     return np.where(in_range, bound, np.inf)

@@ -1,28 +1,19 @@
-"""The claim *executed*: every evaluation in float32 gives the next token, at every position.
+"""The claim *executed* of a decoder: whatever program of a model evaluates it recites the texts.
 
-That is a statement about all programs which evaluate the layer by its formula, in whatever order
-they sum, on any machine with IEEE arithmetic: the bound of what they round (`exact.float_model`) is
-less than the margin, for each other token (`layers.causal.margins`). Its assumption about exp, and
-what it takes an evaluation to be, stand in the statement. It says nothing of TensorFloat32, of
-sums in fewer bits than float32, or of logits of heads which are computed in yet another order.
+That is a statement about all programs of a named model (`exact.float_model`), on any machine with
+IEEE arithmetic: the bound of what they round is less than the margin, for each other token
+(`layers.causal.margins`). The statement says what a program of the model is, and what is assumed
+about exp.
 """
 
 from constructive.certificates.claims.decoders.subject import Subject
-from constructive.exact.float_model import BLOCK, EXP_ULPS, IN_WORDS
 from constructive.support.errors import PrecisionError
 from constructive.support.verdict import Claim, Verdict
 
 STATEMENT = (
-    "at all {} positions of S = {} texts the next token has the largest logit in every IEEE "
-    "evaluation, rounding to nearest, {}: queries and keys first or their matrix first, " + IN_WORDS
+    "at all {} positions of S = {} texts the next token has the largest logit for every program of "
+    "the model {!r}: {}"
 )
-STORED = {
-    "float32": "in float32",
-    "bfloat16": "in float32, with weights, tokens, queries, keys, attention weights, averages, "
-    "outputs and the last logits stored in bfloat16",
-    "float16": "in float32, with weights, tokens, queries, keys, attention weights, averages, "
-    "outputs and the last logits stored in float16, where underflow is gradual",
-}
 
 
 def prove(subject: Subject) -> Claim:
@@ -31,9 +22,9 @@ def prove(subject: Subject) -> Claim:
     Args:
         subject: decoder and text
     """
-    text, storage = subject.text, subject.decoder.record.storage
+    text, model = subject.text, subject.model
     statement = STATEMENT.format(
-        text.num_positions, text.num_texts, STORED[storage], BLOCK, EXP_ULPS
+        text.num_positions, text.num_texts, model.name, model.of_decoders()
     )
     try:
         margins = subject.margins
@@ -48,13 +39,15 @@ def prove(subject: Subject) -> Claim:
             f"rounding takes {margins.share[worst]:.1%} of a margin at most, after token "
             f"{place[1]} of text {place[0]}"
         )
-        return Claim("executed", statement, Verdict.PROVED, detail)
+        evidence = {"model": model.name}
+        return Claim("executed", statement, Verdict.PROVED, detail, evidence=evidence)
     first = int(over[0])
     place, share = subject.witness(first), float(margins.share[first])
     if share == float("inf"):
         detail = (
-            f"nothing bounds rounding after token {place[1]} of text {place[0]}: logits of heads "
-            "or stored weights are not exact, sums may be out of range, or no margin is known"
+            f"vacuous: nothing bounds rounding after token {place[1]} of text {place[0]}: logits "
+            "of heads or stored weights are not exact, sums may be out of range or longer than "
+            "2^20 terms, or no margin is known"
         )
     else:
         detail = (

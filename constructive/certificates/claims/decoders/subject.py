@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from constructive.data.texts import Text
+from constructive.exact.float_model import FloatModel
 from constructive.layers.causal.margins import Margins
 from constructive.layers.decoder import Decoder
 from constructive.layers.recital import recital
@@ -21,14 +22,16 @@ class Subject:
         text: which has its tokens
         fingerprints: the SHA-256 of the data, followed by that of the weights
         rng: of primes' points
+        model: how programs round, of which the claim *executed* speaks
         progress: called with (step, done, total)
-        known: the margins, where somebody bounded them before
+        known: the margins, where they were bounded before with the usual model
     """
 
     decoder: Decoder
     text: Text
     fingerprints: bytes
     rng: np.random.Generator
+    model: FloatModel
     progress: Progress = field(repr=False)
     known: Margins | None = None
 
@@ -37,7 +40,7 @@ class Subject:
         """The margins of all positions. Raises PrecisionError where there are none."""
         if self.known is not None:
             return self.known
-        return recital(self.decoder, self.text, progress=self.progress)
+        return recital(self.decoder, self.text, model=self.model, progress=self.progress)
 
     def witness(self, index: int) -> tuple[int, int]:
         """A position, as text and token.

@@ -15,7 +15,7 @@ from constructive.certificates.claims.paired.examples import (
 )
 from constructive.certificates.claims.paired.reading import DIFFERENCE, read
 from constructive.certificates.claims.paired.scan import Scan
-from constructive.exact.directed import UNIT, gamma, lengths, up
+from constructive.exact.upward import UNIT, gamma, lengths, up
 from constructive.support.arrays import CHUNK_BYTES, Array
 from constructive.support.parallel import ordered_map
 from constructive.support.progress import Progress

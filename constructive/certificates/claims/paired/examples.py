@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
-from constructive.exact.directed import LONGEST, exponent_of
+from constructive.exact.upward import LONGEST, exponent_of
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
 

@@ -7,7 +7,7 @@ import numpy as np
 from constructive.certificates.claims.paired.entries import Entries
 from constructive.certificates.claims.paired.examples import Examples, UndecidedError
 from constructive.certificates.claims.paired.reading import Tokens
-from constructive.exact.directed import gamma, up
+from constructive.exact.upward import gamma, up
 from constructive.support.arrays import CHUNK_BYTES, Array
 
 _ROUNDS = 500

@@ -11,7 +11,7 @@ import numpy as np
 
 from constructive.certificates.claims.paired.examples import MARGIN, TAIL, Examples, Integers
 from constructive.exact.compensated import dot, exponential
-from constructive.exact.directed import UNIT, gamma, lengths, up
+from constructive.exact.upward import UNIT, gamma, lengths, up
 from constructive.support.arrays import CHUNK_BYTES, Array
 
 _EXPONENTIAL_ERROR = 2.0**-46
