@@ -162,7 +162,7 @@ def shortened(
     words = " and ".join(f"{name} of {bits} bits" for name, bits in found.items())
     raise DataError(
         f"logits are not exact in float32: sums of {width} x {width} x {inner} products of {words} "
-        f"with weights of one bit are longer than {FLOAT32.digits} bits",
+        f"with weights of one bit are longer than {FLOAT32.storage.digits} bits",
         witness=found,
         suggestion="contexts and queries of few bits, such as np.rint(8 * x) / 8, a smaller "
         "head_dim=, or exact_logits=False",
