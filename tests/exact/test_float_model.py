@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -304,3 +305,14 @@ def test_models_have_names():
         with pytest.raises(ParameterError, match="not a model") as failure:
             model_named(name, storage)
         assert "float32, scaled" in failure.value.suggestion
+
+
+def test_the_table_of_the_docs_has_these_rows():
+    page = Path(__file__).parents[2] / "docs" / "certificates.md"
+    rows = [line.strip("| ").split(" | ") for line in page.read_text().splitlines()]
+    found = {row[0].split("`")[1]: row[1:] for row in rows if len(row) == 6 and "`" in row[0]}
+    for name, model in MODELS.items():
+        contraction = "any" if model.contraction.free else "pairwise"
+        merged = "yes" if model.merged else "no"
+        numbers = [str(model.block), str(model.constants)]
+        assert found[name] == [contraction, *numbers, merged, model.storage.name]
