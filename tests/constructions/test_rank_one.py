@@ -15,8 +15,8 @@ from constructive import (
     explain,
     generators,
 )
-from constructive.theory.assumptions import wide_regrouping
 from constructive.theory import wide_grouping
+from constructive.theory.assumptions import wide_regrouping
 from constructive.theory.group_spans import TooNarrow, too_narrow
 
 
