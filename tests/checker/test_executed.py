@@ -363,7 +363,7 @@ def test_where_it_says_nothing_it_says_so():
     data = generators.uniform(num_examples=61, context_size=8, width=16)
     built = build_memorizer(data, num_heads=4, construction="rank_one").astype("float32")
     certificate = certify(built, data, claims="executed")
-    assert "; vacuous, as no target is larger than 0.9" in certificate["executed"].detail
+    assert "; vacuous, as no target is larger than 9." in certificate["executed"].detail
     assert "logits of construction='generic' are smaller" in certificate["executed"].detail
     assert check(certificate, built, data).proved  # it is true, though
     better = build_memorizer(data, num_heads=4, construction="generic")
