@@ -7,8 +7,10 @@ from typer.testing import CliRunner
 from constructive import (
     Dataset,
     ParameterError,
+    Text,
     Verdict,
     assumptions,
+    build_decoder,
     build_memorizer,
     check,
     cli,
@@ -101,3 +103,11 @@ def test_commands_say_so(tmp_path, heads):
     output = ["-o", str(tmp_path / "u.json")]
     done = CliRunner().invoke(cli.app, ["upper-bound", data, "--heads", str(heads), *output])
     assert "UNDECIDED" in done.output
+
+
+@pytest.mark.parametrize("many", [10**9, 10**12, 10**25, 10**400])
+def test_decoders_say_so(many):
+    text = Text.words("one two three")
+    for sizes in ({"width": many}, {"width": 8, "num_heads": many}):
+        with pytest.raises(ParameterError, match="GB and"):
+            build_decoder(text, **sizes)
