@@ -33,6 +33,7 @@ from constructive.support.parallel import require_executor
 from constructive.support.progress import Progress, silent
 from constructive.theory import bounds
 from constructive.theory.bounds import Plan
+from constructive.theory.many_heads import require_heads
 from constructive.theory.values import require_room
 
 _LADDER = (106, 212, 424, 848)
@@ -124,6 +125,8 @@ def build_memorizer(
     seed = operator.index(seed)  # as records keep it
     if num_heads is None:
         progress("what contexts allow", 0, 1)
+    else:
+        _require_heads(data, num_heads, head_dim, value_dim)
     explained = explain(
         data,
         num_heads=num_heads,
@@ -173,6 +176,22 @@ def build_memorizer(
     layer = built.layer.floats("readouts of more bits")
     progress("solve in balls", 0, 1)
     return _extended(data, layer, record, precisions, tolerance, rng)
+
+
+def _require_heads(
+    data: Any,  # noqa: ANN401 - in its arithmetic
+    num_heads: int,
+    head_dim: int | None,
+    value_dim: int | None,
+) -> None:
+    """Require that weights of so many heads, of these dimensions, fit into memory."""
+    counts = {"num_heads": num_heads, "head_dim": head_dim, "value_dim": value_dim}
+    require_positive(**{name: count for name, count in counts.items() if count is not None})
+    inner, values = (
+        1 if count is None else operator.index(count) for count in (head_dim, value_dim)
+    )
+    each = data.width * (2 * inner + values)
+    require_heads(operator.index(num_heads), data.num_examples, each)
 
 
 def _first_built(

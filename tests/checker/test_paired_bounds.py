@@ -171,7 +171,7 @@ def proved(checker, monkeypatch):
     """Run `prove` on distances, w, q and the reach of R w: the words of its refusal, or None."""
     part = checker.paired
 
-    def run(bound, *, rank=True, worst=0.5, weight=2.0, q=0.25, reach=3.0, a=3, c=5):
+    def run(bound, *, rank=True, worst=0.5, weight=2.0, q=0.25, reach=3.0, a=3, c=5, before=()):
         def read(positions, *_):
             return np.zeros((len(positions), 2)), np.zeros(len(positions))
 
@@ -181,8 +181,9 @@ def proved(checker, monkeypatch):
         distances = np.zeros((4, 2))
         distances[2, 1] = worst
         found = SimpleNamespace(
-            solve=lambda: (np.full(4, weight), q),
+            solutions=lambda: ((np.full(4, weight), each) for each in (*before, q)),
             reach=lambda w: reach if (w == weight).all() else None,
+            layer=layer,
         )
         monkeypatch.setattr(part, "Scan", lambda *_: scan)
         monkeypatch.setattr(part, "residuals", lambda *_: distances if bound else 1 / 0)
@@ -212,6 +213,15 @@ def test_coupling_has_to_contract(proved):
     for q in (1.0, 1.5, math.nan, math.inf):
         assert proved({}, q=q) == "rank"
     assert proved({}, q=1 - 2.0**-53) is None
+    assert proved({}, q=1.0, before=[0.5]) is None
+    assert proved({}, before=[math.nan]) is None
+
+
+def test_any_solution_shows_that_an_exact_readout_is_near(proved):
+    """It is 1 by the last, 1.5 by the one before."""
+    assert proved({"readout": 4.1}, before=[0.5]) is None
+    assert proved({"readout": 4.1}, before=[1.0]) is None
+    assert proved({"readout": 3.9}, before=[0.5]) == "readout"
 
 
 @pytest.mark.parametrize("shift", [-1000, 0, 900])

@@ -26,7 +26,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from bounds import LONGEST, chunks, gamma, granularity, up
+from bounds import LONGEST, above, chunks, gamma, granularity, up
 from files import require, require_bound
 from float_model import (
     FLOAT64,
@@ -80,7 +80,7 @@ def check_executed(claim, weights, data):
     with np.errstate(all="ignore"):  # what is infinite, or not a number, is not proved
         found, exact = rounding(weights, data, model)
     enough = found < math.inf and Fraction(real) + Fraction(found) <= Fraction(bound)
-    require(enough, f"executed: rounding may be {found:.6g}, more than the bound leaves for it")
+    require(enough, f"executed: rounding may be {above(found, 6)}, more than is left for it")
     largest = float(np.abs(data["targets"]).max())
     vacuous = bound >= largest
     wanted = {"vacuous": largest.hex()} if vacuous else {}

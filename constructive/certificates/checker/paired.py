@@ -38,7 +38,7 @@ CLAIMS = "rank", "error", "readout"
 NATS, LEFT = 40.0, 4.3e-18  # a token which leads by NATS leaves others at most LEFT > exp(-NATS)
 CHUNK = 1 << 19  # entries of arrays which are worked on at a time
 BITS, DIGITS = 20, 5  # numbers as sums of digits, for products which have to be nearly exact
-FACTORS, ROUNDS = (2.0, 1.2, 1.02), 200  # of the search for w
+FACTORS, ROUNDS = (2.0, 1.2, 1.02), 500  # of the search for w
 COUPLED = 5  # entries an example which may couple, on average
 
 
@@ -234,7 +234,8 @@ class Blocks:
     """
 
     def __init__(self, scan, coupled):
-        layer, self.tail, self.parts = scan.layer, scan.tail, []
+        self.layer = layer = scan.layer
+        self.tail, self.parts = scan.tail, []
         total, width = len(layer.order), len(layer.key)
         self.sums, self.column = np.zeros(total), np.zeros(total)
         (values, errors), (at, pairs, x, x_error) = scan.own, coupled
@@ -283,18 +284,17 @@ class Blocks:
             out += np.bincount(at, np.einsum("ks,ks->k", near, w[columns]), len(out))
         return up(out)
 
-    def solve(self):
-        """Some w and q < 1 with N w <= q w: so X R is nonsingular, and rank Z = T."""
+    def solutions(self):
+        """All w with N w <= q w for a q < 1 that are found: X R is nonsingular, so rank Z = T."""
         for factor in FACTORS:  # w = 1 + c N w converges where c N has spectral radius below 1
             w = np.ones(len(self.sums))
             for _ in range(ROUNDS):
                 bound = self(w)
                 if (bound <= (1 - 0.98 * (1 - 1 / factor)) * w).all():
-                    return w, float(up(bound / w).max())
+                    yield w, float(up(bound / w).max())
                 w = 1 + factor * bound
                 if not w.max() < 1e100:
                     break
-        raise ValueError("rank: coupling is not shown to contract")
 
     def reach(self, w):
         """A bound of the entries of R w, the readouts of all heads taken together."""
@@ -418,11 +418,21 @@ def prove(layer, rank, bound, room=math.inf, tell=silent):
         tell("a right inverse of Z", 3, 5)
         blocks = Blocks(scan, coupled)
         tell("coupling", 4, 5)
-        w, q = blocks.solve()
-        require(q < 1, "rank: coupling is not shown to contract")
-    if "readout" in bound:  # in fractions, which neither underflow nor overflow
-        factors = blocks.reach(w), float(up(distances / w[:, None]).max())
-        require(all(map(math.isfinite, factors)), "readout: a bound overflows")
-        near = Fraction(factors[0]) * Fraction(factors[1]) / (1 - Fraction(q))
-        near *= Fraction(2) ** (layer.c - layer.a)
-        require(near <= bound["readout"], "readout: no exact one is shown to be so near")
+        solved = False
+        for w, q in blocks.solutions():
+            solved |= q < 1
+            if q < 1 and (
+                "readout" not in bound or near(blocks, distances, w, q, bound["readout"])
+            ):
+                return
+        require(solved, "rank: coupling is not shown to contract")
+        raise ValueError("readout: no exact one is shown to be so near")
+
+
+def near(blocks, distances, w, q, claimed):
+    """Whether w and q show an exact readout within that distance."""
+    factors = blocks.reach(w), float(up(distances / w[:, None]).max())
+    if not all(map(math.isfinite, factors)):  # a bound overflows
+        return False
+    shown = Fraction(factors[0]) * Fraction(factors[1]) / (1 - Fraction(q))
+    return shown * Fraction(2) ** (blocks.layer.c - blocks.layer.a) <= claimed
