@@ -43,9 +43,9 @@ class Dataset(ExampleShapes):
     """T examples, each a context of n tokens, a query and a target.
 
     Anything which numpy reads as real numbers is accepted. float32 and float64 stay as they are;
-    float16 becomes float32, and integers become float64, exactly. The arrays are read-only copies:
-    what happens to those which were given changes nothing here. Tensors with gradients, pandas and
-    other libraries' arrays are read as numbers.
+    float16 and bfloat16 become float32, and integers become float64, exactly. The arrays are
+    read-only copies: what happens to those which were given changes nothing here. Tensors with
+    gradients, pandas and other libraries' arrays are read as numbers.
 
     `len(data)` is T, `data[2]` an `Example`, `data[:3]` or `data[[4, 0]]` a data set of some
     (`take`), and `for context, query, target in data` walks through all. `==` compares shapes,
