@@ -24,7 +24,7 @@ from constructive.data.shapes import require_examples
 from constructive.layers import extended, residues
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.extended import ExtendedLayer
-from constructive.layers.layer import FLOAT64
+from constructive.layers.layer import FLOAT64, Layer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import BuildRecord
 from constructive.support.arguments import require_positive, require_seed
@@ -172,7 +172,7 @@ def build_memorizer(
         if not carried:
             narrow = value_dim is not None and value_dim < data.target_dim
             raise _imprecise(data, plan, built, narrow=narrow)
-        return Memorizer(built.layer, record)
+        return _finished(built.layer, record)
     layer = built.layer.floats("readouts of more bits")
     progress("solve in balls", 0, 1)
     return _extended(data, layer, record, precisions, tolerance, rng)
@@ -266,12 +266,17 @@ def _extended(
         error = solved.max_error(dataset)
         if error <= wanted:
             record = dataclasses.replace(record, max_error=error, precision=precision)
-            return Memorizer(solved, record)
+            return _finished(solved, record)
     raise PrecisionError(
         f"a readout of {precision} bits misses the targets by up to {error:.1e}",
         witness={"max_error": error, "precision": precision},
         suggestion=f"precision={2 * precision}",
     )
+
+
+def _finished(layer: Layer, record: BuildRecord) -> Memorizer:
+    """The memorizer, with W_O and W_D that are drawn; by random numbers that no build has used."""
+    return Memorizer(layer.with_outputs(np.random.default_rng(record.seed).spawn(1)[0]), record)
 
 
 def _check_parameters(

@@ -160,4 +160,9 @@ def _draw_margins(figure: Any, margins: Margins, storage: str) -> None:  # noqa:
     drawing.describe(axes, x="position", y="difference of logits", title=f"{storage}: {said}")
 
 
-RECITAL = Figure("A decoder which recites (not of that paper)", drawing.both(NAME), draw)
+RECITAL = Figure(
+    "A decoder which recites (not of that paper)",
+    drawing.both(NAME),
+    draw,
+    ("matplotlib", "sklearn"),
+)

@@ -95,8 +95,10 @@ def layer_of(checker, weights, data):
     ("changes", "words"),
     [
         ({"W_V": ((4, 1, 0), 1e-9)}, "a head without a partner reads"),
-        ({"W_O": ((4, 0), 0.0)}, "do not copy"),
-        ({"W_D": ((0, 0), 2.0)}, "do not copy"),
+        ({"W_O": ((4, 0), 0.0)}, "does not copy"),
+        ({"W_D": ((0, 0), 3.0)}, "do not copy"),
+        ({"W_D": ((0, 0), 2.0**-1074)}, "do not copy"),
+        ({"W_D": ((0, 0), 2.0**1023), "W_O": ((4, 0), 2.0)}, "do not copy"),
         ({"W_Q": ((3, 2, 1), 1e-9)}, "not of rank one"),
         ({"W_Q": ((0, 0, 1), 1e-9)}, "not of rank one"),
         ({"W_K": ((3, 2, 0), 1e-9)}, "one key direction"),
@@ -105,7 +107,7 @@ def layer_of(checker, weights, data):
     ],
 )
 def test_layers_which_are_others(checker, changes, words):
-    with pytest.raises(ValueError, match=words):
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=words):
         layer_of(checker, *small_layer(**changes))
 
 

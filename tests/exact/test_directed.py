@@ -9,7 +9,7 @@ from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from constructive.exact import precision, upward
+from constructive.exact import directed, precision, upward
 from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
 from constructive.exact.upward import exponent_of, up
 

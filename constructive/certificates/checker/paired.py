@@ -92,6 +92,24 @@ def softmax(high, low, off, scores, low_scores, score_error):
     return shares, up((error + gamma(scores.shape[1] + 5)).sum(axis=1))
 
 
+def readouts_of(weights):
+    """W_V W_O W_D of each head (H, d, d_out): copies of entries of W_V, times powers of two."""
+    w_v, w_o, w_d = (weights[name].astype(np.float64) for name in ("W_V", "W_O", "W_D"))
+    heads, _, value_dim = w_v.shape
+    require(((w_d != 0).sum(axis=0) == 1).all(), "W_D does not copy")
+    between, columns = np.abs(w_d).argmax(axis=0), np.arange(w_d.shape[1])
+    w_o = w_o.reshape(heads, value_dim, -1)[:, :, between]
+    require(((w_o != 0).sum(axis=1) == 1).all(), "W_O does not copy")
+    from_o, from_d = w_o.sum(axis=1), w_d[between, columns]  # one term
+    factors = (from_o * from_d)[:, None]
+    exact = all((np.frexp(np.abs(x))[0] == 0.5).all() for x in (from_o, from_d, factors))
+    values = np.take_along_axis(w_v, np.abs(w_o).argmax(axis=1)[:, None], axis=2)
+    readouts = values * factors
+    exact = exact and (readouts / factors == values).all()
+    require(exact, "W_O or W_D do not copy: they have other entries than powers of two")
+    return readouts
+
+
 class Layer:
     """Paired heads on examples in the order of the certificate, at size one.
 
@@ -101,19 +119,14 @@ class Layer:
     """
 
     def __init__(self, weights, data, order, stops):
-        w_q, w_k, w_v = (weights[name].astype(np.float64) for name in ("W_Q", "W_K", "W_V"))
-        (heads, width, _), value_dim, pairs = w_q.shape, w_v.shape[-1], len(stops)
+        w_q, w_k = (weights[name].astype(np.float64) for name in ("W_Q", "W_K"))
+        width, pairs = w_q.shape[1], len(stops)
         self.order, self.stops, self.contexts = order, stops, data["contexts"]
         self.owner = np.repeat(np.arange(pairs), np.diff(stops, prepend=0))
         self.queries = data["queries"][order].astype(np.float64)
         targets = data["targets"].reshape(len(order), -1)[order].astype(np.float64)
-        readouts, self.key = w_v[:, :, : targets.shape[1]], w_k[0, :, 0]
-        copies = (weights["W_O"] == np.tile(np.eye(value_dim), (heads, 1))).all()
-        copies &= (weights["W_D"] == np.eye(value_dim)[:, : targets.shape[1]]).all()
-        require(
-            copies and not readouts[2 * pairs :].any(),
-            "W_O or W_D do not copy, or a head without a partner reads",
-        )
+        readouts, self.key = readouts_of(weights), w_k[0, :, 0]
+        require(not readouts[2 * pairs :].any(), "a head without a partner reads")
         alike = (w_k[: 2 * pairs, :, 0] == self.key).all() and not w_q[: 2 * pairs, :, 1:].any()
         require(alike, "heads are not of rank one, with one key direction")
         self.a, b, c = exponent(self.contexts), exponent(self.queries), exponent(self.key)
