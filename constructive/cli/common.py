@@ -4,9 +4,10 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor, InvalidStateError, ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -74,10 +75,19 @@ def processes(jobs: int) -> Iterator[Executor | None]:
         try:
             yield pool
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            threading.excepthook = _ignore_cancelled
             for worker in multiprocessing.active_children():
                 worker.terminate()
             raise
+
+
+def _ignore_cancelled(failure: threading.ExceptHookArgs) -> None:
+    """Say nothing where the thread of a pool that ends stumbles over a task that was cancelled.
+
+    In Python 3.11 it sets an exception on all tasks, also on those.
+    """
+    if failure.exc_type is not InvalidStateError:
+        threading.__excepthook__(failure)
 
 
 def _obey_the_parent() -> None:

@@ -71,8 +71,11 @@ def test_tensors_with_gradients(data):
     memorizer = build_memorizer(data, num_heads=3)
     found = memorizer.predict(tensor(data.contexts), tensor(data.queries))
     assert (found == memorizer.predict(data.contexts, data.queries)).all()
+    rows = [tensor(context) for context in data.contexts]
+    assert Dataset(rows, data.queries, data.targets) == data
+    nested = [[tensor(token) for token in context] for context in data.contexts]
     with pytest.raises(DataError, match=r"(?s)contexts are ragged.*torch.stack"):
-        Dataset([tensor(row) for row in data.contexts], data.queries, data.targets)
+        Dataset(nested, data.queries, data.targets)
 
 
 def test_pandas(data):
