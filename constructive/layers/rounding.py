@@ -24,12 +24,17 @@ With c = sum_j a_j v_j a saturated head moves by little, whatever g is, and one 
 all wrong by no more than its values differ. Where logits are exact (`layers.exact_logits`) eps is
 zero, and so is all that.
 
+Where parts are merged by logsumexp, nothing divides by the sum of the weights as they were computed
+in the end: a token has a_j w_j itself, all w in exp(+-2 eps), and these do not sum to one. So
+neither c nor min(1, .) helps there: the output moves by g sum_j a_j |v_j| at most, and averages are
+of sizes that are larger by a part of g.
+
 *Sums.* From the logits that were computed, an evaluation gives averages with a relative error of
 zeta (`FloatModel.average`), and a product of four factors with sums over entries, heads and values:
 k roundings at most (`FloatModel.output_roundings`), in any order that the model allows (values
 first; or averages first; or U first). So it is off by at most ::
 
-    ((1 + zeta) (1 + gamma_k) - 1)  sum_h (|W_V||W_O||W_D|)_h^T  max_j |x_j|.
+    ((1 + zeta) (1 + gamma_k) - 1)  sum_h (|W_V||W_O||W_D|)_h^T  max_j |x_j|      (times 1 + g).
 
 *Underflow.* A product of matrices is a sum over paths, one for each choice of inner indices. Every
 factor, product and partial sum of a path that becomes zero, or is read as zero, loses 2^-126, times
@@ -146,6 +151,8 @@ def rounding(
         progress("bound the rounding", total, total)
         moved, errors, exact, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
         reach = up(sizes @ weights.readout_sizes)
+        if model.merged:
+            reach = up(reach * (1.0 + _growth(errors)[:, np.newaxis]))
         between = len(layer.readout_weights)
         shape = layer.num_heads, size, layer.width, layer.value_dim, between
         zeta, gamma = float(model.average(size)), float(model.gamma(model.output_roundings(*shape)))
@@ -213,17 +220,32 @@ def _moved(
     errors = up(gamma * sizes + lost + model.exponents(dataset.context_size))
     exact = known.exact(sizes)
     errors = np.where(exact, 0.0, np.where(np.isnan(errors), np.inf, errors))
-    attention = _attention(logits)
-    moving = np.minimum(attention * _growth(errors)[:, :, np.newaxis], 1.0)
+    attention, growth = _attention(logits), _growth(errors)[:, :, np.newaxis]
     values = (tokens @ weights.readout).reshape(*tokens.shape[:2], heads, -1)
+    moved = (
+        _whole(attention * growth, values) if model.merged else _by_head(attention, growth, values)
+    )
+    largest = np.broadcast_to(np.abs(tokens).max(axis=1), queries.shape)
+    return moved, errors.max(axis=1), exact, largest
+
+
+def _by_head(attention: Array, growth: Array, values: Array) -> Array:
+    """How far outputs of heads move, where attention sums to one: (T, d_out)."""
+    moving = np.minimum(attention * growth, 1.0)
     middle = np.einsum("thn,tnho->tho", attention, np.broadcast_to(values, _like(values, moving)))
     middle /= attention.sum(axis=2)[..., np.newaxis]  # bounds of attention add up to more than one
     off = np.abs(values - middle[:, np.newaxis])
     near = up(np.einsum("thn,tnho->tho", up(moving), off))
     spread = values.max(axis=1) - values.min(axis=1)
-    moved = up(np.minimum(near, up(spread)).sum(axis=1))
-    largest = np.broadcast_to(np.abs(tokens).max(axis=1), queries.shape)
-    return moved, errors.max(axis=1), exact, largest
+    moved: Array = up(np.minimum(near, up(spread)).sum(axis=1))
+    return moved
+
+
+def _whole(moving: Array, values: Array) -> Array:
+    """How far they move, where it does not: (T, d_out)."""
+    sizes = np.broadcast_to(np.abs(values), _like(values, moving))
+    moved: Array = up(up(np.einsum("thn,tnho->tho", up(moving), sizes)).sum(axis=1))
+    return moved
 
 
 def _like(values: Array, attention: Array) -> tuple[int, ...]:
