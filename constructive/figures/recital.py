@@ -2,7 +2,7 @@
 
 Heads have random weights and large logits, so that each looks at few tokens, as if drawn by chance;
 together they tell every position from every other one. Margins are those of real arithmetic, from
-below, and the bound is on what any evaluation in float32 may take of them.
+below, and the bound is on what a program in float32 may take of them.
 """
 
 import math

@@ -19,7 +19,7 @@ class DecoderRecord:
         condition: estimated condition number of Z
         margin: the smallest margin of the next token, as float64 found it, of float32 weights
         share: of the margin which rounding in float32 may take, at worst; less than one where
-            every evaluation in float32 recites
+            every program of the model "float32, pairwise" recites
         storage: the format in which weights are stored: "float32", "bfloat16" or "float16"
 
     Raises:

@@ -21,7 +21,7 @@ from constructive.certificates import claims as claim_rooms
 from constructive.certificates.about import described
 from constructive.certificates.certificate import DECODER_FORMAT
 from constructive.certificates.claims.decoders import executed, rank, recites
-from constructive.exact import float_model
+from constructive.exact import float_model, models
 from constructive.layers.causal import bounded
 from constructive.layers.decoder import Decoder
 from constructive.sequences import storage
@@ -71,25 +71,44 @@ def test_statements_are_those_of_certify(checker):
     statements, rooms = checker.statements.STATEMENTS, {"rank": rank, "recites": recites}
     for name, room in (rooms | {"executed": executed}).items():
         assert statements[f"{name} of a decoder"] == room.STATEMENT
-    assert checker.statements.STORED == executed.STORED
     parts = checker.decoders
-    assert (parts.ULPS, parts.BLOCK) == (float_model.EXP_ULPS, float_model.BLOCK)
     assert parts.FORMAT == DECODER_FORMAT
     assert claim_rooms.__name__ not in ast.dump(ast.parse(SOURCES["decoders"].read_text()))
 
 
 def test_models_are_those_of_certify(checker):
-    parts = checker.decoders
-    models = {**float_model.EXECUTED, "float64": float_model.FLOAT64}
-    for name, model in (parts.MODELS | {"float64": parts.FLOAT64}).items():
-        own = dataclasses.asdict(models[name])
-        assert tuple(model) == tuple(
-            own[field]
-            for field in (
-                "unit", "exp_error", "block", "smallest", "overflow", "stored_unit",
-                "stored_tiny", "digits", "stored_smallest", "largest",
-            )
+    parts = checker.margins
+    known = models.MODELS | {"float64": models.FLOAT64}
+    assert set(parts.MODELS) == set(models.MODELS)
+    for name, theirs in (parts.MODELS | {"float64": parts.FLOAT64}).items():
+        ours = known[name]
+        kept = ours.storage
+        assert tuple(theirs)[:-3] == (
+            ours.unit, ours.exp_error, ours.block, ours.smallest, ours.overflow, kept.name,
+            ours.stored_unit, ours.stored_tiny, kept.digits, kept.smallest,
+            kept.largest if name != "float64" else ours.overflow,
         )  # fmt: skip
+        assert (theirs.free, theirs.constants, theirs.merged) == (
+            ours.contraction.free, ours.constants, ours.merged,
+        )  # fmt: skip
+        rng = np.random.default_rng(0)
+        for heads, size, width, inner, between in rng.integers(1, 40, (20, 5)).tolist():
+            shape = heads, size, width, inner, between
+            counts = checker.float_model
+            assert counts.logit_steps(theirs, width, inner) == ours.logit_roundings(width, inner)
+            assert counts.output_steps(theirs, *shape) == ours.output_roundings(*shape)
+            assert counts.readout_steps(theirs, float(size), width, between) == (
+                ours.contraction.readouts(size, width, between)
+            )
+            assert counts.exponents(theirs, size) == ours.exponents(size)
+            one, other = counts.weighted(theirs, np.float64(size), heads, 1e-3)
+            zeta, more = ours.weighted(size, heads, 1e-3)
+            np.testing.assert_allclose(
+                [one, other - float(ours.flushed(size)) * (1 + one)],
+                [zeta, more],
+                rtol=1e-8,
+                atol=1e-13,
+            )
     assert (parts.ENOUGH, parts.TABLE) == (bounded._ENOUGH, bounded._LARGEST_TABLE)
     assert checker.float_model.MOST == float_model.MOST_TERMS
 
@@ -106,7 +125,7 @@ def test_what_certify_proves_is_accepted(checker, recited, several, quick):
         assert (status, printed) == (0, "\n".join([*lines, "PROVED", ""]))
 
 
-@pytest.mark.parametrize("kind", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("kind", models.STORAGES)
 @pytest.mark.parametrize("window", [None, 1, 2, 30])
 def test_all_storages_and_windows(checker, tmp_path, kind, window):
     text = Text.bytes("abracadabra")
@@ -315,8 +334,8 @@ ALTERED = [
     (1, about(record={}), "NOT PROVED"),
     (1, record(storage="float8"), "the storage is none"),
     (1, record(storage=["float32"]), "NOT PROVED"),
-    (1, record(storage="float16"), "executed: rounding may take inf of a margin"),
-    (1, record(storage="bfloat16"), "executed: rounding may take inf of a margin"),
+    (1, record(storage="float16"), "executed: its model does not store in float16"),
+    (1, record(storage="bfloat16"), "executed: its model does not store in bfloat16"),
     (2, lambda d: d["texts"][0].reverse(), "the least margin is -"),
     (2, lambda d: d["texts"][0].pop(), "packed integers misfit"),
     (2, lambda d: d["texts"][0].append(0), "the weights do not fit together"),
@@ -398,7 +417,7 @@ def test_equal_contexts_count_once(checker, several):
     for window in (None, 1, 2, 4, 11, 12, 99):
         with contextlib.suppress(ValueError):
             wanted = text.different(window).tolist()
-            on = parts.About({}, ids, text.prompt, window, "float32", b"", quick=False)
+            on = parts.About({}, ids, text.prompt, window, "float32", b"", quick=False, model=None)
             starts = np.cumsum(text.lengths) - text.lengths
             places = zip(parts.different(on), starts, strict=True)
             assert [int(i) for p, start in places for i in p + start] == wanted
@@ -408,9 +427,9 @@ def test_contexts_of_windows(checker):
     """The same two tokens at the same place are one context; at another place they are not."""
     parts, ids = checker.decoders, [np.array([0, 1, 2, 1]), np.array([3, 1, 2, 1])]
     for window, expected in ((None, 8), (4, 8), (3, 7), (2, 6), (1, 5)):
-        on = parts.About({}, ids, 1, window, "float32", b"", quick=False)
+        on = parts.About({}, ids, 1, window, "float32", b"", quick=False, model=None)
         assert sum(map(len, parts.different(on))) == expected
-    on = parts.About({}, ids, 2, 2, "float32", b"", quick=False)
+    on = parts.About({}, ids, 2, 2, "float32", b"", quick=False, model=None)
     assert [p.tolist() for p in parts.different(on)] == [[1, 2, 3], [1]]
 
 
@@ -613,7 +632,7 @@ def test_memory_is_not_above_what_is_announced(checker, monkeypatch, tmp_path, s
         "prime": 4194287, "value": 5, "columns": pack(np.arange(total)),
         "solution": pack(np.zeros(12 * total, int)),
     }  # fmt: skip
-    told = {"rank": rows, "recites": {"bound": BOUND}, "executed": None}
+    told = {"rank": rows, "recites": {"bound": BOUND}, "executed": {"model": "float32, pairwise"}}
     content = {"format": DECODER_FORMAT, "verdict": "PROVED"}
     content["claims"] = {
         name: {"verdict": "PROVED", "statement": "", "evidence": told[name]} for name in names
@@ -650,7 +669,7 @@ def test_tables_are_short(checker, tmp_path):
     certificate = certify(decoder, text)
     assert certificate["recites"].verdict.name == "PROVED"
     assert said(checker, saved(tmp_path, decoder, text, certificate))[0] == 0
-    table = checker.decoders.exponentials(3000, 2.0**-5)
+    table = checker.margins.exponentials(3000, 2.0**-5)
     np.testing.assert_allclose(table, np.exp(-np.arange(3000) * 2.0**-5), rtol=1e-15)
     assert np.array_equal(table, bounded.exponentials(2.0**-5, 2999 * 2.0**-5))
 
@@ -658,7 +677,7 @@ def test_tables_are_short(checker, tmp_path):
 @pytest.mark.parametrize("window", [None, 1, 3, 50, 400])
 @pytest.mark.parametrize("heads", [1, 3])
 def test_blocks_cover_each_row_once(checker, monkeypatch, window, heads):
-    parts = checker.decoders
+    parts = checker.causal
     monkeypatch.setattr(parts, "ENTRIES", 600)
     seen = np.zeros((150, 150), int)
     for rows, keys, hidden in parts.blocks(150, heads, window):

@@ -8,6 +8,7 @@ import pytest
 from decoder_parts import TWO, TWO_ROWS, by_hand, small, true_margins, two_tokens
 
 from constructive import DataError, ParameterError, Text, Verdict, build_decoder, certify
+from constructive.exact.models import FLOAT32
 from constructive.layers.causal.bounded import enclosed
 from constructive.layers.recital import exact_tokens, recital
 
@@ -29,7 +30,9 @@ def test_a_text_is_proved():
     assert certificate.verdict is PROVED
     assert certificate["rank"].statement.startswith("rank Z = R = 12 on the different contexts")
     assert certificate["recites"].statement.startswith("at all 12 positions of S = 1 texts")
-    assert "rounding to nearest, in float32: queries" in certificate["executed"].statement
+    assert (
+        "the model 'float32, pairwise': products of two arrays" in certificate["executed"].statement
+    )
     assert "% of a margin at most, after token" in certificate["executed"].detail
 
 
@@ -108,7 +111,7 @@ def test_fewer_bits_say_by_how_much_they_miss():
     assert verdicts(decoder, text) == [PROVED] * 3
     claim = certify(decoder.stored_as("bfloat16"), text)["executed"]
     assert claim.verdict is UNDECIDED
-    assert "stored in bfloat16: queries" in claim.statement
+    assert "the last logits stored in bfloat16;" in claim.statement
     share = float(claim.detail.split("may take ")[1].split(" times")[0])
     assert share >= 1.0
     assert "positions are like that; more heads, or more bits in storage" in claim.detail
@@ -157,7 +160,7 @@ def test_exponentials_end_where_float64_has_zeros():
     known = recital(decoder, TWO)
     assert known.least[1] <= np.exp(-2048.0) <= known.most[1] < 1e-30
     tokens = decoder.embedded(TWO.ids[np.newaxis]).astype(np.float64)
-    (part,) = enclosed(decoder.layer, tokens, exact_tokens(decoder, TWO))
+    (part,) = enclosed(decoder.layer, tokens, exact_tokens(decoder, TWO, FLOAT32))
     assert part.representation[0, 1, 3] == 0.0 < np.exp(-512.0)
 
 

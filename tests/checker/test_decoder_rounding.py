@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 import pytest
 
-from constructive.exact.float_model import EXECUTED
+from constructive.exact.models import FLOAT32
 
 BLOCK, SMALL = 3, 2.0**-24
 SIZE = {"count": 14, "width": 5, "heads": 2, "outputs": 3, "tokens": 4}
@@ -108,9 +108,9 @@ def case(rng, scale):
 @pytest.mark.parametrize("storage", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("flush", [False, True])
 def test_no_evaluation_passes_the_bounds(checker, storage, flush):
-    parts, rng, worst = checker.decoders, np.random.default_rng(7), 0.0
+    parts, rng, worst = checker.margins, np.random.default_rng(7), 0.0
     small = SMALL if flush else 2.0**-126
-    model = parts.MODELS[storage]._replace(block=BLOCK, small=small)
+    model = parts.MODELS[f"{storage}, pairwise"]._replace(block=BLOCK, small=small)
     for trial in range(60):
         order = ("given", "random", "tree", "large first")[trial % 4]
         run = Evaluation(rng, model, flush=flush, order=order)
@@ -127,7 +127,7 @@ def test_no_evaluation_passes_the_bounds(checker, storage, flush):
         largest = max(1.0, float(np.abs(x).max()))
         few = weights >= parts.LARGE
         rest = np.where(few, 0.0, weights).sum(axis=1)[None] * (1 + 2.0**-40)
-        attended = parts.Attended(sizes[None], count, few.sum(axis=1)[None], rest, largest)
+        attended = parts.Attended(sizes[None], count, few.sum(axis=1)[None], rest, largest, 0.0)
         bound = parts.output_errors(model, readouts, spread, attended)
         reach = np.abs(z @ reads[0])[None]
         bound = bound + model.stored * (reach + bound) + model.tiny
@@ -148,14 +148,14 @@ def test_no_evaluation_passes_the_bounds(checker, storage, flush):
 
 def test_blocks_begin_anywhere(checker):
     """Two tokens may be in two blocks, as may 513, and then terms have two exponentials each."""
-    parts, counts = checker.decoders, [1, 2, 513, 514]
-    model = parts.MODELS["float32"]
+    parts, counts = checker.margins, [1, 2, 513, 514]
+    model = parts.MODELS["float32, pairwise"]
     head = np.array([[0.0], [1.0]])
     one, seen = parts.Readouts(head, head, None, None), np.array(counts, dtype=float)
     every = seen[:, None], np.zeros((4, 1))  # all have much weight
-    attended = parts.Attended(np.ones((4, 2)), seen, *every, 1.0)
+    attended = parts.Attended(np.ones((4, 2)), seen, *every, 1.0, 0.0)
     errors = parts.output_errors(model, one, np.ones((4, 1)), attended)[:, 0]
-    for found in (errors, EXECUTED["float32"].average(counts)):
+    for found in (errors, FLOAT32.average(counts)):
         assert found[0] < 3 * model.exp
         assert found[1] > 4 * model.exp
         assert found[2] - found[1] < 2 * 520 * model.unit

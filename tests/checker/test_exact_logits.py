@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_executed import F32, SINGLE, arrays_of, chain, evaluated, forged, named, truly
+from test_executed import F32, SINGLE, chain, checked_rounding, evaluated, forged, truly
 
 from constructive import (
     AttentionLayer,
@@ -20,7 +20,6 @@ from constructive import (
     explain,
     generators,
 )
-from constructive.certificates.claims import executed
 from constructive.layers.exact_logits import short_sums, shortened
 from constructive.layers.rounding import rounding
 
@@ -35,7 +34,7 @@ def layer_of(w_q, w_k):
 def both(checker, layer, data):
     """Whether prover and checker call all logits exact; and they agree."""
     with np.errstate(all="ignore"):
-        theirs = checker.executed.rounding(named(layer), arrays_of(data))[1]
+        theirs = checked_rounding(checker, layer, data)[1]
     ours = rounding(layer, data, SINGLE).exact == 1.0
     assert ours == theirs
     return ours
@@ -168,7 +167,7 @@ def test_they_are_built_proved_and_checked(shared, options):
         certificate = certify(built, data, claims="executed")
         claim = certificate["executed"]
         assert check(certificate, built, data).proved
-        assert (executed.EXACT + "," in claim.statement) is exact
+        assert ("each logit computed once, without error;" in claim.statement) is exact
         assert ("none of that by logits, which are exact" in claim.detail) is exact
         bounds.append(float.fromhex(claim.evidence["bound"]))
         rng = np.random.default_rng(0)
@@ -258,9 +257,9 @@ def test_the_statement_is_that_of_these_logits():
         built = build_memorizer(
             data, num_heads=4, construction="generic", exact_logits=exact
         ).astype("float32")
-        honest = certify(built, data, claims=("error", "executed"), epsilon=1e-3)
-        assert check(forged(honest, executed.EXACT * exact), built, data).proved
-        report = check(forged(honest, executed.EXACT * (not exact)), built, data)
+        honest = certify(built, data, claims=("error", "executed"), epsilon=1.0)
+        assert check(forged(honest, exact=exact), built, data).proved
+        report = check(forged(honest, exact=not exact), built, data)
         assert "it does not state: max |fl(" in report.report
 
 
@@ -274,8 +273,8 @@ def test_the_bound_of_exact_logits_is_no_bound_of_others():
     moved = np.nextafter(layer.query_weights, 9.0)
     other = dataclasses.replace(built, layer=dataclasses.replace(layer, query_weights=moved))
     dishonest = dataclasses.replace(honest, weights=certify(other, data, claims="executed").weights)
-    for exact in ("", executed.EXACT):
-        report = check(forged(dishonest, exact), other, data)
+    for exact in (False, True):
+        report = check(forged(dishonest, exact=exact), other, data)
         assert "executed: rounding may be" in report.report
     assert check(honest, built, data).proved
 

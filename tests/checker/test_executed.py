@@ -14,6 +14,7 @@ from constructive import (
     Dataset,
     ExtendedLayer,
     Memorizer,
+    ParameterError,
     Verdict,
     build_memorizer,
     certify,
@@ -21,10 +22,10 @@ from constructive import (
     generators,
 )
 from constructive.certificates.claims import executed
-from constructive.exact.float_model import EXECUTED
+from constructive.exact.models import FLOAT32, MODELS
 from constructive.layers import rounding
 
-SINGLE = EXECUTED["float32"]
+SINGLE = FLOAT32
 U = 2.0**-24
 F32 = np.float32
 
@@ -135,6 +136,12 @@ def named(layer):
     return dict(layer.tensors)
 
 
+def checked_rounding(checker, layer, dataset, model=SINGLE.name):
+    """The bound of the checker, and whether logits are exact."""
+    found = checker.executed.MODELS[model]
+    return checker.executed.rounding(named(layer), arrays_of(dataset), found)
+
+
 def arrays_of(dataset):
     return {name: np.asarray(getattr(dataset, name)) for name in ("contexts", "queries", "targets")}
 
@@ -152,7 +159,7 @@ def test_evaluations_are_within_the_bounds(checker, problem):
         off = np.abs(evaluated(rng, layer, dataset) - real)
         assert (off <= bounds).all()
     with np.errstate(over="ignore"):
-        theirs, _ = checker.executed.rounding(named(layer), arrays_of(dataset))
+        theirs, _ = checked_rounding(checker, layer, dataset)
     assert theirs == pytest.approx(bounds.max(), rel=2.0**-12)  # of 2^-10 of room
 
 
@@ -272,7 +279,7 @@ def test_what_is_no_number_bounds_nothing(checker):
     for contexts in (np.full((2, 2), 1e308), np.zeros((2, 2))):
         data = Dataset(contexts, [[1e308, 1e308], [0.0, 0.0]], np.zeros(2))
         with np.errstate(all="ignore"):
-            assert checker.executed.rounding(named(layer), arrays_of(data))[0] == np.inf
+            assert checked_rounding(checker, layer, data)[0] == np.inf
         assert not np.isfinite(rounding.rounding(layer, data, SINGLE).bounds).all()
 
 
@@ -282,7 +289,7 @@ def test_underflow_alone_is_bounded(checker):
     data = Dataset([[1.0, 1.0], [1.0, -1.0]], [[1.0, 1.0]], [0.0])
     bound = rounding.rounding(layer, data, SINGLE).bounds.max()
     assert 2.0**-126 < bound < 2.0**-100
-    theirs, exact = checker.executed.rounding(named(layer), arrays_of(data))
+    theirs, exact = checked_rounding(checker, layer, data)
     assert theirs == pytest.approx(bound, rel=2.0**-12, abs=0.0)
     assert exact
 
@@ -318,8 +325,12 @@ def certificate(data, memorizer):
 
 def test_statements_are_the_same(checker):
     assert checker.statements.STATEMENTS["executed"] == executed.STATEMENT
-    assert checker.statements.EXACT == executed.EXACT
-    assert (checker.float_model.BLOCK, checker.float_model.ULPS) == (512, 32)
+    assert checker.statements.VACUOUS == executed.VACUOUS
+    for name, model in MODELS.items():
+        theirs = checker.float_model.MODELS[name]
+        assert checker.float_model.of_decoders(theirs) == model.of_decoders()
+        for exact in (False, True):
+            assert checker.float_model.of_layers(theirs, exact) == model.of_layers(exact=exact)
 
 
 def test_it_is_made_if_asked_for_only(data, memorizer):
@@ -335,7 +346,8 @@ def test_it_is_proved_and_checked(data, construction, dtype):
     claim = certificate["executed"]
     assert claim.proved
     bound = float.fromhex(claim.evidence["bound"])
-    assert claim.statement == executed.STATEMENT.format(bound, "", 512, 32)
+    words = SINGLE.of_layers()
+    assert claim.statement == executed.STATEMENT.format(bound, "", SINGLE.name, words)
     assert bound < 2e-3
     assert "vacuous" not in claim.detail
     rng = np.random.default_rng(0)
@@ -363,11 +375,68 @@ def test_where_it_says_nothing_it_says_so():
     data = generators.uniform(num_examples=61, context_size=8, width=16)
     built = build_memorizer(data, num_heads=4, construction="rank_one").astype("float32")
     certificate = certify(built, data, claims="executed")
-    assert "; vacuous, as no target is larger than 0.9" in certificate["executed"].detail
-    assert "logits of construction='generic' are smaller" in certificate["executed"].detail
+    claim = certificate["executed"]
+    assert "(vacuous, as no target is larger than 0.9" in claim.statement
+    assert "logits of construction='generic' are smaller" in claim.detail
+    assert repr(certificate) == "<Certificate: PROVED, executed PROVED (vacuous)>"
+    assert "PROVED (vacuous)" in str(certificate)
     assert check(certificate, built, data).proved  # it is true, though
+    for evidence in (
+        {name: value for name, value in claim.evidence.items() if name != "vacuous"},
+        claim.evidence | {"vacuous": (0.5).hex()},
+    ):
+        other = dataclasses.replace(claim, evidence=evidence, statement=stated(evidence))
+        report = check(dataclasses.replace(certificate, claims=(other,)), built, data)
+        assert "whether its bound is vacuous" in report.report
     better = build_memorizer(data, num_heads=4, construction="generic")
-    assert "vacuous" not in certify(better, data, claims="executed")["executed"].detail
+    assert "vacuous" not in repr(certify(better, data, claims="executed"))
+
+
+@pytest.mark.usefixtures("same_process")
+@pytest.mark.parametrize("name", [name for name in MODELS if name.startswith("float32")])
+def test_models_are_proved_and_checked(data, memorizer, name):
+    certificate = certify(memorizer, data, claims="executed", model=name)
+    claim = certificate["executed"]
+    assert claim.proved
+    assert repr(name) in claim.statement
+    assert check(certificate, memorizer, data).proved
+    usual = certify(memorizer, data, claims="executed")["executed"]
+    bounds = [float.fromhex(each.evidence["bound"]) for each in (usual, claim)]
+    assert bounds[0] <= bounds[1]
+    if bounds[0] < bounds[1]:  # the bound of fewer programs is not a bound of more
+        evidence = usual.evidence | {"model": name}
+        other = dataclasses.replace(usual, evidence=evidence, statement=stated(evidence))
+        report = check(dataclasses.replace(certificate, claims=(other,)), memorizer, data)
+        assert "executed: rounding may be" in report.report
+
+
+@pytest.mark.parametrize("model", ["float32", "bfloat16, pairwise", "", 3])
+def test_other_models_are_refused(data, memorizer, model):
+    with pytest.raises(ParameterError, match="model") as failure:
+        certify(memorizer, data, claims="executed", model=model)
+    assert "'float32, any contraction'" in failure.value.suggestion
+
+
+def test_a_model_is_for_the_claim_executed(data, memorizer):
+    with pytest.raises(ParameterError, match="not asked for"):
+        certify(memorizer, data, model=SINGLE.name)
+
+
+@pytest.mark.usefixtures("same_process")
+@pytest.mark.parametrize("model", ["bfloat16, pairwise", "none", None, ["float32, pairwise"]])
+def test_other_models_are_not_believed(certificate, memorizer, data, model):
+    error, claim = certificate.claims
+    claim = dataclasses.replace(claim, evidence=claim.evidence | {"model": model})
+    report = check(dataclasses.replace(certificate, claims=(error, claim)), memorizer, data)
+    assert "executed: its model" in report.report
+
+
+def test_a_bound_above_epsilon_is_undecided(data, memorizer):
+    usual = float.fromhex(certify(memorizer, data, claims="executed")["executed"].evidence["bound"])
+    for epsilon, verdict in ((usual, Verdict.PROVED), (0.9 * usual, Verdict.UNDECIDED)):
+        claim = certify(memorizer, data, claims="executed", epsilon=epsilon)["executed"]
+        assert claim.verdict is verdict
+        assert ("more than epsilon=" in claim.detail) is (verdict is Verdict.UNDECIDED)
 
 
 @pytest.mark.parametrize("place", ["contexts", "readout_weights", "query_weights"])
@@ -380,7 +449,7 @@ def test_it_is_undecided_beyond_float32(data, memorizer, place):
         memorizer = Memorizer(layer, memorizer.record)
     claim = certify(memorizer, data, claims="executed")["executed"]
     assert claim.verdict is Verdict.UNDECIDED
-    assert claim.statement == executed.UNKNOWN
+    assert claim.statement == executed.UNKNOWN.format(SINGLE.name)
     assert claim.witness == 0
     assert "nothing bounds rounding at example 0: products" in claim.detail
 
@@ -411,11 +480,20 @@ def test_large_errors_in_real_arithmetic_are_part_of_the_bound(data, memorizer):
 # The checker believes nothing.
 
 
-def forged(certificate, exact="", **evidence):
-    """With other evidence, and the statement which fits it."""
+def stated(evidence, *, exact=False):
+    """The statement that fits this evidence."""
+    said, model = "", MODELS[evidence["model"]]
+    if "vacuous" in evidence:
+        said = executed.VACUOUS.format(float.fromhex(evidence["vacuous"]))
+    bound = float.fromhex(evidence["bound"])
+    return executed.STATEMENT.format(bound, said, model.name, model.of_layers(exact=exact))
+
+
+def forged(certificate, *, exact=False, **evidence):
+    """With other evidence, and the statement that fits it."""
     error, claim = certificate.claims
     evidence = claim.evidence | evidence
-    statement = executed.STATEMENT.format(float.fromhex(evidence["bound"]), exact, 512, 32)
+    statement = stated(evidence, exact=exact)
     claim = dataclasses.replace(claim, evidence=evidence, statement=statement)
     return dataclasses.replace(certificate, claims=(error, claim))
 
@@ -454,8 +532,9 @@ def test_forgeries(certificate, memorizer, data, name, factor, words):
 @pytest.mark.parametrize("real", [None, 0.25, "a quarter", ["0x1p-2"]])
 def test_evidence_of_another_kind(certificate, memorizer, data, evidence, real):
     error, claim = certificate.claims
-    statement = executed.STATEMENT.format(1.0, "", 512, 32)
-    for other in (evidence, {"bound": "0x1p0", "real": real}):
+    named = {"model": SINGLE.name, "bound": "0x1p0"}
+    statement = stated(named)
+    for other in (evidence, named | {"real": real}):
         claim = dataclasses.replace(claim, evidence=other, statement=statement)
         report = check(dataclasses.replace(certificate, claims=(error, claim)), memorizer, data)
         assert not report.proved
@@ -472,7 +551,8 @@ def test_it_needs_no_claim_error_and_gives_none(checker, certificate, memorizer,
     certificate.save(tmp_path / "both.json")
     files = [str(tmp_path / name) for name in ("w.safetensors", "d.npz")]
     assert checker.main([str(tmp_path / "both.json"), *files, "--epsilon", "1e-3"]) == 0
-    assert checker.main([str(tmp_path / "c.json"), *files, "--epsilon", "1e-3"]) == 1
+    assert checker.main([str(tmp_path / "c.json"), *files, "--epsilon", "1e-3"]) == 0
+    assert checker.main([str(tmp_path / "c.json"), *files, "--epsilon", "1e-6"]) == 1
     small = forged(certificate, real=hexed(certificate, "real", 1e-8))
     assert not check(dataclasses.replace(small, claims=small.claims[1:]), memorizer, data).proved
 
@@ -505,7 +585,7 @@ def test_what_certify_leaves_undecided_cannot_be_forged(memorizer, data):
             claim,
             verdict=Verdict.PROVED,
             witness=None,
-            evidence={"bound": "0x1p0", "real": "0x1p-1"},
+            evidence={"model": SINGLE.name, "bound": "0x1p-1", "real": "0x1p-2"},
         )
         report = check(forged(dataclasses.replace(honest, claims=(error, claim))), other, data)
         assert not report.proved

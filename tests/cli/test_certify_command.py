@@ -47,7 +47,7 @@ def test_claims_and_bounds_reach_certify(built, tmp_path):
 
 def test_what_float32_makes_of_it(built):
     text = built("certify", "memorizer.safetensors", "data.npz", "--claim", "executed")
-    assert "in every IEEE evaluation fl, rounding to" in text
+    assert "'float32, pairwise'" in text
     assert "by rounding, at example" in text
     assert built("check", *FILES).splitlines()[-1] == "PROVED"
 

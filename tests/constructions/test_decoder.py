@@ -24,6 +24,7 @@ from constructive import (
     certify,
 )
 from constructive.exact.formats import rounded
+from constructive.exact.models import FLOAT32
 from constructive.layers.recital import exact_tokens, recital
 
 CAT = "the cat sat on the mat, and the cat saw the rat"
@@ -59,7 +60,7 @@ def test_what_is_built_recites(text, window, seed):
     assert decoder.record.num_positions == len(text.different(window))
     assert decoder.record.share < 1
     assert decoder.record.margin > 0
-    assert exact_tokens(decoder, text).tabulated
+    assert exact_tokens(decoder, text, FLOAT32).tabulated
     assert {array.dtype for array in decoder.tensors.values()} == {np.dtype(np.float32)}
 
 
@@ -418,7 +419,7 @@ def test_logits_which_are_not_exact(cat):
     inexact = changed(
         W_Q=layer.query_weights * np.float32(1 + 2.0**-14), W_K=layer.key_weights * np.float32(256)
     )
-    assert exact_tokens(inexact, text).logits.bits > 24
+    assert exact_tokens(inexact, text, FLOAT32).logits.bits > 24
     assert np.isfinite(recital(inexact, text).least).all()
     assert np.isinf(recital(inexact, text).share).all()
     fine = changed(W_Q=layer.query_weights * np.float32(1 + 2.0**-20))

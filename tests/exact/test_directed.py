@@ -9,7 +9,7 @@ from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from constructive.exact import directed, precision
+from constructive.exact import precision, upward
 from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
 from constructive.exact.upward import exponent_of, up
 
@@ -136,7 +136,7 @@ def test_products_of_bounds_are_bounds(pairs):
     a, b = np.array(pairs).T
     exact = sum(Fraction(x) * Fraction(y) for x, y in pairs)
     assert Fraction(float(up(a @ b))) >= exact
-    assert len(pairs) <= directed.LONGEST
+    assert len(pairs) <= upward.LONGEST
 
 
 def test_text_at_its_limit():

@@ -2,25 +2,30 @@
 
 import dataclasses
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from constructive.exact.float_model import (
+from constructive import ParameterError
+from constructive.exact.float_model import MOST_TERMS
+from constructive.exact.formats import FORMATS, rounded
+from constructive.exact.models import (
     BLOCK,
-    EXECUTED,
     EXP_ULPS,
+    FLOAT32,
     FLOAT64,
-    MOST_TERMS,
-    FloatModel,
+    MODELS,
+    SMALL_BLOCK,
+    STORAGES,
+    model_named,
 )
-from constructive.exact.formats import rounded
 
 SEEDS = st.integers(0, 2**32 - 1)
-MODELS = [*EXECUTED.values(), FLOAT64]
-FLOAT32 = EXECUTED["float32"]
+EVERY = [*MODELS.values(), FLOAT64]
+SCALED, ANY = MODELS["float32, scaled"], MODELS["float32, any contraction"]
 
 
 def tree_sum(rng, terms):
@@ -67,11 +72,11 @@ def inexact_exp(rng, numbers, model):
 @settings(max_examples=60)
 @given(
     SEEDS, st.sampled_from([1, 2, 7, 100, 600, 2000]), st.floats(0.0, 60.0),
-    st.sampled_from(list(EXECUTED)), st.booleans(), st.booleans(),
+    st.sampled_from(STORAGES), st.booleans(), st.booleans(),
 )  # fmt: skip
 def test_averages(seed, count, spread, storage, in_blocks, divided_first):
     """Softmax in one piece or in blocks, with exp as wrong as may be, stored in any format."""
-    model, rng = EXECUTED[storage], np.random.default_rng(seed)
+    model, rng = model_named(None, storage), np.random.default_rng(seed)
     logits = np.round(spread * rng.standard_normal(count)).astype(np.float32)
     tokens = rng.choice(np.float32([-1, 0, 1]), count)
     if in_blocks:
@@ -108,13 +113,13 @@ def test_what_underflows():
     a = np.full(count, np.float32(2.0**-64))
     assert float((a * a).sum()) + FLOAT32.lost(count) >= count * 2.0**-128
     assert count * 2.0**-128 < FLOAT32.lost(count)
-    half = EXECUTED["float16"]
+    half = model_named(None, "float16")
     weights = np.full(count, 2.0**-25)
     assert (weights.astype(np.float16) == 0).all()  # ties to even
     assert weights.sum() < float(half.flushed(count))
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+@pytest.mark.parametrize("model", EVERY, ids=lambda model: model.name)
 def test_monotone_and_infinite_beyond(model):
     counts = np.unique(np.geomspace(1, MOST_TERMS, 500).astype(int))
     for bound in (model.gamma, model.average, model.flushed):
@@ -158,27 +163,28 @@ def bits(name):
     return {"float32": (24, -126, 127), "bfloat16": (8, -126, 127), "float16": (11, -14, 15)}[name]
 
 
-@pytest.mark.parametrize("name", EXECUTED)
+@pytest.mark.parametrize("name", STORAGES)
 def test_formats(name):
-    model: FloatModel = EXECUTED[name]
+    model = model_named(None, name)
     digits, lowest, highest = bits(name)
-    assert (model.name, model.digits) == (name, digits)
-    assert model.stored_smallest == 2.0**lowest
-    assert model.largest == (2.0 - 2.0 ** (1 - digits)) * 2.0**highest
+    kept = model.storage
+    assert (kept.name, kept.digits) == (name, digits)
+    assert kept.smallest == 2.0**lowest
+    assert kept.largest == (2.0 - 2.0 ** (1 - digits)) * 2.0**highest
     assert model.stored_unit == (0.0 if name == "float32" else 2.0**-digits)
     # Integers of so many bits are stored exactly, and one more bit is too many.
     whole = np.float32(2**digits - np.arange(3))
     assert (rounded(whole, name) == whole).all()
     if name != "float32":
         assert rounded(np.float32([2**digits + 1]), name)[0] != 2**digits + 1
-    for exact, tolerance in (("largest", 0.0), ("stored_smallest", 0.0)):
-        number = np.float32([getattr(model, exact)])
+    for exact, tolerance in (("largest", 0.0), ("smallest", 0.0)):
+        number = np.float32([getattr(kept, exact)])
         assert abs(rounded(number, name)[0] - number[0]) == tolerance
 
 
-@given(st.lists(st.floats(-60000, 60000, width=32), min_size=1), st.sampled_from(list(EXECUTED)))
+@given(st.lists(st.floats(-60000, 60000, width=32), min_size=1), st.sampled_from(STORAGES))
 def test_storing(numbers, name):
-    model, exact = EXECUTED[name], np.array(numbers, np.float32)
+    model, exact = model_named(None, name), np.array(numbers, np.float32)
     found = rounded(exact, name).astype(float)
     bound = model.stored_unit * np.abs(exact).astype(float) + model.stored_tiny
     assert (np.abs(found - exact) <= bound).all()
@@ -213,3 +219,100 @@ def test_few_tokens_are_worth_it():
     assert zeta == FLOAT32.average(10_000)
     assert more < 1e-300
     assert np.isinf(FLOAT32.weighted(MOST_TERMS + 1, 1, 0.0)[0])
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_formats_are_those_of_numpy_and_ml_dtypes(name):
+    kind = np.dtype(name if name.startswith("float") and "_" not in name else "float32")
+    found = np.finfo(kind) if kind.name == name else pytest.importorskip("ml_dtypes").finfo(name)
+    known = FORMATS[name]
+    assert known.digits == found.nmant + 1
+    assert known.smallest == float(found.smallest_normal)
+    assert known.largest == float(found.max)
+    assert known.tiny >= 0.5 * float(found.smallest_subnormal)
+
+
+def test_counts_follow_from_trees():
+    """Each tree of contractions of the grammar, by brute force, and no more than the worst."""
+    sizes = {"x": "i", "K": "ik", "Q": "jk", "e": "j"}
+    for i, k in ((1, 1), (2, 1), (1, 3), (3, 2)):
+        extent = {"i": i, "j": i, "k": k}
+        for model in (FLOAT32, ANY):
+            found = max(most_roundings(sizes, extent, free=model.contraction.free))
+            assert model.contraction.logits(i, k) == found
+
+
+def most_roundings(arrays, extent, *, free):
+    """The roundings of a path in every tree of products of two arrays, or of any sum at the end."""
+    if len(arrays) == 1:
+        yield 0
+        return
+    if free:  # all products first, and one sum
+        terms = np.prod([extent[index] for index in set("".join(arrays.values()))])
+        yield int(terms - 1 + len(arrays) - 1)
+    names = list(arrays)
+    for a, one in enumerate(names):
+        for other in names[a + 1 :]:
+            rest = {name: arrays[name] for name in names if name not in (one, other)}
+            both = set(arrays[one]) | set(arrays[other])
+            kept = both & set("".join(rest.values()))
+            if len(both - kept) != 1:
+                continue
+            summed = extent[(both - kept).pop()]
+            joined = rest | {one + other: "".join(sorted(kept))}
+            for more in most_roundings(joined, extent, free=False):
+                yield 1 + (summed - 1) + more
+
+
+def test_models_are_ordered_by_what_they_allow():
+    """More programs have larger bounds."""
+    count = np.array([1, 2, 100, 5000])
+    small = MODELS["float32, pairwise, blocks of 16"]
+    for one, other in ((FLOAT32, small), (small, SCALED), (small, ANY)):
+        assert (one.average(count) <= other.average(count)).all()
+        assert (one.weighted(count, 1, 1e-9)[0] <= other.weighted(count, 1, 1e-9)[0]).all()
+        assert one.logit_roundings(5, 3) <= other.logit_roundings(5, 3)
+        assert one.output_roundings(2, 7, 5, 3, 4) <= other.output_roundings(2, 7, 5, 3, 4)
+        assert (one.exponents(count) <= other.exponents(count)).all()
+    assert (FLOAT32.exponents(count) == 0.0).all()
+    assert (SCALED.exponents(count) > 0.0).all()
+
+
+def test_the_sentence_says_the_numbers():
+    """Another number in a row is another sentence."""
+    for change, words in (
+        ({"block": 64}, "blocks of 64 tokens"),
+        ({"exp_error": 2.0**-21}, "at most 4 units"),
+        ({"smallest": 2.0**-100}, "it is 2^-99 or more"),
+        ({"constants": 3}, "in 3 roundings"),
+        ({"merged": True}, "logsumexp"),
+        ({"contraction": ANY.contraction}, "any number of indices"),
+        ({"storage": FORMATS["float16"]}, "stored in float16, where underflow is gradual"),
+    ):
+        other = dataclasses.replace(FLOAT32, **change)
+        for said, usual in (
+            (other.of_layers(), FLOAT32.of_layers()), (other.of_decoders(), FLOAT32.of_decoders()),
+        ):  # fmt: skip
+            assert words in said
+            assert words not in usual
+    assert "without error" in FLOAT32.of_layers(exact=True)
+    assert SMALL_BLOCK == 16
+
+
+def test_models_have_names():
+    assert model_named(None, "bfloat16") is MODELS["bfloat16, pairwise"]
+    for name, storage in (("flash", "float32"), ("bfloat16, pairwise", "float32"), (7, "float32")):
+        with pytest.raises(ParameterError, match="not a model") as failure:
+            model_named(name, storage)
+        assert "float32, scaled" in failure.value.suggestion
+
+
+def test_the_table_of_the_docs_has_these_rows():
+    page = Path(__file__).parents[2] / "docs" / "certificates.md"
+    rows = [line.strip("| ").split(" | ") for line in page.read_text().splitlines()]
+    found = {row[0].split("`")[1]: row[1:] for row in rows if len(row) == 6 and "`" in row[0]}
+    for name, model in MODELS.items():
+        contraction = "any" if model.contraction.free else "pairwise"
+        merged = "yes" if model.merged else "no"
+        numbers = [str(model.block), str(model.constants)]
+        assert found[name] == [contraction, *numbers, merged, model.storage.name]

@@ -109,8 +109,10 @@ def restate(files):
     asked = sum(len(ids) - files.text["prompt"] + 1 for ids in texts)
     for name in claims:
         if name == "executed":
-            said = decoder_judge.SAID[files.about["record"]["storage"]]
-            claims[name]["statement"] = decoder_judge.EXECUTED.format(asked, len(texts), said)
+            kept = files.about["record"]["storage"]
+            said = kept, decoder_judge.SAID[kept]
+            claims[name]["statement"] = decoder_judge.EXECUTED.format(asked, len(texts), *said)
+            claims[name]["evidence"] = {"model": f"{kept}, pairwise"}
         elif name == "recites":
             value = float.fromhex(claims[name]["evidence"]["bound"])
             claims[name]["statement"] = (

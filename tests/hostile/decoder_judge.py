@@ -29,21 +29,25 @@ STORED = {  # rounding, half of the smallest number, bits, exponent of the small
 }
 SPEND = 5
 """Evaluations in float32 which are tried."""
-_IN = (
-    "in float32, with weights, tokens, queries, keys, attention weights, averages, outputs and the "
-    "last logits stored in "
+_KEPT = (
+    "tokens, queries, keys, exponentials or attention weights, averages, outputs and the last "
+    "logits stored in {}; logits of heads, the product of W_K and W_Q, and denominators in "
+    "float32; "
 )
 SAID = {
-    "float32": "in float32",
-    "bfloat16": _IN + "bfloat16",
-    "float16": _IN + "float16, where underflow is gradual",
+    "float32": "",
+    "bfloat16": _KEPT.format("bfloat16"),
+    "float16": _KEPT.format("float16, where underflow is gradual"),
 }
 EXECUTED = (
-    "at all {} positions of S = {} texts the next token has the largest logit in every IEEE "
-    "evaluation, rounding to nearest, {}: queries and keys first or their matrix first, sums in "
-    "any order, with or without fused multiply-add, softmax less the largest logit, in one piece "
-    "or in blocks of 512 tokens or more, underflow to zero or gradual; if exp is off by at most 32 "
-    "units in the last place where it is 2^-125 or more, by 2^-125 where it is less, and is 1 at 0"
+    "at all {} positions of S = {} texts the next token has the largest logit for every program of "
+    "the model '{}, pairwise': products of two arrays at a time, each summed over one index "
+    "(queries and keys first, or their matrix first; heads together with entries, never with "
+    "tokens; the readout before the unembedding); sums in float32, in any order, rounding to "
+    "nearest, with or without fused multiply-add; {}softmax less the largest logit so far, in one "
+    "piece or in blocks of 512 tokens or more, divided by its sum before or after the average; "
+    "underflow to zero or gradual; if exp is off by at most 32 units in the last place where it is "
+    "2^-125 or more, by 2^-125 where it is less, and is 1 at 0"
 )
 RECITES = re.compile(
     r"at all (\d+) positions of S = (\d+) texts the next token has the largest logit, by (\S+) or "
@@ -114,7 +118,7 @@ def statement(name, text, weights, data):
         said = RECITES.fullmatch(text)
         numbers = int(said[1]), int(said[2])
         return numbers == (count, texts) and margins_hold(on, float(said[3]))
-    if text != EXECUTED.format(count, texts, SAID[on.storage]):
+    if text != EXECUTED.format(count, texts, on.storage, SAID[on.storage]):
         return False
     return executes(on)
 

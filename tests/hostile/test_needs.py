@@ -97,7 +97,7 @@ def test_memory_of_rounding_is_not_above_what_is_announced(checker, shape, share
     for entries in (checker.executed.ENTRIES, 1):
         monkeypatch.setattr(checker.executed, "ENTRIES", entries)
         held, operations = checker.executed.needs(sizes)
-        peak = peak_of(lambda: checker.executed.rounding(weights, data))
+        peak = peak_of(lambda: checker.executed.rounding(weights, data, checker.executed.SINGLE))
         assert peak <= held + 3e5
     assert 20 * peak + 1e7 > held
     # Queries times matrices and tokens, values, and the matrices themselves.

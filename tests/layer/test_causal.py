@@ -1,6 +1,7 @@
 """The causal layer against its definition, its rank at the bound, and bounds of what rounds."""
 
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 
 from constructive import CausalLayer, DataError, ParameterError
 from constructive.exact import dyadic, modular
-from constructive.exact.float_model import EXECUTED, FLOAT64
 from constructive.exact.formats import rounded
+from constructive.exact.models import FLOAT32, FLOAT64, STORAGES, model_named
 from constructive.layers.causal import bounded, residues
 from constructive.layers.causal.geometry import blocks
 from constructive.layers.causal.margins import Margins, margins
@@ -271,16 +272,16 @@ def test_which_logits_are_exact_where():
     rng = np.random.default_rng(0)
     known = bounded.exact_logits(dyadic_layer(rng), dyadic_tokens(rng))
     assert known.tabulated
-    assert all(known.exact_in(model) for model in EXECUTED.values())
+    assert all(known.exact_in(model) for model in map(partial(model_named, None), STORAGES))
     wide = bounded.exact_logits(dyadic_layer(rng), dyadic_tokens(rng) * 1000)
-    assert wide.exact_in(EXECUTED["float32"])
-    assert not wide.exact_in(EXECUTED["bfloat16"])  # queries have more than 8 bits
+    assert wide.exact_in(FLOAT32)
+    assert not wide.exact_in(model_named(None, "bfloat16"))  # queries have more than 8 bits
     odd = dyadic_tokens(rng) * np.float32(1 + 2.0**-20)
-    assert not bounded.exact_logits(dyadic_layer(rng), odd).exact_in(EXECUTED["float32"])
+    assert not bounded.exact_logits(dyadic_layer(rng), odd).exact_in(FLOAT32)
     random = CausalLayer(*(rng.standard_normal(s) for s in ((1, 6, 6), (1, 6, 6), (12, 1))))
     assert not bounded.exact_logits(random, rng.standard_normal((1, 3, 6))).tabulated
     huge = dyadic_layer(rng, scale=2.0**120)
-    assert not bounded.exact_logits(huge, dyadic_tokens(rng) * 1024).exact_in(EXECUTED["float32"])
+    assert not bounded.exact_logits(huge, dyadic_tokens(rng) * 1024).exact_in(FLOAT32)
 
 
 @given(st.integers(-6, 2), st.floats(0.01, 1000.0))
@@ -384,7 +385,7 @@ def executed_logits(rng, layer, unembedding, sequence, row, storage):
 
 
 @settings(max_examples=20)
-@given(SEEDS, st.sampled_from([None, 3]), st.booleans(), st.sampled_from(list(EXECUTED)))
+@given(SEEDS, st.sampled_from([None, 3]), st.booleans(), st.sampled_from(STORAGES))
 def test_evaluations_stay_within_the_bound(seed, window, skip, storage):
     rng = np.random.default_rng(seed)
     layer = dyadic_layer(rng, window=window, skip=skip)
@@ -396,7 +397,7 @@ def test_evaluations_stay_within_the_bound(seed, window, skip, storage):
         right = int(logits.argmax())
         following = np.full((1, 8), -1)
         following[0, row] = right
-        found = found_margins(layer, unembedding, EXECUTED[storage], tokens, following)
+        found = found_margins(layer, unembedding, model_named(None, storage), tokens, following)
         off = logits[right].astype(float) - logits[1 - right]
         # Of two tokens the margin is one difference, and `error` bounds what is wrong with it.
         assert found.least[0] - found.error[0] <= off <= found.most[0] + found.error[0]
@@ -429,7 +430,7 @@ def test_averages_beyond_float32_have_infinite_bounds():
 def test_the_largest_entries_are_enough_where_all_is_exact_with_them():
     """Then tokens are not looked at one by one; where they are not enough, they are."""
     rng = np.random.default_rng(0)
-    layer, single = dyadic_layer(rng), EXECUTED["float32"]
+    layer, single = dyadic_layer(rng), FLOAT32
     looked_at = 0
     for scale in (1.2 ** np.arange(60)).astype(int):
         identity = np.eye(layer.width)
@@ -451,11 +452,11 @@ def test_share_is_the_largest_part_of_a_margin():
     layer, tokens = dyadic_layer(rng), dyadic_tokens(rng)
     unembedding = rng.standard_normal((4, 3)).astype(np.float32)
     wins = (layer(tokens) @ unembedding.T).argmax(axis=2)
-    found = found_margins(layer, unembedding, EXECUTED["float32"], tokens, wins)
+    found = found_margins(layer, unembedding, FLOAT32, tokens, wins)
     assert (found.least > 0).all()
     # Against one other token at a time: the largest part of all, and the least margin.
     parts = [
-        found_margins(layer, unembedding[[right, v]], EXECUTED["float32"], tokens[:, : n + 1],
+        found_margins(layer, unembedding[[right, v]], FLOAT32, tokens[:, : n + 1],
                       np.where(np.arange(n + 1) == n, 0, -1)[np.newaxis])
         for n, right in enumerate(wins[0].tolist()) for v in range(4) if v != right
     ]  # fmt: skip
@@ -465,9 +466,9 @@ def test_share_is_the_largest_part_of_a_margin():
     np.testing.assert_allclose(found.share, shares.max(axis=1), rtol=1e-5)  # n differs
     np.testing.assert_allclose(found.least, least.min(axis=1), rtol=1e-9)
     loses = (wins + 1) % 4
-    lost = found_margins(layer, unembedding, EXECUTED["float32"], tokens, loses)
+    lost = found_margins(layer, unembedding, FLOAT32, tokens, loses)
     assert (lost.most < 0).all()
     assert np.isinf(lost.share).all()
-    coarse = found_margins(layer, unembedding, EXECUTED["bfloat16"], tokens, wins)
+    coarse = found_margins(layer, unembedding, model_named(None, "bfloat16"), tokens, wins)
     assert (coarse.error > 300 * found.error).all()
     assert (coarse.least == found.least).all()

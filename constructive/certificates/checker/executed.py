@@ -1,20 +1,22 @@
-"""The claim *executed* of a layer: |f - y| as any program may evaluate it in float32.
+"""The claim *executed* of a layer: |f - y| as any program of a model may evaluate it.
 
 The evidence is a bound of |f - y| in real arithmetic, which real_claims shows; what is left of the
 claimed bound has to be enough for rounding. With U_h = W_V W_O W_D of a head, by examples:
 
-    eps    = gamma_(2d + d_h + 6) max_j |x_j|^T |W_K||W_Q|^T |e|       logits, and l - max l
+    eps    = gamma_m max_j |x_j|^T |W_K||W_Q|^T |e| + merging          logits, and l - max l
     s_j    = min(1, a_j (exp(2 eps) - 1))                              attention a_j
     moved  = sum_h min(sum_j s_j |v_j - c|, max v - min v)             values v_j = U_h^T x_j, any c
     summed = ((1 + zeta)(1 + gamma_k) - 1) sum_h (|W_V||W_O||W_D|)_h^T max_j |x_j|
 
-with k = H (d + d_v) + d_o + 4: sums over entries, values, heads and W_D, and four factors rounded.
+with m and k roundings as the model counts them (float_model: logit_steps, output_steps).
 First logits are exchanged for those that were computed, a_j for a_j w_j / sum_i a_i w_i with all
 w in exp(+-eps): both sum to one, so any c may be taken from the values. Then exact logits are
 averaged as floats do (float_model). Underflow takes less than 2^-120 from each path of indices.
 
 Logits are exact, eps = 0, where contexts, queries, and W_Q and W_K of the head are multiples of
 powers of two, and the sizes of all terms of each sum on the way, in its unit, make less than 2^24.
+Where any arrays may be multiplied first, a sum of some factors over some indices is less, in its
+own unit, than d^2 d_h times the product of all four largest entries in theirs.
 """
 
 import math
@@ -24,13 +26,22 @@ import numpy as np
 
 from bounds import LONGEST, chunks, gamma, granularity, up
 from files import require, require_bound
-from float_model import BLOCK, MODELS, ULPS, averaged, gamma_of
-from statements import EXACT
+from float_model import (
+    FLOAT64,
+    MODELS,
+    averaged,
+    exponents,
+    gamma_of,
+    logit_steps,
+    of_layers,
+    output_steps,
+)
+from statements import VACUOUS
 
 ENTRIES = 1 << 19  # of the largest array
 SQUARINGS = 20
 FINE = 2.0**-SQUARINGS
-SINGLE = MODELS["float32"]
+SINGLE = MODELS["float32, pairwise"]  # the numbers of float32
 
 
 def error_of(claim):
@@ -62,15 +73,30 @@ def entries_of(shapes):
 def check_executed(claim, weights, data):
     """Rounding takes no more than what the claim leaves for it."""
     bound, real = require_bound(claim, "executed"), error_of(claim)
+    model = require_model(claim, "float32")
     require("W_V_corrections" not in weights, "executed: a readout of several arrays is no float32")
     with np.errstate(all="ignore"):  # what is infinite, or not a number, is not proved
-        found, exact = rounding(weights, data)
+        found, exact = rounding(weights, data, model)
     enough = found < math.inf and Fraction(real) + Fraction(found) <= Fraction(bound)
     require(enough, f"executed: rounding may be {found:.6g}, more than the bound leaves for it")
-    return bound, EXACT * exact, BLOCK, ULPS
+    largest = float(np.abs(data["targets"]).max())
+    vacuous = bound >= largest
+    wanted = {"vacuous": largest.hex()} if vacuous else {}
+    marked = {name: claim["evidence"][name] for name in claim["evidence"] if name == "vacuous"}
+    require(marked == wanted, "executed: it does not say whether its bound is vacuous")
+    said = VACUOUS.format(largest) if vacuous else ""
+    return bound, said, claim["evidence"]["model"], of_layers(model, exact)
 
 
-def rounding(weights, data):
+def require_model(claim, kept):
+    """The model which a claim names, of numbers stored in a format."""
+    name = claim["evidence"]["model"]
+    require(type(name) is str and name in MODELS, "executed: its model is none")
+    require(MODELS[name].kept == kept, f"executed: its model does not store in {kept}")
+    return MODELS[name]
+
+
+def rounding(weights, data, model):
     """The most that rounding does to any output, and whether all logits are exact."""
     names = ("W_Q", "W_K", "W_V", "W_O", "W_D")
     w_q, w_k, w_v, w_o, w_d = (weights[name].astype(np.float64) for name in names)
@@ -87,12 +113,16 @@ def rounding(weights, data):
     readout = beside(w_v @ (w_o @ w_d))
     reach = up(up(np.abs(w_v) @ up(np.abs(w_o) @ np.abs(w_d))).sum(axis=0))
 
-    steps, last = 2 * width + inner, heads * (width + value_dim) + between + 4
-    zeta, flushed = averaged(SINGLE, np.float64(size))
-    units, short = short_sums(w_q, w_k, score_sizes, data)
+    sizes = heads, size, width, value_dim, between
+    zeta, flushed = averaged(model, np.float64(size))
+    units, short = short_sums(w_q, w_k, score_sizes, data, model)
     lost, lost_last = underflow(weights, data, float(flushed))
-    both, ours = gamma_of(SINGLE, steps + 6) + gamma(steps + 2), (size + 2) * gamma(last)
-    relative = float(up(zeta + (1.0 + zeta) * gamma_of(SINGLE, last) + ours))
+    lost = up(lost + exponents(model, size))
+    both = gamma_of(model, logit_steps(model, width, inner))
+    both += gamma(logit_steps(FLOAT64, width, inner))
+    last = gamma_of(model, output_steps(model, *sizes))
+    ours = (size + 2) * gamma(output_steps(FLOAT64, *sizes))
+    relative = float(up(zeta + (1.0 + zeta) * last + ours))
 
     shapes, worst = (total, size, width, outputs, heads, inner, value_dim, between), 0.0
     all_exact = True
@@ -120,7 +150,7 @@ def rounding(weights, data):
     return worst, all_exact
 
 
-def short_sums(w_q, w_k, score_sizes, data):
+def short_sums(w_q, w_k, score_sizes, data, model):
     """Of what logits of each head are multiples; for which heads all sums before them are short."""
     heads, width, _ = w_q.shape
     given = [data[name].reshape(-1, width) for name in ("contexts", "queries")]
@@ -136,7 +166,14 @@ def short_sums(w_q, w_k, score_sizes, data):
         (in_e + in_q + in_k, up(e @ by_head)), (in_x + in_q + in_k, up(by_head @ x)),
     ):  # fmt: skip
         short = short & held(unit, sums.reshape(heads, -1).max(axis=1))
-    return in_x + in_e + in_q + in_k, short
+    units = in_x + in_e + in_q + in_k
+    if model.free:  # any of the factors first, over any of the indices
+        tops = [part.reshape(heads, -1).max(axis=1) for part in (w_q, w_k)]
+        whole = up(x.max() * e.max() * tops[0] * tops[1] * float(width * width))
+        short = short & held(units, up(whole * w_q.shape[2]))
+        least = sum(np.minimum(unit, 0) for unit in (in_x, in_e, in_q, in_k))
+        short = short & (least >= -126)
+    return units, short & (not (model.constants or model.merged))
 
 
 def held(units, sizes):

@@ -1,18 +1,27 @@
-"""What a floating-point evaluation of attention may do: bounds from its unit and its formats.
+"""What a program may do that evaluates attention in floating point: its bounds, and its words.
 
 Higham, Accuracy and Stability of Numerical Algorithms, 3.1, and for softmax of n exact logits
 
     eta  = t / (1 - t),  t = B (exp + u),  B = 1 + ceil((n - 1) / block)     a term, before its sum
-    beta = (1 + eta) (1 + gamma_n) - 1,  rho = (1 + u)^2 (1 + s)^2 - 1        s: storage
+    beta = (1 + eta) (1 + gamma_n) - 1
+    rho  = (1 + u)^2 (1 + s)^2 / (1 - s) - 1      s: storage of terms and averages, terms summed so
     zeta = (2 beta + rho + beta rho) / (1 - beta)                     averages: zeta sum a_j |x_j|
 
 Where all but m tokens have the weight tau together, a sum in any order, to nearest, is off by
 (1 + gamma_n) (m u + (1 + n u) tau) at most: an addition is off by no more than either operand,
 and only m - 1 of them have large terms on both sides.
 
-Blocks of softmax begin anywhere. Numerators are in range where n max |x| (1 + zeta) is.
+Blocks of softmax begin anywhere. Numerators are in range where n max |x| (1 + zeta) is. Where parts
+are merged by logsumexp, sums are nested twice: n, m, tau, B + 1 and the roundings of rho double,
+and exponents are off by 6 u (a bound of logits) + 5 u log n + 2 exp (1 + log n) more.
+
+A contraction of m arrays rounds a path, a choice of all indices, m - 1 times as it multiplies, and
+less often than its indices have choices together as it adds. Pairwise, each of the sums is over one
+index, or over heads with entries or with values. If any arrays may be contracted over any indices
+at once, one sum over all of them is the worst.
 """
 
+import math
 from collections import namedtuple
 
 import numpy as np
@@ -20,20 +29,117 @@ import numpy as np
 from bounds import up
 
 MOST = 1 << 20  # terms of a sum
-ULPS, BLOCK = 32, 512
+ULPS, SCALES = 32, 8
 
-# unit, error of exp, block of softmax, smallest normal, largest
-# of storage: unit, tiny, bits, smallest normal, largest
-Model = namedtuple("Model", "unit exp block small overflow stored tiny bits least top")
+# unit, error of exp, block of softmax, smallest normal, largest;
+# of storage: name, unit, tiny, bits, smallest normal, largest;
+# whether any arrays may be contracted at once, roundings by constants, whether parts are merged
+Model = namedtuple(
+    "Model", "unit exp block small overflow kept stored tiny bits least top free constants merged"
+)
 TOP = (2.0 - 2.0**-23) * 2.0**127
-F32 = (2.0**-24, 2.0 * ULPS * 2.0**-24, BLOCK, 2.0**-126, TOP)
-MODELS = {
-    "float32": Model(*F32, 0.0, 0.0, 24, 2.0**-126, TOP),
-    "bfloat16": Model(*F32, 2.0**-8, 2.0**-126, 8, 2.0**-126, (2.0 - 2.0**-7) * 2.0**127),
-    "float16": Model(*F32, 2.0**-11, 2.0**-25, 11, 2.0**-14, 65504.0),
+KEPT = {
+    "float32": ("float32", 0.0, 0.0, 24, 2.0**-126, TOP),
+    "bfloat16": ("bfloat16", 2.0**-8, 2.0**-126, 8, 2.0**-126, (2.0 - 2.0**-7) * 2.0**127),
+    "float16": ("float16", 2.0**-11, 2.0**-25, 11, 2.0**-14, 65504.0),
 }
+
+
+def row(kept, block, free=False, constants=0, merged=False):
+    sums = 2.0**-24, 2.0 * ULPS * 2.0**-24, block, 2.0**-126, TOP
+    return Model(*sums, *KEPT[kept], free, constants, merged)
+
+
+MODELS = {
+    "float32, any contraction": row("float32", 16, free=True),
+    "float32, scaled": row("float32", 16, constants=SCALES, merged=True),
+}
+for kept in KEPT:
+    MODELS[f"{kept}, pairwise"] = row(kept, 512)
+    MODELS[f"{kept}, pairwise, blocks of 16"] = row(kept, 16)
 # What this program does itself: exponentials are those of a table.
-FLOAT64 = Model(2.0**-53, 2.0**-51, MOST, 2.0**-1022, 2.0**1023, 0, 0, 53, 2.0**-1022, 2.0**1023)
+FLOAT64 = Model(
+    2.0**-53, 2.0**-51, MOST, 2.0**-1022, 2.0**1023,
+    "float64", 0, 0, 53, 2.0**-1022, 2.0**1023, False, 0, False,
+)  # fmt: skip
+
+PAIRS = "products of two arrays at a time, each summed over one index"
+ANY = "products of any number of arrays, summed over any number of indices at once, in any order"
+
+
+def of_layers(model, exact):
+    """What a program is that evaluates a layer."""
+    order = f"{PAIRS}, in any order of arrays (heads together with entries or with values, never "
+    order += "with tokens)"
+    once = "each logit computed once" + (", without error" if exact else "")
+    loaded = f"weights and data rounded to {model.kept} first"
+    return "; ".join([loaded, once, ANY if model.free else order, *steps_of(model)])
+
+
+def of_decoders(model):
+    """What a program is that evaluates a decoder."""
+    order = f"{PAIRS} (queries and keys first, or their matrix first; heads together with entries, "
+    order += "never with tokens; the readout before the unembedding)"
+    return "; ".join([ANY if model.free else order, *steps_of(model)])
+
+
+def steps_of(model):
+    """How it sums, stores, scales and averages."""
+    words = [
+        "sums in float32, in any order, rounding to nearest, with or without fused multiply-add"
+    ]
+    if model.stored:
+        gradual = ", where underflow is gradual" if model.tiny < model.least else ""
+        words += [
+            "tokens, queries, keys, exponentials or attention weights, averages, outputs and the "
+            f"last logits stored in {model.kept}{gradual}",
+            "logits of heads, the product of W_K and W_Q, and denominators in float32",
+        ]
+    if model.constants:
+        words.append(
+            "constants scale W_Q, queries, keys, logits or exponents (for exp2), in "
+            f"{model.constants} roundings at most"
+        )
+    words.append(
+        f"softmax less the largest logit so far, in one piece or in blocks of {model.block} tokens "
+        "or more, divided by its sum before or after the average"
+    )
+    if model.merged:
+        words.append(
+            "or in parts that are divided by their sum L, or by exp(m + log L), and merged once by "
+            f"logsumexp, with log off by at most {power(model.exp)} (1 + |log|)"
+        )
+    tiny, ulps = power(2.0 * model.small), round(model.exp / model.unit / 2.0)
+    return [
+        *words,
+        "underflow to zero or gradual",
+        f"if exp is off by at most {ulps} units in the last place where it is {tiny} or more, by "
+        f"{tiny} where it is less, and is 1 at 0",
+    ]
+
+
+def power(number):
+    return f"2^{math.frexp(number)[1] - 1}"
+
+
+def logit_steps(model, width, inner):
+    """Roundings of a path x^T W_K W_Q^T e, of its four factors, and of l - m."""
+    paths = width * inner * width + 2 if model.free else 2 * width + inner
+    return paths + 6 + model.constants + 6 * model.merged
+
+
+def output_steps(model, heads, size, width, value_dim, between):
+    """Roundings of a path a X W_V W_O W_D and of four of its factors, but for softmax."""
+    if model.free:
+        return heads * size * width * value_dim * between + 7
+    return max(width + heads * value_dim, heads * width + value_dim) + between + 4
+
+
+def readout_steps(model, seen, rows, outputs):
+    """Roundings of the products with U and with the unembedding: all are in the first if free."""
+    if model.free:
+        return seen * float(rows) * outputs + 2.0, 0
+    return np.full(np.shape(seen), float(rows)), outputs
 
 
 def small(share, count):
@@ -42,8 +148,20 @@ def small(share, count):
     return np.where((share < 0.5) & (count <= MOST), up(half / (1.0 - half)), np.inf)
 
 
+def gammas(model, terms):
+    return small(terms * model.unit, terms)
+
+
 def gamma_of(model, terms):
-    return float(small(np.float64(terms * model.unit), terms))
+    return float(gammas(model, np.float64(terms)))
+
+
+def exponents(model, seen):
+    """What merging adds to errors of exponents."""
+    if not model.merged:
+        return 0.0
+    logs = math.log(max(float(seen), 1.0)) * (1.0 + 2.0**-40)
+    return float(up(5.0 * model.unit * logs + 2.0 * model.exp * (1.0 + logs)))
 
 
 def averaged(model, seen):
@@ -53,15 +171,19 @@ def averaged(model, seen):
 
 def weighted(model, seen, large, rest):
     """The same, where all but some have little weight, which is added: for entries up to one."""
-    pieces = 1.0 + np.ceil((seen - 1.0) / model.block)
-    eta, every = small(pieces * (model.exp + model.unit), seen), small(seen * model.unit, seen)
-    few = up((1.0 + every) * large * model.unit)
-    others = up((1.0 + every) * (1.0 + seen * model.unit) * rest)
+    twice = 1 + model.merged
+    pieces = 1.0 + model.merged + np.ceil((seen - 1.0) / model.block)
+    eta = small(twice * pieces * (model.exp + model.unit), seen)
+    every = gammas(model, twice * seen)
+    few = up((1.0 + every) * (twice * large) * model.unit)
+    others = up((1.0 + every) * (1.0 + twice * seen * model.unit) * (twice * rest))
     better = few + others < every
     few, others = np.where(better, few, every), np.where(better, others, 0.0)
     above, below = up(eta + few + eta * few), up(eta + few + others + eta * (few + others))
-    once = model.unit + model.stored + model.unit * model.stored
-    rho, least = up(2.0 * once + once * once), 1.0 - np.minimum(below, 0.5)
+    unit = twice * model.unit
+    once = unit + model.stored + unit * model.stored
+    rho = up((2.0 * once + once * once + model.stored) / (1.0 - model.stored))
+    least = 1.0 - np.minimum(below, 0.5)
     zeta = np.where(below < 0.5, up((below + rho + above * (1.0 + rho)) / least), np.inf)
     with np.errstate(invalid="ignore"):  # zero times what is not bounded
         added = up((1.0 + rho) * (1.0 + eta) * others / least)

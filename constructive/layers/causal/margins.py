@@ -49,7 +49,7 @@ class Margins:
         least: lower bounds of the true margins (R,)
         most: upper bounds of the same (R,)
         error: E_next + E_v, where that is the largest part of the margin (R,)
-        share: that part, rounded up; the next token is the largest in every evaluation where it is
+        share: that part, rounded up; the next token is the largest for every program where it is
             less than one, and infinite where no margin is known to be positive (R,)
     """
 
