@@ -67,7 +67,8 @@ def recite(
     It decodes greedily and compares with the file byte by byte; `certify` proves that every next
     token has the largest logit, in real arithmetic and for every float32 program of a model; and
     the independent checker reads the files. Exit status 0 if all of that holds, else 1; all files
-    are written in any case. The picture needs the extra `demo` (matplotlib); without it there is none.
+    are written in any case. The picture needs the extra `demo` (matplotlib); without it there is
+    none.
 
     Examples:
 
