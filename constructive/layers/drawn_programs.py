@@ -80,12 +80,13 @@ def drawn(model: FloatModel, choose: Choose, *, decoder: bool = False) -> Progra
     scale = Scale()
     if model.constants:
         scale = Scale(choose(_CONSTANTS), choose((("logits",), ("e",), ("x",), ("e", "x"))))
-    orders = (Order(choose(ORDERS), choose(_SEEDS)) for _ in range(3))
     return Program(
         model.name,
         logits,
         outputs,
-        *orders,
+        _order(choose),
+        _order(choose),
+        _order(choose),
         apart,
         form,
         scale,
@@ -100,6 +101,10 @@ def drawn(model: FloatModel, choose: Choose, *, decoder: bool = False) -> Progra
     )
 
 
+def _order(choose: Choose) -> Order:
+    return Order(choose(ORDERS), choose(_SEEDS))
+
+
 def _stored(model: FloatModel, choose: Choose, division: str) -> tuple[str, ...]:
     """Draw which results of softmax are stored in fewer bits."""
     if not model.stored_unit:
@@ -112,7 +117,8 @@ def _stored(model: FloatModel, choose: Choose, division: str) -> tuple[str, ...]
 def _tree(names: tuple[str, ...], choose: Choose, *, free: bool) -> Tree:
     """Draw a tree: brackets around pairs of neighbours, or groups of any arrays."""
     if not free:
-        return choose(tuple(brackets(names)))
+        tree: Tree = choose(tuple(brackets(names)))
+        return tree
     waiting: list[Tree] = list(names)
     while len(waiting) > 1:
         size = choose(range(2, len(waiting) + 1))

@@ -9,6 +9,7 @@ does: `Program.of_layer` and `Program.of_decoder` follow its trees, orders, bloc
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.exact.float_model import FloatModel
@@ -16,12 +17,13 @@ from constructive.exact.models import MODELS
 from constructive.exact.programs import softmax
 from constructive.exact.programs.machine import Machine
 from constructive.exact.programs.softmax import Softmax
-from constructive.exact.programs.sums import Order, summed
+from constructive.exact.programs.sums import Order
 from constructive.exact.programs.trees import Contractor, Labelled, Tree, contract, leaves
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.causal.layer import CausalLayer
 from constructive.support.arrays import Array
 
+Booleans = npt.NDArray[np.bool_]
 LOG2_E = 1.4426950408889634
 
 
@@ -142,42 +144,43 @@ class Program:
             logits = self._logits(machine, x, e, w_q, w_k, "sihn")
             hidden = _hidden(tokens.shape[1], layer.window)[:, np.newaxis]
             logits = Labelled(np.where(hidden, -np.inf, logits.array), "sihn")
-            width, skipped = layer.width, layer.skip * layer.width
-            heads = readout[skipped:].reshape(layer.num_heads, width, -1)
-            o = Labelled(outputs, "vo")
             made = self._contractor(machine)
-            if "z" in leaves(self.outputs):
-                z = made.evaluate(("a", "x"), {"a": logits, "x": x}, "sihd")
-                z = _turned(z, "sihd").reshape(*seen.shape[:2], -1)
-                z = np.concatenate([seen, z], axis=2) if layer.skip else z
-                arrays = {"z": Labelled(z, "sik"), "U": Labelled(readout, "ko"), "O": o}
-                return self._read(made, arrays, self.outputs)
-            tree = self.outputs
-            arrays = {"a": logits, "x": x, "U": Labelled(heads, "hdo"), "O": o}
-            before = _readout_of(tree)
-            first = _turned(made.evaluate(before, arrays, "sio"), "sio") if before else None
-            own = {"x": Labelled(seen, "sid"), "U": Labelled(readout[:skipped], "do"), "O": o}
-            if first is None:
-                whole = _turned(made.evaluate(tree, arrays, "siv"), "siv")
-                if layer.skip:
-                    rest = _turned(made.evaluate((("x", "U"), "O"), own, "siv"), "siv")
-                    whole = machine.add(whole, rest, machine.directions(whole.shape))
-                return self._kept(machine, whole, "logits")
-            if layer.skip:
-                rest = _turned(made.evaluate(("x", "U"), own, "sio"), "sio")
-                first = machine.add(first, rest, machine.directions(first.shape))
-            f = Labelled(self._kept(machine, first, "outputs"), "sio")
-            whole = _turned(made.evaluate(("f", "O"), {"f": f, "O": o}, "siv"), "siv")
-            return self._kept(machine, whole, "logits")
+            sources = self._sources(made, logits, x, readout, Labelled(outputs, "vo"))
+            if all(len(tree) == 2 and tree[1] == "O" for tree, _ in sources):
+                first = self._added(made, [(tree[0], arrays) for tree, arrays in sources], "sio")
+                f = Labelled(self._kept(machine, first, "outputs"), "sio")
+                sources = [(("f", "O"), {"f": f, "O": Labelled(outputs, "vo")})]
+            return self._kept(machine, self._added(made, sources, "siv"), "logits")
 
-    def _read(self, made: Contractor, arrays: dict[str, Labelled], tree: Tree) -> Array:
-        """Multiply z, the readout and the unembedding; outputs are stored where they are there."""
-        if tree == (("z", "U"), "O"):
-            f = _turned(made.evaluate(("z", "U"), arrays, "sio"), "sio")
-            arrays = {"f": Labelled(self._kept(made.machine, f, "outputs"), "sio"), **arrays}
-            tree = ("f", "O")
-        whole = _turned(made.evaluate(tree, arrays, "siv"), "siv")
-        return self._kept(made.machine, whole, "logits")
+    def _sources(
+        self, made: Contractor, logits: Labelled, x: Labelled, readout: Array, o: Labelled
+    ) -> list[tuple[Tree, dict[str, Labelled]]]:
+        """Trees whose results are added, with their arrays: one of z, or of heads and of x."""
+        heads, width = logits.array.shape[2], x.array.shape[2]
+        skipped = len(readout) - heads * width
+        own = Labelled(x.array, "sid")
+        if "z" in leaves(self.outputs):
+            z = _turned(made.evaluate(("a", "x"), {"a": logits, "x": x}, "sihd"), "sihd")
+            parts = [own.array] * (skipped > 0) + [z.reshape(*own.array.shape[:2], -1)]
+            whole = Labelled(np.concatenate(parts, axis=2), "sik")
+            return [(self.outputs, {"z": whole, "U": Labelled(readout, "ko"), "O": o})]
+        by_head = Labelled(readout[skipped:].reshape(heads, width, -1), "hdo")
+        found = [(self.outputs, {"a": logits, "x": x, "U": by_head, "O": o})]
+        if skipped:
+            rows = Labelled(readout[:skipped], "do")
+            found.append(((("x", "U"), "O"), {"x": own, "U": rows, "O": o}))
+        return found
+
+    @staticmethod
+    def _added(
+        made: Contractor, sources: list[tuple[Tree, dict[str, Labelled]]], wanted: str
+    ) -> Array:
+        """Evaluate trees, and add their results."""
+        results = [_turned(made.evaluate(tree, arrays, wanted), wanted) for tree, arrays in sources]
+        total = results[0]
+        for result in results[1:]:
+            total = made.machine.add(total, result, made.machine.directions(total.shape))
+        return total
 
     def _kept(self, machine: Machine, array: Array, name: str) -> Array:
         return machine.store(array) if name in self.stored else array
@@ -200,8 +203,8 @@ class Program:
         joint = len(parts) > 1 or not alone
         if joint:
             weights = softmax.attention(made.machine, logits.array, self.form, self.average_order)
-            weights = Labelled(weights, logits.indices)
-            return contract(made.machine, [weights, *parts], over, self.average_order)
+            whole = [Labelled(weights, logits.indices), *parts]
+            return contract(made.machine, whole, over, self.average_order)
         (values,) = parts
         rest = "".join(index for index in values.indices if index not in logits.indices)
         wanted = logits.indices[:-1] + "n" + rest
@@ -247,14 +250,8 @@ def _turned(found: Labelled, wanted: str) -> Array:
     return turned[tuple(slice(None) if index in there else np.newaxis for index in wanted)]
 
 
-def _hidden(length: int, window: int | None) -> Array:
+def _hidden(length: int, window: int | None) -> Booleans:
     """Which positions each one does not see: (N, N)."""
     row, key = np.arange(length)[:, np.newaxis], np.arange(length)
-    hidden: Array = key > row
+    hidden: Booleans = key > row
     return hidden if window is None else hidden | (key <= row - window)
-
-
-def _readout_of(tree: Tree) -> "Tree | None":
-    """The part of a tree that gives outputs, where the unembedding comes last."""
-    last = isinstance(tree, tuple) and len(tree) == 2 and tree[1] == "O"
-    return tree[0] if last else None

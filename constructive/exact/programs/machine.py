@@ -15,7 +15,6 @@ Source: Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd ed., secti
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.exact.float_model import FloatModel
 from constructive.exact.formats import Format, rounded
@@ -70,7 +69,7 @@ class Machine:
         given = given.astype(np.float64)
         return self._rounded(given, self.directions(given.shape), np.inf)
 
-    def add(self, a: Array, b: Array, signs: npt.ArrayLike) -> Array:
+    def add(self, a: Array, b: Array, signs: Array) -> Array:
         """Return a + b.
 
         Args:
@@ -80,7 +79,7 @@ class Machine:
         """
         return self._rounded(a + b, signs, np.minimum(np.abs(a), np.abs(b)))
 
-    def multiply(self, a: Array, b: Array, signs: npt.ArrayLike) -> Array:
+    def multiply(self, a: Array, b: Array, signs: Array) -> Array:
         """Return a b.
 
         Args:
@@ -90,7 +89,7 @@ class Machine:
         """
         return self._rounded(a * b, signs, np.inf)
 
-    def multiply_add(self, a: Array, b: Array, c: Array, signs: npt.ArrayLike) -> Array:
+    def multiply_add(self, a: Array, b: Array, c: Array, signs: Array) -> Array:
         """Return a b + c, rounded once or twice.
 
         Args:
@@ -104,7 +103,7 @@ class Machine:
             return self._rounded(product + c, signs, np.abs(product))
         return self.add(self.multiply(a, b, signs), c, signs)
 
-    def divide(self, a: Array, b: Array, signs: npt.ArrayLike) -> Array:
+    def divide(self, a: Array, b: Array, signs: Array) -> Array:
         """Return a / b.
 
         Args:
@@ -114,8 +113,8 @@ class Machine:
         """
         return self._rounded(a / b, signs, np.inf)
 
-    def exp(self, x: Array, signs: npt.ArrayLike, *, base_two: bool = False) -> Array:
-        """Return exp(x) or 2^x, as wrong as the model allows; 1 at 0, and 0 at minus infinity.
+    def exp(self, x: Array, signs: Array, *, base_two: bool = False) -> Array:
+        """Compute exponentials, as wrong as the model allows: 1 at 0, and 0 at minus infinity.
 
         Args:
             x: not positive
@@ -125,11 +124,11 @@ class Machine:
         exact = np.exp2(x) if base_two else np.exp(x)
         tiny = 2.0 * self.model.smallest
         off = np.where(exact < tiny, tiny, self._relative * exact)
-        wrong = self._stepped(np.maximum(exact + np.asarray(signs) * self.exp_share * off, 0.0))
+        wrong = self._stepped(np.maximum(exact + signs * self.exp_share * off, 0.0))
         return np.where(np.isneginf(x), 0.0, np.where(x == 0.0, 1.0, wrong))
 
-    def log(self, x: Array, signs: npt.ArrayLike, *, base_two: bool = False) -> Array:
-        """Return log(x) or its binary logarithm, as wrong as the model allows.
+    def log(self, x: Array, signs: Array, *, base_two: bool = False) -> Array:
+        """Compute logarithms, natural or binary ones, as wrong as the model allows.
 
         Args:
             x: positive
@@ -138,7 +137,7 @@ class Machine:
         """
         exact = np.log2(x) if base_two else np.log(x)
         off = self._relative * (1.0 + np.abs(exact))
-        return self._stepped(exact + np.asarray(signs) * self.exp_share * off)
+        return self._stepped(exact + signs * self.exp_share * off)
 
     def store(self, x: Array) -> Array:
         """Round numbers to the storage format.
@@ -166,7 +165,7 @@ class Machine:
         near = exact if self.edge else exact.astype(np.float32).astype(np.float64)
         return np.where(np.abs(near) < self.model.smallest, 0.0, near) if self.flush else near
 
-    def _rounded(self, exact: Array, signs: npt.ArrayLike, limit: npt.ArrayLike) -> Array:
+    def _rounded(self, exact: Array, signs: Array, limit: Array | float) -> Array:
         """Round an exact result, which is off by a limit at most."""
         near: Array = exact.astype(np.float32).astype(np.float64)
         if self.edge:

@@ -149,7 +149,7 @@ def _parts(
     return parts if state is None else [*parts, state]
 
 
-def _block(  # noqa: PLR0917 - arrays in their usual order
+def _block(
     machine: Machine,
     state: _Part | None,
     logits: Array,

@@ -8,7 +8,6 @@ direction). Any of these is "any order".
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.exact.programs.machine import Machine
 from constructive.support.arrays import Array
@@ -38,7 +37,7 @@ def summed(
     machine: Machine,
     factors: list[Array],
     order: Order,
-    signs: npt.ArrayLike | None = None,
+    signs: Array | None = None,
     start: tuple[Array, Array] | None = None,
 ) -> Array:
     """Multiply factors entry by entry, and sum the products over the last axis.
@@ -64,9 +63,10 @@ def summed(
     """
     factors = list(np.broadcast_arrays(*factors))
     shape = factors[0].shape
-    way = machine.directions(shape[:-1]) if signs is None else np.asarray(signs, dtype=float)
+    way = machine.directions(shape[:-1]) if signs is None else signs
     way = np.broadcast_to(way, shape[:-1])
-    left, right = factors[0], np.ones(shape)
+    left: Array = factors[0]
+    right: Array = np.ones(shape)
     for factor in factors[1:]:
         left, right = _product(machine, left, right, way), factor
     if order.name in {"descending", "ascending", "positive"}:
@@ -110,11 +110,11 @@ def _tree(machine: Machine, left: Array, right: Array, way: Array, order: Order)
     while len(waiting) > 1:
         if order.name == "pairwise":
             pairs = len(waiting) // 2
-            rest = waiting[2 * pairs :]
-            waiting = [
+            added = (
                 _node(machine, left, right, way, (waiting[2 * i], waiting[2 * i + 1]))
                 for i in range(pairs)
-            ] + rest
+            )
+            waiting = [*added, *waiting[2 * pairs :]]
         else:
             one, other = (waiting.pop(int(rng.integers(len(waiting)))) for _ in range(2))
             waiting.append(_node(machine, left, right, way, (one, other)))
@@ -151,7 +151,7 @@ def _greedy(
         exact = total[..., np.newaxis] + (left * right if machine.fused else first)
         off = (exact.astype(np.float32) - exact) * way[..., np.newaxis]
         at = np.where(unused, off, -np.inf).argmax(axis=-1)[..., np.newaxis]
-        term = (np.take_along_axis(each, at, axis=-1)[..., 0] for each in (left, right))
-        total = machine.multiply_add(*term, total, way)
+        a, b = (np.take_along_axis(each, at, axis=-1)[..., 0] for each in (left, right))
+        total = machine.multiply_add(a, b, total, way)
         np.put_along_axis(unused, at, values=False, axis=-1)
     return total

@@ -7,7 +7,7 @@ another way to put brackets; `("x", "W_K", "W_Q", "e")` is one flat sum.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias, Union
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from constructive.support.arrays import Array
 ATTENTION = "a"
 """The name of attention in trees."""
 
-Tree: TypeAlias = Union[str, tuple["Tree", ...]]
+Tree: TypeAlias = str | tuple["Tree", ...]
 
 
 class Labelled(NamedTuple):
