@@ -1,11 +1,13 @@
 """Draw a program of a model: every choice that its sentence leaves open.
 
 A choice is made by a function that takes one of several options: `strategies.programs` has one of
-Hypothesis, and `random.Random(seed).choice` is another.
+Hypothesis, and `choices` one of a seed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from constructive.exact.float_model import FloatModel
 from constructive.exact.programs.softmax import DIVISIONS, MERGES, Softmax
@@ -40,6 +42,16 @@ _WIDER = (1, 1, 1, 2)
 _CONSTANTS = (1.0, 2.0**0.5, 0.3, 3.7, 64.0)
 
 
+def choices(seed: int) -> Choose:
+    """Make a function that takes one of several options.
+
+    Args:
+        seed: of all its choices
+    """
+    rng = np.random.default_rng(seed)
+    return lambda options: options[int(rng.integers(len(options)))]
+
+
 def drawn(model: FloatModel, choose: Choose, *, decoder: bool = False) -> Program:
     """Draw a program.
 
@@ -49,9 +61,8 @@ def drawn(model: FloatModel, choose: Choose, *, decoder: bool = False) -> Progra
         decoder: whether it evaluates decoders, not layers
 
     Example:
-        >>> import random
         >>> from constructive.exact.models import FLOAT32
-        >>> drawn(FLOAT32, random.Random(5).choice).model
+        >>> drawn(FLOAT32, choices(5)).model
         'float32, pairwise'
     """
     free = model.contraction.free

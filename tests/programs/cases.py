@@ -98,12 +98,14 @@ def entries(rng, shape, kind):
     return rng.standard_normal(shape)
 
 
-def layer_case(rng, most=4, longest=6):
-    """Draw a layer with data; now and then a long context with few entries."""
+def layer_case(rng, most=4, longest=6, wide=0.0):
+    """Draw a layer with data; now and then a long context, or a wide layer on one token."""
     heads, width, inner, value_dim, between, outputs = (int(k) for k in rng.integers(1, most, 6))
     total, size = (int(k) for k in rng.integers(1, (4, longest)))
     if rng.random() < 0.15:
         size = int(rng.integers(17, 70))
+    elif rng.random() < wide:
+        total, size, width, heads = 1, 1, int(rng.integers(20, 60)), int(rng.integers(1, 12))
     kinds = rng.choice(KINDS, 7)
     shapes = (
         (heads, width, inner), (heads, width, inner), (heads, width, value_dim),
@@ -139,7 +141,5 @@ def decoder_case(rng, storage, most=4, longest=7):
     rows = entries(rng, (2, outputs), kinds[1])
     readout, rows = (rounded(each.astype(np.float32), storage) for each in (readout, rows))
     window = None if rng.random() < 0.7 else int(rng.integers(1, length + 1))
-    layer = CausalLayer(
-        w_q.astype(np.float32), w_k.astype(np.float32), readout, window, skip
-    )
+    layer = CausalLayer(w_q.astype(np.float32), w_k.astype(np.float32), readout, window, skip)
     return DecoderCase(layer, rows, tokens.astype(np.float32))

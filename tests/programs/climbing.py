@@ -1,14 +1,13 @@
 """A search for the program, and the case, that use the largest part of a bound."""
 
 import dataclasses
-import random
 
 import numpy as np
 from cases import DecoderCase, LayerCase, share
 
 from constructive import AttentionLayer, Dataset
 from constructive.layers.causal.layer import CausalLayer
-from constructive.layers.drawn_programs import drawn
+from constructive.layers.drawn_programs import choices, drawn
 
 TOGETHER = (
     ("logits", "logit_order"), ("outputs", "apart", "output_order"), ("average_order",),
@@ -19,7 +18,7 @@ TOGETHER = (
 
 def climb(case, model, rng, steps):
     """The largest share there is after so many steps, and what has it."""
-    choose = random.Random(int(rng.integers(1 << 30))).choice
+    choose = choices(int(rng.integers(1 << 30)))
     decoder = isinstance(case, DecoderCase)
     best = drawn(model, choose, decoder=decoder)
     bounds = case.bounds(model)

@@ -140,7 +140,7 @@ class Machine:
         return self._stepped(exact + signs * self.exp_share * off)
 
     def store(self, x: Array) -> Array:
-        """Round numbers to the storage format.
+        """Round numbers to the storage format; infinite beyond its range.
 
         Args:
             x: of any shape
@@ -148,7 +148,9 @@ class Machine:
         kept: Format = self.model.storage
         if not self.model.stored_unit:
             return x
-        near = rounded(x.astype(np.float32), kept.name).astype(np.float64)
+        inside = np.clip(x, -kept.largest, kept.largest)
+        near = rounded(inside.astype(np.float32), kept.name).astype(np.float64)
+        near = np.where(np.abs(x) > kept.largest, np.copysign(np.inf, x), near)
         large = np.abs(x) >= kept.smallest
         if self.edge:
             at_edge = x + self.directions(x.shape) * kept.unit * np.abs(x)
