@@ -35,7 +35,7 @@ from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.arrays import Array
 from constructive.support.errors import MissingExtraError
 from constructive.support.extras import hint
-from constructive.theory.bounds import RANK_ONE, THEOREMS, Theorem
+from constructive.theory.bounds import RANK_ONE, SATURATED, THEOREMS, Theorem
 
 try:
     from hypothesis import strategies as st
@@ -50,7 +50,9 @@ except ImportError as error:
 Made = TypeVar("Made")
 
 _NODES = 31
-"""Nodes of the moment curve; a prime, so that entries of queries are at most 15."""
+"""Nodes of the moment curve for so many examples or fewer; a prime: entries are at most 15 then."""
+_RANK_ONE_TOKENS = 8
+"""Rank-one heads on contexts of more tokens often have readouts that float64 cannot carry."""
 
 
 class Problem(NamedTuple):
@@ -119,13 +121,14 @@ def queries(  # noqa: D417 - Hypothesis fills in draw
     min_width: int = 1,
     max_width: int = 6,
 ) -> Array:
-    """Queries (T, d) of Kruskal rank exactly min(T, d); at most 31 of them.
+    """Queries (T, d) of Kruskal rank exactly min(T, d).
 
     They are points of the moment curve modulo a prime (`generators.moment_curve` has the proof).
+    Their entries are at most 15; those of more than 31 queries are about T / 2 at most.
 
     Args:
         min_examples: the smallest T
-        max_examples: the largest T, at most 31
+        max_examples: the largest T
         min_width: the smallest d
         max_width: the largest d
 
@@ -155,7 +158,7 @@ def datasets(  # noqa: D417 - Hypothesis fills in draw
 
     Args:
         min_examples: the smallest T
-        max_examples: the largest T, at most 31
+        max_examples: the largest T
         min_context_size: the smallest n
         max_context_size: the largest n
         max_extra_width: the largest d - n
@@ -193,12 +196,14 @@ def memorizable(  # noqa: D417 - Hypothesis fills in draw
     Head dimensions go from 1 to n + 1, and contexts are own ones or a shared one.
 
     Args:
-        max_heads: the largest H; the bound, at most H(n - 1) + 1, may not exceed 31 examples
+        max_heads: the largest H; T is at most H(n - 1) + 1
         min_context_size: the smallest n
         max_context_size: the largest n
         max_extra_width: the largest d - n
         max_target_dim: the largest d_out of targets (T, d_out); targets (T,) are drawn as well
-        constructions: draws which theorem is meant, "saturated" or "rank_one"; by default both
+        constructions: draws which theorem is meant, "saturated" or "rank_one"; by default both,
+            and "saturated" alone for n > 8. Rank-one heads on contexts of more tokens are drawn
+            where you ask for them, but float64 often cannot carry their readouts
         at_bound: whether T is exactly the bound; if not, it is drawn from 1 to the bound
 
     Example:
@@ -212,7 +217,8 @@ def memorizable(  # noqa: D417 - Hypothesis fills in draw
     width = size + draw(st.integers(0, max_extra_width))
     head_dim = draw(st.integers(1, size + 1))
     if constructions is None:
-        constructions = st.sampled_from(tuple(THEOREMS))
+        names = tuple(THEOREMS) if size <= _RANK_ONE_TOKENS else (SATURATED.name,)
+        constructions = st.sampled_from(names)
     construction = draw(constructions)
     bound = THEOREMS.get(construction, RANK_ONE).capacity(num_heads, size, head_dim)
     count = bound if at_bound else draw(st.integers(1, bound))
@@ -351,8 +357,12 @@ def _contexts_of_shape(draw: st.DrawFn, count: int, size: int, width: int) -> Ar
 
 @st.composite
 def _queries_of_shape(draw: st.DrawFn, count: int, width: int) -> Array:
-    nodes = draw(st.lists(st.integers(0, _NODES - 1), min_size=count, max_size=count, unique=True))
-    return moment_curve_points(np.array(nodes), width)
+    if count > _NODES:  # a run of nodes: one number to draw, and to shrink
+        nodes = np.arange(count) + draw(st.integers(0, _NODES))
+    else:
+        choices = st.sampled_from(range(_NODES))
+        nodes = np.array(draw(st.lists(choices, min_size=count, max_size=count, unique=True)))
+    return moment_curve_points(nodes, width)
 
 
 @st.composite

@@ -329,9 +329,10 @@ def demo(
     """
     from constructive.cli import demo as digits_demo
     from constructive.data import real
-    from constructive.figures import saturation
+    from constructive.figures import drawing, saturation
 
     require_no_dash("--output", folder)
+    drawing.require_matplotlib()
     digits = digits_demo.load_digits(seed=seed)  # before a folder is made, for it may be missing
     folder.mkdir(parents=True, exist_ok=True)
     names = "digits-saturation.png", "digits.npz", "digits.safetensors", "digits.json"

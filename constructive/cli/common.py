@@ -1,5 +1,6 @@
 """What all commands share: the application, its end with bad input, files, and the progress bar."""
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -46,6 +47,8 @@ Say = Callable[[str | Table], None]
 Output = TypeVar("Output", Path, Path | None)
 
 _DASH = Path("-")
+_INTERRUPTED = 130
+"""The status with which typer ends a command after Ctrl-C, as shells do."""
 _SILENCE = 30.0
 """Seconds after which work says how far it is where no bar can be drawn."""
 
@@ -60,12 +63,30 @@ app = typer.Typer(
 
 @contextmanager
 def processes(jobs: int) -> Iterator[Executor | None]:
-    """A pool of so many processes, or None for this one alone."""
+    """A pool of so many processes, or None for this one alone.
+
+    An interrupt, or an error, ends them at once: pieces of work may take minutes.
+    """
     if jobs == 1:
         yield None
         return
-    with ProcessPoolExecutor(jobs) as pool:
-        yield pool
+    with ProcessPoolExecutor(jobs, initializer=_obey_the_parent) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+            raise
+
+
+def _obey_the_parent() -> None:
+    """In a worker: Ctrl-C, which a terminal sends to all, is for the parent, which terminates us.
+
+    A worker would return the exit that `_terminate` raises as the result of its task, and live on.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def main() -> None:
@@ -80,6 +101,10 @@ def main() -> None:
         rich_utils.COLOR_SYSTEM = None  # of help and of errors in usage
     try:
         app()
+    except SystemExit as end:
+        if end.code == _INTERRUPTED:
+            typer.echo("Interrupted.", err=True)
+        raise
     except ConstructiveError as error:
         typer.echo(f"{type(error).__name__}: {error}", err=True)
         sys.exit(2)

@@ -58,8 +58,11 @@ def recite(
         "decoder-certificate.json"
     ),
     picture: Annotated[
-        Path, typer.Option(help="PNG or SVG file: who attends where, and margins.")
-    ] = Path("decoder.png"),
+        Path | None,
+        typer.Option(
+            help="PNG or SVG file: who attends where, and margins.  [default: decoder.png]"
+        ),
+    ] = None,
     force: Force = False,
 ) -> None:
     """Build a causal attention layer which recites a file from its first token, and prove it.
@@ -68,7 +71,7 @@ def recite(
     token has the largest logit, in real arithmetic and for every float32 program of a model; and
     the independent checker reads the files. Exit status 0 if all of that holds, else 1; all files
     are written in any case. The picture needs the extra `demo` (matplotlib); without it there is
-    none.
+    none, and `--picture` is refused.
 
     Examples:
 
@@ -79,10 +82,12 @@ def recite(
     from constructive.certificates.decoders import prove_recital
     from constructive.constructions import decoder as building
 
+    drawn = picture or Path("decoder.png")
     outputs = {
-        "--output": output, "--text": text, "--certificate": certificate, "--picture": picture,
+        "--output": output, "--text": text, "--certificate": certificate, "--picture": drawn,
     }  # fmt: skip
     say = several_outputs(outputs, inputs={"FILE": file}, force=force)
+    draws = _can_draw(say, asked=picture is not None)
     stored = file.read_bytes()
     asked = _read(file, stored, unit, limit)
     content = _as_bytes(asked.joined(asked.tokens))
@@ -117,7 +122,8 @@ def recite(
         progress("the checker reads the files and proves it again", 0, 1)
         checked = constructive.check(certificate, output, text)
     say(f"{checked.report.rstrip()}\n\nwritten to {output}, {text} and {certificate}")
-    _draw(built, picture, say)
+    if draws:
+        _draw(built, drawn, say)
     if recited != content or not (proof.proved and checked.proved):
         raise typer.Exit(1)
 
@@ -181,16 +187,26 @@ def _compared(recited: bytes, content: bytes, size: int) -> str:
     return f"NOT RECITED: byte {same:,} of {len(content):,} is the first which differs"
 
 
+def _can_draw(say: Say, *, asked: bool) -> bool:
+    """Whether there will be a picture. Raises MissingExtraError where one was asked for."""
+    from constructive.figures import drawing
+
+    try:
+        drawing.require_matplotlib()
+    except MissingExtraError as error:
+        if asked:
+            raise
+        say(f"no picture: {error.problem}; {error.suggestion}")
+        return False
+    return True
+
+
 def _draw(built: "Recital", picture: Path, say: Say) -> None:
     from constructive.figures import drawing, recital
 
-    try:
-        figure = drawing.new_figure(*recital.SIZE)
-    except MissingExtraError as error:
-        say(f"no picture: {error.problem}; {error.suggestion}")
-        return
     with progress_bar() as progress:
         progress("draw", 0, 1)
+        figure = drawing.new_figure(*recital.SIZE)
         recital.draw_recital(figure, built.decoder, built.text, margins=built.margins)
         drawing.save(figure, picture)
     say(f"drawn in {picture}")

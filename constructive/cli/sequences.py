@@ -103,6 +103,10 @@ def build_command(
     """
     outputs = {"--output": output, "--data": data, "--picture": picture}
     say = several_outputs(outputs, inputs={"CORPUS": corpus}, force=force)
+    if picture is not None:
+        from constructive.figures import drawing
+
+        drawing.require_matplotlib()
     with progress_bar() as progress:
         progress("read the text", 0, 1)
         examples = _read(corpus, question, window)

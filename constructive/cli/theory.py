@@ -181,7 +181,7 @@ def prove_command(
     ] = False,
     folder: Annotated[
         Path | None,
-        typer.Option(help="With --rocq: where to build, and keep what is built."),
+        typer.Option(help="With --rocq: a new folder for a copy of what is built."),
     ] = None,
 ) -> None:
     """Run the checks of the literate proofs, and print what is proved and checked how.

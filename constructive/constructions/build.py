@@ -24,7 +24,7 @@ from constructive.data.shapes import require_examples
 from constructive.layers import extended, residues
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.extended import ExtendedLayer
-from constructive.layers.layer import FLOAT64
+from constructive.layers.layer import FLOAT64, Layer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import BuildRecord
 from constructive.support.arguments import require_positive, require_seed
@@ -33,6 +33,7 @@ from constructive.support.parallel import require_executor
 from constructive.support.progress import Progress, silent
 from constructive.theory import bounds
 from constructive.theory.bounds import Plan
+from constructive.theory.many_heads import require_heads
 from constructive.theory.values import require_room
 
 _LADDER = (106, 212, 424, 848)
@@ -124,6 +125,8 @@ def build_memorizer(
     seed = operator.index(seed)  # as records keep it
     if num_heads is None:
         progress("what contexts allow", 0, 1)
+    else:
+        _require_heads(data, num_heads, head_dim, value_dim)
     explained = explain(
         data,
         num_heads=num_heads,
@@ -169,10 +172,26 @@ def build_memorizer(
         if not carried:
             narrow = value_dim is not None and value_dim < data.target_dim
             raise _imprecise(data, plan, built, narrow=narrow)
-        return Memorizer(built.layer, record)
+        return _finished(built.layer, record)
     layer = built.layer.floats("readouts of more bits")
     progress("solve in balls", 0, 1)
     return _extended(data, layer, record, precisions, tolerance, rng)
+
+
+def _require_heads(
+    data: Any,  # noqa: ANN401 - in its arithmetic
+    num_heads: int,
+    head_dim: int | None,
+    value_dim: int | None,
+) -> None:
+    """Require that weights of so many heads, of these dimensions, fit into memory."""
+    counts = {"num_heads": num_heads, "head_dim": head_dim, "value_dim": value_dim}
+    require_positive(**{name: count for name, count in counts.items() if count is not None})
+    inner, values = (
+        1 if count is None else operator.index(count) for count in (head_dim, value_dim)
+    )
+    each = data.width * (2 * inner + values)
+    require_heads(operator.index(num_heads), data.num_examples, each)
 
 
 def _first_built(
@@ -247,12 +266,17 @@ def _extended(
         error = solved.max_error(dataset)
         if error <= wanted:
             record = dataclasses.replace(record, max_error=error, precision=precision)
-            return Memorizer(solved, record)
+            return _finished(solved, record)
     raise PrecisionError(
         f"a readout of {precision} bits misses the targets by up to {error:.1e}",
         witness={"max_error": error, "precision": precision},
         suggestion=f"precision={2 * precision}",
     )
+
+
+def _finished(layer: Layer, record: BuildRecord) -> Memorizer:
+    """The memorizer, with W_O and W_D that are drawn; by random numbers that no build has used."""
+    return Memorizer(layer.with_outputs(np.random.default_rng(record.seed).spawn(1)[0]), record)
 
 
 def _check_parameters(

@@ -34,6 +34,7 @@ from constructive.support.arguments import require_positive, require_seed
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError, ParameterError, PrecisionError
 from constructive.support.progress import Progress, silent
+from constructive.theory.many_heads import require_heads
 
 Integers = npt.NDArray[np.int64]
 
@@ -144,6 +145,8 @@ def build_recital(
             )
     if num_heads is not None:
         require_positive(num_heads=num_heads)
+    each = width * (2 * (head_dim or width) + width + len(text.vocabulary))
+    require_heads(num_heads or 1, text.num_positions, each)
     wanted = text.different(window)
     total = len(wanted)
     starts = np.cumsum(text.lengths) - text.lengths

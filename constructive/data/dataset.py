@@ -1,5 +1,6 @@
 """The data to memorize: contexts, queries and targets, checked once at the border."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,9 +44,9 @@ class Dataset(ExampleShapes):
     """T examples, each a context of n tokens, a query and a target.
 
     Anything which numpy reads as real numbers is accepted. float32 and float64 stay as they are;
-    float16 becomes float32, and integers become float64, exactly. The arrays are read-only copies:
-    what happens to those which were given changes nothing here. Tensors with gradients, pandas and
-    other libraries' arrays are read as numbers.
+    float16 and bfloat16 become float32, and integers become float64, exactly. The arrays are
+    read-only copies: what happens to those which were given changes nothing here. Tensors with
+    gradients, pandas and other libraries' arrays are read as numbers.
 
     `len(data)` is T, `data[2]` an `Example`, `data[:3]` or `data[[4, 0]]` a data set of some
     (`take`), and `for context, query, target in data` walks through all. `==` compares shapes,
@@ -105,6 +106,42 @@ class Dataset(ExampleShapes):
             (('cat', 'dog'), [[0.0, 1.0], [1.0, 0.0]])
         """
         return cls(contexts, queries, *one_hot(labels))
+
+    @classmethod
+    def from_torch(cls, examples: Any) -> "Dataset":  # noqa: ANN401 - of a library that may be absent
+        """Read a PyTorch data set. Equal inputs with equal targets are merged, with a warning.
+
+        No weights give two outputs for one input (`distinct`), so that a data set with repeated
+        inputs is not memorized as it is. What memorizes the merged one reproduces all examples.
+
+        Args:
+            examples: `torch.utils.data.TensorDataset(contexts, queries, targets)`, or any data set
+                with a length whose examples are such triples, a `Subset` among them. For class
+                labels take `Dataset.of_classes(*examples.tensors)`
+
+        Raises:
+            ParameterError: for what gives no examples by index
+            DataError: for examples that are not triples, as a `Dataset` does, and for equal inputs
+                with different targets (the witness names two examples)
+
+        Example:
+            >>> import torch
+            >>> from torch.utils.data import TensorDataset
+            >>> tensors = torch.eye(3)[None].repeat(2, 1, 1), torch.eye(3)[:2], torch.ones(2)
+            >>> Dataset.from_torch(TensorDataset(*tensors))
+            Dataset(T=2, n=3, d=3, d_out=1, own contexts, float32)
+        """
+        from constructive.data.torch_examples import arrays_of  # noqa: PLC0415 - few need it
+
+        given = Dataset(*arrays_of(examples))
+        merged = given.distinct()
+        if len(merged) < len(given):
+            warnings.warn(
+                f"{len(given) - len(merged)} of {len(given)} examples repeat an input with its "
+                f"target: merged, {len(merged)} are left",
+                stacklevel=2,
+            )
+        return merged
 
     @overload
     def __getitem__(self, index: int | np.integer[Any]) -> Example: ...
@@ -200,6 +237,30 @@ class Dataset(ExampleShapes):
         index = _indices(examples, self.num_examples)
         contexts = self.contexts if self.shared_context else self.stored_rows(index)
         return owning(contexts, self.queries[index], self.targets[index], self.classes)
+
+    def distinct(self) -> "Dataset":
+        """The data with each input once: the first example of each, in the given order.
+
+        Inputs are equal if their queries are, and their contexts have the same tokens, in any
+        order, as attention does not see it. Returns the data themselves where all differ.
+
+        Raises:
+            DataError: for equal inputs with different targets (the witness names two examples)
+
+        Example:
+            >>> data = Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6], [2, 3]], [5, 7, 5])
+            >>> data.distinct().targets
+            array([5., 7.])
+        """
+        from constructive.data.repeats import first_of_each, refusal  # noqa: PLC0415 - a circle
+
+        first = first_of_each(self)
+        targets = self.target_matrix
+        apart = np.flatnonzero((targets != targets[first]).any(axis=1))
+        if len(apart):
+            raise refusal(self, int(first[apart[0]]), int(apart[0]))
+        kept = np.unique(first)
+        return self if len(kept) == len(self) else self.take(kept)
 
     def with_constant(self) -> "Dataset":
         """The data with an entry 1 appended to every token and every query: d becomes d + 1.

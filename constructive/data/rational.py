@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.shapes import ExampleShapes, check_shapes
-from constructive.support.arrays import frozen
+from constructive.support.arrays import as_array, frozen
 from constructive.support.errors import DataError
 
 Fractions = npt.NDArray[Any]
@@ -58,7 +58,10 @@ class RationalDataset(ExampleShapes):
 
 def fractions(name: str, values: object) -> Fractions:
     """An array of Fractions with the values of integers, Fractions or floats."""
-    array = np.asarray(values, dtype=object) if not isinstance(values, np.ndarray) else values
+    if isinstance(values, np.ndarray) or hasattr(values, "detach"):
+        array = as_array(values)
+    else:  # lists of long integers stay what they are
+        array = np.asarray(values, dtype=object)
     flat = array.ravel().tolist()
     try:
         exact = [x if isinstance(x, Fraction) else Fraction(x) for x in flat]

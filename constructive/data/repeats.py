@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array
+from constructive.support.errors import DataError
 
 
 def repeated_inputs(dataset: Dataset) -> tuple[int, int] | None:
@@ -45,6 +46,19 @@ def different_inputs(dataset: Dataset) -> npt.NDArray[np.int64]:
         >>> different_inputs(Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6], [2, 3]], [5, 7, 5]))
         array([0, 1])
     """
+    return np.unique(first_of_each(dataset))
+
+
+def first_of_each(dataset: Dataset) -> npt.NDArray[np.int64]:
+    """For each example the first one with the same input, contexts being multisets: (T,) indices.
+
+    Args:
+        dataset: T examples, contexts (T, n, d) or one shared (n, d)
+
+    Example:
+        >>> first_of_each(Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6], [2, 3]], [5, 7, 5]))
+        array([0, 1, 0])
+    """
     _, queries = np.unique(dataset.queries + 0.0, axis=0, return_inverse=True)
     keys = [queries.reshape(-1)]
     repeated = np.unique(keys[0], return_counts=True)[1].max() > 1
@@ -53,7 +67,27 @@ def different_inputs(dataset: Dataset) -> npt.NDArray[np.int64]:
         _, ids = np.unique(tokens, axis=0, return_inverse=True)
         multisets = np.sort(ids.reshape(dataset.num_examples, -1), axis=1)
         keys.append(np.unique(multisets, axis=0, return_inverse=True)[1].reshape(-1))
-    return np.sort(np.unique(np.stack(keys, axis=1), axis=0, return_index=True)[1])
+    _, first, which = np.unique(
+        np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True
+    )
+    found: npt.NDArray[np.int64] = first[which.reshape(-1)]
+    return found
+
+
+def refusal(dataset: Dataset, first: int, second: int) -> DataError:
+    """What to say of equal inputs with different targets.
+
+    Args:
+        dataset: T examples
+        first: one of the two
+        second: the other one
+    """
+    return DataError(
+        f"examples {first} and {second} are the same input with different targets "
+        f"{dataset.targets[first]} and {dataset.targets[second]}: no function fits both",
+        witness=(first, second),
+        suggestion="drop one of the two examples",
+    )
 
 
 def token_numbers(contexts: Array) -> npt.NDArray[np.int64]:

@@ -82,8 +82,14 @@ def require_examples(dataset: object, kind: type = ExampleShapes) -> None:
         raise ParameterError(
             f"dataset is a {type(dataset).__name__}, not a Dataset",
             witness=type(dataset).__name__,
-            suggestion="Dataset(contexts, queries, targets)",
+            suggestion=_of_torch(dataset) or "Dataset(contexts, queries, targets)",
         )
+
+
+def _of_torch(dataset: object) -> str:
+    """What to do with a PyTorch data set, or ""."""
+    bases = {base.__module__.partition(".data")[0] for base in type(dataset).__mro__}
+    return "Dataset.from_torch(dataset)" if "torch.utils" in bases else ""
 
 
 def check_shapes(

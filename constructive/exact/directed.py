@@ -2,7 +2,8 @@
 
 A bound is worth nothing if a conversion rounds it to the wrong side. So there is one place for it,
 this one: `upper` and `lower` turn an exact number or a ball into a float, `at_most` and `at_least`
-into decimal text. Bounds in arrays are in `exact.upward`.
+into decimal text of two digits, `fixed` and `percent` into text with a decimal point. Bounds in
+arrays are in `exact.upward`.
 """
 
 import math
@@ -93,6 +94,50 @@ def short_bound(x: Exact) -> float:
     bound = _exactly(x, above=True)
     short = float(_text(bound, ROUND_CEILING, None))
     return short if bound is None or short >= bound else math.nextafter(short, math.inf)
+
+
+def fixed(x: Exact, digits: int, *, above: bool) -> str:
+    """Return decimal text with so many digits after the point, rounded away from what it bounds.
+
+    Args:
+        x: a number or a ball
+        digits: after the point, 0 or more
+        above: whether the text is at least x; else it is at most x
+
+    Returns:
+        decimal text; "inf" or "-inf" where x is not finite
+
+    Example:
+        >>> fixed(0.1251, 2, above=True), fixed(0.1259, 2, above=False), fixed(3, 1, above=True)
+        ('0.13', '0.12', '3.0')
+        >>> fixed(-0.004, 2, above=True), fixed(-0.004, 2, above=False)
+        ('0.00', '-0.01')
+    """
+    bound = _exactly(x, above=above)
+    if bound is None:
+        return "inf" if above else "-inf"
+    parts = bound * 10**digits
+    whole: int = math.ceil(parts) if above else math.floor(parts)
+    before, after = divmod(abs(whole), 10**digits)
+    return "-" * (whole < 0) + (f"{before}.{after:0{digits}}" if digits else str(before))
+
+
+def percent(x: Exact, digits: int = 1, *, above: bool = True) -> str:
+    """Return a share in percent, rounded away from what it bounds.
+
+    Args:
+        x: a number or a ball, finite
+        digits: after the point, 0 or more
+        above: whether the text is at least x, as for what something may take; else it is at most x
+
+    Example:
+        >>> percent(0.000186), percent(0.28), percent(0.9996, 0, above=False)
+        ('0.1%', '28.1%', '99%')
+        >>> percent(1.67, 0), percent(0.5), percent(1, 0, above=False)
+        ('167%', '50.0%', '100%')
+    """
+    scaled: Exact = 100 * x if isinstance(x, arb) else 100 * Fraction(x)
+    return f"{fixed(scaled, digits, above=above)}%"
 
 
 def _exactly(x: Exact, *, above: bool) -> Fraction | None:

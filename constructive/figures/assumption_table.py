@@ -80,4 +80,4 @@ def render(found: list[Row]) -> str:
     return "\n".join([heading, "", *tables.lines(table, 140)]) + "\n"
 
 
-ASSUMPTIONS = Figure("Table 1: the assumptions on real data", (NAME,), write)
+ASSUMPTIONS = Figure("Table 1: the assumptions on real data", (NAME,), write, ("sklearn",))

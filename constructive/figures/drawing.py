@@ -13,6 +13,11 @@ COLOUR_MAP = "cividis"
 """Dark to bright in equal steps, for the same readers."""
 
 
+def require_matplotlib() -> None:
+    """Raise MissingExtraError without matplotlib; commands call it before they work."""
+    require("matplotlib.figure", extra="demo", purpose="a picture")
+
+
 def new_figure(width: float, height: float) -> Any:  # noqa: ANN401 - of matplotlib, if installed
     """An empty figure, in inches. Raises MissingExtraError without matplotlib."""
     figures = require("matplotlib.figure", extra="demo", purpose="a picture")

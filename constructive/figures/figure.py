@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from constructive.support.extras import require
 from constructive.support.progress import Progress
 
 
@@ -29,8 +30,15 @@ class Figure:
         shows: its title
         files: names of the files which `draw` writes
         draw: computes and draws it
+        needs: the modules of the extra `demo` that it takes
     """
 
     shows: str
     files: tuple[str, ...]
     draw: Draw
+    needs: tuple[str, ...] = ("matplotlib",)
+
+    def require(self) -> None:
+        """Raise MissingExtraError where a module is not installed."""
+        for module in self.needs:
+            require(module, extra="demo", purpose="this figure")

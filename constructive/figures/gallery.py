@@ -72,11 +72,13 @@ def draw(
     Raises:
         ParameterError: for an unknown name
         OutputError: if a file cannot be written
-        MissingExtraError: without matplotlib or scikit-learn
+        MissingExtraError: without matplotlib or scikit-learn, before anything is computed
     """
     folder, wanted = Path(folder), _wanted(only)
     for path in files(folder, wanted):
         require_writable(path)
+    for name in wanted:
+        FIGURES[name].require()
     for name in wanted:
         figure, start = FIGURES[name], time.perf_counter()
         paths = figure.draw(folder, executor=executor, progress=progress)

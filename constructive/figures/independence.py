@@ -103,5 +103,8 @@ def _curve(
     )  # fmt: skip
 
 
-KRUSKAL = Figure("Figure 1: Kruskal rank of queries", drawing.both(_KRUSKAL), draw_kruskal)
-POSITION = Figure("Figure 4: general position of tokens", drawing.both(_POSITION), draw_position)
+_NEEDS = "matplotlib", "sklearn"
+KRUSKAL = Figure("Figure 1: Kruskal rank of queries", drawing.both(_KRUSKAL), draw_kruskal, _NEEDS)
+POSITION = Figure(
+    "Figure 4: general position of tokens", drawing.both(_POSITION), draw_position, _NEEDS
+)

@@ -5,7 +5,6 @@ together they tell every position from every other one. Margins are those of rea
 below, and the bound is on what a program in float32 may take of them.
 """
 
-import math
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from constructive.constructions.decoder import build_recital
 from constructive.data.real import english_text
 from constructive.data.texts import Text
+from constructive.exact.directed import percent
 from constructive.figures import drawing
 from constructive.figures.figure import Figure
 from constructive.layers.attention import softmax_in_place
@@ -59,19 +59,6 @@ def attention(decoder: Decoder, ids: npt.ArrayLike, *, last: int, heads: int) ->
     logits = queries @ (tokens @ layer.key_weights[:heads]).transpose(0, 2, 1)
     logits[:, hidden] = -np.inf
     return softmax_in_place(logits)
-
-
-def percent(share: float) -> str:
-    """A share, rounded up.
-
-    Args:
-        share: finite
-
-    Example:
-        >>> percent(0.0531), percent(0.5)
-        ('5.4%', '50%')
-    """
-    return f"{math.ceil(1000 * share) / 10:g}%"
 
 
 def draw_recital(
@@ -173,4 +160,9 @@ def _draw_margins(figure: Any, margins: Margins, storage: str) -> None:  # noqa:
     drawing.describe(axes, x="position", y="difference of logits", title=f"{storage}: {said}")
 
 
-RECITAL = Figure("A decoder which recites (not of that paper)", drawing.both(NAME), draw)
+RECITAL = Figure(
+    "A decoder which recites (not of that paper)",
+    drawing.both(NAME),
+    draw,
+    ("matplotlib", "sklearn"),
+)

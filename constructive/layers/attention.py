@@ -25,6 +25,7 @@ from constructive.data.dataset import Dataset
 from constructive.exact.models import FLOAT32
 from constructive.layers.balls import BallLayer, enclose_layer
 from constructive.layers.layer import FLOAT64, HeadShapes, check_targets
+from constructive.layers.outputs import Outputs, drawn
 from constructive.support.arrays import CHUNK_BYTES, Array, as_array, private
 from constructive.support.errors import DataError, ParameterError, shown
 
@@ -148,7 +149,7 @@ class AttentionLayer(HeadShapes):
         """The layer with f = U^T z, for U = effective_readout of shape (H d, d_out).
 
         U_h fills the first d_out columns of W_Vh; W_O and W_D copy them through (identities padded
-        with zeros).
+        with zeros). `build_memorizer` then draws others (`with_outputs`).
 
         Args:
             query_weights: W_Q (H, d, d_h)
@@ -204,6 +205,16 @@ class AttentionLayer(HeadShapes):
     def leading(self) -> "AttentionLayer":
         """The layer itself, which is all there is."""
         return self
+
+    def with_outputs(self, rng: np.random.Generator) -> "AttentionLayer":
+        """The same f, with W_O and W_D that are drawn; W_V undoes them exactly (`layers.outputs`).
+
+        Args:
+            rng: of all that is drawn
+        """
+        given = Outputs((self.value_weights,), self.output_weights, self.readout_weights)
+        (values,), output, readout = drawn(given, rng)
+        return AttentionLayer(self.query_weights, self.key_weights, values, output, readout)
 
     def floats(self, purpose: str) -> "AttentionLayer":  # noqa: ARG002 - nothing is refused
         """The layer itself, whatever floats are for.

@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as deserialize
 
 from constructive.data.texts import Joined, Text, Token, joined, require_vocabulary
+from constructive.exact.directed import fixed, percent
 from constructive.exact.formats import rounded
 from constructive.exact.models import model_named
 from constructive.layers.attention import softmax_in_place
@@ -443,8 +444,8 @@ class Decoder(Rebuilt):
         facts = (
             ("parameters", f"{self.num_parameters:,}"),
             ("condition of Z", f"{record.condition:.0e} (estimate)"),
-            ("smallest margin", f"{record.margin:.2f} (measured{built})"),
-            ("of it float32 may take", f"{record.share:.0%} at worst{built}"),
+            ("smallest margin", f"{fixed(record.margin, 2, above=False)} (measured{built})"),
+            ("of it float32 may take", f"{percent(record.share, 0)} at worst{built}"),
             ("seed", str(record.seed)),
         )
         table = Table(box=None, pad_edge=False, show_edge=False)

@@ -19,6 +19,7 @@ from constructive.exact.precision import working_precision
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.balls import BallLayer, enclose_layer, intermediate
 from constructive.layers.layer import not_floats
+from constructive.layers.outputs import Outputs, drawn
 from constructive.support.arguments import is_integer
 from constructive.support.arrays import Array, Rebuilt, private
 from constructive.support.errors import ParameterError, PrecisionError
@@ -84,6 +85,19 @@ class ExtendedLayer(Rebuilt):
     def in_words(self) -> str:
         """In what numbers the weights are, in words."""
         return f"{self.leading.in_words}, readout of {self.precision} bits"
+
+    def with_outputs(self, rng: np.random.Generator) -> "ExtendedLayer":
+        """The same f, with W_O and W_D that are drawn; W_V undoes them exactly (`layers.outputs`).
+
+        Args:
+            rng: of all that is drawn
+        """
+        old = self.leading
+        values = old.value_weights, *self.corrections
+        given = Outputs(values, old.output_weights, old.readout_weights)
+        (first, *corrections), output, readout = drawn(given, rng)
+        leading = AttentionLayer(old.query_weights, old.key_weights, first, output, readout)
+        return ExtendedLayer(leading, np.stack(corrections), self.precision)
 
     def floats(self, purpose: str) -> AttentionLayer:
         """Refuse, as a float has fewer bits.

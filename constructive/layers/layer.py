@@ -7,6 +7,7 @@ asks for them (`Layer.floats`), and is refused where there are none.
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from constructive.data.shapes import ExampleShapes
@@ -98,6 +99,10 @@ class Layer(Protocol):
 
     def floats(self, purpose: str) -> "AttentionLayer":
         """The layer, if its weights are just floats. ParameterError names the purpose if not."""
+        ...
+
+    def with_outputs(self, rng: np.random.Generator) -> "Layer":
+        """Return a layer of the same f, whose W_O and W_D are drawn (`layers.outputs`)."""
         ...
 
     def enclose(self, prec: int) -> "BallLayer":

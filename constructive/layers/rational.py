@@ -89,6 +89,14 @@ class RationalLayer(HeadShapes):
         """There are no floats, and no need for any; raises ParameterError."""
         raise _exact(self)
 
+    def with_outputs(self, rng: np.random.Generator) -> "RationalLayer":  # noqa: ARG002
+        """Return the layer itself: it stores the effective readout, and neither W_O nor W_D.
+
+        Args:
+            rng: not needed, as nothing is drawn
+        """
+        return self
+
     def floats(self, purpose: str) -> AttentionLayer:
         """Refuse, as there are none.
 

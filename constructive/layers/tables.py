@@ -1,7 +1,10 @@
 """What a memorizer shows of itself: a few facts, and a row for each head."""
 
+from fractions import Fraction
+
 from rich.table import Table
 
+from constructive.exact.directed import percent
 from constructive.layers.layer import Layer
 from constructive.layers.record import BuildRecord, HeadRecord, TrainedRecord
 from constructive.support.tables import Sheet
@@ -23,10 +26,15 @@ def sheet(layer: Layer, record: BuildRecord | TrainedRecord) -> Sheet:
             str(index),
             f"{head.start}..{head.stop - 1}" if head.stop > head.start else "none",
             f"{head.sharpness:.1e}" if head.sharpness else "-",
-            f"{head.saturated_fraction:.1%}" if others else "-",
+            _at_least(head.saturated_fraction) if others else "-",
             f"{head.rank_reached} of {head.stop}",
         )
     return Sheet(f"Memorizer: {record.title(layer)}", record.facts(layer), table)
+
+
+def _at_least(share: float) -> str:
+    """Return a share of examples, which is a ratio of counts, rounded down."""
+    return percent(Fraction(share).limit_denominator(10**9), above=False)
 
 
 def _abridged(records: tuple[HeadRecord, ...]) -> list[tuple[int, HeadRecord | None]]:

@@ -17,23 +17,32 @@ UNREADABLE = ValueError, TypeError, RuntimeError, BufferError
 
 _LARGEST_EXACT_INTEGER = 2**53
 
+_SHORT = "bfloat16", "float8"
+"""Dtypes of PyTorch and of ml_dtypes, by the start of their names. All of them are in float32."""
+
 
 def as_array(values: object) -> npt.NDArray[Any]:
     """What numpy makes of numbers, tensors with gradients and arrays of other libraries among them.
 
     Tensors are read as they are now, from wherever they lie; gradients do not flow through it.
-    Raises one of `UNREADABLE`.
+    bfloat16 and float8, which numpy does not have, become float32, exactly. Raises one of
+    `UNREADABLE`.
 
     Example:
         >>> as_array([[1, 2]]).shape
         (1, 2)
     """
     given: Any = values
+    if isinstance(given, list | tuple) and given and hasattr(given[0], "detach"):
+        given = [as_array(tensor) for tensor in given]
     if hasattr(given, "detach"):  # PyTorch lets no other tensor be read
         given = given.detach().cpu()
+        if str(given.dtype).removeprefix("torch.").startswith(_SHORT):
+            given = given.float()
     if hasattr(given, "__dlpack__") and not hasattr(given, "__array__"):
         return np.from_dlpack(given)
-    return np.asarray(given)
+    array = np.asarray(given)
+    return array.astype(np.float32) if array.dtype.name.startswith(_SHORT) else array
 
 
 def private(name: str, values: object) -> npt.NDArray[Any]:
@@ -126,10 +135,7 @@ def finite_array(name: str, values: object, *, copy: bool) -> Array:
         array = as_array(values)
     except UNREADABLE as error:
         message = f"{name} are ragged or not numbers which numpy can hold: {error}"
-        suggestion = (
-            "arrays whose rows have one length; tensor.float() for a short dtype, and "
-            "torch.stack(...) for a list of tensors"
-        )
+        suggestion = "arrays whose rows have one length; torch.stack(...) for a list of tensors"
         raise DataError(message, suggestion=suggestion) from error
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         index = tuple(int(i) for i in np.argwhere(np.ma.getmaskarray(values))[0])

@@ -107,8 +107,9 @@ def context_capacity(dataset: Dataset, num_heads: int, rng: np.random.Generator)
     nothing = spans_of(contexts[:0])
     found = ContextCapacity(0, total, num_heads, different[:0], nothing)
     common = np.arange(total)
+    enough = min(num_heads, total)  # as many have the same rank: k + (T - 1) delta >= T
     for prime, _ in zip(modular.safe_primes(), range(_PRIMES), strict=False):
-        factors = modular.factor(_generic_rows(contexts, num_heads, prime, rng), prime)
+        factors = modular.factor(_generic_rows(contexts, enough, prime, rng), prime)
         found = replace(found, lower=max(found.lower, factors.rank))
         dependent = dependent_rows(factors, rng)
         common = np.intersect1d(common, dependent)  # without what depends modulo one prime alone

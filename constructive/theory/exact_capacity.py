@@ -12,6 +12,7 @@ in the weights, so almost all weights give the largest rank, and random ones mos
   the capacity is probably the lower one, and that is all that is said: no weights found it higher.
 """
 
+import operator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,7 @@ from constructive.layers.attention import AttentionLayer
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.progress import Progress, silent
 from constructive.theory.context_capacity import ContextCapacity, context_capacity
+from constructive.theory.many_heads import require_heads
 
 _LARGEST_WEIGHT = 1 << 20
 
@@ -77,7 +79,7 @@ def exact_capacity(
         progress: called with (step, done, total) during long work
 
     Raises:
-        ParameterError: for a count that is not positive, and a negative seed
+        ParameterError: for a count that is not positive, a negative seed, and far too many heads
 
     Example:
         >>> from constructive import generators
@@ -88,6 +90,10 @@ def exact_capacity(
     require_examples(dataset, Dataset)
     require_positive(num_heads=num_heads, head_dim=head_dim, attempts=attempts)
     require_seed(seed)
+    num_heads, head_dim = operator.index(num_heads), operator.index(head_dim)
+    of_z = dataset.num_examples * (dataset.width + dataset.context_size)
+    of_weights = 2 * dataset.width * (head_dim + dataset.target_dim)
+    require_heads(num_heads, dataset.num_examples, of_z + of_weights)
     rng = np.random.default_rng(seed)
     progress("what contexts hold", 0, 1)
     contexts = context_capacity(dataset, num_heads, rng)

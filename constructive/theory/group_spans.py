@@ -64,12 +64,13 @@ def widths(
 
     Args:
         dataset: T examples
-        sizes: of the groups, which are consecutive examples
+        sizes: of the groups, which are consecutive examples; tokens count for the first one
+            only, which may be empty
         rng: of elements of the differences
     """
     stops = np.cumsum(sizes).tolist()
     groups = list(zip([0, *stops[:-1]], stops, strict=True))
-    of_tokens = np.arange(dataset.num_examples) < next(filter(None, sizes), 0)
+    of_tokens = np.arange(dataset.num_examples) < sizes[0]
     for prime, _ in zip(modular.safe_primes(), range(_ATTEMPTS), strict=False):
         rows = elements(dataset, of_tokens, prime, rng)
         pending = []
@@ -78,7 +79,7 @@ def widths(
             if factors.rank == stop - start:
                 continue
             blamed = start + dependent_rows(factors, rng)
-            first = start == 0
+            first = bool(of_tokens[start])
             dimension = dimensions(own_contexts(dataset)[blamed])[0 if first else 1]
             if dimension < len(blamed):
                 return Verdict.REFUTED, TooNarrow(tuple(blamed.tolist()), dimension, first)

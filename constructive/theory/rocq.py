@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,41 +96,44 @@ def printed(text: str) -> tuple[Theorem, ...]:
 
 
 def check(folder: Path | None = None, progress: Progress = silent) -> Report:
-    """Copy the sources, and have Rocq check them there.
+    """Copy the sources into a temporary folder, and have Rocq check them there.
 
     Args:
-        folder: where the copy is made and what is built is kept, so that the next check takes
-            little time; a temporary folder by default
+        folder: a new or empty folder, which gets a copy of the sources and of what was built;
+            nothing is read from it
         progress: called with each file, how many were begun before it, and how many there are
 
     Raises:
         MissingExtraError: where Rocq, its libraries or make are not installed
-        OutputError: for a folder which holds something else
+        OutputError: for a folder that is not empty, or cannot be written
     """
     _require_programs()
-    with _copy(folder) as copy:
+    require_new(folder)
+    with _copy() as copy:
         status, output = _make(copy, progress)
         _require_libraries(output)
         found = copy / "main_theorems.out"
         theorems = printed(found.read_text()) if found.exists() else ()
+        keep(folder, {"": copy})
     return Report(theorems, output if status else "")
 
 
 @contextmanager
-def compiled(name: str, folder: Path | None = None, progress: Progress = silent) -> Iterator[Path]:
-    """The sources in a folder, with one file and those which it needs compiled.
+def compiled(name: str, progress: Progress = silent) -> Iterator[Path]:
+    """Copy the sources into a temporary folder, and compile one file and those which it needs.
+
+    Compiled files and makefiles that were there before would be believed, so none is reused.
 
     Args:
         name: of the file in the folder, without `.v`
-        folder: where what is compiled is kept, as for `check`; a temporary folder by default
         progress: called as by `check`
 
     Raises:
         MissingExtraError: where Rocq, its libraries or make are not installed
-        OutputError: for a folder which holds something else, and where a file does not compile
+        OutputError: where a file does not compile
     """
     _require_programs()
-    with _copy(folder) as copy:
+    with _copy() as copy:
         status, output = _make(copy, progress, "Makefile.coq")
         if not status:
             status, output = _make(copy, progress, "-f", "Makefile.coq", f"{name}.vo")
@@ -142,6 +145,63 @@ def compiled(name: str, folder: Path | None = None, progress: Progress = silent)
                 suggestion="constructive prove --rocq",
             )
         yield copy
+
+
+def require_new(folder: Path | None) -> None:
+    """Require that a folder is new or empty, and that files can be written into it.
+
+    Args:
+        folder: its path; None for no folder
+
+    Raises:
+        OutputError: for a folder that is not empty, or cannot be written
+
+    Example:
+        >>> require_new(sources())
+        Traceback (most recent call last):
+            ...
+        constructive.OutputError: cannot write ...rocq: it is not empty
+          witness: ...
+          try: a new or an empty folder: what Rocq compiled before is not used again
+    """
+    if folder is None:
+        return
+    if folder.is_dir() and any(folder.iterdir()):
+        raise OutputError(
+            f"cannot write {folder}: it is not empty",
+            witness=str(folder),
+            suggestion="a new or an empty folder: what Rocq compiled before is not used again",
+        )
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def keep(folder: Path | None, parts: Mapping[str, Path]) -> None:
+    """Copy folders into one that `require_new` has accepted.
+
+    Args:
+        folder: its path; None for no copy
+        parts: the folders, by their names in it
+
+    Raises:
+        OutputError: where it cannot be written
+    """
+    if folder is None:
+        return
+    try:
+        for name, part in parts.items():
+            shutil.copytree(part, folder / name, dirs_exist_ok=True)
+    except (OSError, shutil.Error) as error:
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(folder: Path, error: Exception) -> OutputError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return OutputError(
+        f"cannot write {folder}: {reason}", witness=str(folder), suggestion="another folder"
+    )
 
 
 def _require_programs() -> None:
@@ -188,29 +248,19 @@ def table(theorems: Sequence[Theorem]) -> str:
 
 
 @contextmanager
-def _copy(folder: Path | None) -> Iterator[Path]:
-    """The sources in a folder; those which have not changed keep their times, for make."""
-    if folder is None:
-        with tempfile.TemporaryDirectory() as temporary, _copy(Path(temporary)) as copy:
-            yield copy
-        return
-    if folder.exists() and any(folder.iterdir()) and not (folder / "_CoqProject").exists():
-        raise OutputError(
-            f"cannot build in {folder}: it holds something else",
-            witness=str(folder),
-            suggestion="an empty folder, or one which an earlier check has made",
-        )
-    for path in (sources() / name for name in [*map(Path, _BESIDE), *files(sources())]):
-        target = folder / path.relative_to(sources())
-        if not target.exists() or target.read_bytes() != path.read_bytes():
+def _copy() -> Iterator[Path]:
+    """Yield a temporary folder of this user with the sources, and nothing else."""
+    with tempfile.TemporaryDirectory() as temporary:
+        copy = Path(temporary)
+        for path in (sources() / name for name in [*map(Path, _BESIDE), *files(sources())]):
+            target = copy / path.relative_to(sources())
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
-    yield folder
+        yield copy
 
 
 def _make(copy: Path, progress: Progress, *arguments: str) -> tuple[int, str]:
     """Run make: its exit status, and the last lines of its output."""
-    (copy / "main_theorems.out").unlink(missing_ok=True)
     total, begun = len(files(copy)), 0
     last: deque[str] = deque(maxlen=_LAST_LINES)
     with subprocess.Popen(  # noqa: S603 - targets of ours, and no shell

@@ -29,6 +29,7 @@ import numpy as np
 from compare import Report, forget_peak, megabytes, memory, timed
 
 from constructive import CausalLayer, Text, build_decoder, certify, check
+from constructive.exact.directed import percent
 from constructive.layers.recital import recital
 
 LICENSE = Path(__file__).parent.parent.parent / "LICENSE"
@@ -67,7 +68,7 @@ def whole(width):
         "memory of the build": megabytes(peak),
         "decode from the first token": f"{decode:.1f} s",
         "every token right": tokens == text.tokens,
-        "of the margins float32 may take": f"{decoder.record.share:.0%}",
+        "of the margins float32 may take": percent(decoder.record.share, 0),
     }
 
 
@@ -179,7 +180,7 @@ def training(width, cap):
     return {
         "decoder": repr(decoder),
         "build": f"{build:.2f} s",
-        "of the margins float32 may take": f"{decoder.record.share:.0%}",
+        "of the margins float32 may take": percent(decoder.record.share, 0),
         "Adam": f"{seconds:.1f} s, {steps} steps",
         "of the next tokens right": f"{right} of {len(text)}",
         "Adam / build": f"{seconds / build:.1f}",

@@ -186,13 +186,10 @@ class OfChecker:
         return self.bound(steps).reach(weights)
 
     def weights(self, steps):
-        return self.bound(steps).solve()
+        return next(self.bound(steps).solutions())
 
     def solve(self, matrix):
-        try:
-            return self.part.Blocks.solve(matrix)
-        except ValueError:
-            return None
+        return next(self.part.Blocks.solutions(matrix), None)
 
     def distances(self, steps):
         return self.part.residuals(*self.parts(steps))[:, 0]

@@ -97,3 +97,15 @@ def test_chunks_cover_all_rows_once_and_are_as_large_as_allowed(checker, total, 
     size = max(1, most // entries)
     assert [s.stop - s.start for s in slices[:-1]] == [size] * (len(slices) - 1)
     assert slices[-1].stop == total
+
+
+def test_what_is_printed_is_rounded_away_from_what_it_bounds(checker):
+    above, below = checker.bounds.above, checker.bounds.below
+    for x in (0.9999, 1.00001, 123456.789, 3e-9, 0.5, 1000.0, np.float64(2 / 3)):
+        for digits in (1, 2, 3, 6):
+            assert Fraction(below(x, digits)) <= Fraction(float(x)) <= Fraction(above(x, digits))
+            apart = Fraction(above(x, digits)) - Fraction(below(x, digits))
+            assert apart <= Fraction(10) ** (1 - digits) * Fraction(float(x))
+    shown = above(0.99951), below(0.99951), above(1000, 1), above(2.0, 2)
+    assert shown == ("1", "0.999", "1e+03", "2")
+    assert (above(np.inf), above(np.nan)) == ("inf", "nan")

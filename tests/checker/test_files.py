@@ -25,8 +25,8 @@ def files(checker):
 
 def test_what_is_announced_may_be_taken_to_the_byte(files, capsys):
     files.announce(2_000_000_000, 1234, 2e9)
-    assert capsys.readouterr().err == "needs up to 2 GB of memory and 1e+03 operations\n"
-    with pytest.raises(ValueError, match=r"^2 GB .* are needed, and --max-memory is 2$"):
+    assert capsys.readouterr().err == "needs up to 2 GB of memory and 2e+03 operations\n"
+    with pytest.raises(ValueError, match=r"^2.1 GB .* are needed, and --max-memory is 2$"):
         files.announce(2_000_000_001, 1234, 2e9)
 
 

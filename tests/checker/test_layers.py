@@ -274,7 +274,7 @@ def test_what_wide_groups_have_to_be(checker):
 
 
 def test_contexts_of_a_group_are_as_wide_as_it_is_large(checker):
-    """Differences count, and tokens in the first group that has examples."""
+    """Differences count, and tokens in the first group only, which may be empty."""
     of, weights = checker.exact_claims.check_wide_grouping, {"W_Q": np.ones((2, 4, 1))}
     queries = np.eye(4)
     one = np.stack([np.eye(4)[:2]] * 4)  # one direction, and two dimensions of tokens
@@ -290,7 +290,8 @@ def test_contexts_of_a_group_are_as_wide_as_it_is_large(checker):
         (one, [[0, 3], [3, 4]], False),
         (one[:3], [[0, 2], [2, 3]], True),
         (one[:3], [[0, 0], [0, 3]], False),
-        (one[:2], [[0, 0], [0, 2]], True),  # the first which has examples
+        (one[:2], [[0, 0], [0, 2]], False),  # the first one is empty
+        (two[:2], [[0, 0], [0, 2]], True),
         (one[:2], [[0, 1], [1, 2]], True),
         (np.repeat(one[:, :1], 2, axis=1)[:2], [[0, 1], [1, 2]], False),  # no direction
         (np.repeat(one[:, :1], 2, axis=1)[:1], [[0, 1], [1, 1]], True),

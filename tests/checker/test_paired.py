@@ -150,7 +150,8 @@ def exact_layer(data, memorizer, example):
     query = [mpmath.mpf(float(x)) for x in data.queries[example]]
     scores = [mpmath.fdot(row, map(float, layer.key_weights[0, :, 0])) for row in tokens]
     rows, output = [], mpmath.mpf(0)
-    for weights, values in zip(layer.query_weights[:, :, 0], layer.value_weights, strict=True):
+    readouts = np.split(layer.effective_readout, layer.num_heads)
+    for weights, readout in zip(layer.query_weights[:, :, 0], readouts, strict=True):
         reach = mpmath.fdot(query, map(float, weights))
         top = max(reach * score for score in scores)
         powers = [mpmath.exp(reach * score - top) for score in scores]
@@ -160,7 +161,7 @@ def exact_layer(data, memorizer, example):
             for j in range(len(query))
         ]
         rows.append(z)
-        output += mpmath.fdot(z, map(float, values[:, 0]))
+        output += mpmath.fdot(z, map(float, readout[:, 0]))
     return rows, output
 
 
@@ -355,7 +356,9 @@ def test_what_is_weaker_than_asked_is_not_proved(checker, paired, capsys):
     [
         ({"value_weights": lambda w: w + (np.arange(12) == 3)[:, None, None]}, "do not cancel"),
         ({"key_weights": lambda w: w * (1 + (np.arange(12) == 3)[:, None, None])}, "key direction"),
-        ({"output_weights": lambda w: 2 * w}, "do not copy"),
+        ({"output_weights": lambda w: 3 * w}, "do not copy"),
+        ({"readout_weights": lambda w: 0 * w}, "does not copy"),
+        ({"output_weights": lambda w: w * (np.arange(12) != 5)[:, None]}, "does not copy"),
     ],
 )
 def test_other_layers_are_refused(checker, paired, tmp_path, capsys, weights, words):

@@ -95,8 +95,10 @@ def layer_of(checker, weights, data):
     ("changes", "words"),
     [
         ({"W_V": ((4, 1, 0), 1e-9)}, "a head without a partner reads"),
-        ({"W_O": ((4, 0), 0.0)}, "do not copy"),
-        ({"W_D": ((0, 0), 2.0)}, "do not copy"),
+        ({"W_O": ((4, 0), 0.0)}, "does not copy"),
+        ({"W_D": ((0, 0), 3.0)}, "do not copy"),
+        ({"W_D": ((0, 0), 2.0**-1074)}, "do not copy"),
+        ({"W_D": ((0, 0), 2.0**1023), "W_O": ((4, 0), 2.0)}, "do not copy"),
         ({"W_Q": ((3, 2, 1), 1e-9)}, "not of rank one"),
         ({"W_Q": ((0, 0, 1), 1e-9)}, "not of rank one"),
         ({"W_K": ((3, 2, 0), 1e-9)}, "one key direction"),
@@ -105,7 +107,7 @@ def layer_of(checker, weights, data):
     ],
 )
 def test_layers_which_are_others(checker, changes, words):
-    with pytest.raises(ValueError, match=words):
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=words):
         layer_of(checker, *small_layer(**changes))
 
 
@@ -171,7 +173,7 @@ def proved(checker, monkeypatch):
     """Run `prove` on distances, w, q and the reach of R w: the words of its refusal, or None."""
     part = checker.paired
 
-    def run(bound, *, rank=True, worst=0.5, weight=2.0, q=0.25, reach=3.0, a=3, c=5):
+    def run(bound, *, rank=True, worst=0.5, weight=2.0, q=0.25, reach=3.0, a=3, c=5, before=()):
         def read(positions, *_):
             return np.zeros((len(positions), 2)), np.zeros(len(positions))
 
@@ -181,8 +183,9 @@ def proved(checker, monkeypatch):
         distances = np.zeros((4, 2))
         distances[2, 1] = worst
         found = SimpleNamespace(
-            solve=lambda: (np.full(4, weight), q),
+            solutions=lambda: ((np.full(4, weight), each) for each in (*before, q)),
             reach=lambda w: reach if (w == weight).all() else None,
+            layer=layer,
         )
         monkeypatch.setattr(part, "Scan", lambda *_: scan)
         monkeypatch.setattr(part, "residuals", lambda *_: distances if bound else 1 / 0)
@@ -212,6 +215,15 @@ def test_coupling_has_to_contract(proved):
     for q in (1.0, 1.5, math.nan, math.inf):
         assert proved({}, q=q) == "rank"
     assert proved({}, q=1 - 2.0**-53) is None
+    assert proved({}, q=1.0, before=[0.5]) is None
+    assert proved({}, before=[math.nan]) is None
+
+
+def test_any_solution_shows_that_an_exact_readout_is_near(proved):
+    """It is 1 by the last, 1.5 by the one before."""
+    assert proved({"readout": 4.1}, before=[0.5]) is None
+    assert proved({"readout": 4.1}, before=[1.0]) is None
+    assert proved({"readout": 3.9}, before=[0.5]) == "readout"
 
 
 @pytest.mark.parametrize("shift", [-1000, 0, 900])

@@ -137,11 +137,21 @@ def test_blocks_which_are_singular(steps):
 def test_layers_which_do_more_than_copy(built, steps):
     memorizer, _ = built
     for name in ("output_weights", "readout_weights"):
-        layer = dataclasses.replace(memorizer.layer, **{name: 2 * getattr(memorizer.layer, name)})
-        with pytest.raises(examples.UndecidedError, match="do more than copy"):
+        stored = getattr(memorizer.layer, name)
+        for factor in (3, 0, 1.5):
+            layer = dataclasses.replace(memorizer.layer, **{name: factor * stored})
+            with pytest.raises(examples.UndecidedError, match="do more than copy"):
+                Readouts.of(steps[0], Memorizer(layer, memorizer.record))
+    for power in (-1060, 1000):  # W_V W_O W_D is not exact then
+        layer = dataclasses.replace(
+            memorizer.layer, readout_weights=np.ldexp(memorizer.layer.readout_weights, power),
+            value_weights=np.ldexp(memorizer.layer.value_weights, 60 if power > 0 else 0),
+        )  # fmt: skip
+        with pytest.raises(examples.UndecidedError, match="leaves the range"):
             Readouts.of(steps[0], Memorizer(layer, memorizer.record))
     values = memorizer.layer.value_weights.copy()
-    values[2:4] += 1
+    values[2] += 1
+    values[4] += 1
     layer = dataclasses.replace(memorizer.layer, value_weights=values)
     with pytest.raises(examples.UndecidedError, match="more than one pair do not cancel"):
         Readouts.of(steps[0], Memorizer(layer, memorizer.record))

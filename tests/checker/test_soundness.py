@@ -33,21 +33,29 @@ from constructive.support.verdict import pack
 PAIRED = "constructive paired certificate 1"
 
 
-def circle(targets, scale=1.0):
+def circle(targets, scale=1.0, reaches=((4.0, 2.0), (2.0, 4.0))):
     """Two pairs of heads whose coupling contracts, by about 0.8: w grows where it is not damped."""
-    contexts = np.array([[[1.0, 0], [0, 0]]] * 2) * scale
-    queries = np.eye(2)
-    heads = np.array([[4.0, 2], [0, 0], [2, 4], [0, 0]])[:, :, None] / scale
-    keys = np.zeros((4, 2, 1))
+    heads = np.zeros((4, 2))
+    heads[::2] = reaches
+    return one_each(targets, scale, heads, (1.0, 1.0))
+
+
+def one_each(targets, scale, heads, tokens):
+    """P pairs of heads (2P, P), each with one example, which has a token of that size and zero."""
+    pairs = len(tokens)
+    contexts, queries = np.zeros((pairs, 2, pairs)), np.eye(pairs)
+    contexts[:, 0, 0] = np.array(tokens) * scale
+    keys = np.zeros((2 * pairs, pairs, 1))
     keys[:, 0, 0] = 1
-    layer = AttentionLayer(heads, keys, np.zeros((4, 2, 1)), np.ones((4, 1)), np.ones((1, 1)))
-    ends = [(0, 1), (1, 1), (1, 2), (2, 2)]
+    readouts = np.zeros((2 * pairs, pairs, 1)), np.ones((2 * pairs, 1)), np.ones((1, 1))
+    layer = AttentionLayer(np.array(heads)[:, :, None] / scale, keys, *readouts)
+    ends = [(t // 2, (t + 1) // 2) for t in range(2 * pairs)]
     record = BuildRecord(
         construction="paired",
         shared_keys=True,
-        num_examples=2,
+        num_examples=pairs,
         context_size=2,
-        capacity=3,
+        capacity=pairs + 1,
         seed=0,
         saturated_fraction=0.0,
         scalar_targets=True,
@@ -55,9 +63,9 @@ def circle(targets, scale=1.0):
         max_error=0.0,
         largest_target=1.0,
         heads=tuple(HeadRecord(a, b, 0.0, 0.0, b) for a, b in ends),
-        order=(0, 1),
+        order=tuple(range(pairs)),
     )
-    return Memorizer(layer, record), Dataset(contexts, queries, np.full(2, targets))
+    return Memorizer(layer, record), Dataset(contexts, queries, np.full(pairs, targets))
 
 
 def least_distance(memorizer, data):
@@ -91,6 +99,36 @@ def forged(certificate, name, bound):
     )
     claims = tuple(claim if c.name == name else c for c in certificate.claims)
     return dataclasses.replace(certificate, claims=claims)
+
+
+HEADS = np.array([
+    [29.089633954519577, -10.167332829460207, 8.940436423884998],
+    [0.0, 3.139466738225197, 0.0],
+    [7.149416623976287, -11.192111986876679, 0.0],
+    [27.614859660411835, 0.0, 1.758675083527548],
+    [-2.693127511318903, 0.0, 0.0],
+    [-8.066518953738944, 0.47959473888134707, -9.251900872161134],
+])  # fmt: skip
+"""Three pairs whose coupling has a spectral radius of 0.98, of which a campaign made a case."""
+
+
+@pytest.mark.usefixtures("same_process")
+def test_what_hardly_contracts_is_refused_by_certify_or_accepted():
+    """Where a search for w takes long, whoever checks goes on as long, or certify proves nothing.
+
+    Then it may do so for all weights of so few examples, by a matrix of rank T.
+    """
+    formats = []
+    for part in (*np.linspace(0.9, 1.1, 11), *(1 + np.linspace(-1e-2, 1e-2, 61))):
+        heads = HEADS.copy()
+        heads[4, 0] *= part
+        memorizer, data = one_each(1.0, 1.0, heads, (1.0, 3.0, 2.0))
+        certificate = certify(memorizer, data, claims=["rank", "readout"])
+        formats.append(certificate.format)
+        if certificate.format == PAIRED:
+            said = check(certificate, memorizer, data)
+            assert said.proved, (part, said.report)
+    assert 10 < formats.count(PAIRED) < len(formats)
 
 
 @pytest.mark.usefixtures("same_process")

@@ -1,7 +1,12 @@
 """Ctrl-C and termination leave no half-written file."""
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -67,4 +72,67 @@ def test_an_interrupt_leaves_nothing(tmp_path, code, name, status):
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "Traceback" not in run.stderr
     assert run.returncode == status
+    assert run.stderr.splitlines()[-1:] == (["Interrupted."] if name == "SIGINT" else [])
     assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]
+
+
+JOBS = """
+import os, sys, time
+from pathlib import Path
+from constructive.cli import common
+from constructive.support.parallel import ordered_map
+
+def work(index):
+    Path(f"worker-{os.getpid()}").touch()
+    time.sleep(300)
+
+@common.app.command()
+def wait():
+    with common.processes(2) as executor, common.progress_bar() as progress:
+        ordered_map(work, range(9), executor=executor, progress=progress, step="wait")
+
+sys.argv = ["constructive", "wait"]
+common.main()
+"""
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+@pytest.mark.parametrize("to_all", [True, False])
+def test_an_interrupt_ends_the_workers_at_once(tmp_path, name, status, to_all):
+    """A terminal sends Ctrl-C to the workers, too; a supervisor to the command alone."""
+    run = subprocess.Popen(
+        [sys.executable, "-c", LISTEN + JOBS],
+        cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
+        number = signal.Signals[name]
+        if to_all and name == "SIGINT":
+            os.killpg(run.pid, number)
+        else:
+            run.send_signal(number)
+        _, printed = run.communicate(timeout=60)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+    assert run.returncode == status
+    assert ("Interrupted." in printed) == (name == "SIGINT")
+    assert "Traceback" not in printed
+    workers = [int(path.name.removeprefix("worker-")) for path in tmp_path.iterdir()]
+    assert len(workers) == 2
+    wait_until(lambda: not any(map(is_alive, workers)))
+
+
+def wait_until(condition):
+    stop = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < stop
+        time.sleep(0.05)
+
+
+def is_alive(process):
+    try:
+        os.kill(process, 0)
+        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except (ProcessLookupError, FileNotFoundError):
+        return False

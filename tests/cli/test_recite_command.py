@@ -191,8 +191,17 @@ def test_what_ends_too_early(run, folder, monkeypatch):
 def test_no_picture_without_matplotlib(run, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     printed = run("recite", "cat.txt", "--width", 64)
-    assert "no picture: a picture needs matplotlib, which is not installed; pip install" in printed
+    assert printed.startswith("no picture: a picture needs matplotlib, which is not installed; pip")
     assert names(folder) == ["cat.txt", *(name for name in FILES if name != "decoder.png")]
+
+
+def test_a_picture_that_is_asked_for_is_refused_before_the_work(run, folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    before = names(folder)
+    printed = run("recite", "cat.txt", "--width", 64, "--picture", "cat.svg", status=2)
+    assert "MissingExtraError" in printed
+    assert "N = " not in printed
+    assert names(folder) == before
 
 
 def test_decoding_in_pieces(monkeypatch):

@@ -15,6 +15,7 @@ from constructive import (
     explain,
     generators,
 )
+from constructive.theory import wide_grouping
 from constructive.theory.assumptions import wide_regrouping
 from constructive.theory.group_spans import TooNarrow, too_narrow
 
@@ -85,6 +86,8 @@ def test_parts_of_a_group_count():
     data = Dataset(contexts, rng.standard_normal((8, 6)), np.zeros(8))
     assert too_narrow(data, (4, 4), rng) == TooNarrow((5, 6), 1, tokens=False)
     assert too_narrow(data, (6, 2), rng) is None
+    later = TooNarrow(tuple(range(8)), 6, tokens=False)
+    assert too_narrow(data, (0, 8), rng) == later  # an empty first group counts as the first one
     assert too_narrow(data, (8, 0), rng) == TooNarrow(tuple(range(8)), 6, tokens=True)
 
 
@@ -205,3 +208,16 @@ def test_where_no_order_is_found(monkeypatch):
         build(Dataset(data.contexts, queries, data.targets), 3)
     assert "the queries of examples 6 to 10, one group, have rank 4" in str(caught.value)
     assert "assumptions.regroup(dataset, 3, construction='rank_one', seed=1)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("groups", "verdict"),
+    [(((0, 2), (2, 2)), Verdict.PROVED), (((0, 0), (0, 2)), Verdict.REFUTED)],
+)
+def test_tokens_count_for_the_first_group_even_if_it_is_empty(groups, verdict):
+    """Differences span one dimension, tokens two: two examples suit the first group only."""
+    same = np.tile([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], (2, 1, 1))
+    data = Dataset(same, np.eye(2, 3), np.zeros(2))
+    claim = wide_grouping.prove(data, groups, np.arange(2), np.random.default_rng(0))
+    assert claim.verdict is verdict
+    assert claim.witness == (None if verdict is Verdict.PROVED else (0, 1))

@@ -167,7 +167,7 @@ def test_other_things_which_are_arrays():
 
 def test_weights_which_are_no_arrays():
     weights = list(layer().tensors.values())
-    weights[1] = [torch.ones((3, 2), requires_grad=True), torch.ones((3, 2), requires_grad=True)]
+    weights[1] = [[torch.ones(2, requires_grad=True)] * 3] * 2
     with pytest.raises(ParameterError) as caught:
         AttentionLayer(*weights)
     assert str(caught.value).startswith("key_weights is no array: Can't call numpy() on Tensor")

@@ -63,6 +63,39 @@ def test_shrinking_ends_at_something_small():
     assert isinstance(smallest.dataset, Dataset)
 
 
+@pytest.mark.parametrize(("size", "heads"), [(8, 3), (16, 3), (20, 8), (40, 3)])
+def test_problems_of_any_size_are_built(size, heads):
+    @settings(max_examples=25, deadline=None, database=None)
+    @given(strategies.memorizable(min_context_size=size, max_context_size=size, max_heads=heads))
+    def test(problem):
+        data, counted = problem.dataset, problem.num_heads * (size - 1) + 1
+        assert problem.build().max_error(data) < 1e-6
+        assert data.num_examples <= counted
+        seen.add(data.num_examples)
+
+    seen = set()
+    test()
+    assert max(seen) > (31 if size > 8 else 15)
+
+
+@given(strategies.queries(min_examples=32, max_examples=60, min_width=3, max_width=3))
+def test_more_than_31_queries_are_independent_too(queries):
+    assert exact_rank(queries) == 3
+    for chosen in itertools.combinations(range(0, len(queries), 5), 3):
+        assert exact_rank(queries[list(chosen)]) == 3
+    assert abs(queries).max() <= len(queries) / 2 + 24
+
+
+def test_large_problems_shrink_to_the_fewest_heads():
+    large = strategies.memorizable(
+        min_context_size=12, max_context_size=12, max_extra_width=0, max_target_dim=1
+    )
+    smallest = find(large, lambda problem: problem.dataset.num_examples > 31)
+    assert (smallest.num_heads, smallest.dataset.num_examples) == (3, 34)
+    assert not smallest.dataset.targets.any()
+    assert smallest.dataset.queries[:, 1].tolist()[:5] == [0, 1, 2, 3, 4]
+
+
 def test_without_hypothesis_the_error_names_the_extra():
     script = "import sys; sys.modules['hypothesis'] = None; import constructive.strategies"
     done = subprocess.run(

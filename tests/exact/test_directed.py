@@ -9,7 +9,7 @@ from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from constructive.exact import precision, upward
+from constructive.exact import directed, precision, upward
 from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
 from constructive.exact.upward import exponent_of, up
 
@@ -168,3 +168,30 @@ def test_what_is_beyond_all_floats_keeps_its_side(kind, power):
     assert (upper(tiny), lower(tiny)) == (5e-324, 0.0)
     assert (upper(-tiny), lower(-tiny)) == (0.0, -5e-324)
     assert (upper(0 * tiny), lower(0 * tiny)) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("digits", [0, 1, 3])
+@pytest.mark.parametrize("above", [True, False])
+def test_decimal_text_is_on_its_side_and_near(above, digits):
+    rng = np.random.default_rng(digits)
+    some = [*rng.normal(size=200), *rng.normal(size=50) * 1e6, *rng.normal(size=50) * 1e-9]
+    for x in [*map(float, some), 0.0, 0.5, -0.5, 1.0, 5e-324, Fraction(1, 3), Fraction(-1, 7), 28]:
+        text, unit = directed.fixed(x, digits, above=above), Fraction(1, 10**digits)
+        assert len(text.partition(".")[2]) == digits
+        away = Fraction(text) - Fraction(x) if above else Fraction(x) - Fraction(text)
+        assert 0 <= away < unit
+        share = directed.percent(x, digits, above=above)
+        away = Fraction(share[:-1]) / 100 - Fraction(x)
+        assert 0 <= (away if above else -away) < unit / 100
+
+
+def test_decimal_text_of_balls_and_of_what_is_not_finite():
+    third = arb(1) / 3
+    assert directed.fixed(third, 3, above=True) == "0.334"
+    assert directed.fixed(third, 3, above=False) == "0.333"
+    assert directed.percent(third, 0, above=False) == "33%"
+    wide = arb(0.5, 0.25)
+    assert (directed.percent(wide, 0), directed.percent(wide, 0, above=False)) == ("76%", "24%")
+    for x in (float("nan"), float("inf"), arb.nan()):
+        assert directed.fixed(x, 1, above=True) == "inf"
+        assert directed.fixed(x, 1, above=False) == "-inf"

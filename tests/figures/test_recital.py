@@ -76,9 +76,3 @@ def test_what_is_not_proved_is_said(pictured):
     record = dataclasses.replace(decoder.record, storage="bfloat16")
     unbounded = dataclasses.replace(decoder, record=record)
     assert "24 of 24 next tokens are not proved to win" in pictured(unbounded, text)
-
-
-def test_percentages_are_rounded_up():
-    assert [recital.percent(share) for share in (0.0, 0.00001, 0.0531, 0.1, 1.0)] == [
-        "0%", "0.1%", "5.4%", "10%", "100%",
-    ]  # fmt: skip

@@ -344,7 +344,7 @@ def wide_grouping_holds(data, groups, order):
     shared = np.ndim(contexts) == 2
     contexts = [fractions(contexts if shared else contexts[t]) for t in range(len(queries))]
     earlier = []
-    for start, stop in groups:
+    for head, (start, stop) in enumerate(groups):
         chosen = [int(t) for t in order[start:stop]]
         members = [queries[t] for t in chosen]
         if rank_of(members) < len(members):
@@ -354,7 +354,7 @@ def wide_grouping_holds(data, groups, order):
         for size in range(1, len(chosen) + 1):
             for part in itertools.combinations(chosen, size):
                 rows = [
-                    [x - y for x, y in zip(token, contexts[t][0], strict=True)] if start else token
+                    [x - y for x, y in zip(token, contexts[t][0], strict=True)] if head else token
                     for t in part
                     for token in contexts[t]
                 ]

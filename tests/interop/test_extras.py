@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 from constructive import MissingExtraError, Text, build_decoder, build_memorizer, generators
+from constructive.cli import building, sequences
+from constructive.figures import gallery
+from constructive.figures.registry import FIGURES, HOMES
+from constructive.theory import proofs
 
 OPTIONAL = ("torch", "onnx", "matplotlib", "sklearn", "dask", "distributed", "hypothesis", "sympy")
 
@@ -47,3 +51,51 @@ def test_no_hint_names_a_package_on_an_index():
     files = [root / "README.md", *(root / "docs").rglob("*.md"), *(root / "proofs").glob("*.md")]
     files += (root / "constructive").rglob("*.py")
     assert not [file for file in files if named.search(file.read_text())]
+
+
+@pytest.mark.parametrize(
+    ("name", "module"), [(name, module) for name in HOMES for module in FIGURES[name].needs]
+)
+def test_figures_miss_extras_before_they_compute(name, module, monkeypatch, tmp_path):
+    steps = []
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=f"needs {module}"):
+        list(gallery.draw(tmp_path, only=[name], progress=lambda *step: steps.append(step)))
+    assert not steps
+    assert not list(tmp_path.iterdir())
+
+
+def test_figures_name_what_they_import():
+    """Those that draw without a module that is missing need it not; the others say so."""
+    for name, home in HOMES.items():
+        source = Path(gallery.__file__).with_name(home.split(":")[0].rpartition(".")[2] + ".py")
+        uses = source.read_text()
+        needs = FIGURES[name].needs
+        assert ("sklearn" in needs) == bool(re.search(r"import Stage, digits|data\.real", uses))
+        assert ("matplotlib" in needs) == ("new_figure" in uses)
+
+
+@pytest.mark.parametrize("module", ["matplotlib.figure", "sklearn.datasets"])
+def test_the_demo_misses_extras_before_it_computes(module, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(MissingExtraError, match=r'pip install "\.\[demo\]" in a'):
+        building.demo()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_picture_of_sequences_misses_matplotlib_before_the_text_is_read(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text("a cat and a dog")
+    with pytest.raises(MissingExtraError, match="a picture needs matplotlib"):
+        sequences.build_command(Path("text.txt"), picture=Path("growth.png"))
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_the_proofs_miss_sympy_before_the_first_page(monkeypatch):
+    steps = []
+    monkeypatch.setitem(sys.modules, "sympy", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "\.\[proofs\]" in a'):
+        proofs.prove(progress=lambda *step: steps.append(step))
+    assert len(steps) <= 1

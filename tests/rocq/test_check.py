@@ -110,33 +110,30 @@ def test_what_make_leaves_is_read_and_every_file_is_announced(programs, tmp_path
     assert (tmp_path / "built" / "main_theorems.out").read_text() == TEXT
 
 
-def test_a_result_of_an_earlier_check_does_not_count(programs, tmp_path):
-    programs(coqc="exit 0", make="exit 2")
+@pytest.mark.parametrize("name", ["main_theorems.out", "_CoqProject", "letters.txt", ".a.aux"])
+def test_nothing_that_was_there_before_is_used(programs, tmp_path, name):
+    programs(coqc="exit 0", make="exit 0")
+    folder = tmp_path / "built"
+    folder.mkdir()
+    (folder / name).write_text(TEXT)
+    with pytest.raises(OutputError, match="not empty") as caught:
+        rocq.check(folder)
+    assert caught.value.witness == str(folder)
+    assert [path.name for path in folder.iterdir()] == [name]
+    assert rocq.check().theorems == ()
+
+
+def test_what_is_built_lies_where_nobody_else_writes(programs, tmp_path):
+    """In a temporary folder of its own, with the sources as they are; --folder has a copy."""
+    programs(coqc="exit 0", make='pwd > where; stat -c %a . > mode; find . -name "*.v*" > listed')
     (tmp_path / "built").mkdir()
-    (tmp_path / "built" / "_CoqProject").write_text("old")
-    (tmp_path / "built" / "main_theorems.out").write_text(TEXT)
-    assert rocq.check(tmp_path / "built").theorems == ()
-    assert (tmp_path / "built" / "_CoqProject").read_text() != "old"
-
-
-def test_unchanged_sources_keep_their_times(programs, tmp_path):
-    programs(coqc="exit 0", make="exit 0")
     rocq.check(tmp_path / "built")
-    definitions, makefile = (
-        tmp_path / "built" / name for name in ("statements/Definitions.v", "Makefile")
+    where, mode, listed = (
+        (tmp_path / "built" / name).read_text() for name in ("where", "mode", "listed")
     )
-    os.utime(definitions, (1, 1))
-    makefile.write_text("changed")
-    rocq.check(tmp_path / "built")
-    assert definitions.stat().st_mtime == 1
-    assert makefile.read_bytes() == (rocq.sources() / "Makefile").read_bytes()
-
-
-def test_a_folder_with_something_else_is_refused(programs, tmp_path):
-    programs(coqc="exit 0", make="exit 0")
-    (tmp_path / "letters.txt").write_text("a")
-    with pytest.raises(OutputError, match="it holds something else"):
-        rocq.check(tmp_path)
+    assert str(tmp_path) not in where
+    assert mode == "700\n"
+    assert sorted(listed.split()) == sorted(f"./{path}" for path in rocq.files(rocq.sources()))
 
 
 def test_an_interrupt_ends_what_runs(programs, tmp_path):

@@ -11,14 +11,16 @@ from typer.testing import CliRunner
 
 from constructive import (
     FormatError,
+    OutputError,
     ParameterError,
     build_memorizer,
     certify,
     cli,
     generators,
 )
-from constructive.certificates.rocq import definitions, rank
-from constructive.certificates.rocq.confirm import axioms, confirm
+from constructive.certificates.rocq import axioms, definitions, rank
+from constructive.certificates.rocq import confirm as confirming
+from constructive.certificates.rocq.confirm import confirm
 from constructive.certificates.rocq.definitions import MAIN, write
 from constructive.certificates.rocq.memory import gigabytes
 from constructive.certificates.rocq.rank import ARRAYS, THEORY, instance_of
@@ -26,6 +28,7 @@ from constructive.certificates.rocq.reading import read, require_same
 from constructive.certificates.rocq.witness import cleared, right_inverse
 from constructive.exact import modular
 from constructive.layers.residues import Point
+from constructive.theory import rocq
 
 needs_rocq = pytest.mark.skipif(shutil.which("coqc") is None, reason="Rocq (coqc) is not installed")
 
@@ -262,9 +265,50 @@ def test_certificates_of_something_else_are_refused():
             instance_of(dataclasses.replace(certificate, claims=(forged,)), memorizer, data)
 
 
-def test_axioms_are_read():
-    assert axioms("nothing") is None
-    assert axioms("Axioms:\nfalse\n  : False\n") == {"false"}
+MEANINGS = "".join(f"Expands to: Constant {name}\n" for name in sorted(axioms.AXIOMS))
+
+
+@pytest.mark.parametrize(
+    ("printed", "words"),
+    [
+        (f"{MEANINGS}Axioms:\nPrimInt63.sub : int\nUint63.sub_spec\n  : forall x, x\n", ""),
+        (f"{MEANINGS}Axioms:\nboolp.sub\n  : False\n", "boolp.sub"),
+        (f"{MEANINGS}Axioms:\nsub : int\n", "sub"),  # by another name than its own
+        (f"{MEANINGS}Axioms:\nUint63.sub : int\n", "Uint63.sub"),
+        (f"{MEANINGS}Closed under the global context\n", "nothing is said"),
+        ("Axioms:\nPrimInt63.sub : int\n", "mean others"),
+        (MEANINGS.replace("Coq.Numbers", "Stored", 1) + "Axioms:\nPrimInt63.sub : int\n", "Stored"),
+        ("", "nothing is said"),
+    ],
+)
+def test_axioms_are_compared_by_their_full_names(printed, words):
+    said = axioms.objection(printed)
+    assert words in said
+    assert bool(said) == bool(words)
+
+
+@needs_rocq
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("Module boolp. Axiom sub : False. End boolp. Definition both := boolp.sub.", "boolp.sub"),
+        ("Axiom sub : False. Definition both := sub.", "stored.sub"),
+        ("Module PrimInt63. Axiom sub : False. End PrimInt63. Definition both := PrimInt63.sub.",
+         "PrimInt63.sub"),
+        ("Definition both := I.", "nothing is said"),
+        ("From Coq Require Import Uint63. Definition both := (sub, sub_spec).", ""),
+    ],
+)  # fmt: skip
+def test_an_axiom_by_the_name_of_an_expected_one_is_another(theory, tmp_path, lines, words):
+    head = "From mathcomp.analysis Require Import reals.\nRequire Uint63.\n"
+    (tmp_path / "stored.v").write_text(head + lines)
+    (tmp_path / "axioms.v").write_text(axioms.question("both"))
+    run = confirming._compiled(["stored", "axioms"], tmp_path, theory, lambda *_: None)
+    assert run.returncode == 0, run.stderr
+    said = axioms.objection(run.stdout)
+    assert words in said
+    assert bool(said) == bool(words)
 
 
 @pytest.mark.parametrize(
@@ -278,11 +322,6 @@ def test_options_which_do_not_go_together(arguments, words):
     assert words in str(CliRunner().invoke(cli.app, ["check", *arguments]).exception)
 
 
-@pytest.fixture(scope="module")
-def theory(tmp_path_factory):
-    return tmp_path_factory.mktemp("theory")
-
-
 def saved(folder, memorizer, data):
     files = folder / "c.json", folder / "m.safetensors", folder / "d.npz"
     things = certify(memorizer, data, claims=["rank"]), memorizer, data
@@ -293,9 +332,10 @@ def saved(folder, memorizer, data):
 
 @needs_rocq
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled_once")
 @pytest.mark.parametrize("name", LAYERS)
-def test_rocq_proves_the_rank(name, tmp_path, theory):
-    done = confirm(*saved(tmp_path, *LAYERS[name]), folder=theory)
+def test_rocq_proves_the_rank(name, tmp_path):
+    done = confirm(*saved(tmp_path, *LAYERS[name]))
     assert done.proved, done.report
     assert "rank Z = T = 7" in done.report
     size = sum(x.size for x in rank.stored(*LAYERS[name]).arrays.values())
@@ -304,15 +344,16 @@ def test_rocq_proves_the_rank(name, tmp_path, theory):
 
 @needs_rocq
 @pytest.mark.slow
-@pytest.mark.usefixtures("pieces")
-def test_rocq_proves_the_rank_from_pieces(tmp_path, theory):
-    assert confirm(*saved(tmp_path, *LAYERS["own"]), folder=theory).proved
+@pytest.mark.usefixtures("pieces", "compiled_once")
+def test_rocq_proves_the_rank_from_pieces(tmp_path):
+    assert confirm(*saved(tmp_path, *LAYERS["own"])).proved
 
 
 @needs_rocq
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled_once")
 @pytest.mark.parametrize("forged", ["inverse", "weights", "point", "order", "contexts"])
-def test_rocq_refuses_what_does_not_hold(forged, tmp_path, theory, monkeypatch):
+def test_rocq_refuses_what_does_not_hold(forged, tmp_path, monkeypatch):
     """A wrong witness; a layer of smaller rank; an a whose powers are not what they should be."""
     files = saved(tmp_path, *LAYERS["own"])
     true_stored = rank.stored
@@ -339,18 +380,42 @@ def test_rocq_refuses_what_does_not_hold(forged, tmp_path, theory, monkeypatch):
 
     monkeypatch.setattr(rank, "stored", changed)
     monkeypatch.setattr(rank, "instance_of", wrong)
-    done = confirm(*files, folder=theory)
+    done = confirm(*files)
     assert not done.proved
     assert "NOT PROVED: Rocq refuses" in done.report
 
 
 @needs_rocq
 @pytest.mark.slow
-def test_the_command(tmp_path, theory):
+@pytest.mark.usefixtures("compiled_once")
+def test_the_command_keeps_a_copy_of_what_rocq_compiled(tmp_path):
     files = list(map(str, saved(tmp_path, *LAYERS["own"])))
-    done = CliRunner().invoke(cli.app, ["check", *files, "--rocq", "--folder", str(theory)])
+    folder = tmp_path / "compiled"
+    done = CliRunner().invoke(cli.app, ["check", *files, "--rocq", "--folder", str(folder)])
     assert done.exit_code == 0, done.output
     assert done.output.endswith("PROVED\n")
+    assert (folder / "theory" / "checker" / "attention_rank.vo").exists()
+    for name in ("stored.v", "stored.vo", "axioms.v"):
+        assert (folder / "stored" / name).exists()
+    with pytest.raises(OutputError, match="not empty"):  # nothing in it is used again
+        confirm(*files, folder=folder)
+
+
+def test_a_folder_in_which_something_is_is_refused_before_rocq_runs(tmp_path, monkeypatch):
+    """Compiled files, makefiles and settings would be believed."""
+    files = saved(tmp_path, *LAYERS["own"])
+    monkeypatch.setattr(rocq, "compiled", None)  # is not called
+    for name in ("Makefile.coq.local", "_CoqProject", "checker/attention_rank.vo", ".hidden"):
+        folder = tmp_path / name.replace("/", "-")
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text("")
+        with pytest.raises(OutputError, match="not empty") as caught:
+            confirm(*files, folder=folder)
+        assert caught.value.witness == str(folder)
+    with pytest.raises(OutputError, match="cannot write"):
+        confirm(*files, folder=tmp_path / "none" / "below")
+    with pytest.raises(OutputError, match="cannot write"):
+        confirm(*files, folder=files[0])
 
 
 def test_what_would_take_more_memory_is_refused_before_it_starts(tmp_path, monkeypatch):

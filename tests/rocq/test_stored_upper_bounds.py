@@ -215,17 +215,13 @@ def test_the_certificate_of_weights_is_none_of_an_upper_bound(tmp_path):
     assert "does not claim that impossible is PROVED" in str(done.exception)
 
 
-@pytest.fixture(scope="module")
-def theory(tmp_path_factory):
-    return tmp_path_factory.mktemp("theory")
-
-
 @needs_rocq
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled_once")
 @pytest.mark.parametrize("name", CASES)
-def test_rocq_proves_the_bound(name, tmp_path, theory):
+def test_rocq_proves_the_bound(name, tmp_path):
     certificate, data = saved(tmp_path, name)
-    done = confirm(certificate, None, data, folder=theory)
+    done = confirm(certificate, None, data)
     assert done.proved, done.report
     values = made_of(name).values
     assert f"H = {values['H']} heads rank Z <= {values['bound']} on {values['T']}" in done.report
@@ -293,11 +289,12 @@ def data_changed_at(made, column):
 
 @needs_rocq
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled_once")
 @pytest.mark.parametrize("forged", FORGED)
-def test_rocq_refuses_what_does_not_hold(forged, theory):
+def test_rocq_refuses_what_does_not_hold(forged):
     name, change = FORGED[forged]
     made = change(made_of(name))
-    done = confirming._proved(made, known_of(made), lambda _: ["not to be said"], theory, silent)
+    done = confirming._proved(made, known_of(made), lambda _: ["not to be said"], None, silent)
     assert not done.proved
     assert "roots = true" in done.report  # what the program does not say, and nothing else
     assert done.report.endswith("NOT PROVED: Rocq refuses")
@@ -305,8 +302,9 @@ def test_rocq_refuses_what_does_not_hold(forged, theory):
 
 @needs_rocq
 @pytest.mark.slow
-def test_the_command(tmp_path, theory):
+@pytest.mark.usefixtures("compiled_once")
+def test_the_command(tmp_path):
     files = list(map(str, saved(tmp_path, "shared")))
-    done = CliRunner().invoke(cli.app, ["check", *files, "--rocq", "--folder", str(theory)])
+    done = CliRunner().invoke(cli.app, ["check", *files, "--rocq"])
     assert done.exit_code == 0, done.output
     assert done.output.endswith("PROVED\n")

@@ -1,6 +1,7 @@
 """Bounds in float64: what rounding and underflow can do to them is covered in one place."""
 
 import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 import numpy as np
 
@@ -18,6 +19,18 @@ def up(x):
     then compares as not proved. What is raised may be a factor again; quotients are like products.
     """
     return x * (1.0 + 2.0**-30) + 2.0**-1000
+
+
+def above(x, digits=3):
+    """Decimal text of a number, rounded up."""
+    rounded = Context(digits, ROUND_CEILING).create_decimal_from_float(float(x))
+    return f"{float(rounded):.{digits}g}"
+
+
+def below(x, digits=3):
+    """Decimal text of a number, rounded down."""
+    rounded = Context(digits, ROUND_FLOOR).create_decimal_from_float(float(x))
+    return f"{float(rounded):.{digits}g}"
 
 
 def gamma(terms):

@@ -16,6 +16,7 @@ from collections import namedtuple
 
 import numpy as np
 
+from bounds import above, below
 from causal import ENTRIES, blocks, rows_of, side_by_side
 from exact_claims import ROUNDS, require_rank
 from executed import require_model
@@ -210,13 +211,15 @@ def representation(on, wanted, p, a, columns):
 def check_recites(claim, on, margins):
     """The least margin is what is claimed, or more."""
     bound = require_bound(claim, "recites")
-    require(0.0 < bound <= margins[0], f"recites: the least margin is {margins[0]:.6g}, as shown")
+    require(
+        0.0 < bound <= margins[0], f"recites: the least margin is {below(margins[0], 6)}, as shown"
+    )
     return places_of(on), len(on.texts), repr(bound)
 
 
 def check_executed(claim, on, margins):
     """Rounding takes less than the margin everywhere."""
-    require(margins[1] < 1.0, f"executed: rounding may take {margins[1]:.3g} of a margin")
+    require(margins[1] < 1.0, f"executed: rounding may take {above(margins[1])} of a margin")
     return places_of(on), len(on.texts), claim["evidence"]["model"], of_decoders(on.model)
 
 

@@ -54,7 +54,7 @@ def check_wide_grouping(evidence, weights, data):
     for head, (start, stop) in enumerate(groups):
         members = order[start:stop] % len(contexts)
         wide = start == stop or any(
-            full_rank(mixtures(of_contexts, contexts, members, start == 0, p, rng)[None], p)
+            full_rank(mixtures(of_contexts, contexts, members, head == 0, p, rng)[None], p)
             for _ in range(ATTEMPTS)
         )
         require(wide, f"the contexts of group {head} are not shown to be wide")

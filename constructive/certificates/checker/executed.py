@@ -10,7 +10,9 @@ claimed bound has to be enough for rounding. With U_h = W_V W_O W_D of a head, b
 
 with m and k roundings as the model counts them (float_model: logit_steps, output_steps).
 First logits are exchanged for those that were computed, a_j for a_j w_j / sum_i a_i w_i with all
-w in exp(+-eps): both sum to one, so any c may be taken from the values. Then exact logits are
+w in exp(+-eps): both sum to one, so any c may be taken from the values. (Where parts are merged by
+logsumexp, a_j w_j is not divided by their sum, all w in exp(+-2 eps): so c = 0, no share is cut at
+one, and sizes that are summed grow by a part exp(2 eps) - 1.) Then exact logits are
 averaged as floats do (float_model). Underflow takes less than 2^-120 from each path of indices.
 
 Logits are exact, eps = 0, where contexts, queries, and W_Q and W_K of the head are multiples of
@@ -24,7 +26,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from bounds import LONGEST, chunks, gamma, granularity, up
+from bounds import LONGEST, above, chunks, gamma, granularity, up
 from files import require, require_bound
 from float_model import (
     FLOAT64,
@@ -78,7 +80,7 @@ def check_executed(claim, weights, data):
     with np.errstate(all="ignore"):  # what is infinite, or not a number, is not proved
         found, exact = rounding(weights, data, model)
     enough = found < math.inf and Fraction(real) + Fraction(found) <= Fraction(bound)
-    require(enough, f"executed: rounding may be {found:.6g}, more than the bound leaves for it")
+    require(enough, f"executed: rounding may be {above(found, 6)}, more than is left for it")
     largest = float(np.abs(data["targets"]).max())
     vacuous = bound >= largest
     wanted = {"vacuous": largest.hex()} if vacuous else {}
@@ -136,18 +138,30 @@ def rounding(weights, data, model):
         off = np.where(exact, 0.0, up(both * sizes + lost))
         all_exact = all_exact and bool(exact.all())
         attention = softmax(logits)
-        share = np.minimum(up(attention * growth(2.0 * off)[..., None]), 1.0)
+        grows = growth(2.0 * off)
         values = (tokens @ readout).reshape(len(tokens), size, heads, outputs)
         values = np.broadcast_to(values.transpose(0, 2, 1, 3), (len(asked), heads, size, outputs))
-        center = (attention[..., None, :] @ values)[..., 0, :]
-        center /= attention.sum(axis=2, keepdims=True)
-        away = up(share[..., None, :] @ np.abs(values - center[:, :, None]))[..., 0, :]
-        apart = up(values.max(axis=2) - values.min(axis=2))
-        moved = up(np.minimum(away, apart).sum(axis=1))
-        summed = up(relative * up(np.abs(tokens).max(axis=1) @ reach) + lost_last)
+        summed = up(np.abs(tokens).max(axis=1) @ reach)
+        if model.merged:
+            each = up(attention * grows[..., None])[..., None, :] @ np.abs(values)
+            moved = up(up(each).sum(axis=1))[:, 0]
+            summed = up(summed * (1.0 + grows.max(axis=1))[:, None])
+        else:
+            moved = apart_by_head(attention, grows, values)
+        summed = up(relative * summed + lost_last)
         found = float(up(moved + summed).max())
         worst = max(worst, found) if found < math.inf else math.inf  # which a NaN becomes, too
     return worst, all_exact
+
+
+def apart_by_head(attention, grows, values):
+    """How far outputs move, where attention sums to one before and after."""
+    share = np.minimum(up(attention * grows[..., None]), 1.0)
+    center = (attention[..., None, :] @ values)[..., 0, :]
+    center /= attention.sum(axis=2, keepdims=True)
+    away = up(share[..., None, :] @ np.abs(values - center[:, :, None]))[..., 0, :]
+    apart = up(values.max(axis=2) - values.min(axis=2))
+    return up(np.minimum(away, apart).sum(axis=1))
 
 
 def short_sums(w_q, w_k, score_sizes, data, model):

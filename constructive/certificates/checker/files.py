@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bounds import above
+
 ARRAYS = ("contexts", "queries", "targets")
 PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 LARGEST_INTEGER = 1 << 53  # up to which float64 holds every integer
@@ -24,7 +26,7 @@ def require(condition, reason):
 
 def announce(size, operations, most):
     """Say how many bytes and operations shapes ask for, before they are taken; or refuse."""
-    needed = f"{size / 1e9:.2g} GB of memory and {operations:.1g} operations"
+    needed = f"{above(size / 1e9, 2)} GB of memory and {above(operations, 1)} operations"
     with suppress(OSError):  # nobody reads it
         print(f"needs up to {needed}", file=sys.stderr, flush=True)
     require(size <= most, f"{needed} are needed, and --max-memory is {most / 1e9:g}")

@@ -17,7 +17,7 @@ import numpy as np
 from constructive.certificates.claims.error import ROOM
 from constructive.certificates.claims.evaluation import Evaluation
 from constructive.certificates.claims.kind import ClaimKind, Subject
-from constructive.exact.directed import at_most, short_bound, upper
+from constructive.exact.directed import at_most, percent, short_bound, upper
 from constructive.exact.precision import working_precision
 from constructive.layers.rounding import Rounding, rounding
 from constructive.support.verdict import Claim, Verdict
@@ -81,9 +81,10 @@ def _logits(found: Rounding, example: int) -> str:
         return "none of that by logits, which are exact"
     entry = int(found.bounds[example].argmax())
     share = float(found.logits[example, entry] / found.bounds[example, entry])
-    words = f"{share:.0%} of that by logits, which are off by "
+    words = f"{percent(share, 0)} of that by logits, which are off by "
     words += f"{at_most(float(found.logit_errors.max()))} at most"
-    return words + (f", {found.exact:.0%} of them exact" if found.exact > 0.0 else "")
+    exact = percent(found.exact, 0, above=False)
+    return words + (f", {exact} of them exact" if found.exact > 0.0 else "")
 
 
 def _of(subject: Subject) -> Claim:

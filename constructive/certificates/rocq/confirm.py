@@ -1,14 +1,13 @@
 """Rocq proves the claim *rank* or *impossible* of stored numbers, from a certificate."""
 
-import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.check import Checked
-from constructive.certificates.rocq import impossible, rank
+from constructive.certificates.rocq import axioms, impossible, rank
 from constructive.certificates.rocq.definitions import Instance, Stored, write
 from constructive.certificates.rocq.memory import require_memory
 from constructive.certificates.rocq.reading import read, require_same
@@ -18,23 +17,7 @@ from constructive.support.progress import Progress, silent
 from constructive.support.verdict import Verdict
 from constructive.theory import rocq
 
-AXIOMS = {
-    *(f"boolp.{name}" for name in (
-        "constructive_indefinite_description", "functional_extensionality_dep",
-        "propositional_extensionality",
-    )),
-    *(
-        "PrimInt63.eqb", "PrimInt63.int", "add", "add_spec", "eqb_correct", "eqb_refl",
-        "land", "land_spec", "leb", "leb_spec", "lor", "lor_spec",
-        "lsl", "lsl_spec", "lsr", "lsr_spec", "ltb", "ltb_spec",
-        "mod", "mod_spec", "mul", "mul_spec", "of_to_Z", "sub",
-        "sub_spec",
-    ),
-}  # fmt: skip
-"""What a proof may rest on: three axioms of mathcomp, and Rocq's machine integers."""
-
 _LAST_LINES = 12
-_AXIOM = re.compile(r"^([\w.]+)(?=\s*:|$)", re.MULTILINE)
 
 
 def confirm(
@@ -50,14 +33,15 @@ def confirm(
 
     Files are written in which stored numbers are integers and powers of two; they are read back,
     and every number compared with the stored one. Of the certificate only p, a and columns are
-    taken, or H, J and vectors, and Rocq believes none of them.
+    taken, or H, J and vectors, and Rocq believes none of them. The theory is copied from this
+    package and compiled each time, in a temporary folder of its own.
 
     Args:
         certificate: file with a claim *rank* that is PROVED, or *impossible*
         weights: .safetensors file of a `Memorizer`; None for *impossible*
         data: .npz file of a `Dataset`
-        folder: where the theory is compiled and kept, so that it is compiled once; by default a
-            temporary folder, which takes half a minute each time
+        folder: a new or empty folder, which gets a copy of all that Rocq read and compiled, also
+            where it refuses: `theory` and `stored`. Nothing is ever read from it
         max_memory: GB which Rocq may take: what it needs is estimated from the sizes, and what is
             more is refused; by default 8
         progress: called with what is done
@@ -71,7 +55,7 @@ def confirm(
         ParameterError: for weights and data of which the claim does not hold, and for what would
             take more memory
         MissingExtraError: where Rocq is not installed
-        OutputError: for a folder which holds something else
+        OutputError: for a folder that is not empty, or cannot be written
     """
     loaded, dataset = Certificate.load(certificate), Dataset.open(data)
     if weights is None:
@@ -96,57 +80,51 @@ def _proved(
 ) -> Checked:
     """Write the files, read them back, and have Rocq compile them."""
     files = write(instance)
+    rocq.require_new(folder)
     with (
-        rocq.compiled(instance.theory.name, folder, progress) as theory,
-        tempfile.TemporaryDirectory() as place,
+        rocq.compiled(instance.theory.name, progress) as theory,
+        tempfile.TemporaryDirectory() as temporary,
     ):
+        place = Path(temporary)
         for name, text in files.items():
-            (Path(place) / f"{name}.v").write_text(text)
-        found = {name: (Path(place) / f"{name}.v").read_text() for name in files}
+            (place / f"{name}.v").write_text(text)
+        found = {name: (place / f"{name}.v").read_text() for name in files}
         same = require_same(read(instance.theory, found), known)
         lines = [f"read back: {same} numbers of the files for Rocq are those stored"]
-        run = _compiled(files, Path(place), theory, progress)
+        (place / f"{axioms.NAME}.v").write_text(axioms.question(instance.theory.conclusion))
+        run = _compiled([*files, axioms.NAME], place, theory, progress)
+        rocq.keep(folder, {"theory": theory, "stored": place})
     if run.returncode:
         refusal = "\n".join(run.stderr.strip().splitlines()[-_LAST_LINES:])
         return Checked(Verdict.UNDECIDED, "\n".join([*lines, refusal, "NOT PROVED: Rocq refuses"]))
-    named = axioms(run.stdout)
-    if named is None or not named <= AXIOMS:
-        more = ", ".join(sorted((named or set()) - AXIOMS)) or "nothing is said of them"
-        return Checked(Verdict.UNDECIDED, "\n".join([*lines, f"NOT PROVED: axioms: {more}"]))
+    objection = axioms.objection(run.stdout)
+    if objection:
+        return Checked(Verdict.UNDECIDED, "\n".join([*lines, f"NOT PROVED: {objection}"]))
     lines += [
         *said(instance),
-        "trusted: Rocq, its virtual machine and machine integers; three axioms of mathcomp",
-        "  (choice, extensionality of functions and of propositions); the readers of the files",
+        "trusted: Rocq and its libraries as installed, its virtual machine and machine integers;",
+        "  three axioms of mathcomp (choice, extensionality of functions and of propositions);",
+        "  the readers of the files",
         "PROVED",
     ]
     return Checked(Verdict.PROVED, "\n".join(lines))
 
 
 def _compiled(
-    files: Mapping[str, str], place: Path, theory: Path, progress: Progress
+    names: Sequence[str], place: Path, theory: Path, progress: Progress
 ) -> "subprocess.CompletedProcess[str]":
     """Compile one file after the other, up to the first which Rocq refuses: the last run."""
     command = ["coqc", "-q", "-w", "-all", "-R", str(theory), "Memorization"]
     command += ["-Q", str(place), "Stored"]
-    for done, name in enumerate(files):
-        progress("Rocq", done, len(files))
+    for done, name in enumerate(names):
+        progress("Rocq", done, len(names))
         run = subprocess.run(  # noqa: S603 - files of numbers, and no shell
-            [*command, str(place / f"{name}.v")], capture_output=True, text=True, check=False
+            [*command, str(place / f"{name}.v")],
+            cwd=theory,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if run.returncode:
             break
     return run
-
-
-def axioms(printed: str) -> set[str] | None:
-    r"""The names of the axioms which Rocq prints; None where it prints none.
-
-    Args:
-        printed: by `Print Assumptions`
-
-    Example:
-        >>> sorted(axioms("Axioms:\nsub_spec\n  : forall x, x\nsub : int63 -> int63\n"))
-        ['sub', 'sub_spec']
-    """
-    _, said, named = printed.partition("Axioms:\n")
-    return set(_AXIOM.findall(named)) if said else None

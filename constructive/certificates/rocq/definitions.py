@@ -43,8 +43,9 @@ class Theory:
         name: the theory which has to be compiled, without `.v`
         modules: those parts of it which files need
         definitions: the types of all definitions by their names, in their order
-        tail: the theorems, and what asks for their axioms
+        tail: the theorems
         shares: arrays which have no power of two of their own, but that of another one
+        conclusion: the name of what has all theorems as its parts, whose axioms are asked for
     """
 
     name: str
@@ -52,6 +53,7 @@ class Theory:
     definitions: Mapping[str, str]
     tail: str
     shares: Mapping[str, str] = field(default_factory=dict)
+    conclusion: str = ""
 
     @property
     def head(self) -> str:

@@ -38,6 +38,7 @@ THEORY = Theory(
         "roots": "numbers",
     },
     shares={"words": "contexts"},
+    conclusion="all_three",
     tail="""\
 Lemma checked : check_upper_bound modulus base start n d T H bound contexts queries zeros vectors
   pivots words roots = true.
@@ -57,7 +58,6 @@ Theorem misses_labels (dh dout : nat) (WQ WK : 'I_H -> 'M[R]_(d, dh)) : (0 < dou
 Proof. by move=> dout0; refine (check_upper_bound_sound _ _ checked WQ WK dout0). Qed.
 End Examples.
 Definition all_three := (different_inputs, rank_of_Z, misses_labels).
-Print Assumptions all_three.
 """,
 )
 

@@ -28,6 +28,7 @@ THEORY = Theory(
         "columns": "masks",
         "inverse": "inverses",
     },
+    conclusion="both",
     tail="""\
 Definition of_examples : arrays := mkseq (fun t => nth [::] contexts (t %% size contexts)) T.
 Lemma checked : check_attention modulus order point n d dh T H of_examples queries query_weights
@@ -50,7 +51,6 @@ Theorem memorizes_all_labels (dv dout : nat) (Y : 'M[R]_(T, dout)) : (dout <= dv
 Proof. exact: check_attention_memorizes checked hermite _ _ _. Qed.
 End Layer.
 Definition both := (rank_of_Z, memorizes_all_labels).
-Print Assumptions both.
 """,
 )
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.data.dataset import Dataset
-from constructive.data.repeats import repeated_inputs
+from constructive.data.repeats import refusal, repeated_inputs
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError, DataError
 from constructive.theory.assumptions.numerical import dependency, describe_dependency, unit_rows
@@ -141,11 +141,8 @@ def _repeated(dataset: Dataset, first: int, second: int) -> AssumptionError | Da
     if np.array_equal(*targets):
         message = f"examples {first} and {second} are the same input, so rank Z < T for all weights"
         suggestion = (
-            f"drop example {second}; its target {targets[1]} will be memorized all the same"
+            f"dataset.distinct(), or drop example {second}; its target {targets[1]} will be "
+            "memorized all the same"
         )
         return AssumptionError(message, witness=(first, second), suggestion=suggestion)
-    message = (
-        f"examples {first} and {second} are the same input with different targets "
-        f"{targets[0]} and {targets[1]}: no function fits both"
-    )
-    return DataError(message, witness=(first, second), suggestion="drop one of the two examples")
+    return refusal(dataset, first, second)

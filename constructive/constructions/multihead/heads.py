@@ -314,7 +314,7 @@ def _cannot_saturate(group: Group, distance: Array, fraction: float) -> Assumpti
         message = (
             f"{len(inside)} of {group.start} earlier queries lie (numerically) in the span of a "
             f"group of {group.size} (examples {members}), so its head cannot saturate on "
-            f"{fraction:.0%} of the other examples; of n or fewer none would, by Assumption 1"
+            f"{100 * fraction:.6g}% of other examples; of n or fewer none would, by Assumption 1"
         )
         witness = tuple(inside[:8].tolist())
         suggestion = (
@@ -324,8 +324,8 @@ def _cannot_saturate(group: Group, distance: Array, fraction: float) -> Assumpti
     else:
         message = (
             "two different tokens of a context have equal scores on more than "
-            f"{1 - fraction:.0%} of the examples, or the numbers are too far apart for float64 "
-            f"(group {members})"
+            f"{100 * (1 - fraction):.6g}% of the examples, or the numbers are too far apart for "
+            f"float64 (group {members})"
         )
         witness, suggestion = None, "another seed=, or data scaled to size one"
     return AssumptionError(message, witness=witness, suggestion=suggestion)

@@ -14,6 +14,7 @@ dimensions than a group has members, and with random vectors in the place of who
 chance collision refuses an example that would fit; what comes out is proved by `theory.grouping`.
 """
 
+import operator
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -37,6 +38,7 @@ from constructive.theory.assumptions.obstacles import (
 )
 from constructive.theory.bounds import group_sizes
 from constructive.theory.grouping import Groups
+from constructive.theory.many_heads import require_heads
 
 CONSTRUCTIONS = "saturated", "rank_one"
 """Those whose groups are looked for: of Theorems 1 and 2, and of Theorem 10."""
@@ -82,6 +84,7 @@ def regroup(
         ('PROVED', True)
     """
     require_positive(num_heads=num_heads)
+    require_heads(operator.index(num_heads), dataset.num_examples, dataset.width)
     require_seed(seed)
     if construction not in CONSTRUCTIONS:
         raise ParameterError(

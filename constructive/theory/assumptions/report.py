@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from constructive.data.dataset import Dataset
+from constructive.exact.directed import percent
 from constructive.support.arguments import require_not_negative, require_positive, require_seed
 from constructive.support.progress import Progress, silent
 from constructive.support.tables import Sheet
@@ -111,10 +112,11 @@ class Report:
             if estimate is not None:
                 known = (
                     f"{estimate.dependent} of {estimate.subsets} random subsets of "
-                    f"{estimate.size} dependent: share {estimate.low:.2g} to {estimate.high:.2g}"
+                    f"{estimate.size} dependent: share "
+                    f"{percent(estimate.low, 3, above=False)} to {percent(estimate.high, 3)}"
                 )
                 name = "" if estimate is self.share else "General position"
-                lines.append((name, known, f"estimate ({estimate.confidence:.0%})"))
+                lines.append((name, known, f"estimate ({100 * estimate.confidence:.6g}%)"))
                 if estimate.undecided:
                     lines.append(("", f"{estimate.undecided} of these not decided", "budget"))
         return lines

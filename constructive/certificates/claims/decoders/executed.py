@@ -7,6 +7,7 @@ about exp.
 """
 
 from constructive.certificates.claims.decoders.subject import Subject
+from constructive.exact.directed import percent
 from constructive.support.errors import PrecisionError
 from constructive.support.verdict import Claim, Verdict
 
@@ -36,8 +37,8 @@ def prove(subject: Subject) -> Claim:
         worst = int(margins.share.argmax())
         place = subject.witness(worst)
         detail = (
-            f"rounding takes {margins.share[worst]:.1%} of a margin at most, after token "
-            f"{place[1]} of text {place[0]}"
+            f"rounding takes {percent(float(margins.share[worst]))} of a margin at most, after "
+            f"token {place[1]} of text {place[0]}"
         )
         evidence = {"model": model.name}
         return Claim("executed", statement, Verdict.PROVED, detail, evidence=evidence)
@@ -51,7 +52,7 @@ def prove(subject: Subject) -> Claim:
         )
     else:
         detail = (
-            f"after token {place[1]} of text {place[0]} rounding may take {share:.2f} times the "
-            f"margin; {len(over)} positions are like that; more heads, or more bits in storage"
+            f"after token {place[1]} of text {place[0]} rounding may take {percent(share)} of "
+            f"the margin; {len(over)} positions are like that; more heads, or more bits in storage"
         )
     return Claim("executed", statement, Verdict.UNDECIDED, detail, place)

@@ -5,7 +5,7 @@ in float64, with exponentials from balls (`layers.causal.margins`).
 """
 
 from constructive.certificates.claims.decoders.subject import Subject
-from constructive.exact.directed import at_least
+from constructive.exact.directed import at_least, at_most
 from constructive.support.errors import PrecisionError
 from constructive.support.verdict import Claim, Verdict
 
@@ -44,11 +44,12 @@ def prove(subject: Subject) -> Claim:
         place = subject.witness(beaten)
         detail = (
             f"after token {place[1]} of text {place[0]} another logit is as large, or larger by up "
-            f"to {-margins.least[beaten]:.1e}"
+            f"to {at_most(-float(margins.least[beaten]))}"
         )
         return Claim("recites", statement, Verdict.REFUTED, detail, place)
     detail = (
-        f"after token {place[1]} of text {place[0]} the margin is {least:.1e} or more, which may "
+        f"after token {place[1]} of text {place[0]} the margin is "
+        f"-{at_most(-least)} or more, which may "
         "be none; more heads, or a larger width"
     )
     return Claim("recites", statement, Verdict.UNDECIDED, detail)

@@ -1,4 +1,12 @@
-"""The lemma at work: R from the blocks, N from what is left of I - X R, and w with N w < w."""
+"""The lemma at work: R from the blocks, N from what is left of I - X R, and w with N w < w.
+
+Whoever checks a certificate has an R, an N and a w of his own, which differ by rounding. So a
+margin is asked for: bounds of rounding count twice, for N', which is at most 2 (1 + 2^-16) N.
+With w = 1 + c N w from w = 1 on, step k adds (c N)^k 1, which is monotone in N. So if a step for N'
+adds 1 at most, then so does the same step for every N below N': N w <= w / c. That is more than
+the checker needs, which takes as many steps. Where q and w are small for N, it holds for N', too:
+(c N')^k 1 <= (2 (1 + 2^-16) c q)^k w.
+"""
 
 from dataclasses import dataclass
 
@@ -15,11 +23,17 @@ _ROUNDS = 500
 
 _LARGEST_WEIGHT = 1e100
 
+_MARGIN = 2.0
+"""How many times bounds of rounding count in N'."""
+
+_SURELY = 0.2, 2.0**100
+"""q and w up to which N' needs no look: for c = 2, 0.81^500 times the second is below 1."""
+
 _FACTORS = 2.0, 1.2, 1.02
 """c of the iterations w = 1 + c N w, which converge where c N has a spectral radius below 1."""
 
 _NEARLY = 0.98
-"""An iteration is content with this part of 1 - 1/c, which 1 - q tends to."""
+"""An iteration is content with this part of 1 - 1/c, which 1 - q tends to; N' needs all of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +52,18 @@ class Inverse:
 
 
 class _Bound:
-    """N as a function: N w, rounded up, for positive w (T,)."""
+    """N as a function: N w, rounded up, for positive w (T,); N', if rounding counts `margin` times.
 
-    def __init__(self, examples: Examples, entries: Entries) -> None:
+    Args:
+        examples: T of them
+        entries: of X
+        margin: how many times bounds of rounding count
+    """
+
+    def __init__(self, examples: Examples, entries: Entries, margin: float = 1.0) -> None:
         width, total = examples.queries.shape[1], len(examples.order)
-        self.tail, self.runs = entries.tail, _right_inverses(examples, entries.own)
+        self.tail, self.runs = margin * entries.tail, _right_inverses(examples, entries.own)
+        self.more = 1.0 + 2.0**-16 * (margin - 1.0)
         self.column_sums = np.zeros(total)  # of |R_p|, for each position
         self.defects = []
         sizes = np.diff(examples.stops, prepend=0)
@@ -51,11 +72,11 @@ class _Bound:
         for pairs, rows, inverse in self.runs:
             count, _, size = inverse.shape
             blocks = entries.own[rows].reshape(count, size, width)
-            error = entries.own_error[rows].reshape(count, size, 1)
+            error = margin * entries.own_error[rows].reshape(count, size, 1)
             sums = up(np.abs(inverse).sum(axis=1))
             self.column_sums[rows] = sums.ravel()
             defect = np.abs(np.matmul(blocks, inverse) - np.eye(size))
-            off = gamma(width + 2) * (up(np.matmul(np.abs(blocks), np.abs(inverse))) + 1.0)
+            off = margin * gamma(width + 2) * (up(np.matmul(np.abs(blocks), np.abs(inverse))) + 1.0)
             self.defects.append((rows, up(defect + off + up(error * sums[:, np.newaxis]))))
             padded[pairs, :, :size] = inverse
         # Row t of |X R| at the examples of a pair p which is coupled to t.
@@ -67,8 +88,8 @@ class _Bound:
             chosen, x = padded[entries.pairs[part]], entries.coupled[part, np.newaxis]
             sizes_of = np.abs(chosen)
             row = np.abs(np.matmul(x, chosen))
-            row += gamma(width + 2) * up(np.matmul(np.abs(x), sizes_of))
-            error = entries.coupled_error[part, np.newaxis, np.newaxis]
+            row += margin * gamma(width + 2) * up(np.matmul(np.abs(x), sizes_of))
+            error = margin * entries.coupled_error[part, np.newaxis, np.newaxis]
             row += up(error * up(sizes_of.sum(axis=1, keepdims=True)))
             self.rows[part] = up(row)[:, 0]
         first = (examples.stops - sizes)[entries.pairs]
@@ -77,7 +98,7 @@ class _Bound:
         self.correction: Array = np.zeros(total)
         if examples.has_extra:
             token, self.direction = _extra_token(examples)
-            self.correction = _correction(entries, token, self.direction)
+            self.correction = _correction(entries, token, self.direction, margin)
 
     def __call__(self, weights: Array) -> Array:
         result = up(self.tail * float(up(self.column_sums @ weights)))
@@ -86,7 +107,7 @@ class _Bound:
             result[rows] += np.matmul(defect, part).ravel()
         coupled = np.einsum("kj,kj->k", self.rows, weights[self.owners])
         result += np.bincount(self.positions, coupled, len(result))
-        return up(result + self.correction * weights[-1])
+        return up(self.more * (result + self.correction * weights[-1]))
 
 
 def bound_inverse(examples: Examples, entries: Entries) -> Inverse:
@@ -95,11 +116,13 @@ def bound_inverse(examples: Examples, entries: Entries) -> Inverse:
         bound = _Bound(examples, entries)
         found = _contracting(bound, len(examples.order))
         if found is None:
-            raise UndecidedError(
-                f"coupling does not contract ({len(entries.pairs)} entries beside the blocks of "
-                f"{len(examples.stops)} pairs); another seed=, or fewer examples"
-            )
+            raise _coupled(examples, entries, "coupling does not contract")
         weights, contraction = found
+        if not (contraction <= _SURELY[0] and weights.max() <= _SURELY[1]):
+            found = _contracting(_Bound(examples, entries, _MARGIN), len(examples.order), 1.0)
+            if found is None:
+                raise _coupled(examples, entries, "coupling hardly contracts")
+            weights, contraction = found
         spread = 0.0
         for _, rows, inverse in bound.runs:
             part = weights[rows].reshape(len(inverse), inverse.shape[2], 1)
@@ -110,7 +133,14 @@ def bound_inverse(examples: Examples, entries: Entries) -> Inverse:
     return Inverse(weights, contraction, spread)
 
 
-def _contracting(bound: _Bound, total: int) -> tuple[Array, float] | None:
+def _coupled(examples: Examples, entries: Entries, what: str) -> UndecidedError:
+    return UndecidedError(
+        f"{what} ({len(entries.pairs)} entries beside the blocks of {len(examples.stops)} pairs); "
+        "another seed=, or fewer examples"
+    )
+
+
+def _contracting(bound: _Bound, total: int, nearly: float = _NEARLY) -> tuple[Array, float] | None:
     """Some w with N w <= q w for some q < 1, and that q; or None.
 
     Where c N has a spectral radius below 1, w = 1 + c N w converges from below, to the sum of all
@@ -118,7 +148,7 @@ def _contracting(bound: _Bound, total: int) -> tuple[Array, float] | None:
     it leaves most room. Nothing has to be aperiodic or connected for that.
     """
     for factor in _FACTORS:
-        content = 1.0 - _NEARLY * (1.0 - 1.0 / factor)
+        content = 1.0 - nearly * (1.0 - 1.0 / factor)
         weights: Array = np.ones(total)
         for _ in range(_ROUNDS):
             bounded = bound(weights)
@@ -159,7 +189,7 @@ def _extra_token(examples: Examples) -> tuple[Array, Array]:
     return token, token / (token @ token)
 
 
-def _correction(entries: Entries, token: Array, direction: Array) -> Array:
+def _correction(entries: Entries, token: Array, direction: Array, margin: float) -> Array:
     """The last column of `|X R - I|`: (T,), for what is read along `x* / |x*|^2`."""
     last = len(entries.tail) - 1
     if ((entries.positions == last) & (entries.pairs == 0)).any():
@@ -168,6 +198,6 @@ def _correction(entries: Entries, token: Array, direction: Array) -> Array:
     # Attention weights sum to one: what is read is a mean of tokens, with entries up to largest.
     column = entries.largest * length
     rounding = gamma(len(token) + 2) * entries.largest[-1]
-    off = up(up(rounding + entries.tail[-1]) * length)
+    off = margin * up(up(rounding + entries.tail[-1]) * length)
     column[-1] = abs(float(token @ direction) - 1.0) + off
     return up(column)

@@ -11,6 +11,8 @@ from constructive.layers.attention import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import CHUNK_BYTES, Array
 
+_MORE = "W_O or W_D do more than copy; fold them into W_V"
+
 
 class Unlike(NamedTuple):
     """The pair whose readouts do not cancel, so that what its second head reads counts by itself.
@@ -109,11 +111,32 @@ class Terms(NamedTuple):
 
 
 def _effective(layer: AttentionLayer) -> Array:
-    """U_h (H, d, d_out), where W_O and W_D only copy columns of W_V, so exactly."""
-    identity = np.eye(layer.value_dim)
-    copies = np.tile(identity, (layer.num_heads, 1)), identity[:, : layer.target_dim]
-    stored = layer.output_weights, layer.readout_weights
-    if not all(map(np.array_equal, stored, copies)):
-        raise UndecidedError("W_O or W_D do more than copy; fold them into W_V")
-    readouts: Array = layer.value_weights[:, :, : layer.target_dim].astype(np.float64)
+    """U_h (H, d, d_out), where W_O and W_D only copy columns of W_V, so exactly.
+
+    A copy may have another sign, and be multiplied by a power of two (`layers.outputs`).
+    """
+    heads, value_dim = layer.num_heads, layer.value_dim
+    read, last = _copies(layer.readout_weights[np.newaxis].astype(np.float64))
+    output = layer.output_weights.reshape(heads, value_dim, -1).astype(np.float64)
+    rows, entries = _copies(output[:, :, read[0]])
+    columns = rows[:, np.newaxis]
+    values = np.take_along_axis(layer.value_weights, columns, axis=2).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is infinite is refused
+        factors = (entries * last)[:, np.newaxis]
+        readouts: Array = values * factors
+        exact = _powers(factors) and np.array_equal(readouts / factors, values)
+    if not exact:
+        raise UndecidedError("W_V W_O W_D leaves the range of float64")
     return readouts
+
+
+def _copies(matrices: Array) -> tuple[Integers, Array]:
+    """The row of the one entry in each column of matrices (k, m, c), and the entry: (k, c)."""
+    if not ((matrices != 0).sum(axis=1) == 1).all() or not _powers(matrices[matrices != 0]):
+        raise UndecidedError(_MORE)
+    return np.abs(matrices).argmax(axis=1), matrices.sum(axis=1)
+
+
+def _powers(entries: Array) -> bool:
+    """Whether all are powers of two, with signs: neither zero nor infinite."""
+    return bool((np.frexp(np.abs(entries))[0] == 0.5).all())  # noqa: PLR2004

@@ -1,0 +1,21 @@
+"""One compiled theory for all tests with Rocq, which would take half a minute each."""
+
+from contextlib import nullcontext
+
+import pytest
+
+from constructive.certificates.rocq import impossible
+from constructive.theory import rocq
+
+
+@pytest.fixture(scope="session")
+def theory():
+    """Compiled: that of upper bounds, which needs that of ranks."""
+    with rocq.compiled(impossible.THEORY.name) as folder:
+        yield folder
+
+
+@pytest.fixture
+def compiled_once(theory, monkeypatch):
+    """Have `confirm` take it, as if it had been compiled anew."""
+    monkeypatch.setattr(rocq, "compiled", lambda *_: nullcontext(theory))
