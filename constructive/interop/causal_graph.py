@@ -15,7 +15,8 @@ def model(decoder: Decoder) -> onnx.ModelProto:
     """The model with input `ids` (S, N), int64, and output `logits` (S, N, V + 1), float32.
 
     S and N are free. Its initializers have the names and shapes which a file of `Decoder.save`
-    gives them. It has passed onnx's own checker. All H N N logits of heads are held at once.
+    gives them. Its metadata name the model of floating-point programs that it belongs to, as
+    `float_model`. It has passed onnx's own checker. All H N N logits of heads are held at once.
     Runtimes refuse ids of V or more, and more tokens than there are positions; ids from -V to -1
     they count from the end, as ONNX has it.
 
@@ -86,5 +87,6 @@ def model(decoder: Decoder) -> onnx.ModelProto:
     made = helper.make_model(
         graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="constructive"
     )
+    helper.set_model_props(made, {"float_model": decoder.float_model})
     onnx.checker.check_model(made, full_check=True)
     return made

@@ -18,6 +18,9 @@ class DecoderModule(nn.Module):
         decoder: its weights are copied, and become parameters
 
     Attributes:
+        float_model: the model of floating-point programs that it belongs to on CPUs, in float32
+            (`exact.models`); fused kernels of other devices may fold log2 e and merge parts, as
+            "float32, scaled" allows
         window: how many tokens a position sees, itself among them; None for all up to itself
         embedding: (V, d)
         positions: (L, d)
@@ -44,6 +47,7 @@ class DecoderModule(nn.Module):
 
     def __init__(self, decoder: Decoder) -> None:
         super().__init__()
+        self.float_model = decoder.float_model
         self.window = decoder.layer.window
         for name, array in decoder.tensors.items():
             self.register_parameter(name, nn.Parameter(torch.tensor(array)))

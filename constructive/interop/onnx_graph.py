@@ -19,7 +19,8 @@ def model(
     """The model with inputs `contexts` and `queries`, and output `predictions`.
 
     Its initializers are W_Q, W_K, W_V, W_O and W_D, with the heads of the first three side by side:
-    (d, H k). It has passed onnx's own checker.
+    (d, H k). Its metadata name the model of floating-point programs that it belongs to in float32,
+    as `float_model`. It has passed onnx's own checker.
 
     Args:
         layer: its dtype is that of the model
@@ -95,5 +96,6 @@ def model(
     made = helper.make_model(
         graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="constructive"
     )
+    helper.set_model_props(made, {"float_model": layer.float_model})
     onnx.checker.check_model(made, full_check=True)
     return made

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from constructive.data.dataset import Dataset, with_one
+from constructive.exact.models import FLOAT32, MODELS
 from constructive.layers.attention import AttentionLayer, require_single_target
 from constructive.support.arrays import Array
 from constructive.support.errors import DataError, ParameterError
@@ -50,6 +51,9 @@ class AttentionModule(nn.Module):
         scalar_targets: whether outputs are (T,) rather than (T, 1)
 
     Attributes:
+        float_model: the model of floating-point programs that it belongs to on CPUs, in float32
+            (`exact.models`); fused kernels of other devices may fold log2 e and merge parts, as
+            "float32, scaled" allows
         W_Q: (H, d, d_h)
         W_K: (H, d, d_h)
         W_V: (H, d, d_v)
@@ -78,6 +82,7 @@ class AttentionModule(nn.Module):
         super().__init__()
         require_single_target(layer.target_dim, scalar_targets=scalar_targets)
         self.scalar_targets = scalar_targets
+        self.float_model = layer.float_model
         for name, array in layer.tensors.items():
             self.register_parameter(name, nn.Parameter(torch.tensor(array)))
 
@@ -125,6 +130,17 @@ class MultiheadModule(nn.Module):
         super().__init__()
         self.attention, self.readout, self.scalar_targets = attention, readout, scalar_targets
 
+    @property
+    def float_model(self) -> str:
+        """The model of floating-point programs that it belongs to in float32, without biases.
+
+        `MultiheadAttention` multiplies queries by 1/sqrt(d_h), or queries and keys by its root:
+        without error where d_h is a power of 16. Else logits are not exact, whatever W_Q is.
+        """
+        exact = (self.attention.head_dim.bit_length() - 1) % 4 == 0
+        power = self.attention.head_dim.bit_count() == 1
+        return FLOAT32.name if exact and power else MODELS["float32, scaled"].name
+
     def forward(self, contexts: Tensor, queries: Tensor) -> Tensor:
         """Evaluate examples: (T, d_out), or (T,) for scalar targets.
 
@@ -158,7 +174,8 @@ def check_dtype(dtype: torch.dtype | None) -> None:
 def multihead_module(layer: AttentionLayer, *, scalar_targets: bool) -> MultiheadModule:
     """The layer as `torch.nn.MultiheadAttention` and `torch.nn.Linear`, without biases.
 
-    Queries are multiplied by sqrt(d_h), as the module divides by it.
+    Queries are multiplied by sqrt(d_h), as the module divides by it: in float32 it belongs to the
+    model "float32, scaled", unless d_h is a power of 16 (`MultiheadModule.float_model`).
 
     Args:
         layer: its weights are copied

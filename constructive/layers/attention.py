@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
+from constructive.exact.models import FLOAT32
 from constructive.layers.balls import BallLayer, enclose_layer
 from constructive.layers.layer import FLOAT64, HeadShapes, check_targets
 from constructive.layers.outputs import Outputs, drawn
@@ -192,6 +193,8 @@ class AttentionLayer(HeadShapes):
     precision = FLOAT64
     first_bits = 128
     """With how many bits enclosures start."""
+    float_model = FLOAT32.name
+    """The model of floating-point programs that the layer itself is one of, in float32."""
 
     @property
     def in_words(self) -> str:

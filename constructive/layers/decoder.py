@@ -22,6 +22,7 @@ from safetensors.numpy import load as deserialize
 from constructive.data.texts import Joined, Text, Token, joined, require_vocabulary
 from constructive.exact.directed import fixed, percent
 from constructive.exact.formats import rounded
+from constructive.exact.models import model_named
 from constructive.layers.attention import softmax_in_place
 from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.decoder_record import DecoderRecord, read_record
@@ -127,6 +128,11 @@ class Decoder(Rebuilt):
     def end(self) -> int:
         """The number which stands for the end of a text: V."""
         return len(self.vocabulary)
+
+    @property
+    def float_model(self) -> str:
+        """The model of floating-point programs that `generate`, `logits` and exports belong to."""
+        return model_named(None, self.record.storage).name
 
     def embedded(self, ids: npt.ArrayLike) -> Array:
         """The tokens of sequences as vectors, with their positions: (S, N, d).

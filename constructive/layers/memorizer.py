@@ -179,7 +179,9 @@ class Memorizer:
         """The layer as a PyTorch module, with the same weights.
 
         `forward(contexts, queries)` gives what `predict` does, as tensors. Rounding to float32 or
-        bfloat16 is not for free: measure, as with `astype`.
+        bfloat16 is not for free: measure, as with `astype`. `float_model` of the module names the
+        model of floating-point programs that it belongs to in float32, for the claim *executed*;
+        in bfloat16 it belongs to none.
 
         Args:
             dtype: what they are rounded to, such as `torch.bfloat16`; by default as they are
@@ -234,7 +236,8 @@ class Memorizer:
         """Write an ONNX model of the layer, whole or not at all.
 
         Inputs contexts (T, n, d) and queries (T, d), output predictions (T,) or (T, d_out), in the
-        dtype of the weights; T and n are free.
+        dtype of the weights; T and n are free. Its metadata have the `float_model` that it belongs
+        to in float32.
 
         Args:
             path: the file, .onnx; an old one of that name is replaced

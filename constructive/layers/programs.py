@@ -1,0 +1,257 @@
+"""A program that evaluates a layer or a decoder, as a value that can be printed and drawn.
+
+`exact.float_model` says what a program of a model may do, and bounds its errors. Here is what it
+does: `Program.of_layer` and `Program.of_decoder` follow its trees, orders, blocks and roundings
+(`exact.programs`). Names of arrays are those of trees: for logits x, W_K, W_Q and e; for outputs a
+(attention), x, W_V, W_O and W_D; for decoders z, U and O, or a, x, U and O.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.data.dataset import Dataset
+from constructive.exact.float_model import FloatModel
+from constructive.exact.models import MODELS
+from constructive.exact.programs import softmax
+from constructive.exact.programs.machine import Machine
+from constructive.exact.programs.softmax import Softmax
+from constructive.exact.programs.sums import Order
+from constructive.exact.programs.trees import Contractor, Labelled, Tree, contract, leaves
+from constructive.layers.attention import AttentionLayer
+from constructive.layers.causal.layer import CausalLayer
+from constructive.support.arrays import Array
+
+Booleans = npt.NDArray[np.bool_]
+LOG2_E = 1.4426950408889634
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Constants on the way to exponentials.
+
+    Attributes:
+        weights: what W_Q is multiplied by; 1 for nothing
+        inverse: which arrays are multiplied by its inverse: "e", "x" or "logits", or two of them,
+            each by a root of it
+    """
+
+    weights: float = 1.0
+    inverse: tuple[str, ...] = ("logits",)
+
+    def roundings(self, *, base_two: bool = False) -> int:
+        """Count the roundings: of constants, of their products, and of log2 e with its product.
+
+        Args:
+            base_two: whether logits are multiplied by log2 e, too
+        """
+        scaled = 0 if self.weights == 1.0 else 2 + 2 * len(self.inverse)
+        return scaled + 2 * base_two
+
+
+@dataclass(frozen=True)
+class Program:
+    """What one program does.
+
+    Attributes:
+        model: the name of its model, of `exact.models`
+        logits: the tree of a logit
+        outputs: the tree of an output
+        logit_order: of sums on the way to logits
+        average_order: of sums over tokens
+        output_order: of all other sums
+        apart: indices that are summed alone, after all others: "h" for heads
+        form: blocks and divisions of softmax
+        scale: constants
+        stored: what else is stored in fewer bits: "outputs", "logits"
+        fused: whether products and additions are rounded together
+        flush: whether small numbers become zeros
+        edge: whether each operation is off by the most that is allowed (`exact.programs.machine`)
+        signs: of errors: 1, -1, or 0 where each is drawn
+        exp_share: how much of the allowed error exponentials have
+        seed: of directions that are drawn
+
+    Example:
+        >>> from constructive import build_memorizer, generators
+        >>> data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+        >>> layer = build_memorizer(data, num_heads=3).layer
+        >>> bool(abs(Program().of_layer(layer, data)[:, 0] - data.targets).max() < 1e-3)
+        True
+    """
+
+    model: str = "float32, pairwise"
+    logits: Tree = (("x", "W_K"), ("W_Q", "e"))
+    outputs: Tree = ((("a", ("x", "W_V")), "W_O"), "W_D")
+    logit_order: Order = field(default_factory=Order)
+    average_order: Order = field(default_factory=Order)
+    output_order: Order = field(default_factory=Order)
+    apart: str = ""
+    form: Softmax = field(default_factory=Softmax)
+    scale: Scale = field(default_factory=Scale)
+    stored: tuple[str, ...] = ()
+    fused: bool = False
+    flush: bool = False
+    edge: bool = False
+    signs: int = 0
+    exp_share: float = 1.0
+    seed: int = 0
+
+    def machine(self) -> Machine:
+        """Make the machine, with directions from the seed."""
+        model: FloatModel = MODELS[self.model]
+        rng = np.random.default_rng(self.seed)
+        return Machine(model, rng, self.fused, self.flush, self.edge, self.signs, self.exp_share)
+
+    def of_layer(self, layer: AttentionLayer, dataset: Dataset) -> Array:
+        """Evaluate a layer on all examples: (T, d_out), not finite where sums overflow.
+
+        Args:
+            layer: in float32 or float64
+            dataset: T examples
+        """
+        with np.errstate(all="ignore"):
+            machine = self.machine()
+            w_q, w_k, w_v, w_o, w_d = map(machine.load, layer.tensors.values())
+            contexts = machine.load(dataset.contexts)
+            x = Labelled(contexts, "tnd" if contexts.ndim == 3 else "nd")
+            e = Labelled(machine.load(dataset.queries), "te")
+            logits = self._logits(machine, x, e, w_q, w_k, "thn")
+            arrays = {
+                "a": logits,
+                "x": x,
+                "W_V": Labelled(w_v, "hdv"),
+                "W_O": Labelled(w_o.reshape(layer.num_heads, layer.value_dim, -1), "hvb"),
+                "W_D": Labelled(w_d, "bo"),
+            }
+            return _turned(self._contractor(machine).evaluate(self.outputs, arrays, "to"), "to")
+
+    def of_decoder(self, layer: CausalLayer, unembedding: Array, tokens: Array) -> Array:
+        """Evaluate the logits of all next tokens, at all positions: (S, N, V).
+
+        Args:
+            layer: with the skip connection or without it
+            unembedding: (V, d_out)
+            tokens: (S, N, d)
+        """
+        with np.errstate(all="ignore"):
+            machine = self.machine()
+            w_q, w_k, readout, outputs = (
+                machine.load(each) for each in (*layer.tensors.values(), unembedding)
+            )
+            seen = machine.load(tokens)
+            x, e = Labelled(seen, "snd"), Labelled(seen, "sie")
+            logits = self._logits(machine, x, e, w_q, w_k, "sihn")
+            hidden = _hidden(tokens.shape[1], layer.window)[:, np.newaxis]
+            logits = Labelled(np.where(hidden, -np.inf, logits.array), "sihn")
+            made = self._contractor(machine)
+            sources = self._sources(made, logits, x, readout, Labelled(outputs, "vo"))
+            if all(len(tree) == 2 and tree[1] == "O" for tree, _ in sources):
+                first = self._added(made, [(tree[0], arrays) for tree, arrays in sources], "sio")
+                f = Labelled(self._kept(machine, first, "outputs"), "sio")
+                sources = [(("f", "O"), {"f": f, "O": Labelled(outputs, "vo")})]
+            return self._kept(machine, self._added(made, sources, "siv"), "logits")
+
+    def _sources(
+        self, made: Contractor, logits: Labelled, x: Labelled, readout: Array, o: Labelled
+    ) -> list[tuple[Tree, dict[str, Labelled]]]:
+        """Trees whose results are added, with their arrays: one of z, or of heads and of x."""
+        heads, width = logits.array.shape[2], x.array.shape[2]
+        skipped = len(readout) - heads * width
+        own = Labelled(x.array, "sid")
+        if "z" in leaves(self.outputs):
+            z = _turned(made.evaluate(("a", "x"), {"a": logits, "x": x}, "sihd"), "sihd")
+            parts = [own.array] * (skipped > 0) + [z.reshape(*own.array.shape[:2], -1)]
+            whole = Labelled(np.concatenate(parts, axis=2), "sik")
+            return [(self.outputs, {"z": whole, "U": Labelled(readout, "ko"), "O": o})]
+        by_head = Labelled(readout[skipped:].reshape(heads, width, -1), "hdo")
+        found = [(self.outputs, {"a": logits, "x": x, "U": by_head, "O": o})]
+        if skipped:
+            rows = Labelled(readout[:skipped], "do")
+            found.append(((("x", "U"), "O"), {"x": own, "U": rows, "O": o}))
+        return found
+
+    @staticmethod
+    def _added(
+        made: Contractor, sources: list[tuple[Tree, dict[str, Labelled]]], wanted: str
+    ) -> Array:
+        """Evaluate trees, and add their results."""
+        results = [_turned(made.evaluate(tree, arrays, wanted), wanted) for tree, arrays in sources]
+        total = results[0]
+        for result in results[1:]:
+            total = made.machine.add(total, result, made.machine.directions(total.shape))
+        return total
+
+    def _kept(self, machine: Machine, array: Array, name: str) -> Array:
+        return machine.store(array) if name in self.stored else array
+
+    def _contractor(self, machine: Machine) -> Contractor:
+        """Evaluate all but logits, with averages in the form of this program."""
+        made = Contractor(machine, self.output_order, self.apart)
+
+        def averaged(logits: Labelled, parts: list[Labelled], over: str) -> Labelled:
+            return self._averaged(made, logits, parts, over)
+
+        return Contractor(machine, self.output_order, self.apart, averaged)
+
+    def _averaged(
+        self, made: Contractor, logits: Labelled, parts: list[Labelled], over: str
+    ) -> Labelled:
+        """Contract arrays with attention; over tokens alone first, if that is the form."""
+        others = "".join(index for index in over if index != "n")
+        alone = "n" in over and set(others) <= set(self.apart)
+        joint = len(parts) > 1 or not alone
+        if joint:
+            weights = softmax.attention(made.machine, logits.array, self.form, self.average_order)
+            whole = [Labelled(weights, logits.indices), *parts]
+            return contract(made.machine, whole, over, self.average_order)
+        (values,) = parts
+        rest = "".join(index for index in values.indices if index not in logits.indices)
+        wanted = logits.indices[:-1] + "n" + rest
+        sizes = dict(zip(values.indices, values.array.shape, strict=True))
+        axes = [index for index in wanted if index in sizes]
+        turned = values.array.transpose([values.indices.index(index) for index in axes])
+        turned = turned.reshape(
+            [sizes.get(index, 1) for index in wanted[: len(wanted) - len(rest)]] + [-1]
+        )
+        result = softmax.average(made.machine, logits.array, turned, self.form, self.average_order)
+        shape = *result.shape[:-1], *(sizes[index] for index in rest)
+        averages = Labelled(result.reshape(shape), logits.indices[:-1] + rest)
+        return made.reduced([averages], others) if others else averages
+
+    def _logits(
+        self, machine: Machine, x: Labelled, e: Labelled, w_q: Array, w_k: Array, wanted: str
+    ) -> Labelled:
+        """Evaluate logits, with constants."""
+        arrays = {"x": x, "e": e, "W_Q": Labelled(w_q, "hek"), "W_K": Labelled(w_k, "hdk")}
+        root = self.scale.weights ** (-1.0 / len(self.scale.inverse))
+        factors = dict.fromkeys(self.scale.inverse, root) | {"W_Q": self.scale.weights}
+        if self.scale.weights != 1.0:
+            for name in arrays.keys() & factors.keys():
+                arrays[name] = _times(machine, arrays[name], factors[name])
+        made = Contractor(machine, self.logit_order, self.apart)
+        found = Labelled(_turned(made.evaluate(self.logits, arrays, wanted), wanted), wanted)
+        if self.scale.weights != 1.0 and "logits" in factors:
+            found = _times(machine, found, factors["logits"])
+        return _times(machine, found, LOG2_E) if self.form.base_two else found
+
+
+def _times(machine: Machine, array: Labelled, constant: float) -> Labelled:
+    """Multiply by a constant of the format."""
+    rounded = machine.load(np.array(constant))
+    signs = machine.directions(array.array.shape)
+    return Labelled(machine.multiply(array.array, rounded, signs), array.indices)
+
+
+def _turned(found: Labelled, wanted: str) -> Array:
+    """An array with its axes in this order; those that are missing have a length of one."""
+    there = [index for index in wanted if index in found.indices]
+    turned = found.array.transpose([found.indices.index(index) for index in there])
+    return turned[tuple(slice(None) if index in there else np.newaxis for index in wanted)]
+
+
+def _hidden(length: int, window: int | None) -> Booleans:
+    """Which positions each one does not see: (N, N)."""
+    row, key = np.arange(length)[:, np.newaxis], np.arange(length)
+    hidden: Booleans = key > row
+    return hidden if window is None else hidden | (key <= row - window)
