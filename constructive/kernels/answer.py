@@ -203,7 +203,7 @@ def near_share(spec: Spec, draft: Draft) -> tuple[float, float]:
 def _rounding(spec: Spec, draft: Draft, total: Array, seen: Array) -> Array:
     """Return the relative slack of rows by what is asked of arithmetic, (B, H, T_q)."""
     output = spec.output
-    bits = output.bits
+    bits = output.digits
     long = "float64" if bits > 24 else "float32"  # noqa: PLR2004
     unit = 2.0**-52 if long == "float64" else 2.0**-23
     safe = np.maximum(total, 1.0)
@@ -228,7 +228,7 @@ def _empty_rows(
         return rows
     if spec.fully_masked == "mean":
         mean = np.repeat(v.mean(2, keepdims=True), spec.group, axis=1)
-        rough = 2.0 ** (2 - min(spec.output.bits, 24)) + 2.0**-23 * spec.keys
+        rough = 2.0 ** (2 - min(spec.output.digits, 24)) + 2.0**-23 * spec.keys
         expected = np.where(empty[..., None], mean, expected)
         slack = np.where(empty[..., None], rough * mean, slack)
     else:

@@ -58,7 +58,7 @@ def battery(
         soft_cap: of logits
         sink: whether heads have sinks
         alibi: whether heads have slopes
-        dtype: a key of `formats.FORMATS`
+        dtype: a key of `formats.DTYPES`
         fully_masked: what a row without a visible key is: "zeros", "nan" or "mean"
         shared: whether all sequences share keys and values
         cases: names of cases; all that apply by default

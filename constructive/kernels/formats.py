@@ -1,106 +1,112 @@
-"""The formats of inputs and outputs: how many bits they have, and which numbers they hold."""
+"""The formats of inputs and outputs of kernels: those of `exact.formats`, and TF32."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from constructive.exact.formats import FORMATS, Format
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
 from constructive.support.extras import require
 
-
-@dataclass(frozen=True)
-class Format:
-    """A floating-point format, in which a kernel reads q, k and v.
-
-    Attributes:
-        name: as `Spec.dtype` has it
-        bits: bits of a significand, the leading one included
-        largest: the largest number
-        smallest: the smallest normal number
-        output: name of the format of results
-        numpy: name of the numpy type that stores it
-        library: where the type is from, "numpy" or "ml_dtypes"
-    """
-
-    name: str
-    bits: int
-    largest: float
-    smallest: float
-    output: str
-    numpy: str
-    library: str = "numpy"
-
-    def dtype(self) -> np.dtype[Any]:
-        """Return the numpy type; one of `ml_dtypes` is imported now.
-
-        Raises:
-            MissingExtraError: if `ml_dtypes` is needed and not installed
-        """
-        if self.library == "numpy":
-            return np.dtype(self.numpy)
-        types = require(self.library, extra="kernels", purpose=f"numpy arrays of {self.name}")
-        return np.dtype(getattr(types, self.numpy))
-
-    def holds(self, values: Array) -> bool:
-        """Return whether every value is a number of this format, bit for bit.
-
-        Args:
-            values: of any shape, finite
-
-        Example:
-            >>> FORMATS["bfloat16"].holds(np.array([1.0, 1.5])), FORMATS["float16"].holds(1e5)
-            (True, False)
-        """
-        sizes = np.abs(np.asarray(values, dtype=np.float64))
-        sizes = sizes[sizes > 0]
-        scaled = np.ldexp(np.frexp(sizes)[0], self.bits)
-        inside = (sizes <= self.largest) & (sizes >= self.smallest)
-        return bool((inside & (scaled == np.floor(scaled))).all())
-
-
-_FLOAT32 = (2.0 - 2.0**-23) * 2.0**127
-
-FORMATS = {
-    entry.name: entry
-    for entry in (
-        Format("float64", 53, 2.0**1023, 2.0**-1022, "float64", "float64"),
-        Format("float32", 24, _FLOAT32, 2.0**-126, "float32", "float32"),
-        Format("tf32", 11, (2.0 - 2.0**-10) * 2.0**127, 2.0**-126, "float32", "float32"),
-        Format("float16", 11, 65504.0, 2.0**-14, "float16", "float16"),
-        Format(
-            "bfloat16", 8, (2.0 - 2.0**-7) * 2.0**127, 2.0**-126, "bfloat16", "bfloat16", "ml_dtypes"
-        ),
-        Format("float8_e4m3", 4, 448.0, 2.0**-6, "bfloat16", "float8_e4m3fn", "ml_dtypes"),
-        Format("float8_e5m2", 3, 57344.0, 2.0**-14, "bfloat16", "float8_e5m2", "ml_dtypes"),
-    )
+_TF32 = replace(FORMATS["float32"], name="tf32", digits=11, largest=(2.0 - 2.0**-10) * 2.0**127)
+DTYPES = {name: FORMATS[name] for name in ("float64", "float32")}
+DTYPES["tf32"] = _TF32
+DTYPES |= {
+    name: FORMATS[name] for name in ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 }
-"""Formats by name. float8 is storage: sums and outputs have more bits."""
+"""Formats of q, k and v by name. TF32 is stored as float32."""
+_OUTPUTS = {"tf32": "float32", "float8_e4m3fn": "bfloat16", "float8_e5m2": "bfloat16"}
+"""Of formats in which no output is: float8 is storage."""
+_OF_ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
 def format_of(name: str) -> Format:
     """Return a format by its name.
 
     Args:
-        name: a key of `FORMATS`
+        name: a key of `DTYPES`
 
     Raises:
         ParameterError: for another name
 
     Example:
-        >>> format_of("bfloat16").bits
+        >>> format_of("bfloat16").digits
         8
     """
-    if name not in FORMATS:
+    if name not in DTYPES:
         raise ParameterError(
-            f"dtype={name!r} is not a format of kernels", witness=name, suggestion=", ".join(FORMATS)
+            f"dtype={name!r} is not a format of kernels", witness=name, suggestion=", ".join(DTYPES)
         )
-    return FORMATS[name]
+    return DTYPES[name]
 
 
-def as_float64(values: object) -> npt.NDArray[np.float64]:
+def output_of(name: str) -> Format:
+    """Return the format of results.
+
+    Args:
+        name: of the format of inputs, a key of `DTYPES`
+
+    Example:
+        >>> output_of("float8_e5m2").name, output_of("float16").name
+        ('bfloat16', 'float16')
+    """
+    return format_of(_OUTPUTS.get(name, name))
+
+
+def stored_name(name: str) -> str:
+    """Return what numpy, ml_dtypes, torch and jax call a format.
+
+    Args:
+        name: a key of `DTYPES`, or "bool"
+
+    Example:
+        >>> stored_name("tf32")
+        'float32'
+    """
+    return "float32" if name == "tf32" else name
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """Return the numpy type of a format; ml_dtypes is imported if it has it.
+
+    Args:
+        name: a key of `DTYPES`, or "bool"
+
+    Raises:
+        MissingExtraError: if ml_dtypes is needed and not installed
+
+    Example:
+        >>> numpy_dtype("tf32")
+        dtype('float32')
+    """
+    if name not in _OF_ML_DTYPES:
+        return np.dtype(stored_name(name))
+    types = require("ml_dtypes", extra="kernels", purpose=f"a numpy array of {name}")
+    return np.dtype(getattr(types, name))
+
+
+def holds(numbers: Format, values: npt.ArrayLike) -> bool:
+    """Return whether every value is a number of a format, bit for bit.
+
+    Args:
+        numbers: the format
+        values: finite, of any shape
+
+    Example:
+        >>> holds(DTYPES["bfloat16"], [1.0, 1.5]), holds(DTYPES["float16"], 1e5)
+        (True, False)
+    """
+    sizes = np.abs(np.asarray(values, dtype=np.float64))
+    sizes = sizes[sizes > 0]
+    scaled = np.ldexp(np.frexp(sizes)[0], numbers.digits)
+    inside = (sizes <= numbers.largest) & (sizes >= numbers.smallest)
+    return bool((inside & (scaled == np.floor(scaled))).all())
+
+
+def as_float64(values: object) -> Array:
     """Return the numbers of an array or tensor of any library in float64; nothing is rounded.
 
     Args:

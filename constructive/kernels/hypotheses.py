@@ -8,6 +8,7 @@ import numpy as np
 from constructive.kernels.answer import Answer, averaged, far_below, products
 from constructive.kernels.cases.case import GAP, Draft
 from constructive.kernels.encoding import MOST_DIGITS
+from constructive.kernels.formats import holds
 from constructive.kernels.masks import Booleans
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array
@@ -60,7 +61,7 @@ def soft_cap_reason(spec: Spec, level: float = 0.0) -> str | None:
         return None
     distance = _CAPPED * (spec.soft_cap + level)
     most = math.log(LARGEST_VALUE * spec.keys) - distance
-    if most < -(spec.output.bits + 2) * math.log(2.0):
+    if most < -(spec.output.digits + 2) * math.log(2.0):
         return None
     return f"a soft cap of {spec.soft_cap:g} leaves weight to keys that are far below"
 
@@ -119,7 +120,7 @@ def require_hypotheses(
     _require("an answer is not the average of the winners", rows & wrong.any(-1))
     exponent = np.log2(np.maximum(total, 1.0))
     width = exponent + math.log2(v.max()) + (total > 1.0)
-    _require("an exact average has too many bits", rows & exact & (width > spec.output.bits))
+    _require("an exact average has too many bits", rows & exact & (width > spec.output.digits))
     _require("an exact average is not over 2^m", rows & exact & (exponent % 1.0 != 0.0))
     return Hypotheses(
         rows=int(rows.sum()),
@@ -135,7 +136,7 @@ def _require_numbers(spec: Spec, draft: Draft, v: Array) -> None:
     """Check that inputs are powers of two which the format holds, and values are codes."""
     for name, array in (("q", draft.q), ("k", draft.k), ("v", v)):
         sizes = np.abs(array[array != 0.0])
-        if not spec.inputs.holds(array) or (np.frexp(sizes)[0] != 0.5).any():  # noqa: PLR2004
+        if not holds(spec.inputs, array) or (np.frexp(sizes)[0] != 0.5).any():  # noqa: PLR2004
             raise AssumptionError(
                 f"{name} are not powers of two in {spec.dtype}",
                 witness=float(sizes.max()),

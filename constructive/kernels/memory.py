@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive.kernels.formats import format_of
+from constructive.kernels.formats import format_of, holds, numpy_dtype, stored_name
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
@@ -32,7 +32,7 @@ def tensors(
         library: "numpy", "torch" or "jax"
         layout: one of `LAYOUTS`
         device: of torch or jax
-        dtype: a key of `formats.FORMATS`
+        dtype: a key of `formats.DTYPES`
         placed: a key of `PLACES`
         poison: whether keys and values beyond the end of a sequence are NaN
 
@@ -48,7 +48,7 @@ def tensors(
             f"placed={placed!r} is not known", witness=placed, suggestion=", ".join(PLACES)
         )
     chosen = format_of(dtype)
-    if not all(chosen.holds(array) for array in arrays):
+    if not all(holds(chosen, array) for array in arrays):
         raise ParameterError(
             f"{dtype} does not hold the numbers of this problem",
             witness=dtype,
@@ -101,7 +101,7 @@ def converted(array: npt.NDArray[Any], library: str, device: str, dtype: str) ->
         array: numbers or booleans
         library: "numpy", "torch" or "jax"
         device: of torch or jax
-        dtype: a key of `formats.FORMATS`, or "bool"
+        dtype: a key of `formats.DTYPES`, or "bool"
 
     Raises:
         ParameterError: for another library
@@ -116,14 +116,12 @@ def converted(array: npt.NDArray[Any], library: str, device: str, dtype: str) ->
 
 def _numpy(array: npt.NDArray[Any], device: str, dtype: str) -> Any:  # noqa: ANN401
     del device
-    kind = np.dtype(np.bool_) if dtype == "bool" else format_of(dtype).dtype()
-    return array.astype(kind)
+    return array.astype(numpy_dtype(dtype))
 
 
 def _torch(array: npt.NDArray[Any], device: str, dtype: str) -> Any:  # noqa: ANN401
     torch = require("torch", extra="torch", purpose="tensors of torch")
-    name = "bool" if dtype == "bool" else format_of(dtype).numpy
-    return torch.from_numpy(array).to(getattr(torch, name)).to(device)
+    return torch.from_numpy(array).to(getattr(torch, stored_name(dtype))).to(device)
 
 
 def _jax(array: npt.NDArray[Any], device: str, dtype: str) -> Any:  # noqa: ANN401

@@ -1,13 +1,50 @@
-"""What is wrong with an output, in words."""
+"""What is wrong with an output, in words: mistakes that explain it, rows decoded, coverage."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from constructive.kernels.admissible import sentence
 from constructive.kernels.masks import Booleans
+from constructive.kernels.mistakes import Made, mistakes
+from constructive.kernels.mistakes.bench import Bench
 from constructive.kernels.problem import Problem
+from constructive.kernels.reading import Reading
 from constructive.support.arrays import Array
+
+_MOST_ROWS = 6
+_MOST_EXPLANATIONS = 4
+_PART = 0.9
+"""Of wrong rows that an explanation has to explain."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A mistake that leads to the output, or to most of it.
+
+    Attributes:
+        sentence: which mistake
+        wrong: the share of wrong rows that it leads to
+        right: the share of right rows that it leaves right
+    """
+
+    sentence: str
+    wrong: float
+    right: float
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it explains every row."""
+        return self.wrong == self.right == 1.0
+
+    def __str__(self) -> str:
+        if self.is_whole:
+            return f"{self.sentence} (explains every row)"
+        if self.wrong == 1.0:
+            return f"{self.sentence} (explains every wrong row)"
+        return f"{self.sentence} (explains {int(100 * self.wrong)}% of wrong rows)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,5 +81,146 @@ class Report:
         found = np.argwhere(self.wrong)
         return tuple(int(index) for index in found[0]) if len(found) else None
 
+    @cached_property
+    def explanations(self) -> tuple[Explanation, ...]:
+        """Mistakes that explain the output, the best first; those that explain every row alone,
+        if there are such."""
+        if self.passed:
+            return ()
+        judged = (self.judge(name, made) for name, made in mistakes(Bench(self.problem)).items())
+        found = [explanation for explanation in judged if explanation is not None]
+        best = [explanation for explanation in found if explanation.is_whole]
+        if best:
+            return tuple(best)
+        return tuple(sorted(found, key=lambda each: (-each.wrong, -each.right)))
+
+    def judge(self, name: str, made: Made) -> Explanation | None:
+        """Return how far a mistake explains the output, or None where it does not.
+
+        Args:
+            name: the sentence
+            made: returns the output of the mistake
+        """
+        rows = self.wrong & ~self.problem.answer.empty
+        if not rows.any():
+            return None
+        with np.errstate(all="ignore"):
+            other = made()
+            same = _same(self.out, other, self.problem.spec.output.digits)
+        wrong = float(same[rows].mean())
+        if wrong < _PART:
+            return None
+        kept = self.problem.answer.checked & ~self.problem.answer.empty & ~rows
+        return Explanation(name, wrong, float(same[kept].mean()) if kept.any() else 1.0)
+
+    @property
+    def lines(self) -> list[str]:
+        """The report, line by line."""
+        answer, spec = self.problem.answer, self.problem.spec
+        count, checked = int(self.wrong.sum()), int(answer.checked.sum())
+        head = f"{self.problem}: "
+        if self.passed:
+            return [head + f"{checked} rows are right", *self._coverage()]
+        found = [head + f"{count} of {checked} rows are wrong{self._where()}"]
+        empty = int((self.wrong & answer.empty).sum())
+        if empty:
+            found.append(
+                f"{empty} rows see no key and are not {spec.fully_masked!r}: "
+                "pass fully_masked='zeros', 'nan' or 'mean' for another convention"
+            )
+        whole = self.explanations[:_MOST_EXPLANATIONS]
+        for index, explanation in enumerate(whole):
+            found.append(f"{'DIAGNOSIS' if index == 0 else '       or'}: {explanation}")
+        reading = Reading(self.problem, self.out)
+        rows = [tuple(map(int, row)) for row in np.argwhere(self.wrong)]
+        chosen = rows[:: max(1, len(rows) // _MOST_ROWS)][:_MOST_ROWS]
+        found.extend(reading.words((b, h, i)) for b, h, i in chosen)
+        if len(rows) > len(chosen):
+            found.append(f"and {len(rows) - len(chosen)} more rows")
+        return [*found, *self._coverage(), *self._model()]
+
+    def _where(self) -> str:
+        """Say where all wrong rows are, if it is a part of the problem."""
+        words = []
+        for axis, name in enumerate(("batch", "head", "query")):
+            others = tuple(other for other in range(3) if other != axis)
+            there = np.flatnonzero(self.wrong.any(others))
+            possible = np.flatnonzero(self.problem.answer.checked.any(others))
+            if len(there) < len(possible):
+                words.append(f"{name} {_ranges(there)}")
+        return f", all in {', '.join(words)}" if words else ""
+
+    def _coverage(self) -> list[str]:
+        guarded, checked = self.problem.guarded, self.problem.checked
+        return [
+            f"coverage: {100 * guarded:.0f}% of hidden keys would change the answer if they "
+            f"leaked, {100 * checked:.0f}% of rows are checked"
+        ]
+
+    def _model(self) -> list[str]:
+        name = "" if self.model is None else f" {self.model!r}"
+        return [
+            f"a value outside proves that the kernel left the model{name}: "
+            + sentence(self.problem.spec)
+        ]
+
+    def picture(self, path: str, *, batch: int = 0, head: int | None = None) -> None:
+        """Draw which key each query of a head should read, and which it read.
+
+        Args:
+            path: of the file, a format that matplotlib writes
+            batch: the sequence
+            head: by default the first one with a wrong row
+        """
+        from constructive.kernels.picture import draw  # noqa: PLC0415 - matplotlib takes long
+
+        draw(self, path, batch=batch, head=head)
+
     def __str__(self) -> str:
-        return f"{int(self.wrong.sum())} of {int(self.problem.answer.checked.sum())} rows are wrong"
+        return "\n  ".join(self.lines)
+
+
+def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
+    """Return the mistakes that explain every row of all reports, also of those that passed.
+
+    Args:
+        reports: of one kernel on several problems
+
+    Example:
+        >>> diagnose([])
+        ()
+    """
+    given = sorted(reports, key=lambda report: report.passed)
+    if not given or given[0].passed:
+        return ()
+    left = [explanation.sentence for explanation in given[0].explanations if explanation.is_whole]
+    for report in given[1:]:
+        if len(left) < 2:  # noqa: PLR2004
+            break
+        made = mistakes(Bench(report.problem))
+        kept = [name for name in left if name not in made or _explains(report, made[name])]
+        left = kept or left
+    return tuple(left)
+
+
+def _explains(report: Report, made: Made) -> bool:
+    with np.errstate(all="ignore"):
+        same = _same(report.out, made(), report.problem.spec.output.digits)
+    rows = report.problem.answer.checked & ~report.problem.answer.empty
+    return bool(same[rows].all())
+
+
+def _same(out: Array, other: Array, digits: int) -> Booleans:
+    """Return rows that are equal up to a few roundings; where one is NaN, the other may be."""
+    close = 2.0 ** (2 - min(digits, 20))
+    equal = np.abs(out - other) <= close * np.maximum(np.abs(other), 2.0**-6)
+    odd = ~np.isfinite(out) & ~np.isfinite(other)
+    found: Booleans = (equal | odd).all(-1)
+    return found
+
+
+def _ranges(numbers: np.ndarray) -> str:
+    """Return numbers in words: "3", "64 to 76", "0, 2, 5, .."."""
+    if len(numbers) > 1 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{numbers[0]} to {numbers[-1]}"
+    return ", ".join(str(number) for number in numbers[:6]) + (", .." if len(numbers) > 6 else "")  # noqa: PLR2004

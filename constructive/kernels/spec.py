@@ -6,7 +6,8 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from constructive.kernels.formats import Format, format_of
+from constructive.exact.formats import Format
+from constructive.kernels.formats import format_of, output_of
 from constructive.kernels.masks import Booleans, Grid, Integers, Mask
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import ParameterError
@@ -33,7 +34,7 @@ class Spec:
         soft_cap: c of c tanh(logit / c), or None
         sink: whether each head has a sink, a logit without a value
         alibi: whether each head has a slope, the factor of the distance that is subtracted
-        dtype: format of q, k and v, a key of `formats.FORMATS`
+        dtype: format of q, k and v, a key of `formats.DTYPES`
         fully_masked: what a row without a visible key is: "zeros", "nan", or "mean", the average
             of all values
         shared: whether all sequences have the same keys and values (broadcast over the batch)
@@ -114,7 +115,7 @@ class Spec:
     @property
     def output(self) -> Format:
         """The format of the result."""
-        return format_of(self.inputs.output)
+        return output_of(self.dtype)
 
     @property
     def lengths(self) -> tuple[Integers, Integers]:

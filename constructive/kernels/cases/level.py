@@ -6,6 +6,7 @@ import numpy as np
 
 from constructive.kernels.cases.case import Case, Draft, board, factors, gap, power
 from constructive.kernels.cases.random import addressed
+from constructive.kernels.formats import holds
 from constructive.kernels.masks import Booleans
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array
@@ -36,7 +37,7 @@ class Level(Case):
             return "a soft cap, a sink or a slope has a level of its own"
         product = power(abs(self.level) / spec.factor)
         number, key = factors(product, 1.0)
-        if not spec.inputs.holds(np.array([2.0 * number, key])):
+        if not holds(spec.inputs, [2.0 * number, key]):
             return f"{spec.dtype} does not hold the numbers of such a logit"
         if spec.dtype == "float16" and product > _HALF_RANGE:
             return "q k is beyond float16"

@@ -15,7 +15,7 @@ MOST_WINNERS = 6
 
 def most_winners(spec: Spec) -> int:
     """Return the largest m for which the average of 2^m values is a number of the output."""
-    return max(0, min(MOST_WINNERS, spec.output.bits - exponent_of_values(spec) - 1))
+    return max(0, min(MOST_WINNERS, spec.output.digits - exponent_of_values(spec) - 1))
 
 
 class Ties(Case):
