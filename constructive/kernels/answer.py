@@ -128,7 +128,7 @@ def answer(
     exists = spec.rows()[:, None]
     empty = ~visible.any(-1) & exists
     checked = winners.any(-1) & (below | winners | near | ~visible).all(-1) & exists
-    sink = np.zeros(spec.heads[0]) if sinks is None else (sinks == 0.0).astype(np.float64)
+    sink = np.zeros(spec.heads[0]) if sinks is None else (sinks == draft.level * spec.factor).astype(np.float64)
     total = weights.sum(-1) + sink[:, None]
     expected = averaged(spec, weights, v) / np.where(checked, total, 1.0)[..., None]
     relative = _rounding(spec, draft, total, visible.sum(-1))

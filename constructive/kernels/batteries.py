@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 
 from constructive.kernels.cases import CASES
-from constructive.kernels.encoding import encode, exponent_of_values
-from constructive.kernels.hypotheses import soft_cap_reason
 from constructive.kernels.masks import Alignment, Causal, Mask, Window
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked, Spec
@@ -127,9 +125,10 @@ def problems(spec: Spec, *, cases: Iterable[str] | None = None) -> Iterator[Prob
     for draw in range(_MOST_DRAWS):
         drawn = replace(spec, seed=spec.seed + 1000 * draw)
         for case in chosen if draw == 0 else [name for name in chosen if name in _MORE]:
-            if refusal(drawn, case) is not None:
+            try:
+                problem = Problem.build(drawn, case)
+            except ParameterError:  # the case does not apply
                 continue
-            problem = Problem.build(drawn, case)
             if not problem.answer.checked.any():
                 continue
             hidden = problem.hidden if open_keys is None else open_keys
@@ -137,6 +136,7 @@ def problems(spec: Spec, *, cases: Iterable[str] | None = None) -> Iterator[Prob
             if draw and left.sum() == hidden.sum():
                 continue
             open_keys = left
+            problem.verify()
             yield problem
         if open_keys is None or not open_keys.any():
             return
@@ -151,14 +151,10 @@ def refusal(spec: Spec, case: str) -> str | None:
 
     Example:
         >>> refusal(Spec(), "batch"), refusal(Spec(heads=(1, 1)), "batch")
-        (None, 'there is one sequence with one KV head')
+        (None, "there is no case 'batch' for this spec: there is one sequence with one KV head")
     """
-    reason = CASES[case].refuses(spec) or soft_cap_reason(spec)
-    if reason is not None:
-        return reason
     try:
-        encode(spec)
-        exponent_of_values(spec)
+        Problem.build(spec, case)
     except ParameterError as error:
         return error.problem
     return None

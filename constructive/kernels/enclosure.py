@@ -38,6 +38,8 @@ class _Rows:
         q: (P, R, d) queries, times the scale
         k: (P, T, d)
         v: (P, T, d_v)
+        sizes_of_k: (P, T, d) |k|, of size one and in float32, as the next
+        sizes_of_v: (P, T, 2 d_v) |v| and v^2
         visible: (P, R, T), or None where all is
         added: (P, R, T) each
         sinks: (P, R, 1), or None
@@ -46,6 +48,8 @@ class _Rows:
     q: Array
     k: Array
     v: Array
+    sizes_of_k: Array
+    sizes_of_v: Array
     visible: Booleans | None
     added: tuple[Array, ...]
     sinks: Array | None
@@ -91,13 +95,12 @@ def enclose(given: Inputs, model: KernelModel) -> tuple[Array, Array]:
     shape = (batch, groups, heads // groups, queries, width)
     lower, upper = np.empty(shape), np.empty(shape)
     size = _Sizes(given, model)
-    for pairs, rows, part in _parts(given):
+    for pairs, rows, part in _parts(given, size):
         center, distance = _interval(part, given, model, size, keys)
         chosen = (*pairs, slice(None), rows)
         split = (len(pairs[0]), shape[2], -1, width)
-        # One step outwards for the last rounding in float64.
-        lower[chosen] = np.nextafter(center - distance, -np.inf).reshape(split)
-        upper[chosen] = np.nextafter(center + distance, np.inf).reshape(split)
+        lower[chosen] = (center - distance).reshape(split)
+        upper[chosen] = (center + distance).reshape(split)
     hidden = ~given.judged.reshape(shape[:-1])
     lower[hidden], upper[hidden] = -np.inf, np.inf
     whole = (batch, heads, queries, width)
@@ -111,6 +114,9 @@ class _Sizes:
         width = given.q.shape[3]
         self.q, self.k, self.v = (float(np.abs(each).max()) for each in (given.q, given.k, given.v))
         self.scale = given.scale
+        self.exponents = tuple(
+            math.frexp(each)[1] for each in (self.q * self.scale, self.k, self.v)
+        )
         order = float(model.sums(width))
         levels = math.inf if model.depth is None else float(model.sums(min(model.depth, width)))
         # gamma_d (S + |l|) / 2 in any order; gamma_depth S
@@ -129,12 +135,13 @@ class _Sizes:
         )  # fmt: skip
         both = (1.0 + self.q) * (1.0 + self.k) * (1.0 + self.scale)
         lost = 8.0 * model.smallest + 8.0 * model.stored_tiny * model.stores_logits
-        self.flushed = lost * width * both
+        self.flushed = lost * width * both * (1.0 + (given.softcap or 0.0))
 
-    def require_no_overflow(self, most: float, model: KernelModel, terms: int) -> None:
+    def require_no_overflow(self, sums: float, most: float, model: KernelModel, terms: int) -> None:
         """Refuse inputs for which the model, which has no overflow, says nothing.
 
         Args:
+            sums: a bound of sums of sizes of products of entries
             most: a bound of logits, before a bias and with it
             model: what a kernel may do
             terms: the number of keys
@@ -144,6 +151,7 @@ class _Sizes:
         for name, reached, limit in (
             ("logits, raw or scaled,", most * max(1.0, 1.0 / self.scale), model.logit_overflow),
             ("entries of q and k, scaled,", entries, model.logit_overflow),
+            ("sums of products of q and k", sums * max(1.0, 1.0 / self.scale), model.overflow),
             ("sums of values", values, model.overflow),
         ):
             if not reached < limit:
@@ -156,12 +164,15 @@ class _Sizes:
                 )
 
 
-def _parts(given: Inputs) -> Iterator[tuple[tuple[Array, Array], slice, _Rows]]:
+def _parts(given: Inputs, size: "_Sizes") -> Iterator[tuple[tuple[Array, Array], slice, _Rows]]:
     """Pairs and queries, so many that a matrix of logits has about `_ENTRIES`."""
     batch, heads, queries, width = given.q.shape
     groups, keys = given.k.shape[1:3]
     share = heads // groups
     scaled = (given.q * given.scale).reshape(batch, groups, share, queries, width)
+    sizes_of_k = np.ldexp(np.abs(given.k), -size.exponents[1]).astype(np.float32)
+    v = np.ldexp(np.abs(given.v), -size.exponents[2])
+    sizes_of_v = np.concatenate([v, v * v], axis=-1, dtype=np.float32)
     whole = (batch, heads, queries, keys)
     visible, *added = (
         None if each is None else np.broadcast_to(each, whole).reshape(*scaled.shape[:4], keys)
@@ -195,8 +206,8 @@ def _parts(given: Inputs) -> Iterator[tuple[tuple[Array, Array], slice, _Rows]]:
             if given.sinks is not None:
                 each = given.sinks.reshape(groups, share)[pairs[1]][:, :, None]
                 sinks = np.broadcast_to(each, q.shape[:3]).reshape(*flat, 1)
-            k, v = given.k[pairs][:, part], given.v[pairs][:, part]
-            yield pairs, rows, _Rows(q.reshape(*flat, width), k, v, seen, more, sinks)
+            of_pairs = (each[pairs][:, part] for each in (given.k, given.v, sizes_of_k, sizes_of_v))
+            yield pairs, rows, _Rows(q.reshape(*flat, width), *of_pairs, seen, more, sinks)
 
 
 def seen_keys(part: slice, keys: int) -> int:
@@ -209,16 +220,19 @@ def _interval(
 ) -> tuple[Array, Array]:
     """A reference and the distance to it, (P, R, d_v) each."""
     weights = _weights(rows, *_logits(rows, given, model, size), model, size, keys)
-    return _outputs(rows.v, weights, model, keys, sink=rows.sinks is not None)
+    return _outputs(rows, weights, model, size, keys)
 
 
 def _logits(
     rows: _Rows, given: Inputs, model: KernelModel, size: _Sizes
 ) -> tuple[Array, Array, Array]:
     """Our logits, -inf where hidden; errors of a kernel's; and the largest size in a row."""
-    turned = rows.k.swapaxes(-1, -2)
-    logits = rows.q @ turned
-    errors = np.abs(rows.q) * size.of_sum @ np.abs(turned)
+    logits = rows.q @ rows.k.swapaxes(-1, -2)
+    exponent, of_k, _ = size.exponents
+    errors = _above(np.ldexp(np.abs(rows.q), -exponent), rows.sizes_of_k.swapaxes(-1, -2))
+    errors *= 2.0**exponent * 2.0**of_k
+    sums = float(errors.max())
+    errors *= size.of_sum
     sizes = np.abs(logits)
     hidden = None if rows.visible is None else ~rows.visible
     if hidden is not None:
@@ -251,7 +265,7 @@ def _logits(
         )
     if hidden is not None:
         logits[hidden] = -np.inf
-    size.require_no_overflow(most, model, rows.v.shape[1])
+    size.require_no_overflow(sums, most, model, rows.v.shape[1])
     return logits, errors, largest
 
 
@@ -305,10 +319,10 @@ def _weights(
     total[total == 0.0] = 1.0
     wide = kappa > _WIDE
     weighted = p * errors
-    mean = up((weighted.sum(-1, keepdims=True) + sink * apart) / total + shared)
+    mean = (weighted.sum(-1, keepdims=True) + sink * apart) / total
     if (kappa <= _NARROW).all():
         squares = np.einsum("prt,prt->pr", weighted, errors)[..., None] + sink * apart**2
-        squares = squares / total + 2.0 * shared * mean
+        squares = squares / total + shared * (2.0 * mean + shared)
         root = np.sqrt(up(squares)) / (1.0 - kappa / 2.0)
     else:
         np.minimum(np.add(errors, shared, out=errors), _WIDE, out=errors)
@@ -322,35 +336,53 @@ def _weights(
             6.0 * model.unit * (largest + kappa) + model.exponents(count), _WIDE
         )))  # fmt: skip
     return _Weights(
-        p, sink, total, np.where(wide, 0.0, mean), np.where(wide, np.inf, up(root)), kappa,
+        p, sink, total, np.where(wide, 0.0, up(mean + shared)), np.where(wide, np.inf, up(root)), kappa,
         count, merges,
     )  # fmt: skip
 
 
+def _above(left: Array, right: Array) -> Array:
+    """Bound a product of matrices from above; float32 is twice as fast, and the bound as good.
+
+    Args:
+        left: float64 from 0 to 1
+        right: float32 from 0 to 1
+    """
+    terms = left.shape[-1] + 4
+    found = (left.astype(np.float32) @ right).astype(np.float64)
+    found *= 1.0 + terms * 2.0**-23
+    found += terms * 2.0**-145
+    return found
+
+
 def _outputs(
-    values: Array, weights: _Weights, model: KernelModel, keys: int, *, sink: bool
+    rows: _Rows, weights: _Weights, model: KernelModel, size: _Sizes, keys: int
 ) -> tuple[Array, Array]:
     """The average of values, and the distance of a kernel's to it before its last rounding."""
-    width = values.shape[-1]
-    absolute = np.abs(values)
-    sums = weights.p @ np.concatenate([values, absolute, values * values], axis=-1)
-    sums /= weights.total
-    center, mean, square = (sums[..., i * width : (i + 1) * width] for i in range(3))
+    values = rows.v
+    inverse = 1.0 / weights.total
+    center = weights.p @ values
+    center *= inverse
+    sizes = _above(weights.p, rows.sizes_of_v)
+    sizes *= inverse * 2.0 ** size.exponents[2]
+    mean, square = np.split(sizes, 2, axis=-1)
+    square *= 2.0 ** size.exponents[2]
     own = gamma(values.shape[1] + 8)
-    deviation = np.sqrt(up(np.maximum(square - center * center, 0.0) + 8.0 * own * square))
+    deviation = np.sqrt(up(np.maximum(square - center * center, 0.0) + 16.0 * own * square))
     bottom, top = values.min(-2, keepdims=True), values.max(-2, keepdims=True)
-    if sink:
+    if rows.sinks is not None:
         bottom, top = np.minimum(bottom, 0.0), np.maximum(top, 0.0)
-    spread, most = up(top - bottom), absolute.max(-2, keepdims=True)
+    spread, most = up(top - bottom), np.maximum(top, -bottom)
     with np.errstate(invalid="ignore"):  # infinite times zero; fmin takes the other bound then
-        inverse, root = np.exp(weights.mean) * (1.0 + _OWN_EXP), weights.root
-        moved = np.fmin(inverse * root * deviation, spread)
-        size = np.fmin(inverse * (mean + root * np.sqrt(square)), most)
-        apart = np.fmin(inverse * (1.0 + root) * deviation + moved, spread)
+        grown, root = np.exp(weights.mean) * (1.0 + _OWN_EXP), weights.root
+        moved = np.fmin(grown * root * deviation, spread)
+        terms = np.fmin(grown * (mean + root * (deviation + np.abs(center))), most)
+        apart = np.fmin(grown * (1.0 + root) * deviation + moved, spread)
     theta = model.weight_error
-    terms = (1.0 + theta) / (1.0 - theta) * size
     each = (1.0 + model.unit) * (1.0 + model.operand_unit) * (1.0 + weights.merges) - 1.0
-    stored = theta / (1.0 - theta) * np.maximum(size, apart) + each * terms
+    stored = theta / (1.0 - theta) * np.maximum(terms, apart)
+    terms *= (1.0 + theta) / (1.0 - theta)
+    stored += each * terms
     terms = (1.0 + each) * terms
     blocks = np.minimum(weights.count, math.ceil(keys / model.block) + 1.0)
     nested = 2.0 + 2.0 * model.merged
@@ -365,7 +397,9 @@ def _outputs(
     ratio = np.where(divided < 0.5, ratio, np.inf)  # noqa: PLR2004 - a half
     lost = _lost(weights, model, blocks, most)
     distance = moved + stored + (1.0 + ratio) * (summed + lost) + ratio * reached
-    return center, up(distance + 4.0 * own * mean)
+    return center, np.nan_to_num(
+        up(distance + 4.0 * own * mean), copy=False, nan=np.inf, posinf=np.inf
+    )
 
 
 def _lost(weights: _Weights, model: KernelModel, blocks: Array, most: Array) -> Array:

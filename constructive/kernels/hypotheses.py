@@ -111,7 +111,7 @@ def require_hypotheses(
     largest = 2.0 * (size + abs(draft.level)) * (visible & rows[..., None])
     if spec.dtype == "float16":
         _require("q k is beyond float16", (largest >= _FLOAT16).any(-1))
-    sink = np.zeros(spec.heads[0]) if sinks is None else (sinks == 0.0).astype(np.float64)
+    sink = np.zeros(spec.heads[0]) if sinks is None else (sinks == draft.level * spec.factor).astype(np.float64)
     total = answer.weights.sum(-1) + sink[:, None]
     expected = averaged(spec, answer.weights, v)
     with np.errstate(invalid="ignore"):

@@ -132,7 +132,9 @@ def exactly(name: str, values: object) -> Array:
     except UNREADABLE as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{name} is not an array of numbers: {error}", suggestion="arrays") from None
+        raise DataError(
+            f"{name} is not an array of numbers: {error}", suggestion="arrays"
+        ) from None
     return found
 
 
@@ -168,8 +170,8 @@ def _read_only_where_seen(
 
 
 def _require_numbers(name: str, array: Array, form: Format) -> None:
-    wrong = ~(np.isfinite(array) & (nearest(array, form) == array))
-    if wrong.any():
+    if not np.isfinite(array).all() or not np.array_equal(nearest(array, form), array):
+        wrong = ~(np.isfinite(array) & (nearest(array, form) == array))
         index = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise DataError(
             f"{name}{list(index)} is {array[index]}, which is not a number of {form.name}",

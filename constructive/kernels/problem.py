@@ -13,7 +13,8 @@ from constructive.kernels.cases import CASES
 from constructive.kernels.cases.case import Draft
 from constructive.kernels.cases.ties import sink_weights
 from constructive.kernels.encoding import codes
-from constructive.kernels.hypotheses import Hypotheses, require_hypotheses
+from constructive.kernels.formats import holds
+from constructive.kernels.hypotheses import Hypotheses, require_hypotheses, soft_cap_reason
 from constructive.kernels.masks import Boolean, Booleans, Causal, Window
 from constructive.kernels.spec import FullyMasked, Spec
 from constructive.support.arrays import Array
@@ -21,8 +22,6 @@ from constructive.support.errors import ParameterError
 
 _NO_SINK = -128.0
 """The logit of a sink that takes nothing."""
-_SLOPE = 128.0
-"""Of heads in which the nearest key wins."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +59,8 @@ class Problem:
             case: a key of `cases.CASES`
 
         Raises:
-            ParameterError: if there is no such case, or none for this spec
+            ParameterError: if there is no such case, none for this spec, or its numbers are not in
+                the format
 
         Example:
             >>> problem = Problem.build(Spec(queries=3, keys=5, head_dim=16), "last")
@@ -71,7 +71,7 @@ class Problem:
             raise ParameterError(
                 f"case={case!r} is not known", witness=case, suggestion=", ".join(CASES)
             )
-        reason = CASES[case].refuses(spec)
+        reason = CASES[case].refuses(spec) or soft_cap_reason(spec)
         if reason is not None:
             raise ParameterError(
                 f"there is no case {case!r} for this spec: {reason}",
@@ -80,9 +80,16 @@ class Problem:
             )
         visible = spec.visible()
         draft = CASES[case].draft(spec, visible)
-        even = np.arange(spec.heads[0]) % 2 == 0
-        slopes = np.where(even, _SLOPE, 0.0) if spec.alibi else None
-        sinks = np.where(sink_weights(spec) > 0, 0.0, _NO_SINK) if spec.sink else None
+        if not (holds(spec.inputs, draft.q) and holds(spec.inputs, draft.k)):
+            raise ParameterError(
+                f"{spec.dtype} does not hold the numbers of case {case!r}",
+                witness=float(max(np.abs(draft.q).max(), np.abs(draft.k).max())),
+                suggestion="another case, a larger scale or fewer keys",
+            )
+        turn = np.arange(spec.heads[0]) + np.random.default_rng((spec.seed, 11)).integers(2)
+        slopes = np.where(turn % 2 == 0, CASES[case].slope(spec), 0.0) if spec.alibi else None
+        level = draft.level * spec.factor
+        sinks = np.where(sink_weights(spec) > 0, level, level + _NO_SINK) if spec.sink else None
         bias = None if slopes is None else _alibi(spec, slopes)
         values = codes(spec)
         found = answer(spec, draft, values, visible, bias, sinks)

@@ -17,6 +17,19 @@ _FEW = 4
 """Keys of a tie that are listed."""
 
 
+@dataclass(frozen=True)
+class Row:
+    """What a wrong row has read.
+
+    Attributes:
+        kind: the same for rows that are wrong in the same way
+        words: a sentence on the row, without its place
+    """
+
+    kind: str
+    words: str
+
+
 @dataclass(frozen=True, eq=False)
 class Reading:
     """Rows of an output, decoded.
@@ -60,31 +73,58 @@ class Reading:
             row: sequence, head, query
         """
         batch, head, query = row
-        where = f"batch {batch} head {head} query {query}"
-        with np.errstate(all="ignore"):
-            said = self._kind(row)
-        return f"{where} {said}"
+        return f"batch {batch} head {head} query {query} {self.row(row).words}"
 
-    def _kind(self, row: tuple[int, int, int]) -> str:
+    def row(self, row: tuple[int, int, int]) -> Row:
+        """Return what a wrong row has read.
+
+        Args:
+            row: sequence, head, query
+        """
+        with np.errstate(all="ignore"):
+            return self._row(row)
+
+    def _row(self, row: tuple[int, int, int]) -> Row:
         out, expected = self.out[row], self.problem.expected[row]
+        wanted = f"it should read {self.wanted(row)}"
         if self.problem.answer.empty[row]:
             convention = self.problem.spec.fully_masked
-            return f"sees no key; by the convention {convention!r} it is not {_shown(out)}"
-        if np.isnan(out).any() or np.isinf(out).any():
-            count = int((~np.isfinite(out)).sum())
-            return f"has {count} entries that are NaN or infinite; it should read {self.wanted(row)}"
+            words = f"sees no key; by the convention {convention!r} it is not {_shown(out)}"
+            return Row("by another convention", words)
+        odd = int((~np.isfinite(out)).sum())
+        if odd:
+            same = "NaN or infinite"
+            if odd == len(out):
+                return Row(same, f"is {same}; {wanted}")
+            return Row(f"{same} in part", f"has {odd} entries that are {same}; {wanted}")
         key = self.key(row)
         if key is not None:
-            return f"reads {self._place(row, key)}; it should read {self.wanted(row)}"
+            return Row(self._move(row, key), f"reads {self._place(row, key)}; {wanted}")
         if not out.any():
-            return f"is zero; it should read {self.wanted(row)}"
+            return Row("zero", f"is zero; {wanted}")
         ratio = out / expected
         if np.ptp(ratio) <= _CLOSE * abs(ratio.mean()):
-            return f"is right, times {ratio.mean():.6g}"
+            times = f"times {ratio.mean():.6g}"
+            return Row(f"right, {times}", f"is right, {times}")
         columns = self._columns(out, expected)
         if columns:
-            return columns
+            return Row(columns, f"is {columns}")
         return self._nearest(row, out, expected)
+
+    def _move(self, row: tuple[int, int, int], key: tuple[int, int, int]) -> str:
+        """Say where a key is beside the one that should be read."""
+        batch, head, _ = row
+        keys = np.flatnonzero(self.problem.answer.weights[row] == 1.0)
+        words = []
+        if key[0] != batch:
+            words.append(f"those of batch {key[0]}")
+        if key[1] != head // self.problem.spec.group:
+            words.append(f"those of KV head {key[1]}")
+        if len(keys) == 1 and key[2] != keys[0]:
+            words.append(f"values of the key {key[2] - keys[0]:+d} from the right one")
+        elif len(keys) > 1:
+            words.append("one of several keys that should be averaged")
+        return ", ".join(words) or "right"
 
     def wanted(self, row: tuple[int, int, int]) -> str:
         """Return what a row should read.
@@ -126,9 +166,9 @@ class Reading:
         if not is_range and not (len(columns) == 1 and len(wrong) > _FEW):
             return ""
         what = "zero" if not out[columns].any() else _shown(out[columns])
-        return f"is wrong in columns {columns[0]} to {columns[-1]} alone, which are {what}"
+        return f"wrong in columns {columns[0]} to {columns[-1]} alone, which are {what}"
 
-    def _nearest(self, row: tuple[int, int, int], out: Array, expected: Array) -> str:
+    def _nearest(self, row: tuple[int, int, int], out: Array, expected: Array) -> Row:
         """Say which one key would explain the difference from the right row, if one does."""
         batch, head, _ = row
         values = self.problem.v[batch, head // self.problem.spec.group]
@@ -144,17 +184,18 @@ class Reading:
         if rest[best] <= _CLOSE * max(size, 2.0**-7) and total:
             if 0.0 < share[best] < 1.0:
                 weight = share[best] * total / (1.0 - share[best])
-                return (
-                    f"reads {self._place(row, (batch, head // self.problem.spec.group, best))} "
-                    f"with weight {weight:.3g} beside {wanted}"
-                )
+                place = self._place(row, (batch, head // self.problem.spec.group, best))
+                words = f"reads {place} with weight {weight:.3g} beside {wanted}"
+                return Row("mixtures of the right row and one more key", words)
             if share[best] < 0.0:
-                return f"lacks key {best}, a part {-share[best]:.3g} of it; it should read {wanted}"
+                words = f"lacks key {best}, {-share[best]:.3g} of it; it should read {wanted}"
+                return Row("averages that lack a key", words)
         near = int(np.argmin(np.abs(values - out).max(-1)))
-        return (
+        words = (
             f"is the code of no key: {_shown(out)}, off by {size:.3g}; nearest is key {near}; it "
             f"should read {wanted}"
         )
+        return Row("codes of no key", words)
 
 
 def _shown(values: Array) -> str:

@@ -1,5 +1,6 @@
 """What is wrong with an output, in words: mistakes that explain it, rows decoded, coverage."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from constructive.kernels.admissible import sentence
-from constructive.kernels.masks import Booleans
+from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.mistakes import Made, mistakes
 from constructive.kernels.mistakes.bench import Bench
 from constructive.kernels.problem import Problem
@@ -16,6 +17,8 @@ from constructive.support.arrays import Array
 
 _MOST_ROWS = 6
 _MOST_EXPLANATIONS = 4
+_SCREENED = 12
+_DECODED = 240
 _PART = 0.9
 """Of wrong rows that an explanation has to explain."""
 
@@ -27,11 +30,13 @@ class Explanation:
     Attributes:
         sentence: which mistake
         wrong: the share of wrong rows that it leads to
+        equal: the share of them where it leads to the same numbers, not to NaN in place of 0
         right: the share of right rows that it leaves right
     """
 
     sentence: str
     wrong: float
+    equal: float
     right: float
 
     @property
@@ -87,31 +92,44 @@ class Report:
         if there are such."""
         if self.passed:
             return ()
-        judged = (self.judge(name, made) for name, made in mistakes(Bench(self.problem)).items())
+        few = Bench(self.problem, self._chosen())
+        names = [name for name, made in mistakes(few).items() if self.judge(few, name, made)]
+        whole = Bench.of(self.problem)
+        every = mistakes(whole)
+        judged = (self.judge(whole, name, every[name]) for name in names)
         found = [explanation for explanation in judged if explanation is not None]
+        found.sort(key=lambda each: (-each.wrong, -each.equal, -each.right))
         best = [explanation for explanation in found if explanation.is_whole]
-        if best:
-            return tuple(best)
-        return tuple(sorted(found, key=lambda each: (-each.wrong, -each.right)))
+        return tuple(best or found)
 
-    def judge(self, name: str, made: Made) -> Explanation | None:
+    def _chosen(self) -> Integers:
+        """Return some queries with wrong rows, and some without, in order."""
+        bad = self.wrong.any((0, 1))
+        parts = [np.flatnonzero(bad), np.flatnonzero(~bad)]
+        kept = [part[np.linspace(0, len(part) - 1, _SCREENED).astype(int)] for part in parts if len(part)]
+        return np.unique(np.concatenate(kept))
+
+    def judge(self, bench: Bench, name: str, made: Made) -> Explanation | None:
         """Return how far a mistake explains the output, or None where it does not.
 
         Args:
+            bench: which rows are compared
             name: the sentence
             made: returns the output of the mistake
         """
-        rows = self.wrong & ~self.problem.answer.empty
+        real = ~self.problem.answer.empty[:, :, bench.rows]
+        rows = self.wrong[:, :, bench.rows] & real
         if not rows.any():
             return None
         with np.errstate(all="ignore"):
             other = made()
-            same = _same(self.out, other, self.problem.spec.output.digits)
+            same, equal = _same(self.out[:, :, bench.rows], other, self.problem.spec.output.digits)
         wrong = float(same[rows].mean())
         if wrong < _PART:
             return None
-        kept = self.problem.answer.checked & ~self.problem.answer.empty & ~rows
-        return Explanation(name, wrong, float(same[kept].mean()) if kept.any() else 1.0)
+        kept = self.problem.answer.checked[:, :, bench.rows] & real & ~rows
+        right = float(same[kept].mean()) if kept.any() else 1.0
+        return Explanation(name, wrong, float(equal[rows].mean()), right)
 
     @property
     def lines(self) -> list[str]:
@@ -121,7 +139,7 @@ class Report:
         head = f"{self.problem}: "
         if self.passed:
             return [head + f"{checked} rows are right", *self._coverage()]
-        found = [head + f"{count} of {checked} rows are wrong{self._where()}"]
+        found = [head + f"{count} of {checked} rows are wrong{self.where}"]
         empty = int((self.wrong & answer.empty).sum())
         if empty:
             found.append(
@@ -131,15 +149,36 @@ class Report:
         whole = self.explanations[:_MOST_EXPLANATIONS]
         for index, explanation in enumerate(whole):
             found.append(f"{'DIAGNOSIS' if index == 0 else '       or'}: {explanation}")
-        reading = Reading(self.problem, self.out)
-        rows = [tuple(map(int, row)) for row in np.argwhere(self.wrong)]
+        reading, rows = self.reading, self._rows
+        if not any(explanation.wrong == 1.0 for explanation in whole):
+            found.extend(f"ROWS: {line}" for line in self.kinds)
         chosen = rows[:: max(1, len(rows) // _MOST_ROWS)][:_MOST_ROWS]
         found.extend(reading.words((b, h, i)) for b, h, i in chosen)
         if len(rows) > len(chosen):
             found.append(f"and {len(rows) - len(chosen)} more rows")
         return [*found, *self._coverage(), *self._model()]
 
-    def _where(self) -> str:
+    @cached_property
+    def reading(self) -> Reading:
+        """Rows, decoded."""
+        return Reading(self.problem, self.out)
+
+    @cached_property
+    def _rows(self) -> list[tuple[int, int, int]]:
+        return [(int(b), int(h), int(i)) for b, h, i in np.argwhere(self.wrong)]
+
+    @cached_property
+    def kinds(self) -> list[str]:
+        """In which ways rows are wrong, the most frequent first; many rows are a sample."""
+        step = max(1, len(self._rows) // _DECODED)
+        decoded = [self.reading.row(row).kind for row in self._rows[::step]]
+        common = Counter(decoded).most_common(3)
+        return [
+            f"{100 * count // len(decoded)}% of wrong rows are {kind}" for kind, count in common
+        ]
+
+    @property
+    def where(self) -> str:
         """Say where all wrong rows are, if it is a part of the problem."""
         words = []
         for axis, name in enumerate(("batch", "head", "query")):
@@ -183,6 +222,8 @@ class Report:
 def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
     """Return the mistakes that explain every row of all reports, also of those that passed.
 
+    If there is none: those that explain every wrong row; else the ways in which rows are wrong.
+
     Args:
         reports: of one kernel on several problems
 
@@ -194,29 +235,47 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
     if not given or given[0].passed:
         return ()
     left = [explanation.sentence for explanation in given[0].explanations if explanation.is_whole]
+    if not left:
+        return _in_part([report for report in given if not report.passed])
     for report in given[1:]:
         if len(left) < 2:  # noqa: PLR2004
             break
-        made = mistakes(Bench(report.problem))
+        made = mistakes(Bench.of(report.problem))
         kept = [name for name in left if name not in made or _explains(report, made[name])]
         left = kept or left
     return tuple(left)
 
 
+def _in_part(failed: list[Report]) -> tuple[str, ...]:
+    """Return what explains all wrong rows of all reports, with the place of these rows."""
+    where = failed[0].where
+    left = [each.sentence for each in failed[0].explanations if each.wrong == 1.0]
+    for report in failed[1:]:
+        others = {each.sentence for each in report.explanations if each.wrong == 1.0}
+        left = [name for name in left if name in others]
+    if left:
+        return tuple(f"{name}{where}" for name in left)
+    return tuple(f"{kind}{where}" for kind in failed[0].kinds)
+
+
 def _explains(report: Report, made: Made) -> bool:
     with np.errstate(all="ignore"):
-        same = _same(report.out, made(), report.problem.spec.output.digits)
+        same, _ = _same(report.out, made(), report.problem.spec.output.digits)
     rows = report.problem.answer.checked & ~report.problem.answer.empty
     return bool(same[rows].all())
 
 
-def _same(out: Array, other: Array, digits: int) -> Booleans:
-    """Return rows that are equal up to a few roundings; where one is NaN, the other may be."""
+def _same(out: Array, other: Array, digits: int) -> tuple[Booleans, Booleans]:
+    """Return rows that a mistake leads to, and those in which it leads to the same numbers.
+
+    Numbers may differ by a few roundings. Where a mistake leads to NaN, a kernel may have 0.
+    """
     close = 2.0 ** (2 - min(digits, 20))
-    equal = np.abs(out - other) <= close * np.maximum(np.abs(other), 2.0**-6)
+    equal = np.isfinite(other) & (np.abs(out - other) <= close * np.maximum(np.abs(other), 2.0**-6))
     odd = ~np.isfinite(out) & ~np.isfinite(other)
-    found: Booleans = (equal | odd).all(-1)
-    return found
+    guarded = ~np.isfinite(other).any(-1) & (out == 0.0).all(-1)  # kernels that ask for sums > 0
+    same: Booleans = (equal | odd).all(-1)
+    return same | guarded, same
 
 
 def _ranges(numbers: np.ndarray) -> str:

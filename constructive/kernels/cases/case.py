@@ -52,6 +52,16 @@ class Case(ABC):
         del spec
         return None
 
+    def slope(self, spec: Spec) -> float:
+        """Return the slope of heads that have one, where the spec has ALiBi.
+
+        Over all keys it takes less than half of the gap, so decoys win.
+
+        Args:
+            spec: the shapes and options
+        """
+        return power(GAP.get(spec.dtype, 64.0) / (4.0 * (spec.keys + spec.queries)))
+
     @abstractmethod
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
         """Return queries and keys.

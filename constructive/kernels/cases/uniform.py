@@ -11,6 +11,7 @@ from constructive.kernels.spec import Spec
 
 _NUMBER = 8.0
 _CAPS = 6.0
+_SLOPE = 128.0
 
 
 class Uniform(Case):
@@ -22,6 +23,11 @@ class Uniform(Case):
 
     name: ClassVar[str] = "uniform"
     purpose: ClassVar[str] = "any key more or less, soft caps after masks"
+
+    def slope(self, spec: Spec) -> float:
+        """Return a slope with which the nearest key wins."""
+        del spec
+        return _SLOPE
 
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
         """Return queries that read all visible keys alike."""

@@ -27,7 +27,7 @@ def mistakes(bench: Bench) -> dict[str, Made]:
     Example:
         >>> from constructive.kernels.problem import Problem
         >>> from constructive.kernels.spec import Spec
-        >>> found = mistakes(Bench(Problem.build(Spec(queries=3, keys=5, head_dim=16))))
+        >>> found = mistakes(Bench.of(Problem.build(Spec(queries=3, keys=5, head_dim=16))))
         >>> "each query is that of head 0" in found
         True
     """

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.answer import grouped
-from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
+from constructive.kernels.mistakes.bench import BLOCKS, Bench, Made, Mistakes
 from constructive.support.arrays import Array
 
 
@@ -66,15 +66,14 @@ def _from(bench: Bench, place: str, where: tuple[object, object]) -> Mistakes:
 
 
 def _read(bench: Bench, k: Array, v: Array | None) -> Array:
-    return bench.averaged(bench.scored(raw=bench.problem.q @ k.swapaxes(-1, -2)), v=v)
+    return bench.averaged(bench.scored(raw=bench.q @ k.swapaxes(-1, -2)), v=v)
 
 
 def rows(bench: Bench) -> Mistakes:
     """Yield keys, values and queries that are shifted or repeated."""
     q, k, v = bench.problem.q, bench.keys, bench.values
-    for step, word in ((-1, "next"), (1, "row before")):
+    for step in (-1, 1):
         place = "the next one" if step < 0 else "the one before"
-        del word
         yield f"each value is {place}, keys are right", partial(bench.averaged, v=np.roll(v, step, 2))
         yield (
             f"each key is {place}, values are right",
@@ -114,7 +113,7 @@ def rows(bench: Bench) -> Mistakes:
 
 
 def _asked(bench: Bench, q: Array) -> Array:
-    return bench.averaged(bench.scored(raw=grouped(bench.problem.spec, q, bench.problem.k)))
+    return bench.averaged(bench.scored(raw=grouped(bench.problem.spec, q[:, :, bench.rows], bench.problem.k)))
 
 
 def _columns(bench: Bench) -> Array:
@@ -147,6 +146,16 @@ def _left_out(bench: Bench, part: slice) -> Array:
 
 def layouts(bench: Bench) -> Mistakes:
     """Yield right numbers in wrong places of the output."""
+    for sentence, made in _moved(bench):
+        yield sentence, partial(_chosen, bench, made)
+
+
+def _chosen(bench: Bench, made: Made) -> Array:
+    return made()[:, :, bench.rows]
+
+
+def _moved(bench: Bench) -> Mistakes:
+    """Yield the same for all rows."""
     out = np.nan_to_num(bench.problem.expected)
     batch, count, queries, width = out.shape
     tokens = out.transpose(0, 2, 1, 3)

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.kernels.answer import grouped
-from constructive.kernels.masks import Booleans
+from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array
 
 Made = Callable[[], Array]
 Mistakes = Iterator[tuple[str, Made]]
-"""Sentences, each with a function that returns the output (B, H, T_q, d_v)."""
+"""Sentences, each with a function that returns the output of rows, (B, H, R, d_v)."""
 
 BLOCKS = (16, 32, 64, 128, 8)
 """Sizes of blocks that kernels use."""
@@ -29,24 +29,54 @@ class Bench:
 
     Attributes:
         problem: the problem
+        rows: (R,) queries that are computed; all outputs are (B, H, R, d_v)
     """
 
     problem: Problem
+    rows: Integers
+
+    @classmethod
+    def of(cls, problem: Problem) -> "Bench":
+        """Return the bench of all queries.
+
+        Args:
+            problem: the problem
+        """
+        return cls(problem, np.arange(problem.spec.queries))
 
     @cached_property
     def visible(self) -> Booleans:
-        """Which keys may be seen, (B, H, T_q, T_k)."""
-        return np.broadcast_to(self.problem.visible, self.problem.answer.weights.shape)
+        """Which keys may be seen, (B, H, R, T_k)."""
+        return self.of_rows(self.problem.visible)
+
+    @cached_property
+    def q(self) -> Array:
+        """Queries, (B, H, R, d)."""
+        return self.problem.q[:, :, self.rows]
+
+    @cached_property
+    def bias(self) -> Array | None:
+        """What is added to logits, (B, H, R, T_k), or None."""
+        bias = self.problem.bias
+        return None if bias is None else self.of_rows(bias)
+
+    def of_rows(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the rows of a mask or a bias.
+
+        Args:
+            array: of a shape that broadcasts to (B, H, T_q, T_k)
+        """
+        return np.broadcast_to(array, self.problem.answer.weights.shape)[:, :, self.rows]
 
     @cached_property
     def scores(self) -> Array:
-        """Logits after scale, soft cap and bias, (B, H, T_q, T_k)."""
+        """Logits after scale, soft cap and bias, (B, H, R, T_k)."""
         return self.scored()
 
     @cached_property
     def raw(self) -> Array:
-        """Products of queries and keys, (B, H, T_q, T_k)."""
-        return grouped(self.problem.spec, self.problem.q, self.problem.k)
+        """Products of queries and keys, (B, H, R, T_k)."""
+        return grouped(self.problem.spec, self.q, self.problem.k)
 
     @cached_property
     def keys(self) -> Array:
@@ -82,7 +112,7 @@ class Bench:
         spec = self.problem.spec
         logits = (self.raw if raw is None else raw) * (spec.factor * factor)
         cap = spec.soft_cap if cap is SAME else cap
-        bias = self.problem.bias if bias is SAME else bias
+        bias = self.bias if bias is SAME else bias
         if cap is not None:
             logits = cap * np.tanh(logits / cap)
         return logits if bias is None else logits + bias
@@ -91,7 +121,7 @@ class Bench:
         self, scores: Array | None = None, visible: Booleans | None = None, v: Array | None = None,
         *, sinks: Array | None = SAME, zeros: int = 0, more: float = 0.0,
     ) -> Array:  # fmt: skip
-        """Return the average of values by softmax, (B, H, T_q, d_v).
+        """Return the average of values by softmax, (B, H, R, d_v).
 
         Args:
             scores: logits
@@ -128,7 +158,9 @@ class Bench:
             largest = np.maximum(largest, sinks[:, None, None])
         with np.errstate(all="ignore"):
             weights = np.exp(logits - np.where(np.isfinite(largest), largest, 0.0))
-            total = weights.sum(-1, keepdims=True) + zeros * np.exp(-largest) * (zeros > 0)
+            total = weights.sum(-1, keepdims=True)
+            if zeros:
+                total = total + zeros * np.exp(-largest)
             if sinks is not None:
                 total = total + np.exp(sinks[:, None, None] - largest)
         return weights, total
@@ -139,5 +171,4 @@ class Bench:
         Args:
             visible: of a shape that broadcasts to (B, H, T_q, T_k)
         """
-        whole = np.broadcast_to(visible, self.visible.shape)
-        return lambda: self.averaged(visible=whole)
+        return lambda: self.averaged(visible=self.of_rows(visible))

@@ -48,7 +48,7 @@ def _rounded(width: int) -> float:
 
 def soft_caps(bench: Bench) -> Mistakes:
     """Yield soft caps that are missing, after the mask, or of another size."""
-    spec, bias = bench.problem.spec, bench.problem.bias
+    spec, bias = bench.problem.spec, bench.bias
     cap, s = spec.soft_cap, spec.factor
     if cap is None:
         return
@@ -80,7 +80,7 @@ def soft_caps(bench: Bench) -> Mistakes:
 def slopes(bench: Bench) -> Mistakes:
     """Yield slopes of other heads, other signs, other distances."""
     problem = bench.problem
-    spec, bias, found = problem.spec, problem.bias, problem.slopes
+    spec, bias, found = problem.spec, bench.bias, problem.slopes
     if bias is None or found is None:
         return
     yield "the slopes are ignored", partial(_scored, bench, bias=None)
@@ -98,7 +98,7 @@ def slopes(bench: Bench) -> Mistakes:
     for sentence, order in maps.items():
         if unit is not None and not np.array_equal(found[order], found):
             yield sentence, partial(_scored, bench, bias=found[order][:, None, None] * unit)
-    i, j = np.arange(spec.queries)[:, None], np.arange(spec.keys)
+    i, j = bench.rows[:, None], np.arange(spec.keys)
     each = found[:, None, None]
     causal = spec.mask(Causal)
     shift = spec.keys - spec.queries

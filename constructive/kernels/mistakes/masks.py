@@ -79,7 +79,7 @@ def missing(bench: Bench) -> Mistakes:
     if len(spec.masks) > 1:
         for mask in spec.masks:
             yield f"the {mask.name} mask is ignored", bench.sees(_without(spec, mask))
-    yield "the mask is inverted", bench.sees(~bench.visible)
+    yield "the mask is inverted", bench.sees(~bench.problem.visible)
 
 
 def lengths(bench: Bench) -> Mistakes:
@@ -120,7 +120,8 @@ def lengths(bench: Bench) -> Mistakes:
 
 def arbitrary(bench: Bench) -> Mistakes:
     """Yield masks that are transposed, shifted, or those of another sequence or head."""
-    spec, visible = bench.problem.spec, bench.visible
+    spec = bench.problem.spec
+    visible = np.broadcast_to(bench.problem.visible, bench.problem.answer.weights.shape)
     if spec.mask(Boolean) is None and not any(mask.name == "given" for mask in spec.masks):
         return
     if spec.queries == spec.keys:
@@ -144,7 +145,7 @@ def arbitrary(bench: Bench) -> Mistakes:
 
 def blocks(bench: Bench) -> Mistakes:
     """Yield blocks of keys that are not read, or masked as a whole."""
-    spec, visible = bench.problem.spec, bench.visible
+    spec, visible = bench.problem.spec, bench.problem.visible
     j = np.arange(spec.keys)
     yield "the last key is not read", bench.sees(visible & (j < spec.keys - 1))
     yield "the first key is not read", bench.sees(visible & (j > 0))

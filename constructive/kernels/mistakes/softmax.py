@@ -47,7 +47,7 @@ def padding(bench: Bench) -> Mistakes:
 def maxima(bench: Bench) -> Mistakes:
     """Yield maxima that are not subtracted, or that do not start at -inf."""
     yield "the largest logit is not subtracted", partial(_fixed, bench)
-    for start in (0.0, -30.0, -100.0, -1e3, -1e4):
+    for start in (0.0, -1e4, -30.0, -100.0, -1e3):
         words = f"the largest logit starts at {start:g}, not at -inf"
         yield f"{words}, and rows end as NaN", partial(_started, bench, start, np.nan)
         yield f"{words}, and rows end as zeros", partial(_started, bench, start, 0.0)
@@ -123,7 +123,7 @@ class _Carry:
                 base = largest if self.changed.get("stale") and start else new
                 base = np.where(np.isfinite(base), base, 0.0)
                 weights = np.exp(part - base)
-                factor = np.nan_to_num(np.exp(largest - np.where(np.isfinite(new), new, 0.0)))
+                factor = np.exp((largest - np.where(np.isfinite(new), new, 0.0)).astype(np.float32))
                 if self.changed.get("inverted"):
                     factor = np.where(factor > 0.0, 1.0 / factor, 0.0)
                 total = total * (factor if "sums" in is_kept else 1.0) * ("keeps_sums" in is_kept)
@@ -182,6 +182,15 @@ def _merged(bench: Bench, size: int, how: str) -> Array:
         return whole if how == "plain" else whole / shares.sum(0)
 
 
+def _unshifted(bench: Bench) -> Array:
+    found = np.zeros(1) if bench.problem.sinks is None else bench.problem.sinks
+    weights, total = bench.weighed(sinks=None)
+    with np.errstate(all="ignore"):
+        more = np.exp(found.astype(np.float32))[:, None, None]
+        out: Array = weights @ bench.values / (total + more)
+    return out
+
+
 def sinks(bench: Bench) -> Mistakes:
     """Yield sinks that are ignored, of another head, or counted otherwise."""
     spec, found = bench.problem.spec, bench.problem.sinks
@@ -199,6 +208,7 @@ def sinks(bench: Bench) -> Mistakes:
     for sentence, order in maps.items():
         if not np.array_equal(found[order], found):
             yield sentence, partial(bench.averaged, sinks=found[order])
+    yield "sinks are not shifted by the largest logit", partial(_unshifted, bench)
     yield "the sink is 0 in every head", partial(bench.averaged, sinks=found * 0.0)
     yield "sinks have the opposite sign", partial(bench.averaged, sinks=-found)
     yield "sinks are multiplied by the scale", partial(bench.averaged, sinks=found * spec.factor)
