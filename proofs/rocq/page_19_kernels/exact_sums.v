@@ -10,9 +10,9 @@ Unset Printing Implicit Defensive.
 Import Order.TTheory GRing.Theory Num.Theory.
 Local Open Scope ring_scope.
 
-Section Row.
+Section Sums_of_a_row.
 
-Variables (F : realFieldType) (key : eqType) (M : row F key).
+Variables (F : realFieldType) (key : eqType) (M : softmax_row F key).
 Hypotheses (model : admissible M) (far : saturated M).
 
 Let c := scale M.
@@ -281,4 +281,4 @@ Qed.
 
 End Sums.
 
-End Row.
+End Sums_of_a_row.

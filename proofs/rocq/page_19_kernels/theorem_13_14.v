@@ -9,13 +9,14 @@ Unset Printing Implicit Defensive.
 Import Order.TTheory GRing.Theory Num.Theory.
 Local Open Scope ring_scope.
 
-Lemma held_ones (F : realFieldType) (key : eqType) (M : row F key) s :
+Lemma held_ones (F : realFieldType) (key : eqType) (M : softmax_row F key) s :
   held M (fun=> 1) s = (count (winner M) s)%:R.
 Proof. by rewrite /held big_const_seq iter_addr_0. Qed.
 
 Section Output.
 
-Variables (F : realFieldType) (key : eqType) (M : row F key) (v : key -> F) (s : seq key) (V : F).
+Variables (F : realFieldType) (key : eqType) (M : softmax_row F key).
+Variables (v : key -> F) (s : seq key) (V : F).
 Hypotheses (model : admissible M) (far : saturated M).
 Hypotheses (V_ge1 : 1 <= V) (v_range : forall j, 0 <= v j <= V).
 Hypothesis ones : forall s', subseq s' s -> exact M (scale M * held M (fun=> 1) s').

@@ -11,7 +11,7 @@ Local Open Scope ring_scope.
 
 (* One row of attention: what its program may do. A relation `rounds x y` says that the exact    *)
 (* result x may become y; it need not be a function, so two operations may round differently.   *)
-Record row (F : realFieldType) (key : eqType) := Row {
+Record softmax_row (F : realFieldType) (key : eqType) := Softmax_row {
   logit : key -> F;               (* the computed logit of each key that is read, or of a sink   *)
   format : F -> Prop;             (* numbers which accumulators hold *)
   rounds : F -> F -> Prop;        (* of sums and products *)
@@ -29,7 +29,7 @@ Record row (F : realFieldType) (key : eqType) := Row {
 
 Section Model.
 
-Variables (F : realFieldType) (key : eqType) (M : row F key).
+Variables (F : realFieldType) (key : eqType) (M : softmax_row F key).
 
 (* A result may also be left as it is, as in a fused operation or a wider accumulator. *)
 Definition kept (x y : F) : Prop := y = x \/ rounds M x y.
@@ -91,7 +91,7 @@ End Model.
 
 (* Theorem 13, one winner: the output is its value, bit for bit. Values are between 1 and V.     *)
 Definition One_winner : Prop :=
-  forall (F : realFieldType) (key : eqType) (M : row F key) (v : key -> F) (t : key)
+  forall (F : realFieldType) (key : eqType) (M : softmax_row F key) (v : key -> F) (t : key)
       (s : seq key) (V : F) (N D C : nat) (stored : F -> F -> Prop) (out : F),
     admissible M -> saturated M -> (forall j, winner M j = (j == t)) ->
     uniq s -> t \in s -> (forall j, 1 <= v j <= V) ->
@@ -103,7 +103,7 @@ Definition One_winner : Prop :=
 (* Theorem 14, ties: the output is the average of the winners' values. Values of winners are     *)
 (* natural numbers up to B, not all of them 0 (a sink has the value 0); others are up to V.      *)
 Definition Ties : Prop :=
-  forall (F : realFieldType) (key : eqType) (M : row F key) (v : key -> F) (k : key -> nat)
+  forall (F : realFieldType) (key : eqType) (M : softmax_row F key) (v : key -> F) (k : key -> nat)
       (s : seq key) (V : F) (B N D C : nat) (stored : F -> F -> Prop) (out : F),
     admissible M -> saturated M -> (0 < B)%N -> 1 <= V ->
     0 < held M v s ->
