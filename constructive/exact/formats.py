@@ -72,14 +72,19 @@ def nearest(values: Array, form: Format) -> Array:
     if not dropped:
         return values.copy()
     bits = np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
-    even = (bits >> np.uint64(dropped)) & np.uint64(1)
-    kept = (bits + np.uint64((1 << (dropped - 1)) - 1) + even) >> np.uint64(dropped)
-    found = (kept << np.uint64(dropped)).view(np.float64)
-    step = form.smallest * 2.0 ** (1 - form.digits)
-    small = np.abs(values) < form.smallest
-    if small.any():
+    kept = bits >> np.uint64(dropped)
+    kept &= np.uint64(1)  # the last digit, so that ties go to even
+    kept += np.uint64((1 << (dropped - 1)) - 1)
+    kept += bits
+    kept &= ~np.uint64((1 << dropped) - 1)
+    found = kept.view(np.float64)
+    sizes = np.abs(found)
+    if sizes.min(initial=np.inf) < form.smallest:
+        small = sizes < form.smallest
+        step = form.smallest * 2.0 ** (1 - form.digits)
         found[small] = np.rint(values[small] / step) * step
-    found[np.abs(found) > form.largest] *= np.inf
+    if sizes.max(initial=0.0) > form.largest:
+        found[sizes > form.largest] *= np.inf
     return found
 
 

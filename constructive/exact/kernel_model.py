@@ -49,7 +49,7 @@ class KernelModel(FloatModel):
         depth: additions that a term of a sum passes through, at most; None for any order
     """
 
-    output: Format = FORMATS["float32"]  # noqa: RUF009 - it is frozen
+    output: Format = FORMATS["float32"]
     matrix_unit: float = 2.0**-24
     operand_unit: float = 0.0
     rescale_error: float = 2.0**-21
@@ -115,8 +115,8 @@ class KernelModel(FloatModel):
         stored = self.storage.name
         if self.stores_logits:
             yield (
-                f"q and k once scaled, logits (raw, scaled, capped, with bias) and constants may be "
-                f"stored in {stored}, a bias too"
+                "q and k once scaled, logits (raw, scaled, capped, with bias), constants and a "
+                f"bias may be stored in {stored}"
             )
         if self.stored_unit:
             what = "exponentials or weights" if self.stores_divided else "exponentials"
@@ -127,14 +127,16 @@ class KernelModel(FloatModel):
             f"{self.block} keys or more (the first and last may be shorter), rescaled by exp of "
             "differences of stored maxima, divided before or after the average, which a constant "
             "may multiply; splits of whole blocks are merged by (m, L)"
-            + " or, normalised and not stored in fewer bits, by logsumexp once" * self.merged
+            + " or, normalised and not stored in fewer bits, by logsumexp once"
+            * self.merged
         )
         yield (
             f"exp is off by a part {_power(self.exp_error)} at most, for rescaling "
             f"{_power(self.rescale_error)}, by {_power(2.0 * self.smallest)} where it is less than "
             f"that, and 1 at 0; tanh by a part {_power(self.tanh_error)}"
         )
-        yield f"the output is rounded to {self.output.name} once, to nearest; underflow as it may be"
+        yield f"the output is rounded to {self.output.name} once, to nearest"
+        yield "underflow to zero or gradual"
 
 
 _OPERATIONS = {2.0**-24: "float32", 2.0**-53: "float64"}

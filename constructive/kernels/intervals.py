@@ -15,17 +15,17 @@ part theta. Then E <= theta S + k u' (M + E), where S is the sum of sizes, so
 E <= gamma'_k M + (1 + gamma'_k) theta S. If no term passes through more than `depth` additions, as
 additions of one level have no term in common, gamma'_depth S is another bound of the first part.
 
-*Logits.* l_j = scale q k_j. Products, and entries that constants multiply, make theta = (1 + u)^3 - 1
-(with operands cut off, and q and k stored, more). Then 8 roundings at most, each of a number that
-is no larger than A_j = |l_j before a bias| + |biases|, or the largest of |l| over keys that matter,
-or their sum: as largest logits only grow, u |l_j - m| and those of differences of maxima are
-together u (m - l_j + 2 lag). Logits that are stored come on top, relative to |l_j| or to A_j. A
-soft cap c multiplies errors by its largest slope, 1 - tanh^2 at the near end of the interval, and
-tanh is off by a part of its result. Together: |error of l_j - m| <= eps_j.
+*Logits.* l_j = scale q k_j. Products, and entries that constants multiply, make theta =
+(1 + u)^3 - 1 (with operands cut off, and q and k stored, more). Then come 8 roundings at most, each
+of a number that is no larger than A_j = |l_j before a bias| + |biases|, or the largest |l| of keys
+that matter, or their sum: as largest logits only grow, u |l_j - m| and those of differences of
+maxima are together u (m - l_j + 2 lag). Logits that are stored come on top, relative to |l_j| or to
+A_j. A soft cap multiplies errors by its largest slope, 1 - tanh^2 at the near end of the interval,
+and tanh is off by a part of its result. Together: |error of l_j - m| <= eps_j.
 
 *Weights.* A weight has one exponential, and R - 1 more that rescale, where R <= n counts blocks
-with a visible key, R <= ceil(T_k / block) + 1. So weights are a_j w_j / sum a w, |log w_j| <= kappa_j
-= eps_j + exponentials. As sum a_j (v_j - o) = 0, the average moves by
+with a visible key, R <= ceil(T_k / block) + 1. So weights are a_j w_j / sum a w, |log w_j| <=
+kappa_j = eps_j + exponentials. As sum a_j (v_j - o) = 0, the average moves by
 |sum a_j (w_j - 1) (v_j - o)| / sum a w <= exp(k) G sd = D, by Cauchy and Schwarz, where
 G^2 = sum a_j (exp(kappa_j) - 1)^2, and sum a_j exp(-kappa_j) >= exp(-k), k = sum a_j kappa_j, by
 Jensen. It moves by no more than max v - min v either.
@@ -59,8 +59,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from constructive.exact.kernel_model import KernelModel, kernel_model_named
-from constructive.kernels.enclosure import enclose
-from constructive.kernels.inputs import exactly, read
+from constructive.kernels.enclosure.enclose import enclose
+from constructive.kernels.enclosure.inputs import exactly, read
 from constructive.kernels.masks import Booleans
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, frozen
