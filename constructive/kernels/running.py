@@ -72,7 +72,7 @@ def suite_for(adapter: Adapter, dtype: str) -> dict[str, Spec]:
         dtype: a key of `formats.FORMATS`
     """
     return {
-        name: replace(spec, dtype=dtype, fully_masked=adapter.fully_masked)
+        name: replace(spec, dtype=dtype, fully_masked=adapter.convention(spec))
         for name, spec in SUITE.items()
     }
 

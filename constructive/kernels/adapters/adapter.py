@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from constructive.kernels.formats import as_float64
 from constructive.kernels.memory import from_layout
 from constructive.kernels.problem import Problem
-from constructive.kernels.spec import FullyMasked
+from constructive.kernels.spec import FullyMasked, Spec
 from constructive.support.arrays import Array
 from constructive.support.extras import require_packages
 
@@ -35,7 +35,7 @@ class Adapter(ABC):
         library: whose arrays `attend` gets: "numpy", "torch" or "jax"
         layout: of q, k, v and the output: "BHTd", "BTHd" or "packed"
         models: the row of the model of floating point that the library claims, by dtype
-        fully_masked: what a row without a visible key is: "zeros", "nan" or "mean"
+        fully_masked: what a row without a visible key is, if `convention` says nothing else
         can: what the library has of `ALL`
         devices: where it runs
     """
@@ -81,6 +81,15 @@ class Adapter(ABC):
             return f"no {problem.spec.dtype}"
         missing = sorted(needs(problem) - self.can)
         return f"no {', no '.join(missing)}" if missing else None
+
+    def convention(self, spec: Spec) -> FullyMasked:
+        """Return what a row without a visible key is for a spec: "zeros", "nan" or "mean".
+
+        Args:
+            spec: shapes, masks and options
+        """
+        del spec
+        return self.fully_masked
 
     def run(self, problem: Problem, device: str = "cpu") -> Array:
         """Return the output in float64 in the layout (B, H, T_q, d_v).

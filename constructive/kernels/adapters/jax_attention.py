@@ -7,6 +7,7 @@ from constructive.kernels.adapters.adapter import (
 )  # fmt: skip
 from constructive.kernels.adapters.torch_modules import EAGER
 from constructive.kernels.adapters.torch_sdpa import FLASH
+from constructive.kernels.formats import numpy_dtype
 from constructive.kernels.masks import Causal, RightPadding, VariableLengths, Window
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked
@@ -14,15 +15,15 @@ from constructive.support.arrays import Array
 
 
 class Jax(Adapter):
-    """Masks in words where jax has them, else as booleans."""
+    """Masks in words where jax has them, else as booleans. Its softmax is in float32 at most."""
 
     name: ClassVar[str] = "jax"
     packages: ClassVar[Packages] = {"jax": "jax"}
     library: ClassVar[str] = "jax"
     layout: ClassVar[str] = "BTHd"
-    models: ClassVar[Models] = FLASH
+    models: ClassVar[Models] = {name: model for name, model in FLASH.items() if name != "float64"}
     fully_masked: ClassVar[FullyMasked] = "mean"
-    can: ClassVar[frozenset[str]] = frozenset({MASK, BIAS, SCALE, GROUPS, WIDTH})
+    can: ClassVar[frozenset[str]] = frozenset({MASK, BIAS, SCALE, GROUPS})
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
 
     def run(self, problem: Problem, device: str = "cpu") -> Array:
@@ -125,5 +126,5 @@ def masked(problem: Problem, *, everything: bool) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     if problem.bias is not None:
-        found["bias"] = problem.bias.astype(problem.spec.output.dtype())
+        found["bias"] = problem.bias.astype(numpy_dtype(problem.spec.output.name))
     return found | ({"mask": problem.mask_tensor()} if everything else {})

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from constructive.kernels.adapters.adapter import ALL, SOFT_CAP, Adapter, Models, Packages
+from constructive.kernels.formats import numpy_dtype
 from constructive.kernels.masks import Causal
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked
@@ -29,7 +30,7 @@ class Mlx(Adapter):
         """Return scale, mask and sinks."""
         spec, found = problem.spec, {"scale": problem.spec.factor}
         if problem.sinks is not None:
-            found["sinks"] = _array(problem.sinks.astype(spec.inputs.dtype()))
+            found["sinks"] = _array(problem.sinks.astype(numpy_dtype(spec.dtype)))
         if problem.added is not None:
             return found | {"mask": _array(problem.mask_tensor(additive=True))}
         if spec.masks == (Causal("bottom-right"),):

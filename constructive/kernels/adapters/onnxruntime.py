@@ -26,7 +26,7 @@ def evaluated(content: bytes, inputs: dict[str, Any]) -> Any:  # noqa: ANN401
     import onnxruntime  # noqa: PLC0415 - an extra
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
+    options.log_severity_level = 4
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     return session.run(["out_0"], inputs)[0]
 
@@ -100,6 +100,8 @@ class Grouped(Adapter):
         """Return why: it is always causal, and its queries are the last tokens."""
         spec = problem.spec
         causal = spec.mask(Causal)
+        if spec.batch > 1 and 1 < spec.queries < spec.keys:
+            return "its cache is for one sequence, or one query each"
         if causal is None:
             return "it is always causal"
         if spec.keys == spec.queries:

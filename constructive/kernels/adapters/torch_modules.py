@@ -17,6 +17,9 @@ EAGER: Models = {
 }
 """Logits are stored in the format of the inputs, too."""
 
+WITHOUT_FLOAT64: Models = {name: model for name, model in EAGER.items() if name != "float64"}
+"""Of libraries whose softmax is in float32, also where inputs are in float64."""
+
 
 class Multihead(Adapter):
     """torch.nn.MultiheadAttention without weights in its output: it calls the fused function."""

@@ -3,15 +3,19 @@
 from typing import Any, ClassVar
 
 from constructive.kernels.adapters.adapter import (
-    ALL, SINK, SOFT_CAP, Adapter, Models, Packages, Refused,
+    ALL,
+    SINK,
+    SOFT_CAP,
+    Adapter,
+    Models,
+    Packages,
+    Refused,
 )  # fmt: skip
 from constructive.kernels.masks import Causal
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked
 
-FLASH: Models = {
-    name: f"flash {name}" for name in ("float64", "float32", "float16", "bfloat16")
-}
+FLASH: Models = {name: f"flash {name}" for name in ("float64", "float32", "float16", "bfloat16")}
 """Logits and sums in float32 or more; weights in the format of the inputs; one rounding."""
 
 
@@ -142,5 +146,3 @@ def _shared(problem: Problem) -> dict[str, Any]:
     spec = problem.spec
     found: dict[str, Any] = {} if spec.scale is None else {"scale": spec.scale}
     return found | ({"enable_gqa": True} if spec.group > 1 else {})
-
-

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from constructive.kernels.adapters.adapter import ALL, SINK, SOFT_CAP, Adapter, Models, Packages
-from constructive.kernels.adapters.torch_modules import EAGER
+from constructive.kernels.adapters.torch_modules import WITHOUT_FLOAT64
 from constructive.kernels.adapters.torch_sdpa import FLASH
 from constructive.kernels.masks import Causal
 from constructive.kernels.problem import Problem
@@ -18,7 +18,7 @@ class Eager(Adapter):
     packages: ClassVar[Packages] = {"transformers": "transformers", "torch": "torch"}
     library: ClassVar[str] = "torch"
     layout: ClassVar[str] = "BHTd"
-    models: ClassVar[Models] = EAGER
+    models: ClassVar[Models] = WITHOUT_FLOAT64
     fully_masked: ClassVar[FullyMasked] = "mean"
     can: ClassVar[frozenset[str]] = ALL
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")

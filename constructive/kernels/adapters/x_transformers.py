@@ -3,11 +3,11 @@
 from typing import Any, ClassVar
 
 from constructive.kernels.adapters.adapter import ALL, SINK, SOFT_CAP, Adapter, Models, Packages
-from constructive.kernels.adapters.torch_modules import EAGER
+from constructive.kernels.adapters.torch_modules import WITHOUT_FLOAT64
 from constructive.kernels.adapters.torch_sdpa import FLASH
 from constructive.kernels.masks import Causal
 from constructive.kernels.problem import Problem
-from constructive.kernels.spec import FullyMasked
+from constructive.kernels.spec import FullyMasked, Spec
 
 
 class Plain(Adapter):
@@ -17,11 +17,16 @@ class Plain(Adapter):
     packages: ClassVar[Packages] = {"x_transformers": "x-transformers", "torch": "torch"}
     library: ClassVar[str] = "torch"
     layout: ClassVar[str] = "BHTd"
-    models: ClassVar[Models] = EAGER
+    models: ClassVar[Models] = WITHOUT_FLOAT64
     fully_masked: ClassVar[FullyMasked] = "zeros"
     can: ClassVar[frozenset[str]] = ALL - {SINK}
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     flash: ClassVar[bool] = False
+
+    def convention(self, spec: Spec) -> FullyMasked:
+        """Return "mean" where the causal flag alone hides all keys, "zeros" below masks."""
+        flag = spec.masks == (Causal("bottom-right"),)
+        return "mean" if flag and not self.flash else self.fully_masked
 
     def options(self, problem: Problem) -> dict[str, Any]:
         """Return what Attend is made with, and mask and attn_bias."""
