@@ -25,6 +25,8 @@ import numpy as np
 from constructive.constructions.build import build_memorizer
 from constructive.data.dataset import Dataset
 from constructive.data.generators import moment_curve_points
+from constructive.kernels.strategies import problems as problems
+from constructive.kernels.strategies import specs as specs
 from constructive.layers.memorizer import Memorizer
 from constructive.sequences.build import build_sequence_memorizer
 from constructive.sequences.examples import Task

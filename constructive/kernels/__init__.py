@@ -13,6 +13,7 @@ are asked for.
 """
 
 from constructive.kernels.adapters import ADAPTERS as ADAPTERS
+from constructive.kernels.backward import Backward as Backward
 from constructive.kernels.batteries import battery as battery
 from constructive.kernels.batteries import problems as problems
 from constructive.kernels.batteries import union as union
@@ -20,6 +21,8 @@ from constructive.kernels.cases import CASES as CASES
 from constructive.kernels.checking import KernelError as KernelError
 from constructive.kernels.checking import check as check
 from constructive.kernels.checking import examine as examine
+from constructive.kernels.paged import Paged as Paged
 from constructive.kernels.problem import Problem as Problem
 from constructive.kernels.report import Report as Report
+from constructive.kernels.report import diagnose as diagnose
 from constructive.kernels.spec import Spec as Spec

@@ -24,7 +24,7 @@ _SAME_SIGN = 3.0
 _MERGED = {"float64": 2.0**-48, "float32": 2.0**-20}
 """Of an average, where weights may be normalised by the logarithm of their sum."""
 _LEVELLED = {"float64": 2.0**-36, "float32": 2.0**-12}
-"""Of a winner far from 0, where the exponential may be fused with the subtraction of the maximum."""
+"""Of a winner far from 0, where exp may be fused with the subtraction of the maximum."""
 _FUSED = 2.0**10
 """Beyond this level 2^-24 |L| is not small in 16 bits either."""
 _FAR = 2.0**-8
@@ -111,7 +111,7 @@ def answer(
     """
     raw, size = products(spec, draft)
     visible = np.broadcast_to(visible, raw.shape)
-    zero = size == 0.0
+    zero: Booleans = size == 0.0
     below = far_below(spec, draft, raw, size)
     high = raw >= 0.0
     if bias is not None:
@@ -128,9 +128,13 @@ def answer(
     exists = spec.rows()[:, None]
     empty = ~visible.any(-1) & exists
     checked = winners.any(-1) & (below | winners | near | ~visible).all(-1) & exists
-    sink = np.zeros(spec.heads[0]) if sinks is None else (sinks == draft.level * spec.factor).astype(np.float64)
+    sink = (
+        np.zeros(spec.heads[0])
+        if sinks is None
+        else (sinks == draft.level * spec.factor).astype(np.float64)
+    )
     total = weights.sum(-1) + sink[:, None]
-    expected = averaged(spec, weights, v) / np.where(checked, total, 1.0)[..., None]
+    expected: Array = averaged(spec, weights, v) / np.where(checked, total, 1.0)[..., None]
     relative = _rounding(spec, draft, total, visible.sum(-1))
     slack = relative[..., None] * expected
     if near.any():
@@ -141,9 +145,13 @@ def answer(
         )
     expected = np.where(checked[..., None], expected, np.nan)
     change = 1.0 / (4.0 * (total + 1.0)) > 4.0 * relative
-    guards = ~visible & high & (checked & change)[..., None]
-    expected, slack, checked, guards = _empty_rows(spec, v, empty, (expected, slack, checked, guards))
-    return Answer(weights, expected, np.where(checked[..., None], slack, 0.0), checked, empty, guards)
+    guards = ~visible & high & np.asarray(checked & change)[..., None]
+    expected, slack, checked, guards = _empty_rows(
+        spec, v, empty, (expected, slack, checked, guards)
+    )
+    return Answer(
+        weights, expected, np.where(checked[..., None], slack, 0.0), checked, empty, guards
+    )
 
 
 def far_below(spec: Spec, draft: Draft, raw: Array, size: Array) -> Booleans:
@@ -204,7 +212,7 @@ def _rounding(spec: Spec, draft: Draft, total: Array, seen: Array) -> Array:
     """Return the relative slack of rows by what is asked of arithmetic, (B, H, T_q)."""
     output = spec.output
     bits = output.digits
-    long = "float64" if bits > 24 else "float32"  # noqa: PLR2004
+    long = "float64" if bits > 24 else "float32"
     unit = 2.0**-52 if long == "float64" else 2.0**-23
     safe = np.maximum(total, 1.0)
     powers = np.exp2(np.round(np.log2(safe))) == safe

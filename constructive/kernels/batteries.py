@@ -77,7 +77,7 @@ def battery(
     if window is not None:
         every.append(Window(*window, alignment=causal or "bottom-right"))
     every.extend(masks)
-    shapes = _SHAPES
+    shapes: tuple[tuple[int, int], ...] = _SHAPES
     if queries is not None or keys is not None:
         shapes = ((queries or keys or 1, keys or queries or 1),)
     found = False

@@ -1,5 +1,7 @@
 """Compare what a kernel returned with what every admissible kernel returns."""
 
+from typing import Protocol
+
 import numpy as np
 
 from constructive.kernels.formats import as_float64
@@ -10,6 +12,14 @@ from constructive.support.arrays import Array
 from constructive.support.errors import ConstructiveError, ParameterError
 
 
+class Finding(Protocol):
+    """A report on an output, or on gradients."""
+
+    @property
+    def first(self) -> tuple[object, ...] | None:
+        """The first row that is wrong."""
+
+
 class KernelError(ConstructiveError, AssertionError):
     """A kernel returned what no evaluation of the named model returns.
 
@@ -17,15 +27,15 @@ class KernelError(ConstructiveError, AssertionError):
         report: what was found
     """
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Finding) -> None:
         super().__init__(
             str(report),
             witness=report.first,
-            suggestion="report.picture(path) draws which key each query read",
+            suggestion="error.report.picture(path) draws which key each query read",
         )
         self.report = report
 
-    def __reduce__(self) -> tuple[type["KernelError"], tuple[Report]]:
+    def __reduce__(self) -> tuple[type["KernelError"], tuple[Finding]]:
         """Processes send errors to each other."""
         return type(self), (self.report,)
 

@@ -9,9 +9,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from constructive.kernels.masks import Integers
+from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
@@ -50,9 +49,9 @@ class Encoding:
         """Coordinates of digits."""
         return self.count * self.radix
 
-    def one_hot(self) -> npt.NDArray[np.bool_]:
+    def one_hot(self) -> Booleans:
         """Return True in the coordinates of each key, (B, G, T_k, m r)."""
-        hot = self.digits[..., None] == np.arange(self.radix)
+        hot: Booleans = self.digits[..., None] == np.arange(self.radix)
         return hot.reshape(*self.digits.shape[:3], self.used)
 
 
@@ -137,9 +136,7 @@ def codes(spec: Spec) -> Array:
     chosen[:, :width] = random.permutation(count)[:, None] // base ** np.arange(width) % base
     values = np.exp2(chosen[:, random.permutation(spec.d_v)])
     shape = (sequences, spec.heads[1], spec.keys, spec.d_v)
-    return np.ascontiguousarray(
-        np.broadcast_to(values.reshape(shape), (spec.batch, *shape[1:]))
-    )
+    return np.ascontiguousarray(np.broadcast_to(values.reshape(shape), (spec.batch, *shape[1:])))
 
 
 def factors(product: float, largest: float) -> tuple[float, float]:

@@ -14,9 +14,7 @@ from constructive.support.extras import require
 _TF32 = replace(FORMATS["float32"], name="tf32", digits=11, largest=(2.0 - 2.0**-10) * 2.0**127)
 DTYPES = {name: FORMATS[name] for name in ("float64", "float32")}
 DTYPES["tf32"] = _TF32
-DTYPES |= {
-    name: FORMATS[name] for name in ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
-}
+DTYPES |= {name: FORMATS[name] for name in ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")}
 """Formats of q, k and v by name. TF32 is stored as float32."""
 _OUTPUTS = {"tf32": "float32", "float8_e4m3fn": "bfloat16", "float8_e5m2": "bfloat16"}
 """Of formats in which no output is: float8 is storage."""
@@ -60,7 +58,7 @@ def stored_name(name: str) -> str:
     """Return what numpy, ml_dtypes, torch and jax call a format.
 
     Args:
-        name: a key of `DTYPES`, or "bool"
+        name: a key of `DTYPES`, or a name that all of them know, such as "bool"
 
     Example:
         >>> stored_name("tf32")
@@ -73,7 +71,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     """Return the numpy type of a format; ml_dtypes is imported if it has it.
 
     Args:
-        name: a key of `DTYPES`, or "bool"
+        name: a key of `DTYPES`, or a name that all of them know, such as "bool"
 
     Raises:
         MissingExtraError: if ml_dtypes is needed and not installed
@@ -85,7 +83,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     if name not in _OF_ML_DTYPES:
         return np.dtype(stored_name(name))
     types = require("ml_dtypes", extra="kernels", purpose=f"a numpy array of {name}")
-    return np.dtype(getattr(types, name))
+    found: np.dtype[Any] = np.dtype(getattr(types, name))
+    return found
 
 
 def holds(numbers: Format, values: npt.ArrayLike) -> bool:

@@ -100,6 +100,9 @@ def require_hypotheses(
     _require("a hidden key has weight", rows & ((answer.weights > 0.0) & ~visible).any(-1))
     _require("there is no winner", rows & ~winners.any(-1))
     _require("a key is not far below the winner", rows & (rest & ~below).any(-1))
+    if draft.near is None and spec.soft_cap is None:
+        close = rest & (raw > -abs(draft.level))
+        _require("a gap is smaller than the level", rows & close.any(-1))
     if draft.near is not None:
         _require("a near key is elsewhere", rows & (near & (raw != draft.near)).any(-1))
     for head in range(spec.heads[0]):
@@ -110,12 +113,17 @@ def require_hypotheses(
         _require("a logit has more than four products", rows[:, head] & many.any(-1))
     largest = 2.0 * (size + abs(draft.level)) * (visible & rows[..., None])
     if spec.dtype == "float16":
-        _require("q k is beyond float16", (largest >= _FLOAT16).any(-1))
-    sink = np.zeros(spec.heads[0]) if sinks is None else (sinks == draft.level * spec.factor).astype(np.float64)
+        beyond: Booleans = np.asarray((largest >= _FLOAT16).any(-1))
+        _require("q k is beyond float16", beyond)
+    sink = (
+        np.zeros(spec.heads[0])
+        if sinks is None
+        else (sinks == draft.level * spec.factor).astype(np.float64)
+    )
     total = answer.weights.sum(-1) + sink[:, None]
     expected = averaged(spec, answer.weights, v)
     with np.errstate(invalid="ignore"):
-        wrong = (answer.expected * total[..., None] - expected) > 2.0**-40 * expected
+        wrong = np.abs(answer.expected * total[..., None] - expected) > 2.0**-40 * expected
     exact = (answer.slack == 0.0).all(-1)
     _require("an answer is not the average of the winners", rows & wrong.any(-1))
     exponent = np.log2(np.maximum(total, 1.0))
@@ -154,7 +162,9 @@ def _require_numbers(spec: Spec, draft: Draft, v: Array) -> None:
     if reason is not None:
         raise AssumptionError(reason, witness=spec.soft_cap, suggestion="a larger soft cap")
     if draft.level_slot is not None:
-        level = np.multiply.outer(np.unique(draft.q[..., draft.level_slot]), draft.k[..., draft.level_slot])
+        level = np.multiply.outer(
+            np.unique(draft.q[..., draft.level_slot]), draft.k[..., draft.level_slot]
+        )
         if not np.isin(level, (0.0, draft.level)).all():
             raise AssumptionError(
                 "levels of keys differ", witness=draft.level, suggestion="Problem.build"

@@ -273,7 +273,7 @@ class Boolean(Mask):
         most = min(7, int(grid.key_lengths.min()).bit_length())
         seen = 2 ** random.integers(0, max(1, most), rows)
         if self.empty:
-            seen[random.random(rows) < 1 / 8] = 0  # noqa: PLR2004
+            seen[random.random(rows) < 1 / 8] = 0
         # Only keys that other masks of lengths show, so that rows keep their numbers of keys.
         order = random.random((*rows, grid.keys))
         order += grid.j >= grid.key_lengths[:, None, None, None]

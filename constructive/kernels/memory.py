@@ -121,7 +121,7 @@ def _numpy(array: npt.NDArray[Any], device: str, dtype: str) -> Any:  # noqa: AN
 
 def _torch(array: npt.NDArray[Any], device: str, dtype: str) -> Any:  # noqa: ANN401
     torch = require("torch", extra="torch", purpose="tensors of torch")
-    return torch.from_numpy(array).to(getattr(torch, stored_name(dtype))).to(device)
+    return torch.tensor(array).to(getattr(torch, stored_name(dtype))).to(device)
 
 
 def _jax(array: npt.NDArray[Any], device: str, dtype: str) -> Any:  # noqa: ANN401
@@ -167,7 +167,7 @@ def _inside(array: Any, shape: tuple[int, ...], inner: tuple[slice, ...]) -> Any
 
 def _swapped(array: Any) -> Any:  # noqa: ANN401
     """Return the array with its two middle axes swapped in memory."""
-    if array.ndim != 4 or not hasattr(array, "swapaxes"):  # noqa: PLR2004
+    if array.ndim != 4 or not hasattr(array, "swapaxes"):
         return array
     turned = array.swapaxes(1, 2)
     turned = np.ascontiguousarray(turned) if isinstance(array, np.ndarray) else turned.contiguous()

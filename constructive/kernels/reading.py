@@ -50,7 +50,7 @@ class Reading:
         places = np.ndindex(batch, heads, keys)
         found: dict[bytes, tuple[int, int, int]] = {}
         for row, place in zip(rows, places, strict=True):
-            found.setdefault(row.tobytes(), place)  # type: ignore[arg-type] # of three axes
+            found.setdefault(row.tobytes(), place)
         return found
 
     def key(self, row: tuple[int, int, int]) -> tuple[int, int, int] | None:
@@ -100,8 +100,12 @@ class Reading:
         key = self.key(row)
         if key is not None:
             return Row(self._move(row, key), f"reads {self._place(row, key)}; {wanted}")
+        return self._mixed(row, out, expected)
+
+    def _mixed(self, row: tuple[int, int, int], out: Array, expected: Array) -> Row:
+        """Return what a row has read that is the value of no key."""
         if not out.any():
-            return Row("zero", f"is zero; {wanted}")
+            return Row("zero", f"is zero; it should read {self.wanted(row)}")
         ratio = out / expected
         if np.ptp(ratio) <= _CLOSE * abs(ratio.mean()):
             times = f"times {ratio.mean():.6g}"
@@ -178,7 +182,7 @@ class Reading:
         moves = values - expected
         share = (moves @ difference) / np.maximum((moves * moves).sum(-1), 2.0**-30)
         rest = np.abs(difference - share[:, None] * moves).max(-1)
-        best = int(np.argmin(np.where(np.abs(share) > 2.0**-12, rest, np.inf)))  # noqa: PLR2004
+        best = int(np.argmin(np.where(np.abs(share) > 2.0**-12, rest, np.inf)))
         wanted = self.wanted(row)
         size = float(np.abs(difference).max())
         if rest[best] <= _CLOSE * max(size, 2.0**-7) and total:

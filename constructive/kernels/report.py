@@ -9,8 +9,8 @@ import numpy as np
 
 from constructive.kernels.admissible import sentence
 from constructive.kernels.masks import Booleans, Integers
-from constructive.kernels.mistakes import Made, mistakes
-from constructive.kernels.mistakes.bench import Bench
+from constructive.kernels.mistakes import mistakes
+from constructive.kernels.mistakes.bench import Bench, Made
 from constructive.kernels.problem import Problem
 from constructive.kernels.reading import Reading
 from constructive.support.arrays import Array
@@ -88,8 +88,10 @@ class Report:
 
     @cached_property
     def explanations(self) -> tuple[Explanation, ...]:
-        """Mistakes that explain the output, the best first; those that explain every row alone,
-        if there are such."""
+        """Mistakes that explain the output, the best first.
+
+        If some explain every row, only these.
+        """
         if self.passed:
             return ()
         few = Bench(self.problem, self._chosen())
@@ -106,7 +108,11 @@ class Report:
         """Return some queries with wrong rows, and some without, in order."""
         bad = self.wrong.any((0, 1))
         parts = [np.flatnonzero(bad), np.flatnonzero(~bad)]
-        kept = [part[np.linspace(0, len(part) - 1, _SCREENED).astype(int)] for part in parts if len(part)]
+        kept = [
+            part[np.linspace(0, len(part) - 1, _SCREENED).astype(int)]
+            for part in parts
+            if len(part)
+        ]
         return np.unique(np.concatenate(kept))
 
     def judge(self, bench: Bench, name: str, made: Made) -> Explanation | None:
@@ -238,7 +244,7 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
     if not left:
         return _in_part([report for report in given if not report.passed])
     for report in given[1:]:
-        if len(left) < 2:  # noqa: PLR2004
+        if len(left) < 2:
             break
         made = mistakes(Bench.of(report.problem))
         kept = [name for name in left if name not in made or _explains(report, made[name])]
@@ -271,10 +277,11 @@ def _same(out: Array, other: Array, digits: int) -> tuple[Booleans, Booleans]:
     Numbers may differ by a few roundings. Where a mistake leads to NaN, a kernel may have 0.
     """
     close = 2.0 ** (2 - min(digits, 20))
-    equal = np.isfinite(other) & (np.abs(out - other) <= close * np.maximum(np.abs(other), 2.0**-6))
+    near = np.abs(out - other) <= close * np.maximum(np.abs(other), 2.0**-6)
+    equal = np.isfinite(other) & near
     odd = ~np.isfinite(out) & ~np.isfinite(other)
     guarded = ~np.isfinite(other).any(-1) & (out == 0.0).all(-1)  # kernels that ask for sums > 0
-    same: Booleans = (equal | odd).all(-1)
+    same: Booleans = np.asarray((equal | odd).all(-1))
     return same | guarded, same
 
 
@@ -282,4 +289,4 @@ def _ranges(numbers: np.ndarray) -> str:
     """Return numbers in words: "3", "64 to 76", "0, 2, 5, .."."""
     if len(numbers) > 1 and numbers[-1] - numbers[0] == len(numbers) - 1:
         return f"{numbers[0]} to {numbers[-1]}"
-    return ", ".join(str(number) for number in numbers[:6]) + (", .." if len(numbers) > 6 else "")  # noqa: PLR2004
+    return ", ".join(str(number) for number in numbers[:6]) + (", .." if len(numbers) > 6 else "")

@@ -158,7 +158,9 @@ class Board:
         blank = ~self.visible.any(-1)
         q = np.zeros((*self.winner.shape, spec.head_dim))
         q[..., :used] = slots.reshape(*self.winner.shape, used)
-        k = self.random.choice([-self.key, self.key], (*self.encoding.digits.shape[:3], spec.head_dim))
+        k = self.random.choice(
+            [-self.key, self.key], (*self.encoding.digits.shape[:3], spec.head_dim)
+        )
         if spec.shared:
             k[:] = k[:1]
         k[..., :used] = self.key * self.encoding.one_hot()

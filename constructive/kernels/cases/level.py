@@ -1,11 +1,10 @@
 """The winner's logit is far from 0: maxima that are not subtracted, finite values for -inf."""
 
-from typing import ClassVar
-
 import numpy as np
 
-from constructive.kernels.cases.case import Case, Draft, board, factors, gap, power
+from constructive.kernels.cases.case import Case, Draft, board, gap, power
 from constructive.kernels.cases.random import addressed
+from constructive.kernels.encoding import factors
 from constructive.kernels.formats import holds
 from constructive.kernels.masks import Booleans
 from constructive.kernels.spec import Spec
@@ -51,9 +50,7 @@ class Level(Case):
         least = max(gap(spec), product)
         chosen = board(spec, visible, "random", reserved=1, least=least)
         signed = product if self.level > 0 else -product
-        return chosen.draft(
-            addressed(chosen), _slot(signed / chosen.key, chosen.key), level=signed
-        )
+        return chosen.draft(addressed(chosen), _slot(signed / chosen.key, chosen.key), level=signed)
 
 
 def _slot(of_query: float, of_key: float) -> tuple[Array, Array]:

@@ -33,7 +33,7 @@ class Scale(Case):
 
 
 class SoftCap(Case):
-    """Two keys at about 3 caps and below, whose logits differ by about 1 after the soft cap alone."""
+    """Two keys at some caps, whose logits differ by about 1 after the soft cap alone."""
 
     name: ClassVar[str] = "soft cap"
     purpose: ClassVar[str] = "soft caps that are missing or of another size"

@@ -33,7 +33,9 @@ class Uniform(Case):
         """Return queries that read all visible keys alike."""
         del visible
         random = np.random.default_rng((spec.seed, 5))
-        k = random.choice([-_NUMBER, _NUMBER], (spec.batch, spec.heads[1], spec.keys, spec.head_dim))
+        k = random.choice(
+            [-_NUMBER, _NUMBER], (spec.batch, spec.heads[1], spec.keys, spec.head_dim)
+        )
         if spec.shared:
             k[:] = k[:1]
         q = np.zeros((spec.batch, spec.heads[0], spec.queries, spec.head_dim))
@@ -59,5 +61,3 @@ class Orthogonal(Uniform):
         """Return queries of zeros."""
         drawn = super().draft(spec, visible)
         return Draft(np.zeros_like(drawn.q), drawn.k)
-
-

@@ -74,46 +74,61 @@ def rows(bench: Bench) -> Mistakes:
     q, k, v = bench.problem.q, bench.keys, bench.values
     for step in (-1, 1):
         place = "the next one" if step < 0 else "the one before"
-        yield f"each value is {place}, keys are right", partial(bench.averaged, v=np.roll(v, step, 2))
+        yield (
+            f"each value is {place}, keys are right",
+            partial(bench.averaged, v=np.roll(v, step, 2)),
+        )
         yield (
             f"each key is {place}, values are right",
             partial(_read, bench, np.roll(k, step, 2), None),
         )
         yield f"each query is {place}", partial(_asked, bench, np.roll(q, step, 2))
-        yield f"each query is that of the {'next head' if step < 0 else 'head before'}", partial(
-            _asked, bench, np.roll(q, step, 1)
+        yield (
+            f"each query is that of the {'next head' if step < 0 else 'head before'}",
+            partial(_asked, bench, np.roll(q, step, 1)),
         )
-        yield f"each query is that of the {'next' if step < 0 else 'previous'} sequence", partial(
-            _asked, bench, np.roll(q, step, 0)
+        yield (
+            f"each query is that of the {'next' if step < 0 else 'previous'} sequence",
+            partial(_asked, bench, np.roll(q, step, 0)),
         )
     yield "each query is that of head 0", partial(_asked, bench, np.repeat(q[:, :1], q.shape[1], 1))
-    yield "each query is that of sequence 0", partial(
-        _asked, bench, np.repeat(q[:1], q.shape[0], 0)
+    yield (
+        "each query is that of sequence 0",
+        partial(_asked, bench, np.repeat(q[:1], q.shape[0], 0)),
     )
-    yield "each query is the first one", partial(_asked, bench, np.repeat(q[:, :, :1], q.shape[2], 2))
+    yield (
+        "each query is the first one",
+        partial(_asked, bench, np.repeat(q[:, :, :1], q.shape[2], 2)),
+    )
     yield "values are in reverse order", partial(bench.averaged, v=v[:, :, ::-1])
     yield "keys are in place of values", partial(_columns, bench)
     for block in BLOCKS:
         if block < k.shape[2]:
             first = np.arange(k.shape[2]) % block
-            yield f"every block of {block} keys has the values of the first", partial(
-                bench.averaged, v=v[:, :, first]
+            yield (
+                f"every block of {block} keys has the values of the first",
+                partial(bench.averaged, v=v[:, :, first]),
             )
-            yield f"every block of {block} keys is the first, values are right", partial(
-                _read, bench, k[:, :, first], None
+            yield (
+                f"every block of {block} keys is the first, values are right",
+                partial(_read, bench, k[:, :, first], None),
             )
             late = np.maximum(np.arange(k.shape[2]) - block, 0)
-            yield f"values of each block of {block} are those of the block before", partial(
-                bench.averaged, v=v[:, :, late]
+            yield (
+                f"values of each block of {block} are those of the block before",
+                partial(bench.averaged, v=v[:, :, late]),
             )
         if block < q.shape[2]:
-            yield f"every block of {block} queries is the first", partial(
-                _asked, bench, q[:, :, np.arange(q.shape[2]) % block]
+            yield (
+                f"every block of {block} queries is the first",
+                partial(_asked, bench, q[:, :, np.arange(q.shape[2]) % block]),
             )
 
 
 def _asked(bench: Bench, q: Array) -> Array:
-    return bench.averaged(bench.scored(raw=grouped(bench.problem.spec, q[:, :, bench.rows], bench.problem.k)))
+    return bench.averaged(
+        bench.scored(raw=grouped(bench.problem.spec, q[:, :, bench.rows], bench.problem.k))
+    )
 
 
 def _columns(bench: Bench) -> Array:
@@ -159,8 +174,9 @@ def _moved(bench: Bench) -> Mistakes:
     out = np.nan_to_num(bench.problem.expected)
     batch, count, queries, width = out.shape
     tokens = out.transpose(0, 2, 1, 3)
-    yield "the output is laid out as (B, T, H, d), and read as (B, H, T, d)", lambda: tokens.reshape(
-        out.shape
+    yield (
+        "the output is laid out as (B, T, H, d), and read as (B, H, T, d)",
+        lambda: tokens.reshape(out.shape),
     )
     turned = out.reshape(batch, queries, count, width).transpose(0, 2, 1, 3)
     yield "the output is laid out as (B, H, T, d), and read as (B, T, H, d)", lambda: turned
@@ -168,8 +184,9 @@ def _moved(bench: Bench) -> Mistakes:
         words = ("next", "next", "next") if step < 0 else ("previous",) * 3
         for axis, what in ((0, "sequence"), (1, "head"), (2, "query")):
             if out.shape[axis] > 1:
-                yield f"rows of the output are those of the {words[0]} {what}", partial(
-                    np.roll, out, step, axis
+                yield (
+                    f"rows of the output are those of the {words[0]} {what}",
+                    partial(np.roll, out, step, axis),
                 )
     yield "queries of the output are in reverse order", lambda: out[:, :, ::-1]
     yield "heads of the output are in reverse order", lambda: out[:, ::-1]
@@ -177,8 +194,9 @@ def _moved(bench: Bench) -> Mistakes:
     group = bench.problem.spec.group
     if 1 < group < count:
         mixed = out.reshape(batch, count // group, group, queries, width).swapaxes(1, 2)
-        yield "heads of the output are in the order (member of the group, group)", lambda: (
-            mixed.reshape(out.shape)
+        yield (
+            "heads of the output are in the order (member of the group, group)",
+            lambda: mixed.reshape(out.shape),
         )
     for step in (-1, 1):
         yield f"columns of the output are shifted by {-step}", partial(np.roll, out, step, 3)

@@ -103,11 +103,13 @@ def slopes(bench: Bench) -> Mistakes:
     causal = spec.mask(Causal)
     shift = spec.keys - spec.queries
     other = 0 if causal is None or causal.alignment == "bottom-right" else shift
-    yield "distances of slopes are aligned otherwise", partial(
-        _scored, bench, bias=-each * np.abs(i + other - j)
+    yield (
+        "distances of slopes are aligned otherwise",
+        partial(_scored, bench, bias=-each * np.abs(i + other - j)),
     )
-    yield "distances of slopes are not absolute", partial(
-        _scored, bench, bias=-each * (i + (shift - other) - j)
+    yield (
+        "distances of slopes are not absolute",
+        partial(_scored, bench, bias=-each * (i + (shift - other) - j)),
     )
     yield "slopes are multiplied by the position of the key", partial(_scored, bench, bias=each * j)
 
@@ -122,19 +124,25 @@ def hidden(bench: Bench) -> Mistakes:
         yield f"hidden keys have a logit of {value:g}", partial(bench.averaged, logits, everything)
         if value:
             added = bench.scores + np.where(visible, 0.0, value)
-            yield f"{value:g} is added to the logits of hidden keys", partial(
-                bench.averaged, added, everything
+            yield (
+                f"{value:g} is added to the logits of hidden keys",
+                partial(bench.averaged, added, everything),
             )
-    yield "hidden keys have a logit of 1 (the mask is multiplied, or added as numbers)", partial(
-        bench.averaged, bench.scores + visible, everything
+    yield (
+        "hidden keys have a logit of 1 (the mask is multiplied, or added as numbers)",
+        partial(bench.averaged, bench.scores + visible, everything),
     )
     yield "hidden keys are in the denominator", partial(_after, bench)
-    yield "the mask is applied with the opposite sign", partial(
-        bench.averaged, np.where(visible, bench.scores, np.finfo(np.float32).max), everything
+    yield (
+        "the mask is applied with the opposite sign",
+        partial(
+            bench.averaged, np.where(visible, bench.scores, np.finfo(np.float32).max), everything
+        ),
     )
     largest = np.where(visible, -np.inf, bench.scores)
-    yield "the maximum is taken over hidden keys too, and weights underflow", partial(
-        _underflow, bench, largest.max(-1, keepdims=True)
+    yield (
+        "the maximum is taken over hidden keys too, and weights underflow",
+        partial(_underflow, bench, largest.max(-1, keepdims=True)),
     )
 
 
@@ -148,4 +156,5 @@ def _underflow(bench: Bench, least: Array) -> Array:
     with np.errstate(all="ignore"):
         largest = np.maximum(logits.max(-1, keepdims=True), least)
         weights = np.exp((logits - largest).astype(np.float32)).astype(np.float64)
-        return (weights @ bench.values) / weights.sum(-1, keepdims=True)
+        out: Array = (weights @ bench.values) / weights.sum(-1, keepdims=True)
+    return out

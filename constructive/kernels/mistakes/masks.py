@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ def alignment(bench: Bench) -> Mistakes:
         if not isinstance(mask, Causal | Window | Prefix):
             continue
         other = "top-left" if mask.alignment == "bottom-right" else "bottom-right"
-        turned = _instead(spec, mask, replace(mask, alignment=other))
+        turned = _instead(spec, mask, _changed(mask, "alignment", other))
         yield f"the {mask.name} mask is aligned {other}", bench.sees(turned)
     causal = spec.mask(Causal)
     if causal is not None:
@@ -42,7 +43,10 @@ def alignment(bench: Bench) -> Mistakes:
             yield sentence, bench.sees(_instead(spec, causal, Window(None, step, causal.alignment)))
         longest = _diagonal(spec, spec.keys - spec.queries)
         both = _without(spec, causal) & longest
-        yield "the causal mask is aligned to the longest sequence, not to each one", bench.sees(both)
+        yield (
+            "the causal mask is aligned to the longest sequence, not to each one",
+            bench.sees(both),
+        )
 
 
 def windows(bench: Bench) -> Mistakes:
@@ -59,14 +63,14 @@ def windows(bench: Bench) -> Mistakes:
             sentence = f"the window is one key {word} on the {side}"
             if abs(step) > 1:
                 sentence = f"the window is {word} on the {side}"
-            other = replace(mask, **{side: max(0, size + step)})
+            other = _changed(mask, side, max(0, size + step))
             yield sentence, bench.sees(_instead(spec, mask, other))
-        other = replace(mask, **{side: None})
+        other = _changed(mask, side, None)
         yield f"the window is ignored on the {side}", bench.sees(_instead(spec, mask, other))
-        other = replace(mask, **{side: size // 2})
+        other = _changed(mask, side, size // 2)
         yield f"the window is half as long on the {side}", bench.sees(_instead(spec, mask, other))
     if None not in {mask.left, mask.right} and mask.left != mask.right:
-        other = replace(mask, left=mask.right, right=mask.left)
+        other = _changed(_changed(mask, "left", mask.right), "right", mask.left)
         yield "left and right of the window are swapped", bench.sees(_instead(spec, mask, other))
 
 
@@ -112,7 +116,7 @@ def lengths(bench: Bench) -> Mistakes:
             for sentence, found in options.items():
                 fitting = tuple(min(max(value, 0), most) for value in found)
                 if fitting != values:
-                    other = replace(mask, **{entry.name: fitting})
+                    other = _changed(mask, entry.name, fitting)
                     # The diagonal of causal masks follows true lengths: only this mask changes.
                     shown = other.visible(_grid(spec))
                     yield sentence, bench.sees(_without(spec, mask) & shown)
@@ -138,7 +142,9 @@ def arbitrary(bench: Bench) -> Mistakes:
         "the mask is shifted by one key to the left": np.roll(visible, -1, 3),
     }
     heads = np.arange(spec.heads[0]) // spec.group
-    options["the mask of a head is that of the head with the number of its KV head"] = visible[:, heads]
+    options["the mask of a head is that of the head with the number of its KV head"] = visible[
+        :, heads
+    ]
     for sentence, other in options.items():
         yield sentence, bench.sees(other)
 
@@ -154,7 +160,9 @@ def blocks(bench: Bench) -> Mistakes:
         if block < spec.keys:
             whole, last = spec.keys // block * block, (spec.keys - 1) // block * block
             if whole < spec.keys:
-                sentence = f"the last block of keys, which is not full, is not read (blocks of {block})"
+                sentence = (
+                    f"the last block of keys, which is not full, is not read (blocks of {block})"
+                )
             else:
                 sentence = f"the last block of keys is not read (blocks of {block})"
             yield sentence, bench.sees(visible & (j < last))
@@ -201,6 +209,12 @@ def blocks(bench: Bench) -> Mistakes:
                 f"the causal mask is that of the last query of each block of {block} queries",
                 bench.sees(rest & (j <= first + shift + block - 1)),
             )
+
+
+def _changed(mask: Mask, name: str, value: object) -> Mask:
+    fields_of_mask: Any = mask
+    changed: Mask = replace(fields_of_mask, **{name: value})
+    return changed
 
 
 def _grid(spec: Spec) -> Grid:

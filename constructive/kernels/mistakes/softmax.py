@@ -17,17 +17,20 @@ def denominators(bench: Bench) -> Mistakes:
         right = bench.averaged()
         yield "the output is not divided by the sum of weights", lambda: weights @ bench.values
         yield "the output is divided by the sum of weights twice", lambda: right / total
-        yield "the output is divided by the number of keys", lambda: (
-            weights @ bench.values / bench.problem.spec.keys
+        yield (
+            "the output is divided by the number of keys",
+            lambda: weights @ bench.values / bench.problem.spec.keys,
         )
         yield "the output is multiplied by the sum of weights", lambda: right * total
-    yield "1 is added to the denominator (a sink that nobody asked for)", partial(
-        bench.averaged, more=1.0
+    yield (
+        "1 is added to the denominator (a sink that nobody asked for)",
+        partial(bench.averaged, more=1.0),
     )
     for epsilon in (1e-3, 1e-2, 1e-4, 1e-5, 1e-6, 0.1):
         yield f"{epsilon:g} is added to the denominator", partial(bench.averaged, more=epsilon)
-    yield "all weights are equal: the softmax is missing", partial(
-        bench.averaged, np.zeros_like(bench.scores)
+    yield (
+        "all weights are equal: the softmax is missing",
+        partial(bench.averaged, np.zeros_like(bench.scores)),
     )
 
 
@@ -176,10 +179,13 @@ def _merged(bench: Bench, size: int, how: str) -> Array:
             "sums": total,
             "plain": some * 1.0,
             "best": (top == top.max(0)) * 1.0,
-            "last": np.where(np.arange(len(out))[:, None, None, None, None] == len(out) - 1, some, 0),
+            "last": np.where(
+                np.arange(len(out))[:, None, None, None, None] == len(out) - 1, some, 0
+            ),
         }[how]
         whole = (shares * out).sum(0)
-        return whole if how == "plain" else whole / shares.sum(0)
+        merged: Array = whole if how == "plain" else whole / shares.sum(0)
+    return merged
 
 
 def _unshifted(bench: Bench) -> Array:
@@ -220,6 +226,7 @@ def sinks(bench: Bench) -> Mistakes:
         count = -(-spec.keys // block)
         if count > 1:
             more = found + np.log(float(count))
-            yield f"the sink is counted in each block of {block} keys", partial(
-                bench.averaged, sinks=more
+            yield (
+                f"the sink is counted in each block of {block} keys",
+                partial(bench.averaged, sinks=more),
             )
