@@ -58,7 +58,8 @@ def weights(rows: Rows, logits: Logits, of_logits: LogitErrors, model: KernelMod
     blocks = np.minimum(count, math.ceil(rows.keys / model.block) + 1.0)
     largest = np.maximum(logits.largest, np.abs(top)) if sinks is not None else logits.largest
     shared = _shared(largest, errors, blocks, of_logits, model)
-    if (errors.max(-1, keepdims=True) + shared > WIDE).any():
+    below = largest > np.abs(top) + 2.0 * FAR
+    if (below | (errors.max(-1, keepdims=True) + shared > WIDE)).any():
         _drop_far(values, errors, shared)
         largest = np.abs(np.where(np.isinf(values), 0.0, values)).max(-1, keepdims=True)
         if sinks is not None:
