@@ -112,7 +112,7 @@ def answer(
     raw, size = products(spec, draft)
     visible = np.broadcast_to(visible, raw.shape)
     zero: Booleans = size == 0.0
-    below = far_below(spec, draft, raw, size)
+    below: Booleans = far_below(spec, draft, raw, size)
     high = raw >= 0.0
     if bias is not None:
         zero = zero & (bias == 0.0)
@@ -127,7 +127,7 @@ def answer(
         weights[near] = share
     exists = spec.rows()[:, None]
     empty = ~visible.any(-1) & exists
-    checked = winners.any(-1) & (below | winners | near | ~visible).all(-1) & exists
+    checked: Booleans = winners.any(-1) & (below | winners | near | ~visible).all(-1) & exists
     sink = (
         np.zeros(spec.heads[0])
         if sinks is None
@@ -136,15 +136,15 @@ def answer(
     total = weights.sum(-1) + sink[:, None]
     expected: Array = averaged(spec, weights, v) / np.where(checked, total, 1.0)[..., None]
     relative = _rounding(spec, draft, total, visible.sum(-1))
-    slack = relative[..., None] * expected
+    slack: Array = relative[..., None] * expected
     if near.any():
         slack = np.where(
-            near.any(-1)[..., None],
+            np.asarray(near.any(-1))[..., None],
             slack + error * np.abs(averaged(spec, winners - near.astype(float), v)),
             slack,
         )
     expected = np.where(checked[..., None], expected, np.nan)
-    change = 1.0 / (4.0 * (total + 1.0)) > 4.0 * relative
+    change: Booleans = 1.0 / (4.0 * (total + 1.0)) > 4.0 * relative
     guards = ~visible & high & np.asarray(checked & change)[..., None]
     expected, slack, checked, guards = _empty_rows(
         spec, v, empty, (expected, slack, checked, guards)

@@ -19,6 +19,7 @@ _MOST_ROWS = 6
 _MOST_EXPLANATIONS = 4
 _SCREENED = 12
 _DECODED = 240
+_MOST_REPORTS = 4
 _PART = 0.9
 """Of wrong rows that an explanation has to explain."""
 
@@ -256,7 +257,7 @@ def _in_part(failed: list[Report]) -> tuple[str, ...]:
     """Return what explains all wrong rows of all reports, with the place of these rows."""
     where = failed[0].where
     left = [each.sentence for each in failed[0].explanations if each.wrong == 1.0]
-    for report in failed[1:]:
+    for report in failed[1:_MOST_REPORTS]:
         others = {each.sentence for each in report.explanations if each.wrong == 1.0}
         left = [name for name in left if name in others]
     if left:

@@ -9,7 +9,7 @@ from constructive.kernels.mistakes import addresses, logits, masks, softmax
 from constructive.kernels.mistakes.bench import Bench, Made, Mistakes
 
 KINDS: tuple[Callable[[Bench], Mistakes], ...] = (
-    masks.alignment, masks.windows, masks.lengths, masks.missing, masks.arbitrary,
+    masks.alignment, masks.windows, masks.missing, masks.lengths, masks.arbitrary,
     addresses.heads, addresses.sequences, logits.soft_caps, softmax.sinks, logits.slopes,
     logits.scale, masks.blocks, logits.hidden, softmax.padding, softmax.maxima,
     softmax.denominators, softmax.rescaling, softmax.splits, addresses.layouts, addresses.rows,
