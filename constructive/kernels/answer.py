@@ -28,6 +28,7 @@ _LEVELLED = {"float64": 2.0**-36, "float32": 2.0**-12}
 _FUSED = 2.0**10
 """Beyond this level 2^-24 |L| is not small in 16 bits either."""
 _FAR = 2.0**-8
+_EXACT_FLOAT32 = 2.0**24
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +61,20 @@ def products(spec: Spec, draft: Draft) -> tuple[Array, Array]:
         spec: the shapes
         draft: queries and keys
     """
-    q, k = draft.q, draft.k
+    q, k = _short(draft.q, draft.k)
     if draft.level_slot is not None:
         rest = np.arange(spec.head_dim) != draft.level_slot
         q, k = q * rest, k * rest
     return grouped(spec, q, k), grouped(spec, np.abs(q), np.abs(k))
+
+
+def _short(q: Array, k: Array) -> tuple[Array, Array]:
+    """Return both in float32 if all sums of products are exact there."""
+    ends = [(array.max(), array[array > 0.0].min(initial=1.0)) for array in (np.abs(q), np.abs(k))]
+    most = ends[0][0] * ends[1][0] * q.shape[-1]
+    if most < _EXACT_FLOAT32 * min(ends[0][1], 1.0) * min(ends[1][1], 1.0):
+        return q.astype(np.float32), k.astype(np.float32)
+    return q, k
 
 
 def grouped(spec: Spec, q: Array, k: Array) -> Array:
@@ -164,12 +174,14 @@ def far_below(spec: Spec, draft: Draft, raw: Array, size: Array) -> Booleans:
         size: sums of sizes of the products
     """
     gap = GAP.get(spec.dtype, 64.0)
-    least = gap * gap
     if spec.soft_cap is not None:
-        least = (6.0 * spec.soft_cap + max(draft.level, 0.0) * spec.factor) ** 2
-    # 1 / scale^2 is head_dim, an integer, where the scale is the usual one.
-    square = float(spec.head_dim) if spec.scale is None else 1.0 / spec.scale**2
-    found: Booleans = (raw < 0.0) & (raw * raw >= least * square) & (size <= -_SAME_SIGN * raw)
+        gap = 6.0 * spec.soft_cap + max(draft.level, 0.0) * spec.factor
+    # sqrt(head_dim) is rounded correctly, and exact where the comparison could be with equality.
+    least = gap * math.sqrt(spec.head_dim) if spec.scale is None else gap / spec.scale
+    bound = raw.dtype.type(least)
+    if bound < least:
+        bound = np.nextafter(bound, raw.dtype.type(np.inf))
+    found: Booleans = (raw <= -bound) & (size <= raw.dtype.type(-_SAME_SIGN) * raw)
     return found
 
 

@@ -14,7 +14,8 @@ from constructive.support.errors import ParameterError
 
 _MORE = ("last", "first", "random", "ties", "uniform")
 """Cases that are drawn again, until all hidden keys are guarded."""
-_MOST_DRAWS = 8
+MOST_DRAWS, STEP = 8, 1000
+"""How often cases are drawn, and how far seeds of draws are apart."""
 _SHAPES = ((77, 77), (1, 130), (130, 130), (40, 200), (90, 40), (256, 256))
 """Queries and keys that are tried where nothing is said: no multiples of blocks among them."""
 
@@ -122,8 +123,8 @@ def problems(spec: Spec, *, cases: Iterable[str] | None = None) -> Iterator[Prob
                 f"case={case!r} is not known", witness=case, suggestion=", ".join(CASES)
             )
     open_keys = None
-    for draw in range(_MOST_DRAWS):
-        drawn = replace(spec, seed=spec.seed + 1000 * draw)
+    for draw in range(MOST_DRAWS):
+        drawn = replace(spec, seed=spec.seed + STEP * draw)
         for case in chosen if draw == 0 else [name for name in chosen if name in _MORE]:
             try:
                 problem = Problem.build(drawn, case)

@@ -39,11 +39,11 @@ ADAPTERS: "Registry[type[Adapter]]" = Registry(
         "transformers-sdpa": f"{_HERE}.transformers:Sdpa",
         "x-transformers": f"{_HERE}.x_transformers:Plain",
         "x-transformers-flash": f"{_HERE}.x_transformers:Flash",
+        "sglang-prefill": f"{_HERE}.sglang:Prefill",
+        "sglang-extend": f"{_HERE}.sglang:Extend",
         "flash-attn": f"{_HERE}.flash_attention:FlashAttention",
         "flash-attn-varlen": f"{_HERE}.flash_attention:VariableLength",
         "flash-attn-kvcache": f"{_HERE}.flash_attention:KeyValueCache",
-        "flash-attn-triton": f"{_HERE}.flash_attention:FlashTriton",
-        "triton": f"{_HERE}.triton:FlashAttentionTriton",
     }
 )
 """Classes by name; call one without arguments for an adapter."""
