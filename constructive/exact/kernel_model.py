@@ -38,10 +38,17 @@ scale, log2 e), two products with them, a bias, l - m, and a difference of maxim
 class KernelModel(FloatModel):
     """How a kernel rounds.
 
-    `unit` is that of all operations but matrix products, `exp_error` that of weights, and
-    `constants` counts the roundings from the sum that is a logit to an exponent.
-
     Attributes:
+        name: as `bounds` takes it
+        storage: the format of q, k and v, and of what is stored between steps
+        unit: u of all operations but products of matrices
+        exp_error: relative error of exponentials that are weights, and of logarithms
+        block: keys of a block of softmax, at least
+        smallest: the smallest normal number of the operations
+        overflow: the largest number of the operations
+        contraction: not used here
+        constants: roundings from the sum that is a logit to an exponent
+        merged: whether splits may be divided and merged by logsumexp
         output: the format of results
         matrix_unit: of an addition in a product of matrices
         operand_unit: error of operands of matrix products, which are rounded or cut off
