@@ -52,6 +52,42 @@ FORMATS = {
 """By name."""
 
 
+def nearest(values: Array, form: Format) -> Array:
+    """Numbers rounded to nearest in a format, ties to even; infinite beyond its range.
+
+    Underflow is gradual. Rounding is monotone, so it keeps bounds.
+
+    Args:
+        values: float64, no NaN
+        form: a format of at most 53 digits
+
+    Returns:
+        float64, of the same shape
+
+    Example:
+        >>> nearest(np.array([1.00390625, 3.14159, 1e39]), FORMATS["bfloat16"]).tolist()
+        [1.0, 3.140625, inf]
+    """
+    dropped = FORMATS["float64"].digits - form.digits
+    if not dropped:
+        return values.copy()
+    bits = np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
+    kept = bits >> np.uint64(dropped)
+    kept &= np.uint64(1)  # the last digit, so that ties go to even
+    kept += np.uint64((1 << (dropped - 1)) - 1)
+    kept += bits
+    kept &= ~np.uint64((1 << dropped) - 1)
+    found = kept.view(np.float64)
+    sizes = np.abs(found)
+    if sizes.min(initial=np.inf) < form.smallest:
+        small = sizes < form.smallest
+        step = form.smallest * 2.0 ** (1 - form.digits)
+        found[small] = np.rint(values[small] / step) * step
+    if sizes.max(initial=0.0) > form.largest:
+        found[sizes > form.largest] *= np.inf
+    return found
+
+
 def rounded(weights: Array, storage: str) -> Array:
     """Weights rounded to nearest in a format, ties to even, as float32.
 

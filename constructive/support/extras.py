@@ -1,6 +1,7 @@
 """Optional dependencies: import them, or say which extra brings them."""
 
 import importlib
+from collections.abc import Mapping
 from typing import Any
 
 from constructive.support.errors import MissingExtraError
@@ -26,6 +27,35 @@ def require(module: str, *, extra: str, purpose: str) -> Any:  # noqa: ANN401
         package = module.partition(".")[0]
         message = f"{purpose} needs {package}, which is not installed"
         raise MissingExtraError(message, witness=package, suggestion=hint(extra)) from error
+
+
+def require_packages(packages: Mapping[str, str], *, purpose: str) -> None:
+    """Import packages that none of our extras brings: libraries that a user has or has not.
+
+    Args:
+        packages: what to install, by the names of the modules
+        purpose: what needs them
+
+    Raises:
+        MissingExtraError: for the first that is not installed
+
+    Example:
+        >>> require_packages({"no_such_module": "no-such-thing"}, purpose="the adapter")
+        Traceback (most recent call last):
+            ...
+        constructive.MissingExtraError: the adapter needs no-such-thing, which is not installed
+          witness: no-such-thing
+          try: pip install no-such-thing
+    """
+    for module, package in packages.items():
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            absent = getattr(error, "name", None) == module.partition(".")[0]
+            reason = "is not installed" if absent else f"cannot be imported: {error}"
+            message = f"{purpose} needs {package}, which {reason}"
+            how = f"pip install {package}" if absent else f"another version of {package}"
+            raise MissingExtraError(message, witness=package, suggestion=how) from error
 
 
 def hint(extra: str) -> str:

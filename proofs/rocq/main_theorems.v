@@ -3,13 +3,14 @@
 (* main_theorems.txt.                                                                            *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals sequences exp.
-From Memorization Require Import Definitions Capacity Exact_rank Generic_contexts.
+From Memorization Require Import Definitions Capacity Exact_rank Generic_contexts Kernels.
 From Memorization Require Import adequacy curve readout theorem_1 theorem_2 theorem_3 theorem_4.
 From Memorization Require Import theorem_8 theorem_9 shared_context.
 From Memorization Require Import theorem_10 theorem_10_representatives corollaries hyperplane.
 From Memorization Require Import narrow_readout positive_vector rank_open almost_all_queries.
 From Memorization Require Import minimizer translates sums_of_contexts causal_bound theorem_12.
 From Memorization Require Import rank_on_curves proposition_15_3 one_token theorem_11.
+From Memorization Require Import theorem_13_14.
 From Memorization Require Import layer_checker attention_program attention_rank.
 From Memorization Require Import upper_bound_program upper_bound.
 
@@ -107,6 +108,10 @@ Check theorem_12_bound.
 Print Assumptions theorem_12_bound.
 Check theorem_12.
 Print Assumptions theorem_12.
+Check one_winner.
+Print Assumptions one_winner.
+Check ties.
+Print Assumptions ties.
 Check @check_layer_sound.
 Print Assumptions check_layer_sound.
 Check @check_attention_sound.

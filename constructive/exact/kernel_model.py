@@ -1,0 +1,246 @@
+"""What an attention kernel may do in floating point: rows of numbers, and a sentence from them.
+
+A `KernelModel` is a `FloatModel` (`exact.float_model`: units, exponentials, blocks, storage,
+merging) and some numbers that fused kernels need: sums of tensor cores, operands that are cut,
+logits that are stored, exponentials for rescaling that differ from those of weights.
+`kernels.bounds` proves intervals from these numbers and no others, and quotes `describe()`.
+
+*Sums of matrix products* have a unit of their own, `matrix_unit`. In the standard model an addition
+is off by u times its result. A tensor core adds k products and an accumulator at once: it aligns
+them to the largest, cuts each off below a quantum (2^-23 of its power of two, or 2^-13 for float8
+on Hopper), adds exactly, and cuts the sum off. The largest operand loses nothing, so k operands
+that are not zero lose k + 1 <= 2k quanta together. The largest operand and the result are subset
+sums, and no larger than M + E, which bounds any partial sum and its error. So each operand counts
+as an addition whose unit is two quanta: 2^-22, or 2^-12.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy.typing as npt
+
+from constructive.exact.float_model import FloatModel
+from constructive.exact.formats import FORMATS, Format
+from constructive.exact.models import EXP_ULPS, SMALL_BLOCK
+from constructive.support.arrays import Array
+from constructive.support.errors import ParameterError, shown
+
+_ENTRIES = 2
+"""Roundings of entries of q and k by constants, q and k together."""
+_EXPONENTS = 9
+"""Roundings on the way from the sum that is a logit to an exponent: three constants (two for the
+scale, log2 e), two products with them, a bias, l - m, and a difference of maxima and its product.
+"""
+
+
+@dataclass(frozen=True)
+class KernelModel(FloatModel):
+    """How a kernel rounds.
+
+    Attributes:
+        name: as `bounds` takes it
+        storage: the format of q, k and v, and of what is stored between steps
+        unit: u of all operations but products of matrices
+        exp_error: relative error of exponentials that are weights, and of logarithms
+        block: keys of a block of softmax, at least
+        smallest: the smallest normal number of the operations
+        overflow: the largest number of the operations
+        contraction: not used here
+        constants: roundings from the sum that is a logit to an exponent
+        merged: whether splits may be divided and merged by logsumexp
+        output: the format of results
+        matrix_unit: of an addition in a product of matrices
+        operand_unit: error of operands of matrix products, which are rounded or cut off
+        rescale_error: relative error of exponentials that rescale sums of earlier blocks
+        tanh_error: relative error of tanh, for a soft cap
+        stores_logits: whether logits, and q and k once scaled, are stored in `storage`
+        stores_divided: whether weights may be divided by their sum before they are stored
+        lag: by how much the number that is subtracted may be less than the largest logit so far
+        depth: additions that a term of a sum passes through, at most; None for any order
+    """
+
+    output: Format = FORMATS["float32"]
+    matrix_unit: float = 2.0**-24
+    operand_unit: float = 0.0
+    rescale_error: float = 2.0**-21
+    tanh_error: float = 2.0**-10
+    stores_logits: bool = False
+    stores_divided: bool = True
+    lag: float = 0.0
+    depth: int | None = None
+
+    @property
+    def logit_unit(self) -> float:
+        """The rounding of a logit that is stored; 0 where logits are not."""
+        return self.stored_unit if self.stores_logits else 0.0
+
+    @property
+    def logit_overflow(self) -> float:
+        """The largest logit."""
+        return self.storage.largest if self.stores_logits else self.overflow
+
+    @property
+    def term_error(self) -> float:
+        """Error of a product of an entry of q and one of k, relative to it."""
+        own = (1.0 + self.unit) ** (_ENTRIES + 1)
+        return own * (1.0 + self.operand_unit) ** 2 * (1.0 + self.logit_unit) ** _ENTRIES - 1.0
+
+    @property
+    def weight_error(self) -> float:
+        """Error of a weight that is stored and then an operand, relative to it."""
+        return (1.0 + self.stored_unit) * (1.0 + self.operand_unit) - 1.0
+
+    def sums(self, terms: npt.ArrayLike) -> Array:
+        """Bound gamma_k of sums in products of matrices, as `gamma` does of others.
+
+        Args:
+            terms: k, of any shape
+
+        Example:
+            >>> model = kernel_model_named("tensor bfloat16")
+            >>> bool(model.sums(64) == 4 * kernel_model_named("flash bfloat16").sums(64))
+            False
+        """
+        return replace(self, unit=self.matrix_unit).gamma(terms)
+
+    def describe(self) -> str:
+        """Say what an evaluation of this model is."""
+        return "; ".join(self._kernel_clauses())
+
+    def _kernel_clauses(self) -> Iterator[str]:
+        ways = "in any order" if self.depth is None else f"of depth {self.depth} at most"
+        yield f"q, k and v are numbers of {self.storage.name}; hidden keys have weight 0"
+        yield f"operations in {_OPERATIONS[self.unit]}, to nearest, sums {ways}; no overflow"
+        if self.matrix_unit > self.unit:
+            yield (
+                "products of matrices may align products to the largest and cut them off, by at "
+                f"most {_power(self.matrix_unit / 2.0)} of it each"
+            )
+        if self.operand_unit:
+            yield f"operands of products of matrices are off by at most {_power(self.operand_unit)}"
+        yield (
+            f"constants multiply entries of q and k in {_ENTRIES} roundings, and logits and "
+            f"exponents in {self.constants} at most, with those of a bias, of l - m and of "
+            "differences of maxima"
+        )
+        stored = self.storage.name
+        if self.stores_logits:
+            yield (
+                "q and k once scaled, logits (raw, scaled, capped, with bias), constants and a "
+                f"bias may be stored in {stored}"
+            )
+        if self.stored_unit:
+            what = "exponentials or weights" if self.stores_divided else "exponentials"
+            yield f"{what} are stored in {stored} once at most, summed before or after that"
+        lag = f", or a number at most log {math.exp(self.lag):.0f} less" if self.lag else ""
+        yield (
+            f"softmax less the largest logit of visible keys so far{lag}, in blocks of "
+            f"{self.block} keys or more (the first and last may be shorter), rescaled by exp of "
+            "differences of stored maxima, divided before or after the average, which a constant "
+            "may multiply; splits of whole blocks are merged by (m, L)"
+            + " or, normalised and not stored in fewer bits, by logsumexp once"
+            * self.merged
+        )
+        yield (
+            f"exp is off by a part {_power(self.exp_error)} at most, for rescaling "
+            f"{_power(self.rescale_error)}, by {_power(2.0 * self.smallest)} where it is less than "
+            f"that, and 1 at 0; tanh by a part {_power(self.tanh_error)}"
+        )
+        yield f"the output is rounded to {self.output.name} once, to nearest"
+        yield "underflow to zero or gradual"
+
+
+_OPERATIONS = {2.0**-24: "float32", 2.0**-53: "float64"}
+_TENSOR = 2.0**-22
+"""Two quanta of tensor cores that keep 23 bits behind the first of the largest operand."""
+_HOPPER = 2.0**-12
+"""Of 13 bits, as products of float8 are summed on Hopper."""
+_CUT = 2.0**-10
+"""Operands cut off to the 11 bits of TF32."""
+_SHORT_EXP = 2.0**-13
+"""exp where weights have 16 bits or fewer: by a polynomial of degree 3 in FlashAttention 4
+(2^-13.5), and off by 2^-14.1 at least in PyTorch on CPUs (tests/benchmarks/exponentials.py)."""
+_LAZY = math.log(256.0)
+"""FlashAttention 4 rescales when the maximum has grown by more."""
+
+
+def _rows() -> Iterator[KernelModel]:
+    """All models of kernels."""
+    in_float32 = FORMATS["float32"]
+    flash = KernelModel(
+        "flash float32",
+        in_float32,
+        in_float32.unit,
+        2.0 * EXP_ULPS * in_float32.unit,
+        SMALL_BLOCK,
+        in_float32.smallest,
+        in_float32.largest,
+        constants=_EXPONENTS,
+        tanh_error=2.0**-20,
+    )
+    double = FORMATS["float64"]
+    yield replace(
+        flash, name="flash float64", storage=double, output=double, unit=double.unit,
+        matrix_unit=double.unit, exp_error=2.0**-45, rescale_error=2.0**-45, tanh_error=2.0**-45,
+        smallest=double.smallest, overflow=double.largest,
+    )  # fmt: skip
+    yield flash
+    yield replace(flash, name="split float32", merged=True)
+    yield replace(flash, name="tf32", matrix_unit=_TENSOR, operand_unit=_CUT)
+    for storage in ("bfloat16", "float16"):
+        form = FORMATS[storage]
+        short = replace(
+            flash, name=f"flash {storage}", storage=form, output=form, exp_error=_SHORT_EXP,
+            tanh_error=2.0**-10,
+        )  # fmt: skip
+        yield short
+        yield replace(short, name=f"split {storage}", merged=True)
+        yield replace(short, name=f"eager {storage}", stores_logits=True)
+        tensor = replace(short, name=f"tensor {storage}", matrix_unit=_TENSOR)
+        yield tensor
+        yield replace(tensor, name=f"lazy {storage}", lag=_LAZY)
+    for storage in ("float8_e4m3fn", "float8_e5m2"):
+        short = replace(
+            flash,
+            name=f"flash {storage.removesuffix('fn')}",
+            storage=FORMATS[storage],
+            output=FORMATS["bfloat16"],
+            exp_error=_SHORT_EXP,
+            stores_divided=False,
+            tanh_error=2.0**-10,
+        )
+        yield short
+        name = f"hopper {storage.removesuffix('fn')}"
+        yield replace(short, name=name, matrix_unit=_HOPPER)
+
+
+KERNEL_MODELS = {model.name: model for model in _rows()}
+"""By name: "flash bfloat16", "eager float16", "tf32" and so on."""
+
+
+def kernel_model_named(name: object) -> KernelModel:
+    """Return a model of kernels.
+
+    Args:
+        name: of `KERNEL_MODELS`
+
+    Raises:
+        ParameterError: for another name
+
+    Example:
+        >>> kernel_model_named("flash bfloat16").stored_unit == 2**-8
+        True
+    """
+    if not isinstance(name, str) or name not in KERNEL_MODELS:
+        raise ParameterError(
+            f"model={shown(name)} is not a model of kernels",
+            witness=shown(name),
+            suggestion="one of " + ", ".join(map(repr, KERNEL_MODELS)),
+        )
+    return KERNEL_MODELS[name]
+
+
+def _power(number: float) -> str:
+    """Write a power of two as one."""
+    return f"2^{math.log2(number):g}"

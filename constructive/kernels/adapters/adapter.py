@@ -1,0 +1,148 @@
+"""What an adapter has to say: how a library is called, and what it promises."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any, ClassVar
+
+from constructive.kernels.formats import as_float64
+from constructive.kernels.memory import from_layout
+from constructive.kernels.problem import Problem
+from constructive.kernels.spec import FullyMasked, Spec
+from constructive.support.arrays import Array
+from constructive.support.extras import require_packages
+
+SOFT_CAP, SINK, BIAS = "soft cap", "sink", "bias"
+MASK, SCALE = "mask beside those it makes itself", "scale of its own"
+GROUPS, WIDTH = "grouped heads", "values of another width than keys"
+ALL = frozenset({SOFT_CAP, SINK, BIAS, MASK, SCALE, GROUPS, WIDTH})
+"""What a problem may need beyond q, k, v and a format, and not every library has."""
+
+Models = Mapping[str, str]
+Packages = Mapping[str, str]
+
+
+class Refused(Exception):  # noqa: N818 - a library that refuses is not at fault
+    """The library itself said that it does not compute such a problem."""
+
+
+class Adapter(ABC):
+    """A problem in the words of one library.
+
+    Attributes:
+        name: of the adapter, a key of `ADAPTERS`
+        packages: names of distributions by the modules that it imports; the first has the version
+        library: whose arrays `attend` gets: "numpy", "torch" or "jax"
+        layout: of q, k, v and the output: "BHTd", "BTHd" or "packed"
+        models: the row of the model of floating point that the library claims, by dtype
+        fully_masked: what a row without a visible key is, if `convention` says nothing else
+        can: what the library has of `ALL`
+        devices: where it runs
+    """
+
+    name: ClassVar[str]
+    packages: ClassVar[Packages]
+    library: ClassVar[str]
+    layout: ClassVar[str]
+    models: ClassVar[Models]
+    fully_masked: ClassVar[FullyMasked]
+    can: ClassVar[frozenset[str]]
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)
+
+    @abstractmethod
+    def options(self, problem: Problem) -> dict[str, Any]:
+        """Return the keyword arguments of `attend`: mask, scale, soft cap and so on.
+
+        Args:
+            problem: the problem, not refused
+        """
+
+    @abstractmethod
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
+        """Return what the library computes.
+
+        Args:
+            q: queries in the layout of the adapter
+            k: keys
+            v: values
+            options: those of `options`
+
+        Raises:
+            Refused: if the library says that it does not compute this
+        """
+
+    def refuses(self, problem: Problem) -> str | None:
+        """Return why the library cannot compute a problem, or None.
+
+        Args:
+            problem: the problem
+        """
+        if problem.spec.dtype not in self.models:
+            return f"no {problem.spec.dtype}"
+        missing = sorted(needs(problem) - self.can)
+        return f"no {', no '.join(missing)}" if missing else None
+
+    def convention(self, spec: Spec) -> FullyMasked:
+        """Return what a row without a visible key is for a spec: "zeros", "nan" or "mean".
+
+        Args:
+            spec: shapes, masks and options
+        """
+        del spec
+        return self.fully_masked
+
+    def run(self, problem: Problem, device: str = "cpu") -> Array:
+        """Return the output in float64 in the layout (B, H, T_q, d_v).
+
+        Args:
+            problem: the problem, not refused
+            device: where to compute
+
+        Raises:
+            Refused: if the library says that it does not compute this
+        """
+        q, k, v = problem.tensors(self.library, layout=self.layout, device=device)
+        found = self.options(problem)
+        if self.library == "torch":
+            found = {
+                name: value.to(device) if hasattr(value, "to") else value
+                for name, value in found.items()
+            }
+        out = self.attend(q, k, v, **found)
+        return from_layout(problem.spec, as_float64(out), self.layout)
+
+    def require(self) -> None:
+        """Import the library.
+
+        Raises:
+            MissingExtraError: if it is not installed
+        """
+        require_packages(self.packages, purpose=f"the adapter {self.name}")
+
+    def version(self) -> str:
+        """Return the version of the library."""
+        return version(next(iter(self.packages.values())))
+
+
+def needs(problem: Problem) -> frozenset[str]:
+    """Return what a problem needs of a library beyond q, k, v and a format.
+
+    Args:
+        problem: the problem
+
+    Example:
+        >>> from constructive.kernels import Spec
+        >>> sorted(needs(Problem.build(Spec(heads=(4, 2), scale=0.5))))
+        ['grouped heads', 'scale of its own']
+    """
+    spec = problem.spec
+    found = {
+        SOFT_CAP: spec.soft_cap is not None,
+        SINK: spec.sink,
+        BIAS: problem.bias is not None,
+        MASK: problem.mask is not None,
+        SCALE: spec.scale is not None,
+        GROUPS: spec.group > 1,
+        WIDTH: spec.d_v != spec.head_dim,
+    }
+    return frozenset(name for name, needed in found.items() if needed)

@@ -1,0 +1,148 @@
+"""torch.nn.functional.scaled_dot_product_attention: by its own choice, by backend and by mask."""
+
+from typing import Any, ClassVar
+
+from constructive.kernels.adapters.adapter import (
+    ALL,
+    SINK,
+    SOFT_CAP,
+    Adapter,
+    Models,
+    Packages,
+    Refused,
+)  # fmt: skip
+from constructive.kernels.masks import Causal
+from constructive.kernels.problem import Problem
+from constructive.kernels.spec import FullyMasked
+
+FLASH: Models = {name: f"flash {name}" for name in ("float64", "float32", "float16", "bfloat16")}
+"""Logits and sums in float32 or more; weights in the format of the inputs; one rounding."""
+
+
+class TorchSdpa(Adapter):
+    """Causal masks by flag where it means the same, all others as booleans or additive numbers."""
+
+    name: ClassVar[str] = "torch"
+    packages: ClassVar[Packages] = {"torch": "torch"}
+    library: ClassVar[str] = "torch"
+    layout: ClassVar[str] = "BHTd"
+    models: ClassVar[Models] = FLASH
+    fully_masked: ClassVar[FullyMasked] = "zeros"
+    can: ClassVar[frozenset[str]] = ALL - {SOFT_CAP, SINK}
+    devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
+
+    def options(self, problem: Problem) -> dict[str, Any]:
+        """Return attn_mask or is_causal, scale and enable_gqa."""
+        spec, found = problem.spec, {}
+        if spec.masks == (Causal("top-left"),) and problem.bias is None:
+            found["is_causal"] = True
+        elif problem.added is not None:
+            found["attn_mask"] = problem.mask_tensor("torch", additive=True)
+        elif problem.mask is not None:
+            found["attn_mask"] = problem.mask_tensor("torch")
+        return found | _shared(problem)
+
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
+        """Return the output, (B, H, T_q, d_v)."""
+        import torch  # noqa: PLC0415 - an extra
+
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, **options)
+
+
+class Boolean(TorchSdpa):
+    """Every mask as booleans, the causal one too."""
+
+    name: ClassVar[str] = "torch-boolean"
+
+    def options(self, problem: Problem) -> dict[str, Any]:
+        """Return attn_mask, scale and enable_gqa."""
+        if problem.added is not None:
+            return super().options(problem)
+        masked = problem.mask is not None
+        mask = {"attn_mask": problem.mask_tensor("torch")} if masked else {}
+        return mask | _shared(problem)
+
+
+class Additive(TorchSdpa):
+    """Every mask as numbers that are added: 0 and -inf."""
+
+    name: ClassVar[str] = "torch-additive"
+
+    def options(self, problem: Problem) -> dict[str, Any]:
+        """Return attn_mask, scale and enable_gqa."""
+        masked = problem.mask is not None or problem.added is not None
+        mask = {"attn_mask": problem.mask_tensor("torch", additive=True)} if masked else {}
+        return mask | _shared(problem)
+
+
+class LowerRight(TorchSdpa):
+    """Causal masks that end at the last query and the last key, by torch's class for them."""
+
+    name: ClassVar[str] = "torch-lower-right"
+
+    def refuses(self, problem: Problem) -> str | None:
+        """Return why: there is another mask, or none."""
+        if problem.spec.masks != (Causal("bottom-right"),) or problem.bias is not None:
+            return "it is for a causal mask, bottom-right, alone"
+        return super().refuses(problem)
+
+    def options(self, problem: Problem) -> dict[str, Any]:
+        """Return attn_mask, scale and enable_gqa."""
+        from torch.nn.attention.bias import causal_lower_right  # noqa: PLC0415 - an extra
+
+        mask = causal_lower_right(problem.spec.queries, problem.spec.keys)
+        return {"attn_mask": mask} | _shared(problem)
+
+
+class _Backend(TorchSdpa):
+    """One of torch's implementations, as `sdpa_kernel` selects it."""
+
+    backend: ClassVar[str]
+
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
+        """Return the output; Refused if the backend has no kernel for it."""
+        from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: PLC0415 - an extra
+
+        with sdpa_kernel([getattr(SDPBackend, self.backend)]):
+            try:
+                return super().attend(q, k, v, **options)
+            except RuntimeError as error:
+                if "No viable backend" in str(error) or "No available kernel" in str(error):
+                    raise Refused(f"torch has no kernel of {self.backend} for it") from error
+                raise
+
+
+class Math(_Backend):
+    """The one in plain tensor operations."""
+
+    name: ClassVar[str] = "torch-math"
+    backend: ClassVar[str] = "MATH"
+
+
+class Flash(_Backend):
+    """FlashAttention."""
+
+    name: ClassVar[str] = "torch-flash"
+    backend: ClassVar[str] = "FLASH_ATTENTION"
+
+
+class Efficient(_Backend):
+    """The memory-efficient one; torch has it on GPUs alone."""
+
+    name: ClassVar[str] = "torch-efficient"
+    backend: ClassVar[str] = "EFFICIENT_ATTENTION"
+    devices: ClassVar[tuple[str, ...]] = ("cuda",)
+
+
+class Cudnn(_Backend):
+    """The one of cuDNN; torch has it on GPUs alone."""
+
+    name: ClassVar[str] = "torch-cudnn"
+    backend: ClassVar[str] = "CUDNN_ATTENTION"
+    devices: ClassVar[tuple[str, ...]] = ("cuda",)
+
+
+def _shared(problem: Problem) -> dict[str, Any]:
+    spec = problem.spec
+    found: dict[str, Any] = {} if spec.scale is None else {"scale": spec.scale}
+    return found | ({"enable_gqa": True} if spec.group > 1 else {})

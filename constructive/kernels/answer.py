@@ -1,0 +1,259 @@
+"""The answer that follows from numbers: which keys win, what each row is, and how exactly.
+
+Nothing here knows how queries were made. A row is checked where the hypotheses of a theorem hold;
+the average of the winners' values is its answer.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from constructive.kernels.cases.case import GAP, Draft
+from constructive.kernels.encoding import exponent_of_values
+from constructive.kernels.masks import Booleans
+from constructive.kernels.spec import Spec
+from constructive.support.arrays import Array
+
+LOGIT_ERROR = 2.0**-4
+"""A logit is off by at most this part of the sum of sizes of its products."""
+EXP_ERROR = 2.0**-6
+"""What is assumed of exponentials where two keys share the weight."""
+_SAME_SIGN = 3.0
+"""Products of a logit that is far below have sizes of at most this many times its own."""
+_MERGED = {"float64": 2.0**-48, "float32": 2.0**-20}
+"""Of an average, where weights may be normalised by the logarithm of their sum."""
+_LEVELLED = {"float64": 2.0**-36, "float32": 2.0**-12}
+"""Of a winner far from 0, where exp may be fused with the subtraction of the maximum."""
+_FUSED = 2.0**10
+"""Beyond this level 2^-24 |L| is not small in 16 bits either."""
+_FAR = 2.0**-8
+_EXACT_FLOAT32 = 2.0**24
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What every admissible kernel returns.
+
+    Attributes:
+        weights: (B, H, T_q, T_k) weights of keys before normalisation: 1 for winners
+        expected: (B, H, T_q, d_v) the answer; NaN in rows that are not checked
+        slack: (B, H, T_q, 1 or d_v) how far an admissible output may be away; 0: bit for bit
+        checked: (B, H, T_q) rows for which the hypotheses hold
+        empty: (B, H, T_q) rows that see no key
+        guards: (B, H, T_q, T_k) hidden keys whose leak changes the answer
+    """
+
+    weights: Array
+    expected: Array
+    slack: Array
+    checked: Booleans
+    empty: Booleans
+    guards: Booleans
+
+
+def products(spec: Spec, draft: Draft) -> tuple[Array, Array]:
+    """Return q k^T without the level and the sums of sizes of its products, (B, H, T_q, T_k).
+
+    The numbers are powers of two, and sums stay below 2^53 of their unit: both are exact.
+
+    Args:
+        spec: the shapes
+        draft: queries and keys
+    """
+    q, k = _short(draft.q, draft.k)
+    if draft.level_slot is not None:
+        rest = np.arange(spec.head_dim) != draft.level_slot
+        q, k = q * rest, k * rest
+    return grouped(spec, q, k), grouped(spec, np.abs(q), np.abs(k))
+
+
+def _short(q: Array, k: Array) -> tuple[Array, Array]:
+    """Return both in float32 if all sums of products are exact there."""
+    ends = [(array.max(), array[array > 0.0].min(initial=1.0)) for array in (np.abs(q), np.abs(k))]
+    most = ends[0][0] * ends[1][0] * q.shape[-1]
+    if most < _EXACT_FLOAT32 * min(ends[0][1], 1.0) * min(ends[1][1], 1.0):
+        return q.astype(np.float32), k.astype(np.float32)
+    return q, k
+
+
+def grouped(spec: Spec, q: Array, k: Array) -> Array:
+    """Return the products of queries with the keys of their KV head, (B, H, T_q, T_k).
+
+    Args:
+        spec: the shapes
+        q: (B, H, T_q, d)
+        k: (B, G, T_k, d)
+    """
+    batch, group = spec.batch, spec.group
+    rows = q.reshape(batch, spec.heads[1], group * q.shape[2], q.shape[3])
+    found: Array = (rows @ k.swapaxes(-1, -2)).reshape(batch, spec.heads[0], q.shape[2], -1)
+    return found
+
+
+def averaged(spec: Spec, weights: Array, v: Array) -> Array:
+    """Return weighted sums of values, (B, H, T_q, d_v).
+
+    Args:
+        spec: the shapes
+        weights: (B, H, T_q, T_k)
+        v: (B, G, T_k, d_v)
+    """
+    batch, heads, queries, keys = weights.shape
+    rows = weights.reshape(batch, v.shape[1], heads // v.shape[1] * queries, keys)
+    found: Array = (rows @ v).reshape(batch, heads, queries, -1)
+    del spec
+    return found
+
+
+def answer(
+    spec: Spec, draft: Draft, v: Array, visible: Booleans, bias: Array | None, sinks: Array | None
+) -> Answer:
+    """Return the answer of a draft.
+
+    Args:
+        spec: shapes and options
+        draft: queries and keys
+        v: (B, G, T_k, d_v) values
+        visible: (B, 1 or H, T_q, T_k)
+        bias: what is added to logits after the scale, broadcastable to (B, H, T_q, T_k), or None
+        sinks: (H,) logits of sinks, or None
+    """
+    raw, size = products(spec, draft)
+    visible = np.broadcast_to(visible, raw.shape)
+    zero: Booleans = size == 0.0
+    below: Booleans = far_below(spec, draft, raw, size)
+    high = raw >= 0.0
+    if bias is not None:
+        zero = zero & (bias == 0.0)
+        below = (below & (bias <= 0.0)) | ((raw <= 0.0) & (bias <= -GAP.get(spec.dtype, 64.0)))
+        high = raw * spec.factor + bias >= 0.0
+    winners = visible & zero
+    weights = winners.astype(np.float64)
+    near = np.zeros_like(winners)
+    share, error = near_share(spec, draft)
+    if draft.near is not None:
+        near = visible & (raw == draft.near) & (size == -draft.near)
+        weights[near] = share
+    exists = spec.rows()[:, None]
+    empty = ~visible.any(-1) & exists
+    checked: Booleans = winners.any(-1) & (below | winners | near | ~visible).all(-1) & exists
+    sink = (
+        np.zeros(spec.heads[0])
+        if sinks is None
+        else (sinks == draft.level * spec.factor).astype(np.float64)
+    )
+    total = weights.sum(-1) + sink[:, None]
+    expected: Array = averaged(spec, weights, v) / np.where(checked, total, 1.0)[..., None]
+    relative = _rounding(spec, draft, total, visible.sum(-1))
+    slack: Array = relative[..., None] * expected
+    if near.any():
+        slack = np.where(
+            np.asarray(near.any(-1))[..., None],
+            slack + error * np.abs(averaged(spec, winners - near.astype(float), v)),
+            slack,
+        )
+    expected = np.where(checked[..., None], expected, np.nan)
+    change: Booleans = 1.0 / (4.0 * (total + 1.0)) > 4.0 * relative
+    guards = ~visible & high & np.asarray(checked & change)[..., None]
+    expected, slack, checked, guards = _empty_rows(
+        spec, v, empty, (expected, slack, checked, guards)
+    )
+    return Answer(
+        weights, expected, np.where(checked[..., None], slack, 0.0), checked, empty, guards
+    )
+
+
+def far_below(spec: Spec, draft: Draft, raw: Array, size: Array) -> Booleans:
+    """Return where a logit is so far below the winner that its key has no weight.
+
+    Args:
+        spec: scale and soft cap
+        draft: its level
+        raw: logits before the scale, less the level
+        size: sums of sizes of the products
+    """
+    gap = GAP.get(spec.dtype, 64.0)
+    if spec.soft_cap is not None:
+        gap = 6.0 * spec.soft_cap + max(draft.level, 0.0) * spec.factor
+    # sqrt(head_dim) is rounded correctly, and exact where the comparison could be with equality.
+    least = gap * math.sqrt(spec.head_dim) if spec.scale is None else gap / spec.scale
+    bound = raw.dtype.type(least)
+    if bound < least:
+        bound = np.nextafter(bound, raw.dtype.type(np.inf))
+    found: Booleans = (raw <= -bound) & (size <= raw.dtype.type(-_SAME_SIGN) * raw)
+    return found
+
+
+def near_share(spec: Spec, draft: Draft) -> tuple[float, float]:
+    """Return the weight of a near key beside 1, and how far its share of the row may be off.
+
+    Args:
+        spec: scale and soft cap
+        draft: its level and near
+    """
+    if draft.near is None:
+        return 0.0, 0.0
+
+    def distance(level: float, near: float) -> float:
+        level, near = level * spec.factor, near * spec.factor
+        if spec.soft_cap is None:
+            return near
+        cap = spec.soft_cap
+        return cap * (math.tanh((level + near) / cap) - math.tanh(level / cap))
+
+    exact = distance(draft.level, draft.near)
+    off = 1.0 + LOGIT_ERROR
+    ends = [
+        distance(draft.level * a, draft.near * b)
+        for a in (off, 1.0 / off)
+        for b in (off, 1.0 / off)
+    ]
+    more = 0.0 if spec.soft_cap is None else 2.0**-9 * spec.soft_cap
+    low, high = min(ends) - more, min(0.0, max(ends) + more)
+    shares = [
+        part / (1.0 + part)
+        for part in (
+            math.exp(low) * (1.0 - EXP_ERROR), math.exp(exact), math.exp(high) * (1.0 + EXP_ERROR)
+        )
+    ]  # fmt: skip
+    return math.exp(exact), max(shares[1] - shares[0], shares[2] - shares[1])
+
+
+def _rounding(spec: Spec, draft: Draft, total: Array, seen: Array) -> Array:
+    """Return the relative slack of rows by what is asked of arithmetic, (B, H, T_q)."""
+    output = spec.output
+    bits = output.digits
+    long = "float64" if bits > 24 else "float32"
+    unit = 2.0**-52 if long == "float64" else 2.0**-23
+    safe = np.maximum(total, 1.0)
+    powers = np.exp2(np.round(np.log2(safe))) == safe
+    fits = np.log2(safe) + exponent_of_values(spec) + 1 <= bits
+    merged = _MERGED[long] if output.name in _MERGED else 0.0
+    rough = 2.0 ** (2 - min(bits, 24 if long == "float32" else 50)) + unit * (seen + 4.0)
+    found = np.where(powers & fits, np.where(safe > 1.0, merged, 0.0), rough)
+    level = abs(draft.level) * spec.factor if spec.soft_cap is None else spec.soft_cap
+    if draft.level:
+        found = found + _LEVELLED.get(output.name, 0.0)
+        found = found + (_FAR if level > _FUSED and long == "float32" else 0.0)
+    return np.asarray(found)
+
+
+def _empty_rows(
+    spec: Spec, v: Array, empty: Booleans, rows: tuple[Array, Array, Booleans, Booleans]
+) -> tuple[Array, Array, Booleans, Booleans]:
+    """Return answers with those of rows that see no key, by the convention."""
+    expected, slack, checked, guards = rows
+    if not empty.any():
+        return rows
+    if spec.fully_masked == "mean":
+        mean = np.repeat(v.mean(2, keepdims=True), spec.group, axis=1)
+        rough = 2.0 ** (2 - min(spec.output.digits, 24)) + 2.0**-23 * spec.keys
+        expected = np.where(empty[..., None], mean, expected)
+        slack = np.where(empty[..., None], rough * mean, slack)
+    else:
+        value = 0.0 if spec.fully_masked == "zeros" else np.nan
+        expected = np.where(empty[..., None], value, expected)
+        slack = np.where(empty[..., None], 0.0, slack)
+        guards = guards | empty[..., None]
+    return expected, slack, checked | empty, guards

@@ -1,0 +1,181 @@
+"""Problems that together find what can go wrong: shapes, and the cases each shape needs."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from constructive.kernels.cases import CASES
+from constructive.kernels.masks import Alignment, Causal, Mask, Window
+from constructive.kernels.problem import Problem
+from constructive.kernels.spec import FullyMasked, Spec
+from constructive.support.errors import ParameterError
+
+_MORE = ("last", "first", "random", "ties", "uniform")
+"""Cases that are drawn again, until all hidden keys are guarded."""
+MOST_DRAWS, STEP = 8, 1000
+"""How often cases are drawn, and how far seeds of draws are apart."""
+_SHAPES = ((77, 77), (1, 130), (130, 130), (40, 200), (90, 40), (256, 256))
+"""Queries and keys that are tried where nothing is said: no multiples of blocks among them."""
+
+
+def battery(
+    *,
+    batch: int = 2,
+    heads: tuple[int, int] = (4, 2),
+    queries: int | None = None,
+    keys: int | None = None,
+    head_dim: int = 64,
+    value_dim: int | None = None,
+    causal: Alignment | None = None,
+    window: tuple[int | None, int | None] | None = None,
+    masks: Iterable[Mask] = (),
+    scale: float | None = None,
+    soft_cap: float | None = None,
+    sink: bool = False,
+    alibi: bool = False,
+    dtype: str = "float32",
+    fully_masked: FullyMasked = "zeros",
+    shared: bool = False,
+    cases: Iterable[str] | None = None,
+    seed: int = 0,
+) -> Iterator[Problem]:
+    """Yield problems for a kernel, until every hidden key of every shape is guarded by one of them.
+
+    Args:
+        batch: number of sequences
+        heads: query heads and KV heads
+        queries: queries of a sequence; several shapes where neither this nor `keys` is said
+        keys: keys of a sequence; as many as queries by default
+        head_dim: entries of a query and a key
+        value_dim: entries of a value
+        causal: "top-left", "bottom-right" or None
+        window: keys before and after the diagonal, None for all
+        masks: more masks, of `constructive.kernels.masks`
+        scale: factor of logits
+        soft_cap: of logits
+        sink: whether heads have sinks
+        alibi: whether heads have slopes
+        dtype: a key of `formats.DTYPES`
+        fully_masked: what a row without a visible key is: "zeros", "nan" or "mean"
+        shared: whether all sequences share keys and values
+        cases: names of cases; all that apply by default
+        seed: of all that is drawn
+
+    Yields:
+        problems; those of one shape follow each other
+
+    Raises:
+        ParameterError: for arguments that make no sense, or if no case applies
+
+    Example:
+        >>> problems = list(battery(causal="top-left", queries=40, keys=40, dtype="bfloat16"))
+        >>> len(problems) >= 8, union(problems)
+        (True, 1.0)
+    """
+    every: list[Mask] = [] if causal is None else [Causal(causal)]
+    if window is not None:
+        every.append(Window(*window, alignment=causal or "bottom-right"))
+    every.extend(masks)
+    shapes: tuple[tuple[int, int], ...] = _SHAPES
+    if queries is not None or keys is not None:
+        shapes = ((queries or keys or 1, keys or queries or 1),)
+    found = False
+    for rows, columns in shapes:
+        spec = Spec(
+            batch=batch, heads=heads, queries=rows, keys=columns, head_dim=head_dim,
+            value_dim=value_dim, masks=tuple(every), scale=scale, soft_cap=soft_cap, sink=sink,
+            alibi=alibi, dtype=dtype, fully_masked=fully_masked, shared=shared, seed=seed,
+        )  # fmt: skip
+        for problem in problems(spec, cases=cases):
+            found = True
+            yield problem
+    if not found:
+        raise ParameterError(
+            "no case applies to these arguments",
+            witness=str(spec),
+            suggestion="another soft_cap, head_dim or cases",
+        )
+
+
+def problems(spec: Spec, *, cases: Iterable[str] | None = None) -> Iterator[Problem]:
+    """Yield the problems of one spec: each case, and more draws until every hidden key is guarded.
+
+    Args:
+        spec: shapes, masks and options
+        cases: names of cases; all that apply by default
+
+    Yields:
+        problems that differ in case and seed
+
+    Raises:
+        ParameterError: if there is no such case
+
+    Example:
+        >>> [problem.case for problem in problems(Spec(queries=5, keys=9), cases=["last", "ties"])]
+        ['last', 'ties']
+    """
+    chosen = tuple(CASES) if cases is None else tuple(cases)
+    for case in chosen:
+        if case not in CASES:
+            raise ParameterError(
+                f"case={case!r} is not known", witness=case, suggestion=", ".join(CASES)
+            )
+    open_keys = None
+    for draw in range(MOST_DRAWS):
+        drawn = replace(spec, seed=spec.seed + STEP * draw)
+        for case in chosen if draw == 0 else [name for name in chosen if name in _MORE]:
+            try:
+                problem = Problem.build(drawn, case)
+            except ParameterError:  # the case does not apply
+                continue
+            if not problem.answer.checked.any():
+                continue
+            hidden = problem.hidden if open_keys is None else open_keys
+            left = hidden & ~problem.answer.guards
+            if draw and left.sum() == hidden.sum():
+                continue
+            open_keys = left
+            problem.verify()
+            yield problem
+        if open_keys is None or not open_keys.any():
+            return
+
+
+def refusal(spec: Spec, case: str) -> str | None:
+    """Return why there is no problem of a case for a spec, or None.
+
+    Args:
+        spec: shapes, masks and options
+        case: a key of `cases.CASES`
+
+    Example:
+        >>> refusal(Spec(), "batch"), refusal(Spec(heads=(1, 1)), "batch")
+        (None, "there is no case 'batch' for this spec: there is one sequence with one KV head")
+    """
+    try:
+        Problem.build(spec, case)
+    except ParameterError as error:
+        return error.problem
+    return None
+
+
+def union(found: Iterable[Problem]) -> float:
+    """Return the share of hidden keys that one of the problems guards; all must be of one shape.
+
+    Args:
+        found: problems of one spec
+
+    Example:
+        >>> union(problems(Spec(queries=20, keys=20), cases=["last"]))
+        1.0
+    """
+    hidden: Any = None
+    left: Any = None
+    for problem in found:
+        hidden = problem.hidden if hidden is None else hidden
+        left = (hidden if left is None else left) & ~problem.answer.guards
+    if hidden is None or not hidden.any():
+        return 1.0
+    return float(1.0 - np.count_nonzero(left) / np.count_nonzero(hidden))

@@ -1,0 +1,20 @@
+"""Cases of problems by name: which key each query reads. A new case is a class and a line here."""
+
+from constructive.kernels.cases.batch import Batch
+from constructive.kernels.cases.case import Case
+from constructive.kernels.cases.first import First
+from constructive.kernels.cases.last import Last
+from constructive.kernels.cases.level import HIGH, LOW, LOWEST
+from constructive.kernels.cases.random import Random
+from constructive.kernels.cases.scale import Scale, SoftCap
+from constructive.kernels.cases.ties import Ties
+from constructive.kernels.cases.uniform import Orthogonal, Uniform
+
+CASES: dict[str, Case] = {
+    case.name: case
+    for case in (
+        Last(), First(), Random(), Ties(), Uniform(), Orthogonal(), HIGH, LOW, LOWEST, Scale(),
+        SoftCap(), Batch(),
+    )
+}  # fmt: skip
+"""In the order in which `battery` takes them."""

@@ -1,0 +1,121 @@
+"""Compare what a kernel returned with what every admissible kernel returns."""
+
+from typing import Protocol
+
+import numpy as np
+
+from constructive.kernels.formats import as_float64
+from constructive.kernels.memory import LAYOUTS, from_layout
+from constructive.kernels.problem import Problem
+from constructive.kernels.report import Report
+from constructive.support.arrays import Array
+from constructive.support.errors import ConstructiveError, ParameterError
+
+
+class Finding(Protocol):
+    """A report on an output, or on gradients."""
+
+    @property
+    def first(self) -> tuple[object, ...] | None:
+        """The first row that is wrong."""
+
+
+class KernelError(ConstructiveError, AssertionError):
+    """A kernel returned what no evaluation of the named model returns.
+
+    Attributes:
+        report: what was found
+    """
+
+    def __init__(self, report: Finding) -> None:
+        super().__init__(
+            str(report),
+            witness=report.first,
+            suggestion="error.report.picture(path) draws which key each query read",
+        )
+        self.report = report
+
+    def __reduce__(self) -> tuple[type["KernelError"], tuple[Finding]]:
+        """Processes send errors to each other."""
+        return type(self), (self.report,)
+
+
+def check(
+    problem: Problem, out: object, *, layout: str | None = None, model: str | None = None
+) -> None:
+    """Raise if an output is not the one that every admissible kernel returns.
+
+    Args:
+        problem: what was computed
+        out: the output: an array or a tensor
+        layout: "BHTd", "BTHd" or "packed"; by default the one whose shape it has
+        model: the row of the model of floating point that the kernel claims, for the message
+
+    Raises:
+        KernelError: an `AssertionError` with the diagnosis
+        ParameterError: if the output has another shape
+
+    Example:
+        >>> from constructive.kernels.spec import Spec
+        >>> problem = Problem.build(Spec(queries=3, keys=5, head_dim=16))
+        >>> check(problem, problem.expected)
+    """
+    report = examine(problem, out, layout=layout, model=model)
+    if not report.passed:
+        raise KernelError(report)
+
+
+def examine(
+    problem: Problem, out: object, *, layout: str | None = None, model: str | None = None
+) -> Report:
+    """Return the report on an output, also where it is right.
+
+    Args:
+        problem: what was computed
+        out: the output: an array or a tensor
+        layout: "BHTd", "BTHd" or "packed"; by default the one whose shape it has
+        model: the row of the model of floating point that the kernel claims, for the message
+
+    Raises:
+        ParameterError: if the output has another shape
+
+    Example:
+        >>> from constructive.kernels.spec import Spec
+        >>> problem = Problem.build(Spec(queries=3, keys=5, head_dim=16))
+        >>> examine(problem, problem.expected).passed
+        True
+    """
+    return Report(problem, arranged(problem, as_float64(out), layout), model)
+
+
+def arranged(problem: Problem, out: Array, layout: str | None) -> Array:
+    """Return an output in the layout (B, H, T_q, d_v).
+
+    Args:
+        problem: what was computed
+        out: the output
+        layout: "BHTd", "BTHd", "packed", or None for the one whose shape it has
+
+    Raises:
+        ParameterError: if the output has another shape
+    """
+    spec = problem.spec
+    tokens = int(spec.rows().sum())
+    shapes = {
+        "BHTd": (spec.batch, spec.heads[0], spec.queries, spec.d_v),
+        "BTHd": (spec.batch, spec.queries, spec.heads[0], spec.d_v),
+        "packed": (tokens, spec.heads[0], spec.d_v),
+    }
+    if layout is not None and layout not in LAYOUTS:
+        raise ParameterError(
+            f"layout={layout!r} is not known", witness=layout, suggestion=", ".join(LAYOUTS)
+        )
+    names = shapes if layout is None else (layout,)
+    for name in names:
+        if out.shape == shapes[name]:
+            return np.asarray(from_layout(spec, out, name))
+    raise ParameterError(
+        f"the output has shape {out.shape}, not {' or '.join(str(shapes[name]) for name in names)}",
+        witness=out.shape,
+        suggestion="the output for all sequences, heads and queries",
+    )

@@ -1,0 +1,150 @@
+"""Weights: exponentials of our logits, and kappa, how far those of a kernel may be from them."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from constructive.exact.kernel_model import KernelModel
+from constructive.exact.upward import up
+from constructive.kernels.enclosure.logits import OWN, OWN_EXP, LogitErrors, Logits
+from constructive.kernels.enclosure.rows import Rows
+from constructive.support.arrays import Array
+
+WIDE = 50.0
+"""Where kappa is more, only the hull of values bounds an average."""
+FAR = 100.0
+"""Keys whose exponents are lower by more have no weight that matters."""
+_HALF = 0.5
+"""By which the exponent of the largest logit may be off: beyond it nothing is proved."""
+_NARROW = 0.125
+"""Where kappa is less, exp(kappa) - 1 <= kappa / (1 - kappa / 2) is as good."""
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Weights of reference, and how far those of a kernel may be from them; rows are (P, R, 1).
+
+    Attributes:
+        p: (P, R, T) exponentials of our logits less the largest
+        total: their sum, with that of a sink
+        mean: of kappa, by weight
+        root: G, the root of the mean of (exp(kappa) - 1)^2; infinite where kappa is wide
+        least: a lower bound of a kernel's denominator
+        count: n, visible keys and a sink
+        blocks: R, those with a visible key
+        merges: what merging by logsumexp does to weights, as a part of them
+    """
+
+    p: Array
+    total: Array
+    mean: Array
+    root: Array
+    least: Array
+    count: Array
+    blocks: Array
+    merges: Array
+
+
+def weights(rows: Rows, logits: Logits, of_logits: LogitErrors, model: KernelModel) -> Weights:
+    """Return weights and their errors; the arrays of `logits` are used up.
+
+    Args:
+        rows: a piece of the inputs
+        logits: theirs
+        of_logits: what bounds their errors
+        model: what a kernel may do
+    """
+    values, errors, sinks = logits.values, logits.errors, rows.sinks
+    count, top = _seen(rows, values)
+    blocks = np.minimum(count, math.ceil(rows.keys / model.block) + 1.0)
+    largest = np.maximum(logits.largest, np.abs(top)) if sinks is not None else logits.largest
+    worst = logits.worst
+    shared = _shared(largest + worst, blocks, of_logits, model)
+    below = largest > np.abs(top) + 2.0 * FAR
+    if (below | (worst + shared > WIDE)).any():
+        _drop_far(values, errors, shared)
+        largest = np.abs(np.where(np.isinf(values), 0.0, values)).max(-1, keepdims=True)
+        if sinks is not None:
+            largest = np.maximum(largest, np.abs(top))
+        worst = errors.max(-1, keepdims=True)
+        shared = _shared(largest + worst, blocks, of_logits, model)
+    kappa = up(worst + shared)
+    apart, sink = np.zeros_like(top), np.zeros_like(top)
+    if sinks is not None:
+        apart = up(of_logits.last * np.abs(sinks))
+        matters = sinks + apart + shared >= top - kappa - FAR
+        apart = np.where(matters, apart, 0.0)
+        sink = np.where(matters, np.exp(sinks - top), 0.0)
+        kappa = np.maximum(kappa, up(apart + shared))
+    p = np.exp(np.subtract(values, top, out=values), out=values)
+    total = p.sum(-1, keepdims=True) + sink
+    total[total == 0.0] = 1.0  # no key is seen
+    weighted = p * errors
+    mean = (weighted.sum(-1, keepdims=True) + sink * apart) / total
+    if (kappa <= _NARROW).all():
+        squares = np.einsum("prt,prt->pr", weighted, errors)[..., None] + sink * apart**2
+        root = np.sqrt(up(squares / total + shared * (2.0 * mean + shared)))
+        root = up(root / (1.0 - kappa / 2.0))
+    else:
+        grown = np.expm1(np.minimum(errors + shared, WIDE))
+        squares = np.einsum("prt,prt,prt->pr", p, grown, grown)[..., None]
+        squares += sink * np.expm1(np.minimum(apart + shared, WIDE)) ** 2
+        root = up(np.sqrt(up(squares / total)))
+    wide = kappa > WIDE
+    least = _least(
+        of_logits.rounded * (largest + worst),
+        np.where(wide, 0.0, total * np.exp(-mean - shared - kappa)),
+        count,
+        model,
+    )
+    mean, root = np.where(wide, 0.0, up(mean + shared)), np.where(wide, np.inf, root)
+    merges = _merges(largest + kappa, count, model)
+    return Weights(p, total, mean, root, least, count, blocks, merges)
+
+
+def _seen(rows: Rows, values: Array) -> tuple[Array, Array]:
+    """How many keys a row sees, and the largest of its logits."""
+    top = values.max(-1, keepdims=True)
+    count = np.full(top.shape, float(values.shape[-1]))
+    if rows.visible is not None:
+        count = np.count_nonzero(rows.visible, axis=-1, keepdims=True).astype(np.float64)
+        top = np.where(count > 0.0, top, 0.0)
+    return (count, top) if rows.sinks is None else (count + 1.0, np.maximum(top, rows.sinks))
+
+
+def _shared(largest: Array, blocks: Array, of_logits: LogitErrors, model: KernelModel) -> Array:
+    """Bound what the keys of a row have in common in kappa."""
+    near = largest + 2.0 * model.lag
+    parts = model.exp_error + (blocks - 1.0) * model.rescale_error
+    # |log(1 + x)| <= |x| / (1 - |x|); weights may be scaled in two roundings.
+    parts = parts / (1.0 - max(model.exp_error, model.rescale_error)) + 2.0 * model.unit
+    own = OWN * largest + OWN_EXP
+    return up(of_logits.rounded * near + np.maximum(parts, 0.0) + own + of_logits.flushed)
+
+
+def _drop_far(values: Array, errors: Array, shared: Array) -> None:
+    """Hide keys that have no weight, whatever the errors are."""
+    low = (values - errors).max(-1, keepdims=True) - shared
+    far = values + errors + shared < low - FAR
+    values[far], errors[far] = -np.inf, 0.0
+
+
+def _least(fallen: Array, total: Array, count: Array, model: KernelModel) -> Array:
+    """Bound a denominator from below, as it is summed from weights before or after storage.
+
+    The largest logit has the exponential 1, or with a fused l - m that of a rounding.
+    """
+    least = np.where(fallen <= _HALF, np.exp(-np.minimum(fallen, _HALF)), 0.0)
+    if not model.stores_divided:
+        kept = total * (1.0 - model.weight_error) * (1.0 - OWN_EXP) - count * model.stored_tiny
+        least = np.maximum(least, kept)
+    return least
+
+
+def _merges(logits: Array, count: Array, model: KernelModel) -> Array:
+    """Bound what merging by logsumexp does to a weight (`FloatModel.exponents`)."""
+    if not model.merged:
+        return np.zeros_like(logits)
+    exponents = 6.0 * model.unit * logits + model.exponents(count)
+    return up(np.expm1(np.minimum(exponents, WIDE)))

@@ -1,0 +1,131 @@
+"""The formats of inputs and outputs of kernels: those of `exact.formats`, and TF32."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.exact.formats import FORMATS, Format
+from constructive.support.arrays import Array
+from constructive.support.errors import ParameterError
+from constructive.support.extras import require
+
+_TF32 = replace(FORMATS["float32"], name="tf32", digits=11, largest=(2.0 - 2.0**-10) * 2.0**127)
+DTYPES = {name: FORMATS[name] for name in ("float64", "float32")}
+DTYPES["tf32"] = _TF32
+DTYPES |= {name: FORMATS[name] for name in ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")}
+"""Formats of q, k and v by name. TF32 is stored as float32."""
+_OUTPUTS = {"tf32": "float32", "float8_e4m3fn": "bfloat16", "float8_e5m2": "bfloat16"}
+"""Of formats in which no output is: float8 is storage."""
+_OF_ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+
+
+def format_of(name: str) -> Format:
+    """Return a format by its name.
+
+    Args:
+        name: a key of `DTYPES`
+
+    Raises:
+        ParameterError: for another name
+
+    Example:
+        >>> format_of("bfloat16").digits
+        8
+    """
+    if name not in DTYPES:
+        raise ParameterError(
+            f"dtype={name!r} is not a format of kernels", witness=name, suggestion=", ".join(DTYPES)
+        )
+    return DTYPES[name]
+
+
+def output_of(name: str) -> Format:
+    """Return the format of results.
+
+    Args:
+        name: of the format of inputs, a key of `DTYPES`
+
+    Example:
+        >>> output_of("float8_e5m2").name, output_of("float16").name
+        ('bfloat16', 'float16')
+    """
+    return format_of(_OUTPUTS.get(name, name))
+
+
+def stored_name(name: str) -> str:
+    """Return what numpy, ml_dtypes, torch and jax call a format.
+
+    Args:
+        name: a key of `DTYPES`, or a name that all of them know, such as "bool"
+
+    Example:
+        >>> stored_name("tf32")
+        'float32'
+    """
+    return "float32" if name == "tf32" else name
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """Return the numpy type of a format; ml_dtypes is imported if it has it.
+
+    Args:
+        name: a key of `DTYPES`, or a name that all of them know, such as "bool"
+
+    Raises:
+        MissingExtraError: if ml_dtypes is needed and not installed
+
+    Example:
+        >>> numpy_dtype("tf32")
+        dtype('float32')
+    """
+    if name not in _OF_ML_DTYPES:
+        return np.dtype(stored_name(name))
+    types = require("ml_dtypes", extra="kernels", purpose=f"a numpy array of {name}")
+    found: np.dtype[Any] = np.dtype(getattr(types, name))
+    return found
+
+
+def holds(numbers: Format, values: npt.ArrayLike) -> bool:
+    """Return whether every value is a number of a format, bit for bit.
+
+    Args:
+        numbers: the format
+        values: finite, of any shape
+
+    Example:
+        >>> holds(DTYPES["bfloat16"], [1.0, 1.5]), holds(DTYPES["float16"], 1e5)
+        (True, False)
+    """
+    sizes = np.abs(np.asarray(values, dtype=np.float64))
+    sizes = sizes[sizes > 0]
+    scaled = np.ldexp(np.frexp(sizes)[0], numbers.digits)
+    inside = (sizes <= numbers.largest) & (sizes >= numbers.smallest)
+    return bool((inside & (scaled == np.floor(scaled))).all())
+
+
+def as_float64(values: object) -> Array:
+    """Return the numbers of an array or tensor of any library in float64; nothing is rounded.
+
+    Args:
+        values: numpy array, torch tensor, jax array or what numpy can read
+
+    Raises:
+        ParameterError: for what numpy cannot read
+
+    Example:
+        >>> as_float64([[1, 2]]).dtype
+        dtype('float64')
+    """
+    given: Any = values
+    try:
+        if hasattr(given, "detach"):  # a torch tensor; numpy lacks its short formats
+            given = given.detach().cpu().double().numpy()
+        return np.asarray(given).astype(np.float64)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        raise ParameterError(
+            f"the output is not an array of numbers: {error}",
+            witness=type(values).__name__,
+            suggestion="a numpy array, or tensor.float() for a format that numpy lacks",
+        ) from error

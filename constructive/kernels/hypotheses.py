@@ -1,0 +1,177 @@
+"""The hypotheses of the theorems, checked on the numbers of a problem in exact arithmetic."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from constructive.kernels.answer import Answer, averaged, far_below, products
+from constructive.kernels.cases.case import GAP, Draft
+from constructive.kernels.encoding import MOST_DIGITS
+from constructive.kernels.formats import holds
+from constructive.kernels.masks import Booleans
+from constructive.kernels.spec import Spec
+from constructive.support.arrays import Array
+from constructive.support.errors import AssumptionError
+
+MOST_KEYS = 2**18
+LARGEST_VALUE = 8.0
+_FLOAT16 = 65504.0
+_CAPPED = 0.999
+"""Of the cap: what a logit of -6 caps is at most, with an error of the hyperbolic tangent."""
+
+
+@dataclass(frozen=True)
+class Hypotheses:
+    """What was checked.
+
+    Attributes:
+        rows: rows whose answer follows from the theorems
+        one_winner: rows with one winner at 0 (Theorem A1)
+        ties: rows with several winners (A2, A4)
+        levelled: rows whose winner is not at 0 (A3)
+        shared: rows in which a second key keeps a part of the weight: an interval
+        empty: rows without a visible key: a convention, not a theorem
+    """
+
+    rows: int
+    one_winner: int
+    ties: int
+    levelled: int
+    shared: int
+    empty: int
+
+
+def soft_cap_reason(spec: Spec, level: float = 0.0) -> str | None:
+    """Return why a soft cap is too small for exact answers, or None.
+
+    A capped logit ends at -cap: all keys together must weigh less than the output can show,
+    8 n exp(-0.999 cap) < 2^-(p + 2).
+
+    Args:
+        spec: soft cap, number of keys and format
+        level: logit of the winner after the cap
+
+    Example:
+        >>> soft_cap_reason(Spec(soft_cap=5.0))
+        'a soft cap of 5 leaves weight to keys that are far below'
+        >>> soft_cap_reason(Spec(soft_cap=50.0))
+    """
+    if spec.soft_cap is None:
+        return None
+    distance = _CAPPED * (spec.soft_cap + level)
+    most = math.log(LARGEST_VALUE * spec.keys) - distance
+    if most < -(spec.output.digits + 2) * math.log(2.0):
+        return None
+    return f"a soft cap of {spec.soft_cap:g} leaves weight to keys that are far below"
+
+
+def require_hypotheses(
+    spec: Spec, draft: Draft, v: Array, visible: Booleans, bias: Array | None,
+    sinks: Array | None, answer: Answer,
+) -> Hypotheses:  # fmt: skip
+    """Check that the answer follows from the theorems, with no trust in how the numbers were made.
+
+    Args:
+        spec: shapes and options
+        draft: queries and keys
+        v: (B, G, T_k, d_v) values
+        visible: (B, 1 or H, T_q, T_k)
+        bias: what is added to logits after the scale, or None
+        sinks: (H,) logits of sinks, or None
+        answer: what is claimed
+
+    Raises:
+        AssumptionError: with the first row or array for which a hypothesis fails
+    """
+    _require_numbers(spec, draft, v)
+    raw, size = products(spec, draft)
+    visible = np.broadcast_to(visible, raw.shape)
+    rows = answer.checked & ~answer.empty
+    winners = (answer.weights == 1.0) & visible
+    near = (answer.weights > 0.0) & (answer.weights < 1.0)
+    rest = visible & ~winners & ~near
+    below = far_below(spec, draft, raw, size)
+    zero = size == 0.0
+    if bias is not None:
+        zero &= bias == 0.0
+        below = (below & (bias <= 0.0)) | ((raw <= 0.0) & (bias <= -GAP.get(spec.dtype, 64.0)))
+    _require("a winner has a product that is not 0", rows & (winners & ~zero).any(-1))
+    _require("a hidden key has weight", rows & ((answer.weights > 0.0) & ~visible).any(-1))
+    _require("there is no winner", rows & ~winners.any(-1))
+    _require("a key is not far below the winner", rows & (rest & ~below).any(-1))
+    if draft.near is None and spec.soft_cap is None:
+        close = rest & (raw > -abs(draft.level))
+        _require("a gap is smaller than the level", rows & close.any(-1))
+    if draft.near is not None:
+        _require("a near key is elsewhere", rows & (near & (raw != draft.near)).any(-1))
+    for head in range(spec.heads[0]):
+        kept = (draft.q[:, head] != 0.0).astype(np.float32)
+        there = (draft.k[:, head // spec.group] != 0.0).astype(np.float32)
+        count = kept @ there.swapaxes(-1, -2) - (draft.level_slot is not None and draft.level != 0)
+        many = (count > MOST_DIGITS) & visible[:, head]
+        _require("a logit has more than four products", rows[:, head] & many.any(-1))
+    largest = 2.0 * (size + abs(draft.level)) * (visible & rows[..., None])
+    if spec.dtype == "float16":
+        beyond: Booleans = np.asarray((largest >= _FLOAT16).any(-1))
+        _require("q k is beyond float16", beyond)
+    sink = (
+        np.zeros(spec.heads[0])
+        if sinks is None
+        else (sinks == draft.level * spec.factor).astype(np.float64)
+    )
+    total = answer.weights.sum(-1) + sink[:, None]
+    expected = averaged(spec, answer.weights, v)
+    with np.errstate(invalid="ignore"):
+        wrong = np.abs(answer.expected * total[..., None] - expected) > 2.0**-40 * expected
+    exact = (answer.slack == 0.0).all(-1)
+    _require("an answer is not the average of the winners", rows & wrong.any(-1))
+    exponent = np.log2(np.maximum(total, 1.0))
+    width = exponent + math.log2(v.max()) + (total > 1.0)
+    _require("an exact average has too many bits", rows & exact & (width > spec.output.digits))
+    _require("an exact average is not over 2^m", rows & exact & (exponent % 1.0 != 0.0))
+    return Hypotheses(
+        rows=int(rows.sum()),
+        one_winner=int((rows & (total == 1.0)).sum()) if not draft.level else 0,
+        ties=int((rows & (winners.sum(-1) > 1)).sum()),
+        levelled=int(rows.sum()) if draft.level else 0,
+        shared=int((rows & near.any(-1)).sum()),
+        empty=int(answer.empty.sum()),
+    )
+
+
+def _require_numbers(spec: Spec, draft: Draft, v: Array) -> None:
+    """Check that inputs are powers of two which the format holds, and values are codes."""
+    for name, array in (("q", draft.q), ("k", draft.k), ("v", v)):
+        sizes = np.abs(array[array != 0.0])
+        if not holds(spec.inputs, array) or (np.frexp(sizes)[0] != 0.5).any():  # noqa: PLR2004
+            raise AssumptionError(
+                f"{name} are not powers of two in {spec.dtype}",
+                witness=float(sizes.max()),
+                suggestion="Problem.build",
+            )
+    if v.min() < 1.0 or v.max() > LARGEST_VALUE:
+        raise AssumptionError(
+            "values are not from 1 to 8", witness=float(v.max()), suggestion="a larger value_dim"
+        )
+    if spec.keys > MOST_KEYS:
+        raise AssumptionError(
+            f"{spec.keys} keys are too many", witness=spec.keys, suggestion=f"at most {MOST_KEYS}"
+        )
+    reason = soft_cap_reason(spec)
+    if reason is not None:
+        raise AssumptionError(reason, witness=spec.soft_cap, suggestion="a larger soft cap")
+    if draft.level_slot is not None:
+        level = np.multiply.outer(
+            np.unique(draft.q[..., draft.level_slot]), draft.k[..., draft.level_slot]
+        )
+        if not np.isin(level, (0.0, draft.level)).all():
+            raise AssumptionError(
+                "levels of keys differ", witness=draft.level, suggestion="Problem.build"
+            )
+
+
+def _require(problem: str, rows: Booleans) -> None:
+    if rows.any():
+        where = tuple(int(index) for index in np.argwhere(rows)[0])
+        raise AssumptionError(problem, witness=where, suggestion="Problem.build")

@@ -1,0 +1,393 @@
+"""Which keys a query may see. A kind of mask is one class; `MASKS` lists them by name.
+
+Several masks of a `Spec` hide a key if one of them does.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.support.errors import ParameterError
+
+Alignment = Literal["top-left", "bottom-right"]
+Booleans = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """The positions that a mask decides about.
+
+    Attributes:
+        batch: number of sequences B
+        heads: number of query heads H
+        queries: queries of the longest sequence, T_q
+        keys: keys of the longest sequence, T_k
+        query_lengths: (B,) queries of each sequence
+        key_lengths: (B,) keys of each sequence
+    """
+
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    query_lengths: Integers
+    key_lengths: Integers
+
+    @property
+    def i(self) -> Integers:
+        """Positions of queries, (T_q, 1)."""
+        return np.arange(self.queries)[:, None]
+
+    @property
+    def j(self) -> Integers:
+        """Positions of keys, (T_k,)."""
+        return np.arange(self.keys)
+
+    def diagonal(self, alignment: Alignment) -> Integers:
+        """Return the key that belongs to each query, (B, 1, T_q, 1).
+
+        Args:
+            alignment: "top-left" pairs the first query with the first key, "bottom-right" the last
+                query with the last key of each sequence
+        """
+        shift = np.zeros(self.batch, dtype=np.int64)
+        if alignment == "bottom-right":
+            shift = self.key_lengths - self.query_lengths
+        return self.i + shift[:, None, None, None]
+
+
+class Mask(ABC):
+    """A rule that hides keys from queries."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def visible(self, grid: Grid) -> Booleans:
+        """Return True where a key may be seen, of a shape that broadcasts to (B, H, T_q, T_k).
+
+        Args:
+            grid: the positions
+        """
+
+    def key_lengths(self, batch: int, keys: int) -> Integers:
+        """Return how many keys each sequence has in memory, (B,).
+
+        Args:
+            batch: B
+            keys: T_k
+        """
+        return np.full(batch, keys, dtype=np.int64)
+
+    def query_lengths(self, batch: int, queries: int) -> Integers:
+        """Return how many queries each sequence has, (B,).
+
+        Args:
+            batch: B
+            queries: T_q
+        """
+        return np.full(batch, queries, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Causal(Mask):
+    """No key of the future: j <= i, or j <= i + n_k - n_q with the last query at the last key.
+
+    Attributes:
+        alignment: "top-left" or "bottom-right"
+    """
+
+    name: ClassVar[str] = "causal"
+    alignment: Alignment = "top-left"
+
+    def __post_init__(self) -> None:
+        _require_alignment(self.alignment)
+
+    def visible(self, grid: Grid) -> Booleans:
+        """Return True up to the diagonal.
+
+        Args:
+            grid: the positions
+        """
+        return np.asarray(grid.j <= grid.diagonal(self.alignment))
+
+    def __str__(self) -> str:
+        return f"causal {self.alignment}"
+
+
+@dataclass(frozen=True)
+class Window(Mask):
+    """Keys near the diagonal: from `left` before it to `right` after it, both included.
+
+    Attributes:
+        left: keys before the diagonal, or None for all
+        right: keys after it, or None for all
+        alignment: where the diagonal is
+    """
+
+    name: ClassVar[str] = "window"
+    left: int | None = None
+    right: int | None = None
+    alignment: Alignment = "bottom-right"
+
+    def __post_init__(self) -> None:
+        _require_alignment(self.alignment)
+
+    def visible(self, grid: Grid) -> Booleans:
+        """Return True within the window.
+
+        Args:
+            grid: the positions
+        """
+        distance = grid.j - grid.diagonal(self.alignment)
+        inside = np.ones_like(distance, dtype=np.bool_)
+        if self.left is not None:
+            inside &= distance >= -self.left
+        if self.right is not None:
+            inside &= distance <= self.right
+        return inside
+
+    def __str__(self) -> str:
+        return f"window ({self.left}, {self.right}) {self.alignment}"
+
+
+@dataclass(frozen=True)
+class RightPadding(Mask):
+    """Sequences of unequal length: keys from a length on are padding, or free places of a cache.
+
+    Attributes:
+        lengths: keys of each sequence
+    """
+
+    name: ClassVar[str] = "right padding"
+    lengths: tuple[int, ...]
+
+    def visible(self, grid: Grid) -> Booleans:
+        """Return True before the end of each sequence.
+
+        Args:
+            grid: the positions
+        """
+        return np.asarray(grid.j < self.key_lengths(grid.batch, grid.keys)[:, None, None, None])
+
+    def key_lengths(self, batch: int, keys: int) -> Integers:
+        """Return the lengths.
+
+        Args:
+            batch: B
+            keys: T_k
+        """
+        return _per_sequence("lengths", self.lengths, batch, keys)
+
+    def __str__(self) -> str:
+        return f"right padding {self.lengths}"
+
+
+@dataclass(frozen=True)
+class LeftPadding(Mask):
+    """Sequences that end together: keys before a start are padding.
+
+    Attributes:
+        starts: the first key of each sequence
+    """
+
+    name: ClassVar[str] = "left padding"
+    starts: tuple[int, ...]
+
+    def visible(self, grid: Grid) -> Booleans:
+        """Return True from the start of each sequence on.
+
+        Args:
+            grid: the positions
+        """
+        starts = _per_sequence("starts", self.starts, grid.batch, grid.keys)
+        return np.asarray(grid.j >= starts[:, None, None, None])
+
+    def __str__(self) -> str:
+        return f"left padding {self.starts}"
+
+
+@dataclass(frozen=True)
+class VariableLengths(Mask):
+    """Sequences of unequal length packed one after the other (cu_seqlens).
+
+    Rows of queries beyond the length of their sequence do not exist; nothing is checked there.
+
+    Attributes:
+        queries: queries of each sequence
+        keys: keys of each sequence
+    """
+
+    name: ClassVar[str] = "variable lengths"
+    queries: tuple[int, ...]
+    keys: tuple[int, ...]
+
+    def visible(self, grid: Grid) -> Booleans:
+        """Return True before the end of each sequence.
+
+        Args:
+            grid: the positions
+        """
+        return np.asarray(grid.j < self.key_lengths(grid.batch, grid.keys)[:, None, None, None])
+
+    def key_lengths(self, batch: int, keys: int) -> Integers:
+        """Return the lengths of keys.
+
+        Args:
+            batch: B
+            keys: T_k
+        """
+        return _per_sequence("keys", self.keys, batch, keys)
+
+    def query_lengths(self, batch: int, queries: int) -> Integers:
+        """Return the lengths of queries.
+
+        Args:
+            batch: B
+            queries: T_q
+        """
+        return _per_sequence("queries", self.queries, batch, queries)
+
+    def __str__(self) -> str:
+        return f"variable lengths {self.queries} {self.keys}"
+
+
+@dataclass(frozen=True)
+class Prefix(Mask):
+    """A prefix that every query sees, and causal attention after it (prefix-LM).
+
+    Attributes:
+        lengths: keys of each prefix
+        alignment: of the causal part
+    """
+
+    name: ClassVar[str] = "prefix"
+    lengths: tuple[int, ...]
+    alignment: Alignment = "top-left"
+
+    def __post_init__(self) -> None:
+        _require_alignment(self.alignment)
+
+    def visible(self, grid: Grid) -> Booleans:
+        """Return True in the prefix and up to the diagonal.
+
+        Args:
+            grid: the positions
+        """
+        ends = _per_sequence("lengths", self.lengths, grid.batch, grid.keys)
+        return np.asarray(
+            (grid.j < ends[:, None, None, None]) | (grid.j <= grid.diagonal(self.alignment))
+        )
+
+    def __str__(self) -> str:
+        return f"prefix {self.lengths} {self.alignment}"
+
+
+@dataclass(frozen=True)
+class Boolean(Mask):
+    """An arbitrary mask, drawn from a seed; each row sees 1, 2, 4, .. or 64 keys.
+
+    The numbers of keys are powers of two, so that their average is exact (case `uniform`).
+
+    Attributes:
+        per_head: whether each head has a mask of its own
+        additive: whether a library gets it as numbers to add (0 and -inf), not as booleans
+        empty: whether some rows see no key
+        seed: of the draw
+    """
+
+    name: ClassVar[str] = "boolean"
+    per_head: bool = False
+    additive: bool = False
+    empty: bool = False
+    seed: int = 0
+
+    def visible(self, grid: Grid) -> Booleans:
+        """Return a drawn mask, (B, 1 or H, T_q, T_k).
+
+        Args:
+            grid: the positions
+        """
+        random = np.random.default_rng((self.seed, 7))
+        rows = (grid.batch, grid.heads if self.per_head else 1, grid.queries)
+        most = min(7, int(grid.key_lengths.min()).bit_length())
+        seen = 2 ** random.integers(0, max(1, most), rows)
+        if self.empty:
+            seen[random.random(rows) < 1 / 8] = 0
+        # Only keys that other masks of lengths show, so that rows keep their numbers of keys.
+        order = random.random((*rows, grid.keys))
+        order += grid.j >= grid.key_lengths[:, None, None, None]
+        rank = np.argsort(np.argsort(order, axis=-1), axis=-1)
+        return np.asarray(rank < seen[..., None])
+
+    def __str__(self) -> str:
+        name = "additive" if self.additive else "boolean"
+        return f"{name}{' per head' if self.per_head else ''}{' with empty rows' * self.empty}"
+
+
+@dataclass(frozen=True, eq=False)
+class Given(Mask):
+    """A mask that you have.
+
+    Attributes:
+        allowed: True where a key may be seen, of a shape that broadcasts to (B, H, T_q, T_k)
+    """
+
+    name: ClassVar[str] = "given"
+    allowed: Booleans
+
+    def visible(self, grid: Grid) -> Booleans:
+        """Return it.
+
+        Args:
+            grid: the positions
+
+        Raises:
+            ParameterError: if it does not broadcast
+        """
+        allowed = np.asarray(self.allowed, dtype=np.bool_)
+        whole = (grid.batch, grid.heads, grid.queries, grid.keys)
+        try:
+            np.broadcast_to(allowed, whole)
+        except ValueError as error:
+            raise ParameterError(
+                f"a mask of shape {allowed.shape} does not broadcast to {whole}",
+                witness=allowed.shape,
+                suggestion="(batch, heads, queries, keys), with 1 for what all share",
+            ) from error
+        return allowed.reshape((1,) * (4 - allowed.ndim) + allowed.shape)
+
+    def __str__(self) -> str:
+        return "given mask"
+
+
+MASKS: dict[str, type[Mask]] = {
+    kind.name: kind
+    for kind in (
+        Causal, Window, RightPadding, LeftPadding, VariableLengths, Prefix, Boolean, Given,
+    )
+}  # fmt: skip
+"""Kinds of masks by name; `Boolean(additive=True)` is the additive one."""
+
+
+def _per_sequence(name: str, values: tuple[int, ...], batch: int, most: int) -> Integers:
+    found = np.asarray(values, dtype=np.int64)
+    if found.shape != (batch,) or (found < 0).any() or (found > most).any():
+        raise ParameterError(
+            f"{name}={values} are not {batch} numbers from 0 to {most}",
+            witness=values,
+            suggestion=f"one number for each of {batch} sequences",
+        )
+    return found
+
+
+def _require_alignment(alignment: str) -> None:
+    if alignment not in {"top-left", "bottom-right"}:
+        raise ParameterError(
+            f"alignment={alignment!r} is not known",
+            witness=alignment,
+            suggestion="'top-left' or 'bottom-right'",
+        )

@@ -1,0 +1,196 @@
+"""Arrays as kernels get them: library, layout, format, and how they lie in memory.
+
+What lies around and between the numbers is NaN: a kernel that reads it shows it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.kernels.formats import format_of, holds, numpy_dtype, stored_name
+from constructive.kernels.spec import Spec
+from constructive.support.arrays import Array
+from constructive.support.errors import ParameterError
+from constructive.support.extras import require
+
+LAYOUTS = ("BHTd", "BTHd", "packed")
+_MARGIN = 3
+"""Places around an array that is surrounded, on each side of each axis."""
+
+
+def tensors(
+    spec: Spec, arrays: tuple[Array, Array, Array], *, library: str, layout: str, device: str,
+    dtype: str, placed: str, poison: bool,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """Return q, k and v as a kernel gets them.
+
+    Args:
+        spec: the shapes
+        arrays: q, k and v, (B, heads, tokens, d) each
+        library: "numpy", "torch" or "jax"
+        layout: one of `LAYOUTS`
+        device: of torch or jax
+        dtype: a key of `formats.DTYPES`
+        placed: a key of `PLACES`
+        poison: whether keys and values beyond the end of a sequence are NaN
+
+    Raises:
+        ParameterError: for another layout or place, or a format that does not hold the numbers
+    """
+    if layout not in LAYOUTS:
+        raise ParameterError(
+            f"layout={layout!r} is not known", witness=layout, suggestion=", ".join(LAYOUTS)
+        )
+    if placed not in PLACES:
+        raise ParameterError(
+            f"placed={placed!r} is not known", witness=placed, suggestion=", ".join(PLACES)
+        )
+    chosen = format_of(dtype)
+    if not all(holds(chosen, array) for array in arrays):
+        raise ParameterError(
+            f"{dtype} does not hold the numbers of this problem",
+            witness=dtype,
+            suggestion="a Spec with this dtype",
+        )
+    lengths = spec.lengths[0], spec.lengths[1], spec.lengths[1]
+    found = []
+    for array, ends, is_query in zip(arrays, lengths, (True, False, False), strict=True):
+        if poison and not is_query:
+            beyond = np.arange(array.shape[2]) >= ends[:, None]
+            array = np.where(beyond[:, None, :, None], np.nan, array)  # noqa: PLW2901
+        laid = _laid_out(array, ends, layout)
+        share = spec.shared and not is_query and layout != "packed"
+        found.append(PLACES[placed](converted(laid[:1] if share else laid, library, device, dtype)))
+        if share:
+            found[-1] = _expanded(found[-1], spec.batch)
+    return found[0], found[1], found[2]
+
+
+def _laid_out(array: Array, ends: npt.NDArray[np.int64], layout: str) -> Array:
+    if layout == "BHTd":
+        return array
+    tokens = array.transpose(0, 2, 1, 3)
+    if layout == "BTHd":
+        return tokens
+    return np.concatenate([rows[:end] for rows, end in zip(tokens, ends, strict=True)])
+
+
+def from_layout(spec: Spec, out: Array, layout: str) -> Array:
+    """Return an output in the layout (B, H, T_q, d_v); rows that do not exist are NaN.
+
+    Args:
+        spec: the shapes
+        out: in the layout
+        layout: one of `LAYOUTS`
+    """
+    if layout == "BHTd":
+        return out
+    if layout == "BTHd":
+        return out.transpose(0, 2, 1, 3)
+    whole = np.full((spec.batch, spec.queries, *out.shape[1:]), np.nan)
+    whole[spec.rows()] = out
+    return whole.transpose(0, 2, 1, 3)
+
+
+def converted(array: npt.NDArray[Any], library: str, device: str, dtype: str) -> Any:  # noqa: ANN401
+    """Return an array of a library; torch and jax are imported when they are asked for.
+
+    Args:
+        array: numbers or booleans
+        library: "numpy", "torch" or "jax"
+        device: of torch or jax
+        dtype: a key of `formats.DTYPES`, or "bool"
+
+    Raises:
+        ParameterError: for another library
+        MissingExtraError: if the library is not installed
+    """
+    if library not in _LIBRARIES:
+        raise ParameterError(
+            f"library={library!r} is not known", witness=library, suggestion=", ".join(_LIBRARIES)
+        )
+    return _LIBRARIES[library](np.ascontiguousarray(array), device, dtype)
+
+
+def _numpy(array: npt.NDArray[Any], device: str, dtype: str) -> Any:  # noqa: ANN401
+    del device
+    return array.astype(numpy_dtype(dtype))
+
+
+def _torch(array: npt.NDArray[Any], device: str, dtype: str) -> Any:  # noqa: ANN401
+    torch = require("torch", extra="torch", purpose="tensors of torch")
+    return torch.tensor(array).to(getattr(torch, stored_name(dtype))).to(device)
+
+
+def _jax(array: npt.NDArray[Any], device: str, dtype: str) -> Any:  # noqa: ANN401
+    jax = require("jax", extra="jax", purpose="arrays of jax")
+    where = jax.devices(device)[0] if device else None
+    return jax.device_put(_numpy(array, device, dtype), where)
+
+
+_LIBRARIES: dict[str, Callable[[npt.NDArray[Any], str, str], Any]] = {
+    "numpy": _numpy,
+    "torch": _torch,
+    "jax": _jax,
+}
+
+
+def _surrounded(array: Any) -> Any:  # noqa: ANN401
+    """Return the array as a part of a larger one, which is NaN around it; rows stay whole."""
+    shape = tuple(size + 2 * _MARGIN for size in array.shape)
+    inner = tuple(slice(_MARGIN, -_MARGIN) for _ in shape)
+    return _inside(array, shape, inner)
+
+
+def _interleaved(array: Any) -> Any:  # noqa: ANN401
+    """Return the array as every third row of tokens, as of a product that makes q, k and v."""
+    shape = (*array.shape[:-1], 3 * array.shape[-1])
+    width = array.shape[-1]
+    inner = (*(slice(None) for _ in shape[:-1]), slice(width, 2 * width))
+    return _inside(array, shape, inner)
+
+
+def _inside(array: Any, shape: tuple[int, ...], inner: tuple[slice, ...]) -> Any:  # noqa: ANN401
+    if isinstance(array, np.ndarray):
+        whole: Any = np.full(shape, np.nan).astype(array.dtype)
+    elif hasattr(array, "new_full"):
+        # full() of short floats has no NaN in some formats: convert
+        whole = array.new_zeros(shape)
+        whole = (whole.float() + float("nan")).to(array.dtype)
+    else:
+        return array  # arrays of jax have no strides
+    whole[inner] = array
+    return whole[inner]
+
+
+def _swapped(array: Any) -> Any:  # noqa: ANN401
+    """Return the array with its two middle axes swapped in memory."""
+    if array.ndim != 4 or not hasattr(array, "swapaxes"):
+        return array
+    turned = array.swapaxes(1, 2)
+    turned = np.ascontiguousarray(turned) if isinstance(array, np.ndarray) else turned.contiguous()
+    return turned.swapaxes(1, 2)
+
+
+def _expanded(array: Any, batch: int) -> Any:  # noqa: ANN401
+    """Return an array that all sequences share, without a copy where the library can."""
+    if hasattr(array, "expand"):
+        return array.expand(batch, *array.shape[1:])
+    if isinstance(array, np.ndarray):
+        return np.broadcast_to(array, (batch, *array.shape[1:]))
+    return array.repeat(batch, axis=0)
+
+
+def _as_is(array: Any) -> Any:  # noqa: ANN401
+    return array
+
+
+PLACES: dict[str, Callable[[Any], Any]] = {
+    "contiguous": _as_is,
+    "surrounded": _surrounded,
+    "interleaved": _interleaved,
+    "swapped": _swapped,
+}
+"""How arrays lie in memory. A new place is a function and a line here."""

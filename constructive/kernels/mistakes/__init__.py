@@ -1,0 +1,34 @@
+"""Mistakes of kernels by name, with the outputs they lead to. A new kind is a function and a line.
+
+A mistake explains a wrong output where it leads to the same numbers; that is a hint, not a proof.
+"""
+
+from collections.abc import Callable
+
+from constructive.kernels.mistakes import addresses, logits, masks, softmax
+from constructive.kernels.mistakes.bench import Bench, Made, Mistakes
+
+KINDS: tuple[Callable[[Bench], Mistakes], ...] = (
+    masks.alignment, masks.windows, masks.missing, masks.lengths, masks.arbitrary,
+    addresses.heads, addresses.sequences, logits.soft_caps, softmax.sinks, logits.slopes,
+    logits.scale, masks.blocks, logits.hidden, softmax.padding, softmax.twice, softmax.maxima,
+    softmax.denominators, softmax.rescaling, softmax.splits, addresses.layouts, addresses.rows,
+    addresses.coordinates,
+)  # fmt: skip
+"""In the order in which they are tried."""
+
+
+def mistakes(bench: Bench) -> dict[str, Made]:
+    """Return sentences, each with a function that returns an output (B, H, T_q, d_v).
+
+    Args:
+        bench: the problem
+
+    Example:
+        >>> from constructive.kernels.problem import Problem
+        >>> from constructive.kernels.spec import Spec
+        >>> found = mistakes(Bench.of(Problem.build(Spec(queries=3, keys=5, head_dim=16))))
+        >>> "each query is that of head 0" in found
+        True
+    """
+    return {sentence: made for kind in KINDS for sentence, made in kind(bench)}

@@ -1,0 +1,174 @@
+"""Attention in float64 with one thing changed: what a kernel with a mistake would return."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.kernels.answer import grouped
+from constructive.kernels.masks import Booleans, Integers
+from constructive.kernels.problem import Problem
+from constructive.support.arrays import Array
+
+Made = Callable[[], Array]
+Mistakes = Iterator[tuple[str, Made]]
+"""Sentences, each with a function that returns the output of rows, (B, H, R, d_v)."""
+
+BLOCKS = (16, 32, 64, 128, 8)
+"""Sizes of blocks that kernels use."""
+SAME: Any = object()
+"""Of an argument: as the problem has it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """A problem whose parts can be changed one at a time.
+
+    Attributes:
+        problem: the problem
+        rows: (R,) queries that are computed; all outputs are (B, H, R, d_v)
+    """
+
+    problem: Problem
+    rows: Integers
+
+    @classmethod
+    def of(cls, problem: Problem) -> "Bench":
+        """Return the bench of all queries.
+
+        Args:
+            problem: the problem
+        """
+        return cls(problem, np.arange(problem.spec.queries))
+
+    @cached_property
+    def visible(self) -> Booleans:
+        """Which keys may be seen, (B, H, R, T_k)."""
+        return self.of_rows(self.problem.visible)
+
+    @cached_property
+    def q(self) -> Array:
+        """Queries, (B, H, R, d)."""
+        return self.problem.q[:, :, self.rows]
+
+    @cached_property
+    def bias(self) -> Array | None:
+        """What is added to logits, (B, H, R, T_k), or None."""
+        bias = self.problem.bias
+        return None if bias is None else self.of_rows(bias)
+
+    def of_rows(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the rows of a mask or a bias.
+
+        Args:
+            array: of a shape that broadcasts to (B, H, T_q, T_k)
+        """
+        return np.broadcast_to(array, self.problem.answer.weights.shape)[:, :, self.rows]
+
+    @cached_property
+    def scores(self) -> Array:
+        """Logits after scale, soft cap and bias, (B, H, R, T_k)."""
+        return self.scored()
+
+    @cached_property
+    def raw(self) -> Array:
+        """Products of queries and keys, (B, H, R, T_k)."""
+        return grouped(self.problem.spec, self.q, self.problem.k)
+
+    @cached_property
+    def keys(self) -> Array:
+        """Keys of each query head, (B, H, T_k, d)."""
+        return np.repeat(self.problem.k, self.problem.spec.group, axis=1)
+
+    @cached_property
+    def values(self) -> Array:
+        """Values of each query head, (B, H, T_k, d_v)."""
+        return np.repeat(self.problem.v, self.problem.spec.group, axis=1)
+
+    def by_head(self, array: Array, heads: npt.ArrayLike) -> Array:
+        """Return keys or values as a map of heads has them, (B, H, T_k, ..).
+
+        Args:
+            array: (B, G, T_k, ..)
+            heads: (H,) a KV head for each query head
+        """
+        return array[:, np.asarray(heads)]
+
+    def scored(
+        self, *, raw: Array | None = None, factor: float = 1.0, cap: float | None = SAME,
+        bias: Array | None = SAME,
+    ) -> Array:  # fmt: skip
+        """Return logits with parts changed.
+
+        Args:
+            raw: products of queries and keys
+            factor: what logits are multiplied by, beside the scale
+            cap: the soft cap, or None
+            bias: what is added, or None
+        """
+        spec = self.problem.spec
+        logits = (self.raw if raw is None else raw) * (spec.factor * factor)
+        cap = spec.soft_cap if cap is SAME else cap
+        bias = self.bias if bias is SAME else bias
+        if cap is not None:
+            logits = cap * np.tanh(logits / cap)
+        return logits if bias is None else logits + bias
+
+    def averaged(
+        self, scores: Array | None = None, visible: Booleans | None = None, v: Array | None = None,
+        *, sinks: Array | None = SAME, zeros: int = 0, more: float = 0.0,
+    ) -> Array:  # fmt: skip
+        """Return the average of values by softmax, (B, H, R, d_v).
+
+        Args:
+            scores: logits
+            visible: which keys are read
+            v: values, (B, H, T_k, d_v)
+            sinks: logits of sinks, or None
+            zeros: keys of zeros that are read as well, with values of zeros
+            more: a number that is added to the denominator
+        """
+        weights, total = self.weighed(scores, visible, sinks=sinks, zeros=zeros)
+        with np.errstate(all="ignore"):
+            return (weights @ (self.values if v is None else v)) / (total + more)
+
+    def weighed(
+        self, scores: Array | None = None, visible: Booleans | None = None,
+        *, sinks: Array | None = SAME, zeros: int = 0,
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """Return exponentials less the largest logit, and their sum.
+
+        Args:
+            scores: logits
+            visible: which keys are read
+            sinks: logits of sinks, or None
+            zeros: keys of zeros that are read as well
+        """
+        sinks = self.problem.sinks if sinks is SAME else sinks
+        scores = self.scores if scores is None else scores
+        visible = self.visible if visible is None else visible
+        logits = np.where(visible, scores, -np.inf)
+        largest = logits.max(-1, keepdims=True)
+        if zeros:
+            largest = np.maximum(largest, 0.0)
+        if sinks is not None:
+            largest = np.maximum(largest, sinks[:, None, None])
+        with np.errstate(all="ignore"):
+            weights = np.exp(logits - np.where(np.isfinite(largest), largest, 0.0))
+            total = weights.sum(-1, keepdims=True)
+            if zeros:
+                total = total + zeros * np.exp(-largest)
+            if sinks is not None:
+                total = total + np.exp(sinks[:, None, None] - largest)
+        return weights, total
+
+    def sees(self, visible: Booleans) -> Made:
+        """Return what comes out where other keys are visible.
+
+        Args:
+            visible: of a shape that broadcasts to (B, H, T_q, T_k)
+        """
+        return lambda: self.averaged(visible=self.of_rows(visible))

@@ -1,0 +1,160 @@
+"""Mistakes about logits: scale, soft cap, slopes, numbers in place of -inf."""
+
+import math
+from functools import partial
+
+import numpy as np
+
+from constructive.kernels.masks import Causal
+from constructive.kernels.mistakes.bench import Bench, Mistakes
+from constructive.support.arrays import Array
+
+
+def scale(bench: Bench) -> Mistakes:
+    """Yield other factors of logits."""
+    spec = bench.problem.spec
+    s, d = spec.factor, spec.head_dim
+    factors = {
+        "logits are not scaled": 1.0 / s,
+        "the scale is applied twice": s,
+        "the scale is its square root": s**-0.5,
+        "the scale is 1 / head_dim": 1.0 / d / s,
+        "the scale is sqrt(head_dim)": math.sqrt(d) / s,
+        "exp2 without log2(e)": math.log(2.0),
+        "log2(e) is applied twice, or with exp": 1.0 / math.log(2.0),
+        "the scale is that of value_dim": spec.d_v**-0.5 / s,
+        "the scale is 1 / sqrt(heads head_dim)": (spec.heads[0] * d) ** -0.5 / s,
+        "the scale is 1 / sqrt(keys)": spec.keys**-0.5 / s,
+        "the scale is that of head_dim rounded up to a power of two": _rounded(d) ** -0.5 / s,
+        "the scale is the default, not the one that is given": d**-0.5 / s,
+        "logits have the opposite sign": -1.0,
+        "logits are twice as large": 2.0,
+        "logits are half as large": 0.5,
+        "logits are divided by 10": 0.1,
+    }
+    factors |= {f"the scale is {fixed}": fixed / s for fixed in (0.5, 0.25, 0.125, 0.0625, 0.1)}
+    for sentence, factor in factors.items():
+        if abs(factor - 1.0) > 1e-6:  # noqa: PLR2004
+            yield sentence, partial(_scored, bench, factor=factor)
+
+
+def _scored(bench: Bench, **changed: float | Array | None) -> Array:
+    return bench.averaged(bench.scored(**changed))  # type: ignore[arg-type] # of the same names
+
+
+def _rounded(width: int) -> float:
+    return 2.0 ** math.ceil(math.log2(width))
+
+
+def soft_caps(bench: Bench) -> Mistakes:
+    """Yield soft caps that are missing, after the mask, or of another size."""
+    spec, bias = bench.problem.spec, bench.bias
+    cap, s = spec.soft_cap, spec.factor
+    if cap is None:
+        return
+    plain = bench.raw * s
+    more = 0.0 if bias is None else bias
+    yield "the soft cap is ignored", partial(_scored, bench, cap=None)
+    after = np.where(bench.visible, bench.scores, -cap)
+    everything = np.ones_like(bench.visible)
+    yield (
+        "the soft cap is applied after the mask: hidden keys have a logit of -cap",
+        partial(bench.averaged, after, everything),
+    )
+    variants = {
+        "the soft cap is applied before the scale": cap * np.tanh(bench.raw / cap) * s + more,
+        "the soft cap does not multiply by the cap": np.tanh(plain / cap) + more,
+        "the soft cap does not divide by the cap": cap * np.tanh(plain) + more,
+        "the soft cap is applied twice": cap * np.tanh(cap * np.tanh(plain / cap) / cap) + more,
+        "the soft cap is a clip": np.clip(plain, -cap, cap) + more,
+        "the soft cap is half as large": cap / 2 * np.tanh(plain / cap * 2) + more,
+        "the soft cap is twice as large": cap * 2 * np.tanh(plain / cap / 2) + more,
+        "the soft cap is scaled with the logits": cap * s * np.tanh(plain / cap / s) + more,
+        "the logit is scaled twice before the soft cap": cap * np.tanh(plain * s / cap) + more,
+        "the logit is scaled after the soft cap too": cap * np.tanh(plain / cap) * s + more,
+    }
+    for sentence, scores in variants.items():
+        yield sentence, partial(bench.averaged, scores)
+
+
+def slopes(bench: Bench) -> Mistakes:
+    """Yield slopes of other heads, other signs, other distances."""
+    problem = bench.problem
+    spec, bias, found = problem.spec, bench.bias, problem.slopes
+    if bias is None or found is None:
+        return
+    yield "the slopes are ignored", partial(_scored, bench, bias=None)
+    yield "slopes have the opposite sign", partial(_scored, bench, bias=-bias)
+    yield "slopes are multiplied by the scale", partial(_scored, bench, bias=bias * spec.factor)
+    count = spec.heads[0]
+    h = np.arange(count)
+    maps = {
+        "slopes are those of head 0": h * 0,
+        "slopes are those of the next head": (h + 1) % count,
+        "slopes are in reverse order": count - 1 - h,
+        "slopes are those of the KV head": h // spec.group,
+    }
+    unit = bias[:, :1] / found[0] if found[0] else None
+    for sentence, order in maps.items():
+        if unit is not None and not np.array_equal(found[order], found):
+            yield sentence, partial(_scored, bench, bias=found[order][:, None, None] * unit)
+    i, j = bench.rows[:, None], np.arange(spec.keys)
+    each = found[:, None, None]
+    causal = spec.mask(Causal)
+    shift = spec.keys - spec.queries
+    other = 0 if causal is None or causal.alignment == "bottom-right" else shift
+    yield (
+        "distances of slopes are aligned otherwise",
+        partial(_scored, bench, bias=-each * np.abs(i + other - j)),
+    )
+    yield (
+        "distances of slopes are not absolute",
+        partial(_scored, bench, bias=-each * (i + (shift - other) - j)),
+    )
+    yield "slopes are multiplied by the position of the key", partial(_scored, bench, bias=each * j)
+
+
+def hidden(bench: Bench) -> Mistakes:
+    """Yield finite numbers in place of -inf, and masks that come too late."""
+    if bench.problem.visible.all():
+        return
+    visible, everything = bench.visible, np.ones_like(bench.visible)
+    for value in (0.0, -1.0, -10.0, -30.0, -100.0, -1e3, -1e4, -5e4):
+        logits = np.where(visible, bench.scores, value)
+        yield f"hidden keys have a logit of {value:g}", partial(bench.averaged, logits, everything)
+        if value:
+            added = bench.scores + np.where(visible, 0.0, value)
+            yield (
+                f"{value:g} is added to the logits of hidden keys",
+                partial(bench.averaged, added, everything),
+            )
+    yield (
+        "hidden keys have a logit of 1 (the mask is multiplied, or added as numbers)",
+        partial(bench.averaged, bench.scores + visible, everything),
+    )
+    yield "hidden keys are in the denominator", partial(_after, bench)
+    yield (
+        "the mask is applied with the opposite sign",
+        partial(
+            bench.averaged, np.where(visible, bench.scores, np.finfo(np.float32).max), everything
+        ),
+    )
+    largest = np.where(visible, -np.inf, bench.scores)
+    yield (
+        "the maximum is taken over hidden keys too, and weights underflow",
+        partial(_underflow, bench, largest.max(-1, keepdims=True)),
+    )
+
+
+def _after(bench: Bench) -> Array:
+    weights, total = bench.weighed(visible=np.ones_like(bench.visible))
+    return (weights * bench.visible) @ bench.values / total
+
+
+def _underflow(bench: Bench, least: Array) -> Array:
+    logits = np.where(bench.visible, bench.scores, -np.inf)
+    with np.errstate(all="ignore"):
+        largest = np.maximum(logits.max(-1, keepdims=True), least)
+        weights = np.exp((logits - largest).astype(np.float32)).astype(np.float64)
+        out: Array = (weights @ bench.values) / weights.sum(-1, keepdims=True)
+    return out

@@ -1,0 +1,252 @@
+"""Mistakes about which keys are read."""
+
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from constructive.kernels.masks import (
+    Boolean,
+    Booleans,
+    Causal,
+    Grid,
+    LeftPadding,
+    Mask,
+    Prefix,
+    RightPadding,
+    VariableLengths,
+    Window,
+)
+from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
+from constructive.kernels.spec import Spec
+
+
+def alignment(bench: Bench) -> Mistakes:
+    """Yield the other diagonal, and diagonals that are off by one."""
+    spec = bench.problem.spec
+    for mask in spec.masks:
+        if not isinstance(mask, Causal | Window | Prefix):
+            continue
+        other = "top-left" if mask.alignment == "bottom-right" else "bottom-right"
+        turned = _instead(spec, mask, _changed(mask, "alignment", other))
+        yield f"the {mask.name} mask is aligned {other}", bench.sees(turned)
+    causal = spec.mask(Causal)
+    if causal is not None:
+        named = (
+            (1, "the causal mask lets one key of the future through (j <= i + 1)"),
+            (-1, "the causal mask hides the query's own key (j < i)"),
+            (2, "the causal mask lets two keys of the future through"),
+            (-2, "the causal mask hides the query's own key and the one before it"),
+        )
+        for step, sentence in named:
+            yield sentence, bench.sees(_instead(spec, causal, Window(None, step, causal.alignment)))
+        longest = _diagonal(spec, spec.keys - spec.queries)
+        both = _without(spec, causal) & longest
+        yield (
+            "the causal mask is aligned to the longest sequence, not to each one",
+            bench.sees(both),
+        )
+
+
+def windows(bench: Bench) -> Mistakes:
+    """Yield windows that are longer, shorter, or missing on a side."""
+    spec = bench.problem.spec
+    mask = spec.mask(Window)
+    if mask is None:
+        return
+    for side in ("left", "right"):
+        size = getattr(mask, side)
+        if size is None:
+            continue
+        for step, word in ((1, "longer"), (-1, "shorter"), (2, "2 longer"), (-2, "2 shorter")):
+            sentence = f"the window is one key {word} on the {side}"
+            if abs(step) > 1:
+                sentence = f"the window is {word} on the {side}"
+            other = _changed(mask, side, max(0, size + step))
+            yield sentence, bench.sees(_instead(spec, mask, other))
+        other = _changed(mask, side, None)
+        yield f"the window is ignored on the {side}", bench.sees(_instead(spec, mask, other))
+        other = _changed(mask, side, size // 2)
+        yield f"the window is half as long on the {side}", bench.sees(_instead(spec, mask, other))
+    if None not in {mask.left, mask.right} and mask.left != mask.right:
+        other = _changed(_changed(mask, "left", mask.right), "right", mask.left)
+        yield "left and right of the window are swapped", bench.sees(_instead(spec, mask, other))
+
+
+def missing(bench: Bench) -> Mistakes:
+    """Yield masks that are ignored: all, or one of several."""
+    spec = bench.problem.spec
+    if bench.problem.visible.all():
+        return
+    yield "the mask is ignored", bench.sees(np.array(True))  # noqa: FBT003
+    if len(spec.masks) > 1:
+        for mask in spec.masks:
+            yield f"the {mask.name} mask is ignored", bench.sees(_without(spec, mask))
+    yield "the mask is inverted", bench.sees(~bench.problem.visible)
+
+
+def lengths(bench: Bench) -> Mistakes:
+    """Yield lengths of sequences that are off by one, or those of other sequences."""
+    spec = bench.problem.spec
+    for mask in spec.masks:
+        if not isinstance(mask, RightPadding | LeftPadding | VariableLengths | Prefix):
+            continue
+        what = {"keys": "key lengths", "queries": "query lengths"}
+        for entry in fields(mask):
+            values = getattr(mask, entry.name)
+            if not isinstance(values, tuple) or entry.name == "queries":
+                continue
+            name = f"{what.get(entry.name, entry.name)} of {mask.name}"
+            most = spec.keys
+            options = {
+                f"{name} are one too large": [value + 1 for value in values],
+                f"{name} are one too small": [value - 1 for value in values],
+                f"{name} are those of sequence 0 everywhere": [values[0]] * len(values),
+                f"{name} are those of the next sequence": [*values[1:], values[0]],
+                f"{name} are those of the sequence before": [values[-1], *values[:-1]],
+                f"{name} are the largest one everywhere": [max(values)] * len(values),
+            }
+            for block in BLOCKS:
+                up = [-(-value // block) * block for value in values]
+                options[f"{name} are rounded up to blocks of {block}"] = up
+                options[f"{name} are rounded down to blocks of {block}"] = [
+                    value // block * block for value in values
+                ]
+            for sentence, found in options.items():
+                fitting = tuple(min(max(value, 0), most) for value in found)
+                if fitting != values:
+                    other = _changed(mask, entry.name, fitting)
+                    # The diagonal of causal masks follows true lengths: only this mask changes.
+                    shown = other.visible(_grid(spec))
+                    yield sentence, bench.sees(_without(spec, mask) & shown)
+
+
+def arbitrary(bench: Bench) -> Mistakes:
+    """Yield masks that are transposed, shifted, or those of another sequence or head."""
+    spec = bench.problem.spec
+    visible = np.broadcast_to(bench.problem.visible, bench.problem.answer.weights.shape)
+    if spec.mask(Boolean) is None and not any(mask.name == "given" for mask in spec.masks):
+        return
+    if spec.queries == spec.keys:
+        yield "the mask is transposed", bench.sees(visible.swapaxes(-1, -2))
+    options = {
+        "the mask is that of sequence 0 everywhere": visible[:1],
+        "the mask is that of the next sequence": np.roll(visible, -1, 0),
+        "the mask is that of head 0 everywhere": visible[:, :1],
+        "the mask is that of the next head": np.roll(visible, -1, 1),
+        "the mask is that of the first query everywhere": visible[:, :, :1],
+        "the mask is that of the next query": np.roll(visible, -1, 2),
+        "the mask is that of the query before": np.roll(visible, 1, 2),
+        "the mask is shifted by one key to the right": np.roll(visible, 1, 3),
+        "the mask is shifted by one key to the left": np.roll(visible, -1, 3),
+    }
+    heads = np.arange(spec.heads[0]) // spec.group
+    options["the mask of a head is that of the head with the number of its KV head"] = visible[
+        :, heads
+    ]
+    for sentence, other in options.items():
+        yield sentence, bench.sees(other)
+
+
+def blocks(bench: Bench) -> Mistakes:
+    """Yield blocks of keys that are not read, or masked as a whole."""
+    spec, visible = bench.problem.spec, bench.problem.visible
+    j = np.arange(spec.keys)
+    yield "the last key is not read", bench.sees(visible & (j < spec.keys - 1))
+    yield "the first key is not read", bench.sees(visible & (j > 0))
+    causal = spec.mask(Causal)
+    for block in BLOCKS:
+        if block < spec.keys:
+            whole, last = spec.keys // block * block, (spec.keys - 1) // block * block
+            if whole < spec.keys:
+                sentence = (
+                    f"the last block of keys, which is not full, is not read (blocks of {block})"
+                )
+            else:
+                sentence = f"the last block of keys is not read (blocks of {block})"
+            yield sentence, bench.sees(visible & (j < last))
+            yield f"the first block of {block} keys is not read", bench.sees(visible & (j >= block))
+            yield f"only the first block of {block} keys is read", bench.sees(visible & (j < block))
+            yield (
+                f"every second block of {block} keys is not read",
+                bench.sees(visible & (j // block % 2 == 0)),
+            )
+            yield (
+                f"the second block of {block} keys is not read",
+                bench.sees(visible & (j // block != 1)),
+            )
+            yield (
+                f"the last key of each block of {block} is not read",
+                bench.sees(visible & (j % block != block - 1)),
+            )
+            yield (
+                f"the first key of each block of {block} but the first is not read",
+                bench.sees(visible & ((j % block != 0) | (j == 0))),
+            )
+        if block < spec.keys and not visible.all():
+            last = (spec.keys - 1) // block * block
+            for words, part in (
+                (f"last block of {block} keys", j >= last),
+                (f"first block of {block} keys", j < block),
+            ):
+                yield f"the mask is not applied to the {words}", bench.sees(visible | part)
+                yield f"the mask is applied to the {words} alone", bench.sees(visible | ~part)
+        if causal is not None:
+            diagonal = _grid(spec).diagonal(causal.alignment)
+            rest = _without(spec, causal)
+            yield (
+                f"causal by whole blocks of {block}: the rest of the diagonal block is read",
+                bench.sees(rest & (j // block <= diagonal // block)),
+            )
+            yield (
+                f"causal by whole blocks of {block}: the diagonal block is not read",
+                bench.sees(rest & (j // block < diagonal // block)),
+            )
+            yield (
+                f"keys in front of the block of {block} with the diagonal are not read",
+                bench.sees(visible & (j // block >= diagonal // block)),
+            )
+            first = np.arange(spec.queries)[:, None] // block * block
+            shift = diagonal - np.arange(spec.queries)[:, None]
+            yield (
+                f"the causal mask is that of the first query of each block of {block} queries",
+                bench.sees(rest & (j <= first + shift)),
+            )
+            yield (
+                f"the causal mask is that of the last query of each block of {block} queries",
+                bench.sees(rest & (j <= first + shift + block - 1)),
+            )
+
+
+def _changed(mask: Mask, name: str, value: object) -> Mask:
+    fields_of_mask: Any = mask
+    changed: Mask = replace(fields_of_mask, **{name: value})
+    return changed
+
+
+def _grid(spec: Spec) -> Grid:
+    return Grid(spec.batch, spec.heads[0], spec.queries, spec.keys, *spec.lengths)
+
+
+def _diagonal(spec: Spec, shift: int) -> Booleans:
+    i, j = np.arange(spec.queries)[:, None], np.arange(spec.keys)
+    found: Booleans = j <= i + shift
+    return found
+
+
+def _shown(spec: Spec, masks: Iterable[Mask]) -> Booleans:
+    found: Booleans = np.ones((1, 1, spec.queries, spec.keys), dtype=np.bool_)
+    for mask in masks:
+        found = found & mask.visible(_grid(spec))
+    return found
+
+
+def _without(spec: Spec, mask: Mask) -> Booleans:
+    """Return what other masks show."""
+    return _shown(spec, (other for other in spec.masks if other is not mask))
+
+
+def _instead(spec: Spec, mask: Mask, other: Mask) -> Booleans:
+    """Return what is visible with another mask; lengths stay as they are."""
+    return _without(spec, mask) & other.visible(_grid(spec))

@@ -1,0 +1,283 @@
+"""Mistakes in the sums: denominators, padding, rescaling, merging of splits, sinks."""
+
+from functools import partial
+
+import numpy as np
+
+from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
+from constructive.support.arrays import Array
+
+_SPLITS = (2, 4, 8, 3)
+
+
+def denominators(bench: Bench) -> Mistakes:
+    """Yield denominators that are missing or have more in them."""
+    weights, total = bench.weighed()
+    with np.errstate(all="ignore"):
+        right = bench.averaged()
+        yield "the output is not divided by the sum of weights", lambda: weights @ bench.values
+        yield "the output is divided by the sum of weights twice", lambda: right / total
+        yield (
+            "the output is divided by the number of keys",
+            lambda: weights @ bench.values / bench.problem.spec.keys,
+        )
+        yield "the output is multiplied by the sum of weights", lambda: right * total
+    yield (
+        "1 is added to the denominator (a sink that nobody asked for)",
+        partial(bench.averaged, more=1.0),
+    )
+    for epsilon in (1e-3, 1e-2, 1e-4, 1e-5, 1e-6, 0.1):
+        yield f"{epsilon:g} is added to the denominator", partial(bench.averaged, more=epsilon)
+    yield (
+        "all weights are equal: the softmax is missing",
+        partial(bench.averaged, np.zeros_like(bench.scores)),
+    )
+
+
+def padding(bench: Bench) -> Mistakes:
+    """Yield keys of zeros that are counted beyond the last one."""
+    keys = bench.problem.spec.keys
+    for block in BLOCKS:
+        extra = -keys % block
+        if extra:
+            yield (
+                f"{extra} keys of zeros, up to a multiple of {block}, are in the denominator",
+                partial(bench.averaged, zeros=extra),
+            )
+    yield "one key of zeros is in the denominator", partial(bench.averaged, zeros=1)
+
+
+def twice(bench: Bench) -> Mistakes:
+    """Yield keys that are counted twice, and keys beyond the last one, of the next head."""
+    keys = bench.problem.spec.keys
+    j = np.arange(keys)
+    for block in BLOCKS:
+        if block >= keys:
+            continue
+        last = (keys - 1) // block * block
+        options = {
+            f"the last block is read twice (blocks of {block} keys)": j >= last,
+            f"the first block is read twice (blocks of {block} keys)": j < block,
+            f"the last block of {block} keys is moved back, so that keys count twice": (
+                (j >= keys - block) & (j < last)
+            ),
+            f"the first key of each block of {block} is read twice": (j % block == 0) & (j > 0),
+        }
+        for sentence, chosen in options.items():
+            if chosen.any():
+                yield sentence, partial(bench.averaged, bench.scores + np.log(1.0 + chosen))
+    sizes = {-keys % block: f", up to a multiple of {block}" for block in BLOCKS}
+    for extra, words in (sizes | {1: "", 2: ""}).items():
+        if extra:
+            yield (
+                f"{extra} keys past the last one are read{words}: those of the next head in memory",
+                partial(_past, bench, extra),
+            )
+
+
+def _past(bench: Bench, extra: int) -> Array:
+    problem = bench.problem
+    spec = problem.spec
+    heads = np.arange(spec.batch)[:, None] * spec.heads[1] + np.arange(spec.heads[1])
+    index = heads[..., None] * spec.keys + np.arange(spec.keys + extra)
+    found = []
+    for array in (problem.k, problem.v):
+        flat = array.reshape(-1, array.shape[-1])
+        found.append(np.repeat(flat[index % len(flat)], spec.group, axis=1))
+    k, v = found
+    scores = bench.scored(raw=bench.q @ k.swapaxes(-1, -2), bias=None)
+    if bench.bias is not None:
+        scores[..., : spec.keys] += bench.bias
+    beyond = np.ones((*bench.visible.shape[:3], extra), dtype=np.bool_)
+    if spec.heads[1] * spec.batch == 1:
+        beyond[:] = False
+    return bench.averaged(scores, np.concatenate([bench.visible, beyond], -1), v)
+
+
+def maxima(bench: Bench) -> Mistakes:
+    """Yield maxima that are not subtracted, or that do not start at -inf."""
+    yield "the largest logit is not subtracted", partial(_fixed, bench)
+    for start in (0.0, -1e4, -30.0, -100.0, -1e3):
+        words = f"the largest logit starts at {start:g}, not at -inf"
+        yield f"{words}, and rows end as NaN", partial(_started, bench, start, np.nan)
+        yield f"{words}, and rows end as zeros", partial(_started, bench, start, 0.0)
+    yield "the smallest logit is subtracted, not the largest", partial(_smallest, bench)
+
+
+def _fixed(bench: Bench) -> Array:
+    logits = np.where(bench.visible, bench.scores, -np.inf).astype(np.float32)
+    with np.errstate(all="ignore"):
+        weights = np.exp(logits)
+        out: Array = (weights @ bench.values.astype(np.float32)) / weights.sum(-1, keepdims=True)
+    return out
+
+
+def _smallest(bench: Bench) -> Array:
+    low = np.where(bench.visible, bench.scores, np.inf).min(-1, keepdims=True)
+    logits = np.where(bench.visible, bench.scores - low, -np.inf).astype(np.float32)
+    with np.errstate(all="ignore"):
+        weights = np.exp(logits)
+        out: Array = (weights @ bench.values.astype(np.float32)) / weights.sum(-1, keepdims=True)
+    return out
+
+
+def _started(bench: Bench, start: float, empty: float) -> Array:
+    logits = np.where(bench.visible, bench.scores, -np.inf)
+    with np.errstate(all="ignore"):
+        largest = np.maximum(logits.max(-1, keepdims=True), start)
+        weights = np.exp((logits - largest).astype(np.float32)).astype(np.float64)
+        total = weights.sum(-1, keepdims=True)
+        return np.where(total > 0.0, weights @ bench.values / total, empty)
+
+
+def rescaling(bench: Bench) -> Mistakes:
+    """Yield softmax in blocks that forgets a part of what it has to carry along."""
+    named = {
+        "sums are not rescaled when the largest logit rises": _Carry(sums=False),
+        "the accumulator is not rescaled when the largest logit rises": _Carry(outputs=False),
+        "neither sums nor the accumulator are rescaled": _Carry(sums=False, outputs=False),
+        "the largest logit is that of the block, not the largest so far": _Carry(running=False),
+        "only the last block is in the denominator": _Carry(keeps_sums=False),
+        "only the last block is in the accumulator": _Carry(keeps_outputs=False),
+        "the rescaling factor is inverted": _Carry(inverted=True),
+        "the accumulator is divided by the sum after every block": _Carry(divides=True),
+        "weights are taken less the largest logit of blocks before": _Carry(stale=True),
+    }
+    for sentence, carry in named.items():
+        for block in BLOCKS:
+            if block < bench.problem.spec.keys:
+                yield f"{sentence} (blocks of {block} keys)", partial(carry.run, bench, block)
+
+
+class _Carry:
+    """Softmax in blocks, with one step changed."""
+
+    def __init__(self, **changed: bool) -> None:
+        self.changed = changed
+
+    def run(self, bench: Bench, block: int) -> Array:
+        """Return the output."""
+        is_kept = {"sums", "outputs", "running", "keeps_sums", "keeps_outputs"}.difference(
+            name for name, value in self.changed.items() if not value
+        )
+        logits = np.where(bench.visible, bench.scores, -np.inf)
+        rows = logits.shape[:3]
+        largest = np.full((*rows, 1), -np.inf)
+        total, out = np.zeros((*rows, 1)), np.zeros((*rows, bench.values.shape[-1]))
+        sinks = bench.problem.sinks
+        with np.errstate(all="ignore"):
+            for start in range(0, logits.shape[-1], block):
+                part = logits[..., start : start + block]
+                top = part.max(-1, keepdims=True)
+                new = np.maximum(largest, top) if "running" in is_kept else top
+                base = largest if self.changed.get("stale") and start else new
+                base = np.where(np.isfinite(base), base, 0.0)
+                weights = np.exp(part - base)
+                factor = np.exp((largest - np.where(np.isfinite(new), new, 0.0)).astype(np.float32))
+                if self.changed.get("inverted"):
+                    factor = np.where(factor > 0.0, 1.0 / factor, 0.0)
+                total = total * (factor if "sums" in is_kept else 1.0) * ("keeps_sums" in is_kept)
+                out = out * (factor if "outputs" in is_kept else 1.0)
+                out = out * ("keeps_outputs" in is_kept)
+                total = total + weights.sum(-1, keepdims=True)
+                out = out + weights @ bench.values[:, :, start : start + block]
+                if self.changed.get("divides"):
+                    out = out / np.where(total > 0.0, total, 1.0)
+                largest = new
+            if sinks is not None:
+                total = total + np.exp(sinks[:, None, None] - largest)
+            return out if self.changed.get("divides") else out / total
+
+
+def splits(bench: Bench) -> Mistakes:
+    """Yield results of splits of the keys that are merged in a wrong way."""
+    keys = bench.problem.spec.keys
+    sizes = {-(-keys // parts): f"{parts} splits" for parts in _SPLITS if parts < keys}
+    sizes |= {block: f"splits of {block}" for block in BLOCKS if block < keys}
+    for size, words in sizes.items():
+        for how, sentence in (
+            ("equal", "are averaged, not weighted by their sums"),
+            ("maxima", "are weighted by their largest logits without their sums"),
+            ("sums", "are weighted by their sums without their largest logits"),
+            ("plain", "are added without weights"),
+            ("log2", "are weighted by exp of a logsumexp with log2"),
+            ("exp2", "are weighted by exp2 of a logsumexp with ln"),
+            ("best", "are not merged: the one with the largest logit is returned"),
+            ("last", "are not merged: the last is returned"),
+        ):
+            yield f"results of splits {sentence} ({words})", partial(_merged, bench, size, how)
+
+
+def _merged(bench: Bench, size: int, how: str) -> Array:
+    logits = np.where(bench.visible, bench.scores, -np.inf)
+    outs, tops, sums = [], [], []
+    with np.errstate(all="ignore"):
+        for start in range(0, logits.shape[-1], size):
+            part = logits[..., start : start + size]
+            top = part.max(-1, keepdims=True)
+            weights = np.exp(part - np.where(np.isfinite(top), top, 0.0))
+            total = weights.sum(-1, keepdims=True)
+            outs.append(np.nan_to_num(weights @ bench.values[:, :, start : start + size] / total))
+            tops.append(top)
+            sums.append(total)
+        out, top, total = np.stack(outs), np.stack(tops), np.stack(sums)
+        some = np.isfinite(top)
+        shares = {
+            "equal": some * 1.0,
+            "maxima": np.exp(top - top.max(0)),
+            "sums": total,
+            "log2": np.exp(top - top.max(0) + np.log2(total)),
+            "exp2": np.exp2(top - top.max(0) + np.log(total)),
+            "plain": some * 1.0,
+            "best": (top == top.max(0)) * 1.0,
+            "last": np.where(
+                np.arange(len(out))[:, None, None, None, None] == len(out) - 1, some, 0
+            ),
+        }[how]
+        whole = (shares * out).sum(0)
+        merged: Array = whole if how == "plain" else whole / shares.sum(0)
+    return merged
+
+
+def _unshifted(bench: Bench) -> Array:
+    found = np.zeros(1) if bench.problem.sinks is None else bench.problem.sinks
+    weights, total = bench.weighed(sinks=None)
+    with np.errstate(all="ignore"):
+        more = np.exp(found.astype(np.float32))[:, None, None]
+        out: Array = weights @ bench.values / (total + more)
+    return out
+
+
+def sinks(bench: Bench) -> Mistakes:
+    """Yield sinks that are ignored, of another head, or counted otherwise."""
+    spec, found = bench.problem.spec, bench.problem.sinks
+    if found is None:
+        return
+    yield "the sink is ignored", partial(bench.averaged, sinks=None)
+    h = np.arange(spec.heads[0])
+    maps = {
+        "the sink is that of head 0": h * 0,
+        "the sink is that of the next head": (h + 1) % spec.heads[0],
+        "the sink is that of the KV head": h // spec.group,
+        "sinks are in reverse order": spec.heads[0] - 1 - h,
+        "sinks are those of KV head h % kv_heads": h % spec.heads[1],
+    }
+    for sentence, order in maps.items():
+        if not np.array_equal(found[order], found):
+            yield sentence, partial(bench.averaged, sinks=found[order])
+    yield "sinks are not shifted by the largest logit", partial(_unshifted, bench)
+    yield "the sink is 0 in every head", partial(bench.averaged, sinks=found * 0.0)
+    yield "sinks have the opposite sign", partial(bench.averaged, sinks=-found)
+    yield "sinks are multiplied by the scale", partial(bench.averaged, sinks=found * spec.factor)
+    yield "the sink is counted twice", partial(bench.averaged, sinks=found + np.log(2.0))
+    for parts in _SPLITS:
+        more = found + np.log(float(parts))
+        yield f"the sink is counted in each of {parts} splits", partial(bench.averaged, sinks=more)
+    for block in BLOCKS:
+        count = -(-spec.keys // block)
+        if count > 1:
+            more = found + np.log(float(count))
+            yield (
+                f"the sink is counted in each block of {block} keys",
+                partial(bench.averaged, sinks=more),
+            )

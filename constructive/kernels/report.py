@@ -1,0 +1,318 @@
+"""What is wrong with an output, in words: mistakes that explain it, rows decoded, coverage."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from constructive.kernels.admissible import sentence
+from constructive.kernels.masks import Booleans, Integers
+from constructive.kernels.mistakes import mistakes
+from constructive.kernels.mistakes.bench import Bench, Made
+from constructive.kernels.problem import Problem
+from constructive.kernels.reading import Reading
+from constructive.support.arrays import Array
+
+_MOST_ROWS = 6
+_MOST_EXPLANATIONS = 4
+_SCREENED = 12
+_DECODED = 240
+_FEW_COLUMNS = 0.75
+_MOST_REPORTS = 4
+_PART = 0.9
+"""Of wrong rows that an explanation has to explain."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A mistake that leads to the output, or to most of it.
+
+    Attributes:
+        sentence: which mistake
+        wrong: the share of wrong rows that it leads to
+        equal: the share of them where it leads to the same numbers, not to NaN in place of 0
+        right: the share of right rows that it leaves right
+    """
+
+    sentence: str
+    wrong: float
+    equal: float
+    right: float
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it explains every row."""
+        return self.wrong == self.right == 1.0
+
+    def __str__(self) -> str:
+        if self.is_whole:
+            return f"{self.sentence} (explains every row)"
+        if self.wrong == 1.0:
+            return f"{self.sentence} (explains every wrong row)"
+        return f"{self.sentence} (explains {int(100 * self.wrong)}% of wrong rows)"
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What is wrong with an output.
+
+    Attributes:
+        problem: what was computed
+        out: (B, H, T_q, d_v) the output
+        model: the row of the model of floating point that the kernel claims, or None
+    """
+
+    problem: Problem
+    out: Array
+    model: str | None = None
+
+    @cached_property
+    def wrong(self) -> Booleans:
+        """Rows that differ, (B, H, T_q)."""
+        answer = self.problem.answer
+        with np.errstate(invalid="ignore"):
+            near = np.abs(self.out - answer.expected) <= answer.slack
+        nan = np.isnan(answer.expected) & np.isnan(self.out)
+        return answer.checked & ~(near | nan).all(-1)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every row that is checked is right."""
+        return not self.wrong.any()
+
+    @property
+    def first(self) -> tuple[int, ...] | None:
+        """The first wrong row: sequence, head, query."""
+        found = np.argwhere(self.wrong)
+        return tuple(int(index) for index in found[0]) if len(found) else None
+
+    @cached_property
+    def explanations(self) -> tuple[Explanation, ...]:
+        """Mistakes that explain the output, the best first.
+
+        If some explain every row, only these.
+        """
+        if self.passed:
+            return ()
+        few = Bench(self.problem, self._chosen())
+        names = [name for name, made in mistakes(few).items() if self.judge(few, name, made)]
+        whole = Bench.of(self.problem)
+        every = mistakes(whole)
+        judged = (self.judge(whole, name, every[name]) for name in names)
+        found = [explanation for explanation in judged if explanation is not None]
+        found.sort(key=lambda each: (-each.wrong, -each.equal, -each.right))
+        best = [explanation for explanation in found if explanation.is_whole]
+        return tuple(best or found)
+
+    def _chosen(self) -> Integers:
+        """Return some queries with wrong rows, and some without, in order."""
+        bad = self.wrong.any((0, 1))
+        parts = [np.flatnonzero(bad), np.flatnonzero(~bad)]
+        kept = [
+            part[np.linspace(0, len(part) - 1, _SCREENED).astype(int)]
+            for part in parts
+            if len(part)
+        ]
+        return np.unique(np.concatenate(kept))
+
+    def judge(self, bench: Bench, name: str, made: Made) -> Explanation | None:
+        """Return how far a mistake explains the output, or None where it does not.
+
+        Args:
+            bench: which rows are compared
+            name: the sentence
+            made: returns the output of the mistake
+        """
+        real = ~self.problem.answer.empty[:, :, bench.rows]
+        rows = self.wrong[:, :, bench.rows] & real
+        if not rows.any():
+            return None
+        with np.errstate(all="ignore"):
+            other = made()
+            same, equal = _same(self.out[:, :, bench.rows], other, self.problem.spec.output.digits)
+        wrong = float(same[rows].mean())
+        if wrong < _PART:
+            return None
+        said = np.isfinite(self.out[:, :, bench.rows]).all(-1) & rows
+        if not said.any() and float(same[real].mean()) < 1.0:
+            return None  # NaN says little: many mistakes lead to it
+        kept = self.problem.answer.checked[:, :, bench.rows] & real & ~rows
+        right = float(same[kept].mean()) if kept.any() else 1.0
+        return Explanation(name, wrong, float(equal[rows].mean()), right)
+
+    @property
+    def lines(self) -> list[str]:
+        """The report, line by line."""
+        answer, spec = self.problem.answer, self.problem.spec
+        count, checked = int(self.wrong.sum()), int(answer.checked.sum())
+        head = f"{self.problem}: "
+        if self.passed:
+            return [head + f"{checked} rows are right", *self._coverage()]
+        found = [head + f"{count} of {checked} rows are wrong{self.where}"]
+        empty = int((self.wrong & answer.empty).sum())
+        if empty:
+            found.append(
+                f"{empty} rows see no key and are not {spec.fully_masked!r}: "
+                "pass fully_masked='zeros', 'nan' or 'mean' for another convention"
+            )
+        whole = self.explanations[:_MOST_EXPLANATIONS]
+        for index, explanation in enumerate(whole):
+            found.append(f"{'DIAGNOSIS' if index == 0 else '       or'}: {explanation}")
+        reading, rows = self.reading, self._rows
+        if not any(explanation.wrong == 1.0 for explanation in whole):
+            found.extend(f"ROWS: {line}" for line in self.kinds)
+        chosen = rows[:: max(1, len(rows) // _MOST_ROWS)][:_MOST_ROWS]
+        found.extend(reading.words((b, h, i)) for b, h, i in chosen)
+        if len(rows) > len(chosen):
+            found.append(f"and {len(rows) - len(chosen)} more rows")
+        return [*found, *self._coverage(), *self._model()]
+
+    @cached_property
+    def reading(self) -> Reading:
+        """Rows, decoded."""
+        return Reading(self.problem, self.out)
+
+    @cached_property
+    def _rows(self) -> list[tuple[int, int, int]]:
+        return [(int(b), int(h), int(i)) for b, h, i in np.argwhere(self.wrong)]
+
+    @cached_property
+    def kinds(self) -> list[str]:
+        """In which ways rows are wrong, the most frequent first; many rows are a sample."""
+        step = max(1, len(self._rows) // _DECODED)
+        decoded = [self.reading.row(row).kind for row in self._rows[::step]]
+        common = Counter(decoded).most_common(3)
+        return [
+            f"{100 * count // len(decoded)}% of wrong rows are {kind}" for kind, count in common
+        ]
+
+    @property
+    def where(self) -> str:
+        """Say where all wrong rows are, if it is a part of the problem."""
+        words = []
+        for axis, name in enumerate(("batch", "head", "query")):
+            others = tuple(other for other in range(3) if other != axis)
+            there = np.flatnonzero(self.wrong.any(others))
+            possible = np.flatnonzero(self.problem.answer.checked.any(others))
+            if len(there) < len(possible):
+                words.append(f"{name} {_ranges(there)}")
+        columns = self._columns()
+        if columns.sum() <= _FEW_COLUMNS * len(columns):
+            words.append(f"columns {_ranges(np.flatnonzero(columns))}")
+        found = f", all in {', '.join(words)}" if words else ""
+        return found + self._by_key()
+
+    def _columns(self) -> Booleans:
+        """Return the columns of the output that are wrong in some row, (d_v,)."""
+        answer = self.problem.answer
+        with np.errstate(invalid="ignore"):
+            right = np.abs(self.out - answer.expected) <= answer.slack
+        right |= np.isnan(answer.expected) & np.isnan(self.out)
+        return np.asarray((self.wrong[..., None] & ~right).any((0, 1, 2)))
+
+    def _by_key(self) -> str:
+        """Say which keys wrong rows should read, if exactly the rows that should read them fail."""
+        answer = self.problem.answer
+        one = answer.checked & (np.count_nonzero(answer.weights, axis=-1) == 1)
+        key = answer.weights.argmax(-1)
+        bad, good = np.unique(key[self.wrong & one]), np.unique(key[~self.wrong & one])
+        if not len(bad) or not len(good) or np.isin(bad, good).any():
+            return ""
+        return f", all rows that should read key {_ranges(bad)} and no others"
+
+    def _coverage(self) -> list[str]:
+        guarded, checked = self.problem.guarded, self.problem.checked
+        return [
+            f"coverage: {100 * guarded:.0f}% of hidden keys would change the answer if they "
+            f"leaked, {100 * checked:.0f}% of rows are checked"
+        ]
+
+    def _model(self) -> list[str]:
+        name = "" if self.model is None else f" {self.model!r}"
+        return [
+            f"a value outside proves that the kernel left the model{name}: "
+            + sentence(self.problem.spec)
+        ]
+
+    def picture(self, path: str, *, batch: int = 0, head: int | None = None) -> None:
+        """Draw which key each query of a head should read, and which it read.
+
+        Args:
+            path: of the file, a format that matplotlib writes
+            batch: the sequence
+            head: by default the first one with a wrong row
+        """
+        from constructive.kernels.picture import draw  # noqa: PLC0415 - matplotlib takes long
+
+        draw(self, path, batch=batch, head=head)
+
+    def __str__(self) -> str:
+        return "\n  ".join(self.lines)
+
+
+def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
+    """Return the mistakes that explain every row of all reports, also of those that passed.
+
+    If there is none: those that explain every wrong row; else the ways in which rows are wrong.
+
+    Args:
+        reports: of one kernel on several problems
+
+    Example:
+        >>> diagnose([])
+        ()
+    """
+    given = sorted(reports, key=lambda report: report.passed)
+    if not given or given[0].passed:
+        return ()
+    left = [explanation.sentence for explanation in given[0].explanations if explanation.is_whole]
+    if not left:
+        return _in_part([report for report in given if not report.passed])
+    for report in given[1:]:
+        made = mistakes(Bench.of(report.problem))
+        left = [name for name in left if name not in made or _explains(report, made[name])]
+    if not left:
+        return _in_part([report for report in given if not report.passed])
+    return tuple(left)
+
+
+def _in_part(failed: list[Report]) -> tuple[str, ...]:
+    """Return what explains all wrong rows of all reports, with the place of these rows."""
+    where = failed[0].where
+    left = [each.sentence for each in failed[0].explanations if each.wrong == 1.0]
+    for report in failed[1:_MOST_REPORTS]:
+        others = {each.sentence for each in report.explanations if each.wrong == 1.0}
+        left = [name for name in left if name in others]
+    if left:
+        return tuple(f"{name}{where}" for name in left)
+    return tuple(f"{kind}{where}" for kind in failed[0].kinds)
+
+
+def _explains(report: Report, made: Made) -> bool:
+    with np.errstate(all="ignore"):
+        same, _ = _same(report.out, made(), report.problem.spec.output.digits)
+    rows = report.problem.answer.checked & ~report.problem.answer.empty
+    return bool(same[rows].all())
+
+
+def _same(out: Array, other: Array, digits: int) -> tuple[Booleans, Booleans]:
+    """Return rows that a mistake leads to, and those in which it leads to the same numbers.
+
+    Numbers may differ by a few roundings. Where a mistake leads to NaN, a kernel may have 0.
+    """
+    close = 2.0 ** (2 - min(digits, 20))
+    near = np.abs(out - other) <= close * np.maximum(np.abs(other), 2.0**-6)
+    equal = np.isfinite(other) & near
+    odd = ~np.isfinite(out) & ~np.isfinite(other)
+    guarded = ~np.isfinite(other).any(-1) & (out == 0.0).all(-1)  # kernels that ask for sums > 0
+    same: Booleans = np.asarray((equal | odd).all(-1))
+    return same | guarded, same
+
+
+def _ranges(numbers: np.ndarray) -> str:
+    """Return numbers in words: "3", "64 to 76", "0, 2, 5, .."."""
+    if len(numbers) > 1 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{numbers[0]} to {numbers[-1]}"
+    return ", ".join(str(number) for number in numbers[:6]) + (", .." if len(numbers) > 6 else "")

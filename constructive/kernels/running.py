@@ -1,0 +1,165 @@
+"""Run an adapter on problems, and count what came out."""
+
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from constructive.kernels.adapters.adapter import Adapter, Refused
+from constructive.kernels.batteries import problems
+from constructive.kernels.problem import Problem
+from constructive.kernels.report import Report
+from constructive.kernels.spec import Spec
+from constructive.kernels.suite import SUITE
+
+Outcome = Literal["exact", "wrong", "refused", "error"]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A problem, and what became of it.
+
+    Attributes:
+        shape: name of the shape, a key of `suite.SUITE`
+        problem: what was to be computed
+        outcome: "exact", "wrong", "refused" or "error"
+        report: on the output, if there is one
+        reason: why it was refused, or the error
+    """
+
+    shape: str
+    problem: Problem
+    outcome: Outcome
+    report: Report | None = None
+    reason: str = ""
+
+    @property
+    def is_diagnosed(self) -> bool:
+        """Whether the output is wrong, and one mistake explains all of it."""
+        return (
+            self.outcome == "wrong"
+            and self.report is not None
+            and any(explanation.is_whole for explanation in self.report.explanations)
+        )
+
+    @property
+    def summary(self) -> str:
+        """What came out, in a sentence."""
+        if self.report is None or self.outcome == "exact":
+            return self.reason or self.outcome
+        explanations = self.report.explanations
+        sentences = [explanation.sentence for explanation in explanations[:1]]
+        return (sentences or self.report.kinds[:1] or ["wrong"])[0]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many runs there were of each outcome.
+
+    Attributes:
+        cases: problems that were run or refused
+        exact: outputs that are what every admissible kernel returns
+        diagnosed: wrong outputs that one mistake explains in every row
+        wrong: other wrong outputs
+        refused: problems that the library or its adapter refuses
+        errors: exceptions of the library
+        coverage: share of hidden keys, over shapes with an output, whose leak changes an answer
+    """
+
+    cases: int
+    exact: int
+    diagnosed: int
+    wrong: int
+    refused: int
+    errors: int
+    coverage: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether something ran, all of it exact."""
+        return self.exact > 0 and self.exact + self.refused == self.cases
+
+
+def suite_for(adapter: Adapter, dtype: str) -> dict[str, Spec]:
+    """Return the shapes of the suite in a format, with the adapter's rows without keys.
+
+    Args:
+        adapter: what will run
+        dtype: a key of `formats.FORMATS`
+    """
+    return {
+        name: replace(spec, dtype=dtype, fully_masked=adapter.convention(spec))
+        for name, spec in SUITE.items()
+    }
+
+
+def run_all(
+    adapter: Adapter,
+    specs: dict[str, Spec],
+    device: str = "cpu",
+    cases: Iterable[str] | None = None,
+) -> Iterator[Run]:
+    """Yield a run for each problem of each spec.
+
+    Args:
+        adapter: what computes
+        specs: shapes by name
+        device: where to compute
+        cases: names of cases; all that apply by default
+
+    Yields:
+        the runs, in order
+    """
+    chosen = None if cases is None else tuple(cases)
+    for shape, spec in specs.items():
+        for problem in problems(spec, cases=chosen):
+            yield run_one(adapter, shape, problem, device)
+
+
+def run_one(adapter: Adapter, shape: str, problem: Problem, device: str = "cpu") -> Run:
+    """Run a problem; an exception of the library is an outcome.
+
+    Args:
+        adapter: what computes
+        shape: name of the shape
+        problem: the problem
+        device: where to compute
+    """
+    reason = adapter.refuses(problem)
+    if reason is not None:
+        return Run(shape, problem, "refused", reason=reason)
+    try:
+        out = adapter.run(problem, device)
+    except Refused as refusal:
+        return Run(shape, problem, "refused", reason=str(refusal))
+    except Exception as error:
+        last = traceback.format_exception_only(error)[-1].strip()
+        return Run(shape, problem, "error", reason=last)
+    report = Report(problem, out, adapter.models[problem.spec.dtype])
+    return Run(shape, problem, "exact" if report.passed else "wrong", report)
+
+
+def tally(runs: Iterable[Run]) -> Tally:
+    """Return how many runs there were of each outcome.
+
+    Args:
+        runs: of one adapter
+    """
+    counts = dict.fromkeys(("exact", "diagnosed", "wrong", "refused", "error"), 0)
+    left: dict[Spec, tuple[int, np.ndarray]] = {}
+    for run in runs:
+        counts["diagnosed" if run.is_diagnosed else run.outcome] += 1
+        if run.report is not None:
+            key, problem = replace(run.problem.spec, seed=0), run.problem
+            hidden = problem.hidden
+            count, old = left.get(key, (int(hidden.sum()), hidden))
+            left[key] = count, old & ~problem.answer.guards
+    total = sum(count for count, _ in left.values())
+    missed = sum(int(keys.sum()) for _, keys in left.values())
+    return Tally(
+        cases=sum(counts.values()), exact=counts["exact"], diagnosed=counts["diagnosed"],
+        wrong=counts["wrong"], refused=counts["refused"], errors=counts["error"],
+        coverage=1.0 - missed / total if total else 1.0,
+    )  # fmt: skip

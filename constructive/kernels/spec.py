@@ -1,0 +1,176 @@
+"""What a problem is about: shapes, mask and options of an attention kernel."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from constructive.exact.formats import Format
+from constructive.kernels.formats import format_of, output_of
+from constructive.kernels.masks import Booleans, Grid, Integers, Mask
+from constructive.support.arguments import require_positive, require_seed
+from constructive.support.errors import ParameterError
+
+FullyMasked = Literal["zeros", "nan", "mean"]
+Kind = TypeVar("Kind", bound=Mask)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """Shapes, masks and options of an attention problem.
+
+    The kernel computes softmax(cap(scale q k^T) + bias) v over visible keys.
+
+    Attributes:
+        batch: number of sequences B
+        heads: query heads H and KV heads G; H is a multiple of G
+        queries: queries T_q of a sequence
+        keys: keys T_k of a sequence
+        head_dim: d, entries of a query and a key
+        value_dim: entries of a value; `head_dim` by default
+        masks: what hides keys; a key is visible if all masks show it
+        scale: factor of logits, 1 / sqrt(head_dim) by default
+        soft_cap: c of c tanh(logit / c), or None
+        sink: whether each head has a sink, a logit without a value
+        alibi: whether each head has a slope, the factor of the distance that is subtracted
+        dtype: format of q, k and v, a key of `formats.DTYPES`
+        fully_masked: what a row without a visible key is: "zeros", "nan", or "mean", the average
+            of all values
+        shared: whether all sequences have the same keys and values (broadcast over the batch)
+        seed: of everything that is drawn
+
+    Raises:
+        ParameterError: for shapes or options that make no sense
+
+    Example:
+        >>> from constructive.kernels.masks import Causal
+        >>> Spec(queries=2, keys=3, masks=(Causal("bottom-right"),)).visible()[0, 0].astype(int)
+        array([[1, 1, 0],
+               [1, 1, 1]])
+    """
+
+    batch: int = 1
+    heads: tuple[int, int] = (2, 2)
+    queries: int = 64
+    keys: int = 64
+    head_dim: int = 64
+    value_dim: int | None = None
+    masks: tuple[Mask, ...] = ()
+    scale: float | None = None
+    soft_cap: float | None = None
+    sink: bool = False
+    alibi: bool = False
+    dtype: str = "float32"
+    fully_masked: FullyMasked = "zeros"
+    shared: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_positive(
+            batch=self.batch, queries=self.queries, keys=self.keys, head_dim=self.head_dim,
+            value_dim=self.d_v, query_heads=self.heads[0], kv_heads=self.heads[1],
+        )  # fmt: skip
+        require_seed(self.seed)
+        format_of(self.dtype)
+        if self.heads[0] % self.heads[1]:
+            raise ParameterError(
+                f"{self.heads[0]} query heads cannot share {self.heads[1]} KV heads",
+                witness=self.heads,
+                suggestion="a multiple of the number of KV heads",
+            )
+        for name, value in (("scale", self.scale), ("soft_cap", self.soft_cap)):
+            if value is not None and not 0 < value < math.inf:
+                raise ParameterError(
+                    f"{name}={value!r} is not a positive number", witness=value, suggestion="None"
+                )
+        if self.fully_masked not in {"zeros", "nan", "mean"}:
+            raise ParameterError(
+                f"fully_masked={self.fully_masked!r} is not a convention",
+                witness=self.fully_masked,
+                suggestion="'zeros', 'nan' or 'mean'",
+            )
+        _ = self.lengths
+
+    @property
+    def d_v(self) -> int:
+        """Entries of a value."""
+        return self.head_dim if self.value_dim is None else self.value_dim
+
+    @property
+    def group(self) -> int:
+        """Query heads of a KV head."""
+        return self.heads[0] // self.heads[1]
+
+    @property
+    def factor(self) -> float:
+        """The factor of logits."""
+        return 1.0 / math.sqrt(self.head_dim) if self.scale is None else self.scale
+
+    @property
+    def inputs(self) -> Format:
+        """The format of q, k and v."""
+        return format_of(self.dtype)
+
+    @property
+    def output(self) -> Format:
+        """The format of the result."""
+        return output_of(self.dtype)
+
+    @property
+    def lengths(self) -> tuple[Integers, Integers]:
+        """Queries and keys of each sequence in memory, (B,) each."""
+        queries = np.full(self.batch, self.queries, dtype=np.int64)
+        keys = np.full(self.batch, self.keys, dtype=np.int64)
+        for mask in self.masks:
+            queries = np.minimum(queries, mask.query_lengths(self.batch, self.queries))
+            keys = np.minimum(keys, mask.key_lengths(self.batch, self.keys))
+        return queries, keys
+
+    def mask(self, kind: type[Kind]) -> Kind | None:
+        """Return the mask of a kind, or None.
+
+        Args:
+            kind: a class of `masks`
+
+        Example:
+            >>> from constructive.kernels.masks import Causal
+            >>> Spec(masks=(Causal(),)).mask(Causal)
+            Causal(alignment='top-left')
+        """
+        return next((mask for mask in self.masks if isinstance(mask, kind)), None)
+
+    def visible(self) -> Booleans:
+        """Return which keys each query may see, (B, 1 or H, T_q, T_k).
+
+        Example:
+            >>> Spec(batch=2, queries=3, keys=4).visible().shape
+            (2, 1, 3, 4)
+        """
+        grid = Grid(self.batch, self.heads[0], self.queries, self.keys, *self.lengths)
+        found: Booleans = np.ones((self.batch, 1, self.queries, self.keys), dtype=np.bool_)
+        for mask in self.masks:
+            found = found & mask.visible(grid)
+        return found
+
+    def rows(self) -> Booleans:
+        """Return which queries exist, (B, T_q): all but those beyond the length of a sequence.
+
+        Example:
+            >>> bool(Spec().rows().all())
+            True
+        """
+        exists: Booleans = np.arange(self.queries) < self.lengths[0][:, None]
+        return exists
+
+    def __str__(self) -> str:
+        words = [
+            *map(str, self.masks),
+            f"{self.batch} x {self.heads[0]}/{self.heads[1]} heads",
+            f"{self.queries} x {self.keys}",
+            f"d {self.head_dim}" + (f"/{self.d_v}" if self.d_v != self.head_dim else ""),
+        ]
+        for name, value in (("scale", self.scale), ("soft cap", self.soft_cap)):
+            words += [] if value is None else [f"{name} {value:g}"]
+        words += [name for name in ("sink", "alibi", "shared") if getattr(self, name)]
+        return ", ".join([*words, self.dtype])

@@ -1,0 +1,200 @@
+"""Layouts, memory, pages, pictures and gradients."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from kernels_of_tests import plain, shifted_diagonal, softmax_average
+
+from constructive.kernels import Backward, KernelError, Paged, Problem, Spec, check, examine
+from constructive.kernels.masks import Boolean, Causal, RightPadding, VariableLengths
+from constructive.kernels.memory import PLACES
+from constructive.strategies import problems, specs
+from constructive.support.errors import OutputError, ParameterError
+
+SPEC = Spec(batch=2, heads=(4, 2), queries=9, keys=21)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float8_e5m2"])
+def test_tensors_hold_the_numbers(library, dtype):
+    problem = Problem.build(Spec(heads=(4, 2), queries=9, keys=21, dtype=dtype))
+    q, _, v = problem.tensors(library)
+    assert str(q.dtype).removeprefix("torch.") == dtype
+    as_numbers = q.double().numpy() if library == "torch" else q.astype(np.float64)
+    assert np.array_equal(as_numbers, problem.q)
+    assert tuple(v.shape) == problem.v.shape
+
+
+def test_layouts_and_outputs_in_them():
+    problem = Problem.build(SPEC, "random")
+    q, k, _ = problem.tensors(layout="BTHd")
+    assert np.array_equal(q, problem.q.swapaxes(1, 2))
+    assert k.shape == (2, 21, 2, 64)
+    check(problem, problem.expected.swapaxes(1, 2))
+    check(problem, problem.expected.swapaxes(1, 2), layout="BTHd")
+    with pytest.raises(ParameterError, match="shape"):
+        check(problem, problem.expected[..., :5])
+    with pytest.raises(ParameterError, match="shape"):
+        check(problem, problem.expected, layout="BTHd")
+    with pytest.raises(ParameterError, match="layout"):
+        problem.tensors(layout="TBHd")
+
+
+def test_packed_sequences():
+    masks = (VariableLengths((9, 4), (21, 6)), Causal("bottom-right"))
+    problem = Problem.build(Spec(batch=2, queries=9, keys=21, masks=masks), "random")
+    q, k, v = problem.tensors(layout="packed")
+    assert q.shape == (13, 2, 64)
+    assert k.shape == v.shape == (27, 2, 64)
+    outs = []
+    for n, m, rows, keys in (
+        (9, 21, slice(0, 9), slice(0, 21)),
+        (4, 6, slice(9, 13), slice(21, 27)),
+    ):
+        parts = (array[part].swapaxes(0, 1) for array, part in ((q, rows), (k, keys), (v, keys)))
+        visible = np.arange(m) <= np.arange(n)[:, None] + m - n
+        outs.append(softmax_average(*parts, visible, 0.125).swapaxes(0, 1))
+    check(problem, np.concatenate(outs))
+
+
+@pytest.mark.parametrize("placed", PLACES)
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_memory_around_inputs_is_poison(placed, library):
+    problem = Problem.build(SPEC, "random")
+    q, k, v = problem.tensors(library, placed=placed)
+    assert np.array_equal(np.asarray(k), problem.k)
+    if library == "torch":
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+    else:
+        k, v = (np.repeat(array, 2, axis=1) for array in (k, v))
+        out = softmax_average(q, k, v, np.array(True), problem.spec.factor)  # noqa: FBT003
+    check(problem, out)
+    if library == "numpy" and placed in {"surrounded", "interleaved"}:
+        assert np.isnan(q.base).any()
+
+
+def test_shared_keys_have_no_stride_and_padding_can_be_poison():
+    problem = Problem.build(Spec(batch=3, queries=5, keys=9, shared=True), "random")
+    _, k, _ = problem.tensors("torch")
+    assert k.stride(0) == 0
+    check(problem, plain(problem))
+    problem = Problem.build(Spec(batch=2, queries=5, keys=9, masks=(RightPadding((9, 4)),)))
+    _, k, _ = problem.tensors(poison=True)
+    assert np.isnan(k[1, :, 4:]).all()
+    assert np.isfinite(k[0]).all()
+
+
+def test_pages_hold_all_keys_and_poison():
+    lengths = (21, 6)
+    problem = Problem.build(Spec(batch=2, queries=5, keys=21, masks=(RightPadding(lengths),)))
+    paged = Paged.of(problem, page_size=4)
+    for sequence, length in enumerate(lengths):
+        pages = paged.table[sequence][: -(-length // 4)]
+        tokens = paged.k[pages].reshape(-1, *paged.k.shape[2:])
+        assert np.array_equal(tokens[:length].swapaxes(0, 1), problem.k[sequence, :, :length])
+        assert np.isnan(tokens[length:]).all()
+    unused = np.setdiff1d(np.arange(len(paged.k)), paged.table)
+    assert len(unused) == 3
+    assert np.isnan(paged.v[unused]).all()
+
+
+def attention_with_gradients(problem, repeat, dtype=torch.float32):
+    backward = Backward.of(problem)
+    q, k, v = (tensor.to(dtype).requires_grad_() for tensor in problem.tensors("torch"))
+    whole = (repeat(tensor) for tensor in (k, v))
+    mask = problem.mask_tensor("torch")
+    keys, values = whole
+    scores = (q @ keys.mT * problem.spec.factor).masked_fill(~mask, -torch.inf)
+    out = scores.softmax(-1) @ values
+    out.backward(torch.tensor(backward.d_out).to(dtype))
+    return backward, q.grad, k.grad, v.grad
+
+
+@pytest.mark.parametrize("case", ["last", "first", "random", "batch", "ties"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_gradients_are_exact(case, dtype):
+    spec = Spec(
+        batch=2, heads=(4, 2), queries=30, keys=45, masks=(Causal("bottom-right"),), dtype=dtype
+    )
+    if case == "ties":
+        with pytest.raises(ParameterError, match="one winner"):
+            Backward.of(Problem.build(Spec(queries=30, keys=45), "uniform"))
+        return
+    backward, *gradients = attention_with_gradients(
+        Problem.build(spec, case), lambda t: t.repeat_interleave(2, 1), getattr(torch, dtype)
+    )
+    backward.check(*gradients)
+    assert backward.dv.any()
+
+
+def test_wrong_gradients_are_named():
+    problem = Problem.build(Spec(batch=2, heads=(4, 2), queries=30, keys=45), "random")
+    backward, dq, dk, dv = attention_with_gradients(problem, lambda t: t.repeat_interleave(2, 1))
+    with pytest.raises(KernelError, match="averaged over query heads"):
+        backward.check(dq, dk, dv / 2)
+    with pytest.raises(KernelError, match="dq of batch"):
+        backward.check(dq + 1, dk, dv)
+    with pytest.raises(ParameterError, match="shape"):
+        backward.check(dq, dk, dv[:1])
+    rows = np.argwhere(backward.d_out.any(-1))
+    b, h, i = (int(index) for index in rows[7])
+    key = int(problem.answer.weights[b, h, i].argmax())
+    lost = dv.double().numpy().copy()
+    lost[b, h // 2, key] -= backward.d_out[b, h, i]
+    with pytest.raises(KernelError, match=f"key {key} lacks query {i} of batch {b} head {h}"):
+        backward.check(dq, dk, lost)
+
+
+def test_a_picture_of_a_wrong_head(tmp_path):
+    problem = Problem.build(Spec(queries=9, keys=21, masks=(Causal("bottom-right"),)))
+    report = examine(problem, shifted_diagonal(problem, 1))
+    report.picture(tmp_path / "head.png")
+    assert (tmp_path / "head.png").read_bytes().startswith(b"\x89PNG")
+    report.picture(tmp_path / "head.svg", head=1)
+    assert b"<svg" in (tmp_path / "head.svg").read_bytes()
+    with pytest.raises(ParameterError, match="head=7"):
+        report.picture(tmp_path / "head.png", head=7)
+    with pytest.raises(OutputError, match="folder"):
+        report.picture(tmp_path / "nowhere" / "head.png")
+
+
+@given(problems(specs(max_keys=20)))
+def test_drawn_problems_follow_from_their_hypotheses(problem):
+    problem.verify()
+    check(problem, plain(problem))
+
+
+def test_a_wrong_kernel_shrinks_to_its_smallest_shape():
+    @given(problems(specs(masks=("causal",))))
+    def fails(problem):
+        out = plain(problem) if not problem.spec.masks else shifted_diagonal(problem, 1)
+        check(problem, out)
+
+    with pytest.raises(KernelError) as caught:
+        fails()
+    spec = caught.value.report.problem.spec
+    assert spec.batch == spec.queries == 1
+    assert spec.heads == (1, 1)
+    assert spec.keys <= 2
+
+
+def test_additive_masks_and_options_of_torch():
+    problem = Problem.build(Spec(queries=4, keys=6, masks=(Boolean(additive=True),)))
+    mask = problem.options("torch")["attn_mask"]
+    assert np.array_equal(np.isinf(mask.numpy()), ~np.broadcast_to(problem.visible, mask.shape))
+    with pytest.raises(ParameterError, match="no adapter"):
+        problem.options("no such library")
+
+
+def test_only_numpy_is_imported():
+    code = "import sys; from constructive.kernels import battery, check; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(run.stdout.split())
+    slow = {"scipy", "flint", "torch", "jax", "ml_dtypes", "matplotlib", "rich", "hypothesis"}
+    assert "numpy" in loaded
+    assert not loaded & slow
+    assert not any(name.startswith("constructive.certificates") for name in loaded)

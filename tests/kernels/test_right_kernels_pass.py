@@ -1,0 +1,154 @@
+"""Right kernels of several kinds return every answer, and every hypothesis holds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kernels_of_tests import flash, plain, split
+
+from constructive.kernels import CASES, Problem, Spec, battery, check, problems, union
+from constructive.kernels.batteries import refusal
+from constructive.kernels.masks import (
+    Boolean,
+    Causal,
+    Given,
+    LeftPadding,
+    Prefix,
+    RightPadding,
+    VariableLengths,
+    Window,
+)
+from constructive.support.errors import AssumptionError, ParameterError
+
+SMALL = {"batch": 2, "heads": (4, 2), "queries": 33, "keys": 50}
+SPECS = {
+    "no mask": Spec(**SMALL),
+    "one query": Spec(batch=2, heads=(4, 1), queries=1, keys=70),
+    "causal": Spec(**SMALL, masks=(Causal("top-left"),)),
+    "bottom right": Spec(**SMALL, masks=(Causal("bottom-right"),)),
+    "fewer keys": Spec(queries=40, keys=9, masks=(Causal("bottom-right"),)),
+    "window": Spec(**SMALL, masks=(Causal("bottom-right"), Window(9, 0))),
+    "two sides": Spec(**SMALL, masks=(Window(5, 3, "top-left"),)),
+    "right padding": Spec(**SMALL, masks=(RightPadding((50, 13)),)),
+    "left padding": Spec(**SMALL, masks=(LeftPadding((0, 31)),)),
+    "variable lengths": Spec(
+        **SMALL, masks=(VariableLengths((33, 7), (50, 12)), Causal("bottom-right"))
+    ),
+    "prefix": Spec(**SMALL, masks=(Prefix((8, 3)),)),
+    "boolean": Spec(**SMALL, masks=(Boolean(per_head=True, empty=True),)),
+    "given": Spec(queries=3, keys=4, masks=(Given(np.tri(3, 4, dtype=bool)),)),
+    "soft cap": Spec(**SMALL, soft_cap=50.0, masks=(Causal(),)),
+    "sink": Spec(**SMALL, sink=True, masks=(Causal(),)),
+    "alibi": Spec(**SMALL, alibi=True, masks=(Causal("bottom-right"),)),
+    "shared": Spec(**SMALL, shared=True),
+    "odd sizes": Spec(queries=11, keys=23, head_dim=36, value_dim=20, scale=0.3),
+}
+KERNELS = {
+    "plain, float64": plain,
+    "plain, float32": lambda problem: plain(problem, np.float32),
+    "flash, float32": flash,
+    "flash, blocks of 7": lambda problem: flash(problem, block=7),
+    "flash, float64": lambda problem: flash(problem, np.float64),
+    "split": split,
+}
+
+
+@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_kernel_passes_every_case(name, dtype):
+    spec = replace(SPECS[name], dtype=dtype)
+    found = list(problems(spec))
+    assert len(found) >= 5
+    for problem in found:
+        for kind, kernel in KERNELS.items():
+            if kind == "split" and spec.sink:
+                continue  # this one knows no sinks
+            out = kernel(problem)
+            if dtype == "bfloat16":
+                out = as_bfloat16(out)
+            check(problem, out)
+
+
+def as_bfloat16(out):
+    bits = np.ascontiguousarray(out, dtype=np.float32).view(np.uint32)
+    even = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    return (even & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_hypotheses_hold_and_every_hidden_key_is_guarded(name):
+    found = list(problems(SPECS[name]))
+    assert union(found) == 1.0
+    for problem in found:
+        assert problem.verify().rows > 0
+        assert problem.checked > (0.3 if SPECS[name].alibi else 0.99)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float64", "float32", "tf32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
+)
+def test_every_format_holds_its_problems(dtype):
+    cases = {problem.case for problem in battery(queries=20, keys=40, dtype=dtype)}
+    assert {"last", "first", "random", "ties", "uniform", "scale", "batch"} <= cases
+
+
+def test_sixteen_bits_are_exact_but_for_intervals():
+    for problem in battery(queries=20, keys=40, dtype="bfloat16"):
+        exact = (problem.answer.slack == 0.0).mean()
+        assert exact == 1.0 or problem.case in {"scale", "uniform", "lowest level"}
+
+
+@pytest.mark.parametrize("convention", ["zeros", "nan", "mean"])
+def test_rows_without_keys_follow_the_convention(convention):
+    spec = Spec(queries=6, keys=4, masks=(Causal("bottom-right"),), fully_masked=convention)
+    problem = Problem.build(spec)
+    empty = problem.answer.empty
+    assert empty[:, :, :2].all()
+    assert not empty[:, :, 2:].any()
+    rows = {"zeros": 0.0, "nan": np.nan, "mean": problem.v.mean(2)[:, :, None]}[convention]
+    out = np.where(empty[..., None], rows, problem.expected)
+    check(problem, out)
+    other = "nan" if convention == "zeros" else "zeros"
+    with pytest.raises(AssertionError, match="convention"):
+        check(problem.with_fully_masked(other), out)
+
+
+def test_verify_sees_what_does_not_follow():
+    problem = Problem.build(Spec(queries=5, keys=9), "random")
+    problem.verify()
+    weak = replace(problem, draft=replace(problem.draft, q=problem.q / 4))
+    with pytest.raises(AssumptionError, match="far below"):
+        weak.verify()
+    odd = replace(problem, v=problem.v * 3)
+    with pytest.raises(AssumptionError, match="powers of two"):
+        odd.verify()
+    large = replace(problem, v=problem.v * 16)
+    with pytest.raises(AssumptionError, match="1 to 8"):
+        large.verify()
+    claimed = replace(problem.answer, expected=problem.expected * 2)
+    with pytest.raises(AssumptionError, match="average"):
+        replace(problem, answer=claimed).verify()
+    hidden = Problem.build(Spec(queries=5, keys=9, masks=(Causal(),)), "random")
+    with pytest.raises(AssumptionError, match=r"winner|weight"):
+        replace(hidden, visible=~hidden.visible).verify()
+
+
+def test_a_small_soft_cap_is_refused():
+    spec = Spec(queries=5, keys=9, soft_cap=5.0)
+    assert "soft cap" in refusal(spec, "last")
+    with pytest.raises(ParameterError, match="soft cap"):
+        Problem.build(spec)
+    with pytest.raises(ParameterError, match="no case applies"):
+        list(battery(soft_cap=5.0))
+
+
+def test_cases_that_do_not_apply_say_so():
+    assert "one KV head" in refusal(Spec(heads=(1, 1)), "batch")
+    assert refusal(Spec(), "batch") is None
+    with pytest.raises(ParameterError, match="not known"):
+        Problem.build(Spec(), "no such case")
+    with pytest.raises(ParameterError, match="head_dim"):
+        Problem.build(Spec(keys=100, head_dim=4))
+    with pytest.raises(ParameterError, match="value_dim"):
+        Problem.build(Spec(keys=100, value_dim=2))
+    assert all(case.purpose for case in CASES.values())
