@@ -80,24 +80,43 @@ class Pairwise(Contraction):
     free = False
     of_layers = (
         "products of two arrays at a time, each summed over one index, in any order of arrays "
-        "(heads together with entries or with values, never with tokens)"
+        "(heads together with entries of tokens or with values, never with tokens)"
     )
     of_decoders = (
         "products of two arrays at a time, each summed over one index (queries and keys first, or "
-        "their matrix first; heads together with entries, never with tokens; the readout before "
-        "the unembedding)"
+        "their matrix first; heads together with entries of tokens, never with tokens; the readout "
+        "before the unembedding)"
     )
 
     def logits(self, width: int, head_dim: int) -> int:
-        """Count a product and additions for each of three sums."""
+        """Count a product and additions for each of three sums.
+
+        Args:
+            width: d
+            head_dim: d_h
+        """
         return 2 * width + head_dim
 
     def outputs(self, heads: int, tokens: int, width: int, value_dim: int, between: int) -> int:  # noqa: ARG002 - tokens are counted in softmax
-        """Count three sums, one of them over heads, too."""
+        """Count three sums, one of them over heads, too.
+
+        Args:
+            heads: H
+            tokens: n
+            width: d
+            value_dim: d_v
+            between: d_o
+        """
         return max(width + heads * value_dim, heads * width + value_dim) + between
 
     def readouts(self, tokens: npt.ArrayLike, rows: int, outputs: int) -> tuple[Array, int]:
-        """Count each product for itself."""
+        """Count each product for itself.
+
+        Args:
+            tokens: n
+            rows: K
+            outputs: d_out
+        """
         return np.full(np.shape(tokens), float(rows)), outputs
 
 
@@ -111,13 +130,32 @@ class AnyContraction(Contraction):
     )
 
     def logits(self, width: int, head_dim: int) -> int:
-        """Count one sum of products of four factors."""
+        """Count one sum of products of four factors.
+
+        Args:
+            width: d
+            head_dim: d_h
+        """
         return width * head_dim * width + 2
 
     def outputs(self, heads: int, tokens: int, width: int, value_dim: int, between: int) -> int:
-        """Count one sum of products of five factors."""
+        """Count one sum of products of five factors.
+
+        Args:
+            heads: H
+            tokens: n
+            width: d
+            value_dim: d_v
+            between: d_o
+        """
         return heads * tokens * width * value_dim * between + 3
 
     def readouts(self, tokens: npt.ArrayLike, rows: int, outputs: int) -> tuple[Array, int]:
-        """Count one sum of products of four factors: attention, tokens, U and the unembedding."""
+        """Count one sum of products of four factors: attention, tokens, U and the unembedding.
+
+        Args:
+            tokens: n
+            rows: K
+            outputs: d_out
+        """
         return np.asarray(tokens, dtype=np.float64) * rows * outputs + 2.0, 0

@@ -199,12 +199,13 @@ class FloatModel:
         )
         if self.stored_unit:
             yield (
-                "tokens, queries, keys, exponentials or attention weights, averages, outputs and "
-                f"the last logits stored in {self.storage.name}"
+                "tokens, queries, keys, either exponentials or attention weights, averages, "
+                f"outputs and the last logits stored in {self.storage.name}"
                 + ", where underflow is gradual"
                 * self.storage.gradual
             )
             yield "logits of heads, the product of W_K and W_Q, and denominators in float32"
+            yield "tokens averaged before the readout"
         if self.constants:
             yield (
                 "constants scale W_Q, queries, keys, logits or exponents (for exp2), in "

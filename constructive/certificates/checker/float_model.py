@@ -69,8 +69,8 @@ ANY = "products of any number of arrays, summed over any number of indices at on
 
 def of_layers(model, exact):
     """What a program is that evaluates a layer."""
-    order = f"{PAIRS}, in any order of arrays (heads together with entries or with values, never "
-    order += "with tokens)"
+    order = f"{PAIRS}, in any order of arrays (heads together with entries of tokens or with "
+    order += "values, never with tokens)"
     once = "each logit computed once" + (", without error" if exact else "")
     loaded = f"weights and data rounded to {model.kept} first"
     return "; ".join([loaded, once, ANY if model.free else order, *steps_of(model)])
@@ -78,8 +78,8 @@ def of_layers(model, exact):
 
 def of_decoders(model):
     """What a program is that evaluates a decoder."""
-    order = f"{PAIRS} (queries and keys first, or their matrix first; heads together with entries, "
-    order += "never with tokens; the readout before the unembedding)"
+    order = f"{PAIRS} (queries and keys first, or their matrix first; heads together with entries "
+    order += "of tokens, never with tokens; the readout before the unembedding)"
     return "; ".join([ANY if model.free else order, *steps_of(model)])
 
 
@@ -91,9 +91,10 @@ def steps_of(model):
     if model.stored:
         gradual = ", where underflow is gradual" if model.tiny < model.least else ""
         words += [
-            "tokens, queries, keys, exponentials or attention weights, averages, outputs and the "
-            f"last logits stored in {model.kept}{gradual}",
+            "tokens, queries, keys, either exponentials or attention weights, averages, outputs "
+            f"and the last logits stored in {model.kept}{gradual}",
             "logits of heads, the product of W_K and W_Q, and denominators in float32",
+            "tokens averaged before the readout",
         ]
     if model.constants:
         words.append(
