@@ -3,7 +3,15 @@
 import warnings
 from typing import Any, ClassVar
 
-from constructive.kernels.adapters.adapter import ALL, BIAS, GROUPS, MASK, SINK, Adapter, Models, Packages
+from constructive.kernels.adapters.adapter import (
+    ALL,
+    BIAS,
+    MASK,
+    SINK,
+    Adapter,
+    Models,
+    Packages,
+)
 from constructive.kernels.adapters.torch_sdpa import FLASH
 from constructive.kernels.masks import Causal
 from constructive.kernels.problem import Problem
@@ -92,7 +100,8 @@ class Flex(Adapter):
         """Return score_mod, block_mask, scale and enable_gqa."""
         from torch.nn.attention.flex_attention import create_block_mask  # noqa: PLC0415 - an extra
 
-        spec, found = problem.spec, {}
+        spec = problem.spec
+        found: dict[str, Any] = {}
         if problem.mask is not None:
             seen = problem.mask_tensor("torch")
             per_head = seen.shape[1] > 1
