@@ -1,4 +1,4 @@
-"""Commands about attention kernels: run a library on problems with exact answers, and export them."""
+"""Commands about attention kernels: run libraries on problems with answers, and export these."""
 
 from collections import Counter
 from collections.abc import Mapping

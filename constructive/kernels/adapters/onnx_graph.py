@@ -100,4 +100,5 @@ class Reference(Adapter):
         import onnx  # noqa: PLC0415 - an extra
         from onnx.reference import ReferenceEvaluator  # noqa: PLC0415
 
-        return ReferenceEvaluator(onnx.load_from_string(content)).run(None, inputs)[0]
+        found: Any = ReferenceEvaluator(onnx.load_from_string(content)).run(None, inputs)
+        return found[0]

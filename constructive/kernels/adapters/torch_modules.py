@@ -100,7 +100,8 @@ class Flex(Adapter):
         """Return score_mod, block_mask, scale and enable_gqa."""
         from torch.nn.attention.flex_attention import create_block_mask  # noqa: PLC0415 - an extra
 
-        spec, found = problem.spec, {}
+        spec = problem.spec
+        found: dict[str, Any] = {}
         if problem.mask is not None:
             seen = problem.mask_tensor("torch")
             per_head = seen.shape[1] > 1

@@ -15,7 +15,7 @@ v = np.array([1.0, 1.0, 2.0]).reshape(1, 1, 3, 1) * np.ones((1, 1, 3, 8))
 if find_spec("jax"):
     import jax
 
-    with jax.enable_x64(True):
+    with jax.enable_x64(True):  # noqa: FBT003 - of jax
         heads_last = (x.swapaxes(1, 2) for x in (q, k, v))
         out = jax.nn.dot_product_attention(*heads_last)
     print("jax", version("jax"), out.dtype, abs(float(out.max()) - 4 / 3))
