@@ -26,8 +26,8 @@ from constructive.constructions.build import build_memorizer
 from constructive.data.dataset import Dataset
 from constructive.data.generators import moment_curve_points
 from constructive.exact.models import model_named
-from constructive.kernels.strategies import problems as problems
-from constructive.kernels.strategies import specs as specs
+from constructive.kernels.strategies import problems as problems  # noqa: PLC0414 - handed on
+from constructive.kernels.strategies import specs as specs  # noqa: PLC0414 - handed on
 from constructive.layers.drawn_programs import drawn
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.programs import Program

@@ -84,8 +84,8 @@ class Pairwise(Contraction):
     )
     of_decoders = (
         "products of two arrays at a time, each summed over one index (queries and keys first, or "
-        "their matrix first; heads together with entries of tokens, never with tokens; the readout "
-        "before the unembedding)"
+        "their matrix first; heads together with entries of tokens, never with tokens; averages "
+        "before the readout, and that before the unembedding)"
     )
 
     def logits(self, width: int, head_dim: int) -> int:

@@ -6,11 +6,12 @@ from the same numbers, and statements quote it.
 
     load      a number that was given is rounded to the format once
     contract  arrays are multiplied and summed over indices (`exact.contractions`)
-    scale     constants multiply queries, keys or logits, in `constants` roundings at most: a scale
-              and its inverse, log2 e for exp2; a power of two costs nothing
+    scale     constants multiply queries, keys, logits or exponents, in `constants` roundings at
+              most: a scale and its inverse, log2 e for exp2; a power of two costs nothing, and
+              an exponent l - m is as large as two logits, so each rounding counts twice
     softmax   exp(l_j - m), m the largest logit so far; in blocks of `block` tokens or more; divided
-              before the average or after it; where `merged`, also by exp(l - m - log L), and parts
-              are merged by (m, L) or by logsumexp
+              once, before the average or after it; where `merged`, also by exp(l - (m + log L)),
+              and parts are merged by (m, L) or by logsumexp
     sum       in any order, with or without fused multiply-add, to nearest
     store     some results have fewer bits (`storage`)
 
@@ -85,6 +86,8 @@ from constructive.support.arrays import Array
 
 MOST_TERMS = 1 << 20
 """Terms of a sum for which bounds are finite."""
+STRETCH = 2.0**16
+"""Products of constants, on the way, are from its inverse to this."""
 _HALF = 0.5
 """Beyond it a relative error is not small."""
 _LOADS = 4
@@ -137,6 +140,11 @@ class FloatModel:
         return self.storage.tiny if self.storage.unit > self.unit else 0.0
 
     @property
+    def stretch(self) -> float:
+        """By how much constants may scale what is on the way to an exponent; or its inverse."""
+        return STRETCH if self.constants else 1.0
+
+    @property
     def keeps_logits(self) -> bool:
         """Whether sums without error give exponents without error."""
         return not (self.constants or self.merged)
@@ -150,7 +158,7 @@ class FloatModel:
         """
         merges = _MERGES * self.merged
         paths = self.contraction.logits(width, head_dim) + _LOADS
-        return paths + _DIFFERENCE + self.constants + merges
+        return paths + _DIFFERENCE + 2 * self.constants + merges
 
     def output_roundings(
         self, heads: int, tokens: int, width: int, value_dim: int, between: int
@@ -204,26 +212,31 @@ class FloatModel:
                 + ", where underflow is gradual"
                 * self.storage.gradual
             )
-            yield "logits of heads, the product of W_K and W_Q, and denominators in float32"
-            yield "tokens averaged before the readout"
+            yield (
+                "logits of heads, the product of W_K and W_Q, denominators, and factors that "
+                "rescale sums in float32"
+            )
         if self.constants:
             yield (
-                "constants scale W_Q, queries, keys, logits or exponents (for exp2), in "
-                f"{self.constants} roundings at most"
+                "constants scale W_Q, queries, keys, logits or exponents, in "
+                f"{self.constants} roundings at most, and their product is 1 (log2 e for exp2), "
+                f"and from {_power(1.0 / self.stretch)} to {_power(self.stretch)} on the way"
             )
         yield (
             "softmax less the largest logit so far, in one piece or in blocks of "
-            f"{self.block} tokens or more, divided by its sum before or after the average"
+            f"{self.block} tokens or more, divided by its sum once, before or after the average"
         )
         if self.merged:
             yield (
-                "or in parts that are divided by their sum L, or by exp(m + log L), and merged "
-                f"once by logsumexp, with log off by at most {_power(self.exp_error)} (1 + |log|)"
+                "or in parts that are divided by their sum L, or are exp(l - (m + log L)), and "
+                f"merged once by logsumexp, with log off by at most {_power(self.exp_error)} "
+                "(1 + |log|)"
             )
         yield "underflow to zero or gradual"
+        exponential = "exp or exp2" if self.constants else "exp"
         yield (
-            f"if exp is off by at most {round(self.exp_error / self.unit / 2)} units in the last "
-            f"place where it is {tiny} or more, by {tiny} where it is less, and is 1 at 0"
+            f"if {exponential} is off by at most {round(self.exp_error / self.unit / 2)} units in "
+            f"the last place where it is {tiny} or more, by {tiny} where it is less, and is 1 at 0"
         )
 
     def gamma(self, terms: npt.ArrayLike) -> Array:
@@ -300,7 +313,7 @@ class FloatModel:
         """
         count = np.asarray(counts, dtype=np.float64)
         lost = 32.0 * count * self._blocks(count) * self.smallest
-        return up(lost + (count + 1.0) * self.stored_tiny)
+        return up(lost + (3.0 * count + 1.0) * self.stored_tiny)
 
     def lost(self, terms: int) -> float:
         """Bound what underflow takes from a sum of k products of numbers of at most one.

@@ -125,8 +125,8 @@ def recital(
     parts, done = [], 0
     for batch in text.batches():
         tokens = decoder.embedded(batch.ids).astype(np.float64)
-        weights = decoder.layer, decoder.unembedding
-        for part in margins(*weights, model, tokens, known, batch.following, batch.places):
+        weights, asked = (decoder.layer, decoder.unembedding), (batch.following, batch.places)
+        for part in margins(*weights, model, tokens, known, *asked, text.longest):
             progress("bound the rounding", done, text.num_positions)
             done += len(part.least)
             parts.append(part)

@@ -187,6 +187,7 @@ def _lost(layer: AttentionLayer, dataset: Dataset, model: FloatModel) -> tuple[f
     )
     size, width = float(dataset.context_size), float(layer.width)
     logits = width * layer.head_dim * width * tokens * largest["W_K"] * largest["W_Q"] * queries
+    logits *= model.stretch
     between = float(layer.readout_weights.shape[0])
     paths = float(layer.num_heads) * width * layer.value_dim * between
     outputs = paths * tokens * largest["W_V"] * largest["W_O"] * largest["W_D"]

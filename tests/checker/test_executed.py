@@ -228,7 +228,7 @@ def test_underflow_is_bounded_alike(checker, seed):
         ours = rounding._lost(layer, data, SINGLE)
         flushed = float(SINGLE.flushed(size))
         theirs = checker.executed.underflow(
-            named(layer), {"contexts": contexts, "queries": queries}, flushed
+            named(layer), {"contexts": contexts, "queries": queries}, flushed, 1.0
         )
         assert theirs == pytest.approx(ours, rel=1e-8, abs=0.0)
         infinite += ours[0] == math.inf

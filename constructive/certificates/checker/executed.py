@@ -37,6 +37,7 @@ from float_model import (
     logit_steps,
     of_layers,
     output_steps,
+    stretch,
 )
 from statements import VACUOUS
 
@@ -118,7 +119,7 @@ def rounding(weights, data, model):
     sizes = heads, size, width, value_dim, between
     zeta, flushed = averaged(model, np.float64(size))
     units, short = short_sums(w_q, w_k, score_sizes, data, model)
-    lost, lost_last = underflow(weights, data, float(flushed))
+    lost, lost_last = underflow(weights, data, float(flushed), stretch(model))
     lost = up(lost + exponents(model, size))
     both = gamma_of(model, logit_steps(model, width, inner))
     both += gamma(logit_steps(FLOAT64, width, inner))
@@ -204,8 +205,11 @@ def beside(matrices):
     return np.ascontiguousarray(matrices.transpose(1, 0, 2)).reshape(matrices.shape[1], -1)
 
 
-def underflow(weights, data, flushed):
-    """What it takes from a logit and from an output; infinite where numbers may leave float32."""
+def underflow(weights, data, flushed, scaled):
+    """What it takes from a logit, which constants scale, and from an output.
+
+    Infinite where numbers may leave float32.
+    """
     top = {name: max(1.0, float(np.abs(x).max())) for name, x in (weights | data).items()}
     heads, width, inner = weights["W_Q"].shape
     between, value_dim, size = (
@@ -216,6 +220,7 @@ def underflow(weights, data, flushed):
     logit = (
         float(width * width * inner) * top["contexts"] * top["W_K"] * top["W_Q"] * top["queries"]
     )
+    logit *= scaled
     output = float(heads * width * value_dim * between) * top["contexts"]
     output *= top["W_V"] * top["W_O"] * top["W_D"]
     if not up(2.0 * size * max(logit, output)) <= SINGLE.top:

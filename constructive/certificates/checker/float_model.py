@@ -79,7 +79,8 @@ def of_layers(model, exact):
 def of_decoders(model):
     """What a program is that evaluates a decoder."""
     order = f"{PAIRS} (queries and keys first, or their matrix first; heads together with entries "
-    order += "of tokens, never with tokens; the readout before the unembedding)"
+    order += "of tokens, never with tokens; averages before the readout, and that before the "
+    order += "unembedding)"
     return "; ".join([ANY if model.free else order, *steps_of(model)])
 
 
@@ -93,30 +94,37 @@ def steps_of(model):
         words += [
             "tokens, queries, keys, either exponentials or attention weights, averages, outputs "
             f"and the last logits stored in {model.kept}{gradual}",
-            "logits of heads, the product of W_K and W_Q, and denominators in float32",
-            "tokens averaged before the readout",
+            "logits of heads, the product of W_K and W_Q, denominators, and factors that rescale "
+            "sums in float32",
         ]
     if model.constants:
         words.append(
-            "constants scale W_Q, queries, keys, logits or exponents (for exp2), in "
-            f"{model.constants} roundings at most"
+            f"constants scale W_Q, queries, keys, logits or exponents, in {model.constants} "
+            "roundings at most, and their product is 1 (log2 e for exp2), and from "
+            f"{power(1.0 / stretch(model))} to {power(stretch(model))} on the way"
         )
     words.append(
         f"softmax less the largest logit so far, in one piece or in blocks of {model.block} tokens "
-        "or more, divided by its sum before or after the average"
+        "or more, divided by its sum once, before or after the average"
     )
     if model.merged:
         words.append(
-            "or in parts that are divided by their sum L, or by exp(m + log L), and merged once by "
-            f"logsumexp, with log off by at most {power(model.exp)} (1 + |log|)"
+            "or in parts that are divided by their sum L, or are exp(l - (m + log L)), and merged "
+            f"once by logsumexp, with log off by at most {power(model.exp)} (1 + |log|)"
         )
     tiny, ulps = power(2.0 * model.small), round(model.exp / model.unit / 2.0)
+    exponential = "exp or exp2" if model.constants else "exp"
     return [
         *words,
         "underflow to zero or gradual",
-        f"if exp is off by at most {ulps} units in the last place where it is {tiny} or more, by "
-        f"{tiny} where it is less, and is 1 at 0",
+        f"if {exponential} is off by at most {ulps} units in the last place where it is {tiny} or "
+        f"more, by {tiny} where it is less, and is 1 at 0",
     ]
+
+
+def stretch(model):
+    """By how much constants may scale what is on the way to an exponent, or its inverse."""
+    return 2.0**16 if model.constants else 1.0
 
 
 def power(number):
@@ -124,9 +132,12 @@ def power(number):
 
 
 def logit_steps(model, width, inner):
-    """Roundings of a path x^T W_K W_Q^T e, of its four factors, and of l - m."""
+    """Roundings of a path x^T W_K W_Q^T e, of its four factors, and of l - m.
+
+    An exponent is as large as two logits, so constants count twice.
+    """
     paths = width * inner * width + 2 if model.free else 2 * width + inner
-    return paths + 6 + model.constants + 6 * model.merged
+    return paths + 6 + 2 * model.constants + 6 * model.merged
 
 
 def output_steps(model, heads, size, width, value_dim, between):
@@ -188,5 +199,5 @@ def weighted(model, seen, large, rest):
     zeta = np.where(below < 0.5, up((below + rho + above * (1.0 + rho)) / least), np.inf)
     with np.errstate(invalid="ignore"):  # zero times what is not bounded
         added = up((1.0 + rho) * (1.0 + eta) * others / least)
-    flushed = up(32.0 * seen * pieces * model.small + (seen + 1.0) * model.tiny)
+    flushed = up(32.0 * seen * pieces * model.small + (3.0 * seen + 1.0) * model.tiny)
     return zeta, up(added + flushed * (1.0 + zeta))  # summed, divided and stored with all others

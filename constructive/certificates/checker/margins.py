@@ -22,6 +22,7 @@ from float_model import (
     gammas,
     logit_steps,
     readout_steps,
+    stretch,
     weighted,
 )
 
@@ -215,17 +216,19 @@ def exact_logits(on, model):
     exact = exact and all(fits(*sums, model.bits, model.least, model.top) for sums in kept)
     paths = [most.max(), most.max(), np.abs(w_q).max(), np.abs(w_k).max()]
     count = float(width * width * inner)
+    largest = float(up(count * np.prod(np.maximum(paths, 1.0)))) * stretch(model)
+    in_range = 2.0 * largest <= single.top  # whichever factors are multiplied first
     if model.free:  # any of the factors first, over any of the indices
         whole, least = up(count * np.prod(paths)), min(1.0, x) ** 2 * min(1.0, q) * min(1.0, k)
         sums = [(x * x * q * k, whole), (least, least)]
         exact = exact and all(fits(*each, single.bits, single.least, single.top) for each in sums)
+        exact = exact and in_range
     if exact and not (model.constants or model.merged):
         return x * x * q * k, widest, 0.0
     steps = gamma_of(model, logit_steps(model, width, inner))
-    paths = float(up(count * np.prod(np.maximum(paths, 1.0))))
-    eps = exponents(model, longest) + 2.0**-120 * (paths + longest)
+    eps = exponents(model, longest) + 2.0**-120 * (largest + longest)
     eps = float(up(steps * widest / 2.0 + eps))
-    known = not model.stored and eps <= 0.25 and 2.0 * paths <= single.top
+    known = not model.stored and eps <= 0.25 and in_range
     return x * x * q * k, widest, float(up(2.0 * eps + 4.0 * eps * eps)) if known else math.inf
 
 

@@ -90,7 +90,16 @@ class ExactLogits:
             model.keeps_logits
             and all(sums.exact(single.digits, single.smallest, single.largest) for sums in summed)
             and all(sums.exact(kept.digits, kept.smallest, kept.largest) for sums in self.stored)
+            and (self.in_range(model) or not model.contraction.free)
         )
+
+    def in_range(self, model: FloatModel) -> bool:
+        """Whether no product of some factors overflows, whichever are multiplied first.
+
+        Args:
+            model: whose constants may scale them
+        """
+        return 2.0 * self.paths * model.stretch <= FLOAT32.storage.largest
 
     def growth(self, model: FloatModel, tokens: int) -> float:
         """Bound exp(2 eps) - 1, where exponents are off by eps: 0 where logits are exact.
@@ -105,11 +114,11 @@ class ExactLogits:
         """
         if self.exact_in(model):
             return 0.0
-        single = FLOAT32.storage
         steps = model.logit_roundings(self.width, self.head_dim)
-        merging = model.exponents(tokens) + 2.0**-120 * (self.paths + tokens)  # and underflow
+        flushed = 2.0**-120 * (self.paths * model.stretch + tokens)
+        merging = model.exponents(tokens) + flushed
         eps = float(up(model.gamma(steps) * self.logits.largest / 2.0 + merging))
-        if model.stored_unit or not (eps <= _SMALL and 2.0 * self.paths <= single.largest):
+        if model.stored_unit or not (eps <= _SMALL and self.in_range(model)):
             return math.inf
         return float(up(np.array(2.0 * eps + 4.0 * eps**2)))
 

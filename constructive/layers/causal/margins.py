@@ -108,6 +108,7 @@ def margins(
     known: ExactLogits,
     following: Integers,
     places: Integers,
+    longest: int | None = None,
 ) -> Iterator[Margins]:
     """The margins at some positions, a few at a time.
 
@@ -119,6 +120,7 @@ def margins(
         known: of their logits
         following: (S, N), what is right at a position; negative where nothing is asked
         places: (S, N), what they are called
+        longest: the most tokens that any position sees, here or elsewhere; by default N
     """
     readout = layer.readout_weights.astype(np.float64)
     outputs = np.ascontiguousarray(unembedding.T.astype(np.float64))
@@ -127,7 +129,7 @@ def margins(
     absolute = np.abs(readout)
     by_head = absolute[layer.skip * layer.width :].reshape(layer.num_heads, layer.width, -1)
     head_columns = up(by_head.sum(axis=1))
-    growth = known.growth(model, tokens.shape[1])
+    growth = known.growth(model, longest or tokens.shape[1])
     sizes = Sizes(
         growth,
         layer.width,
