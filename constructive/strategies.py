@@ -53,6 +53,8 @@ Made = TypeVar("Made")
 
 _NODES = 31
 """Nodes of the moment curve for so many examples or fewer; a prime: entries are at most 15 then."""
+_TRIANGLE = 8
+"""Tokens of a triangular block of a context: entries of the inverse of one grow up to 3^7."""
 _RANK_ONE_TOKENS = 8
 """Rank-one heads on contexts of more tokens often have readouts that float64 cannot carry."""
 
@@ -352,7 +354,9 @@ _LABELS: list[st.SearchStrategy[Any]] = [
 @st.composite
 def _contexts_of_shape(draw: st.DrawFn, count: int, size: int, width: int) -> Array:
     entries = draw(arrays.arrays(np.int64, (count, size, width), elements=st.integers(-2, 2)))
-    blocks = np.tril(entries[:, :, :size], k=-1) + np.eye(size, dtype=np.int64)
+    row, column = np.indices((size, size)) // _TRIANGLE
+    lower = np.tril(entries[:, :, :size], k=-1) * (row == column)
+    blocks = lower + np.eye(size, dtype=np.int64)
     columns = draw(st.permutations(range(width)))
     return np.concatenate([blocks, entries[:, :, size:]], axis=2)[:, :, columns].astype(float)
 

@@ -865,7 +865,7 @@ def announced_of_pairs(checker, total=30, size=4, width=5, heads=6, outputs=1):
         ("total", 3, 1 << 21, (1, 1)),
         ("size", 3, 1 << 21, (1, 1)),
         ("heads", 3, 1 << 18, (1, 1)),
-        ("width", 3, 512, (1, 1.6)),
+        ("width", 3, 512, (1, 1.4)),
         ("outputs", 3, 1 << 20, (2, 0)),
     ],
 )
@@ -931,7 +931,7 @@ def test_pairs_which_do_not_fit(checker, data, weights):
     ("axes", "size", "operations"),
     [
         ("total size", 0, 202),
-        ("total width", 8 * 25, 4 + 2 * 202 + 3600 + 24 * 64),
+        ("total width", 8 * 25, 4 + 2 * 202 + 18 * 500 + 24 * 64),
         ("total outputs", 80, 0),
         ("heads width", 3 * 17 * 3, 2),
         ("total width heads", 0, 2),

@@ -35,6 +35,9 @@ _FACTORS = 2.0, 1.2, 1.02
 _NEARLY = 0.98
 """An iteration is content with this part of 1 - 1/c, which 1 - q tends to; N' needs all of it."""
 
+Extra = tuple[Array, Array]
+"""The token that pair 0 reads from the extra example, and a direction."""
+
 
 @dataclass(frozen=True, eq=False)
 class Inverse:
@@ -57,10 +60,13 @@ class _Bound:
     Args:
         examples: T of them
         entries: of X
+        extra: the token of the extra example and its direction, if there is one
         margin: how many times bounds of rounding count
     """
 
-    def __init__(self, examples: Examples, entries: Entries, margin: float = 1.0) -> None:
+    def __init__(
+        self, examples: Examples, entries: Entries, extra: Extra | None, margin: float = 1.0
+    ) -> None:
         width, total = examples.queries.shape[1], len(examples.order)
         self.tail, self.runs = margin * entries.tail, _right_inverses(examples, entries.own)
         self.more = 1.0 + 2.0**-16 * (margin - 1.0)
@@ -96,8 +102,8 @@ class _Bound:
         self.owners = np.minimum(first[:, np.newaxis] + np.arange(widest), total - 1)
         self.direction: Array = np.zeros(width)  # of the token of the extra example
         self.correction: Array = np.zeros(total)
-        if examples.has_extra:
-            token, self.direction = _extra_token(examples)
+        if extra is not None:
+            token, self.direction = extra
             self.correction = _correction(entries, token, self.direction, margin)
 
     def __call__(self, weights: Array) -> Array:
@@ -113,13 +119,16 @@ class _Bound:
 def bound_inverse(examples: Examples, entries: Entries) -> Inverse:
     """Find w with N w < w. Raises UndecidedError where coupling is not shown to contract."""
     with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
-        bound = _Bound(examples, entries)
+        extra = _extra_token(examples) if examples.has_extra else None
+        bound = _Bound(examples, entries, extra)
         found = _contracting(bound, len(examples.order))
         if found is None:
             raise _coupled(examples, entries, "coupling does not contract")
         weights, contraction = found
         if not (contraction <= _SURELY[0] and weights.max() <= _SURELY[1]):
-            found = _contracting(_Bound(examples, entries, _MARGIN), len(examples.order), 1.0)
+            found = _contracting(
+                _Bound(examples, entries, extra, _MARGIN), len(examples.order), 1.0
+            )
             if found is None:
                 raise _coupled(examples, entries, "coupling hardly contracts")
             weights, contraction = found
@@ -179,7 +188,7 @@ def _right_inverses(examples: Examples, own: Array) -> tuple[tuple[slice, slice,
     return tuple(runs)
 
 
-def _extra_token(examples: Examples) -> tuple[Array, Array]:
+def _extra_token(examples: Examples) -> Extra:
     """The token `x*` which pair 0 reads from the extra example, and `x* / |x*|^2`, rounded."""
     tokens = Tokens.of(examples, np.array([len(examples.order) - 1]))
     reach = float(examples.queries[-1] @ examples.query_weights[1, 0])
