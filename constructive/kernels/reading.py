@@ -15,6 +15,8 @@ from constructive.support.arrays import Array
 _CLOSE = 2.0**-6
 _FEW = 4
 """Keys of a tie that are listed."""
+_NEARLY = 1e-5
+"""A part that is shown as one, rather than a factor."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,9 @@ class Reading:
             if np.ptp(ratio) > most / _FEW:
                 return Row("right up to roundings", f"is right but for a part {most:.3g}")
         if np.ptp(ratio) <= _CLOSE * abs(ratio.mean()):
+            off = abs(ratio.mean() - 1.0)
+            if off < _NEARLY:
+                return Row(f"right but for less than {_NEARLY:g}", f"is right but for {off:.2g}")
             times = f"times {ratio.mean():.6g}"
             return Row(f"right, {times}", f"is right, {times}")
         columns = self._columns(out, expected)

@@ -201,3 +201,22 @@ def test_right_outputs_have_no_diagnosis():
     assert report.explanations == ()
     assert diagnose([report]) == ()
     assert "rows are right" in str(report)
+
+
+def test_a_mistake_that_changes_nothing_explains_nothing():
+    """Weights of float32 under outputs of float64: right but for a rounding, under any mask."""
+
+    def coarse(q, k, v):
+        k, v = (np.repeat(a, q.shape[1] // a.shape[1], axis=1) for a in (k, v))
+        logits = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        query, key = np.indices(logits.shape[-2:])
+        logits[..., key > query] = -np.inf
+        weights = np.exp(logits - logits.max(-1, keepdims=True))
+        return np.float32(weights / weights.sum(-1, keepdims=True)).astype(float) @ v
+
+    options = {"causal": "top-left", "dtype": "float64", "cases": ["uniform"]}
+    problem = next(iter(battery(heads=(4, 2), queries=40, keys=40, **options)))
+    report = examine(problem, coarse(*problem.tensors("numpy")))
+    assert not report.passed
+    assert report.explanations == ()
+    assert "right but for" in str(report)
