@@ -87,9 +87,10 @@ class Flax(Jax):
 
 
 class FlaxNnx(Flax):
-    """flax.nnx.dot_product_attention."""
+    """flax.nnx.dot_product_attention, which calls that of jax."""
 
     name: ClassVar[str] = "flax-nnx"
+    models: ClassVar[Models] = Jax.models
     can: ClassVar[frozenset[str]] = frozenset({MASK, BIAS})
 
     def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401

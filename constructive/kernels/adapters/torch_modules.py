@@ -91,7 +91,7 @@ class Flex(Adapter):
     packages: ClassVar[Packages] = {"torch": "torch"}
     library: ClassVar[str] = "torch"
     layout: ClassVar[str] = "BHTd"
-    models: ClassVar[Models] = EAGER
+    models: ClassVar[Models] = FLASH
     fully_masked: ClassVar[FullyMasked] = "zeros"
     can: ClassVar[frozenset[str]] = ALL - {SINK}
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
@@ -136,7 +136,6 @@ class FlexCompiled(Flex):
     """The same, compiled: one fused kernel of Triton on GPUs."""
 
     name: ClassVar[str] = "torch-flex-compiled"
-    models: ClassVar[Models] = FLASH
     devices: ClassVar[tuple[str, ...]] = ("cuda",)
 
     def compiled(self, function: Any) -> Any:  # noqa: ANN401

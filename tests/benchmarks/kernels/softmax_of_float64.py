@@ -1,4 +1,5 @@
-"""Float64 inputs, float32 softmax: jax.nn.dot_product_attention, transformers, x-transformers.
+"""Float64 inputs, float32 softmax: jax.nn.dot_product_attention (and Keras and flax.nnx, which call
+it), transformers, x-transformers.
 
 The average of 3 values, 1, 1 and 2, with equal logits: the error is 1e-8, not 1e-16. Each library
 does so on purpose, and says so in its code; a user of float64 may not know. Runs what is installed.
