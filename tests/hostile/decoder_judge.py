@@ -46,9 +46,9 @@ EXECUTED = (
     "together with entries of tokens, never with tokens; averages before the readout, and that "
     "before the unembedding); sums in float32, in any order, rounding to nearest, with or without "
     "fused multiply-add; {}softmax less the largest logit so far, in one piece or in blocks of 512 "
-    "tokens or more, divided by its sum once, before or after the average; underflow to zero or gradual; if exp is off by at "
-    "most 32 units in the last place where it is 2^-125 or more, by 2^-125 where it is less, and "
-    "is 1 at 0"
+    "tokens or more, divided by its sum once, before or after the average; underflow to zero or "
+    "gradual; if exp is off by at most 32 units in the last place where it is 2^-125 or more, by "
+    "2^-125 where it is less, and is 1 at 0"
 )
 RECITES = re.compile(
     r"at all (\d+) positions of S = (\d+) texts the next token has the largest logit, by (\S+) or "
