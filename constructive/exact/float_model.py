@@ -196,7 +196,8 @@ class FloatModel:
 
     def of_decoders(self) -> str:
         """Say what a program of this model is that evaluates a decoder."""
-        return "; ".join([self.contraction.of_decoders, *self._clauses()])
+        once = "each logit of a head computed once"
+        return "; ".join([once, self.contraction.of_decoders, *self._clauses()])
 
     def _clauses(self) -> Iterator[str]:
         """Say how a program sums, stores, scales and averages, from the numbers alone."""
@@ -208,13 +209,13 @@ class FloatModel:
         if self.stored_unit:
             yield (
                 "tokens, queries, keys, either exponentials or attention weights, averages, "
-                f"outputs and the last logits stored in {self.storage.name}"
+                f"outputs of the layer and the last logits stored in {self.storage.name}"
                 + ", where underflow is gradual"
                 * self.storage.gradual
             )
             yield (
-                "logits of heads, the product of W_K and W_Q, denominators, and factors that "
-                "rescale sums in float32"
+                "logits of heads, the product of W_K and W_Q and its products, denominators, and "
+                "factors that rescale sums in float32"
             )
         if self.constants:
             yield (

@@ -34,7 +34,7 @@ def test_a_text_is_proved():
     assert certificate["rank"].statement.startswith("rank Z = R = 12 on the different contexts")
     assert certificate["recites"].statement.startswith("at all 12 positions of S = 1 texts")
     statement = certificate["executed"].statement
-    assert "the model 'float32, pairwise': products of two arrays" in statement
+    assert "model 'float32, pairwise': each logit of a head computed once; products" in statement
     detail = certificate["executed"].detail
     shown = re.fullmatch(r"rounding takes ([0-9.]+)% of a margin at most, after token .*", detail)
     largest = 100 * Fraction(float(recital(decoder, text).share.max()))

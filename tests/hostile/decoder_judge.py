@@ -30,9 +30,9 @@ STORED = {  # rounding, half of the smallest number, bits, exponent of the small
 SPEND = 5
 """Evaluations in float32 which are tried."""
 _KEPT = (
-    "tokens, queries, keys, either exponentials or attention weights, averages, outputs and the "
-    "last logits stored in {}; logits of heads, the product of W_K and W_Q, denominators, and "
-    "factors that rescale sums in float32; "
+    "tokens, queries, keys, either exponentials or attention weights, averages, outputs of the "
+    "layer and the last logits stored in {}; logits of heads, the product of W_K and W_Q and its "
+    "products, denominators, and factors that rescale sums in float32; "
 )
 SAID = {
     "float32": "",
@@ -41,14 +41,14 @@ SAID = {
 }
 EXECUTED = (
     "at all {} positions of S = {} texts the next token has the largest logit for every program of "
-    "the model '{}, pairwise': products of two arrays at a time, each summed over one index "
-    "(queries and keys first, or their matrix first; heads together with entries of tokens, "
-    "never with tokens; averages before the readout, and that before the unembedding); sums in "
-    "float32, in any order, rounding to nearest, with or without fused multiply-add; {}softmax "
-    "less the largest logit so far, in one piece or in blocks of 512 tokens or more, divided by "
-    "its sum once, before or after the average; underflow to zero or gradual; if exp is off by at "
-    "most 32 units in the last place where it is 2^-125 or more, by 2^-125 where it is less, and "
-    "is 1 at 0"
+    "the model '{}, pairwise': each logit of a head computed once; products of two arrays at a "
+    "time, each summed over one index (queries and keys first, or their matrix first; heads "
+    "together with entries of tokens, never with tokens; averages before the readout, and that "
+    "before the unembedding); sums in float32, in any order, rounding to nearest, with or without "
+    "fused multiply-add; {}softmax less the largest logit so far, in one piece or in blocks of 512 "
+    "tokens or more, divided by its sum once, before or after the average; underflow to zero or "
+    "gradual; if exp is off by at most 32 units in the last place where it is 2^-125 or more, by "
+    "2^-125 where it is less, and is 1 at 0"
 )
 RECITES = re.compile(
     r"at all (\d+) positions of S = (\d+) texts the next token has the largest logit, by (\S+) or "

@@ -81,7 +81,8 @@ def of_decoders(model):
     order = f"{PAIRS} (queries and keys first, or their matrix first; heads together with entries "
     order += "of tokens, never with tokens; averages before the readout, and that before the "
     order += "unembedding)"
-    return "; ".join([ANY if model.free else order, *steps_of(model)])
+    once = "each logit of a head computed once"
+    return "; ".join([once, ANY if model.free else order, *steps_of(model)])
 
 
 def steps_of(model):
@@ -92,10 +93,10 @@ def steps_of(model):
     if model.stored:
         gradual = ", where underflow is gradual" if model.tiny < model.least else ""
         words += [
-            "tokens, queries, keys, either exponentials or attention weights, averages, outputs "
-            f"and the last logits stored in {model.kept}{gradual}",
-            "logits of heads, the product of W_K and W_Q, denominators, and factors that rescale "
-            "sums in float32",
+            "tokens, queries, keys, either exponentials or attention weights, averages, outputs of "
+            f"the layer and the last logits stored in {model.kept}{gradual}",
+            "logits of heads, the product of W_K and W_Q and its products, denominators, and "
+            "factors that rescale sums in float32",
         ]
     if model.constants:
         words.append(
