@@ -69,6 +69,9 @@ _SMALL = 2.0**-6
 """Exponents up to which a series is nearer than exp, less one."""
 _LARGEST = 700.0
 """Exponents up to which there are exponentials."""
+_MERGED = 250.0
+"""Errors up to which merged parts have a bound: times exp(500), the 2^-1000 that `up` adds is
+nothing still, so that a checker, who adds it more often, finds as much."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,6 +224,8 @@ def _moved(
     errors = up(gamma * sizes + lost + model.exponents(dataset.context_size))
     exact = known.exact(sizes)
     errors = np.where(exact, 0.0, np.where(np.isnan(errors), np.inf, errors))
+    if model.merged:
+        errors = np.where(errors <= _MERGED, errors, np.inf)
     attention, growth = _attention(logits), _growth(errors)[:, :, np.newaxis]
     values = (tokens @ weights.readout).reshape(*tokens.shape[:2], heads, -1)
     moved = (

@@ -590,3 +590,20 @@ def test_what_certify_leaves_undecided_cannot_be_forged(memorizer, data):
         report = check(forged(dataclasses.replace(honest, claims=(error, claim))), other, data)
         assert not report.proved
         assert words in report.report
+
+
+def test_the_checker_finds_as_much_where_errors_of_exponents_are_huge(checker):
+    """Parts that are merged move by exp(680) times nothing, which `up` raises to 2^-1000."""
+    weights = np.array([[[2.0**27]]], dtype=F32), np.ones((1, 1, 1), F32), np.ones((1, 1, 1), F32)
+    layer = AttentionLayer(*weights, np.zeros((1, 1), F32), np.ones((1, 1), F32))
+    model = "float32, scaled"
+    for size, bounded in ((0.5, True), (0.9, True), (1.25, False)):
+        data = Dataset(np.array([[1.0], [0.0]], F32), np.array([[size]], F32), [0.0])
+        found = rounding.rounding(layer, data, MODELS[model])
+        assert np.isfinite(found.bounds).all() == bounded
+        if bounded:
+            arrays = {"contexts": data.contexts, "queries": data.queries, "targets": data.targets}
+            theirs = checker.float_model.MODELS[model]
+            with np.errstate(all="ignore"):
+                shown, _ = checker.executed.rounding(layer.tensors, arrays, theirs)
+            assert shown <= found.bounds.max() * (1.0 + 2.0**-10)
