@@ -135,7 +135,8 @@ def run(
                 )), f"{counted.coverage:.1%}",
             )  # fmt: skip
             runs.extend(each for each in done if each.outcome in {"wrong", "error"})
-    typer.echo(f"{chosen.name}: {' '.join(chosen.packages.values())} {chosen.version()}, {device}")
+    package = next(iter(chosen.packages.values()), "no package")
+    typer.echo(f"{chosen.name}: {' '.join(filter(None, (package, chosen.version())))}, {device}")
     console(width=100).print(table)
     _deviations(runs, reports)
     if not passed:
@@ -211,6 +212,13 @@ def _adapter(name: str) -> "Adapter":
             f"{name} is not an adapter",
             witness=type(made).__name__,
             suggestion="a subclass of constructive.kernels.adapters.adapter.Adapter",
+        )
+    missing = [each for each in Adapter.__annotations__ if not hasattr(made, each)]
+    if missing:
+        raise ParameterError(
+            f"{name} does not say its {', '.join(missing)}",
+            witness=name,
+            suggestion="class attributes of these names, as Adapter documents them",
         )
     return made
 

@@ -127,13 +127,17 @@ class KernelModel(FloatModel):
         stored = self.storage.name
         if self.stores_logits:
             yield (
-                "q and k once scaled, logits (raw, scaled, capped, with bias), constants and a "
-                f"bias may be stored in {stored}"
+                "q and k once scaled, logits (raw, scaled, capped, with bias), two constants and "
+                f"a bias may be stored in {stored}"
             )
         if self.stored_unit:
             what = "exponentials or weights" if self.stores_divided else "exponentials"
             yield f"{what} are stored in {stored} once at most, summed before or after that"
-        lag = f", or a number at most log {math.exp(self.lag):.0f} less" if self.lag else ""
+        lag = (
+            f", or a number at most log {math.exp(self.lag):.0f} less that does not fall"
+            if self.lag
+            else ""
+        )
         yield (
             f"softmax less the largest logit of visible keys so far{lag}, in blocks of "
             f"{self.block} keys or more (the first and last may be shorter), rescaled by exp of "

@@ -25,10 +25,11 @@ def sentence(spec: Spec) -> str:
     gap = GAP.get(spec.dtype, 64.0)
     return (
         "logits from products of entries in any order, zero where all products are, else off by "
-        f"at most {LOGIT_ERROR:g} of the sum of their sizes; weights exp(l - m), m the largest "
-        "logit of visible keys, in one piece or of the blocks so far, 1 at 0 and at most "
-        f"2^-{power} where l - m <= -{far} (here gaps are {gap:g} or more); hidden keys not read, "
-        f"or at -{far} or below; sums to nearest or toward zero in as many bits as the output has, "
-        "normalised before or after the average, splits merged by their maxima and sums; at most "
-        f"{MOST_KEYS} keys"
+        f"at most {LOGIT_ERROR:g} of the sum of their sizes, equal products alike for all keys; "
+        "weights exp(l - m), m the largest logit of visible keys, in one piece or of the blocks "
+        f"so far, 1 at 0 and at most 2^-{power} where l - m <= -{far} (here gaps are {gap:g} or "
+        f"more); hidden keys not read, or {far} or more below the winner; sums to nearest or "
+        "toward zero in as many bits as the output has, or in float32 where an average needs more "
+        "bits than the output has, normalised before or after the average, splits merged by their "
+        f"maxima and sums; at most {MOST_KEYS} keys"
     )

@@ -122,19 +122,18 @@ def answer(
     raw, size = products(spec, draft)
     visible = np.broadcast_to(visible, raw.shape)
     zero: Booleans = size == 0.0
-    below: Booleans = far_below(spec, draft, raw, size)
+    below: Booleans = far_below(spec, draft, raw, size, bias)
     high = raw >= 0.0
     if bias is not None:
         zero = zero & (bias == 0.0)
-        below = (below & (bias <= 0.0)) | ((raw <= 0.0) & (bias <= -GAP.get(spec.dtype, 64.0)))
         high = raw * spec.factor + bias >= 0.0
     winners = visible & zero
     weights = winners.astype(np.float64)
     near = np.zeros_like(winners)
-    share, error = near_share(spec, draft)
+    part, ends = near_weight(spec, draft)
     if draft.near is not None:
         near = visible & (raw == draft.near) & (size == -draft.near)
-        weights[near] = share
+        weights[near] = part
     exists = spec.rows()[:, None]
     empty = ~visible.any(-1) & exists
     checked: Booleans = winners.any(-1) & (below | winners | near | ~visible).all(-1) & exists
@@ -148,11 +147,15 @@ def answer(
     relative = _rounding(spec, draft, total, visible.sum(-1))
     slack: Array = relative[..., None] * expected
     if near.any():
-        slack = np.where(
-            np.asarray(near.any(-1))[..., None],
-            slack + error * np.abs(averaged(spec, winners - near.astype(float), v)),
-            slack,
-        )
+        # The average is monotone in the weight of near keys, so its ends are those of the weight.
+        others, count = total - part * near.sum(-1), near.sum(-1)[..., None]
+        of_winners, of_near = (averaged(spec, keys.astype(float), v) for keys in (winners, near))
+        with np.errstate(invalid="ignore", divide="ignore"):  # rows that are not checked
+            moved = [
+                np.abs((of_winners + end * of_near) / (others[..., None] + end * count) - expected)
+                for end in ends
+            ]
+        slack = np.where(count > 0, slack + np.maximum(*moved), slack)
     expected = np.where(checked[..., None], expected, np.nan)
     change: Booleans = 1.0 / (4.0 * (total + 1.0)) > 4.0 * relative
     guards = ~visible & high & np.asarray(checked & change)[..., None]
@@ -164,7 +167,9 @@ def answer(
     )
 
 
-def far_below(spec: Spec, draft: Draft, raw: Array, size: Array) -> Booleans:
+def far_below(
+    spec: Spec, draft: Draft, raw: Array, size: Array, bias: Array | None = None
+) -> Booleans:
     """Return where a logit is so far below the winner that its key has no weight.
 
     Args:
@@ -172,8 +177,9 @@ def far_below(spec: Spec, draft: Draft, raw: Array, size: Array) -> Booleans:
         draft: its level
         raw: logits before the scale, less the level
         size: sums of sizes of the products
+        bias: what is added to logits, or None; it may take a key as far down as products do
     """
-    gap = GAP.get(spec.dtype, 64.0)
+    gap = usual = GAP.get(spec.dtype, 64.0)
     if spec.soft_cap is not None:
         gap = 6.0 * spec.soft_cap + max(draft.level, 0.0) * spec.factor
     # sqrt(head_dim) is rounded correctly, and exact where the comparison could be with equality.
@@ -181,19 +187,21 @@ def far_below(spec: Spec, draft: Draft, raw: Array, size: Array) -> Booleans:
     bound = raw.dtype.type(least)
     if bound < least:
         bound = np.nextafter(bound, raw.dtype.type(np.inf))
-    found: Booleans = (raw <= -bound) & (size <= raw.dtype.type(-_SAME_SIGN) * raw)
-    return found
+    signed: Booleans = size <= raw.dtype.type(-_SAME_SIGN) * raw
+    if bias is None:
+        return signed & (raw <= -bound)
+    return signed & (((raw <= -bound) & (bias <= 0.0)) | (bias <= -usual))
 
 
-def near_share(spec: Spec, draft: Draft) -> tuple[float, float]:
-    """Return the weight of a near key beside 1, and how far its share of the row may be off.
+def near_weight(spec: Spec, draft: Draft) -> tuple[float, tuple[float, float]]:
+    """Return the weight of a near key beside 1, and the least and the most that it may be.
 
     Args:
         spec: scale and soft cap
         draft: its level and near
     """
     if draft.near is None:
-        return 0.0, 0.0
+        return 0.0, (0.0, 0.0)
 
     def distance(level: float, near: float) -> float:
         level, near = level * spec.factor, near * spec.factor
@@ -211,13 +219,10 @@ def near_share(spec: Spec, draft: Draft) -> tuple[float, float]:
     ]
     more = 0.0 if spec.soft_cap is None else 2.0**-9 * spec.soft_cap
     low, high = min(ends) - more, min(0.0, max(ends) + more)
-    shares = [
-        part / (1.0 + part)
-        for part in (
-            math.exp(low) * (1.0 - EXP_ERROR), math.exp(exact), math.exp(high) * (1.0 + EXP_ERROR)
-        )
-    ]  # fmt: skip
-    return math.exp(exact), max(shares[1] - shares[0], shares[2] - shares[1])
+    return math.exp(exact), (
+        math.exp(low) * (1.0 - EXP_ERROR),
+        math.exp(high) * (1.0 + EXP_ERROR),
+    )
 
 
 def _rounding(spec: Spec, draft: Draft, total: Array, seen: Array) -> Array:

@@ -10,6 +10,7 @@ from constructive.kernels.cases import CASES
 from constructive.kernels.masks import Alignment, Causal, Mask, Window
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked, Spec
+from constructive.support.arguments import is_integer, require_pair
 from constructive.support.errors import ParameterError
 
 _MORE = ("last", "first", "random", "ties", "uniform")
@@ -76,11 +77,14 @@ def battery(
     """
     every: list[Mask] = [] if causal is None else [Causal(causal)]
     if window is not None:
+        _require_window(window)
         every.append(Window(*window, alignment=causal or "bottom-right"))
-    every.extend(masks)
+    every.extend(_masks(masks))
     shapes: tuple[tuple[int, int], ...] = _SHAPES
-    if queries is not None or keys is not None:
-        shapes = ((queries or keys or 1, keys or queries or 1),)
+    if queries is not None:
+        shapes = ((queries, queries if keys is None else keys),)
+    elif keys is not None:
+        shapes = ((keys, keys),)
     found = False
     for rows, columns in shapes:
         spec = Spec(
@@ -97,6 +101,30 @@ def battery(
             witness=str(spec),
             suggestion="another soft_cap, head_dim or cases",
         )
+
+
+def _require_window(window: object) -> None:
+    suggestion = "(127, 0), or (None, 0) for all keys before"
+    require_pair("window", window, suggestion)
+    if not all(each is None or (is_integer(each) and each >= 0) for each in window):  # type: ignore[attr-defined] # a pair
+        raise ParameterError(
+            f"window={window!r} is not a pair of numbers of keys, or None",
+            witness=window,
+            suggestion=suggestion,
+        )
+
+
+def _masks(given: object) -> list[Mask]:
+    """Return masks, or raise for what is not several of them."""
+    several: list[object] = list(given) if isinstance(given, Iterable) else []
+    found = [mask for mask in several if isinstance(mask, Mask)]
+    if not isinstance(given, Iterable) or len(found) < len(several):
+        raise ParameterError(
+            "masks are not a list of masks",
+            witness=type(given).__name__,
+            suggestion="[Given(array)] for an array, [mask] for one of kernels.masks",
+        )
+    return found
 
 
 def problems(spec: Spec, *, cases: Iterable[str] | None = None) -> Iterator[Problem]:

@@ -119,6 +119,10 @@ def as_float64(values: object) -> Array:
         dtype('float64')
     """
     given: Any = values
+    if given is None:
+        raise ParameterError(
+            "the output is None", witness=None, suggestion="return the output of the kernel"
+        )
     try:
         if hasattr(given, "detach"):  # a torch tensor; numpy lacks its short formats
             given = given.detach().cpu().double().numpy()

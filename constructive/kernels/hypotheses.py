@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.kernels.answer import Answer, averaged, far_below, products
-from constructive.kernels.cases.case import GAP, Draft
+from constructive.kernels.answer import LOGIT_ERROR, Answer, averaged, far_below, products
+from constructive.kernels.cases.case import Draft
 from constructive.kernels.encoding import MOST_DIGITS
-from constructive.kernels.formats import holds
+from constructive.kernels.formats import format_of, holds
 from constructive.kernels.masks import Booleans
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array
@@ -16,7 +16,10 @@ from constructive.support.errors import AssumptionError
 
 MOST_KEYS = 2**18
 LARGEST_VALUE = 8.0
-_FLOAT16 = 65504.0
+_WITH_LOGITS = ("float64", "float16")
+"""Formats in which a kernel may keep logits, of another range than float32."""
+_BELOW = 64.0
+"""How far a sink without weight is below the winner, and both errors of its logit."""
 _CAPPED = 0.999
 """Of the cap: what a logit of -6 caps is at most, with an error of the hyperbolic tangent."""
 
@@ -66,6 +69,28 @@ def soft_cap_reason(spec: Spec, level: float = 0.0) -> str | None:
     return f"a soft cap of {spec.soft_cap:g} leaves weight to keys that are far below"
 
 
+def overflows(spec: Spec, draft: Draft, visible: Booleans) -> Booleans:
+    """Return rows in which a kernel may overflow that keeps logits in float32, or in float16.
+
+    Args:
+        spec: format and scale
+        draft: queries and keys
+        visible: (B, 1 or H, T_q, T_k)
+
+    Returns:
+        (B, H, T_q)
+    """
+    kept = spec.inputs if spec.dtype in _WITH_LOGITS else format_of("float32")
+    with np.errstate(over="ignore", invalid="ignore"):
+        most = np.abs(draft.q).max() * np.abs(draft.k).max() * spec.head_dim
+        if 2.0 * max(1.0, spec.factor) * (most + abs(draft.level)) < kept.largest:
+            return np.zeros(draft.q.shape[:3], dtype=np.bool_)
+        _, size = products(spec, draft)
+        largest = 2.0 * max(1.0, spec.factor) * (size.astype(np.float64) + abs(draft.level))
+        found = ((largest >= kept.largest) & visible).any(-1)
+    return np.asarray(found & spec.rows()[:, None])
+
+
 def require_hypotheses(
     spec: Spec, draft: Draft, v: Array, visible: Booleans, bias: Array | None,
     sinks: Array | None, answer: Answer,
@@ -85,17 +110,17 @@ def require_hypotheses(
         AssumptionError: with the first row or array for which a hypothesis fails
     """
     _require_numbers(spec, draft, v)
+    _require("q k overflows", overflows(spec, draft, visible))
     raw, size = products(spec, draft)
     visible = np.broadcast_to(visible, raw.shape)
     rows = answer.checked & ~answer.empty
     winners = (answer.weights == 1.0) & visible
     near = (answer.weights > 0.0) & (answer.weights < 1.0)
     rest = visible & ~winners & ~near
-    below = far_below(spec, draft, raw, size)
+    below = far_below(spec, draft, raw, size, bias)
     zero = size == 0.0
     if bias is not None:
         zero &= bias == 0.0
-        below = (below & (bias <= 0.0)) | ((raw <= 0.0) & (bias <= -GAP.get(spec.dtype, 64.0)))
     _require("a winner has a product that is not 0", rows & (winners & ~zero).any(-1))
     _require("a hidden key has weight", rows & ((answer.weights > 0.0) & ~visible).any(-1))
     _require("there is no winner", rows & ~winners.any(-1))
@@ -104,26 +129,21 @@ def require_hypotheses(
         close = rest & (raw > -abs(draft.level))
         _require("a gap is smaller than the level", rows & close.any(-1))
     if draft.near is not None:
-        _require("a near key is elsewhere", rows & (near & (raw != draft.near)).any(-1))
+        elsewhere = near & ((raw != draft.near) | (size != -draft.near))
+        _require("a near key is elsewhere", rows & elsewhere.any(-1))
+    if draft.level_slot is not None and draft.level:
+        _require("a query is not at the level", rows & (draft.q[..., draft.level_slot] == 0.0))
     for head in range(spec.heads[0]):
         kept = (draft.q[:, head] != 0.0).astype(np.float32)
         there = (draft.k[:, head // spec.group] != 0.0).astype(np.float32)
         count = kept @ there.swapaxes(-1, -2) - (draft.level_slot is not None and draft.level != 0)
         many = (count > MOST_DIGITS) & visible[:, head]
         _require("a logit has more than four products", rows[:, head] & many.any(-1))
-    largest = 2.0 * (size + abs(draft.level)) * (visible & rows[..., None])
-    if spec.dtype == "float16":
-        beyond: Booleans = np.asarray((largest >= _FLOAT16).any(-1))
-        _require("q k is beyond float16", beyond)
-    sink = (
-        np.zeros(spec.heads[0])
-        if sinks is None
-        else (sinks == draft.level * spec.factor).astype(np.float64)
-    )
+    sink = _weights_of_sinks(spec, draft, sinks)
     total = answer.weights.sum(-1) + sink[:, None]
     expected = averaged(spec, answer.weights, v)
     with np.errstate(invalid="ignore"):
-        wrong = np.abs(answer.expected * total[..., None] - expected) > 2.0**-40 * expected
+        wrong = ~(np.abs(answer.expected * total[..., None] - expected) <= 2.0**-40 * expected)
     exact = (answer.slack == 0.0).all(-1)
     _require("an answer is not the average of the winners", rows & wrong.any(-1))
     exponent = np.log2(np.maximum(total, 1.0))
@@ -138,6 +158,22 @@ def require_hypotheses(
         shared=int((rows & near.any(-1)).sum()),
         empty=int(answer.empty.sum()),
     )
+
+
+def _weights_of_sinks(spec: Spec, draft: Draft, sinks: Array | None) -> Array:
+    """Return 1 for sinks beside a winner at 0 and 0 for those far below, (H,); refuse others."""
+    if sinks is None:
+        return np.zeros(spec.heads[0])
+    level = draft.level * spec.factor
+    beside = (sinks == 0.0) & (level == 0.0)
+    below = sinks <= level - 2.0 * LOGIT_ERROR * abs(level) - _BELOW
+    if not (beside | below).all():
+        raise AssumptionError(
+            "a sink is neither beside a winner at 0 nor far below the winner",
+            witness=int(np.argmin(beside | below)),
+            suggestion="Problem.build",
+        )
+    return np.asarray(beside, dtype=np.float64)
 
 
 def _require_numbers(spec: Spec, draft: Draft, v: Array) -> None:
@@ -165,7 +201,7 @@ def _require_numbers(spec: Spec, draft: Draft, v: Array) -> None:
         level = np.multiply.outer(
             np.unique(draft.q[..., draft.level_slot]), draft.k[..., draft.level_slot]
         )
-        if not np.isin(level, (0.0, draft.level)).all():
+        if not np.isin(level, (0.0, draft.level)).all() or not draft.k[..., draft.level_slot].all():
             raise AssumptionError(
                 "levels of keys differ", witness=draft.level, suggestion="Problem.build"
             )

@@ -14,14 +14,19 @@ from constructive.kernels.cases.case import Draft
 from constructive.kernels.cases.ties import sink_weights
 from constructive.kernels.encoding import codes
 from constructive.kernels.formats import holds
-from constructive.kernels.hypotheses import Hypotheses, require_hypotheses, soft_cap_reason
+from constructive.kernels.hypotheses import (
+    Hypotheses,
+    overflows,
+    require_hypotheses,
+    soft_cap_reason,
+)
 from constructive.kernels.masks import Boolean, Booleans, Causal, Window
 from constructive.kernels.spec import FullyMasked, Spec
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
 
 _NO_SINK = -128.0
-"""The logit of a sink that takes nothing."""
+"""The logit of a sink that takes nothing, beside a winner at 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +93,15 @@ class Problem:
             )
         turn = np.arange(spec.heads[0]) + np.random.default_rng((spec.seed, 11)).integers(2)
         slopes = np.where(turn % 2 == 0, CASES[case].slope(spec), 0.0) if spec.alibi else None
-        level = draft.level * spec.factor
-        sinks = np.where(sink_weights(spec) > 0, level, level + _NO_SINK) if spec.sink else None
+        sinks = _sinks(spec, draft.level * spec.factor) if spec.sink else None
         bias = None if slopes is None else _alibi(spec, slopes)
         values = codes(spec)
+        if overflows(spec, draft, visible).any():
+            raise ParameterError(
+                f"there is no case {case!r} for this spec: q k is beyond {spec.dtype}",
+                witness=case,
+                suggestion="another case, or another scale",
+            )
         found = answer(spec, draft, values, visible, bias, sinks)
         return cls(spec, case, draft, values, visible, slopes, sinks, found)
 
@@ -247,6 +257,17 @@ class Problem:
 
     def __repr__(self) -> str:
         return f"Problem.build({self.spec!r}, {self.case!r})"
+
+
+def _sinks(spec: Spec, level: float) -> Array:
+    """Return logits of sinks, (H,): every other one is a winner at 0, all others are far below.
+
+    A winner that is not at 0 may be off by a part of its size, so no sink is beside it; but so near
+    that a sink without log2(e) takes the weight of a winner below 0.
+    """
+    if level:
+        return np.full(spec.heads[0], level * (0.625 if level > 0.0 else 1.375))
+    return np.where(sink_weights(spec) > 0, 0.0, _NO_SINK)
 
 
 def _alibi(spec: Spec, slopes: Array) -> Array:

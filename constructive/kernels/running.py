@@ -137,6 +137,9 @@ def run_one(adapter: Adapter, shape: str, problem: Problem, device: str = "cpu")
     except Exception as error:
         last = traceback.format_exception_only(error)[-1].strip()
         return Run(shape, problem, "error", reason=last)
+    if out.shape != problem.expected.shape:
+        reason = f"the output has shape {out.shape}, not {problem.expected.shape} (B, H, T_q, d_v)"
+        return Run(shape, problem, "error", reason=reason)
     report = Report(problem, out, adapter.models[problem.spec.dtype])
     return Run(shape, problem, "exact" if report.passed else "wrong", report)
 

@@ -9,7 +9,7 @@ import numpy as np
 from constructive.exact.formats import Format
 from constructive.kernels.formats import format_of, output_of
 from constructive.kernels.masks import Booleans, Grid, Integers, Mask
-from constructive.support.arguments import require_positive, require_seed
+from constructive.support.arguments import require_pair, require_positive, require_seed
 from constructive.support.errors import ParameterError
 
 FullyMasked = Literal["zeros", "nan", "mean"]
@@ -67,6 +67,7 @@ class Spec:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        require_pair("heads", self.heads, "(8, 2): query heads and KV heads")
         require_positive(
             batch=self.batch, queries=self.queries, keys=self.keys, head_dim=self.head_dim,
             value_dim=self.d_v, query_heads=self.heads[0], kv_heads=self.heads[1],

@@ -22,6 +22,14 @@ def require_not_negative(**amounts: float) -> None:
             raise ParameterError(message, witness=value, suggestion=f"{name} >= 0")
 
 
+def require_pair(name: str, value: object, suggestion: str) -> None:
+    """Raise ParameterError, with its name, for what is not a tuple or list of two."""
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise ParameterError(
+            f"{name}={value!r} is not a pair", witness=value, suggestion=suggestion
+        )
+
+
 def require_seed(seed: object) -> None:
     """Raise ParameterError for what is not a non-negative integer."""
     if not is_integer(seed) or operator.index(seed) < 0:  # type: ignore[arg-type] # just asked

@@ -10,6 +10,7 @@ pytest.importorskip("torch")
 FEW = ["--shape", "tiny", "--shape", "causal, more keys", "--case", "last", "--case", "uniform"]
 OWN = """
 import torch
+from constructive.kernels.adapters.adapter import Adapter
 from constructive.kernels.adapters.torch_sdpa import TorchSdpa
 
 class OffByOne(TorchSdpa):
@@ -21,6 +22,16 @@ class OffByOne(TorchSdpa):
 
 class NotOne:
     pass
+
+class Silent(Adapter):
+    def options(self, problem):
+        return {}
+    def attend(self, q, k, v):
+        return q[:, :, :1]
+
+class Small(Silent):
+    name, packages, library, layout = "small", {}, "numpy", "BHTd"
+    models, fully_masked, can = {"float32": "flash float32"}, "zeros", frozenset()
 """
 
 
@@ -73,11 +84,19 @@ def test_a_wrong_kernel_ends_with_status_1_and_its_mistake(run):
         (["my_kernels:Nothing"], "cannot be loaded"),
         (["no_such_module:Kernel"], "cannot be loaded"),
         (["my_kernels:NotOne"], "is not an adapter"),
+        (["my_kernels:Silent"], "does not say its name, packages"),
     ],
 )
 @pytest.mark.usefixtures("own")
 def test_bad_input_ends_with_status_2(run, arguments, text):
     assert text in run("kernels", "run", *arguments, status=2)
+
+
+@pytest.mark.usefixtures("own")
+def test_an_output_of_another_shape_is_an_error_of_the_kernel(run):
+    text = run("kernels", "run", "my_kernels:Small", *FEW, status=1)
+    assert "small: no package, cpu" in text
+    assert "the output has shape (1, 2, 1, 16)" in text
 
 
 def test_export_writes_a_folder_once(run, tmp_path):

@@ -133,6 +133,116 @@ def test_verify_sees_what_does_not_follow():
         replace(hidden, visible=~hidden.visible).verify()
 
 
+def changed(problem, name, *where, to):
+    array = getattr(problem.draft, name).copy()
+    array[where] = to
+    return replace(problem, draft=replace(problem.draft, **{name: array}))
+
+
+def test_verify_sees_levels_sinks_and_sizes_that_do_not_follow():
+    low = Problem.build(Spec(queries=4, keys=9, head_dim=16), "low level")
+    slot = low.draft.level_slot
+    with pytest.raises(AssumptionError, match="levels of keys"):
+        changed(low, "k", 0, 0, 5, slot, to=0.0).verify()
+    with pytest.raises(AssumptionError, match="query"):
+        changed(low, "q", 0, 0, 1, slot, to=0.0).verify()
+    sinks = Problem.build(Spec(queries=4, keys=9, head_dim=16, sink=True), "last")
+    for sink in (-1.0, 100.0, np.nan):
+        with pytest.raises(AssumptionError, match="sink"):
+            replace(sinks, sinks=np.array([0.0, sink])).verify()
+    last = Problem.build(Spec(queries=4, keys=9, head_dim=16), "last")
+    unknown = replace(last.answer, expected=np.full_like(last.expected, np.nan))
+    with pytest.raises(AssumptionError, match="average"):
+        replace(last, answer=unknown).verify()
+    large = replace(last.draft, q=last.q * 2.0**60, k=last.k * 2.0**66)
+    with pytest.raises(AssumptionError, match="overflows"):
+        replace(last, draft=large).verify()
+
+
+def test_a_near_key_has_one_sign():
+    near = Problem.build(Spec(queries=1, keys=2, heads=(1, 1), head_dim=16), "scale")
+    second = int(near.answer.weights.argmin())
+    q, k = near.q.copy(), near.k.copy()
+    q[..., :2], k[..., :2] = 256.0, 0.0
+    k[0, 0, second, :2] = 4.0, -4.0  # they cancel: the logit is the same, its error is not
+    with pytest.raises(AssumptionError, match="near key"):
+        replace(near, draft=replace(near.draft, q=q, k=k)).verify()
+
+
+def test_products_of_far_keys_with_a_slope_have_one_sign():
+    spec = Spec(queries=8, keys=200, head_dim=32, alibi=True)
+    problem = Problem.build(spec, "uniform")
+    head = int(np.flatnonzero(problem.slopes)[0])
+    key = int(np.flatnonzero(problem.bias[0, head, 3] <= -64.0)[0])
+    q, k = problem.q.copy(), problem.k.copy()
+    q[0, head, 3, :2], k[0, head, :, :2] = 2.0**20, 0.0
+    k[0, head, key, :2] = 2.0**10, -(2.0**10)
+    with pytest.raises(AssumptionError, match="far below"):
+        replace(problem, draft=replace(problem.draft, q=q, k=k)).verify()
+
+
+@pytest.mark.parametrize("part", [-1.0, 1.0])
+@pytest.mark.parametrize("case", ["last", "level", "low level", "lowest level", "scale"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_logits_may_be_off_by_a_part_of_their_products_beside_a_sink(dtype, case, part):
+    spec = Spec(batch=2, queries=10, keys=40, head_dim=16, sink=True, dtype=dtype)
+    problem = Problem.build(spec, case)
+    problem.verify()
+    q, k = problem.q, problem.k
+    size = np.abs(q) @ np.abs(k).swapaxes(-1, -2)
+    logits = (q @ k.swapaxes(-1, -2) + part * 2.0**-4 * size) * spec.factor
+    check(problem, beside(problem.sinks, logits, problem.v))
+
+
+def beside(sinks, logits, v):
+    sinks = sinks[:, None, None]
+    top = np.maximum(logits.max(-1, keepdims=True), sinks)
+    weights = np.exp(logits - top)
+    return weights @ v / (weights.sum(-1, keepdims=True) + np.exp(sinks - top))
+
+
+@pytest.mark.parametrize("factor", [0.25, np.log(2.0), 0.0])
+def test_sinks_of_another_unit_are_seen(factor):
+    failed = 0
+    for problem in battery(heads=(2, 2), queries=20, keys=20, head_dim=16, sink=True):
+        logits = problem.q @ problem.k.swapaxes(-1, -2) * problem.spec.factor
+        check(problem, beside(problem.sinks, logits, problem.v))
+        try:
+            check(problem, beside(factor * problem.sinks, logits, problem.v))
+        except AssertionError:
+            failed += 1
+    assert failed > 0
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.01, 1.0, 4.0])
+@pytest.mark.parametrize("soft_cap", [None, 50.0])
+def test_float16_leaves_out_cases_that_overflow(scale, soft_cap):
+    found = list(battery(queries=9, keys=40, dtype="float16", scale=scale, soft_cap=soft_cap))
+    assert found
+    assert refusal(Spec(queries=9, keys=40, dtype="float16", scale=1.0), "lowest level")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"queries": 0}, "queries"),
+        ({"heads": 4}, "heads"),
+        ({"window": 128}, "window"),
+        ({"window": (-1, 0)}, "window"),
+        ({"masks": Causal()}, "masks"),
+        ({"masks": [np.ones((3, 3), dtype=bool)]}, "masks"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_named(arguments, word):
+    with pytest.raises(ParameterError, match=word):
+        list(battery(**arguments))
+
+
+def test_a_kernel_that_returns_nothing_is_told_so():
+    with pytest.raises(ParameterError, match="None"):
+        check(Problem.build(Spec(queries=3, keys=5, head_dim=16)), None)
+
+
 def test_a_small_soft_cap_is_refused():
     spec = Spec(queries=5, keys=9, soft_cap=5.0)
     assert "soft cap" in refusal(spec, "last")

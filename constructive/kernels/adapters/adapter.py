@@ -31,7 +31,8 @@ class Adapter(ABC):
 
     Attributes:
         name: of the adapter, a key of `ADAPTERS`
-        packages: names of distributions by the modules that it imports; the first has the version
+        packages: names of distributions by the modules that it imports; the first has the version.
+            {} for a kernel of your own
         library: whose arrays `attend` gets: "numpy", "torch" or "jax"
         layout: of q, k, v and the output: "BHTd", "BTHd" or "packed"
         models: the row of the model of floating point that the library claims, by dtype
@@ -120,8 +121,9 @@ class Adapter(ABC):
         require_packages(self.packages, purpose=f"the adapter {self.name}")
 
     def version(self) -> str:
-        """Return the version of the library."""
-        return version(next(iter(self.packages.values())))
+        """Return the version of the library, or "" where there is none."""
+        first = next(iter(self.packages.values()), None)
+        return "" if first is None else version(first)
 
 
 def needs(problem: Problem) -> frozenset[str]:

@@ -35,7 +35,7 @@ class Level(Case):
         if spec.soft_cap is not None or spec.alibi:
             return "a soft cap or a slope has a level of its own"
         if spec.sink and power(spec.factor) != spec.factor:
-            return "the level of a sink is exact where the scale is a power of two"
+            return "the logit of a sink is exact where the scale is a power of two"
         product = power(abs(self.level) / spec.factor)
         number, key = factors(product, 1.0)
         if not holds(spec.inputs, [2.0 * number, key]):
