@@ -28,6 +28,8 @@ _LEVELLED = {"float64": 2.0**-36, "float32": 2.0**-12}
 _FUSED = 2.0**10
 """Beyond this level 2^-24 |L| is not small in 16 bits either."""
 _FAR = 2.0**-8
+_CUT = 2.0**-10
+"""Operands of TF32 are cut off."""
 _EXACT_FLOAT32 = 2.0**24
 
 
@@ -155,7 +157,8 @@ def answer(
                 np.abs((of_winners + end * of_near) / (others[..., None] + end * count) - expected)
                 for end in ends
             ]
-        slack = np.where(count > 0, slack + np.maximum(*moved), slack)
+            stored = _stored(spec) * part * of_near / total[..., None]
+        slack = np.where(count > 0, slack + np.maximum(*moved) + stored, slack)
     expected = np.where(checked[..., None], expected, np.nan)
     change: Booleans = 1.0 / (4.0 * (total + 1.0)) > 4.0 * relative
     guards = ~visible & high & np.asarray(checked & change)[..., None]
@@ -165,6 +168,13 @@ def answer(
     return Answer(
         weights, expected, np.where(checked[..., None], slack, 0.0), checked, empty, guards
     )
+
+
+def _stored(spec: Spec) -> float:
+    """Return how far weights may be off as operands of fewer bits than the output."""
+    if spec.inputs.digits >= spec.output.digits:
+        return 0.0
+    return _CUT if spec.dtype == "tf32" else spec.inputs.unit
 
 
 def far_below(

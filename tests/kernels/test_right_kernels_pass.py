@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from kernels_of_tests import flash, plain, split
 
+from constructive.exact.formats import nearest
 from constructive.kernels import CASES, Problem, Spec, battery, check, problems, union
 from constructive.kernels.batteries import refusal
 from constructive.kernels.masks import (
@@ -192,6 +193,21 @@ def test_logits_may_be_off_by_a_part_of_their_products_beside_a_sink(dtype, case
     size = np.abs(q) @ np.abs(k).swapaxes(-1, -2)
     logits = (q @ k.swapaxes(-1, -2) + part * 2.0**-4 * size) * spec.factor
     check(problem, beside(problem.sinks, logits, problem.v))
+
+
+@pytest.mark.parametrize("dtype", ["tf32", "float8_e4m3fn", "float8_e5m2"])
+def test_weights_may_be_operands_in_the_format_of_inputs(dtype):
+    for scale in np.linspace(0.05, 2.0, 40):
+        spec = Spec(queries=6, keys=12, head_dim=16, dtype=dtype, scale=float(scale))
+        problem = Problem.build(spec, "scale")
+        logits = problem.q @ problem.k.swapaxes(-1, -2) * scale
+        weights = np.exp(logits - logits.max(-1, keepdims=True))
+        stored = nearest(weights, spec.inputs)
+        for total in (weights, stored):
+            check(problem, stored @ problem.v / total.sum(-1, keepdims=True))
+        wrong = np.sqrt(weights)  # half the scale
+        with pytest.raises(AssertionError, match="rows are wrong"):
+            check(problem, wrong @ problem.v / wrong.sum(-1, keepdims=True))
 
 
 def beside(sinks, logits, v):
