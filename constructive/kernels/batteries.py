@@ -144,7 +144,8 @@ def problems(spec: Spec, *, cases: Iterable[str] | None = None) -> Iterator[Prob
         >>> [problem.case for problem in problems(Spec(queries=5, keys=9), cases=["last", "ties"])]
         ['last', 'ties']
     """
-    chosen = tuple(CASES) if cases is None else tuple(cases)
+    names = (cases,) if isinstance(cases, str) else cases
+    chosen = tuple(CASES) if names is None else tuple(names)
     for case in chosen:
         if case not in CASES:
             raise ParameterError(

@@ -77,7 +77,7 @@ def examine(
         model: the row of the model of floating point that the kernel claims, for the message
 
     Raises:
-        ParameterError: if the output has another shape
+        ParameterError: if the output has another shape, or the first argument is not a problem
 
     Example:
         >>> from constructive.kernels.spec import Spec
@@ -85,6 +85,12 @@ def examine(
         >>> examine(problem, problem.expected).passed
         True
     """
+    if not isinstance(problem, Problem):
+        raise ParameterError(
+            f"a {type(problem).__name__} is not a problem",
+            witness=type(problem).__name__,
+            suggestion="check(problem, out) with a problem of `battery`",
+        )
     return Report(problem, arranged(problem, as_float64(out), layout), model)
 
 

@@ -126,6 +126,8 @@ def as_float64(values: object) -> Array:
     try:
         if hasattr(given, "detach"):  # a torch tensor; numpy lacks its short formats
             given = given.detach().cpu().double().numpy()
+        if np.iscomplexobj(given):
+            raise TypeError("its entries are complex")
         return np.asarray(given).astype(np.float64)
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
         raise ParameterError(

@@ -178,3 +178,12 @@ def test_logits_that_may_overflow_are_refused():
     assert bounds(q / 2, k, v, model="eager float16").contains(np.ones((1, 1, 2, 4)))
     with pytest.raises(ParameterError, match="overflow"):
         bounds(2.0**80 * q, 2.0**80 * k, v, model="flash bfloat16")
+
+
+def test_a_mask_of_integers_is_refused():
+    """It may be meant either way: to hide keys, or to be added."""
+    rng = np.random.default_rng(0)
+    q, k, v = rng.standard_normal((3, 1, 1, 4, 8)).astype(np.float32)
+    with pytest.raises(DataError, match="integers") as failure:
+        bounds(q, k, v, mask=np.tril(np.ones((4, 4), dtype=np.int64)), model="flash float32")
+    assert failure.value.witness == "int64"

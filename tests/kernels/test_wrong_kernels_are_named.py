@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from kernels_of_tests import flash, plain, shifted_diagonal, softmax_average, values_of, with_mask
 
+from constructive import ParameterError
 from constructive.kernels import KernelError, Problem, Spec, battery, check, diagnose, examine
 from constructive.kernels.masks import Boolean, Causal, RightPadding, Window
 
@@ -220,3 +221,12 @@ def test_a_mistake_that_changes_nothing_explains_nothing():
     assert not report.passed
     assert report.explanations == ()
     assert "right but for" in str(report)
+
+
+def test_arguments_that_are_something_else():
+    problem = next(iter(battery(queries=4, keys=4, causal="top-left", cases="last")))
+    assert problem.case == "last"
+    with pytest.raises(ParameterError, match="not a problem"):
+        check("last", problem.expected)
+    with pytest.raises(ParameterError, match="complex"):
+        check(problem, problem.expected.astype(complex))

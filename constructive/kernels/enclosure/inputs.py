@@ -202,8 +202,15 @@ def _masked(
             visible = np.asarray(visible & each.visible(grid))
         return visible, np.arange(queries) < query_lengths[:, None], ()
     added = exactly("mask", mask)
-    if "bool" in str(getattr(mask, "dtype", np.asarray(mask).dtype)):
+    kind = str(getattr(mask, "dtype", np.asarray(mask).dtype))
+    if "bool" in kind:
         return _broadcasts("mask", added > 0.0, whole), exists, ()
+    if "int" in kind:
+        raise DataError(
+            "a mask of integers may hide keys, or be added to logits",
+            witness=kind,
+            suggestion="a boolean mask (True is visible), or floating-point numbers to add",
+        )
     hidden = np.isneginf(added)
     shown = _broadcasts("mask", ~hidden, whole)
     bias = np.where(hidden, 0.0, added)
