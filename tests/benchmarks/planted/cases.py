@@ -22,7 +22,7 @@ def features(run: Run, block: int = 16) -> set[str]:
     """The features of some inputs, for a kernel with blocks of that many queries and keys."""
     o, d, dv, tq, tk = run.o, run.d, run.dv, run.tq, run.tk
     name = next(n for n, t in DTYPES.items() if t == run.q.dtype)
-    uneven = len(set(run.lengths)) > 1
+    uneven, blocks = len(set(run.lengths)) > 1, -(-tk // block)
     has = {
         name: True,
         "half": name in {"float16", "bfloat16"},
@@ -75,9 +75,9 @@ def features(run: Run, block: int = 16) -> set[str]:
         "empty-sequence": bool((run.lengths <= run.starts).any()),
         "pages": o.block_table is not None,
         "part-page": o.block_table is not None and bool((run.lengths % run.page != 0).any()),
-        "splits": o.splits > 1,
-        "empty-split": o.splits > -(-tk // block),
-        "uneven-splits": o.splits > 1 and -(-tk // block) % o.splits != 0,
+        "splits": o.splits > 1 and tk > block,
+        "empty-split": blocks <= -(-blocks // o.splits) * (o.splits - 1),
+        "uneven-splits": o.splits > 1 and tk > block and blocks % o.splits != 0,
         "packed": o.query_offsets is not None,
         "strided": any(x.size and not x.flags.c_contiguous for x in (run.q, run.k, run.v)),
         "large-values": bool((np.abs(_finite(run.v)) > 60000).any()),
@@ -117,7 +117,7 @@ def random_case(needs, seed):
     rng = np.random.default_rng(seed)
     needs = set(needs)
     batch, heads, kv_heads = 3, 6, 2
-    tq, tk, d, dv = 37, 53, 24, 40
+    tq, tk, d, dv = 37, 59, 24, 40
     if needs & {"d-tail", "dv-tail"}:
         d, dv = 21, 43
     if "equal" in needs:
@@ -162,8 +162,8 @@ def random_case(needs, seed):
         o["sinks"] = rng.standard_normal(heads) + 2
     if "scale" in needs:
         o["scale"] = 0.7 * d**-0.5
-    if "splits" in needs or needs & {"uneven-splits"}:
-        o["splits"] = 3
+    if needs & {"splits", "uneven-splits"}:
+        o["splits"] = 3 if "uneven-splits" in needs else 2
     if "empty-split" in needs:
         o["splits"] = 6
     normal = lambda *shape: rng.standard_normal(shape)  # noqa: E731
@@ -183,7 +183,7 @@ def random_case(needs, seed):
     if "poison" in needs:
         for b, length in enumerate(o["key_lengths"]):
             k[b, :, length:] = v[b, :, length:] = np.nan
-    if "pages" in needs:
+    if needs & {"pages", "part-page"}:
         k, v, o["block_table"] = paged(k, v, 8, rng)
     if "strided" in needs:
         q, k, v = (_strided(x) for x in (q, k, v))
