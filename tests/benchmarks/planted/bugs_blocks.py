@@ -96,7 +96,7 @@ class AccumulatorNotRescaled(Flash):
     needs = "key-blocks"
 
     def update(self, run, state, s, v):
-        m, total, acc = super().update(run, state, s, v)
+        m, total, _ = super().update(run, state, s, v)
         base = np.where(np.isneginf(m), 0, m)
         return m, total, state[2] + self.exp(s - base[..., None]) @ v
 
@@ -119,8 +119,7 @@ class RescaledInversely(Flash):
 
     def update(self, run, state, s, v):
         m, total, acc = state
-        new, fresh, part = super().update(run, self.initial(run, s.shape[2], None), s, v)
-        new = np.maximum(m, new)
+        new = self.maximum(run, m, s)
         fade = np.where(np.isneginf(m), 0, self.exp(new - m))
         p = self.exp(s - np.where(np.isneginf(new), 0, new)[..., None])
         return new, total * fade + p.sum(-1), acc * fade[..., None] + p @ v
@@ -234,10 +233,10 @@ class SumKeptBetweenQueryBlocks(Flash):
     needs = "query-blocks"
 
     def initial(self, run, rows, previous):
-        m, total, acc = super().initial(run, rows, previous)
+        fresh = super().initial(run, rows, previous)
         if previous is None:
-            return m, total, acc
-        return previous[0][:, :, :rows], previous[1][:, :, :rows], acc
+            return fresh
+        return previous[0][:, :, :rows], previous[1][:, :, :rows], fresh[2]
 
 
 class DividedTwice(Flash):

@@ -140,7 +140,9 @@ class LastPartialPageDropped(Flash):
     needs = "part-page"
 
     def exists(self, run, keys):
-        return super().exists(run, keys) & (keys[None] < (run.lengths // run.page * run.page)[:, None])
+        return super().exists(run, keys) & (
+            keys[None] < (run.lengths // run.page * run.page)[:, None]
+        )
 
 
 class ValuesFromPageOfNeighbour(Flash):
@@ -163,7 +165,7 @@ class PageSizeOfBlock(Flash):
 
 
 class HeadStrideOfPages(Flash):
-    """Key heads of a page are read as if its layout were (slots, heads) instead of (heads, slots)."""
+    """Key heads of a page are read as if its layout were (slots, heads), not (heads, slots)."""
 
     needs = "pages"
 

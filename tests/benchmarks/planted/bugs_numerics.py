@@ -273,7 +273,7 @@ class BiasInFloat8(Flash):
 
 
 class DotHalvesInFormatOfInputs(Flash):
-    """The two halves of the dot product are rounded to the inputs' 16 bits before they are added."""
+    """Two halves of the dot product are rounded to the inputs' 16 bits before they are added."""
 
     needs = "half"
 

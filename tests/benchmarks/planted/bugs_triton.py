@@ -146,7 +146,7 @@ class TritonSlopesInBaseE(Triton):
 class TritonSinkInBaseE(Triton):
     """The sink meets exp2 without the factor log2 e."""
 
-    group = "scores"
+    group = "sinks"
     needs = "sinks"
     bug = "sink in base e"
 
@@ -242,7 +242,7 @@ class TritonScaleOfPaddedWidth(Triton):
 class TritonSinkOfNextHead(Triton):
     """The sink of the next head is used."""
 
-    group = "scores"
+    group = "sinks"
     needs = "sinks heads"
 
     def sinks(self, run):

@@ -112,8 +112,11 @@ def _seen(run):
     )
 
 
-def random_case(needs, seed):
-    """Draw (q, k, v, options) that have the features, otherwise as general as possible."""
+def random_case(needs, seed, longer=0):
+    """Draw (q, k, v, options) that have the features, otherwise as general as possible.
+
+    longer: tokens added to queries and keys (of packed sequences, to the last).
+    """
     rng = np.random.default_rng(seed)
     needs = set(needs)
     batch, heads, kv_heads = 3, 6, 2
@@ -125,7 +128,8 @@ def random_case(needs, seed):
     if "one-query" in needs:
         tq = 1
     if "empty-row" in needs or "more-queries" in needs:
-        tq, tk = 53, 37
+        tq, tk = 59, 37
+    tq, tk = tq + longer * (tq > 1), tk + longer
     o = {}
     chosen = [n for n in DTYPES if n in needs]
     halves = ["float16", "bfloat16"]
@@ -167,7 +171,7 @@ def random_case(needs, seed):
     if "empty-split" in needs:
         o["splits"] = 6
     normal = lambda *shape: rng.standard_normal(shape)  # noqa: E731
-    q, k, v = normal(batch, heads, tq, d), normal(batch, kv_heads, tk, d), None
+    q, k = normal(batch, heads, tq, d), normal(batch, kv_heads, tk, d)
     v = normal(batch, kv_heads, tk, dv)
     if "large-logits" in needs:
         q, k = q * 16, k * 16
@@ -176,9 +180,10 @@ def random_case(needs, seed):
     if "large-values" in needs:
         v = v * 1e5
     if "packed" in needs:
-        q, k, v = normal(1, heads, 50, d), normal(1, kv_heads, 70, d), normal(1, kv_heads, 70, dv)
-        o["query_offsets"] = np.array([0, 20, 29, 50])
-        o["key_offsets"] = np.array([0, 21, 47, 70])
+        tq, tk = 50 + longer, 70 + longer
+        q, k, v = normal(1, heads, tq, d), normal(1, kv_heads, tk, d), normal(1, kv_heads, tk, dv)
+        o["query_offsets"] = np.array([0, 20, 29, tq])
+        o["key_offsets"] = np.array([0, 21, 47, tk])
     q, k, v = (x.astype(np.float32).astype(dtype) for x in (q, k, v))
     if "poison" in needs:
         for b, length in enumerate(o["key_lengths"]):
@@ -186,7 +191,7 @@ def random_case(needs, seed):
     if needs & {"pages", "part-page"}:
         k, v, o["block_table"] = paged(k, v, 8, rng)
     if "strided" in needs:
-        q, k, v = (_strided(x) for x in (q, k, v))
+        q, k, v = (strided(x) for x in (q, k, v))
     return q, k, v, Options(**o)
 
 
@@ -207,7 +212,7 @@ def paged(k, v, page, rng):
     return (*caches, table)
 
 
-def _strided(x):
+def strided(x):
     """The same values as a view of (batch, tokens, heads, d + 4)."""
     batch, heads, tokens, d = x.shape
     memory = np.zeros((batch, tokens, heads, d + 4), x.dtype)

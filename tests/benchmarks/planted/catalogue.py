@@ -4,7 +4,10 @@ import importlib
 import re
 from dataclasses import dataclass
 
-MODULES = "masks heads memory blocks numerics scores padding splits gradients triton".split()
+MODULES = (
+    *("masks", "heads", "memory", "blocks", "numerics", "scores", "sinks", "padding", "splits"),
+    *("gradients", "triton"),
+)
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,9 @@ class Bug:
 
     @property
     def name(self):
-        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", self.kernel.__name__.replace("NaN", "Nan")).lower()
+        return re.sub(
+            r"(?<=[a-z0-9])(?=[A-Z])", "-", self.kernel.__name__.replace("NaN", "Nan")
+        ).lower()
 
     @property
     def base(self):
@@ -47,7 +52,9 @@ def bugs():
                 raise
             print("Triton is not installed: its bugs are left out")
             continue
-        for kernel in vars(module).values():
-            if isinstance(kernel, type) and "needs" in vars(kernel):
-                planted.append(Bug(kernel, vars(kernel).get("group", name)))
+        planted += [
+            Bug(kernel, vars(kernel).get("group", name))
+            for kernel in vars(module).values()
+            if isinstance(kernel, type) and "needs" in vars(kernel)
+        ]
     return planted

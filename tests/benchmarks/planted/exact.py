@@ -1,10 +1,12 @@
 """What a kernel should return, in float64 and without blocks; written apart from the kernels."""
 
+from itertools import pairwise
+
 import numpy as np
 import torch
 
 
-def _unpaged(cache, table, page):
+def _unpaged(cache, table):
     """(batch, kv heads, tokens, d) of a paged cache, a page after the other."""
     return torch.stack(
         [torch.cat([cache[max(0, min(int(p), len(cache) - 1))] for p in row], 1) for row in table]
@@ -21,7 +23,7 @@ def attention(q, k, v, o):
         alone = o.but(query_offsets=None, key_offsets=None)
         spans = zip(
             *(
-                [slice(int(a), int(b)) for a, b in zip(c[:-1], c[1:], strict=True)]
+                [slice(int(a), int(b)) for a, b in pairwise(c)]
                 for c in (o.query_offsets, o.key_offsets)
             ),
             strict=True,
@@ -30,7 +32,7 @@ def attention(q, k, v, o):
             [attention(q[:, :, r], k[:, :, c], v[:, :, c], alone) for r, c in spans], 2
         )
     if o.block_table is not None:
-        k, v = (_unpaged(cache, o.block_table, cache.shape[2]) for cache in (k, v))
+        k, v = (_unpaged(cache, o.block_table) for cache in (k, v))
     batch, heads, tq, d = q.shape
     tk = k.shape[2]
     k, v = (x.repeat_interleave(heads // x.shape[1], 1) for x in (k, v))

@@ -27,7 +27,7 @@ def outputs(kernel, case, dout=None):
 
 def gradient_for(case):
     """The gradient of the output, of the same format."""
-    q, k, v, o = case
+    q, _, v, _ = case
     shape = (*q.shape[:3], v.shape[3])
     rng = np.random.default_rng(7)
     return rng.standard_normal(shape).astype(np.float32).astype(q.dtype)
@@ -90,7 +90,9 @@ def main():
     print(f"{len(planted)} bugs in {time.monotonic() - started:.0f} s: {groups}")
     print(f"{len(harmless)} that never differ by more than rounding:")
     for bug, mine, good in harmless:
-        print(f"  {bug.name} ({bug.group}, {bug.base.__name__}): {mine:.3g} steps, right {good:.3g}")
+        print(
+            f"  {bug.name} ({bug.group}, {bug.base.__name__}): {mine:.3g} steps, right {good:.3g}"
+        )
     return bool(harmless)
 
 
