@@ -1,4 +1,4 @@
-"""All planted bugs, by the file that they stand in."""
+"""All planted bugs, by the file that they stand in; run, it lists them."""
 
 import importlib
 import re
@@ -58,3 +58,16 @@ def bugs():
             if isinstance(kernel, type) and "needs" in vars(kernel)
         ]
     return planted
+
+
+def main():
+    """Print every bug: its group, the kernel that it is planted in, what it needs, what is wrong."""
+    planted = bugs()
+    for bug in planted:
+        needs = " ".join(sorted(bug.needs))
+        print(f"{bug.group:10} {bug.base.__name__:9} {bug.name:44} [{needs}] {bug.description}")
+    print(len(planted), "bugs")
+
+
+if __name__ == "__main__":
+    main()
