@@ -61,7 +61,7 @@ def bugs():
 
 
 def main():
-    """Print every bug: its group, the kernel that it is planted in, what it needs, what is wrong."""
+    """Print every bug: its group, its kernel, what it needs and what is wrong."""
     planted = bugs()
     for bug in planted:
         needs = " ".join(sorted(bug.needs))
