@@ -22,22 +22,33 @@ import numpy.typing as npt
 
 from constructive.exact.float_model import FloatModel
 from constructive.exact.formats import FORMATS, Format
-from constructive.exact.models import EXP_ULPS, SCALES, SMALL_BLOCK
+from constructive.exact.models import EXP_ULPS, SMALL_BLOCK
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError, shown
 
 _ENTRIES = 2
 """Roundings of entries of q and k by constants, q and k together."""
+_EXPONENTS = 9
+"""Roundings on the way from the sum that is a logit to an exponent: three constants (two for the
+scale, log2 e), two products with them, a bias, l - m, and a difference of maxima and its product.
+"""
 
 
 @dataclass(frozen=True)
 class KernelModel(FloatModel):
     """How a kernel rounds.
 
-    `unit` is that of all operations but matrix products, `exp_error` that of weights, and
-    `constants` counts the roundings from the sum that is a logit to an exponent, l - m among them.
-
     Attributes:
+        name: as `bounds` takes it
+        storage: the format of q, k and v, and of what is stored between steps
+        unit: u of all operations but products of matrices
+        exp_error: relative error of exponentials that are weights, and of logarithms
+        block: keys of a block of softmax, at least
+        smallest: the smallest normal number of the operations
+        overflow: the largest number of the operations
+        contraction: not used here
+        constants: roundings from the sum that is a logit to an exponent
+        merged: whether splits may be divided and merged by logsumexp
         output: the format of results
         matrix_unit: of an addition in a product of matrices
         operand_unit: error of operands of matrix products, which are rounded or cut off
@@ -110,7 +121,8 @@ class KernelModel(FloatModel):
             yield f"operands of products of matrices are off by at most {_power(self.operand_unit)}"
         yield (
             f"constants multiply entries of q and k in {_ENTRIES} roundings, and logits and "
-            f"exponents in {self.constants} at most, l - m among them"
+            f"exponents in {self.constants} at most, with those of a bias, of l - m and of "
+            "differences of maxima"
         )
         stored = self.storage.name
         if self.stores_logits:
@@ -164,7 +176,7 @@ def _rows() -> Iterator[KernelModel]:
         SMALL_BLOCK,
         in_float32.smallest,
         in_float32.largest,
-        constants=SCALES,
+        constants=_EXPONENTS,
         tanh_error=2.0**-20,
     )
     double = FORMATS["float64"]

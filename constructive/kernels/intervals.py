@@ -16,7 +16,7 @@ E <= gamma'_k M + (1 + gamma'_k) theta S. If no term passes through more than `d
 additions of one level have no term in common, gamma'_depth S is another bound of the first part.
 
 *Logits.* l_j = scale q k_j. Products, and entries that constants multiply, make theta =
-(1 + u)^3 - 1 (with operands cut off, and q and k stored, more). Then come 8 roundings at most, each
+(1 + u)^3 - 1 (with operands cut off, and q and k stored, more). Then come 9 roundings at most, each
 of a number that is no larger than A_j = |l_j before a bias| + |biases|, or the largest |l| of keys
 that matter, or their sum: as largest logits only grow, u |l_j - m| and those of differences of
 maxima are together u (m - l_j + 2 lag). Logits that are stored come on top, relative to |l_j| or to
@@ -42,9 +42,10 @@ theta / (1 - theta) Y if it is that of stored ones. Operands v, products and mer
 divided and merged by logsumexp), the denominator another with u. Four roundings divide, and
 multiply by a constant (six where merged).
 
-*Underflow.* Denominators are 1 or more, as the largest logit has the exponential 1. Exponentials,
-products and rescaled sums lose a few times the smallest normal number each, stored weights as much
-as storage does near 0.
+*Underflow.* The largest logit has the exponential 1, or that of a rounding of it where l - m is
+fused; if that may be 1/2 or more, nothing is proved. So denominators are exp(-1/2) or more.
+Exponentials, products and rescaled sums lose a few times the smallest normal number each, stored
+weights as much as storage does near 0: in the numerator, or in both and then times |v_j - o|.
 
 *Our own rounding.* Logits, exponentials (assumed to be within 64 units in the last place of
 float64) and l - m are parts of kappa_j. Sums of weights times v are off by gamma_(n+8) of float64.

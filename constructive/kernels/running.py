@@ -35,6 +35,22 @@ class Run:
     report: Report | None = None
     reason: str = ""
 
+    @property
+    def is_diagnosed(self) -> bool:
+        """Whether the output is wrong, and one mistake explains all of it."""
+        return self.outcome == "wrong" and self.report is not None and any(
+            explanation.is_whole for explanation in self.report.explanations
+        )
+
+    @property
+    def summary(self) -> str:
+        """What came out, in a sentence."""
+        if self.report is None or self.outcome == "exact":
+            return self.reason or self.outcome
+        explanations = self.report.explanations
+        sentences = [explanation.sentence for explanation in explanations[:1]]
+        return (sentences or self.report.kinds[:1] or ["wrong"])[0]
+
 
 @dataclass(frozen=True)
 class Tally:
@@ -129,8 +145,7 @@ def tally(runs: Iterable[Run]) -> Tally:
     counts = dict.fromkeys(("exact", "diagnosed", "wrong", "refused", "error"), 0)
     left: dict[Spec, tuple[int, np.ndarray]] = {}
     for run in runs:
-        explained = run.report is not None and run.outcome == "wrong" and run.report.diagnosis
-        counts["diagnosed" if explained else run.outcome] += 1
+        counts["diagnosed" if run.is_diagnosed else run.outcome] += 1
         if run.report is not None:
             key, problem = replace(run.problem.spec, seed=0), run.problem
             hidden = problem.hidden

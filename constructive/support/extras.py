@@ -51,8 +51,10 @@ def require_packages(packages: Mapping[str, str], *, purpose: str) -> None:
         try:
             importlib.import_module(module)
         except ImportError as error:
-            message = f"{purpose} needs {package}, which is not installed"
-            how = f"pip install {package}"
+            absent = getattr(error, "name", None) == module.partition(".")[0]
+            reason = "is not installed" if absent else f"cannot be imported: {error}"
+            message = f"{purpose} needs {package}, which {reason}"
+            how = f"pip install {package}" if absent else f"another version of {package}"
             raise MissingExtraError(message, witness=package, suggestion=how) from error
 
 

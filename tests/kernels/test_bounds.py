@@ -242,3 +242,14 @@ def test_larger_errors_give_wider_intervals(field, monkeypatch):
     monkeypatch.setitem(KERNEL_MODELS, "more", replace(plain, name="more", **{field: more}))
     narrow, wide = bounds(q, k, v, model="flash float32"), bounds(q, k, v, model="more")
     assert ((wide.upper - wide.lower) > (narrow.upper - narrow.lower)).mean() > 0.9
+
+
+def test_nothing_is_proved_of_huge_logits():
+    """Where l - m is fused, the exponent of the largest logit is a rounding: 2^-24 of 2^24."""
+    q, k, v = np.array([[1.0]]), np.array([[2.0**24], [0.0]]), np.array([[1.0], [0.0]])
+    inside = intervals(q, k, v, "flash float32", scale=1.0)
+    assert np.isneginf(inside.lower).all()
+    assert np.isposinf(inside.upper).all()
+    assert not inside.contains(np.full((1, 1, 1, 1), np.nan))
+    small = intervals(q, k / 2.0**9, v, "flash float32", scale=1.0)
+    assert np.isfinite(small.lower).all()

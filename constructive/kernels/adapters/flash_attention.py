@@ -1,4 +1,4 @@
-"""flash-attn on GPUs: one function for each way in which sequences lie in memory.
+"""flash-attn, on GPUs: one function for each way in which sequences lie in memory.
 
 Not measured by us: no GPU was at hand.
 """
@@ -107,36 +107,6 @@ class KeyValueCache(FlashAttention):
         import flash_attn  # noqa: PLC0415 - an extra
 
         return flash_attn.flash_attn_with_kvcache(q, k, v, **options)
-
-
-class FlashTriton(FlashAttention):
-    """Its kernel in Triton, of the first version: one bias, and no windows."""
-
-    name: ClassVar[str] = "flash-attn-triton"
-    models: ClassVar[Models] = {"float16": "flash float16", "bfloat16": "flash bfloat16"}
-    can: ClassVar[frozenset[str]] = frozenset({MASK, BIAS, SCALE})
-
-    def refuses(self, problem: Problem) -> str | None:
-        """Return why: rows without keys are NaN there, and causal masks begin top-left."""
-        spec = problem.spec
-        if spec.masks not in {(), (Causal("top-left"),)}:
-            return "its masks are causal ones, top-left, and numbers that are added"
-        return super(FlashAttention, self).refuses(problem)
-
-    def options(self, problem: Problem) -> dict[str, Any]:
-        """Return bias, causal and softmax_scale."""
-        import torch  # noqa: PLC0415 - an extra
-
-        spec = problem.spec
-        bias = None if problem.bias is None else torch.from_numpy(problem.bias).float()
-        return {"bias": bias, "causal": _causal(spec), "softmax_scale": spec.factor}
-
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
-        """Return the output, (B, T_q, H, d)."""
-        from flash_attn.flash_attn_triton import flash_attn_func  # noqa: PLC0415 - an extra
-
-        ordered = (options[name] for name in ("bias", "causal", "softmax_scale"))
-        return flash_attn_func(q, k, v, *ordered)
 
 
 def _causal(spec: Spec) -> bool:

@@ -81,6 +81,7 @@ class FlaxNnx(Flax):
     """flax.nnx.dot_product_attention."""
 
     name: ClassVar[str] = "flax-nnx"
+    can: ClassVar[frozenset[str]] = frozenset({MASK, BIAS})
 
     def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
         """Return the output, (B, T_q, H, d_v)."""

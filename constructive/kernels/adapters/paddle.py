@@ -20,7 +20,7 @@ class Paddle(Adapter):
     library: ClassVar[str] = "numpy"
     layout: ClassVar[str] = "BTHd"
     models: ClassVar[Models] = {"float32": "flash float32", "float64": "flash float64"}
-    fully_masked: ClassVar[FullyMasked] = "mean"
+    fully_masked: ClassVar[FullyMasked] = "nan"
     can: ClassVar[frozenset[str]] = frozenset({MASK, BIAS, SCALE, GROUPS, WIDTH})
 
     def options(self, problem: Problem) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from constructive.exact.kernel_model import KernelModel
 from constructive.exact.upward import gamma, up
 from constructive.kernels.enclosure.logits import OWN_EXP
 from constructive.kernels.enclosure.rows import Rows, above
-from constructive.kernels.enclosure.weights import FAR, WIDE, Weights
+from constructive.kernels.enclosure.weights import FAR, Weights
 from constructive.support.arrays import Array
 
 _HALF = 0.5
@@ -28,12 +28,13 @@ def averages(rows: Rows, weights: Weights, model: KernelModel) -> tuple[Array, A
     center = weights.p @ rows.v
     center *= inverse
     sizes = above(weights.p, rows.sizes_of_v)
-    sizes *= inverse * unit
-    mean, square = np.split(sizes, 2, axis=-1)  # of |v| and of v^2
-    square *= unit
-    own = gamma(rows.v.shape[1] + 8)
-    # `center` is off by 2 own mean, its square by 4 own square; and |o| + sd is covered below.
-    deviation = np.sqrt(up(np.maximum(square - center * center, 0.0) + 16.0 * own * square))
+    sizes *= inverse
+    mean, square = np.split(sizes, 2, axis=-1)  # of |v| and of v^2, in units
+    own, reduced = gamma(rows.v.shape[1] + 8), center / unit
+    # The square of `center` is off by 4 own square; and |o| + sd is covered below.
+    deviation = np.sqrt(up(np.maximum(square - reduced * reduced, 0.0) + 16.0 * own * square))
+    deviation *= unit
+    mean *= unit
     bottom, top = rows.v.min(-2, keepdims=True), rows.v.max(-2, keepdims=True)
     if rows.sinks is not None:
         bottom, top = np.minimum(bottom, 0.0), np.maximum(top, 0.0)
@@ -77,9 +78,7 @@ def _lost(weights: Weights, model: KernelModel, most: Array) -> Array:
     """Bound what underflows in sums and in storage, and what keys without weight may add."""
     count = weights.count + 1.0
     flushed = 2.0**13 * count * (weights.blocks + 1.0) * model.smallest * (1.0 + most)
-    least = np.ones_like(weights.total)
-    if not model.stores_divided:  # exponentials are relative to a denominator of this at least
-        below = np.where(np.isinf(weights.root), WIDE, weights.mean + weights.most)
-        least = np.maximum(least, weights.total * np.exp(-below))
-    lost: Array = flushed + (2.0 * count * model.stored_tiny / least + 2.0**-FAR) * most
+    with np.errstate(divide="ignore"):
+        lost: Array = (flushed + 2.0 * count * model.stored_tiny * most) / weights.least
+    lost += 2.0**-FAR * most
     return lost

@@ -28,11 +28,13 @@ class Logits:
         values: (P, R, T), -inf where hidden
         errors: (P, R, T) but for what a row has in common
         largest: (P, R, 1) the largest size that is not hidden
+        worst: (P, R, 1) the largest error
     """
 
     values: Array
     errors: Array
     largest: Array
+    worst: Array
 
 
 class LogitErrors:
@@ -45,10 +47,13 @@ class LogitErrors:
     """
 
     def __init__(self, given: Inputs, model: KernelModel) -> None:
-        self._model, self._scale, self._cap = model, given.scale, given.softcap
-        width = given.q.shape[3]
-        q, k, self._v = (float(np.abs(each).max()) for each in (given.q, given.k, given.v))
-        self._entries = max(q, k) * max(1.0, given.scale)
+        self._model, self._cap = model, given.softcap
+        self._unscaled = max(1.0, 1.0 / given.scale)
+        width, keys = given.q.shape[3], given.k.shape[2]
+        q, k, v = (float(np.abs(each).max()) for each in (given.q, given.k, given.v))
+        entries, values = max(q, k) * max(1.0, given.scale), 2.0 * keys * math.exp(model.lag) * v
+        self._require("entries of q and k, scaled,", entries, model.logit_overflow)
+        self._require("sums of values", values, model.overflow)
         capped, stored = given.softcap is not None, 1.0 + model.logit_unit
         self.rounded = float(model.gamma(model.constants))
         of_sum, self._of_logit = self._sums(width)
@@ -81,26 +86,24 @@ class LogitErrors:
         Raises:
             ParameterError: if a kernel of the model may overflow
         """
-        values = rows.q @ rows.k.swapaxes(-1, -2)
-        of_q, of_k, _ = rows.exponents
-        errors = above(np.ldexp(np.abs(rows.q), -of_q), rows.sizes_of_k.swapaxes(-1, -2))
-        with np.errstate(over="ignore", invalid="ignore"):
-            errors *= np.ldexp(1.0, of_q + of_k)
-        sums = float(errors.max())
-        errors *= self._of_sum
-        sizes = np.abs(values)
         hidden = None if rows.visible is None else ~rows.visible
+        linear = self._cap is None and not rows.added
+        of_sum = self._of_sum * (1.0 + self.last * linear)
+        errors = self._errors_of_sums(rows, of_sum)
+        with np.errstate(over="ignore", invalid="ignore"):  # where keys are hidden
+            values = rows.q @ rows.k.swapaxes(-1, -2)
+        sizes = np.abs(values)
         if hidden is not None:
-            sizes[hidden] = errors[hidden] = 0.0
+            values[hidden] = sizes[hidden] = errors[hidden] = 0.0
         largest = sizes.max(-1, keepdims=True)
-        most = float(largest.max()) + float(errors.max()) + self.flushed
-        self._require_no_overflow(sums, most, rows.keys)
-        if self._cap is None and not rows.added:
-            errors *= 1.0 + self.last
+        sums = float(errors.max()) / of_sum * self._unscaled
+        self._require("sums of products of q and k", sums, self._model.overflow)
+        if linear:
             sizes *= self._of_logit * (1.0 + self.last) + self.last
             errors += sizes
         else:
             errors += self._of_logit * sizes + self.flushed
+            self._require_logits(float((sizes + errors).max()))
             if self._cap is not None:
                 near = np.maximum(sizes * (1.0 - OWN) - errors, 0.0) / self._cap
                 values = self._cap * np.tanh(values / self._cap)
@@ -114,26 +117,33 @@ class LogitErrors:
             if hidden is not None:
                 values[hidden] = errors[hidden] = 0.0
             largest = np.abs(values).max(-1, keepdims=True)
-            self._require_no_overflow(sums, float((values + errors).max()), rows.keys)
+        worst = errors.max(-1, keepdims=True)
+        most = float(((largest + worst) if linear else values + errors).max())
+        self._require_logits(most + self.flushed)
         if hidden is not None:
             values[hidden] = -np.inf
-        return Logits(values, errors, largest)
+        return Logits(values, errors, largest, worst)
 
-    def _require_no_overflow(self, sums: float, most: float, terms: int) -> None:
+    @staticmethod
+    def _errors_of_sums(rows: Rows, of_sum: float) -> Array:
+        """S times its coefficient."""
+        of_q, of_k, _ = rows.exponents
+        with np.errstate(over="ignore", invalid="ignore"):
+            factor = float(np.ldexp(of_sum, of_q + of_k))
+            sizes = np.ldexp(np.abs(rows.q), -of_q)
+            return above(sizes, rows.sizes_of_k.swapaxes(-1, -2), factor)
+
+    def _require_logits(self, most: float) -> None:
+        name = "logits, raw or scaled,"
+        self._require(name, most * self._unscaled, self._model.logit_overflow)
+
+    def _require(self, name: str, reached: float, limit: float) -> None:
         """Refuse inputs for which the model, which has no overflow, says nothing."""
-        model, factor = self._model, max(1.0, 1.0 / self._scale)
-        values = 2.0 * terms * math.exp(model.lag) * self._v
-        for name, reached, limit in (
-            ("logits, raw or scaled,", most * factor, model.logit_overflow),
-            ("entries of q and k, scaled,", self._entries, model.logit_overflow),
-            ("sums of products of q and k", sums * factor, model.overflow),
-            ("sums of values", values, model.overflow),
-        ):
-            if not reached < limit:
-                raise ParameterError(
-                    f"{name} may reach {reached:.3g}, where a kernel of the model {model.name!r} "
-                    f"may overflow (beyond {limit:.3g})",
-                    witness=reached,
-                    suggestion="smaller inputs; or the model 'flash ...' for a kernel that keeps "
-                    "logits in float32",
-                )
+        if not reached < limit:
+            raise ParameterError(
+                f"{name} may reach {reached:.3g}, where a kernel of the model "
+                f"{self._model.name!r} may overflow (beyond {limit:.3g})",
+                witness=reached,
+                suggestion="smaller inputs; or the model 'flash ...' for a kernel that keeps "
+                "logits in float32",
+            )

@@ -15,6 +15,8 @@ WIDE = 50.0
 """Where kappa is more, only the hull of values bounds an average."""
 FAR = 100.0
 """Keys whose exponents are lower by more have no weight that matters."""
+_HALF = 0.5
+"""By which the exponent of the largest logit may be off: beyond it nothing is proved."""
 _NARROW = 0.125
 """Where kappa is less, exp(kappa) - 1 <= kappa / (1 - kappa / 2) is as good."""
 
@@ -28,7 +30,7 @@ class Weights:
         total: their sum, with that of a sink
         mean: of kappa, by weight
         root: G, the root of the mean of (exp(kappa) - 1)^2; infinite where kappa is wide
-        most: the largest kappa
+        least: a lower bound of a kernel's denominator
         count: n, visible keys and a sink
         blocks: R, those with a visible key
         merges: what merging by logsumexp does to weights, as a part of them
@@ -38,7 +40,7 @@ class Weights:
     total: Array
     mean: Array
     root: Array
-    most: Array
+    least: Array
     count: Array
     blocks: Array
     merges: Array
@@ -57,15 +59,17 @@ def weights(rows: Rows, logits: Logits, of_logits: LogitErrors, model: KernelMod
     count, top = _seen(rows, values)
     blocks = np.minimum(count, math.ceil(rows.keys / model.block) + 1.0)
     largest = np.maximum(logits.largest, np.abs(top)) if sinks is not None else logits.largest
-    shared = _shared(largest, errors, blocks, of_logits, model)
+    worst = logits.worst
+    shared = _shared(largest + worst, blocks, of_logits, model)
     below = largest > np.abs(top) + 2.0 * FAR
-    if (below | (errors.max(-1, keepdims=True) + shared > WIDE)).any():
+    if (below | (worst + shared > WIDE)).any():
         _drop_far(values, errors, shared)
         largest = np.abs(np.where(np.isinf(values), 0.0, values)).max(-1, keepdims=True)
         if sinks is not None:
             largest = np.maximum(largest, np.abs(top))
-        shared = _shared(largest, errors, blocks, of_logits, model)
-    kappa = up(errors.max(-1, keepdims=True) + shared)
+        worst = errors.max(-1, keepdims=True)
+        shared = _shared(largest + worst, blocks, of_logits, model)
+    kappa = up(worst + shared)
     apart, sink = np.zeros_like(top), np.zeros_like(top)
     if sinks is not None:
         apart = up(of_logits.last * np.abs(sinks))
@@ -88,10 +92,15 @@ def weights(rows: Rows, logits: Logits, of_logits: LogitErrors, model: KernelMod
         squares += sink * np.expm1(np.minimum(apart + shared, WIDE)) ** 2
         root = up(np.sqrt(up(squares / total)))
     wide = kappa > WIDE
-    mean, root = np.where(wide, 0.0, up(mean + shared)), np.where(wide, np.inf, root)
-    return Weights(
-        p, total, mean, root, kappa, count, blocks, _merges(largest + kappa, count, model)
+    least = _least(
+        of_logits.rounded * (largest + worst),
+        np.where(wide, 0.0, total * np.exp(-mean - shared - kappa)),
+        count,
+        model,
     )
+    mean, root = np.where(wide, 0.0, up(mean + shared)), np.where(wide, np.inf, root)
+    merges = _merges(largest + kappa, count, model)
+    return Weights(p, total, mean, root, least, count, blocks, merges)
 
 
 def _seen(rows: Rows, values: Array) -> tuple[Array, Array]:
@@ -104,11 +113,9 @@ def _seen(rows: Rows, values: Array) -> tuple[Array, Array]:
     return (count, top) if rows.sinks is None else (count + 1.0, np.maximum(top, rows.sinks))
 
 
-def _shared(
-    largest: Array, errors: Array, blocks: Array, of_logits: LogitErrors, model: KernelModel
-) -> Array:
+def _shared(largest: Array, blocks: Array, of_logits: LogitErrors, model: KernelModel) -> Array:
     """Bound what the keys of a row have in common in kappa."""
-    near = largest + errors.max(-1, keepdims=True) + 2.0 * model.lag
+    near = largest + 2.0 * model.lag
     parts = model.exp_error + (blocks - 1.0) * model.rescale_error
     # |log(1 + x)| <= |x| / (1 - |x|); weights may be scaled in two roundings.
     parts = parts / (1.0 - max(model.exp_error, model.rescale_error)) + 2.0 * model.unit
@@ -121,6 +128,18 @@ def _drop_far(values: Array, errors: Array, shared: Array) -> None:
     low = (values - errors).max(-1, keepdims=True) - shared
     far = values + errors + shared < low - FAR
     values[far], errors[far] = -np.inf, 0.0
+
+
+def _least(fallen: Array, total: Array, count: Array, model: KernelModel) -> Array:
+    """Bound a denominator from below, as it is summed from weights before or after storage.
+
+    The largest logit has the exponential 1, or with a fused l - m that of a rounding.
+    """
+    least = np.where(fallen <= _HALF, np.exp(-np.minimum(fallen, _HALF)), 0.0)
+    if not model.stores_divided:
+        kept = total * (1.0 - model.weight_error) * (1.0 - OWN_EXP) - count * model.stored_tiny
+        least = np.maximum(least, kept)
+    return least
 
 
 def _merges(logits: Array, count: Array, model: KernelModel) -> Array:

@@ -1,0 +1,248 @@
+"""Commands about attention kernels: run a library on problems with exact answers, and export them."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from constructive.cli.common import Force, app, console, folder_output, progress_bar
+from constructive.support.errors import ParameterError
+
+if TYPE_CHECKING:
+    from constructive.kernels.adapters.adapter import Adapter
+    from constructive.kernels.running import Run
+    from constructive.kernels.spec import Spec
+
+_MOST_SENTENCES = 12
+
+kernels = typer.Typer(
+    no_args_is_help=True, help="Test attention kernels of libraries, without tolerances."
+)
+app.add_typer(kernels, name="kernels")
+
+
+class FileFormat(StrEnum):
+    """The values of --format."""
+
+    safetensors = "safetensors"
+    npz = "npz"
+
+
+Shapes = Annotated[
+    list[str] | None, typer.Option("--shape", help="Only this shape; may be repeated.")
+]
+Cases = Annotated[list[str] | None, typer.Option("--case", help="Only this case; may be repeated.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all random choices.")]
+
+
+@kernels.command("list")
+def list_adapters() -> None:
+    """Print the adapters: libraries, versions that are installed, and formats.
+
+    Example:
+
+        constructive kernels list
+    """
+    from constructive.kernels.adapters import ADAPTERS
+
+    table = Table(box=None, pad_edge=False)
+    for header in ("adapter", "library", "version", "formats", "devices", "rows without keys"):
+        table.add_column(header)
+    for name, adapter in ADAPTERS.items():
+        library = next(iter(adapter.packages.values()))
+        devices = ", ".join(adapter.devices)
+        formats = ", ".join(adapter.models)
+        table.add_row(name, library, _version(library), formats, devices, adapter.fully_masked)
+    console(width=120).print(table)
+
+
+@kernels.command()
+def run(
+    adapter: Annotated[str, typer.Argument(help="Its name in `list`, or MODULE:CLASS of yours.")],
+    device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda.")] = "cpu",
+    dtype: Annotated[
+        list[str] | None,
+        typer.Option(help="Format of inputs; may be repeated. By default all of the adapter."),
+    ] = None,
+    shape: Shapes = None,
+    case: Cases = None,
+    seed: Seed = 0,
+    reports: Annotated[int, typer.Option(min=0, help="Whole reports to print.")] = 1,
+) -> None:
+    """Run a library on problems whose answers are known, and print what came out.
+
+    The table counts problems (`cases`), outputs that are right in every row (`exact`), wrong ones
+    that one mistake explains (`diagnosed`) and others (`wrong`), what the library does not compute
+    (`refused`) and exceptions (`errors`). `coverage` is the share of hidden keys whose leak would
+    have changed an answer. Exit status 0 if all that ran is exact, else 1.
+
+    Examples:
+
+        constructive kernels run torch --dtype bfloat16
+
+        constructive kernels run torch-flash --device cuda
+    """
+    from constructive.kernels.running import run_all, suite_for, tally
+
+    chosen = _adapter(adapter)
+    formats = tuple(chosen.models) if dtype is None else tuple(dtype)
+    for name in formats:
+        if name not in chosen.models:
+            raise ParameterError(
+                f"{adapter} has no {name}", witness=name, suggestion=", ".join(chosen.models)
+            )
+    if device not in chosen.devices:
+        raise ParameterError(
+            f"{adapter} does not run on {device}",
+            witness=device,
+            suggestion=" or ".join(f"--device {name}" for name in chosen.devices),
+        )
+    suites = {name: _selected(suite_for(chosen, name), shape, seed) for name in formats}
+    _require_cases(case)
+    chosen.require()
+    table = Table(box=None, pad_edge=False)
+    for header in ("dtype", "cases", "exact", "diagnosed", "wrong", "refused", "errors", "coverage"):
+        table.add_column(header, justify="left" if header == "dtype" else "right")
+    runs: list[Run] = []
+    passed = True
+    with progress_bar() as progress:
+        for name, suite in suites.items():
+            done: list[Run] = []
+            for count, (label, spec) in enumerate(suite.items()):
+                progress(f"{name}, {label}", count, len(suite))
+                done.extend(run_all(chosen, {label: spec}, device, case))
+            counted = tally(done)
+            passed = passed and counted.passed
+            table.add_row(
+                name, *(f"{value}" for value in (
+                    counted.cases, counted.exact, counted.diagnosed, counted.wrong,
+                    counted.refused, counted.errors,
+                )), f"{counted.coverage:.1%}",
+            )  # fmt: skip
+            runs.extend(each for each in done if each.outcome in {"wrong", "error"})
+    typer.echo(f"{chosen.name}: {' '.join(chosen.packages.values())} {chosen.version()}, {device}")
+    console(width=100).print(table)
+    _deviations(runs, reports)
+    if not passed:
+        raise typer.Exit(1)
+
+
+@kernels.command()
+def export(
+    folder: Annotated[Path, typer.Argument(help="Folder to write; its files have names of ours.")],
+    dtype: Annotated[str, typer.Option(help="Format of inputs.")] = "float32",
+    shape: Shapes = None,
+    case: Cases = None,
+    seed: Seed = 0,
+    fully_masked: Annotated[
+        str, typer.Option(help="What a row without a visible key is: zeros, nan or mean.")
+    ] = "zeros",
+    file_format: Annotated[
+        FileFormat, typer.Option("--format", help="Of the files of tensors.")
+    ] = FileFormat.safetensors,
+    force: Force = False,
+) -> None:
+    """Write problems with their answers into a folder, for kernels in other languages.
+
+    Each problem is a file with q, k, v, the mask and the expected output; `problems.json` says what
+    they are, and the options of each problem. The same seed gives the same bytes.
+
+    Examples:
+
+        constructive kernels export problems --dtype bfloat16
+
+        constructive kernels export decode --shape decode --case last --format npz
+    """
+    from constructive.kernels.exporting import export as write
+    from constructive.kernels.exporting import file_names
+    from constructive.kernels.suite import SUITE
+
+    suite = _selected(SUITE, shape, seed)
+    specs = {
+        name: replace(spec, dtype=dtype, fully_masked=fully_masked)  # type: ignore[arg-type]
+        for name, spec in suite.items()
+    }
+    _require_cases(case)
+    say = folder_output(folder, file_names(specs, file_format), force=force)
+    with progress_bar() as progress:
+        count = write(folder, specs, file_format=file_format, cases=case, progress=progress)
+    say(f"{count} problems written to {folder}")
+
+
+def _adapter(name: str) -> "Adapter":
+    """Return the adapter of a name, or one of the user's."""
+    from constructive.kernels.adapters import ADAPTERS
+    from constructive.kernels.adapters.adapter import Adapter
+    from constructive.support.registry import Registry
+
+    if ":" not in name:
+        if name not in ADAPTERS:
+            raise ParameterError(
+                f"there is no adapter {name!r}",
+                witness=name,
+                suggestion=f"{', '.join(ADAPTERS)}, or MODULE:CLASS",
+            )
+        return ADAPTERS[name]()
+    try:
+        made: object = Registry[type[Adapter]]({name: name})[name]()
+    except (ImportError, AttributeError, TypeError) as error:
+        raise ParameterError(
+            f"{name} cannot be loaded: {error}",
+            witness=name,
+            suggestion="MODULE:CLASS, a module that Python finds and a subclass of Adapter",
+        ) from error
+    if not isinstance(made, Adapter):
+        raise ParameterError(
+            f"{name} is not an adapter",
+            witness=type(made).__name__,
+            suggestion="a subclass of constructive.kernels.adapters.adapter.Adapter",
+        )
+    return made
+
+
+def _selected(suite: "Mapping[str, Spec]", names: list[str] | None, seed: int) -> "dict[str, Spec]":
+    """Return the shapes of these names, with a seed."""
+    for name in names or ():
+        if name not in suite:
+            raise ParameterError(
+                f"there is no shape {name!r}", witness=name, suggestion="; ".join(suite)
+            )
+    return {
+        name: replace(spec, seed=seed)
+        for name, spec in suite.items()
+        if names is None or name in names
+    }
+
+
+def _require_cases(names: list[str] | None) -> None:
+    from constructive.kernels.cases import CASES
+
+    for name in names or ():
+        if name not in CASES:
+            raise ParameterError(
+                f"there is no case {name!r}", witness=name, suggestion=", ".join(CASES)
+            )
+
+
+def _deviations(runs: "list[Run]", reports: int) -> None:
+    """Print what is wrong, each sentence once, and some whole reports."""
+    found = Counter(f"{run.shape}: {run.summary}" for run in runs)
+    for sentence, count in found.most_common(_MOST_SENTENCES):
+        typer.echo(f"{count} x {sentence}")
+    if len(found) > _MOST_SENTENCES:
+        typer.echo(f"and {len(found) - _MOST_SENTENCES} more sentences")
+    for run in [run for run in runs if run.report is not None][:reports]:
+        typer.echo(f"\n{run.report}")
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
