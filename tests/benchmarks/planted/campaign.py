@@ -8,8 +8,7 @@ usual comparisons on normal inputs. Right kernels are judged likewise: what is f
 false alarm. --blind writes the diagnoses in random order and without the names of the bugs, to be
 judged by someone who does not know them; --json writes everything.
 
-Without `constructive.kernels` A and B are left out. With TRITON_INTERPRET=1 and Triton installed,
-bugs in Triton's language run, too.
+With TRITON_INTERPRET=1 and Triton installed, bugs in Triton's language run, too.
 """
 
 import argparse
@@ -24,20 +23,21 @@ from pathlib import Path
 import numpy as np
 
 import seam
+from constructive.kernels import Report, diagnose
 from backward import Backward
 from cases import features, random_case
 from catalogue import bugs
 from comparisons import METHODS, compared, normal_cases
 from eager import Eager
 from flash import Flash
-from launch import launched
 from options import Run
 from selfcheck import gradient_for, outputs
 
 SMALL, MOST = 100_000, 12
 """Scores and number of the problems that Triton's interpreter meets, spread over the battery."""
 
-MODELS = {"Flash": "flash", "Triton": "flash", "Eager": "eager"}
+SHOWN = 2
+"""Messages that someone who judges them sees, of different cases."""
 
 
 class Tiles(Flash):
@@ -98,9 +98,10 @@ class Result:
     compared: int = 0
 
 
-@lru_cache(maxsize=8)
-def _asked(words):
-    return list(seam.asked(set(words)))
+@lru_cache(maxsize=1)
+def _asked(words, gradients):
+    """Problems with their features; bugs that need the same follow each other."""
+    return [(one, features(Run(*one.case))) for one in seam.asked(set(words), gradients=gradients)]
 
 
 def _work(run):
@@ -108,44 +109,49 @@ def _work(run):
 
 
 def battery_for(needs, base):
-    """Problems for a bug, launched as it needs: (asked, case, back to the problem's layout)."""
-    words = set(needs) | ({"backward"} if "backward" in base.handles else set())
-    wanted = {w for w in words if w in seam.ARGUMENTS or w in seam.INSTEAD_OF}
-    problems = _asked(tuple(sorted(wanted)))
+    """The problems of the battery that have what a bug needs."""
+    found = [
+        one for one, here in _asked(tuple(sorted(needs)), "backward" in base.handles)
+        if needs <= here and {"pages", "splits", "packed"} & here <= base.handles
+    ]  # fmt: skip
     if base.__name__ == "Triton":  # its interpreter takes seconds
-        small = [one for one in problems if _work(Run(*one.case)) <= SMALL]
-        problems = small[:: -(-len(small) // MOST) or 1]
-    for one in problems:
-        ways = launched(one.case, needs)
-        if ways is None:
-            continue
-        case, back = ways
-        here = features(Run(*case))
-        if needs <= here and {"pages", "splits", "packed"} & here <= base.handles:
-            yield one, case, back
+        small = [one for one in found if _work(Run(*one.case)) <= SMALL]
+        return small[:: -(-len(small) // MOST) or 1]
+    return found
+
+
+def message(reports):
+    """What a user sees: what the wrong outputs have in common, and the first messages."""
+    if not isinstance(reports[0], Report):
+        return "\n\n".join(map(str, reports[:SHOWN]))
+    cases = {}
+    for one in reports:
+        if not one.passed:
+            cases.setdefault(one.problem.case, one)
+    common = "\n".join(f"IN COMMON: {words}" for words in diagnose(reports)[:4])
+    return "\n\n".join([common, *map(str, list(cases.values())[:SHOWN])])
 
 
 def judge(kernel, base, needs, result, seeds, longer):
     """Judge a kernel by all methods, on what its bug needs."""
-    kernel, gradients = kernel(), "backward" in base.handles
-    if seam.available():
-        for one, case, back in battery_for(needs, base):
-            outs = tuple(back(out) for out in outputs(kernel, case, one.dout))
-            said = seam.wrong(one.problem, outs)
-            result.ran += 1
-            if said is not None:
-                result.found += 1
-                result.diagnosis = result.diagnosis or said
-        for seed in seeds if not gradients else ():
-            case = random_case(needs, seed)
-            model = f"{MODELS[base.__name__]} {case[0].dtype}"
-            left = seam.outside(case, outputs(kernel, case)[0], model)
-            if left is not None:
-                result.bounded += 1
-                result.left += left
+    made, gradients = kernel(), "backward" in base.handles
+    reports = []
+    for one in battery_for(needs, base):
+        reports.append(seam.report(one, outputs(made, one.case, one.dout)))
+        result.ran += 1
+    wrong = [one for one in reports if not one.passed]
+    result.found += len(wrong)
+    if wrong and not result.diagnosis:
+        result.diagnosis = message(wrong if gradients else reports)
+    for seed in seeds if not gradients else ():
+        case = random_case(needs, seed)
+        left = seam.outside(case, outputs(made, case)[0], seam.model_of(kernel, base, case))
+        if left is not None:
+            result.bounded += 1
+            result.left += left
     for case in normal_cases(needs, seeds, longer):
         dout = gradient_for(case) if gradients else None
-        wrong = compared(outputs(kernel, case, dout), case, dout)
+        wrong = compared(outputs(made, case, dout), case, dout)
         result.compared += 1
         for name in METHODS:
             result.usual[name] = result.usual.get(name, 0) + (name in wrong)
@@ -188,24 +194,28 @@ def main():
     parser.add_argument("--only", default="", help="a part of the names of bugs or of a group")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--longer", type=int, default=0, help="tokens added to normal inputs")
+    parser.add_argument("--kernel", default="", help="Flash, Eager, Backward or Triton alone")
     parser.add_argument("--no-right", action="store_true", help="do not judge right kernels")
     parser.add_argument("--blind", type=Path)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     seeds, started, results, alarms = range(options.seeds), time.monotonic(), [], []
-    if not seam.available():
-        print("constructive.kernels is not there yet: A and B are left out")
     header = "".join(f"{name:>9}" for name in METHODS)
     print(f"{'group':10} {'kernel':9} {'bug':44}{'A':>9}{'B':>7}{header}")
-    for bug in bugs():
-        if options.only not in bug.name and options.only != bug.group:
-            continue
+    chosen = [
+        bug for bug in bugs()
+        if (options.only in bug.name or options.only == bug.group)
+        and options.kernel in {"", bug.base.__name__}
+    ]  # fmt: skip
+    for bug in sorted(chosen, key=lambda bug: (bug.base.__name__, sorted(bug.needs))):
         result = Result(bug.name, bug.base.__name__, bug.group, bug.description)
         judge(bug.kernel, bug.base, bug.needs, result, seeds, options.longer)
         results.append(result)
         print(line(result), flush=True)
     for kernel in () if options.no_right else right_kernels():
         base = next(c for c in kernel.__mro__ if c.__name__ in BASES)
+        if options.kernel not in {"", base.__name__}:
+            continue
         result = Result("right", kernel.__name__)
         for needs in right_needs(base):
             judge(kernel, base, needs, result, seeds, options.longer)
@@ -231,11 +241,10 @@ def summary(results, alarms):
         once = sum(r.usual.get(name, 0) > 0 for r in results)
         always = sum(0 < r.usual.get(name, 0) == r.compared for r in results)
         print(f"  {name}: {once}, by every seed {always}")
-    if seam.available():
-        never = [r.name for r in results if not r.ran]
-        print(f"  met no problem of the battery that has what they need: {never}")
-        missed = [r.name for r in results if not r.found + r.left]
-        print(f"  found by neither A nor B: {missed}")
+    never = [r.name for r in results if not r.ran]
+    print(f"  met no problem of the battery that has what they need: {never}")
+    missed = [r.name for r in results if not r.found + r.left]
+    print(f"  found by neither A nor B: {missed}")
     runs = sum(r.ran for r in alarms), sum(r.bounded for r in alarms)
     print(f"  false alarms on right kernels: A {sum(r.found for r in alarms)} of {runs[0]}, "
           f"B {sum(r.left for r in alarms)} of {runs[1]}, "
