@@ -107,7 +107,11 @@ class Causal(Mask):
         _require_alignment(self.alignment)
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return True up to the diagonal."""
+        """Return True up to the diagonal.
+
+        Args:
+            grid: the positions
+        """
         return np.asarray(grid.j <= grid.diagonal(self.alignment))
 
     def __str__(self) -> str:
@@ -133,7 +137,11 @@ class Window(Mask):
         _require_alignment(self.alignment)
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return True within the window."""
+        """Return True within the window.
+
+        Args:
+            grid: the positions
+        """
         distance = grid.j - grid.diagonal(self.alignment)
         inside = np.ones_like(distance, dtype=np.bool_)
         if self.left is not None:
@@ -158,11 +166,20 @@ class RightPadding(Mask):
     lengths: tuple[int, ...]
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return True before the end of each sequence."""
+        """Return True before the end of each sequence.
+
+        Args:
+            grid: the positions
+        """
         return np.asarray(grid.j < self.key_lengths(grid.batch, grid.keys)[:, None, None, None])
 
     def key_lengths(self, batch: int, keys: int) -> Integers:
-        """Return the lengths."""
+        """Return the lengths.
+
+        Args:
+            batch: B
+            keys: T_k
+        """
         return _per_sequence("lengths", self.lengths, batch, keys)
 
     def __str__(self) -> str:
@@ -181,7 +198,11 @@ class LeftPadding(Mask):
     starts: tuple[int, ...]
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return True from the start of each sequence on."""
+        """Return True from the start of each sequence on.
+
+        Args:
+            grid: the positions
+        """
         starts = _per_sequence("starts", self.starts, grid.batch, grid.keys)
         return np.asarray(grid.j >= starts[:, None, None, None])
 
@@ -205,15 +226,29 @@ class VariableLengths(Mask):
     keys: tuple[int, ...]
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return True before the end of each sequence."""
+        """Return True before the end of each sequence.
+
+        Args:
+            grid: the positions
+        """
         return np.asarray(grid.j < self.key_lengths(grid.batch, grid.keys)[:, None, None, None])
 
     def key_lengths(self, batch: int, keys: int) -> Integers:
-        """Return the lengths of keys."""
+        """Return the lengths of keys.
+
+        Args:
+            batch: B
+            keys: T_k
+        """
         return _per_sequence("keys", self.keys, batch, keys)
 
     def query_lengths(self, batch: int, queries: int) -> Integers:
-        """Return the lengths of queries."""
+        """Return the lengths of queries.
+
+        Args:
+            batch: B
+            queries: T_q
+        """
         return _per_sequence("queries", self.queries, batch, queries)
 
     def __str__(self) -> str:
@@ -237,7 +272,11 @@ class Prefix(Mask):
         _require_alignment(self.alignment)
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return True in the prefix and up to the diagonal."""
+        """Return True in the prefix and up to the diagonal.
+
+        Args:
+            grid: the positions
+        """
         ends = _per_sequence("lengths", self.lengths, grid.batch, grid.keys)
         return np.asarray(
             (grid.j < ends[:, None, None, None]) | (grid.j <= grid.diagonal(self.alignment))
@@ -267,7 +306,11 @@ class Boolean(Mask):
     seed: int = 0
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return a drawn mask, (B, 1 or H, T_q, T_k)."""
+        """Return a drawn mask, (B, 1 or H, T_q, T_k).
+
+        Args:
+            grid: the positions
+        """
         random = np.random.default_rng((self.seed, 7))
         rows = (grid.batch, grid.heads if self.per_head else 1, grid.queries)
         most = min(7, int(grid.key_lengths.min()).bit_length())
@@ -297,7 +340,14 @@ class Given(Mask):
     allowed: Booleans
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return it."""
+        """Return it.
+
+        Args:
+            grid: the positions
+
+        Raises:
+            ParameterError: if it does not broadcast
+        """
         allowed = np.asarray(self.allowed, dtype=np.bool_)
         whole = (grid.batch, grid.heads, grid.queries, grid.keys)
         try:

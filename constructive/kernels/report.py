@@ -19,6 +19,7 @@ _MOST_ROWS = 6
 _MOST_EXPLANATIONS = 4
 _SCREENED = 12
 _DECODED = 240
+_FEW_COLUMNS = 0.75
 _MOST_REPORTS = 4
 _PART = 0.9
 """Of wrong rows that an explanation has to explain."""
@@ -134,6 +135,9 @@ class Report:
         wrong = float(same[rows].mean())
         if wrong < _PART:
             return None
+        said = np.isfinite(self.out[:, :, bench.rows]).all(-1) & rows
+        if not said.any() and float(same[real].mean()) < 1.0:
+            return None  # NaN says little: many mistakes lead to it
         kept = self.problem.answer.checked[:, :, bench.rows] & real & ~rows
         right = float(same[kept].mean()) if kept.any() else 1.0
         return Explanation(name, wrong, float(equal[rows].mean()), right)
@@ -194,7 +198,29 @@ class Report:
             possible = np.flatnonzero(self.problem.answer.checked.any(others))
             if len(there) < len(possible):
                 words.append(f"{name} {_ranges(there)}")
-        return f", all in {', '.join(words)}" if words else ""
+        columns = self._columns()
+        if columns.sum() <= _FEW_COLUMNS * len(columns):
+            words.append(f"columns {_ranges(np.flatnonzero(columns))}")
+        found = f", all in {', '.join(words)}" if words else ""
+        return found + self._by_key()
+
+    def _columns(self) -> Booleans:
+        """Return the columns of the output that are wrong in some row, (d_v,)."""
+        answer = self.problem.answer
+        with np.errstate(invalid="ignore"):
+            right = np.abs(self.out - answer.expected) <= answer.slack
+        right |= np.isnan(answer.expected) & np.isnan(self.out)
+        return np.asarray((self.wrong[..., None] & ~right).any((0, 1, 2)))
+
+    def _by_key(self) -> str:
+        """Say which keys wrong rows should read, if exactly the rows that should read them fail."""
+        answer = self.problem.answer
+        one = answer.checked & (np.count_nonzero(answer.weights, axis=-1) == 1)
+        key = answer.weights.argmax(-1)
+        bad, good = np.unique(key[self.wrong & one]), np.unique(key[~self.wrong & one])
+        if not len(bad) or not len(good) or np.isin(bad, good).any():
+            return ""
+        return f", all rows that should read key {_ranges(bad)} and no others"
 
     def _coverage(self) -> list[str]:
         guarded, checked = self.problem.guarded, self.problem.checked
@@ -245,11 +271,10 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
     if not left:
         return _in_part([report for report in given if not report.passed])
     for report in given[1:]:
-        if len(left) < 2:
-            break
         made = mistakes(Bench.of(report.problem))
-        kept = [name for name in left if name not in made or _explains(report, made[name])]
-        left = kept or left
+        left = [name for name in left if name not in made or _explains(report, made[name])]
+    if not left:
+        return _in_part([report for report in given if not report.passed])
     return tuple(left)
 
 

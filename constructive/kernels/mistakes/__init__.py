@@ -11,7 +11,7 @@ from constructive.kernels.mistakes.bench import Bench, Made, Mistakes
 KINDS: tuple[Callable[[Bench], Mistakes], ...] = (
     masks.alignment, masks.windows, masks.missing, masks.lengths, masks.arbitrary,
     addresses.heads, addresses.sequences, logits.soft_caps, softmax.sinks, logits.slopes,
-    logits.scale, masks.blocks, logits.hidden, softmax.padding, softmax.maxima,
+    logits.scale, masks.blocks, logits.hidden, softmax.padding, softmax.twice, softmax.maxima,
     softmax.denominators, softmax.rescaling, softmax.splits, addresses.layouts, addresses.rows,
     addresses.coordinates,
 )  # fmt: skip

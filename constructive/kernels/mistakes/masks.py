@@ -184,6 +184,14 @@ def blocks(bench: Bench) -> Mistakes:
                 f"the first key of each block of {block} but the first is not read",
                 bench.sees(visible & ((j % block != 0) | (j == 0))),
             )
+        if block < spec.keys and not visible.all():
+            last = (spec.keys - 1) // block * block
+            for words, part in (
+                (f"last block of {block} keys", j >= last),
+                (f"first block of {block} keys", j < block),
+            ):
+                yield f"the mask is not applied to the {words}", bench.sees(visible | part)
+                yield f"the mask is applied to the {words} alone", bench.sees(visible | ~part)
         if causal is not None:
             diagonal = _grid(spec).diagonal(causal.alignment)
             rest = _without(spec, causal)

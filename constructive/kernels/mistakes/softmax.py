@@ -47,6 +47,53 @@ def padding(bench: Bench) -> Mistakes:
     yield "one key of zeros is in the denominator", partial(bench.averaged, zeros=1)
 
 
+def twice(bench: Bench) -> Mistakes:
+    """Yield keys that are counted twice, and keys beyond the last one, of the next head."""
+    keys = bench.problem.spec.keys
+    j = np.arange(keys)
+    for block in BLOCKS:
+        if block >= keys:
+            continue
+        last = (keys - 1) // block * block
+        options = {
+            f"the last block is read twice (blocks of {block} keys)": j >= last,
+            f"the first block is read twice (blocks of {block} keys)": j < block,
+            f"the last block of {block} keys is moved back, so that keys count twice": (
+                (j >= keys - block) & (j < last)
+            ),
+            f"the first key of each block of {block} is read twice": (j % block == 0) & (j > 0),
+        }
+        for sentence, chosen in options.items():
+            if chosen.any():
+                yield sentence, partial(bench.averaged, bench.scores + np.log(1.0 + chosen))
+    sizes = {-keys % block: f", up to a multiple of {block}" for block in BLOCKS}
+    for extra, words in (sizes | {1: "", 2: ""}).items():
+        if extra:
+            yield (
+                f"{extra} keys past the last one are read{words}: those of the next head in memory",
+                partial(_past, bench, extra),
+            )
+
+
+def _past(bench: Bench, extra: int) -> Array:
+    problem = bench.problem
+    spec = problem.spec
+    heads = np.arange(spec.batch)[:, None] * spec.heads[1] + np.arange(spec.heads[1])
+    index = heads[..., None] * spec.keys + np.arange(spec.keys + extra)
+    found = []
+    for array in (problem.k, problem.v):
+        flat = array.reshape(-1, array.shape[-1])
+        found.append(np.repeat(flat[index % len(flat)], spec.group, axis=1))
+    k, v = found
+    scores = bench.scored(raw=bench.q @ k.swapaxes(-1, -2), bias=None)
+    if bench.bias is not None:
+        scores[..., : spec.keys] += bench.bias
+    beyond = np.ones((*bench.visible.shape[:3], extra), dtype=np.bool_)
+    if spec.heads[1] * spec.batch == 1:
+        beyond[:] = False
+    return bench.averaged(scores, np.concatenate([bench.visible, beyond], -1), v)
+
+
 def maxima(bench: Bench) -> Mistakes:
     """Yield maxima that are not subtracted, or that do not start at -inf."""
     yield "the largest logit is not subtracted", partial(_fixed, bench)
@@ -153,6 +200,8 @@ def splits(bench: Bench) -> Mistakes:
             ("maxima", "are weighted by their largest logits without their sums"),
             ("sums", "are weighted by their sums without their largest logits"),
             ("plain", "are added without weights"),
+            ("log2", "are weighted by exp of a logsumexp with log2"),
+            ("exp2", "are weighted by exp2 of a logsumexp with ln"),
             ("best", "are not merged: the one with the largest logit is returned"),
             ("last", "are not merged: the last is returned"),
         ):
@@ -177,6 +226,8 @@ def _merged(bench: Bench, size: int, how: str) -> Array:
             "equal": some * 1.0,
             "maxima": np.exp(top - top.max(0)),
             "sums": total,
+            "log2": np.exp(top - top.max(0) + np.log2(total)),
+            "exp2": np.exp2(top - top.max(0) + np.log(total)),
             "plain": some * 1.0,
             "best": (top == top.max(0)) * 1.0,
             "last": np.where(
