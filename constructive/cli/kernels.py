@@ -1,4 +1,4 @@
-"""Commands about attention kernels: run a library on problems with exact answers, and export them."""
+"""Commands about attention kernels: run libraries on problems with answers, and export these."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -107,7 +107,16 @@ def run(
     _require_cases(case)
     chosen.require()
     table = Table(box=None, pad_edge=False)
-    for header in ("dtype", "cases", "exact", "diagnosed", "wrong", "refused", "errors", "coverage"):
+    for header in (
+        "dtype",
+        "cases",
+        "exact",
+        "diagnosed",
+        "wrong",
+        "refused",
+        "errors",
+        "coverage",
+    ):
         table.add_column(header, justify="left" if header == "dtype" else "right")
     runs: list[Run] = []
     passed = True

@@ -33,7 +33,7 @@ _TENSORS = {
     "bias": "what is added to logits after scale and soft cap (1 or batch, heads, queries, keys)",
     "sinks": "logits of sinks (heads)",
     "expected": "the output in float64 (batch, heads, queries, value_dim); 0 where not checked",
-    "tolerance": "how far an output may be from `expected` (last axis value_dim or 1); 0 is bit for bit",
+    "tolerance": "how far outputs may be off (last axis value_dim or 1); 0 is bit for bit",
     "checked": "1 for rows that have an answer (batch, heads, queries)",
 }
 """Tensors of a file, and what they are."""

@@ -38,8 +38,10 @@ class Run:
     @property
     def is_diagnosed(self) -> bool:
         """Whether the output is wrong, and one mistake explains all of it."""
-        return self.outcome == "wrong" and self.report is not None and any(
-            explanation.is_whole for explanation in self.report.explanations
+        return (
+            self.outcome == "wrong"
+            and self.report is not None
+            and any(explanation.is_whole for explanation in self.report.explanations)
         )
 
     @property
@@ -94,7 +96,10 @@ def suite_for(adapter: Adapter, dtype: str) -> dict[str, Spec]:
 
 
 def run_all(
-    adapter: Adapter, specs: dict[str, Spec], device: str = "cpu", cases: Iterable[str] | None = None
+    adapter: Adapter,
+    specs: dict[str, Spec],
+    device: str = "cpu",
+    cases: Iterable[str] | None = None,
 ) -> Iterator[Run]:
     """Yield a run for each problem of each spec.
 
@@ -129,7 +134,7 @@ def run_one(adapter: Adapter, shape: str, problem: Problem, device: str = "cpu")
         out = adapter.run(problem, device)
     except Refused as refusal:
         return Run(shape, problem, "refused", reason=str(refusal))
-    except Exception as error:  # noqa: BLE001 - whatever a library raises is what we report
+    except Exception as error:
         last = traceback.format_exception_only(error)[-1].strip()
         return Run(shape, problem, "error", reason=last)
     report = Report(problem, out, adapter.models[problem.spec.dtype])

@@ -1,13 +1,21 @@
 """Shapes and masks that a library is run on, whatever it is: `constructive kernels run`."""
 
+from functools import partial
+
 from constructive.kernels.masks import (
-    Boolean, Causal, LeftPadding, Prefix, RightPadding, VariableLengths, Window,
+    Boolean,
+    Causal,
+    LeftPadding,
+    Prefix,
+    RightPadding,
+    VariableLengths,
+    Window,
 )  # fmt: skip
 from constructive.kernels.spec import Spec
 
 TOP, BOTTOM = Causal("top-left"), Causal("bottom-right")
-_LARGE = {"queries": 65, "keys": 65, "heads": (8, 2)}
-_SMALL = {"head_dim": 32, "queries": 40}
+_large = partial(Spec, queries=65, keys=65, heads=(8, 2))
+_small = partial(Spec, queries=40, head_dim=32)
 
 SUITE: dict[str, Spec] = {
     "plain": Spec(queries=77, keys=77),
@@ -15,12 +23,12 @@ SUITE: dict[str, Spec] = {
     "cross, d_v != d": Spec(queries=37, keys=150, value_dim=32),
     "tiny": Spec(queries=3, keys=5, head_dim=16),
     "whole blocks": Spec(queries=128, keys=128),
-    "grouped heads": Spec(heads=(6, 2), keys=90, **_SMALL),
-    "one KV head": Spec(batch=3, heads=(4, 1), keys=70, **_SMALL),
-    "shared keys": Spec(batch=3, shared=True, keys=50, **_SMALL),
+    "grouped heads": _small(heads=(6, 2), keys=90),
+    "one KV head": _small(batch=3, heads=(4, 1), keys=70),
+    "shared keys": _small(batch=3, shared=True, keys=50),
     "scale": Spec(queries=30, keys=60, scale=0.25),
     "causal": Spec(queries=130, keys=130, masks=(TOP,)),
-    "causal, grouped": Spec(batch=2, masks=(TOP,), **_LARGE),
+    "causal, grouped": _large(batch=2, masks=(TOP,)),
     "causal, more keys": Spec(queries=40, keys=100, masks=(BOTTOM,)),
     "causal, more keys, top-left": Spec(queries=40, keys=100, masks=(TOP,)),
     "causal, fewer keys": Spec(queries=100, keys=40, masks=(BOTTOM,)),

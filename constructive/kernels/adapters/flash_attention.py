@@ -6,7 +6,14 @@ Not measured by us: no GPU was at hand.
 from typing import Any, ClassVar
 
 from constructive.kernels.adapters.adapter import (
-    BIAS, GROUPS, MASK, SCALE, SOFT_CAP, Adapter, Models, Packages,
+    BIAS,
+    GROUPS,
+    MASK,
+    SCALE,
+    SOFT_CAP,
+    Adapter,
+    Models,
+    Packages,
 )  # fmt: skip
 from constructive.kernels.masks import Causal, RightPadding, VariableLengths, Window
 from constructive.kernels.problem import Problem

@@ -3,7 +3,14 @@
 from typing import Any, ClassVar
 
 from constructive.kernels.adapters.adapter import (
-    BIAS, GROUPS, MASK, SCALE, WIDTH, Adapter, Models, Packages,
+    BIAS,
+    GROUPS,
+    MASK,
+    SCALE,
+    WIDTH,
+    Adapter,
+    Models,
+    Packages,
 )  # fmt: skip
 from constructive.kernels.adapters.torch_modules import EAGER
 from constructive.kernels.adapters.torch_sdpa import FLASH
@@ -41,8 +48,10 @@ class Jax(Adapter):
         for mask in spec.masks:
             if mask == Causal("top-left"):
                 found["is_causal"] = True
-            elif isinstance(mask, Window) and None not in {mask.left, mask.right} and (
-                mask.alignment == "top-left" or spec.queries == spec.keys
+            elif (
+                isinstance(mask, Window)
+                and None not in {mask.left, mask.right}
+                and (mask.alignment == "top-left" or spec.queries == spec.keys)
             ):
                 found["local_window_size"] = (mask.left, mask.right)
             elif isinstance(mask, (RightPadding, VariableLengths)):
@@ -78,9 +87,10 @@ class Flax(Jax):
 
 
 class FlaxNnx(Flax):
-    """flax.nnx.dot_product_attention."""
+    """flax.nnx.dot_product_attention, which calls that of jax."""
 
     name: ClassVar[str] = "flax-nnx"
+    models: ClassVar[Models] = Jax.models
     can: ClassVar[frozenset[str]] = frozenset({MASK, BIAS})
 
     def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401

@@ -12,7 +12,7 @@ from constructive.kernels.spec import FullyMasked
 
 
 class Mlx(Adapter):
-    """"causal" by name where it is the last queries that are given, else booleans or numbers."""
+    """A causal mask by name where it ends at the last key, all others as booleans or numbers."""
 
     name: ClassVar[str] = "mlx"
     packages: ClassVar[Packages] = {"mlx.core": "mlx"}

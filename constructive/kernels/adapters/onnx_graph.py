@@ -84,7 +84,9 @@ class Reference(Adapter):
         }  # fmt: skip
         content = graph("Attention", inputs, options, 3 if past else 1)
         given = {
-            name: np.asarray(value, order="C") for name, value in inputs.items() if value is not None
+            name: np.asarray(value, order="C")
+            for name, value in inputs.items()
+            if value is not None
         }
         return self.evaluated(content, given)
 
@@ -98,4 +100,5 @@ class Reference(Adapter):
         import onnx  # noqa: PLC0415 - an extra
         from onnx.reference import ReferenceEvaluator  # noqa: PLC0415
 
-        return ReferenceEvaluator(onnx.load_from_string(content)).run(None, inputs)[0]
+        found: Any = ReferenceEvaluator(onnx.load_from_string(content)).run(None, inputs)
+        return found[0]

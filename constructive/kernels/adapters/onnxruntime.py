@@ -5,7 +5,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from constructive.kernels.adapters.adapter import (
-    ALL, BIAS, GROUPS, MASK, SCALE, SINK, WIDTH, Adapter, Models, Packages,
+    ALL,
+    BIAS,
+    MASK,
+    SCALE,
+    WIDTH,
+    Adapter,
+    Models,
+    Packages,
 )  # fmt: skip
 from constructive.kernels.adapters.onnx_graph import Reference, graph
 from constructive.kernels.masks import Causal, LeftPadding, Mask, RightPadding, Window

@@ -4,7 +4,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from constructive.kernels.adapters.adapter import BIAS, MASK, SCALE, WIDTH, Adapter, Models, Packages
+from constructive.kernels.adapters.adapter import (
+    BIAS,
+    MASK,
+    SCALE,
+    WIDTH,
+    Adapter,
+    Models,
+    Packages,
+)
 from constructive.kernels.masks import Causal
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked
@@ -30,9 +38,7 @@ class OpenVino(Adapter):
             return found | {"attention_mask": problem.mask_tensor(additive=True)}
         if spec.masks == (Causal("top-left"),):
             return found | {"causal": True}
-        return found | (
-            {} if problem.mask is None else {"attention_mask": problem.mask_tensor()}
-        )
+        return found | ({} if problem.mask is None else {"attention_mask": problem.mask_tensor()})
 
     def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
         """Return the output, (B, H, T_q, d_v)."""

@@ -5,7 +5,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from constructive.kernels.adapters.adapter import (
-    BIAS, GROUPS, MASK, SCALE, WIDTH, Adapter, Models, Packages,
+    BIAS,
+    GROUPS,
+    MASK,
+    SCALE,
+    WIDTH,
+    Adapter,
+    Models,
+    Packages,
 )  # fmt: skip
 from constructive.kernels.masks import Causal
 from constructive.kernels.problem import Problem

@@ -3,7 +3,15 @@
 from typing import Any, ClassVar
 
 from constructive.kernels.adapters.adapter import (
-    ALL, BIAS, GROUPS, MASK, SCALE, WIDTH, Adapter, Models, Packages, Refused,
+    ALL,
+    BIAS,
+    GROUPS,
+    MASK,
+    SCALE,
+    Adapter,
+    Models,
+    Packages,
+    Refused,
 )  # fmt: skip
 from constructive.kernels.masks import Causal, RightPadding, VariableLengths, Window
 from constructive.kernels.problem import Problem
@@ -114,7 +122,7 @@ class Extend(Prefill):
         return found
 
     def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
-        """Return the output, (tokens, H, d_v): keys are split into those of a cache and new ones."""
+        """Return the output, (tokens, H, d_v): keys are split into cached and new ones."""
         import torch  # noqa: PLC0415 - an extra
         from sglang.kernels.ops.attention.extend_attention import (  # noqa: PLC0415
             extend_attention_fwd,

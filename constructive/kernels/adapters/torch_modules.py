@@ -3,7 +3,15 @@
 import warnings
 from typing import Any, ClassVar
 
-from constructive.kernels.adapters.adapter import ALL, BIAS, GROUPS, MASK, SINK, Adapter, Models, Packages
+from constructive.kernels.adapters.adapter import (
+    ALL,
+    BIAS,
+    MASK,
+    SINK,
+    Adapter,
+    Models,
+    Packages,
+)
 from constructive.kernels.adapters.torch_sdpa import FLASH
 from constructive.kernels.masks import Causal
 from constructive.kernels.problem import Problem
@@ -83,7 +91,7 @@ class Flex(Adapter):
     packages: ClassVar[Packages] = {"torch": "torch"}
     library: ClassVar[str] = "torch"
     layout: ClassVar[str] = "BHTd"
-    models: ClassVar[Models] = EAGER
+    models: ClassVar[Models] = FLASH
     fully_masked: ClassVar[FullyMasked] = "zeros"
     can: ClassVar[frozenset[str]] = ALL - {SINK}
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
@@ -92,7 +100,8 @@ class Flex(Adapter):
         """Return score_mod, block_mask, scale and enable_gqa."""
         from torch.nn.attention.flex_attention import create_block_mask  # noqa: PLC0415 - an extra
 
-        spec, found = problem.spec, {}
+        spec = problem.spec
+        found: dict[str, Any] = {}
         if problem.mask is not None:
             seen = problem.mask_tensor("torch")
             per_head = seen.shape[1] > 1
@@ -127,7 +136,6 @@ class FlexCompiled(Flex):
     """The same, compiled: one fused kernel of Triton on GPUs."""
 
     name: ClassVar[str] = "torch-flex-compiled"
-    models: ClassVar[Models] = FLASH
     devices: ClassVar[tuple[str, ...]] = ("cuda",)
 
     def compiled(self, function: Any) -> Any:  # noqa: ANN401

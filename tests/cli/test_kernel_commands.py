@@ -1,0 +1,100 @@
+"""The commands about kernels: tables, exit status, and folders of problems."""
+
+import json
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+
+FEW = ["--shape", "tiny", "--shape", "causal, more keys", "--case", "last", "--case", "uniform"]
+OWN = """
+import torch
+from constructive.kernels.adapters.torch_sdpa import TorchSdpa
+
+class OffByOne(TorchSdpa):
+    name = "mine"
+    def attend(self, q, k, v, attn_mask=None, **options):
+        if attn_mask is not None:
+            attn_mask = attn_mask.roll(1, -1) | attn_mask
+        return super().attend(q, k, v, attn_mask=attn_mask, **options)
+
+class NotOne:
+    pass
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    (tmp_path / "my_kernels.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("my_kernels", None)
+
+
+def test_list_says_what_is_installed(run):
+    text = run("kernels", "list")
+    lines = {line.split()[0]: line for line in text.splitlines() if line[:1].isalpha()}
+    assert "2." in lines["torch"]
+    assert "not installed" in lines["flash-attn"]
+
+
+def test_run_prints_a_table(run):
+    text = run("kernels", "run", "torch", "--dtype", "float32", "--dtype", "bfloat16", *FEW)
+    header, first, second = text.splitlines()[-3:]
+    assert header.split() == [
+        "dtype", "cases", "exact", "diagnosed", "wrong", "refused", "errors", "coverage"
+    ]  # fmt: skip
+    assert first.split()[0] == "float32"
+    assert second.split()[0] == "bfloat16"
+    assert first.split()[1] == first.split()[2]
+    assert first.split()[-1] == "100.0%"
+
+
+@pytest.mark.usefixtures("own")
+def test_a_wrong_kernel_ends_with_status_1_and_its_mistake(run):
+    text = run("kernels", "run", "my_kernels:OffByOne", "--dtype", "float32", *FEW, status=1)
+    assert "one key of the future" in text
+    assert "DIAGNOSIS" in text
+    text = run("kernels", "run", "my_kernels:OffByOne", *FEW, "--reports", 0, status=1)
+    assert "DIAGNOSIS" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["pytorch"], "there is no adapter 'pytorch'"),
+        (["torch", "--dtype", "float4"], "has no float4"),
+        (["torch", "--device", "abacus"], "does not run on abacus"),
+        (["torch-cudnn"], "--device cuda"),
+        (["torch", "--shape", "round"], "there is no shape 'round'"),
+        (["torch", "--case", "worst"], "there is no case 'worst'"),
+        (["flash-attn", "--device", "cuda"], "pip install flash-attn"),
+        (["my_kernels:Nothing"], "cannot be loaded"),
+        (["no_such_module:Kernel"], "cannot be loaded"),
+        (["my_kernels:NotOne"], "is not an adapter"),
+    ],
+)
+@pytest.mark.usefixtures("own")
+def test_bad_input_ends_with_status_2(run, arguments, text):
+    assert text in run("kernels", "run", *arguments, status=2)
+
+
+def test_export_writes_a_folder_once(run, tmp_path):
+    text = run("kernels", "export", "problems", "--dtype", "bfloat16", *FEW)
+    index = json.loads((tmp_path / "problems" / "problems.json").read_text())
+    assert f"{len(index['problems'])} problems" in text
+    before = (tmp_path / "problems" / "problems.json").read_bytes()
+    assert "exists already" in run("kernels", "export", "problems", *FEW, status=2)
+    assert (tmp_path / "problems" / "problems.json").read_bytes() == before
+    run("kernels", "export", "problems", "--format", "npz", *FEW[:2], status=2)  # other names
+    run("kernels", "export", "problems", "--seed", 3, *FEW, "--force")
+    assert (tmp_path / "problems" / "problems.json").read_bytes() != before
+
+
+def test_export_refuses_before_it_works(run, tmp_path):
+    assert "there is no shape" in run("kernels", "export", "a", "--shape", "round", status=2)
+    assert "float4" in run("kernels", "export", "a", "--dtype", "float4", status=2)
+    assert "no such folder" in run("kernels", "export", "b/a", *FEW, status=2)
+    assert "all" in run("kernels", "export", "a", "--fully-masked", "all", *FEW, status=2)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,148 @@
+"""Adapters: what they refuse, and that the libraries they call are right bit for bit."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from constructive.kernels import ADAPTERS, Problem, Spec
+from constructive.kernels.adapters.adapter import ALL, Refused
+from constructive.kernels.adapters.torch_sdpa import TorchSdpa
+from constructive.kernels.exporting import file_names
+from constructive.kernels.intervals import bounds
+from constructive.kernels.masks import Boolean, Causal, RightPadding, Window
+from constructive.kernels.running import run_all, run_one, suite_for, tally
+from constructive.kernels.suite import SUITE
+from constructive.support.errors import MissingExtraError
+
+torch = pytest.importorskip("torch")
+
+INSTALLED = [
+    name
+    for name, adapter in ADAPTERS.items()
+    if {"torch", "onnx", "onnxruntime"}.issuperset(adapter.packages.values())
+    and "cpu" in adapter.devices
+]
+TOP, BOTTOM = Causal("top-left"), Causal("bottom-right")
+CASES = ["last", "random", "ties", "uniform"]
+FEW = {"torch-flex": ["causal", "boolean", "soft cap"]}  # which is slow if it is not compiled
+SMALL = {
+    "plain": Spec(queries=9, keys=20, head_dim=16),
+    "causal": Spec(queries=20, keys=20, head_dim=16, masks=(TOP,)),
+    "more keys": Spec(batch=2, heads=(4, 2), queries=1, keys=20, head_dim=32, masks=(BOTTOM,)),
+    "fewer keys": Spec(queries=20, keys=9, head_dim=16, masks=(BOTTOM,)),
+    "boolean": Spec(queries=9, keys=20, head_dim=16, masks=(Boolean(empty=True),)),
+    "padding": Spec(
+        batch=3, queries=12, keys=12, head_dim=32, masks=(TOP, RightPadding((12, 5, 1)))
+    ),
+    "window": Spec(queries=30, keys=30, head_dim=16, masks=(TOP, Window(5, 0, "top-left"))),
+    "soft cap": Spec(queries=9, keys=9, soft_cap=50.0, masks=(TOP,)),
+    "sink": Spec(queries=9, keys=9, sink=True, masks=(TOP,)),
+    "ALiBi": Spec(queries=9, keys=9, alibi=True, masks=(TOP,)),
+}
+
+
+def test_the_names_are_those_of_the_registry():
+    assert {name: adapter.name for name, adapter in ADAPTERS.items()} == {n: n for n in ADAPTERS}
+    assert all(adapter.can <= ALL for adapter in ADAPTERS.values())
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_released_libraries_are_exact(name):
+    adapter = ADAPTERS[name]()
+    adapter.require()
+    names = list(adapter.models)
+    for dtype in {names[0], names[-1]}:
+        specs = {
+            shape: replace(spec, dtype=dtype, fully_masked=adapter.convention(spec))
+            for shape, spec in SMALL.items()
+            if shape in FEW.get(name, SMALL)
+        }
+        runs = list(run_all(adapter, specs, cases=CASES))
+        wrong = [str(run.report or run.reason) for run in runs if run.outcome in {"wrong", "error"}]
+        assert not wrong
+        counted = tally(runs)
+        assert counted.passed
+        assert counted.coverage > 0.9
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_random_inputs_are_inside_the_interval_of_the_model(name):
+    adapter = ADAPTERS[name]()
+    masks = (TOP,) if name == "onnxruntime-gqa" else (BOTTOM,) if "right" in name else ()
+    random = np.random.default_rng(0)
+    for dtype, model in adapter.models.items():
+        spec = Spec(queries=24, keys=24, head_dim=16, masks=masks, dtype=dtype)
+        problem = Problem.build(spec, "last")
+        # quarters are numbers of every format here
+        q, k, v = (np.round(4 * random.standard_normal(x.shape)) / 4 for x in problem.tensors())
+        problem = replace(problem, draft=replace(problem.draft, q=q, k=k), v=v)
+        inside = bounds(*problem.tensors(), problem.mask, model=model)
+        out = adapter.run(problem)
+        inside.check(out)
+        assert not inside.contains(out + 0.25)
+
+
+class OffByOne(TorchSdpa):
+    """torch with a causal mask that lets one key of the future through."""
+
+    def options(self, problem):
+        queries, keys = problem.spec.queries, problem.spec.keys
+        return {"attn_mask": torch.ones(queries, keys, dtype=torch.bool).tril(1)}
+
+
+class Broken(TorchSdpa):
+    """A library that raises."""
+
+    def attend(self, q, k, v, **options):  # noqa: ARG002
+        raise RuntimeError("no memory")
+
+
+class Unwilling(TorchSdpa):
+    """A library that refuses."""
+
+    def attend(self, q, k, v, **options):  # noqa: ARG002
+        raise Refused("not today")
+
+
+def test_mistakes_exceptions_and_refusals_are_counted_apart():
+    spec = {"causal": SMALL["causal"]}
+    runs = list(run_all(OffByOne(), spec, cases=["last", "random"]))
+    counted = tally(runs)
+    assert (counted.cases, counted.diagnosed, counted.exact) == (len(runs), len(runs), 0)
+    assert "one key of the future" in runs[0].summary
+    assert not counted.passed
+    counted = tally(run_all(Broken(), spec, cases=["last"]))
+    assert (counted.errors, counted.cases, counted.passed) == (counted.cases, counted.errors, False)
+    assert counted.coverage == 1.0  # of nothing
+    run = run_one(Broken(), "causal", Problem.build(SMALL["causal"], "last"))
+    assert run.summary == "RuntimeError: no memory"
+    run = run_one(Unwilling(), "causal", Problem.build(SMALL["causal"], "last"))
+    assert (run.outcome, run.reason) == ("refused", "not today")
+
+
+def test_what_a_library_lacks_is_refused_by_name():
+    adapter = ADAPTERS["torch"]()
+    cap = Problem.build(SMALL["soft cap"], "last")
+    assert adapter.refuses(cap) == "no soft cap"
+    assert adapter.refuses(Problem.build(Spec(dtype="float8_e5m2"), "last")) == "no float8_e5m2"
+    assert adapter.refuses(Problem.build(SMALL["plain"], "last")) is None
+
+
+def test_a_library_that_is_not_installed_is_named():
+    class Nowhere(TorchSdpa):
+        name = "nowhere"
+        packages = {"no_such_module": "no-such-package"}  # noqa: RUF012 - as in all adapters
+
+    with pytest.raises(MissingExtraError, match="nowhere") as error:
+        Nowhere().require()
+    assert error.value.witness == "no-such-package"
+    assert "pip install no-such-package" in str(error.value)
+
+
+def test_the_suite_follows_the_conventions_of_an_adapter():
+    suite = suite_for(ADAPTERS["torch-mha-weights"](), "bfloat16")
+    assert list(suite) == list(SUITE)
+    assert {(spec.dtype, spec.fully_masked) for spec in suite.values()} == {("bfloat16", "nan")}
+    names = file_names(SUITE, "npz")
+    assert len(set(names)) == len(names)

@@ -1,0 +1,92 @@
+"""Exported problems: read without this library, right, and the same bytes every time."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from constructive.kernels import Spec
+from constructive.kernels.exporting import export
+from constructive.kernels.masks import Boolean, Causal
+from constructive.support.errors import OutputError, ParameterError
+
+SPECS = {
+    "causal": Spec(heads=(4, 2), queries=5, keys=9, head_dim=16, masks=(Causal("bottom-right"),)),
+    "boolean": Spec(queries=5, keys=9, head_dim=16, masks=(Boolean(empty=True),)),
+    "slopes": Spec(queries=5, keys=5, head_dim=16, alibi=True, sink=True, masks=(Causal(),)),
+}
+CASES = ["last", "ties"]
+
+
+def attention(tensors, options):
+    """Attention as `computes` says it, in float64."""
+    group = options["heads"] // options["kv_heads"]
+    q, k, v = (tensors[name].astype(np.float64) for name in "qkv")
+    k, v = (x.repeat(group, axis=1) for x in (k, v))
+    logits = options["scale"] * q @ k.swapaxes(-1, -2) + tensors.get("bias", 0.0)
+    if "visible" in tensors:
+        logits = np.where(tensors["visible"], logits, -np.inf)
+    sinks = tensors.get("sinks", np.full(options["heads"], -np.inf))[:, None, None]
+    top = np.maximum(logits.max(-1, keepdims=True), sinks)
+    weights = np.exp(logits - np.where(np.isfinite(top), top, 0.0))
+    total = weights.sum(-1, keepdims=True) + np.exp(sinks - top)
+    return np.where(total > 0, weights / np.where(total > 0, total, 1.0), 0.0) @ v
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")  # -inf less -inf, in rows without keys
+@pytest.mark.parametrize("file_format", ["safetensors", "npz"])
+def test_files_say_all_that_a_kernel_needs(tmp_path, file_format):
+    folder = tmp_path / "problems"
+    count = export(folder, SPECS, file_format=file_format, cases=CASES)
+    index = json.loads((folder / "problems.json").read_text())
+    assert len(index["problems"]) == count >= 6
+    assert {file.name for file in folder.iterdir()} == {
+        "problems.json", *(entry["file"] for entry in index["problems"])
+    }  # fmt: skip
+    for entry in index["problems"]:
+        file = folder / entry["file"]
+        tensors = load_file(file) if file_format == "safetensors" else dict(np.load(file))
+        assert set(tensors) <= set(index["tensors"])
+        out = attention(tensors, entry)
+        rows = tensors["checked"].astype(bool)
+        error = np.abs(out - tensors["expected"])
+        assert rows.any()
+        assert (error <= tensors["tolerance"] + 1e-15)[rows].all()
+        assert not (np.abs(out[:, ::-1] - tensors["expected"]) <= tensors["tolerance"])[rows].all()
+
+
+def test_the_same_arguments_give_the_same_bytes(tmp_path):
+    for name in ("one", "two"):
+        export(tmp_path / name, SPECS, cases=CASES)
+    files = sorted(file.name for file in (tmp_path / "one").iterdir())
+    assert files == sorted(file.name for file in (tmp_path / "two").iterdir())
+    for name in files:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_short_formats_are_stored_as_they_are(tmp_path):
+    spec = Spec(queries=3, keys=5, head_dim=16, dtype="bfloat16")
+    export(tmp_path / "short", {"tiny": spec}, cases=["last"])
+    q = load_file(tmp_path / "short" / "tiny-last-0.safetensors")["q"]
+    assert str(q.dtype) == "bfloat16"
+    export(tmp_path / "wide", {"tiny": spec}, cases=["last"], file_format="npz")
+    wide = np.load(tmp_path / "wide" / "tiny-last-0.npz")["q"]
+    assert wide.dtype == np.float32
+    assert (wide == q.astype(np.float32)).all()
+
+
+def test_a_folder_with_something_else_is_kept(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("all of it")
+    with pytest.raises(OutputError, match="thesis"):
+        export(tmp_path / "mine", SPECS, cases=CASES)
+    assert (tmp_path / "mine" / "thesis.tex").read_text() == "all of it"
+
+
+def test_nothing_is_written_where_an_argument_is_wrong(tmp_path):
+    with pytest.raises(ParameterError, match="csv"):
+        export(tmp_path / "a", SPECS, file_format="csv")
+    with pytest.raises(ParameterError, match="no case"):
+        export(tmp_path / "b", SPECS, cases=["soft cap"])
+    assert not list(tmp_path.iterdir())
