@@ -67,6 +67,7 @@ def soft_caps(bench: Bench) -> Mistakes:
         "the soft cap does not divide by the cap": cap * np.tanh(plain) + more,
         "the soft cap is applied twice": cap * np.tanh(cap * np.tanh(plain / cap) / cap) + more,
         "the soft cap is a clip": np.clip(plain, -cap, cap) + more,
+        "the soft cap is x / (1 + |x|), not tanh": cap * plain / (cap + np.abs(plain)) + more,
         "the soft cap is half as large": cap / 2 * np.tanh(plain / cap * 2) + more,
         "the soft cap is twice as large": cap * 2 * np.tanh(plain / cap / 2) + more,
         "the soft cap is scaled with the logits": cap * s * np.tanh(plain / cap / s) + more,
@@ -110,6 +111,19 @@ def slopes(bench: Bench) -> Mistakes:
     yield (
         "distances of slopes are not absolute",
         partial(_scored, bench, bias=-each * (i + (shift - other) - j)),
+    )
+    distance = i + (shift - other) - j
+    options = {
+        "distances of slopes are 0 for keys of the future": np.maximum(distance, 0),
+        "distances of slopes are 0 for keys of the past": np.maximum(-distance, 0),
+        "distances of slopes are squared": distance**2,
+    }
+    for sentence, sizes in options.items():
+        yield sentence, partial(_scored, bench, bias=-each * sizes)
+    usual = np.exp2(-8.0 * (h + 1) / count)[:, None, None]
+    yield (
+        "slopes are 2^(-8 (h + 1) / heads), not those that are given",
+        partial(_scored, bench, bias=-usual * np.abs(distance)),
     )
     yield "slopes are multiplied by the position of the key", partial(_scored, bench, bias=each * j)
 
