@@ -54,6 +54,7 @@ def sequences(bench: Bench) -> Mistakes:
     exchanged = program % spec.batch, program // spec.batch // spec.group
     if not np.array_equal(exchanged[0], b[:, None] + 0 * program):
         yield from _from(bench, "the program's number by (head, batch), not (batch, head)", exchanged)
+        yield from _from(bench, "sequence program % batch, not program // heads", (exchanged[0], kv))
     for sentence, index in strides.items():
         index = index % pairs  # noqa: PLW2901
         if not np.array_equal(index, flat):
@@ -168,6 +169,12 @@ def coordinates(bench: Bench) -> Mistakes:
     parts |= {"the second half of coordinates of": slice(d // 2, d)}
     parts |= {"the first half of coordinates of": slice(0, d // 2)}
     parts |= {"every second coordinate of": slice(1, d, 2)}
+    more = min(d, 2 ** (d - 1).bit_length() - d)
+    if more:
+        yield (
+            f"q and k are read as if they had {d + more} coordinates: {more} are of the next token",
+            partial(_next_token, bench, more),
+        )
     for words, part in parts.items():
         if len(range(*part.indices(d))) in range(1, d):
             yield f"{words} q and k are left out", partial(_left_out, bench, part)
@@ -177,6 +184,12 @@ def _left_out(bench: Bench, part: slice) -> Array:
     q = bench.problem.q.copy()
     q[..., part] = 0.0
     return _asked(bench, q)
+
+
+def _next_token(bench: Bench, more: int) -> Array:
+    q = np.roll(bench.problem.q, -1, 2)[:, :, bench.rows, :more]
+    k = np.roll(bench.problem.k, -1, 2)[..., :more]
+    return bench.averaged(bench.scored(raw=bench.raw + grouped(bench.problem.spec, q, k)))
 
 
 def layouts(bench: Bench) -> Mistakes:

@@ -154,10 +154,11 @@ def hidden(bench: Bench) -> Mistakes:
         ),
     )
     largest = np.where(visible, -np.inf, bench.scores)
-    yield (
-        "the maximum is taken over hidden keys too, and weights underflow",
-        partial(_underflow, bench, largest.max(-1, keepdims=True)),
-    )
+    for words, empty in (("NaN", np.nan), ("zeros", 0.0)):
+        yield (
+            f"the maximum is taken over hidden keys too, and rows whose weights underflow are {words}",
+            partial(_underflow, bench, largest.max(-1, keepdims=True), empty),
+        )
 
 
 def _after(bench: Bench) -> Array:
@@ -165,10 +166,10 @@ def _after(bench: Bench) -> Array:
     return (weights * bench.visible) @ bench.values / total
 
 
-def _underflow(bench: Bench, least: Array) -> Array:
+def _underflow(bench: Bench, least: Array, empty: float) -> Array:
     logits = np.where(bench.visible, bench.scores, -np.inf)
     with np.errstate(all="ignore"):
         largest = np.maximum(logits.max(-1, keepdims=True), least)
         weights = np.exp((logits - largest).astype(np.float32)).astype(np.float64)
-        out: Array = (weights @ bench.values) / weights.sum(-1, keepdims=True)
-    return out
+        total = weights.sum(-1, keepdims=True)
+        return np.where(total > 0.0, weights @ bench.values / total, empty)

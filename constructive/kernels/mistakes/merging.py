@@ -10,6 +10,8 @@ from constructive.support.arrays import Array
 
 _SPLITS = (2, 4, 8, 3)
 _ROWS = (16, 64, 128)
+_HEADS_FIRST, _BATCH_FIRST = -1, -2
+"""In the place of rows of a block: logsumexps in another order of their axes."""
 
 
 def merging(bench: Bench) -> Mistakes:
@@ -34,11 +36,14 @@ def merging(bench: Bench) -> Mistakes:
                     partial(_elsewhere, bench, size, rows),
                 )
         if spec.batch > 1 and spec.heads[0] > 1:
-            yield (
-                f"logsumexps of splits are stored by (batch, head) and read by (head, batch) "
-                f"({words})",
-                partial(_elsewhere, bench, size, 0),
-            )
+            for order, stored, wanted in (
+                (_HEADS_FIRST, "(head, batch)", "(batch, head)"),
+                (_BATCH_FIRST, "(batch, head)", "(head, batch)"),
+            ):
+                yield (
+                    f"logsumexps of splits are stored as {stored} and read as {wanted} ({words})",
+                    partial(_elsewhere, bench, size, order),
+                )
 
 
 def _splits(bench: Bench, size: int, overlap: int = 0) -> tuple[Array, Array, Array]:
@@ -79,8 +84,11 @@ def _elsewhere(bench: Bench, size: int, rows: int) -> Array:
     whole = Bench.of(bench.problem)
     outs, tops, sums = _splits(whole, size)
     lse, divided = tops + np.log(sums), outs / np.where(sums > 0.0, sums, 1.0)
-    if rows:
+    if rows > 0:
         lse = lse[:, :, :, np.arange(lse.shape[3]) // rows * rows]
-    else:
+    elif rows == _HEADS_FIRST:
         lse = lse.swapaxes(1, 2).reshape(lse.shape)
+    else:
+        turned = lse.shape[0], lse.shape[2], lse.shape[1], *lse.shape[3:]
+        lse = lse.reshape(turned).swapaxes(1, 2)
     return _average(divided, lse)[:, :, bench.rows]

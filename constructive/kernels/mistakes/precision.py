@@ -66,18 +66,23 @@ def _divided(bench: Bench, form: Format) -> Array:
 
 
 def _blocks(bench: Bench, form: Format, block: int, what: str) -> Array:
-    """Return sums of blocks that were rounded one after the other; rescaling has no say here."""
-    weights, total = bench.weighed()
-    tops = bench.problem.spec.keys
-    out = np.zeros((*weights.shape[:3], bench.values.shape[-1]))
-    summed = np.zeros_like(total) if bench.problem.sinks is None else total - weights.sum(-1)[..., None]
-    for start in range(0, tops, block):
-        part = weights[..., start : start + block]
-        out = out + part @ bench.values[:, :, start : start + block]
-        summed = summed + part.sum(-1, keepdims=True)
+    """Return sums of blocks with a running maximum, where one of the sums is rounded each time."""
+    logits = np.where(bench.visible, bench.scores, -np.inf)
+    largest = np.full((*logits.shape[:3], 1), -np.inf)
+    total, out = np.zeros_like(largest), np.zeros((*logits.shape[:3], bench.values.shape[-1]))
+    for start in range(0, logits.shape[-1], block):
+        part = logits[..., start : start + block]
+        new = np.maximum(largest, part.max(-1, keepdims=True))
+        base = np.where(np.isfinite(new), new, 0.0)
+        weights, factor = np.exp(part - base), np.exp(largest - base)
+        total = total * factor + weights.sum(-1, keepdims=True)
+        out = out * factor + weights @ bench.values[:, :, start : start + block]
         if what:
             out = nearest(out, form)
         else:
-            summed = nearest(summed, form)
-    averaged: Array = out / summed
+            total = nearest(total, form)
+        largest = new
+    if bench.problem.sinks is not None:
+        total = total + np.exp(bench.problem.sinks[:, None, None] - largest)
+    averaged: Array = out / total
     return averaged

@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 
+from constructive.kernels.masks import Integers
 from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
 from constructive.support.arrays import Array
 
@@ -153,13 +154,25 @@ def rescaling(bench: Bench) -> Mistakes:
         for block in BLOCKS:
             if block < bench.problem.spec.keys:
                 yield f"{sentence} (blocks of {block} keys)", partial(carry.run, bench, block)
+    for block in BLOCKS[:3]:
+        if block < min(bench.problem.spec.keys, bench.problem.spec.queries):
+            yield (
+                f"rows are rescaled by the factor of the first one of each block of {block}",
+                partial(_shared_factor, bench, block),
+            )
+
+
+def _shared_factor(bench: Bench, block: int) -> Array:
+    whole = Bench.of(bench.problem)
+    first = np.arange(bench.problem.spec.queries) // block * block
+    return _Carry(first=first).run(whole, block)[:, :, bench.rows]
 
 
 class _Carry:
     """Softmax in blocks, with one step changed."""
 
-    def __init__(self, **changed: bool) -> None:
-        self.changed = changed
+    def __init__(self, first: Integers | None = None, **changed: bool) -> None:
+        self.first, self.changed = first, changed
 
     def run(self, bench: Bench, block: int) -> Array:
         """Return the output."""
@@ -178,8 +191,10 @@ class _Carry:
                 new = np.maximum(largest, top) if "running" in is_kept else top
                 base = largest if self.changed.get("stale") and start else new
                 base = np.where(np.isfinite(base), base, 0.0)
-                weights = np.exp(part - base)
+                weights = np.exp((part - base).astype(np.float32))  # which underflows early
                 factor = np.exp((largest - np.where(np.isfinite(new), new, 0.0)).astype(np.float32))
+                if self.first is not None:
+                    factor = factor[:, :, self.first]
                 if self.changed.get("inverted"):
                     factor = np.where(factor > 0.0, 1.0 / factor, 0.0)
                 total = total * (factor if "sums" in is_kept else 1.0) * ("keeps_sums" in is_kept)
