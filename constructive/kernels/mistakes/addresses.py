@@ -53,8 +53,12 @@ def sequences(bench: Bench) -> Mistakes:
     program = b[:, None] * spec.heads[0] + np.arange(spec.heads[0])
     exchanged = program % spec.batch, program // spec.batch // spec.group
     if not np.array_equal(exchanged[0], b[:, None] + 0 * program):
-        yield from _from(bench, "the program's number by (head, batch), not (batch, head)", exchanged)
-        yield from _from(bench, "sequence program % batch, not program // heads", (exchanged[0], kv))
+        yield from _from(
+            bench, "the program's number by (head, batch), not (batch, head)", exchanged
+        )
+        yield from _from(
+            bench, "sequence program % batch, not program // heads", (exchanged[0], kv)
+        )
     for sentence, index in strides.items():
         index = index % pairs  # noqa: PLW2901
         if not np.array_equal(index, flat):
@@ -109,7 +113,10 @@ def rows(bench: Bench) -> Mistakes:
     h = np.arange(spec.heads[0])
     if spec.group > 1:
         turned = h // spec.group * spec.group + spec.group - 1 - h % spec.group
-        yield "queries of the heads of a group are in reverse order", partial(_asked, bench, q[:, turned])
+        yield (
+            "queries of the heads of a group are in reverse order",
+            partial(_asked, bench, q[:, turned]),
+        )
     yield "values are in reverse order", partial(bench.averaged, v=v[:, :, ::-1])
     yield "keys are in place of values", partial(_columns, bench)
     for block in BLOCKS:
@@ -226,12 +233,12 @@ def _moved(bench: Bench) -> Mistakes:
     yield "columns of the output are in reverse order", lambda: out[..., ::-1]
     group = bench.problem.spec.group
     if 1 < group < count:
-        for shape, words in (
+        for shape, order in (
             ((count // group, group), "(member of the group, group)"),
             ((group, count // group), "(group, member of the group), where they were not"),
         ):
             mixed = out.reshape(batch, *shape, queries, width).swapaxes(1, 2).reshape(out.shape)
-            yield f"heads of the output are in the order {words}", partial(np.copy, mixed)
+            yield f"heads of the output are in the order {order}", partial(np.copy, mixed)
     for step in (-1, 1):
         yield f"columns of the output are shifted by {-step}", partial(np.roll, out, step, 3)
     yield "the output is zero", lambda: np.zeros_like(out)

@@ -156,7 +156,7 @@ def hidden(bench: Bench) -> Mistakes:
     largest = np.where(visible, -np.inf, bench.scores)
     for words, empty in (("NaN", np.nan), ("zeros", 0.0)):
         yield (
-            f"the maximum is taken over hidden keys too, and rows whose weights underflow are {words}",
+            f"the maximum is taken over hidden keys too, and rows that underflow are {words}",
             partial(_underflow, bench, largest.max(-1, keepdims=True), empty),
         )
 

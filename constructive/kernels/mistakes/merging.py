@@ -80,7 +80,7 @@ def _merged(bench: Bench, size: int, how: str) -> Array:
 
 
 def _elsewhere(bench: Bench, size: int, rows: int) -> Array:
-    """Return the merge by logsumexps of other rows: the first of blocks, or those of other heads."""
+    """Return the merge by logsumexps of other rows: the first of blocks, or of other heads."""
     whole = Bench.of(bench.problem)
     outs, tops, sums = _splits(whole, size)
     lse, divided = tops + np.log(sums), outs / np.where(sums > 0.0, sums, 1.0)

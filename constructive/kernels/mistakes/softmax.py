@@ -288,7 +288,9 @@ def _sunk(bench: Bench, logits: Array) -> Array:
     scores = np.where(bench.visible, bench.scores, -np.inf)
     largest = np.maximum(scores.max(-1, keepdims=True), logits)
     weights = np.exp(scores - largest)
-    out: Array = (weights @ bench.values) / (weights.sum(-1, keepdims=True) + np.exp(logits - largest))
+    out: Array = (weights @ bench.values) / (
+        weights.sum(-1, keepdims=True) + np.exp(logits - largest)
+    )
     return out
 
 

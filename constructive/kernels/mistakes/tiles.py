@@ -85,7 +85,7 @@ def rows_of_blocks(bench: Bench) -> Mistakes:
 
 
 def neighbours(bench: Bench) -> Mistakes:
-    """Yield masks of the key beside, which end at the border, and diagonals that are never hidden."""
+    """Yield masks of the key beside, which end at the border, and keys that are never hidden."""
     spec = bench.problem.spec
     if bench.problem.visible.all():
         return
@@ -96,7 +96,7 @@ def neighbours(bench: Bench) -> Mistakes:
         yield f"the mask of a key is that of the {side} key", bench.sees(other)
     grid = Grid(spec.batch, spec.heads[0], spec.queries, spec.keys, *spec.lengths)
     for alignment in ("top-left", "bottom-right"):
-        own = j == grid.diagonal(alignment)  # type: ignore[arg-type] # two literals
+        own = j == grid.diagonal(alignment)
         yield f"the query's own key ({alignment}) is never hidden", bench.sees(seen | own)
 
 

@@ -39,6 +39,9 @@ SMALL, MOST = 100_000, 12
 SHOWN = 2
 """Messages that someone who judges them sees, of different cases."""
 
+COMPARED = 6
+"""Reports on gradients whose explanations are compared."""
+
 
 class Tiles(Flash):
     """A right kernel with other blocks."""
@@ -123,7 +126,11 @@ def battery_for(needs, base):
 def message(reports):
     """What a user sees: what the wrong outputs have in common, and the first messages."""
     if not isinstance(reports[0], Report):
-        return "\n\n".join(map(str, reports[:SHOWN]))
+        step = -(-len(reports) // COMPARED)
+        named = [one.explanations for one in reports[::step]]
+        every = [name for name in named[0] if all(name in names for names in named)]
+        common = "\n".join(f"IN COMMON: {words}" for words in every[:4])
+        return "\n\n".join([common, *map(str, reports[:SHOWN])])
     cases = {}
     for one in reports:
         if not one.passed:
