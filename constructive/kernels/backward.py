@@ -1,24 +1,37 @@
-"""Gradients of saturated attention: exact sums for values, zero for queries and keys.
+"""Gradients of attention: exact for rows with one winner, within a few roundings for shared rows.
 
 Where a row has one winner, its weight is 1 and its gradient vanishes: so dv of a key is the sum of
 the output's gradients of the rows that read it, and dq = dk = 0 up to weights that are not quite 0.
+
+Where keys share a row, weights are 1 / 2^m or so, and gradients are compared within a count of
+roundings. P, O and dS may be stored with errors of u, and gradients end with one more; dP and
+D = sum dO O are sums of positive numbers. So dS_j = P_j (dP_j - D) is off by at most
+theta P_j (dP_j + D), where theta counts 8 u and the roundings of sums in float32. A near key, whose
+weight depends on the scale, adds how far that may be off.
 """
 
+import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
+from constructive.kernels.answer import near_weight
 from constructive.kernels.checking import KernelError
 from constructive.kernels.formats import as_float64
 from constructive.kernels.masks import Booleans
+from constructive.kernels.mistakes.bench import Made
+from constructive.kernels.mistakes.gradients import GradientBench, gradients
 from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
 
 ZERO = 2.0**-60
 """What is as good as zero: weights exp(-64), times products of inputs."""
-_MOST_ROWS = 6
+_SLOPE = 2.0**-4
+"""How far the slope of a soft cap may be off, where a logit is off by 1/16 of its size."""
+_LARGEST = float(np.finfo(np.float32).max)
+_MOST_ROWS, _MOST_NAMES = 6, 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,22 +41,28 @@ class Backward:
     Attributes:
         problem: the forward problem
         d_out: (B, H, T_q, d_v) gradient of the output: a code for each row that is used, else 0
-        dv: (B, G, T_k, d_v) expected; dq and dk are zero
+        dq: (B, H, T_q, d) expected; 0 where all rows have one winner
+        dk: (B, G, T_k, d) expected; 0 where all rows have one winner
+        dv: (B, G, T_k, d_v) expected
+        slack: how far each of the three may be away
     """
 
     problem: Problem
     d_out: Array
+    dq: Array
+    dk: Array
     dv: Array
+    slack: tuple[Array, Array, Array]
 
     @classmethod
     def of(cls, problem: Problem) -> "Backward":
         """Return the backward problem of a forward one.
 
         Args:
-            problem: one with rows that have one winner, without a soft cap
+            problem: one whose winners are at 0, or under a soft cap; without slopes
 
         Raises:
-            ParameterError: if no row has one winner, or gradients do not vanish
+            ParameterError: if rows without keys are NaN, or gradients are not known
 
         Example:
             >>> from constructive.kernels.spec import Spec
@@ -52,9 +71,9 @@ class Backward:
             True
         """
         spec, answer = problem.spec, problem.answer
-        if spec.soft_cap is not None or problem.draft.level or spec.alibi:
+        if spec.alibi or (problem.draft.level and spec.soft_cap is None):
             raise ParameterError(
-                "gradients vanish at a level of 0 without a soft cap or slopes alone",
+                "gradients are known at a level of 0 or under a soft cap, without slopes",
                 witness=str(problem),
                 suggestion="another spec or case",
             )
@@ -64,23 +83,27 @@ class Backward:
                 witness=int(answer.empty.sum()),
                 suggestion="fully_masked='zeros' or 'mean'",
             )
-        exact = (answer.slack == 0.0).all(-1) & answer.checked & ~answer.empty
-        one = exact & (answer.weights.sum(-1) == 1.0)
+        seen = answer.checked & ~answer.empty
+        one = seen & (answer.slack == 0.0).all(-1) & (answer.weights.sum(-1) == 1.0)
         if problem.sinks is not None:
             one &= (problem.sinks != 0.0)[:, None]
-        if not one.any():
+        is_exact = bool(one.any() and np.array_equal(one, seen)) and spec.soft_cap is None
+        used = _at_most(problem, one if is_exact else seen, 2 ** (spec.output.digits - 2))
+        if not used.any():
             raise ParameterError(
-                "no row of this problem has one winner",
-                witness=str(problem),
-                suggestion="case 'last', 'first', 'random' or 'batch'",
+                "no row of this problem is checked", witness=str(problem), suggestion="another case"
             )
-        used = _at_most(problem, one, 2 ** (spec.output.digits - 2))
         random = np.random.default_rng((spec.seed, 13))
         d_out = np.exp2(random.integers(0, 2, problem.expected.shape)) * used[..., None]
-        weights = answer.weights * used[..., None]
-        shape = spec.batch, spec.heads[1], spec.group * spec.queries
-        of_rows = weights.reshape(*shape, spec.keys).swapaxes(-1, -2)
-        return cls(problem, d_out, of_rows @ d_out.reshape(*shape, spec.d_v))
+        if is_exact:
+            weights = answer.weights * used[..., None]
+            dv = GradientBench(problem, np.arange(spec.queries), d_out).summed(
+                weights.swapaxes(-1, -2) @ d_out
+            )
+            dq, dk = np.zeros_like(problem.q), np.zeros_like(problem.k)
+            slack = tuple(np.full_like(each, ZERO) for each in (dq, dk, dv))
+            return cls(problem, d_out, dq, dk, dv, (slack[0], slack[1], slack[2]))
+        return cls(problem, d_out, *_shared(problem, d_out))
 
     def check(self, dq: object, dk: object, dv: object) -> None:
         """Raise if gradients are not those of every admissible kernel.
@@ -94,13 +117,14 @@ class Backward:
             KernelError: with the diagnosis
             ParameterError: if a gradient has another shape
         """
-        shapes = self.problem.q.shape, self.problem.k.shape, self.problem.v.shape
         found = []
-        for name, given, shape in zip(("dq", "dk", "dv"), (dq, dk, dv), shapes, strict=True):
+        for name, given, wanted in zip(
+            ("dq", "dk", "dv"), (dq, dk, dv), (self.dq, self.dk, self.dv), strict=True
+        ):
             array = as_float64(given)
-            if array.shape != shape:
+            if array.shape != wanted.shape:
                 raise ParameterError(
-                    f"{name} has shape {array.shape}, not {shape}",
+                    f"{name} has shape {array.shape}, not {wanted.shape}",
                     witness=array.shape,
                     suggestion="(batch, heads, tokens, d)",
                 )
@@ -108,6 +132,63 @@ class Backward:
         report = BackwardReport(self, *found)
         if not report.passed:
             raise KernelError(report)
+
+
+def _shared(
+    problem: Problem, d_out: Array
+) -> tuple[Array, Array, Array, tuple[Array, Array, Array]]:
+    """Return expected gradients where keys share rows, and how far they may be away."""
+    spec, answer = problem.spec, problem.answer
+    bench = GradientBench(problem, np.arange(spec.queries), d_out)
+    used = d_out.any(-1, keepdims=True)
+    total = _total(problem)
+    p = np.where(used, answer.weights / total, 0.0)
+    alone = (d_out * np.where(used, np.nan_to_num(problem.expected), 0.0)).sum(-1, keepdims=True)
+    rest = d_out @ bench.values.swapaxes(-1, -2)
+    slope = bench.slope
+    score = p * (rest - alone) * slope
+    longest = max(spec.keys, spec.queries * spec.group, spec.d_v)
+    theta = 8.0 * 2.0 ** -min(spec.output.digits, 24) + 2.0**-19 + longest * 2.0**-22
+    part, ends = near_weight(spec, problem.draft)
+    # A share w / (o + c w) moves by less than w does, as the winner's weight is in o.
+    share = max(abs(end - part) for end in ends)
+    kept = (answer.weights > 0.0) & used
+    off_weight = theta * p + share * kept + _faint(problem) * (bench.visible & used)
+    off = off_weight * (rest + alone) + p * share * rest.max(-1, keepdims=True)
+    off = off * np.minimum(1.0, 4.0 * slope) + (spec.soft_cap is not None) * _SLOPE * p * np.abs(
+        rest - alone
+    )
+    scale, q, k = spec.factor, problem.q, bench.keys
+    expected = (
+        score @ k * scale,
+        bench.summed(score.swapaxes(-1, -2) @ q * scale),
+        bench.summed(p.swapaxes(-1, -2) @ d_out),
+    )
+    sized = off + theta * np.abs(score)
+    slack = (
+        sized @ np.abs(k) * scale + ZERO,
+        bench.summed(sized.swapaxes(-1, -2) @ np.abs(q) * scale) + ZERO,
+        bench.summed((off_weight + theta * p).swapaxes(-1, -2) @ d_out) + ZERO,
+    )
+    return *expected, slack
+
+
+def _faint(problem: Problem) -> float:
+    """Return the weight of a key that is far below the winner: not 0 under a soft cap."""
+    cap = problem.spec.soft_cap
+    if cap is None:
+        return 0.0
+    level = cap * math.tanh(problem.draft.level * problem.spec.factor / cap)
+    return math.exp(-0.999 * (cap + level))
+
+
+def _total(problem: Problem) -> Array:
+    """Return the sum of weights of rows, sinks among them, (B, H, T_q, 1)."""
+    total: Array = problem.answer.weights.sum(-1, keepdims=True)
+    if problem.sinks is not None:
+        level = problem.draft.level * problem.spec.factor
+        total = total + (problem.sinks == level)[:, None, None]
+    return np.where(total > 0.0, total, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,12 +210,15 @@ class BackwardReport:
     @cached_property
     def wrong(self) -> dict[str, Booleans]:
         """Rows that differ, of each gradient."""
+        wanted = self.backward.dq, self.backward.dk, self.backward.dv
         with np.errstate(invalid="ignore"):
             return {
-                "dq": _beyond(self.dq),
-                "dk": _beyond(self.dk),
-                "dv": _beyond(self.dv - self.backward.dv),
-            }
+                name: _beyond(found - each, slack)
+                for name, found, each, slack in zip(
+                    ("dq", "dk", "dv"), (self.dq, self.dk, self.dv), wanted, self.backward.slack,
+                    strict=True,
+                )
+            }  # fmt: skip
 
     @property
     def passed(self) -> bool:
@@ -150,48 +234,19 @@ class BackwardReport:
         return None
 
     @cached_property
-    def explanation(self) -> str | None:
-        """The mistake that leads to this dv, or None."""
-        if not self.wrong["dv"].any():
-            return None
-        with np.errstate(invalid="ignore"):
-            return next(
-                (name for name, dv in self._mistakes() if np.abs(self.dv - dv).max() <= ZERO), None
+    def explanations(self) -> tuple[str, ...]:
+        """The mistakes that lead to these gradients."""
+        problem, d_out = self.backward.problem, self.backward.d_out
+        sizes = np.cumsum([self.dq.size, self.dk.size])
+        found = np.concatenate([self.dq.ravel(), self.dk.ravel(), self.dv.ravel()])
+        bench = GradientBench(problem, np.arange(problem.spec.queries), d_out)
+        with np.errstate(all="ignore"):
+            made = [*_dv_alone(self.backward), *gradients(bench)]
+            close = 2.0 ** (2 - min(problem.spec.output.digits, 18))
+            slack = np.concatenate([each.ravel() for each in self.backward.slack])
+            return tuple(
+                name for name, each in made if _is_same(found, each(), slack, sizes, close)
             )
-
-    def _mistakes(self) -> list[tuple[str, Array]]:
-        problem, d_out, right = self.backward.problem, self.backward.d_out, self.backward.dv
-        spec = problem.spec
-        weights = problem.answer.weights * d_out.any(-1, keepdims=True)
-        each = weights.swapaxes(-1, -2) @ d_out
-        split = each.reshape(spec.batch, spec.heads[1], spec.group, *each.shape[2:])
-        turned = each.reshape(spec.batch, spec.group, spec.heads[1], *each.shape[2:])
-        shared = right.sum(0, keepdims=True) + 0.0 * right
-        return [
-            ("dv is that of the first query head of each group alone", split[:, :, 0]),
-            ("dv is that of the last query head of each group alone", split[:, :, -1]),
-            ("dv is averaged over query heads of a group, not summed", right / spec.group),
-            ("dv of query head h goes to KV head h % kv_heads, not h // group", turned.sum(1)),
-            ("dv is that of the next key", np.roll(right, -1, 2)),
-            ("dv is that of the key before", np.roll(right, 1, 2)),
-            ("dv is that of the next KV head", np.roll(right, -1, 1)),
-            ("dv is that of the next sequence", np.roll(right, -1, 0)),
-            ("dv is summed over sequences", shared),
-            ("dv is that of the gradient of the query before", self._rolled(1)),
-            ("dv is that of the gradient of the next query", self._rolled(-1)),
-            ("dv is multiplied by the scale", right * spec.factor),
-            ("dv is twice as large", right * 2.0),
-            ("dv is zero", np.zeros_like(right)),
-            ("dv has the opposite sign", -right),
-        ]
-
-    def _rolled(self, step: int) -> Array:
-        problem = self.backward.problem
-        spec, d_out = problem.spec, np.roll(self.backward.d_out, step, 2)
-        weights = problem.answer.weights
-        each = weights.swapaxes(-1, -2) @ d_out
-        found: Array = each.reshape(spec.batch, spec.heads[1], spec.group, *each.shape[2:]).sum(2)
-        return found
 
     def _row(self, place: tuple[int, int, int]) -> str:
         """Say what a row of dv has or lacks, by the codes of rows of the output's gradient."""
@@ -216,26 +271,68 @@ class BackwardReport:
         for name, rows in self.wrong.items():
             if rows.any():
                 found.append(f"{name}: {int(rows.sum())} of {rows.size} rows are wrong")
-        if self.explanation is not None:
-            found.append(f"DIAGNOSIS: {self.explanation} (explains every row)")
+        blank = int((self.wrong["dq"] & self.backward.problem.answer.empty).sum())
+        if blank:
+            found.append(f"{blank} queries that see no key have a gradient in dq")
+        for index, name in enumerate(self.explanations[:_MOST_NAMES]):
+            word = "DIAGNOSIS" if index == 0 else "       or"
+            found.append(f"{word}: {name} (explains every row)")
         places = [
             (int(b), int(g), int(j)) for b, g, j in np.argwhere(self.wrong["dv"])[:_MOST_ROWS]
         ]
         found.extend(self._row(place) for place in places)
-        for name, array in (("dq", self.dq), ("dk", self.dk)):
+        for name, array, wanted in (
+            ("dq", self.dq, self.backward.dq), ("dk", self.dk, self.backward.dk),
+        ):  # fmt: skip
             if self.wrong[name].any():
                 place = tuple(int(index) for index in np.argwhere(self.wrong[name])[0])
-                most = float(np.abs(array[place]).max())
-                found.append(f"{name} of batch, head, token {place} is {most:.3g}, not 0")
+                most = float(np.abs(array - wanted)[place].max())
+                found.append(f"{name} of batch, head, token {place} is off by {most:.3g}")
         return found
 
     def __str__(self) -> str:
         return "\n  ".join(self.lines)
 
 
-def _beyond(difference: Array) -> Booleans:
-    found: Booleans = np.asarray(~(np.abs(difference) <= ZERO).all(-1))
+def _beyond(difference: Array, slack: Array) -> Booleans:
+    found: Booleans = np.asarray(~(np.abs(difference) <= slack).all(-1))
     return found
+
+
+def _is_same(found: Array, made: Array, slack: Array, sizes: Array, close: float) -> bool:
+    """Return whether gradients are those of a mistake: numbers, and where they are not finite."""
+    parts = (np.split(array, sizes) for array in (found, made, slack))
+    for each, other, near in zip(*parts, strict=True):
+        known = np.isfinite(other) & (np.abs(other) < _LARGEST)
+        if not np.array_equal(np.isfinite(each), known):
+            return False
+        most = float(np.abs(other[known]).max(initial=0.0))
+        if (np.abs(each - other) > close * most + near)[known].any():
+            return False
+    return True
+
+
+def _dv_alone(backward: Backward) -> list[tuple[str, Made]]:
+    """Return mistakes about dv, with dq and dk as they should be."""
+    right, spec = backward.dv, backward.problem.spec
+    others = {
+        "dv is that of the next key": np.roll(right, -1, 2),
+        "dv is that of the key before": np.roll(right, 1, 2),
+        "dv is that of the next KV head": np.roll(right, -1, 1),
+        "dv is that of the next sequence": np.roll(right, -1, 0),
+        "dv is summed over sequences": right.sum(0, keepdims=True) + 0.0 * right,
+        "dv is averaged over query heads of a group, not summed": right / spec.group,
+        "dv is multiplied by the scale": right * spec.factor,
+        "dv is twice as large": right * 2.0,
+        "dv is zero": np.zeros_like(right),
+        "dv has the opposite sign": -right,
+    }
+    first = np.concatenate([backward.dq.ravel(), backward.dk.ravel()])
+    return [
+        (name, partial(np.concatenate, [first, dv.ravel()]))
+        for name, dv in others.items()
+        if not np.array_equal(dv, right)
+    ]
 
 
 def _at_most(problem: Problem, rows: Booleans, count: int) -> Booleans:

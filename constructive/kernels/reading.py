@@ -174,6 +174,8 @@ class Reading:
         if right < max(3, 3 * len(wrong) // 8):
             return ""
         columns = np.flatnonzero(wrong)
+        if not len(columns):  # wrong by less than can be read
+            return ""
         is_range = len(columns) == columns[-1] - columns[0] + 1 and len(columns) > 1
         # Codes agree by chance in half of all columns: a run of them does not.
         if not is_range and not (len(columns) == 1 and len(wrong) > _FEW):

@@ -103,6 +103,8 @@ class Report:
         judged = (self.judge(whole, name, every[name]) for name in names)
         found = [explanation for explanation in judged if explanation is not None]
         found.sort(key=lambda each: (-each.wrong, -each.equal, -each.right))
+        if any(each.wrong == each.equal == 1.0 for each in found):
+            found = [each for each in found if each.equal > 0.0]  # not NaN where there is 0
         best = [explanation for explanation in found if explanation.is_whole]
         return tuple(best or found)
 

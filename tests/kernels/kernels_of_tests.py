@@ -56,7 +56,7 @@ def flash(problem, dtype=np.float32, block=16, *, forgets=(), start=-np.inf):
     return out / np.where(total > 0, total, dtype(1))
 
 
-def split(problem, parts=3, dtype=np.float32):
+def split(problem, parts=3, dtype=np.float32, logsumexp=lambda x: x):
     """Splits of keys, each with a normalised output, merged by logsumexp."""
     scores, v = logits_of(problem, dtype), values_of(problem, dtype)
     outs, ends = [], []
@@ -67,7 +67,7 @@ def split(problem, parts=3, dtype=np.float32):
         total = weights.sum(-1, keepdims=True)
         outs.append(weights @ v[:, :, columns] / np.where(total > 0, total, dtype(1)))
         with np.errstate(divide="ignore"):
-            ends.append(top + np.log(total))
+            ends.append(logsumexp(top + np.log(total)))
     out, end = np.stack(outs), np.stack(ends)
     top = end.max(0)
     shares = np.exp(end - np.where(np.isfinite(top), top, dtype(0)))

@@ -114,21 +114,33 @@ def attention_with_gradients(problem, repeat, dtype=torch.float32):
     return backward, q.grad, k.grad, v.grad
 
 
-@pytest.mark.parametrize("case", ["last", "first", "random", "batch", "ties"])
+@pytest.mark.parametrize("case", ["last", "first", "random", "batch", "ties", "uniform", "scale"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
-def test_gradients_are_exact(case, dtype):
+def test_gradients_are_right(case, dtype):
     spec = Spec(
         batch=2, heads=(4, 2), queries=30, keys=45, masks=(Causal("bottom-right"),), dtype=dtype
     )
-    if case == "ties":
-        with pytest.raises(ParameterError, match="one winner"):
-            Backward.of(Problem.build(Spec(queries=30, keys=45), "uniform"))
-        return
     backward, *gradients = attention_with_gradients(
         Problem.build(spec, case), lambda t: t.repeat_interleave(2, 1), getattr(torch, dtype)
     )
     backward.check(*gradients)
     assert backward.dv.any()
+    assert backward.dq.any() == (case in {"ties", "uniform", "scale"})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_wrong_gradients_of_shared_rows_are_named(dtype):
+    spec = Spec(batch=2, heads=(4, 2), queries=30, keys=45, dtype=dtype)
+    backward, dq, dk, dv = attention_with_gradients(
+        Problem.build(spec, "ties"), lambda t: t.repeat_interleave(2, 1), getattr(torch, dtype)
+    )
+    backward.check(dq, dk, dv)
+    with pytest.raises(KernelError, match="dq is not multiplied by the scale"):
+        backward.check(dq / spec.factor, dk, dv)
+    with pytest.raises(KernelError, match="dk is multiplied by the scale twice"):
+        backward.check(dq, dk * spec.factor, dv)
+    with pytest.raises(KernelError, match="averaged over query heads of a group"):
+        backward.check(dq, dk / 2, dv / 2)
 
 
 def test_wrong_gradients_are_named():

@@ -5,11 +5,20 @@ import pickle
 
 import numpy as np
 import pytest
-from kernels_of_tests import flash, plain, shifted_diagonal, softmax_average, values_of, with_mask
+from kernels_of_tests import (
+    flash,
+    plain,
+    shifted_diagonal,
+    softmax_average,
+    split,
+    values_of,
+    with_mask,
+)
 
 from constructive import ParameterError
+from constructive.exact.formats import FORMATS, nearest
 from constructive.kernels import KernelError, Problem, Spec, battery, check, diagnose, examine
-from constructive.kernels.masks import Boolean, Causal, RightPadding, Window
+from constructive.kernels.masks import Boolean, Causal, RightPadding, VariableLengths, Window
 
 SHAPE = {"queries": 41, "keys": 70}
 
@@ -97,6 +106,78 @@ def test_windows_off_by_one(more, words):
 )
 def test_addresses_scales_and_sums(kernel, words):
     assert words in diagnosis(kernel)
+
+
+def of_blocks(problem, size=16):
+    """The plain kernel, which masks whole blocks and nothing inside of them."""
+    seen = np.broadcast_to(problem.visible, problem.answer.weights.shape)
+    some = np.zeros_like(seen)
+    for i in range(0, seen.shape[2], size):
+        for j in range(0, seen.shape[3], size):
+            tile = np.s_[:, :, i : i + size, j : j + size]
+            some[tile] = seen[tile].any((2, 3), keepdims=True)
+    return with_mask(problem, some)
+
+
+def lengths_of(step):
+    """Causal attention of packed sequences, whose keys begin `step` earlier, or end later."""
+
+    def kernel(problem):
+        spec = problem.spec
+        starts = np.cumsum([0, *spec.lengths[1]])
+        k, v = (
+            np.concatenate([x[b, :, :n] for b, n in enumerate(spec.lengths[1])], 1)
+            for x in (problem.k, problem.v)
+        )
+        own = np.arange(spec.heads[0]) // spec.group
+        j = np.arange(starts[-1])
+        outs = []
+        for b in range(spec.batch):
+            low, high = starts[b] - (step < 0), starts[b + 1] + (step > 0)
+            seen = (j >= low) & (j < high)
+            scores = problem.q[b] @ k[own].swapaxes(-1, -2) * spec.factor
+            outs.append(softmax_like(np.where(seen, scores, -np.inf), v[own]))
+        return np.stack(outs)
+
+    return kernel
+
+
+@pytest.mark.parametrize(("step", "words"), [(-1, "the last key of the one"), (1, "the first key")])
+def test_borders_of_packed_sequences(step, words):
+    masks = [VariableLengths((41, 20, 11), (70, 31, 8))]
+    assert words in diagnosis(lengths_of(step), batch=3, masks=masks)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "arguments", "words"),
+    [
+        (of_blocks, {"causal": "bottom-right"}, "whole blocks of 16, and nothing inside"),
+        (
+            of_blocks,
+            {"causal": "top-left", "window": (9, 0)},
+            "whole blocks of 16, and nothing inside",
+        ),
+        (
+            lambda problem: nearest(plain(problem), FORMATS["bfloat16"]),
+            {},
+            "the output passes through bfloat16",
+        ),
+        (
+            lambda problem: split(problem, parts=2, logsumexp=lambda x: x * problem.spec.factor),
+            {},
+            "logsumexps of splits are multiplied by the scale once more",
+        ),
+        (
+            lambda problem: split(
+                problem, parts=2, logsumexp=lambda x: x[:, :, np.arange(41) // 16 * 16]
+            ),
+            {},
+            "logsumexps of splits are those of the first query of each block of 16",
+        ),
+    ],
+)
+def test_blocks_splits_and_precision(kernel, arguments, words):
+    assert words in diagnosis(kernel, **arguments)
 
 
 def test_padding_in_the_denominator():

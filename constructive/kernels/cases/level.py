@@ -59,4 +59,4 @@ def _slot(of_query: float, of_key: float) -> tuple[Array, Array]:
 
 HIGH = Level("level", 256.0, "maxima that are not subtracted")
 LOW = Level("low level", -256.0, "maxima that start at 0, blocks without a visible key")
-LOWEST = Level("lowest level", -16384.0, "finite numbers in place of -inf")
+LOWEST = Level("lowest level", -131072.0, "finite numbers in place of -inf")

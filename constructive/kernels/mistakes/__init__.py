@@ -5,15 +5,25 @@ A mistake explains a wrong output where it leads to the same numbers; that is a 
 
 from collections.abc import Callable
 
-from constructive.kernels.mistakes import addresses, logits, masks, softmax
+from constructive.kernels.mistakes import (
+    addresses,
+    logits,
+    masks,
+    merging,
+    packed,
+    precision,
+    softmax,
+    tiles,
+)  # fmt: skip
 from constructive.kernels.mistakes.bench import Bench, Made, Mistakes
 
 KINDS: tuple[Callable[[Bench], Mistakes], ...] = (
-    masks.alignment, masks.windows, masks.missing, masks.lengths, masks.arbitrary,
-    addresses.heads, addresses.sequences, logits.soft_caps, softmax.sinks, logits.slopes,
-    logits.scale, masks.blocks, logits.hidden, softmax.padding, softmax.twice, softmax.maxima,
-    softmax.denominators, softmax.rescaling, softmax.splits, addresses.layouts, addresses.rows,
-    addresses.coordinates,
+    masks.alignment, masks.diagonals, masks.windows, packed.packed, masks.missing, masks.lengths,
+    masks.arbitrary, tiles.neighbours, tiles.tiles, tiles.rows_of_blocks, addresses.heads,
+    addresses.sequences, logits.soft_caps, softmax.sinks, logits.slopes, logits.scale,
+    masks.blocks, logits.hidden, softmax.padding, softmax.twice, softmax.maxima,
+    softmax.denominators, softmax.rescaling, softmax.splits, merging.merging, precision.precision,
+    addresses.layouts, addresses.rows, addresses.coordinates,
 )  # fmt: skip
 """In the order in which they are tried."""
 

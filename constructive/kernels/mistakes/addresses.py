@@ -50,6 +50,15 @@ def sequences(bench: Bench) -> Mistakes:
         "a batch stride of query heads, not KV heads": b[:, None] * spec.heads[0] + kv,
         "a head stride and a batch stride that are swapped": kv * spec.batch + b[:, None],
     }
+    program = b[:, None] * spec.heads[0] + np.arange(spec.heads[0])
+    exchanged = program % spec.batch, program // spec.batch // spec.group
+    if not np.array_equal(exchanged[0], b[:, None] + 0 * program):
+        yield from _from(
+            bench, "the program's number by (head, batch), not (batch, head)", exchanged
+        )
+        yield from _from(
+            bench, "sequence program % batch, not program // heads", (exchanged[0], kv)
+        )
     for sentence, index in strides.items():
         index = index % pairs  # noqa: PLW2901
         if not np.array_equal(index, flat):
@@ -100,6 +109,14 @@ def rows(bench: Bench) -> Mistakes:
         "each query is the first one",
         partial(_asked, bench, np.repeat(q[:, :, :1], q.shape[2], 2)),
     )
+    spec = bench.problem.spec
+    h = np.arange(spec.heads[0])
+    if spec.group > 1:
+        turned = h // spec.group * spec.group + spec.group - 1 - h % spec.group
+        yield (
+            "queries of the heads of a group are in reverse order",
+            partial(_asked, bench, q[:, turned]),
+        )
     yield "values are in reverse order", partial(bench.averaged, v=v[:, :, ::-1])
     yield "keys are in place of values", partial(_columns, bench)
     for block in BLOCKS:
@@ -118,11 +135,22 @@ def rows(bench: Bench) -> Mistakes:
                 f"values of each block of {block} are those of the block before",
                 partial(bench.averaged, v=v[:, :, late]),
             )
+            yield (
+                f"the halves of each block of {block} values are exchanged",
+                partial(bench.averaged, v=_exchanged(v, block)),
+            )
         if block < q.shape[2]:
             yield (
                 f"every block of {block} queries is the first",
                 partial(_asked, bench, q[:, :, np.arange(q.shape[2]) % block]),
             )
+
+
+def _exchanged(v: Array, block: int) -> Array:
+    """Return rows with the halves of blocks exchanged; what is behind the last key is zero."""
+    keys = v.shape[2]
+    padded = np.pad(v, [(0, 0), (0, 0), (0, -keys % block), (0, 0)])
+    return padded[:, :, np.arange(keys) ^ (block // 2)]
 
 
 def _asked(bench: Bench, q: Array) -> Array:
@@ -148,6 +176,12 @@ def coordinates(bench: Bench) -> Mistakes:
     parts |= {"the second half of coordinates of": slice(d // 2, d)}
     parts |= {"the first half of coordinates of": slice(0, d // 2)}
     parts |= {"every second coordinate of": slice(1, d, 2)}
+    more = min(d, 2 ** (d - 1).bit_length() - d)
+    if more:
+        yield (
+            f"q and k are read as if they had {d + more} coordinates: {more} are of the next token",
+            partial(_next_token, bench, more),
+        )
     for words, part in parts.items():
         if len(range(*part.indices(d))) in range(1, d):
             yield f"{words} q and k are left out", partial(_left_out, bench, part)
@@ -157,6 +191,12 @@ def _left_out(bench: Bench, part: slice) -> Array:
     q = bench.problem.q.copy()
     q[..., part] = 0.0
     return _asked(bench, q)
+
+
+def _next_token(bench: Bench, more: int) -> Array:
+    q = np.roll(bench.problem.q, -1, 2)[:, :, bench.rows, :more]
+    k = np.roll(bench.problem.k, -1, 2)[..., :more]
+    return bench.averaged(bench.scored(raw=bench.raw + grouped(bench.problem.spec, q, k)))
 
 
 def layouts(bench: Bench) -> Mistakes:
@@ -193,11 +233,12 @@ def _moved(bench: Bench) -> Mistakes:
     yield "columns of the output are in reverse order", lambda: out[..., ::-1]
     group = bench.problem.spec.group
     if 1 < group < count:
-        mixed = out.reshape(batch, count // group, group, queries, width).swapaxes(1, 2)
-        yield (
-            "heads of the output are in the order (member of the group, group)",
-            lambda: mixed.reshape(out.shape),
-        )
+        for shape, order in (
+            ((count // group, group), "(member of the group, group)"),
+            ((group, count // group), "(group, member of the group), where they were not"),
+        ):
+            mixed = out.reshape(batch, *shape, queries, width).swapaxes(1, 2).reshape(out.shape)
+            yield f"heads of the output are in the order {order}", partial(np.copy, mixed)
     for step in (-1, 1):
         yield f"columns of the output are shifted by {-step}", partial(np.roll, out, step, 3)
     yield "the output is zero", lambda: np.zeros_like(out)

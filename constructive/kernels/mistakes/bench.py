@@ -119,7 +119,7 @@ class Bench:
 
     def averaged(
         self, scores: Array | None = None, visible: Booleans | None = None, v: Array | None = None,
-        *, sinks: Array | None = SAME, zeros: int = 0, more: float = 0.0,
+        *, sinks: Array | None = SAME, zeros: int | Integers = 0, more: float = 0.0,
     ) -> Array:  # fmt: skip
         """Return the average of values by softmax, (B, H, R, d_v).
 
@@ -128,7 +128,8 @@ class Bench:
             visible: which keys are read
             v: values, (B, H, T_k, d_v)
             sinks: logits of sinks, or None
-            zeros: keys of zeros that are read as well, with values of zeros
+            zeros: keys of zeros that are read as well, with values of zeros; a number, or one for
+                each row, (B, H, R, 1)
             more: a number that is added to the denominator
         """
         weights, total = self.weighed(scores, visible, sinks=sinks, zeros=zeros)
@@ -137,7 +138,7 @@ class Bench:
 
     def weighed(
         self, scores: Array | None = None, visible: Booleans | None = None,
-        *, sinks: Array | None = SAME, zeros: int = 0,
+        *, sinks: Array | None = SAME, zeros: int | Integers = 0,
     ) -> tuple[Array, Array]:  # fmt: skip
         """Return exponentials less the largest logit, and their sum.
 
@@ -145,22 +146,23 @@ class Bench:
             scores: logits
             visible: which keys are read
             sinks: logits of sinks, or None
-            zeros: keys of zeros that are read as well
+            zeros: keys of zeros that are read as well, a number, or one for each row
         """
         sinks = self.problem.sinks if sinks is SAME else sinks
         scores = self.scores if scores is None else scores
         visible = self.visible if visible is None else visible
         logits = np.where(visible, scores, -np.inf)
         largest = logits.max(-1, keepdims=True)
-        if zeros:
-            largest = np.maximum(largest, 0.0)
+        counted = np.asarray(zeros)
+        if counted.any():
+            largest = np.where(counted > 0, np.maximum(largest, 0.0), largest)
         if sinks is not None:
             largest = np.maximum(largest, sinks[:, None, None])
         with np.errstate(all="ignore"):
             weights = np.exp(logits - np.where(np.isfinite(largest), largest, 0.0))
             total = weights.sum(-1, keepdims=True)
-            if zeros:
-                total = total + zeros * np.exp(-largest)
+            if counted.any():
+                total = total + np.where(counted > 0, counted * np.exp(-largest), 0.0)
             if sinks is not None:
                 total = total + np.exp(sinks[:, None, None] - largest)
         return weights, total

@@ -67,6 +67,7 @@ def soft_caps(bench: Bench) -> Mistakes:
         "the soft cap does not divide by the cap": cap * np.tanh(plain) + more,
         "the soft cap is applied twice": cap * np.tanh(cap * np.tanh(plain / cap) / cap) + more,
         "the soft cap is a clip": np.clip(plain, -cap, cap) + more,
+        "the soft cap is x / (1 + |x|), not tanh": cap * plain / (cap + np.abs(plain)) + more,
         "the soft cap is half as large": cap / 2 * np.tanh(plain / cap * 2) + more,
         "the soft cap is twice as large": cap * 2 * np.tanh(plain / cap / 2) + more,
         "the soft cap is scaled with the logits": cap * s * np.tanh(plain / cap / s) + more,
@@ -111,6 +112,19 @@ def slopes(bench: Bench) -> Mistakes:
         "distances of slopes are not absolute",
         partial(_scored, bench, bias=-each * (i + (shift - other) - j)),
     )
+    distance = i + (shift - other) - j
+    options = {
+        "distances of slopes are 0 for keys of the future": np.maximum(distance, 0),
+        "distances of slopes are 0 for keys of the past": np.maximum(-distance, 0),
+        "distances of slopes are squared": distance**2,
+    }
+    for sentence, sizes in options.items():
+        yield sentence, partial(_scored, bench, bias=-each * sizes)
+    usual = np.exp2(-8.0 * (h + 1) / count)[:, None, None]
+    yield (
+        "slopes are 2^(-8 (h + 1) / heads), not those that are given",
+        partial(_scored, bench, bias=-usual * np.abs(distance)),
+    )
     yield "slopes are multiplied by the position of the key", partial(_scored, bench, bias=each * j)
 
 
@@ -140,10 +154,11 @@ def hidden(bench: Bench) -> Mistakes:
         ),
     )
     largest = np.where(visible, -np.inf, bench.scores)
-    yield (
-        "the maximum is taken over hidden keys too, and weights underflow",
-        partial(_underflow, bench, largest.max(-1, keepdims=True)),
-    )
+    for words, empty in (("NaN", np.nan), ("zeros", 0.0)):
+        yield (
+            f"the maximum is taken over hidden keys too, and rows that underflow are {words}",
+            partial(_underflow, bench, largest.max(-1, keepdims=True), empty),
+        )
 
 
 def _after(bench: Bench) -> Array:
@@ -151,10 +166,10 @@ def _after(bench: Bench) -> Array:
     return (weights * bench.visible) @ bench.values / total
 
 
-def _underflow(bench: Bench, least: Array) -> Array:
+def _underflow(bench: Bench, least: Array, empty: float) -> Array:
     logits = np.where(bench.visible, bench.scores, -np.inf)
     with np.errstate(all="ignore"):
         largest = np.maximum(logits.max(-1, keepdims=True), least)
         weights = np.exp((logits - largest).astype(np.float32)).astype(np.float64)
-        out: Array = (weights @ bench.values) / weights.sum(-1, keepdims=True)
-    return out
+        total = weights.sum(-1, keepdims=True)
+        return np.where(total > 0.0, weights @ bench.values / total, empty)

@@ -49,6 +49,33 @@ def alignment(bench: Bench) -> Mistakes:
         )
 
 
+def diagonals(bench: Bench) -> Mistakes:
+    """Yield diagonals that follow another sequence, left padding, groups, or the wrong sign."""
+    spec = bench.problem.spec
+    causal = spec.mask(Causal)
+    if causal is None:
+        return
+    i, j = np.arange(spec.queries)[:, None], np.arange(spec.keys)
+    rest = _without(spec, causal)
+    shift = _grid(spec).diagonal(causal.alignment) - i
+    options = {
+        "the causal diagonal is that of sequence 0 everywhere": i + shift[:1],
+        "the causal diagonal is shifted by queries less keys, not keys less queries": i - shift,
+        "the causal diagonal is that of the total lengths": i + shift.sum(),
+    }
+    if spec.group > 1:
+        options["the causal diagonal is that of query i // group"] = i // spec.group + shift
+    padding = spec.mask(LeftPadding)
+    if padding is not None:
+        starts = np.asarray(padding.starts)[:, None, None, None]
+        options["the causal diagonal is moved right by the left padding"] = i + shift + starts
+        options["the causal diagonal is moved left by the left padding"] = i + shift - starts
+    for sentence, diagonal in options.items():
+        if not np.array_equal(np.broadcast_to(diagonal, shift.shape), i + shift):
+            yield sentence, bench.sees(rest & (j <= diagonal))
+    yield "the causal mask is the other triangle: j >= i", bench.sees(rest & (j >= i + shift))
+
+
 def windows(bench: Bench) -> Mistakes:
     """Yield windows that are longer, shorter, or missing on a side."""
     spec = bench.problem.spec

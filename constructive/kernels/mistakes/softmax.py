@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 
+from constructive.kernels.masks import Integers
 from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
 from constructive.support.arrays import Array
 
@@ -44,7 +45,23 @@ def padding(bench: Bench) -> Mistakes:
                 f"{extra} keys of zeros, up to a multiple of {block}, are in the denominator",
                 partial(bench.averaged, zeros=extra),
             )
-    yield "one key of zeros is in the denominator", partial(bench.averaged, zeros=1)
+    for count in range(1, 5):
+        yield (
+            f"{count} more with a logit of 0 in the denominator: keys of zeros, or empty splits",
+            partial(bench.averaged, zeros=count),
+        )
+    spec, visible = bench.problem.spec, bench.visible
+    if not visible.all():
+        hidden = (~visible).sum(-1, keepdims=True)
+        yield (
+            "hidden keys are in the denominator, with a logit of 0",
+            partial(bench.averaged, zeros=hidden),
+        )
+        beyond = np.broadcast_to((spec.keys - spec.lengths[1])[:, None, None, None], hidden.shape)
+        yield (
+            "keys beyond the length of a sequence are in the denominator, with a logit of 0",
+            partial(bench.averaged, zeros=beyond),
+        )
 
 
 def twice(bench: Bench) -> Mistakes:
@@ -101,20 +118,10 @@ def maxima(bench: Bench) -> Mistakes:
         words = f"the largest logit starts at {start:g}, not at -inf"
         yield f"{words}, and rows end as NaN", partial(_started, bench, start, np.nan)
         yield f"{words}, and rows end as zeros", partial(_started, bench, start, 0.0)
-    yield "the smallest logit is subtracted, not the largest", partial(_smallest, bench)
 
 
 def _fixed(bench: Bench) -> Array:
     logits = np.where(bench.visible, bench.scores, -np.inf).astype(np.float32)
-    with np.errstate(all="ignore"):
-        weights = np.exp(logits)
-        out: Array = (weights @ bench.values.astype(np.float32)) / weights.sum(-1, keepdims=True)
-    return out
-
-
-def _smallest(bench: Bench) -> Array:
-    low = np.where(bench.visible, bench.scores, np.inf).min(-1, keepdims=True)
-    logits = np.where(bench.visible, bench.scores - low, -np.inf).astype(np.float32)
     with np.errstate(all="ignore"):
         weights = np.exp(logits)
         out: Array = (weights @ bench.values.astype(np.float32)) / weights.sum(-1, keepdims=True)
@@ -147,13 +154,25 @@ def rescaling(bench: Bench) -> Mistakes:
         for block in BLOCKS:
             if block < bench.problem.spec.keys:
                 yield f"{sentence} (blocks of {block} keys)", partial(carry.run, bench, block)
+    for block in BLOCKS[:3]:
+        if block < min(bench.problem.spec.keys, bench.problem.spec.queries):
+            yield (
+                f"rows are rescaled by the factor of the first one of each block of {block}",
+                partial(_shared_factor, bench, block),
+            )
+
+
+def _shared_factor(bench: Bench, block: int) -> Array:
+    whole = Bench.of(bench.problem)
+    first = np.arange(bench.problem.spec.queries) // block * block
+    return _Carry(first=first).run(whole, block)[:, :, bench.rows]
 
 
 class _Carry:
     """Softmax in blocks, with one step changed."""
 
-    def __init__(self, **changed: bool) -> None:
-        self.changed = changed
+    def __init__(self, first: Integers | None = None, **changed: bool) -> None:
+        self.first, self.changed = first, changed
 
     def run(self, bench: Bench, block: int) -> Array:
         """Return the output."""
@@ -172,8 +191,10 @@ class _Carry:
                 new = np.maximum(largest, top) if "running" in is_kept else top
                 base = largest if self.changed.get("stale") and start else new
                 base = np.where(np.isfinite(base), base, 0.0)
-                weights = np.exp(part - base)
+                weights = np.exp((part - base).astype(np.float32))  # which underflows early
                 factor = np.exp((largest - np.where(np.isfinite(new), new, 0.0)).astype(np.float32))
+                if self.first is not None:
+                    factor = factor[:, :, self.first]
                 if self.changed.get("inverted"):
                     factor = np.where(factor > 0.0, 1.0 / factor, 0.0)
                 total = total * (factor if "sums" in is_kept else 1.0) * ("keeps_sums" in is_kept)
@@ -248,6 +269,31 @@ def _unshifted(bench: Bench) -> Array:
     return out
 
 
+def _itself(bench: Bench) -> Array:
+    found = np.zeros(1) if bench.problem.sinks is None else bench.problem.sinks
+    weights, total = bench.weighed(sinks=None)
+    out: Array = weights @ bench.values / (total + found[:, None, None])
+    return out
+
+
+def _valued(bench: Bench, key: int) -> Array:
+    weights, total = bench.weighed()
+    rest = total - weights.sum(-1, keepdims=True)
+    out: Array = (weights @ bench.values + rest * bench.values[:, :, key][:, :, None]) / total
+    return out
+
+
+def _sunk(bench: Bench, logits: Array) -> Array:
+    """Return the output with sinks of any shape that broadcasts to (B, H, R, 1)."""
+    scores = np.where(bench.visible, bench.scores, -np.inf)
+    largest = np.maximum(scores.max(-1, keepdims=True), logits)
+    weights = np.exp(scores - largest)
+    out: Array = (weights @ bench.values) / (
+        weights.sum(-1, keepdims=True) + np.exp(logits - largest)
+    )
+    return out
+
+
 def sinks(bench: Bench) -> Mistakes:
     """Yield sinks that are ignored, of another head, or counted otherwise."""
     spec, found = bench.problem.spec, bench.problem.sinks
@@ -266,6 +312,11 @@ def sinks(bench: Bench) -> Mistakes:
         if not np.array_equal(found[order], found):
             yield sentence, partial(bench.averaged, sinks=found[order])
     yield "sinks are not shifted by the largest logit", partial(_unshifted, bench)
+    yield "the sink itself is added to the sum, not its exponential", partial(_itself, bench)
+    yield "the weight of the sink goes to the value of the first key", partial(_valued, bench, 0)
+    yield "the weight of the sink goes to the value of the last key", partial(_valued, bench, -1)
+    by_query = found[bench.rows % spec.heads[0]][:, None]
+    yield "the sink is that of the head with the query's number", partial(_sunk, bench, by_query)
     yield "the sink is 0 in every head", partial(bench.averaged, sinks=found * 0.0)
     yield "sinks have the opposite sign", partial(bench.averaged, sinks=-found)
     yield "sinks are multiplied by the scale", partial(bench.averaged, sinks=found * spec.factor)

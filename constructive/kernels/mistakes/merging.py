@@ -1,0 +1,94 @@
+"""Mistakes in the logsumexps by which results of splits are merged."""
+
+from functools import partial
+
+import numpy as np
+
+from constructive.exact.formats import FORMATS, nearest
+from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
+from constructive.support.arrays import Array
+
+_SPLITS = (2, 4, 8, 3)
+_ROWS = (16, 64, 128)
+_HEADS_FIRST, _BATCH_FIRST = -1, -2
+"""In the place of rows of a block: logsumexps in another order of their axes."""
+
+
+def merging(bench: Bench) -> Mistakes:
+    """Yield logsumexps of other rows, of other sizes, or of fewer bits."""
+    spec = bench.problem.spec
+    sizes = {-(-spec.keys // parts): f"{parts} splits" for parts in _SPLITS if parts < spec.keys}
+    sizes |= {block: f"splits of {block}" for block in BLOCKS if block < spec.keys}
+    for size, words in sizes.items():
+        for how, sentence in (
+            ("scaled", "logsumexps of splits are multiplied by the scale once more"),
+            ("bfloat16", "logsumexps of splits are rounded to bfloat16"),
+            ("float16", "logsumexps of splits are rounded to float16"),
+            ("undivided", "results of splits are merged before they are divided by their sums"),
+            ("twice", "each split but the first reads the last key of the one before again"),
+        ):
+            yield f"{sentence} ({words})", partial(_merged, bench, size, how)
+        for rows in _ROWS:
+            if rows < spec.queries:
+                yield (
+                    f"logsumexps of splits are those of the first query of each block of {rows} "
+                    f"({words})",
+                    partial(_elsewhere, bench, size, rows),
+                )
+        if spec.batch > 1 and spec.heads[0] > 1:
+            for order, stored, wanted in (
+                (_HEADS_FIRST, "(head, batch)", "(batch, head)"),
+                (_BATCH_FIRST, "(batch, head)", "(head, batch)"),
+            ):
+                yield (
+                    f"logsumexps of splits are stored as {stored} and read as {wanted} ({words})",
+                    partial(_elsewhere, bench, size, order),
+                )
+
+
+def _splits(bench: Bench, size: int, overlap: int = 0) -> tuple[Array, Array, Array]:
+    """Return sums, largest logits and sums of weights of splits, each with an axis in front."""
+    logits = np.where(bench.visible, bench.scores, -np.inf)
+    outs, tops, sums = [], [], []
+    for start in range(0, logits.shape[-1], size):
+        first = max(0, start - overlap)
+        part = logits[..., first : start + size]
+        top = part.max(-1, keepdims=True)
+        weights = np.exp(part - np.where(np.isfinite(top), top, 0.0))
+        outs.append(weights @ bench.values[:, :, first : start + size])
+        tops.append(top)
+        sums.append(weights.sum(-1, keepdims=True))
+    return np.stack(outs), np.stack(tops), np.stack(sums)
+
+
+def _average(outs: Array, lse: Array) -> Array:
+    top = lse.max(0)
+    shares = np.exp(lse - np.where(np.isfinite(top), top, 0.0))
+    found: Array = (shares * outs).sum(0) / shares.sum(0)
+    return found
+
+
+def _merged(bench: Bench, size: int, how: str) -> Array:
+    outs, tops, sums = _splits(bench, size, 1 if how == "twice" else 0)
+    lse = tops + np.log(sums)
+    divided = outs / np.where(sums > 0.0, sums, 1.0)
+    if how == "scaled":
+        lse = lse * bench.problem.spec.factor
+    if how in FORMATS:
+        lse = nearest(lse, FORMATS[how])
+    return _average(outs if how == "undivided" else divided, lse)
+
+
+def _elsewhere(bench: Bench, size: int, rows: int) -> Array:
+    """Return the merge by logsumexps of other rows: the first of blocks, or of other heads."""
+    whole = Bench.of(bench.problem)
+    outs, tops, sums = _splits(whole, size)
+    lse, divided = tops + np.log(sums), outs / np.where(sums > 0.0, sums, 1.0)
+    if rows > 0:
+        lse = lse[:, :, :, np.arange(lse.shape[3]) // rows * rows]
+    elif rows == _HEADS_FIRST:
+        lse = lse.swapaxes(1, 2).reshape(lse.shape)
+    else:
+        turned = lse.shape[0], lse.shape[2], lse.shape[1], *lse.shape[3:]
+        lse = lse.reshape(turned).swapaxes(1, 2)
+    return _average(divided, lse)[:, :, bench.rows]

@@ -1,0 +1,50 @@
+"""Mistakes at the borders of sequences that are packed one after the other."""
+
+from functools import partial
+
+import numpy as np
+
+from constructive.kernels.masks import Causal, Integers, VariableLengths
+from constructive.kernels.mistakes.bench import Bench, Mistakes
+from constructive.support.arrays import Array
+
+
+def packed(bench: Bench) -> Mistakes:
+    """Yield keys from before or behind a sequence."""
+    spec = bench.problem.spec
+    if spec.mask(VariableLengths) is None or spec.batch == 1:
+        return
+    queries, keys = (np.concatenate([[0], np.cumsum(length)]) for length in spec.lengths)
+    first, last, total = keys[:-1], keys[1:], int(keys[-1])
+    options = {
+        "a sequence also reads the last key of the one before": (first - 1, last),
+        "a sequence also reads the first key of the next one": (first, last + 1),
+        "a sequence reads all keys of those before it": (first * 0, last),
+        "a sequence reads all keys of those behind it": (first, last * 0 + total),
+        "a sequence reads the keys of all sequences": (first * 0, last * 0 + total),
+        "keys of a sequence begin where its queries do": (queries[:-1], queries[1:]),
+        "keys of a sequence begin one too late": (first + 1, last),
+        "keys of a sequence end one too early": (first, last - 1),
+    }
+    for sentence, (low, high) in options.items():
+        spans = np.clip(low, 0, total), np.clip(high, 0, total)
+        yield sentence, partial(_read, bench, *spans)
+
+
+def _read(bench: Bench, low: Integers, high: Integers) -> Array:
+    """Return the output where each sequence reads a span of all keys; its diagonal moves along."""
+    spec = bench.problem.spec
+    lengths = spec.lengths[1]
+    k, v = (
+        np.concatenate([rows[:, :end] for rows, end in zip(array, lengths, strict=True)], axis=1)
+        for array in (bench.keys, bench.values)
+    )
+    j = np.arange(k.shape[1])
+    seen = (j >= low[:, None, None]) & (j < high[:, None, None])
+    causal = spec.mask(Causal)
+    if causal is not None:
+        shift = 0 * low if causal.alignment == "top-left" else high - low - spec.lengths[0]
+        seen = seen & (j - low[:, None, None] <= bench.rows[:, None] + shift[:, None, None])
+    scores = bench.q @ k.swapaxes(-1, -2) * spec.factor
+    values = np.broadcast_to(v, (spec.batch, *v.shape))
+    return bench.averaged(scores, seen[:, None], values)

@@ -1,0 +1,121 @@
+"""Mistakes of kernels that work in tiles: blocks of queries times blocks of keys.
+
+A kernel skips tiles that a mask hides as a whole, so a mistake inside a tile leaks no further.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from constructive.kernels.masks import Booleans, Grid, Mask, Window
+from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
+from constructive.support.arrays import Array
+
+
+def tiles(bench: Bench) -> Mistakes:
+    """Yield masks that hide whole tiles, and nothing inside of them."""
+    problem = bench.problem
+    if problem.visible.all():
+        return
+    for size in BLOCKS:
+        touched = _touched(problem.visible, size)
+        yield (
+            f"the mask hides whole blocks of {size}, and nothing inside of them",
+            bench.sees(touched & _exists(bench)),
+        )
+        for words, others in _parts(bench):
+            yield (
+                f"{words} hides whole blocks of {size}, and nothing inside of them",
+                bench.sees(others & touched),
+            )
+        cap = problem.spec.soft_cap
+        if cap is not None:
+            seen = bench.of_rows(touched)
+            logits = np.where(bench.visible, bench.scores, -cap)
+            yield (
+                "the soft cap is applied after the mask: hidden keys in the same blocks of "
+                f"{size} have a logit of -cap",
+                partial(bench.averaged, logits, seen),
+            )
+
+
+def _parts(bench: Bench) -> list[tuple[str, Booleans]]:
+    """Return what all masks but one show, or all but a side of a window."""
+    spec = bench.problem.spec
+    grid = Grid(spec.batch, spec.heads[0], spec.queries, spec.keys, *spec.lengths)
+
+    def shown(changed: Mask, instead: Mask | None) -> Booleans:
+        masks = [instead if mask is changed else mask for mask in spec.masks]
+        found: Booleans = np.ones((1, 1, spec.queries, spec.keys), dtype=np.bool_)
+        for mask in masks:
+            found = found if mask is None else found & mask.visible(grid)
+        return found
+
+    parts = []
+    for mask in spec.masks:
+        if len(spec.masks) > 1:
+            parts.append((f"the {mask.name} mask", shown(mask, None)))
+        if isinstance(mask, Window) and None not in {mask.left, mask.right}:
+            parts.append(("the left of the window", shown(mask, replace(mask, left=None))))
+            parts.append(("the right of the window", shown(mask, replace(mask, right=None))))
+    return parts
+
+
+def rows_of_blocks(bench: Bench) -> Mistakes:
+    """Yield what is looked up by the place in a block, or once in a block of queries."""
+    spec, problem = bench.problem.spec, bench.problem
+    i, j = np.arange(spec.queries), np.arange(spec.keys)
+    for size in BLOCKS:
+        ways = {
+            f"of the first query of each block of {size}": (i // size * size, j),
+            f"at the place of the query in its block of {size}": (i % size, j),
+            f"at the place of the key in its block of {size}": (i, j % size),
+        }
+        for words, (rows, keys) in ways.items():
+            if np.array_equal(rows, i) and np.array_equal(keys, j):
+                continue
+            where = np.ix_(np.arange(spec.batch), np.arange(spec.heads[0]), rows, keys)
+            if not problem.visible.all():
+                seen = np.broadcast_to(problem.visible, problem.answer.weights.shape)
+                yield f"the mask is that {words}", bench.sees(seen[where] & _exists(bench))
+            if problem.bias is not None:
+                other = bench.of_rows(problem.bias[where])
+                yield f"the bias is that {words}", partial(_biased, bench, other)
+
+
+def neighbours(bench: Bench) -> Mistakes:
+    """Yield masks of the key beside, which end at the border, and keys that are never hidden."""
+    spec = bench.problem.spec
+    if bench.problem.visible.all():
+        return
+    seen = np.broadcast_to(bench.problem.visible, bench.problem.answer.weights.shape)
+    j = np.arange(spec.keys)
+    for step, side in ((1, "next"), (-1, "previous")):
+        other = seen[..., np.clip(j + step, 0, spec.keys - 1)]
+        yield f"the mask of a key is that of the {side} key", bench.sees(other)
+    grid = Grid(spec.batch, spec.heads[0], spec.queries, spec.keys, *spec.lengths)
+    for alignment in ("top-left", "bottom-right"):
+        own = j == grid.diagonal(alignment)
+        yield f"the query's own key ({alignment}) is never hidden", bench.sees(seen | own)
+
+
+def _touched(visible: Booleans, size: int) -> Booleans:
+    """Return the keys of tiles in which some query sees some key."""
+    queries, keys = visible.shape[2:]
+    padded = np.pad(visible, [(0, 0), (0, 0), (0, -queries % size), (0, -keys % size)])
+    shape = padded.shape[2] // size, size, padded.shape[3] // size, size
+    some = padded.reshape(*visible.shape[:2], *shape).any((3, 5), keepdims=True)
+    whole = np.broadcast_to(some, (*visible.shape[:2], *shape)).reshape(padded.shape)
+    found: Booleans = whole[:, :, :queries, :keys]
+    return found
+
+
+def _exists(bench: Bench) -> Booleans:
+    """Return which keys there are, (B, 1, 1, T_k)."""
+    spec = bench.problem.spec
+    return np.asarray(np.arange(spec.keys) < spec.lengths[1][:, None, None, None])
+
+
+def _biased(bench: Bench, bias: Array) -> Array:
+    return bench.averaged(bench.scored(bias=bias))
