@@ -133,10 +133,11 @@ class Report:
             return None
         with np.errstate(all="ignore"):
             other = made()
-            digits = self.problem.spec.output.digits
-            same, equal = _same(self.out[:, :, bench.rows], other, digits)
-            right_too, _ = _same(self.problem.expected[:, :, bench.rows], other, digits)
-        wrong = float((same & ~right_too)[rows].mean())  # what changes nothing explains nothing
+            out, digits = self.out[:, :, bench.rows], self.problem.spec.output.digits
+            same, equal = _same(out, other, digits)
+            away = np.abs(out - self.problem.expected[:, :, bench.rows]).max(-1)
+            nearer = ~(np.abs(out - other).max(-1) >= away / 2.0)  # or it explains nothing
+        wrong = float((same & nearer)[rows].mean())
         if wrong < _PART:
             return None
         said = np.isfinite(self.out[:, :, bench.rows]).all(-1) & rows
