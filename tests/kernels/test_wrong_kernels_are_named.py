@@ -9,8 +9,8 @@ from kernels_of_tests import (
     flash,
     plain,
     shifted_diagonal,
-    split,
     softmax_average,
+    split,
     values_of,
     with_mask,
 )
