@@ -81,14 +81,14 @@ def _merged(bench: Bench, size: int, how: str) -> Array:
 
 def _elsewhere(bench: Bench, size: int, rows: int) -> Array:
     """Return the merge by logsumexps of other rows: the first of blocks, or of other heads."""
-    whole = Bench.of(bench.problem)
-    outs, tops, sums = _splits(whole, size)
+    outs, tops, sums = _splits(bench, size)
     lse, divided = tops + np.log(sums), outs / np.where(sums > 0.0, sums, 1.0)
     if rows > 0:
-        lse = lse[:, :, :, np.arange(lse.shape[3]) // rows * rows]
+        _, tops, sums = _splits(Bench(bench.problem, bench.rows // rows * rows), size)
+        lse = tops + np.log(sums)
     elif rows == _HEADS_FIRST:
         lse = lse.swapaxes(1, 2).reshape(lse.shape)
     else:
         turned = lse.shape[0], lse.shape[2], lse.shape[1], *lse.shape[3:]
         lse = lse.reshape(turned).swapaxes(1, 2)
-    return _average(divided, lse)[:, :, bench.rows]
+    return _average(divided, lse)

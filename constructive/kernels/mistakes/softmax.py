@@ -163,9 +163,10 @@ def rescaling(bench: Bench) -> Mistakes:
 
 
 def _shared_factor(bench: Bench, block: int) -> Array:
-    whole = Bench.of(bench.problem)
-    first = np.arange(bench.problem.spec.queries) // block * block
-    return _Carry(first=first).run(whole, block)[:, :, bench.rows]
+    rows, count = bench.rows, len(bench.rows)
+    both = Bench(bench.problem, np.concatenate([rows, rows // block * block]))
+    first = np.tile(count + np.arange(count), 2)
+    return _Carry(first=first).run(both, block)[:, :, :count]
 
 
 class _Carry:
