@@ -23,6 +23,8 @@ _FEW_COLUMNS = 0.75
 _MOST_REPORTS = 4
 _PART = 0.9
 """Of wrong rows that an explanation has to explain."""
+_NEAR = 2.0**-6
+"""Distances of rows that may be roundings."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,14 @@ class Report:
         """The first wrong row: sequence, head, query."""
         found = np.argwhere(self.wrong)
         return tuple(int(index) for index in found[0]) if len(found) else None
+
+    @property
+    def distance(self) -> float:
+        """How far a wrong row is from the right one, at most; infinite for NaN."""
+        if self.passed:
+            return 0.0
+        away = np.abs(self.out - self.problem.expected)[self.wrong]
+        return float(np.nan_to_num(away, nan=np.inf).max())
 
     @cached_property
     def explanations(self) -> tuple[Explanation, ...]:
@@ -269,7 +279,8 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
         >>> diagnose([])
         ()
     """
-    given = sorted(reports, key=lambda report: report.passed)
+    # A report in which no row is far from the right one says least.
+    given = sorted(reports, key=lambda report: (report.passed, report.distance < _NEAR))
     if not given or given[0].passed:
         return ()
     left = [explanation.sentence for explanation in given[0].explanations if explanation.is_whole]
