@@ -64,7 +64,7 @@ class Contraction(ABC):
         """Count those of the two products of a decoder, z^T U and its product with o_v.
 
         A tree that does not sum over the rows of U first has all of them in the first count: its
-        errors are then bounded by sums of |z| |U| |o_v|.
+        errors are then bounded by sums of `|z| |U| |o_v|`.
 
         Args:
             tokens: n, which a position sees, of any shape

@@ -1,19 +1,19 @@
 """What a program may do that evaluates attention in floating point: one model, and its bounds.
 
 A *program* computes one output from stored arrays by these steps. Its errors are bounded by counts,
-which follow from a `FloatModel`: a row of numbers. `FloatModel.sentence` says the same in words,
-from the same numbers, and statements quote it.
+which follow from a `FloatModel`: a row of numbers. `FloatModel.of_layers` says the same in
+words, from the same numbers, and statements quote it. ::
 
     load      a number that was given is rounded to the format once
-    contract  arrays are multiplied and summed over indices (`exact.contractions`)
-    scale     constants multiply queries, keys, logits or exponents, in `constants` roundings at
+    contract  arrays are multiplied and summed over indices (exact.contractions)
+    scale     constants multiply queries, keys, logits or exponents, in constants roundings at
               most: a scale and its inverse, log2 e for exp2; a power of two costs nothing, and
               an exponent l - m is as large as two logits, so each rounding counts twice
-    softmax   exp(l_j - m), m the largest logit so far; in blocks of `block` tokens or more; divided
-              once, before the average or after it; where `merged`, also by exp(l - (m + log L)),
+    softmax   exp(l_j - m), m the largest logit so far; in blocks of block tokens or more; divided
+              once, before the average or after it; where merged, also by exp(l - (m + log L)),
               and parts are merged by (m, L) or by logsumexp
     sum       in any order, with or without fused multiply-add, to nearest
-    store     some results have fewer bits (`storage`)
+    store     some results have fewer bits (storage)
 
 *Standard model* (Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd ed., sections 2.2
 and 3.1). Every addition, product and division is rounded to nearest, with or without fused
@@ -63,7 +63,7 @@ zeta = (b + rho + (1 + rho) c) / (1 - b), and (1 + rho) (1 + eta) h X / (1 - b) 
 No numerator overflows where n X (1 + zeta) is in the range of the operations, X the largest `|x|`.
 
 *Merged parts.* A token's weight may be exp(l - lse_s) exp(lse_s - lse), lse_s = m + log L of its
-part, with logarithms off by `exp_error` (1 + |log L|). Twice, a logarithm is rounded and added to a
+part, with logarithms off by `exp_error` (1 + log L). Twice, a logarithm is rounded and added to a
 logit (u (M + log n), M bounds the logits), and a difference is rounded (u (2M + log n),
 u (2M + 2 log n)). So exponents are off by 6 u M + 5 u log n + 2 exp_error (1 + log n)
 (`exponents`, and 6 roundings in `logit_roundings`). Sums are nested twice: n, m and B are doubled,
