@@ -63,8 +63,10 @@ def test_shrinking_ends_at_something_small():
     assert isinstance(smallest.dataset, Dataset)
 
 
-@pytest.mark.parametrize(("size", "heads"), [(8, 3), (16, 3), (20, 8), (40, 3)])
-def test_problems_of_any_size_are_built(size, heads):
+@pytest.mark.parametrize(
+    ("size", "heads", "many"), [(8, 3, 15), (16, 3, 15), (20, 8, 31), (40, 3, 31)]
+)
+def test_problems_of_any_size_are_built(size, heads, many):
     @settings(max_examples=25, deadline=None, database=None)
     @given(strategies.memorizable(min_context_size=size, max_context_size=size, max_heads=heads))
     def test(problem):
@@ -75,7 +77,7 @@ def test_problems_of_any_size_are_built(size, heads):
 
     seen = set()
     test()
-    assert max(seen) > (31 if size > 8 else 15)
+    assert max(seen) > many
 
 
 @given(strategies.queries(min_examples=32, max_examples=60, min_width=3, max_width=3))

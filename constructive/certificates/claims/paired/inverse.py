@@ -60,12 +60,16 @@ class _Bound:
     Args:
         examples: T of them
         entries: of X
-        extra: the token of the extra example and its direction, if there is one
         margin: how many times bounds of rounding count
+        extra: the token of the extra example and its direction, where they were read before
     """
 
     def __init__(
-        self, examples: Examples, entries: Entries, extra: Extra | None, margin: float = 1.0
+        self,
+        examples: Examples,
+        entries: Entries,
+        margin: float = 1.0,
+        extra: Extra | None = None,
     ) -> None:
         width, total = examples.queries.shape[1], len(examples.order)
         self.tail, self.runs = margin * entries.tail, _right_inverses(examples, entries.own)
@@ -102,8 +106,8 @@ class _Bound:
         self.owners = np.minimum(first[:, np.newaxis] + np.arange(widest), total - 1)
         self.direction: Array = np.zeros(width)  # of the token of the extra example
         self.correction: Array = np.zeros(total)
-        if extra is not None:
-            token, self.direction = extra
+        if examples.has_extra:
+            token, self.direction = extra or _extra_token(examples)
             self.correction = _correction(entries, token, self.direction, margin)
 
     def __call__(self, weights: Array) -> Array:
@@ -120,14 +124,14 @@ def bound_inverse(examples: Examples, entries: Entries) -> Inverse:
     """Find w with N w < w. Raises UndecidedError where coupling is not shown to contract."""
     with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
         extra = _extra_token(examples) if examples.has_extra else None
-        bound = _Bound(examples, entries, extra)
+        bound = _Bound(examples, entries, extra=extra)
         found = _contracting(bound, len(examples.order))
         if found is None:
             raise _coupled(examples, entries, "coupling does not contract")
         weights, contraction = found
         if not (contraction <= _SURELY[0] and weights.max() <= _SURELY[1]):
             found = _contracting(
-                _Bound(examples, entries, extra, _MARGIN), len(examples.order), 1.0
+                _Bound(examples, entries, _MARGIN, extra), len(examples.order), 1.0
             )
             if found is None:
                 raise _coupled(examples, entries, "coupling hardly contracts")
