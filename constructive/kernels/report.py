@@ -151,7 +151,8 @@ class Report:
         if wrong < _PART:
             return None
         said = np.isfinite(self.out[:, :, bench.rows]).all(-1) & rows
-        if not said.any() and float(same[real].mean()) < 1.0:
+        told = (real & ~rows).any() or self.problem.draft.level > 0.0
+        if not said.any() and (float(same[real].mean()) < 1.0 or not told):
             return None  # NaN says little: many mistakes lead to it
         kept = self.problem.answer.checked[:, :, bench.rows] & real & ~rows
         right = float(same[kept].mean()) if kept.any() else 1.0
@@ -178,6 +179,7 @@ class Report:
         reading, rows = self.reading, self._rows
         if not any(explanation.wrong == 1.0 for explanation in whole):
             found.extend(f"ROWS: {line}" for line in self.kinds)
+            found.extend(self._not_finite())
         chosen = rows[:: max(1, len(rows) // _MOST_ROWS)][:_MOST_ROWS]
         found.extend(reading.words((b, h, i)) for b, h, i in chosen)
         if len(rows) > len(chosen):
@@ -236,6 +238,16 @@ class Report:
         if not len(bad) or not len(good) or np.isin(bad, good).any():
             return ""
         return f", all rows that should read key {_ranges(bad)} and no others"
+
+    def _not_finite(self) -> list[str]:
+        """Say what NaN can come from where no logit of a visible key is above 0."""
+        out = self.out[self.wrong]
+        if np.isfinite(out).any() or self.problem.draft.level > 0.0:
+            return []
+        return [
+            "no visible key has a logit above 0, so nothing overflows: NaN come from memory that must "
+            "not be read (padding, unused pages, gaps between rows), or from 0 / 0"
+        ]
 
     def _coverage(self) -> list[str]:
         guarded, checked = self.problem.guarded, self.problem.checked

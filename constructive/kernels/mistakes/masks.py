@@ -134,6 +134,10 @@ def lengths(bench: Bench) -> Mistakes:
                 f"{name} are those of the sequence before": [values[-1], *values[:-1]],
                 f"{name} are the largest one everywhere": [max(values)] * len(values),
             }
+            if isinstance(mask, LeftPadding):
+                options[f"{name} are one too large, where there is padding"] = [
+                    value + (value > 0) for value in values
+                ]
             for block in BLOCKS:
                 up = [-(-value // block) * block for value in values]
                 options[f"{name} are rounded up to blocks of {block}"] = up

@@ -29,12 +29,20 @@ def precision(bench: Bench) -> Mistakes:
                 if block < spec.keys:
                     yield f"the sum of weights is {words}", partial(_blocks, bench, form, block, "")
                     yield f"the accumulator is {words}", partial(_blocks, bench, form, block, "acc")
+        yield f"products of queries and keys pass through {form.name}", partial(_raw, bench, form)
         yield f"weights are rounded to {form.name}", partial(_weights, bench, form)
         yield f"weights are rounded to {form.name} once divided", partial(_divided, bench, form)
 
 
 def _values(bench: Bench, form: Format) -> Array:
     return bench.averaged(v=nearest(bench.values, form))
+
+
+def _raw(bench: Bench, form: Format) -> Array:
+    """Return the output with short logits; rows in which all are -inf end as zeros."""
+    scores = bench.scored(raw=nearest(bench.raw, form))
+    lost = (np.where(bench.visible, scores, -np.inf) == -np.inf).all(-1, keepdims=True)
+    return np.where(lost, 0.0, bench.averaged(scores))
 
 
 def _output(bench: Bench, form: Format) -> Array:

@@ -114,7 +114,7 @@ def _past(bench: Bench, extra: int) -> Array:
 def maxima(bench: Bench) -> Mistakes:
     """Yield maxima that are not subtracted, or that do not start at -inf."""
     yield "the largest logit is not subtracted", partial(_fixed, bench)
-    for start in (0.0, -1e4, -30.0, -100.0, -1e3):
+    for start in (0.0, -1e4, -30.0, -100.0, -1e3, -5e4, -65504.0):
         words = f"the largest logit starts at {start:g}, not at -inf"
         yield f"{words}, and rows end as NaN", partial(_started, bench, start, np.nan)
         yield f"{words}, and rows end as zeros", partial(_started, bench, start, 0.0)

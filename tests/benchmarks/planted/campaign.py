@@ -39,6 +39,9 @@ SMALL, MOST = 100_000, 12
 SHOWN = 2
 """Messages that someone who judges them sees, of different cases."""
 
+LOGITS = {"large-logits", "sunk-logits"}
+"""What some cases of a battery have: kernels are asked for all of them."""
+
 COMPARED = 6
 """Reports on gradients whose explanations are compared."""
 
@@ -112,7 +115,8 @@ def _work(run):
 
 
 def battery_for(needs, base):
-    """The problems of the battery that have what a bug needs."""
+    """The problems of the battery that have what a bug needs; those of usual logits, too."""
+    needs = needs - LOGITS
     found = [
         one for one, here in _asked(tuple(sorted(needs)), "backward" in base.handles)
         if needs <= here and {"pages", "splits", "packed"} & here <= base.handles
