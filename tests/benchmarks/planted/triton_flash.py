@@ -26,6 +26,16 @@ LOG2E = 1 / math.log(2)
 
 
 @triton.jit
+def _nearest(x, FORMAT: tl.constexpr):
+    """Numbers rounded to nearest; the interpreter of Triton 3.9.0 cuts bfloat16 off."""
+    if FORMAT == tl.bfloat16:
+        bits = x.to(tl.uint32, bitcast=True)
+        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+        x = bits.to(tl.float32, bitcast=True)
+    return x.to(FORMAT)
+
+
+@triton.jit
 def _flash(
     Q, K, V, OUT, BIAS, LENGTHS, STARTS, SLOPES, SINKS,
     qb, qh, qt, qd, kb, kh, kt, kd, vb, vh, vt, vd, ob, oh, ot, od, bb, bh, bq, bk,
@@ -156,7 +166,7 @@ def _flash(
             V + key_batch * vb + value_head * vh + keys[:, None] * vt + c[None, :] * vd,
             mask=here[:, None] & (c < dv)[None, :], other=0.0,
         )  # fmt: skip
-        p = p.to(v.dtype).to(tl.float32)  # as tensor cores take it
+        p = _nearest(p, V.dtype.element_ty).to(tl.float32)  # as tensor cores take it
         acc = acc * fade[:, None] + tl.dot(p, v.to(tl.float32), input_precision="ieee")
         if BUG == "accumulator in the format of the inputs":
             acc = acc.to(V.dtype.element_ty).to(tl.float32)
@@ -168,8 +178,8 @@ def _flash(
         total = total + tl.math.exp2(sink - tl.where(m == float("-inf"), sink, m))
     acc = acc / tl.where(total > 0, total, 1.0)[:, None]
     tl.store(
-        OUT + b * ob + h * oh + rows[:, None] * ot + c[None, :] * od, acc.to(OUT.dtype.element_ty),
-        mask=(rows < tq)[:, None] & (c < dv)[None, :],
+        OUT + b * ob + h * oh + rows[:, None] * ot + c[None, :] * od,
+        _nearest(acc, OUT.dtype.element_ty), mask=(rows < tq)[:, None] & (c < dv)[None, :],
     )  # fmt: skip
 
 
