@@ -232,8 +232,8 @@ class Report:
         if np.isfinite(out).any() or self.problem.draft.level > 0.0:
             return []
         return [
-            "no visible key has a logit above 0, so nothing overflows: NaN come from memory that must "
-            "not be read (padding, unused pages, gaps between rows), or from 0 / 0"
+            "no visible key has a logit above 0, so nothing overflows: NaN come from memory that "
+            "must not be read (padding, unused pages, gaps between rows), or from 0 / 0"
         ]
 
     def _coverage(self) -> list[str]:
