@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from constructive.kernels.masks import Booleans, Grid, Mask, Window
+from constructive.kernels.masks import Boolean, Booleans, Given, Grid, Mask, Window
 from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
 from constructive.support.arrays import Array
 
@@ -87,7 +87,7 @@ def rows_of_blocks(bench: Bench) -> Mistakes:
 def neighbours(bench: Bench) -> Mistakes:
     """Yield masks of the key beside, which end at the border, and keys that are never hidden."""
     spec = bench.problem.spec
-    if bench.problem.visible.all():
+    if spec.mask(Boolean) is None and spec.mask(Given) is None:
         return
     seen = np.broadcast_to(bench.problem.visible, bench.problem.answer.weights.shape)
     j = np.arange(spec.keys)

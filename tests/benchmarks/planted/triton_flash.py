@@ -28,7 +28,7 @@ LOG2E = 1 / math.log(2)
 @triton.jit
 def _nearest(x, FORMAT: tl.constexpr):
     """Numbers rounded to nearest; the interpreter of Triton 3.9.0 cuts bfloat16 off."""
-    if tl.bfloat16 == FORMAT:
+    if FORMAT == tl.bfloat16:
         bits = x.to(tl.uint32, bitcast=True)
         bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
         x = bits.to(tl.float32, bitcast=True)
