@@ -47,7 +47,7 @@ def prove(memorizer: Memorizer, dataset: Dataset, asked: Asked) -> Certificate:
     """Judge the claims about a layer which are asked for."""
     layer = memorizer.layer
     layer.leading.check_fits(dataset)
-    model_named(asked.model)  # before long work
+    model = model_named(asked.model)  # refused before long work
     epsilon = _usual_epsilon(dataset) if asked.epsilon is None else asked.epsilon
     data, weights = described_data(dataset), described(layer.tensors)
 
@@ -81,7 +81,7 @@ def prove(memorizer: Memorizer, dataset: Dataset, asked: Asked) -> Certificate:
         order=memorizer.record.order,
         epsilon=epsilon,
         allowed=asked.epsilon,
-        model=model_named(asked.model),
+        model=model,
         delta=asked.delta,
         fingerprints=_both(data, weights),
         evaluations=Evaluations(

@@ -96,7 +96,7 @@ _DIFFERENCE = 2
 """Roundings of l - m, in units of a bound of both."""
 _MERGES = 6
 """More of them where parts are merged by logsumexp."""
-_OPERATIONS = {2.0**-24: "float32", 2.0**-53: "float64"}
+OPERATIONS = {2.0**-24: "float32", 2.0**-53: "float64"}
 """By their unit roundoff."""
 
 
@@ -203,7 +203,7 @@ class FloatModel:
         """Say how a program sums, stores, scales and averages, from the numbers alone."""
         tiny = _power(2.0 * self.smallest)
         yield (
-            f"sums in {_OPERATIONS[self.unit]}, in any order, rounding to nearest, with or without "
+            f"sums in {OPERATIONS[self.unit]}, in any order, rounding to nearest, with or without "
             "fused multiply-add"
         )
         if self.stored_unit:

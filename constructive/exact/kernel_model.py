@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy.typing as npt
 
-from constructive.exact.float_model import FloatModel
+from constructive.exact.float_model import OPERATIONS, FloatModel
 from constructive.exact.formats import FORMATS, Format
 from constructive.exact.models import EXP_ULPS, SMALL_BLOCK
 from constructive.support.arrays import Array
@@ -111,7 +111,7 @@ class KernelModel(FloatModel):
     def _kernel_clauses(self) -> Iterator[str]:
         ways = "in any order" if self.depth is None else f"of depth {self.depth} at most"
         yield f"q, k and v are numbers of {self.storage.name}; hidden keys have weight 0"
-        yield f"operations in {_OPERATIONS[self.unit]}, to nearest, sums {ways}; no overflow"
+        yield f"operations in {OPERATIONS[self.unit]}, to nearest, sums {ways}; no overflow"
         if self.matrix_unit > self.unit:
             yield (
                 "products of matrices may align products to the largest and cut them off, by at "
@@ -155,7 +155,6 @@ class KernelModel(FloatModel):
         yield "underflow to zero or gradual"
 
 
-_OPERATIONS = {2.0**-24: "float32", 2.0**-53: "float64"}
 _TENSOR = 2.0**-22
 """Two quanta of tensor cores that keep 23 bits behind the first of the largest operand."""
 _HOPPER = 2.0**-12

@@ -1,7 +1,7 @@
 """The lemma at work: R from the blocks, N from what is left of I - X R, and w with N w < w.
 
-Whoever checks a certificate has an R, an N and a w of his own, which differ by rounding. So a
-margin is asked for: bounds of rounding count twice, for N', which is at most 2 (1 + 2^-16) N.
+A checker computes its own R, N and w, which differ from these by rounding. So a margin is needed:
+bounds of rounding count twice, for N', which is at most 2 (1 + 2^-16) N.
 With w = 1 + c N w from w = 1 on, step k adds (c N)^k 1, which is monotone in N. So if a step for N'
 adds 1 at most, then so does the same step for every N below N': N w <= w / c. That is more than
 the checker needs, which takes as many steps. Where q and w are small for N, it holds for N', too:
