@@ -23,9 +23,7 @@ _SHORT = "bfloat16", "float8"
 """Dtypes of PyTorch and of ml_dtypes, by the start of their names. All of them are in float32."""
 
 
-def row_chunks(
-    total: int, bytes_per_row: int, chunk_bytes: int = CHUNK_BYTES
-) -> Iterator[slice]:
+def row_chunks(total: int, bytes_per_row: int, chunk_bytes: int = CHUNK_BYTES) -> Iterator[slice]:
     """Cut rows into pieces of about one size in memory; a piece has at least one row.
 
     Args:
