@@ -12,7 +12,8 @@ from typing import Protocol, runtime_checkable
 
 from constructive.certificates.certificate import FORMATS
 from constructive.data import texts
-from constructive.data.stored import FILES, StoredDataset
+from constructive.data.dataset import Dataset
+from constructive.data.stored import FILES
 from constructive.sequences import examples, memorizer
 from constructive.support.errors import FormatError, ParameterError, shown
 from constructive.support.progress import Progress, silent
@@ -161,8 +162,8 @@ def _run(command: list[str], printed: Path, progress: Progress) -> tuple[int, st
 
 def _path_of(role: str, given: object, folder: Path) -> Path:
     """The file of a role; an object is written to one, unless it is on disk already."""
-    if isinstance(given, StoredDataset):
-        given = given.folder
+    if isinstance(given, Dataset) and given.on_disk:
+        given = given.on_disk.folder
     if isinstance(given, str | Path):
         _require_role(Path(given), role, given)
         return Path(given).resolve()

@@ -22,7 +22,7 @@ from constructive import __version__
 from constructive.cli.environment import environment
 from constructive.support.errors import ConstructiveError, OutputError
 from constructive.support.files import STANDARD_OUTPUT, require_writable, same_file, way_out
-from constructive.support.folders import require_folder
+from constructive.support.files import require_folder
 from constructive.support.progress import Progress as ProgressCallback
 
 if TYPE_CHECKING:

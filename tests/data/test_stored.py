@@ -26,7 +26,7 @@ from constructive import (
 from constructive.constructions.multihead import assumptions
 from constructive.data import generators as drawn
 from constructive.data.repeats import repeated_inputs
-from constructive.data.stored import FILES, StoredDataset
+from constructive.data.stored import FILES
 from constructive.support.stored import StoredArray
 
 ARRAYS = "contexts", "queries", "targets"

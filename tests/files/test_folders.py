@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from constructive.support.errors import OutputError
-from constructive.support.folders import replacing_folder, require_folder
+from constructive.support.files import replacing_folder, require_folder
 
 NAMES = "a.txt", "b.txt"
 ROOT = os.geteuid() == 0
@@ -133,16 +133,16 @@ def socket_(path):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (file, "it is no folder"),
-        (link_to_a_folder, "it is no folder"),
-        (link_to_nothing, "it is no folder"),
+        (file, "it is not a folder"),
+        (link_to_a_folder, "it is not a folder"),
+        (link_to_nothing, "it is not a folder"),
         (another_file, "it holds something else, c.txt"),
         (link_inside, "it holds something else, a.txt"),
         (folder_inside, "it holds something else, a.txt"),
         (protected_inside, "b.txt is write-protected"),
         (protected, "it is write-protected"),
-        (pipe, "it is no folder"),
-        (socket_, "it is no folder"),
+        (pipe, "it is not a folder"),
+        (socket_, "it is not a folder"),
     ],
 )
 def test_what_is_not_replaced(tmp_path, monkeypatch, make, words):

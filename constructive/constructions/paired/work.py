@@ -22,7 +22,6 @@ from constructive.constructions.paired.coupling import Reader
 from constructive.constructions.paired.ordering import Coarse, Integers, Ordered
 from constructive.constructions.paired.pairs import TOGETHER, Block, Recipe, build
 from constructive.data.dataset import Dataset
-from constructive.data.stored import StoredDataset
 from constructive.support.arrays import Array
 from constructive.support.checkpoint import Checkpoint
 from constructive.support.parallel import ordered_map
@@ -172,7 +171,7 @@ def _examples(
         "reach": coarse.reach,
         "stops": ordered.stops,
     }
-    stored = dataset.on_disk.elsewhere if isinstance(dataset, StoredDataset) else None
+    stored = dataset.on_disk.file.elsewhere if dataset.on_disk else None
     if stored is None:
         arrays["contexts"] = dataset.contexts
     with shared(arrays, None if kept is None else kept.folder) as place:
@@ -185,7 +184,7 @@ def _rows(contexts: Array | StoredArray, examples: Integers) -> Array:
     """Rows of a file which has to be the one that was opened, whatever was at its path before."""
     if isinstance(contexts, StoredArray):
         require_seen(contexts.path)
-        return contexts.rows(examples).astype(np.float64, copy=False)
+        contexts = contexts.mapped()
     return contexts[examples].astype(np.float64, copy=False)
 
 
