@@ -146,8 +146,8 @@ def test_an_interrupt_ends_what_runs(programs, tmp_path):
     def interrupted(*_step):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        rocq.check(tmp_path / "built", interrupted)
+    with progress_to(interrupted), pytest.raises(KeyboardInterrupt):
+        rocq.check(tmp_path / "built")
     assert time.monotonic() - start < 30
 
 
