@@ -1,8 +1,8 @@
 """Where pairs are built: here, or on an executor, and what a checkpoint keeps of them.
 
 All pairs are cut into the same pieces, with the same random numbers, wherever they are built: so
-weights do not depend on it. Processes read the examples themselves (`support.shared`); what a piece
-takes along is its numbers.
+weights do not depend on it. Processes read the examples themselves (`parallel.shared`); what a
+piece takes along is its numbers.
 """
 
 import dataclasses
@@ -23,10 +23,14 @@ from constructive.constructions.paired.ordering import Coarse, Integers, Ordered
 from constructive.constructions.paired.pairs import TOGETHER, Block, Recipe, build
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array
-from constructive.support.checkpoint import Checkpoint
-from constructive.support.parallel import ordered_map
+from constructive.support.parallel import (
+    Checkpoint,
+    arrays_at,
+    ordered_map,
+    require_seen,
+    shared,
+)
 from constructive.support.progress import report
-from constructive.support.shared import arrays_at, require_seen, shared
 from constructive.support.stored import StoredArray
 
 _STEP = "build pairs of heads"
