@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, overload
 from constructive.certificates import decoders, layers, sequences
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.prover import MOST_BITS, OPTIONS, Asked, Known, Prover
+from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
-from constructive.data.texts import Text
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.decoder import Decoder
 from constructive.layers.extended import ExtendedLayer

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from constructive.certificates.certificate import FORMATS
-from constructive.data import texts
+from constructive.data import corpus
 from constructive.data.dataset import Dataset
 from constructive.data.stored import FILES
 from constructive.sequences import examples, memorizer
@@ -27,7 +27,7 @@ _KINDS = {
     **dict.fromkeys(FORMATS, _CERTIFICATE),
     memorizer.FORMAT: _WEIGHTS,
     examples.FORMAT: _DATA,
-    texts.FORMAT: _DATA,
+    corpus.FORMAT: _DATA,
 }
 _STEP = re.compile(r"\.\.\. (.{1,99}): (\d{1,18}) of (\d{1,18})\n")
 """A line of the checker which tells what it is at (`checker/steps.py`)."""

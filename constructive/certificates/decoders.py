@@ -7,7 +7,7 @@ from constructive.certificates.certificate import DECODER_FORMAT, Certificate
 from constructive.certificates.claims.decoders import CLAIMS
 from constructive.certificates.claims.decoders.subject import Subject
 from constructive.certificates.prover import Asked, Known
-from constructive.data.texts import Text
+from constructive.data.corpus import Text
 from constructive.exact.models import model_named
 from constructive.layers.causal.margins import Margins
 from constructive.layers.decoder import Decoder

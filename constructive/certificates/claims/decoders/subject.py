@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from constructive.data.texts import Text
+from constructive.data.corpus import Text
 from constructive.exact.float_model import FloatModel
 from constructive.layers.causal.margins import Margins
 from constructive.layers.decoder import Decoder
