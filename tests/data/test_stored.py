@@ -249,7 +249,7 @@ def test_equal_inputs_are_found(tmp_path):
         )
         assert on_disk(stored)
     with pytest.raises(DataError, match="examples 1 and 4 are the same input"):
-        assumptions.check_inputs(Dataset(contexts, queries, np.arange(6)))
+        assumptions.repeated(Dataset(contexts, queries, np.arange(6)))
 
 
 # What is wrong is named.
