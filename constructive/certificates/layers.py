@@ -12,7 +12,6 @@ from constructive.certificates.claims.kind import Evaluations, Subject
 from constructive.certificates.claims.paired import judge as paired
 from constructive.certificates.claims.registry import CLAIMS
 from constructive.certificates.prover import Asked, Known
-from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.data.dataset import Dataset
 from constructive.exact.models import model_named
 from constructive.layers.memorizer import Memorizer
@@ -26,8 +25,7 @@ _LARGEST_DENSE = 2000
 def known_claims(memorizer: Memorizer) -> Known:
     """The claims which there are about a memorizer, and how to call them."""
     record = memorizer.record
-    construction = CONSTRUCTIONS.get(record.construction)  # weights are judged whoever built them
-    grouped = record.heads and (construction is None or construction.grouped)
+    grouped = record.grouped
     kinds = {name: kind for name, kind in CLAIMS.items() if grouped or not kind.grouped}
     # Groups of Theorems 1 and 2 are small, and taken in the order given.
     wide = not record.small_groups or record.context_size > memorizer.layer.width
