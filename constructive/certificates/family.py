@@ -12,41 +12,12 @@ from constructive.certificates.certificate import Certificate
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.certificates.claims.options import CertifyOptions
 from constructive.certificates.claims.registry import CLAIMS
+from constructive.certificates.claims.strategy import Strategy
 from constructive.support.errors import ParameterError
 from constructive.support.verdict import Claim
 
 Description = dict[str, Any]
 """What a certificate says of data or of weights, with their SHA-256."""
-
-
-class Strategy(ABC):
-    """A shorter proof of several claims together, for weights that allow one.
-
-    Attributes:
-        claims: the names of those that it proves
-        options: the fields of `CertifyOptions` that it takes beside those of its claims
-        format: of its certificates
-    """
-
-    claims: ClassVar[tuple[str, ...]]
-    options: ClassVar[frozenset[str]] = frozenset()
-    format: ClassVar[str]
-
-    @abstractmethod
-    def applies(self, subject: Subject[Any, Any]) -> bool:
-        """Return whether these weights allow it.
-
-        Args:
-            subject: weights and data
-        """
-
-    @abstractmethod
-    def prove(self, subject: Subject[Any, Any]) -> tuple[Claim, ...] | None:
-        """Return the claims, or None where each should be judged by itself after all.
-
-        Args:
-            subject: to which it applies
-        """
 
 
 class ClaimFamily(ABC):
@@ -90,7 +61,7 @@ class ClaimFamily(ABC):
             data: of its type
         """
 
-    def require_unchanged(self, data: Any) -> None:  # noqa: ANN401 - of this family
+    def require_unchanged(self, data: Any) -> None:  # noqa: ANN401, B027 - of this family
         """Require that data are still those which were described; most cannot change.
 
         Args:
@@ -108,8 +79,8 @@ class ClaimFamily(ABC):
     @property
     def options(self) -> frozenset[str]:
         """The options that some claim takes."""
-        takers = [*CLAIMS[self.name].values(), *self.strategies]
-        return frozenset().union(*(taker.options for taker in takers))
+        of_claims = [kind.options for kind in CLAIMS[self.name].values()]
+        return frozenset().union(*of_claims, *(strategy.options for strategy in self.strategies))
 
     def prove(
         self,
@@ -165,9 +136,7 @@ class ClaimFamily(ABC):
         """Refuse an executor where no strategy has pieces for it."""
         if subject.options.executor is None:
             return
-        apart = ", ".join(
-            name for strategy in self.strategies for name in strategy.claims
-        )
+        apart = ", ".join(name for strategy in self.strategies for name in strategy.claims)
         raise ParameterError(
             f"claims {', '.join(names)} about {self.words(subject.weights)} are not proved in "
             "pieces, and have no executor= (--jobs)",

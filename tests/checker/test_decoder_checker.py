@@ -11,6 +11,7 @@ import tracemalloc
 import flint
 import numpy as np
 import pytest
+from constructive.certificates.claims.decoders import executed, rank, recites
 from decoder_parts import FILES, TWO, by_hand, saved, small, true_margins, two_tokens
 from islands import FOLDER, SOURCES, modules_loaded_by, mutate_bytes, mutate_fields
 from safetensors.numpy import load_file
@@ -20,7 +21,6 @@ from constructive import Certificate, Text, build_decoder, certify, check
 from constructive.certificates import claims as claim_rooms
 from constructive.certificates.about import described
 from constructive.certificates.certificate import DECODER_FORMAT
-from constructive.certificates.claims.decoders import executed, rank, recites
 from constructive.exact import float_model, models
 from constructive.layers.causal import bounded
 from constructive.layers.decoder import Decoder

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from constructive.certificates.claims.decoders import subject
 
 import constructive
 from constructive import Decoder, Text
-from constructive.certificates.claims.decoders import subject
 from constructive.cli import recite
 from constructive.constructions import decoder as building
 from constructive.data.texts import joined

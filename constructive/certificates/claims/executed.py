@@ -113,8 +113,7 @@ class DecoderExecuted(Executed):
         try:
             share = margins_of(subject).share
         except PrecisionError as failure:
-            detail = f"{failure.problem}; {failure.suggestion}"
-            return Claim("executed", statement, Verdict.UNDECIDED, detail)
+            return self.undecided(statement, failure)
         over = (~(share < _MARGIN_ROOM)).nonzero()[0]
         index = int(over[0]) if len(over) else int(share.argmax())
         place, taken = position(subject, index), float(share[index])

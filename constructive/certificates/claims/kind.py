@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from constructive.certificates.claims.options import CertifyOptions
-from constructive.support.verdict import Claim
+from constructive.support.errors import PrecisionError
+from constructive.support.verdict import Claim, Verdict
 
 Weights = TypeVar("Weights")
 Data = TypeVar("Data")
@@ -86,7 +87,11 @@ class ClaimKind(ABC):
         """
         return self.usual
 
-    def require_options(self, weights: Any, options: CertifyOptions) -> None:  # noqa: ANN401
+    def require_options(  # noqa: B027 - most claims take any
+        self,
+        weights: Any,  # noqa: ANN401 - weights of any kind
+        options: CertifyOptions,
+    ) -> None:
         """Refuse options that make no sense for these weights, before any work.
 
         Args:
@@ -96,6 +101,16 @@ class ClaimKind(ABC):
         Raises:
             ParameterError: for such options
         """
+
+    def undecided(self, statement: str, failure: PrecisionError) -> Claim:
+        """Return the claim, where arithmetic is not precise enough to say anything.
+
+        Args:
+            statement: what would be claimed
+            failure: says why, and what to try
+        """
+        detail = f"{failure.problem}; {failure.suggestion}"
+        return Claim(self.name, statement, Verdict.UNDECIDED, detail)
 
     @abstractmethod
     def judge(self, subject: Subject[Any, Any]) -> Claim:

@@ -25,7 +25,8 @@ import hashlib
 import struct
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +59,8 @@ Refutation = tuple[str, object]
 """A detail and a witness."""
 
 
-class Rows(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Rows:
     """The rows of Z which have to be independent.
 
     Attributes:
@@ -96,8 +98,7 @@ class Rank(ClaimKind):
         try:
             found = rows.search()
         except PrecisionError as failure:
-            detail = f"{failure.problem}; {failure.suggestion}"
-            return Claim("rank", statement, Verdict.UNDECIDED, detail)
+            return self.undecided(statement, failure)
         return self._judged(found, rows.count, statement, subject.fingerprints)
 
     def _judged(self, found: Search, total: int, statement: str, fingerprints: bytes) -> Claim:
@@ -208,9 +209,7 @@ def refute(layer: AttentionLayer, dataset: Dataset) -> Refutation | None:
     return None
 
 
-def _rows(
-    decoder: Decoder, text: Text, wanted: Integers, point: Point, columns: Integers
-) -> Array:
+def _rows(decoder: Decoder, text: Text, wanted: Integers, point: Point, columns: Integers) -> Array:
     """Return some columns of Z(a) modulo p, with a row for each place: (R, columns)."""
     number = np.full(len(text) + 1, -1)  # the last one stands for what is filled up
     number[wanted] = np.arange(len(wanted))

@@ -34,9 +34,7 @@ class Recites(ClaimKind):
         try:
             margins = margins_of(subject)
         except PrecisionError as failure:
-            statement = STATEMENT.format(*sizes, "0.0")
-            detail = f"{failure.problem}; {failure.suggestion}"
-            return Claim("recites", statement, Verdict.UNDECIDED, detail)
+            return self.undecided(STATEMENT.format(*sizes, "0.0"), failure)
         worst = int(margins.least.argmin())
         least = float(margins.least[worst])
         bound = float(at_least(least * _ROOM)) if least > 0.0 else 0.0
@@ -44,13 +42,15 @@ class Recites(ClaimKind):
         place = position(subject, worst)
         if bound > 0.0:
             detail = f"the smallest margin is that after token {place[1]} of text {place[0]}"
-            return Claim("recites", statement, Verdict.PROVED, detail, evidence={"bound": bound.hex()})
+            return Claim(
+                "recites", statement, Verdict.PROVED, detail, evidence={"bound": bound.hex()}
+            )
         beaten = int(margins.most.argmin())
         if margins.most[beaten] <= 0.0:
             place = position(subject, beaten)
             detail = (
-                f"after token {place[1]} of text {place[0]} another logit is as large, or larger by up "
-                f"to {at_most(-float(margins.least[beaten]))}"
+                f"after token {place[1]} of text {place[0]} another logit is as large, or larger "
+                f"by up to {at_most(-float(margins.least[beaten]))}"
             )
             return Claim("recites", statement, Verdict.REFUTED, detail, place)
         detail = (

@@ -21,7 +21,6 @@ from constructive.support.errors import shown
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
 
-
 Sequences = Subject[SequenceMemorizer, SequenceDataset]
 
 
@@ -36,7 +35,9 @@ class Equality(ClaimKind):
         memorizer, dataset = subject.weights, subject.data
         count, size = dataset.ids.shape
         total = len(dataset.labels)
-        statement = f"f(X) == y for all {total} labels of N = {count} sequences of n = {size} tokens"
+        statement = (
+            f"f(X) == y for all {total} labels of N = {count} sequences of n = {size} tokens"
+        )
         known = expected_outputs(memorizer.classes, dataset.classes)
         values = np.array(known, dtype=object)[dataset.labels]
         found = memorizer.outputs(*memorizer.encode_dataset(dataset))
@@ -51,7 +52,9 @@ class Equality(ClaimKind):
         label = dataset.classes[dataset.labels[first]]
         (given,) = memorizer.labelled(found[first : first + 1], 1)[:1]
         given = given[0] if dataset.task == "seq2seq" else given
-        detail = f"{len(wrong)} labels differ: at {witness} it is {shown(given)}, not {shown(label)}"
+        detail = (
+            f"{len(wrong)} labels differ: at {witness} it is {shown(given)}, not {shown(label)}"
+        )
         return Claim("equality", statement, Verdict.REFUTED, detail, witness)
 
 
@@ -85,8 +88,8 @@ class Size(ClaimKind):
         if beyond:
             which, most = next(iter(beyond.items()))
             detail = (
-                f"{which} = {numbers[which]} of the record is more than the {most} which are possible "
-                "for these data; certify what was built, with the data it was built for"
+                f"{which} = {numbers[which]} of the record is more than the {most} which are "
+                "possible for these data; certify what was built, with the data it was built for"
             )
             return Claim("size", statement, Verdict.UNDECIDED, detail)
         detail = (
