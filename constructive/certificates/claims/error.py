@@ -62,6 +62,7 @@ class Error(ClaimKind):
     """The claim *error*."""
 
     name = "error"
+    statement = STATEMENT
     options = frozenset({"epsilon", "max_prec"})
 
     def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:

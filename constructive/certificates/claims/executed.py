@@ -37,10 +37,6 @@ from constructive.support.errors import PrecisionError
 from constructive.support.verdict import Claim, Verdict
 
 STATEMENT = "max |fl(f(E_t, e_t)) - y_t| <= {!r}{} for every program fl of the model {!r}: {}"
-DECODER_STATEMENT = (
-    "at all {} positions of S = {} texts the next token has the largest logit for every program of "
-    "the model {!r}: {}"
-)
 VACUOUS = " (vacuous, as no target is larger than {!r})"
 """What is said of a bound that is no less than the targets."""
 UNKNOWN = "fl(f(E_t, e_t)) is near y_t for every program fl of the model {!r}"
@@ -69,6 +65,7 @@ class Executed(ClaimKind):
 class LayerExecuted(Executed):
     """The claim about a layer, which is made if it is asked for."""
 
+    statement = STATEMENT
     options = frozenset({"model", "epsilon", "max_prec"})
     usual = False
 
@@ -101,6 +98,11 @@ class LayerExecuted(Executed):
 class DecoderExecuted(Executed):
     """The claim about a decoder."""
 
+    statement = (
+        "at all {} positions of S = {} texts the next token has the largest logit for every "
+        "program of the model {!r}: {}"
+    )
+
     def model(self, weights: Decoder, options: CertifyOptions) -> FloatModel:
         """Return how programs round that store as the decoder does."""
         return model_named(options.model, weights.record.storage)
@@ -109,7 +111,7 @@ class DecoderExecuted(Executed):
         """Prove it, or leave it undecided."""
         text, model = subject.data, self.model(subject.weights, subject.options)
         sizes = text.num_positions, text.num_texts
-        statement = DECODER_STATEMENT.format(*sizes, model.name, model.of_decoders())
+        statement = self.statement.format(*sizes, model.name, model.of_decoders())
         try:
             share = margins_of(subject).share
         except PrecisionError as failure:

@@ -19,6 +19,7 @@ class Grouping(ClaimKind):
     """The claim *grouping*: usual where groups are small, and in the order given."""
 
     name = "grouping"
+    statement = grouping.STATEMENT
     options = frozenset({"seed"})
 
     def applies(self, weights: Memorizer) -> bool:
@@ -42,6 +43,7 @@ class WideGrouping(Grouping):
     """The claim *wide_grouping*: usual where *grouping* is not."""
 
     name = "wide_grouping"
+    statement = wide_grouping.STATEMENT
 
     def is_usual(self, weights: Memorizer) -> bool:
         """Return whether these are groups of Theorem 10."""

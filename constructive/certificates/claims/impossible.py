@@ -19,11 +19,6 @@ from constructive.support.verdict import Claim, Verdict, pack
 from constructive.theory.context_capacity import context_capacity
 from constructive.theory.context_spans import count_spans
 
-STATEMENT = (
-    "for all weights of H = {} heads rank Z <= {} on {} different examples: "
-    "none memorize every labelling"
-)
-
 
 @dataclass(frozen=True)
 class AllWeights:
@@ -40,6 +35,10 @@ class Impossible(ClaimKind):
     """The claim *impossible*."""
 
     name = "impossible"
+    statement = (
+        "for all weights of H = {} heads rank Z <= {} on {} different examples: "
+        "none memorize every labelling"
+    )
     options = frozenset({"seed"})
 
     def judge(self, subject: Subject[AllWeights, Dataset]) -> Claim:
@@ -67,7 +66,7 @@ class Impossible(ClaimKind):
             "zeros": dataset.width - spans.tokens if vectors else 0,
         }
         bound = spans.tokens + (num_heads - 1) * spans.differences
-        statement = STATEMENT.format(num_heads, bound, len(blamed))
+        statement = self.statement.format(num_heads, bound, len(blamed))
         return Claim("impossible", statement, Verdict.PROVED, str(found), evidence=evidence)
 
 

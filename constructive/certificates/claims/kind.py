@@ -61,12 +61,14 @@ class ClaimKind(ABC):
 
     Attributes:
         name: by which `certify` is asked for it
+        statement: its sentence, with places for numbers; the checker has the same one
         options: the fields of `CertifyOptions` that it takes
         needs_rows: whether it needs Z, and not outputs alone
         usual: whether certificates make it by default
     """
 
     name: ClassVar[str]
+    statement: ClassVar[str]
     options: ClassVar[frozenset[str]] = frozenset()
     needs_rows: ClassVar[bool] = False
     usual: ClassVar[bool] = True

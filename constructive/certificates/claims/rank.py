@@ -26,7 +26,7 @@ import struct
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -50,10 +50,6 @@ from constructive.support.verdict import Claim, Verdict, pack
 
 ROUNDS = 12
 STATEMENT = "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y"
-DECODER_STATEMENT = (
-    "rank Z = R = {} on the different contexts: for all Y some readout U ((H + 1) d, d_out) has "
-    "Z U = Y"
-)
 
 Refutation = tuple[str, object]
 """A detail and a witness."""
@@ -79,9 +75,7 @@ class Rank(ClaimKind):
 
     name = "rank"
     options = frozenset({"seed"})
-    statement: str
-    """With a place for the number of rows."""
-    advice: str
+    advice: ClassVar[str]
     """What to try where it is undecided."""
 
     @abstractmethod
@@ -145,7 +139,10 @@ class LayerRank(Rank):
 class DecoderRank(Rank):
     """The claim about a decoder, with a row for each different context."""
 
-    statement = DECODER_STATEMENT
+    statement = (
+        "rank Z = R = {} on the different contexts: for all Y some readout U ((H + 1) d, d_out) "
+        "has Z U = Y"
+    )
     advice = "more heads"
 
     def rows(self, subject: Subject[Decoder, Text]) -> Rows:

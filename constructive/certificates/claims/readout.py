@@ -88,6 +88,7 @@ class Readout(ClaimKind):
     """The claim *readout*."""
 
     name = "readout"
+    statement = STATEMENT
     options = frozenset({"delta", "max_prec"})
     needs_rows = True
 

@@ -14,10 +14,6 @@ from constructive.layers.recital import recital
 from constructive.support.errors import PrecisionError
 from constructive.support.verdict import Claim, Verdict
 
-STATEMENT = (
-    "at all {} positions of S = {} texts the next token has the largest logit, by {} or more, in "
-    "real arithmetic"
-)
 _ROOM = 1.0 - 2.0**-20
 """Of the margin is left, so that other ways to bound it reach what is stated."""
 
@@ -26,6 +22,10 @@ class Recites(ClaimKind):
     """The claim *recites*."""
 
     name = "recites"
+    statement = (
+        "at all {} positions of S = {} texts the next token has the largest logit, by {} or more, "
+        "in real arithmetic"
+    )
 
     def judge(self, subject: Subject[Decoder, Text]) -> Claim:
         """Look at the smallest margin, and at the one which is surely lost."""
@@ -34,11 +34,11 @@ class Recites(ClaimKind):
         try:
             margins = margins_of(subject)
         except PrecisionError as failure:
-            return self.undecided(STATEMENT.format(*sizes, "0.0"), failure)
+            return self.undecided(self.statement.format(*sizes, "0.0"), failure)
         worst = int(margins.least.argmin())
         least = float(margins.least[worst])
         bound = float(at_least(least * _ROOM)) if least > 0.0 else 0.0
-        statement = STATEMENT.format(*sizes, repr(bound))
+        statement = self.statement.format(*sizes, repr(bound))
         place = position(subject, worst)
         if bound > 0.0:
             detail = f"the smallest margin is that after token {place[1]} of text {place[0]}"

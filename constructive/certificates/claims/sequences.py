@@ -28,6 +28,7 @@ class Equality(ClaimKind):
     """The claim *equality*."""
 
     name = "equality"
+    statement = "f(X) == y for all {} labels of N = {} sequences of n = {} tokens"
 
     def judge(self, subject: Sequences) -> Claim:
         """Evaluate all examples, and compare with ==."""
@@ -35,9 +36,7 @@ class Equality(ClaimKind):
         memorizer, dataset = subject.weights, subject.data
         count, size = dataset.ids.shape
         total = len(dataset.labels)
-        statement = (
-            f"f(X) == y for all {total} labels of N = {count} sequences of n = {size} tokens"
-        )
+        statement = self.statement.format(total, count, size)
         known = expected_outputs(memorizer.classes, dataset.classes)
         values = np.array(known, dtype=object)[dataset.labels]
         found = memorizer.outputs(*memorizer.encode_dataset(dataset))
@@ -62,6 +61,7 @@ class Size(ClaimKind):
     """The claim *size*."""
 
     name = "size"
+    statement = "{} non-zero parameters <= {}: Theorem 7 for {}"
 
     def judge(self, subject: Sequences) -> Claim:
         """Count weights, and compare with the formula."""
@@ -79,7 +79,7 @@ class Size(ClaimKind):
         weights = memorizer.nonzero_parameters
         numbers = dataclasses.asdict(sizes)
         named = ", ".join(f"{name} {value}" for name, value in numbers.items())
-        statement = f"{weights} non-zero parameters <= {sizes.bound}: Theorem 7 for {named}"
+        statement = self.statement.format(weights, sizes.bound, named)
         largest = largest_sizes(memorizer, dataset, sizes)
         other = _other_kind(memorizer, dataset)
         if other:
