@@ -1,12 +1,12 @@
 """What a certificate says that it is about: the arrays, their hashes, and the programs."""
 
 import platform
-from importlib.metadata import version
 from typing import Any
 
 import flint
 import numpy as np
 
+from constructive import __version__
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array
 from constructive.support.fingerprint import fingerprint
@@ -39,7 +39,7 @@ def describe_dataset(dataset: Dataset) -> dict[str, Any]:
 def made_by() -> dict[str, str]:
     """Return names and versions of the programs that make a certificate."""
     return {
-        "constructive": version("constructive"),
+        "constructive": __version__,
         "python-flint": flint.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
