@@ -145,7 +145,7 @@ def _checked_claims(claims: object, weights: object, family: ClaimFamily) -> tup
     unknown = [name for name in listed if name not in known]
     if unknown or not listed:
         raise ParameterError(
-            f"claims={claims!r} are not claims about {family.words(weights)}",
+            f"claims={claims!r} are not claims about {family.name_of(weights)}",
             witness=unknown or None,
             suggestion=f"some of {', '.join(known)}",
         )
@@ -168,7 +168,7 @@ def _require_taken(
     idle = {name: value for name, value in options.given().items() if name not in family.options}
     if idle:
         raise ParameterError(
-            f"claims about {family.words(weights)} have no "
+            f"claims about {family.name_of(weights)} have no "
             f"{', '.join(f'{name}=' for name in idle)}",
             witness=shown(idle),
             suggestion="none of " + ", ".join(f"{name}=" for name in idle),

@@ -26,13 +26,14 @@ class LayerFamily(ClaimFamily):
     """Claims about a layer of floats, whoever built it."""
 
     name = "layer"
+    words = "a layer"
     data = Dataset
     format = FORMAT
     strategies = (PAIRED,)
 
-    def words(self, weights: Memorizer) -> str:
+    def name_of(self, weights: Memorizer) -> str:
         """Return the construction of heads without groups, which have fewer claims."""
-        return "a layer" if has_groups(weights) else f"{weights.record.construction} heads"
+        return self.words if has_groups(weights) else f"{weights.record.construction} heads"
 
     def require_fit(self, weights: Memorizer, data: Dataset) -> None:
         """Require that shapes fit. Raises DataError."""
@@ -61,12 +62,9 @@ class DecoderFamily(ClaimFamily):
     """Claims about a decoder: what a causal layer puts out at every position of a text."""
 
     name = "decoder"
+    words = "decoders"
     data = Text
     format = DECODER_FORMAT
-
-    def words(self, weights: Decoder) -> str:  # noqa: ARG002 - all decoders are alike
-        """Return that claims are about decoders."""
-        return "decoders"
 
     def require_fit(self, weights: Decoder, data: Text) -> None:
         """Require that the decoder has the tokens of the text. Raises DataError."""
@@ -87,16 +85,9 @@ class DecoderFamily(ClaimFamily):
 class SequenceFamily(ClaimFamily):
     """Claims about a sequence memorizer, which are exact."""
 
-    name = "sequences"
+    name = words = "sequences"
     data = SequenceDataset
     format = SEQUENCE_FORMAT
-
-    def words(self, weights: SequenceMemorizer) -> str:  # noqa: ARG002 - all are alike
-        """Return that claims are about sequences."""
-        return "sequences"
-
-    def require_fit(self, weights: SequenceMemorizer, data: SequenceDataset) -> None:
-        """Require nothing: what does not fit is refuted."""
 
     def describe(
         self, weights: SequenceMemorizer, data: SequenceDataset
@@ -122,16 +113,9 @@ class SequenceFamily(ClaimFamily):
 class AllWeightsFamily(ClaimFamily):
     """Claims about all weights of some heads, of which there are no arrays."""
 
-    name = "all weights"
+    name = words = "all weights"
     data = Dataset
     format = FORMAT
-
-    def words(self, weights: AllWeights) -> str:
-        """Return how many heads there are."""
-        return f"all weights of H = {weights.num_heads} heads"
-
-    def require_fit(self, weights: AllWeights, data: Dataset) -> None:
-        """Require nothing: weights of all shapes are meant."""
 
     def describe(self, weights: AllWeights, data: Dataset) -> tuple[Description, Description]:  # noqa: ARG002
         """Return dtypes, shapes and hashes; of the weights, that there are no arrays."""

@@ -25,36 +25,37 @@ class ClaimFamily(ABC):
 
     Attributes:
         name: of its row in the registry of claims
+        words: what its claims are about, as errors name it
         data: the type of data that such weights have
         format: of its certificates
         strategies: shorter proofs, each tried before the claims are judged one by one
     """
 
     name: ClassVar[str]
+    words: ClassVar[str]
     data: ClassVar[type | UnionType]
     format: ClassVar[str]
     strategies: ClassVar[tuple[Strategy, ...]] = ()
 
     @abstractmethod
-    def words(self, weights: Any) -> str:  # noqa: ANN401 - of this family
-        """Return what the claims are about, as errors name it.
-
-        Args:
-            weights: of this family
-        """
-
-    @abstractmethod
-    def require_fit(self, weights: Any, data: Any) -> None:  # noqa: ANN401 - of this family
-        """Require that the data fit the weights. Raises DataError.
+    def describe(self, weights: Any, data: Any) -> tuple[Description, Description]:  # noqa: ANN401
+        """Return what a certificate says of the data and of the weights.
 
         Args:
             weights: of this family
             data: of its type
         """
 
-    @abstractmethod
-    def describe(self, weights: Any, data: Any) -> tuple[Description, Description]:  # noqa: ANN401
-        """Return what a certificate says of the data and of the weights.
+    def name_of(self, weights: Any) -> str:  # noqa: ANN401, ARG002 - of this family
+        """Return what claims about these weights are about, as errors name it.
+
+        Args:
+            weights: of this family
+        """
+        return self.words
+
+    def require_fit(self, weights: Any, data: Any) -> None:  # noqa: ANN401, B027 - of this family
+        """Require that data of the type fit the weights. Raises DataError.
 
         Args:
             weights: of this family
@@ -138,7 +139,7 @@ class ClaimFamily(ABC):
             return
         apart = ", ".join(name for strategy in self.strategies for name in strategy.claims)
         raise ParameterError(
-            f"claims {', '.join(names)} about {self.words(subject.weights)} are not proved in "
+            f"claims {', '.join(names)} about {self.name_of(subject.weights)} are not proved in "
             "pieces, and have no executor= (--jobs)",
             witness=type(subject.options.executor).__name__,
             suggestion=f"paired heads with claims among {apart}, or no executor= (--jobs)",
