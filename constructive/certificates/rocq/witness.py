@@ -1,6 +1,8 @@
 """What Rocq gets besides stored numbers: evidence of a claim, and a right inverse modulo p."""
 
-from typing import Any
+import base64
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,24 +17,28 @@ from constructive.support.errors import FormatError, ParameterError
 from constructive.support.verdict import Verdict
 
 Integers = npt.NDArray[np.int64]
+Read = TypeVar("Read")
 
 
-def evidence_of(certificate: Certificate, name: str, command: str) -> dict[str, Any]:
-    """The evidence of a claim that is PROVED.
+def evidence_of(
+    certificate: Certificate, name: str, read: Callable[[dict[str, Any]], Read], command: str
+) -> Read:
+    """Read the evidence of a claim that is PROVED.
 
     Args:
-        certificate: of which nobody needs to believe anything
+        certificate: of which nothing needs to be believed
         name: of the claim
+        read: reads the evidence
         command: which makes such certificates
 
     Raises:
-        FormatError: for a certificate without that claim
+        FormatError: for a certificate without that claim, or with other evidence
 
     Example:
         >>> from constructive import generators, upper_bound_certificate
         >>> data = generators.shared_context(num_examples=8, context_size=3, width=5)
         >>> certificate = upper_bound_certificate(data, 3)
-        >>> evidence_of(certificate, "impossible", "constructive upper-bound")["heads"]
+        >>> evidence_of(certificate, "impossible", lambda found: found["heads"], "upper-bound")
         3
     """
     claims = {claim.name: claim for claim in certificate.claims}
@@ -40,9 +46,47 @@ def evidence_of(certificate: Certificate, name: str, command: str) -> dict[str, 
         raise FormatError(
             f"the certificate does not claim that {name} is PROVED",
             witness=sorted(claims),
-            suggestion=command,
+            suggestion=f"constructive {command}",
         )
-    return claims[name].evidence
+    try:
+        return read(claims[name].evidence)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(
+            f"the evidence of {name} cannot be read: {error}",
+            witness=name,
+            suggestion=f"a certificate of `constructive {command}`",
+        ) from error
+
+
+def unpack(text: str) -> Integers:
+    """Read integers as `support.verdict.pack` writes them.
+
+    Args:
+        text: base64 of four bytes each
+
+    Raises:
+        TypeError, ValueError: for anything else
+
+    Example:
+        >>> unpack("AQAAAAIBAAA=")
+        array([  1, 258])
+    """
+    return np.frombuffer(base64.b64decode(text), dtype="<u4").astype(np.int64)
+
+
+def not_about(name: str, what: str, witness: object) -> ParameterError:
+    """Return the error for evidence of other numbers than the stored ones.
+
+    Args:
+        name: of the claim
+        what: it is not about, such as "these data"
+        witness: which sizes do not fit
+    """
+    return ParameterError(
+        f"the evidence of {name} is not about {what}",
+        witness=witness,
+        suggestion="the files from which the certificate was made",
+    )
 
 
 def cleared(layer: AttentionLayer, dataset: Dataset, point: Point) -> Array:
