@@ -36,13 +36,14 @@ from constructive.data.dataset import Dataset
 from constructive.data.repeats import repeated_inputs
 from constructive.data.texts import Text
 from constructive.exact import modular
+from constructive.exact.arithmetics.residues import Integers, Point, Residues
 from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.causal.residues import chunks
 from constructive.layers.decoder import Decoder
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.recital import added_tokens
-from constructive.layers.residues import Integers, Point, Search
+from constructive.layers.residues import Search
+from constructive.layers.views import Causal
 from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
 from constructive.support.progress import report
@@ -212,13 +213,16 @@ def _rows(decoder: Decoder, text: Text, wanted: Integers, point: Point, columns:
     number[wanted] = np.arange(len(wanted))
     codes = np.concatenate([decoder.embedding, decoder.positions])
     exponent = modular.least_exponent(codes)  # sums of these are multiples of it, too
+    arithmetic, layer = Residues(point, exponent, exponent), decoder.layer
+    weights = layer.query_weights, layer.key_weights
     rows, done = np.empty((len(wanted), len(columns))), 0
     for batch in text.batches():
         index = number[batch.places]
-        for block, z in chunks(decoder.layer, decoder.embedded(batch.ids), point, exponent):
+        view = Causal(decoder.embedded(batch.ids), layer.window)
+        for at, z in residues.attended(arithmetic, weights, view, columns, skip=True):
             report("attend modulo a prime", done, len(text))
-            where = index[block.sequences, block.rows]
-            rows[where[where >= 0]] = z[where >= 0][:, columns]
+            where = index[at]
+            rows[where[where >= 0]] = z[where >= 0]
             done += where.size
     report("eliminate modulo a prime", 0, 1)
     return rows

@@ -16,8 +16,8 @@ from constructive.certificates.rocq.witness import (
 )
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
+from constructive.exact.arithmetics.residues import Point
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.residues import Point
 
 ARRAYS = "contexts", "queries", "query_weights", "key_weights"
 THEORY = Theory(

@@ -10,8 +10,10 @@ import numpy.typing as npt
 from constructive.certificates.certificate import Certificate
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
+from constructive.exact.arithmetics.residues import Point, Residues
+from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.residues import Point
+from constructive.layers.views import examples
 from constructive.support.arrays import Array
 from constructive.support.errors import FormatError, ParameterError
 from constructive.support.verdict import Verdict
@@ -104,26 +106,18 @@ def cleared(layer: AttentionLayer, dataset: Dataset, point: Point) -> Array:
         >>> cleared(layer, data, Point(4194287, 2)).shape
         (3, 4)
     """
-    prime, order = point.prime, point.prime - 1
-    total, heads = dataset.num_examples, layer.num_heads
-    exponent = modular.least_exponent(dataset.contexts)
-    contexts = dataset.contexts_of(slice(None))
-    keys = _integers(layer.key_weights, order).transpose(0, 2, 1)
-    read = modular.product(
-        _integers(dataset.queries, order), _integers(layer.query_weights, order), order
-    )
-    absorbed = modular.product(read, np.ascontiguousarray(keys), order).transpose(1, 0, 2)
-    tokens = modular.residues(contexts, order, exponent).transpose(0, 2, 1)
-    logits = modular.product(np.ascontiguousarray(absorbed), np.ascontiguousarray(tokens), order)
-    powers = modular.power_table(point.value, prime)(logits)
-    sums = modular.reduce(powers.sum(axis=2), prime)
-    others = np.ones((total, heads))
-    for head in range(heads):
-        for other in range(heads):
-            if other != head:
-                others[:, head] = modular.reduce(others[:, head] * sums[:, other], prime)
-    combined = modular.product(powers, modular.residues(contexts, prime, exponent), prime)
-    return modular.reduce(combined * others[:, :, np.newaxis], prime).reshape(total, -1)
+    units = modular.least_exponent(dataset.contexts), modular.least_exponent(dataset.queries)
+    weights, prime = (layer.query_weights, layer.key_weights), point.prime
+    rows = np.empty((dataset.num_examples, layer.num_heads, layer.width))
+    view = examples(dataset.contexts, dataset.queries)
+    for chunk in attend(Residues(point, *units), weights, view):
+        sums, inverses, _ = chunk.representation
+        product: Array = np.ones(len(sums))
+        for denominators in modular.inverse(inverses, prime).T:
+            product = modular.reduce(product * denominators, prime)
+        others = modular.reduce(product[:, np.newaxis] * inverses, prime)
+        rows[chunk.rows] = modular.reduce(sums * others[:, :, np.newaxis], prime)
+    return rows.reshape(dataset.num_examples, -1)
 
 
 def right_inverse(matrix: Array, columns: Integers, prime: int) -> Integers:
@@ -152,7 +146,3 @@ def right_inverse(matrix: Array, columns: Integers, prime: int) -> Integers:
     solution = np.empty((total, total))  # of the columns in the order of their pivots
     solution[factors.columns] = modular.solve(factors, np.eye(total))
     return solution.astype(np.int64) % prime
-
-
-def _integers(array: Array, modulus: int) -> Array:
-    return modular.residues(array, modulus, modular.least_exponent(array))
