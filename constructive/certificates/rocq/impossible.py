@@ -1,23 +1,19 @@
 """The claim *impossible* for Rocq: stored data hold fewer inputs than they are (Theorem 8)."""
 
-import base64
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.rocq.definitions import Instance, Stored, Theory, whole
-from constructive.certificates.rocq.witness import evidence_of
+from constructive.certificates.rocq.witness import Integers, evidence_of, not_about, unpack
 from constructive.data.dataset import Dataset
 from constructive.data.repeats import different_inputs, token_numbers
 from constructive.exact import modular
 from constructive.support.arrays import Array
-from constructive.support.errors import FormatError, ParameterError
-
-Integers = npt.NDArray[np.int64]
+from constructive.support.errors import ParameterError
 
 ARRAYS = "contexts", "queries"
 MODULUS = (1 << 31) - 1
@@ -98,16 +94,10 @@ def examples_of(certificate: Certificate, dataset: Dataset) -> tuple[int, Intege
         >>> examples_of(upper_bound_certificate(data, 3), data)
         (3, array([0, 1, 2, 3, 4, 5, 6, 7]))
     """
-    evidence = evidence_of(certificate, "impossible", "constructive upper-bound")
-    try:
-        heads = int(evidence["heads"])
-        packed = np.frombuffer(base64.b64decode(evidence["examples"]), dtype="<u4")
-    except (KeyError, TypeError, ValueError) as error:
-        raise _unreadable(error) from error
-    examples = packed.astype(np.int64)
+    heads, examples = evidence_of(certificate, "impossible", _heads_and_examples, "upper-bound")
     ascending = len(examples) > 0 and (np.diff(examples) > 0).all()
     if heads < 1 or not ascending or examples[-1] >= dataset.num_examples:
-        raise _not_about((heads, len(examples)))
+        raise not_about("impossible", "these data", (heads, len(examples)))
     return heads, examples[different_inputs(dataset.take(examples))]
 
 
@@ -135,12 +125,7 @@ def instance_of(certificate: Certificate, dataset: Dataset) -> Instance:
     heads, examples = examples_of(certificate, dataset)
     known = stored(dataset, examples, heads)
     contexts, width = known.arrays["contexts"], dataset.width
-    evidence = evidence_of(certificate, "impossible", "constructive upper-bound")
-    try:
-        vectors = [[int(x, 16) for x in vector] for vector in evidence["vectors"]]
-        pivots, zeros = [int(x) for x in evidence["pivots"]], int(evidence["zeros"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise _unreadable(error) from error
+    vectors, pivots, zeros = evidence_of(certificate, "impossible", _vectors, "upper-bound")
     tokens, differences = width - zeros, width - len(vectors)
     words, roots = vocabulary(contexts)
     joined = sum(root != k for k, root in enumerate(roots))
@@ -150,7 +135,7 @@ def instance_of(certificate: Certificate, dataset: Dataset) -> Instance:
         tokens, differences = min(tokens, len(words)), min(differences, joined)
     bound = tokens + (heads - 1) * differences
     if not 0 <= zeros <= len(vectors) <= width or bound >= len(examples):
-        raise _not_about((heads, bound, len(examples)))
+        raise not_about("impossible", "these data", (heads, bound, len(examples)))
     base, start = separating_key(contexts, known.arrays["queries"])
     values: dict[str, Any] = {
         "modulus": MODULUS,
@@ -253,17 +238,11 @@ def _residues(array: Array) -> Integers:
     return found
 
 
-def _not_about(witness: object) -> ParameterError:
-    return ParameterError(
-        "the evidence of impossible is not about these data",
-        witness=witness,
-        suggestion="the file from which the certificate was made",
-    )
+def _heads_and_examples(evidence: dict[str, Any]) -> tuple[int, Integers]:
+    return int(evidence["heads"]), unpack(evidence["examples"])
 
 
-def _unreadable(error: Exception) -> FormatError:
-    return FormatError(
-        f"the evidence of impossible cannot be read: {error}",
-        witness="impossible",
-        suggestion="a certificate of `constructive upper-bound`",
-    )
+def _vectors(evidence: dict[str, Any]) -> tuple[list[list[int]], list[int], int]:
+    """Return vectors, their pivots, and how many of them are orthogonal to tokens."""
+    vectors = [[int(x, 16) for x in vector] for vector in evidence["vectors"]]
+    return vectors, [int(x) for x in evidence["pivots"]], int(evidence["zeros"])
