@@ -25,7 +25,7 @@ from constructive.exact.arithmetics.arithmetic import Arithmetic, Hidden, Number
 from constructive.exact.arithmetics.floats import averaged, side_by_side
 from constructive.exact.compensated import dot
 from constructive.exact.softmax import differences, shares
-from constructive.exact.upward import TINY, UNIT, gamma, up
+from constructive.exact.upward import LONGEST, TINY, UNIT, gamma, up
 from constructive.support.arrays import CHUNK_BYTES, Array
 
 Integers = npt.NDArray[np.int64]
@@ -207,6 +207,36 @@ class Bounded(Arithmetic[Factors, BoundedLogits, Enclosure]):
             return Enclosure(z, up(errors + np.where(exact, 0.0, rounded)))
 
 
+class BoundedReadout(NamedTuple):
+    """A readout in float64, with bounds.
+
+    Attributes:
+        numbers: U (H, d, d_out)
+        errors: bounds of what its entries are off by
+    """
+
+    numbers: Array
+    errors: Array
+
+    def outputs(self, z: Enclosure) -> Enclosure:
+        """Return U^T z (T, d_out), with bounds of the errors of its entries, those of U included.
+
+        Args:
+            z: averages (T, H, d), of sizes below 1
+        """
+        heads, width, _ = self.numbers.shape
+        with np.errstate(all="ignore"):  # what overflows, or is not a number, bounds nothing
+            turned = z.numbers.transpose(1, 0, 2)
+            outputs = _pairwise(turned @ self.numbers)
+            sizes = up(_pairwise(np.abs(turned) @ np.abs(self.numbers)))
+            per_head = up(np.abs(self.numbers).sum(axis=1))
+            off = up(self.errors.sum(axis=(0, 1)))
+            if heads * width > LONGEST:
+                off = np.full_like(off, np.inf)
+            terms = width + heads.bit_length() + 2
+            return Enclosure(outputs, up(gamma(terms) * sizes + up(z.errors @ per_head) + off))
+
+
 def _softmax(high: Array, low: Array, bounds: Array, hidden: Hidden | None) -> Enclosure:
     """Attention of logits (..., n) that are a sum of two."""
     visible = high if hidden is None else np.where(hidden, -np.inf, high)
@@ -236,3 +266,13 @@ def _times(matrices: Array, high: Array, low: Array, off: Array) -> tuple[Array,
     # The sum of both rests is rounded, too: by u times less than gamma times sizes.
     rounded = gamma(matrices.shape[2] + 3) * up(small) + 2.0 * UNIT * np.abs(rest)
     return product, rest, up(bound + up(spread) + up(rounded))
+
+
+def _pairwise(parts: Array) -> Array:
+    """The sum over the first axis by halves: each term is in ceil(log2 H) sums."""
+    while len(parts) > 1:
+        half = len(parts) // 2
+        added = parts[:half] + parts[half : 2 * half]
+        parts = added if 2 * half == len(parts) else np.concatenate([added, parts[2 * half :]])
+    total: Array = parts[0]
+    return total
