@@ -10,6 +10,8 @@ from hypothesis import given, settings
 
 from constructive import AttentionLayer, Dataset, build_memorizer, generators, strategies
 from constructive.exact import ball, verified
+from constructive.exact.arithmetics.balls import relevant_tokens
+from constructive.exact.arithmetics.bounded import Bounded
 from constructive.layers import balls
 
 
@@ -18,6 +20,12 @@ def holds(enclosure, truth):
     with flint.ctx.workprec(300):
         truth = arb(mpmath.nstr(truth, 50))
         return enclosure.overlaps(truth + arb(0, 1e-45) * (1 + abs(truth)))
+
+
+def bounded_logits(layer, data):
+    floats = Bounded()
+    weights = floats.weights(layer.query_weights, layer.key_weights)
+    return floats.logits(weights, data.queries, data.contexts_of(slice(None)))
 
 
 @pytest.mark.parametrize("prec", [40, 53, 128, 200])
@@ -81,7 +89,7 @@ def test_overflowing_logits_are_no_reason_to_guess():
     weights = np.full((1, 1, 1), 1e200)
     layer = AttentionLayer.from_effective_readout(weights, weights, np.ones((1, 1)))
     data = Dataset([[[1.0], [2.0]]], [[1.0]], [0.0])
-    relevant = balls._relevant_tokens(layer, data, slice(0, 1), 128)
+    relevant = relevant_tokens(bounded_logits(layer, data), 128)
     assert relevant.all()
     (row,) = balls.enclose(layer, 128)(data)
     assert row.output[0, 0].overlaps(arb(2))
@@ -91,7 +99,7 @@ def test_overflowing_logits_are_no_reason_to_guess():
 @given(strategies.memorizable())
 def test_dropped_tokens_are_light(problem):
     layer, data = problem.build().layer, problem.dataset
-    relevant = balls._relevant_tokens(layer, data, slice(0, data.num_examples), 20)
+    relevant = relevant_tokens(bounded_logits(layer, data), 20)
     assert relevant.any(axis=2).all()
     attention = layer.attention(data.contexts, data.queries)
     assert (attention[~relevant] <= 2.0**-20).all()
