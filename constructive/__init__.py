@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from constructive.support.errors import OutputError as OutputError
     from constructive.support.errors import ParameterError as ParameterError
     from constructive.support.errors import PrecisionError as PrecisionError
+    from constructive.support.progress import progress_to as progress_to
     from constructive.support.verdict import Claim as Claim
     from constructive.support.verdict import Verdict as Verdict
     from constructive.theory import assumptions as assumptions

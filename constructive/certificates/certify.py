@@ -23,7 +23,6 @@ from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import DataError, ParameterError, shown
 from constructive.support.parallel import require_executor
-from constructive.support.progress import Progress, silent
 
 if TYPE_CHECKING:
     import torch
@@ -53,7 +52,6 @@ def certify(
     seed: int = 0,
     model: str | None = None,
     executor: Executor | None = None,
-    progress: Progress = silent,
 ) -> Certificate:
     """Prove what a memorizer does on a data set, in exact and ball arithmetic.
 
@@ -105,7 +103,6 @@ def certify(
             contraction" (`exact.models`)
         executor: where pieces of the proof of paired heads are computed, in other processes or on
             other machines; None for here. The certificate is the same
-        progress: called with (step, done, total) during long work
 
     Raises:
         ParameterError: for arguments which make no sense, a memorizer with rational weights, which
@@ -140,7 +137,6 @@ def certify(
         seed,
         model,
         executor,
-        progress,
     )
     if executor is not None:
         require_executor(executor)

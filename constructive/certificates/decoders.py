@@ -13,7 +13,6 @@ from constructive.layers.causal.margins import Margins
 from constructive.layers.decoder import Decoder
 from constructive.layers.recital import Recital
 from constructive.sequences.storage import digest
-from constructive.support.progress import Progress, silent
 
 
 def known_claims(_decoder: Decoder) -> Known:
@@ -26,14 +25,13 @@ def prove(decoder: Decoder, text: Text, asked: Asked) -> Certificate:
     return _proved(decoder, text, asked, None)
 
 
-def prove_recital(found: Recital, progress: Progress = silent) -> Certificate:
+def prove_recital(found: Recital) -> Certificate:
     """Judge all claims about a decoder whose margins were bounded when it was built.
 
     Args:
         found: decoder, text, and the margins which `layers.recital` gave for them
-        progress: called with (step, done, total)
     """
-    asked = Asked(tuple(CLAIMS), progress=progress)
+    asked = Asked(tuple(CLAIMS))
     return _proved(found.decoder, found.text, asked, found.margins)
 
 
@@ -55,7 +53,6 @@ def _proved(decoder: Decoder, text: Text, asked: Asked, margins: Margins | None)
         bytes.fromhex(data["sha256"] + weights["sha256"]),
         np.random.default_rng(asked.seed),
         model_named(asked.model, decoder.record.storage),
-        asked.progress,
         margins,
     )
     claims = tuple(CLAIMS[name](subject) for name in asked.claims)

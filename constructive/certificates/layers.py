@@ -59,8 +59,7 @@ def prove(memorizer: Memorizer, dataset: Dataset, asked: Asked) -> Certificate:
         grounds = paired.with_grounds(asked.claims)
         proved = paired.prove(
             memorizer, dataset, grounds, epsilon, asked.delta,
-            executor=asked.executor, progress=asked.progress,
-        )  # fmt: skip
+            executor=asked.executor)  # fmt: skip
         decided = all(claim.verdict is not Verdict.UNDECIDED for claim in proved)
         if decided or dataset.num_examples > _LARGEST_DENSE:
             return certificate(proved, PAIRED_FORMAT)
@@ -89,10 +88,8 @@ def prove(memorizer: Memorizer, dataset: Dataset, asked: Asked) -> Certificate:
             dataset,
             max_prec=asked.max_prec,
             keep_rows=any(kind.keeps_rows for kind in kinds.values()),
-            progress=asked.progress,
         ),
         rng=np.random.default_rng(asked.seed),
-        progress=asked.progress,
     )
     for name, kind in kinds.items():
         subject.judged[name] = kind.judge(subject)

@@ -7,7 +7,6 @@ from types import UnionType
 from typing import Any
 
 from constructive.certificates.certificate import Certificate
-from constructive.support.progress import Progress, silent
 
 OPTIONS = "epsilon", "delta", "max_prec", "seed", "model", "executor"
 MOST_BITS = 4096
@@ -26,7 +25,6 @@ class Asked:
         seed: of the primes' points
         model: the name of a model of `exact.models`, or None for the usual one
         executor: where pieces of the work are done, or None for here
-        progress: called with (step, done, total)
     """
 
     claims: tuple[str, ...]
@@ -36,7 +34,6 @@ class Asked:
     seed: int = 0
     model: str | None = None
     executor: Executor | None = None
-    progress: Progress = silent
 
 
 @dataclass(frozen=True)

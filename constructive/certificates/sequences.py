@@ -7,6 +7,7 @@ from constructive.certificates.prover import Asked, Known
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.sequences.storage import digest
+from constructive.support.progress import report
 
 CLAIMS = {"equality": sequences.equality, "size": sequences.size}
 
@@ -20,9 +21,9 @@ def prove(memorizer: SequenceMemorizer, dataset: SequenceDataset, asked: Asked) 
     """Judge the claims about a sequence memorizer which are asked for."""
     done = []
     for index, name in enumerate(asked.claims):
-        asked.progress(f"judge the {name}", index, len(asked.claims))
+        report(f"judge the {name}", index, len(asked.claims))
         done.append(CLAIMS[name](memorizer, dataset))
-    asked.progress("hash data and weights", len(asked.claims), len(asked.claims))
+    report("hash data and weights", len(asked.claims), len(asked.claims))
     count, size = dataset.ids.shape
     data = {
         "sequences": count,

@@ -27,6 +27,7 @@ from constructive.cli.common import (
 from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.data.stored import NAMES
 from constructive.support.errors import ParameterError
+from constructive.support.progress import report
 
 if TYPE_CHECKING:
     Construction = str
@@ -118,7 +119,7 @@ def build(
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
     dataset = constructive.Dataset.open(data)
-    with processes(jobs) as executor, progress_bar() as progress:
+    with processes(jobs) as executor, progress_bar():
         memorizer = constructive.build_memorizer(
             dataset,
             num_heads=heads,
@@ -132,7 +133,6 @@ def build(
             seed=seed,
             executor=executor,
             checkpoint=checkpoint,
-            progress=progress,
         )
     memorizer.save(output)
     say(f"{memorizer}\n\nwritten to {output}")
@@ -152,8 +152,8 @@ def explain(
 
         constructive explain data.npz --heads 1000
     """
-    with progress_bar() as progress:
-        progress("what contexts allow", 0, 1)
+    with progress_bar():
+        report("what contexts allow", 0, 1)
         explanation = constructive.explain(
             constructive.Dataset.open(data),
             num_heads=heads,
@@ -230,10 +230,10 @@ def predict(
         predictions.require_kind(output)
     loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.open(data)
     classes, total = loaded.record.classes, dataset.num_examples
-    with progress_bar() as progress:
-        progress("evaluate", 0, 2)
+    with progress_bar():
+        report("evaluate", 0, 2)
         error, outputs = loaded.max_error(dataset), None
-        progress("evaluate", 1, 2)
+        report("evaluate", 1, 2)
         if output is not None or classes:
             outputs = np.concatenate(
                 [loaded.predict(tokens, dataset.queries[rows]) for rows, tokens in dataset.blocks()]
@@ -351,8 +351,8 @@ def demo(
     ):  # fmt: skip
         table.add_column(heading, justify="left" if heading == "targets" else "right")
     first = last = None
-    with progress_bar() as progress:
-        for outcome in digits_demo.run(digits, seed=seed, progress=progress):
+    with progress_bar():
+        for outcome in digits_demo.run(digits, seed=seed):
             first, last = first or outcome, outcome
             record, layer = outcome.memorizer.built, outcome.memorizer.layer
             table.add_row(
@@ -386,13 +386,13 @@ def _prove_and_check(
 ) -> None:
     """Write data, weights and certificate beside the picture, and let the checker read them."""
     _, data, weights, proof = written
-    with progress_bar() as progress:
-        certificate = constructive.certify(memorizer, dataset, progress=progress)
+    with progress_bar():
+        certificate = constructive.certify(memorizer, dataset)
     dataset.save(data)
     memorizer.save(weights)
     certificate.save(proof)
-    with progress_bar() as progress:
-        checked = constructive.check(proof, weights, data, progress=progress)
+    with progress_bar():
+        checked = constructive.check(proof, weights, data)
     size = sum(path.stat().st_size for path in written) / 1e6
     say(f"{certificate}\n\nAll {size:.0f} MB of it are in the folder {data.parent}.\n")
     say(f"$ constructive check {proof} {weights} {data}")

@@ -19,6 +19,7 @@ from constructive.cli.common import (
     progress_bar,
 )
 from constructive.support.errors import ParameterError
+from constructive.support.progress import report
 
 if TYPE_CHECKING:
     ClaimOption = str
@@ -64,11 +65,10 @@ def certify_command(
     output, say = one_output(output, inputs=inputs, force=force)
     loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.open(data)
     claims = tuple(map(str, claim)) if claim else None
-    with processes(jobs) as executor, progress_bar() as progress:
+    with processes(jobs) as executor, progress_bar():
         certificate = constructive.certify(
             loaded, dataset, claims=claims, epsilon=epsilon, delta=delta, model=model,
-            executor=executor, progress=progress,
-        )  # fmt: skip
+            executor=executor)  # fmt: skip
     hand_out(certificate, output, say)
 
 
@@ -90,8 +90,8 @@ def upper_bound(
         constructive upper-bound data.npz --heads 20
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
-    with progress_bar() as progress:
-        progress("eliminate, and look for vectors", 0, 1)
+    with progress_bar():
+        report("eliminate, and look for vectors", 0, 1)
         certificate = constructive.upper_bound_certificate(constructive.Dataset.open(data), heads)
     hand_out(certificate, output, say)
 
@@ -168,22 +168,17 @@ def check_command(
             )
         from constructive.certificates.rocq.confirm import confirm
 
-        with progress_bar() as progress:
+        with progress_bar():
             confirmed = confirm(
-                certificate,
-                weights,
-                files[-1],
-                folder=folder,
-                max_memory=max_memory,
-                progress=progress,
+                certificate, weights, files[-1], folder=folder, max_memory=max_memory
             )
         typer.echo(confirmed.report)
         if not confirmed.proved:
             raise typer.Exit(1)
         return
-    with progress_bar() as progress:
+    with progress_bar():
         checked = constructive.check(
-            certificate, weights, files[-1], quick=quick, max_memory=max_memory, progress=progress
+            certificate, weights, files[-1], quick=quick, max_memory=max_memory
         )
     typer.echo(checked.report.rstrip())
     if not checked.proved:

@@ -23,7 +23,7 @@ from constructive.cli.environment import environment
 from constructive.support.errors import ConstructiveError, OutputError
 from constructive.support.files import STANDARD_OUTPUT, require_writable, same_file, way_out
 from constructive.support.folders import require_folder
-from constructive.support.progress import Progress as ProgressCallback
+from constructive.support.progress import progress_to
 
 if TYPE_CHECKING:
     from constructive.certificates.certificate import Certificate
@@ -236,7 +236,7 @@ def hand_out(certificate: "Certificate", output: Path, say: Say) -> None:
 
 
 @contextmanager
-def progress_bar() -> Iterator[ProgressCallback]:
+def progress_bar() -> Iterator[None]:
     """A progress bar on stderr where that is a terminal, else a line there now and then."""
     drawn = console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
@@ -251,7 +251,8 @@ def progress_bar() -> Iterator[ProgressCallback]:
                 typer.echo(f"{step}: {done} of {total}", err=True)
                 said = time.monotonic()
 
-        yield update
+        with progress_to(update):
+            yield
 
 
 def _print_version(value: bool) -> None:

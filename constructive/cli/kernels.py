@@ -13,6 +13,7 @@ from rich.table import Table
 
 from constructive.cli.common import Force, app, console, folder_output, progress_bar
 from constructive.support.errors import ParameterError
+from constructive.support.progress import report
 
 if TYPE_CHECKING:
     from constructive.kernels.adapters.adapter import Adapter
@@ -120,11 +121,11 @@ def run(
         table.add_column(header, justify="left" if header == "dtype" else "right")
     runs: list[Run] = []
     passed = True
-    with progress_bar() as progress:
+    with progress_bar():
         for name, suite in suites.items():
             done: list[Run] = []
             for count, (label, spec) in enumerate(suite.items()):
-                progress(f"{name}, {label}", count, len(suite))
+                report(f"{name}, {label}", count, len(suite))
                 done.extend(run_all(chosen, {label: spec}, device, case))
             counted = tally(done)
             passed = passed and counted.passed
@@ -180,8 +181,8 @@ def export(
     }
     _require_cases(case)
     say = folder_output(folder, file_names(specs, file_format), force=force)
-    with progress_bar() as progress:
-        count = write(folder, specs, file_format=file_format, cases=case, progress=progress)
+    with progress_bar():
+        count = write(folder, specs, file_format=file_format, cases=case)
     say(f"{count} problems written to {folder}")
 
 

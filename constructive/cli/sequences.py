@@ -12,6 +12,7 @@ import constructive
 from constructive.cli.common import Force, app, hand_out, one_output, progress_bar, several_outputs
 from constructive.data import text
 from constructive.support.errors import DataError
+from constructive.support.progress import report
 
 if TYPE_CHECKING:
     from constructive.sequences.growth import GrowthPoint
@@ -107,8 +108,8 @@ def build_command(
         from constructive.figures import drawing
 
         drawing.require_matplotlib()
-    with progress_bar() as progress:
-        progress("read the text", 0, 1)
+    with progress_bar():
+        report("read the text", 0, 1)
         examples = _read(corpus, question, window)
     if limit is not None:
         examples = examples.first(limit)
@@ -126,9 +127,9 @@ def build_command(
     tokens = examples.tokens.tolist()
     from constructive.sequences.growth import growth
 
-    with progress_bar() as progress:
-        points = list(growth(tokens, examples.labels, progress=progress, **options))
-        progress("write weights and data", 0, 1)
+    with progress_bar():
+        points = list(growth(tokens, examples.labels, **options))
+        report("write weights and data", 0, 1)
         memorizer = points[-1].memorizer
         memorizer.save(output)
         constructive.SequenceDataset.of(tokens, examples.labels).save(data)
@@ -188,13 +189,13 @@ def certify_command(
     """
     inputs = {"MEMORIZER": memorizer, "DATA": data}
     output, say = one_output(output, inputs=inputs, force=force)
-    with progress_bar() as progress:
-        progress("read the memorizer and the data", 0, 1)
+    with progress_bar():
+        report("read the memorizer and the data", 0, 1)
         loaded, dataset = (
             constructive.SequenceMemorizer.load(memorizer),
             constructive.SequenceDataset.load(data),
         )
-        certificate = constructive.certify(loaded, dataset, progress=progress)
+        certificate = constructive.certify(loaded, dataset)
     hand_out(certificate, output, say)
 
 

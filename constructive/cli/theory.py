@@ -40,15 +40,9 @@ def assumptions_command(
         constructive assumptions data.npz --heads 60
     """
     dataset = constructive.Dataset.open(data)
-    with progress_bar() as progress:
+    with progress_bar():
         report = constructive.assumptions.check(
-            dataset,
-            heads,
-            subsets=subsets,
-            confidence=confidence,
-            budget=budget,
-            seed=seed,
-            progress=progress,
+            dataset, heads, subsets=subsets, confidence=confidence, budget=budget, seed=seed
         )
     typer.echo(str(report))
     if report.construction is not constructive.Verdict.PROVED:
@@ -76,9 +70,9 @@ def regroup(
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
     dataset = constructive.Dataset.open(data)
-    with progress_bar() as progress:
+    with progress_bar():
         found = constructive.assumptions.regroup(
-            dataset, heads, construction=construction, seed=seed, progress=progress
+            dataset, heads, construction=construction, seed=seed
         )
     if found.order is None:
         raise AssumptionError(
@@ -142,8 +136,8 @@ def exact_capacity_command(
         table.add_column(heading, justify="right")
     for size in head_dim or powers:
         start = time.perf_counter()
-        with progress_bar() as progress:
-            found = constructive.exact_capacity(dataset, heads, size, seed=seed, progress=progress)
+        with progress_bar():
+            found = constructive.exact_capacity(dataset, heads, size, seed=seed)
         bound = constructive.saturated_capacity(heads, dataset.context_size, size)
         cells = min(bound, dataset.num_examples), found.lower, found.upper
         table.add_row(str(size), *map(str, cells), f"{time.perf_counter() - start:.1f}")
@@ -153,9 +147,9 @@ def exact_capacity_command(
 
 def _fewest(dataset: "constructive.Dataset", head_dim: int, seed: int) -> None:
     """Print and prove the fewest heads: from below by weights, from above for all weights."""
-    with progress_bar() as progress:
+    with progress_bar():
         least = constructive.fewest_heads(dataset, seed=seed).least
-        found = constructive.exact_capacity(dataset, least, head_dim, seed=seed, progress=progress)
+        found = constructive.exact_capacity(dataset, least, head_dim, seed=seed)
     total = dataset.num_examples
     enough = constructive.Verdict.PROVED if found.lower == total else constructive.Verdict.UNDECIDED
     typer.echo(
@@ -206,8 +200,8 @@ def prove_command(
         )
     known = {known.stem: known for known in proofs.pages()}
     chosen = [known.get(str(path), path) for path in page or known.values()]
-    with progress_bar() as progress:
-        outcomes = proofs.prove(chosen, progress)
+    with progress_bar():
+        outcomes = proofs.prove(chosen)
     typer.echo(proofs.table(outcomes))
     if not outcomes or not all(outcome.holds for outcome in outcomes):
         raise typer.Exit(1)
@@ -221,8 +215,8 @@ def _check_formal_proofs(page: list[Path] | None, folder: Path | None) -> None:
             witness=str(page[0]),
             suggestion="--rocq without a page",
         )
-    with progress_bar() as progress:
-        report = rocq.check(folder, progress)
+    with progress_bar():
+        report = rocq.check(folder)
     typer.echo(rocq.table(report.theorems))
     if report.failure or not report.theorems:
         typer.echo(f"\nFAILED\n{report.failure}")

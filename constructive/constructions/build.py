@@ -30,7 +30,7 @@ from constructive.layers.record import BuildRecord
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import AssumptionError, ParameterError, PrecisionError
 from constructive.support.parallel import require_executor
-from constructive.support.progress import Progress, silent
+from constructive.support.progress import report
 from constructive.theory import bounds
 from constructive.theory.bounds import Plan
 from constructive.theory.many_heads import require_heads
@@ -57,7 +57,6 @@ def build_memorizer(
     seed: int = 0,
     executor: Executor | None = None,
     checkpoint: str | Path | None = None,
-    progress: Progress = silent,
 ) -> Memorizer:
     """Build weights which memorize a data set, whatever its targets are.
 
@@ -97,7 +96,6 @@ def build_memorizer(
             processes read the data from a folder: that of `checkpoint`, or of temporary files
         checkpoint: a folder which keeps the finished pieces of such a construction; a build which
             was ended, however, goes on from there, to the same bits
-        progress: called with (step, done, total) during long work
 
     Raises:
         ParameterError: for arguments which make no sense, an executor or a checkpoint where there
@@ -124,7 +122,7 @@ def build_memorizer(
     _check_parameters(value_dim, saturated_fraction, tolerance, precision, seed)
     seed = operator.index(seed)  # as records keep it
     if num_heads is None:
-        progress("what contexts allow", 0, 1)
+        report("what contexts allow", 0, 1)
     else:
         _require_heads(data, num_heads, head_dim, value_dim)
     explained = explain(
@@ -142,7 +140,7 @@ def build_memorizer(
     options = Options(
         shared_keys, saturated_fraction, value_dim, precision, exact_logits, executor, kept
     )
-    plan, built, rng = _first_built(data, explained, options, arithmetic, seed, progress)
+    plan, built, rng = _first_built(data, explained, options, arithmetic, seed)
     record = BuildRecord(
         construction=plan.construction,
         shared_keys=built.shared_keys,
@@ -174,7 +172,7 @@ def build_memorizer(
             raise _imprecise(data, plan, built, narrow=narrow)
         return _finished(built.layer, record)
     layer = built.layer.floats("readouts of more bits")
-    progress("solve in balls", 0, 1)
+    report("solve in balls", 0, 1)
     return _extended(data, layer, record, precisions, tolerance, rng)
 
 
@@ -200,7 +198,6 @@ def _first_built(
     options: Options,
     arithmetic: str,
     seed: int,
-    progress: Progress,
 ) -> tuple[Plan, Built, np.random.Generator]:
     """Build by the chosen plan, or where the data do not meet what it assumes by the next one."""
     refused: list[AssumptionError] = []
@@ -211,7 +208,7 @@ def _first_built(
             names = [name for name, each in CONSTRUCTIONS.items() if each.in_pieces]
             require_pieces(chosen, options, names)
         try:
-            return plan, chosen.build(data, plan, options, rng=rng, progress=progress), rng
+            return plan, chosen.build(data, plan, options, rng=rng), rng
         except AssumptionError as error:
             refused.append(error)
     if explained.asked == AUTO:  # before an assumption: more examples than any weights hold

@@ -18,7 +18,6 @@ from constructive.layers.layer import FLOAT64, Layer
 from constructive.layers.record import HeadRecord
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError, shown
-from constructive.support.progress import Progress
 from constructive.theory.bounds import Plan, TheoremHeads
 
 FLOAT, RATIONAL = "float", "rational"
@@ -155,7 +154,6 @@ class Construction(Protocol):
         options: Options,
         *,
         rng: np.random.Generator,
-        progress: Progress,
     ) -> Built:
         """Build by the plan; raises what its steps raise."""
         ...

@@ -19,7 +19,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.record import HeadRecord
-from constructive.support.progress import Progress
+from constructive.support.progress import report
 from constructive.theory import bounds
 from constructive.theory.bounds import Plan, group_sizes
 
@@ -51,18 +51,12 @@ class Dense(OfTheorem):
         return assumptions.check(dataset)
 
     def build(
-        self,
-        dataset: Dataset,
-        plan: Plan,
-        options: Options,
-        *,
-        rng: np.random.Generator,
-        progress: Progress,
+        self, dataset: Dataset, plan: Plan, options: Options, *, rng: np.random.Generator
     ) -> Built:
         """The five steps of the proof."""
         assumed = self._assumed(dataset, plan, rng)
         sizes = group_sizes(dataset.num_examples, plan.num_heads)
-        return self._of_groups(dataset, plan, options, assumed, sizes, rng=rng, progress=progress)
+        return self._of_groups(dataset, plan, options, assumed, sizes, rng=rng)
 
     def _of_groups(
         self,
@@ -73,11 +67,10 @@ class Dense(OfTheorem):
         sizes: Sequence[int],
         *,
         rng: np.random.Generator,
-        progress: Progress,
     ) -> Built:
         """The steps after the first one, for groups of these sizes."""
         groups = grouping.partition(dataset, sizes)
-        progress("build heads", 0, plan.num_heads)
+        report("build heads", 0, plan.num_heads)
         built = heads.construct(
             dataset,
             assumed,
@@ -87,8 +80,8 @@ class Dense(OfTheorem):
             fraction=options.fraction,
             rng=rng,
         )
-        z = intermediate.assemble(dataset, built, progress=progress)
-        progress("solve for the readout", 0, 1)
+        z = intermediate.assemble(dataset, built)
+        report("solve for the readout", 0, 1)
         solution = readout.solve(z, dataset.target_matrix)
         records = tuple(
             HeadRecord(

@@ -27,7 +27,7 @@ from constructive.layers.exact_logits import shortened
 from constructive.layers.record import HeadRecord
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError
-from constructive.support.progress import Progress
+from constructive.support.progress import report
 from constructive.theory.bounds import Plan, group_sizes
 from constructive.theory.context_capacity import context_capacity, least_heads
 from constructive.theory.values import require_room
@@ -64,13 +64,7 @@ class Generic(Described):
         return Cost(once * len(trials(total, columns)), 8.0 * total * (columns + total))
 
     def build(
-        self,
-        dataset: Dataset,
-        plan: Plan,
-        options: Options,
-        *,
-        rng: np.random.Generator,
-        progress: Progress,
+        self, dataset: Dataset, plan: Plan, options: Options, *, rng: np.random.Generator
     ) -> Built:
         """Draw heads a few times, and solve; refuse with numbers where Z has too small a rank."""
         check_inputs(dataset)
@@ -78,7 +72,7 @@ class Generic(Described):
         deviations = trials(total, plan.num_heads * dataset.width)
         solved = []
         for index, deviation in enumerate(deviations):
-            progress("draw heads, and solve", index, len(deviations))
+            report("draw heads, and solve", index, len(deviations))
             z = represented(dataset, drawn(dataset, plan, deviation, options, rng), plan)
             solved.append((z, readout.solve(z, dataset.target_matrix)))
             solved.sort(key=lambda found: found[1].condition)

@@ -42,7 +42,7 @@ from constructive.layers.layer import FLOAT64
 from constructive.layers.record import HeadRecord
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError, ParameterError
-from constructive.support.progress import Progress
+from constructive.support.progress import report
 from constructive.theory.bounds import Plan
 from constructive.theory.values import ValueBounds, generic_spans, heads_for_values, value_bounds
 
@@ -221,13 +221,7 @@ class NarrowValues(Described):
         return Cost(once * tried, 8.0 * total * (2 * columns + total))
 
     def build(
-        self,
-        dataset: Dataset,
-        plan: Plan,
-        options: Options,
-        *,
-        rng: np.random.Generator,
-        progress: Progress,
+        self, dataset: Dataset, plan: Plan, options: Options, *, rng: np.random.Generator
     ) -> Built:
         """Draw heads a few times, and solve; refuse with numbers where ranks are too small."""
         if options.precision != FLOAT64:
@@ -243,7 +237,7 @@ class NarrowValues(Described):
         deviations = generic.trials(total, plan.num_heads * width)
         solved: list[_Solved] = []
         for index, deviation in enumerate(deviations):
-            progress("draw heads, and solve", index, len(deviations))
+            report("draw heads, and solve", index, len(deviations))
             weights = generic.drawn(dataset, plan, deviation, options, rng)
             z = generic.represented(dataset, weights, plan)
             kinds: list[Kind] = []

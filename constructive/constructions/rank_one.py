@@ -18,7 +18,6 @@ from constructive.constructions.multihead import assumptions
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.support.errors import AssumptionError, CapacityError
-from constructive.support.progress import Progress
 from constructive.support.verdict import Verdict
 from constructive.theory import bounds, wide_grouping
 from constructive.theory.assumptions import wide_regrouping
@@ -65,20 +64,14 @@ class RankOne(Dense):
         return Plan(self.name, num_heads, inner, wide, rank_one=True)
 
     def build(
-        self,
-        dataset: Dataset,
-        plan: Plan,
-        options: Options,
-        *,
-        rng: np.random.Generator,
-        progress: Progress,
+        self, dataset: Dataset, plan: Plan, options: Options, *, rng: np.random.Generator
     ) -> Built:
         """In the order given, or where that has no groups, in another one (`wide_regrouping`)."""
         try:
-            return super().build(dataset, plan, options, rng=rng, progress=progress)
+            return super().build(dataset, plan, options, rng=rng)
         except AssumptionError as refusal:
             assumptions.check_inputs(dataset)  # which no order mends
-            found = wide_regrouping.search(dataset, plan.num_heads, rng, progress)
+            found = wide_regrouping.search(dataset, plan.num_heads, rng)
             if found.order is None:
                 raise _no_order(found, refusal, plan.num_heads) from None
         built = self._of_groups(
@@ -88,7 +81,6 @@ class RankOne(Dense):
             _NOTHING,
             [stop - start for start, stop in found.groups],
             rng=rng,
-            progress=progress,
         )
         return replace(built, order=tuple(found.order.tolist()))
 

@@ -28,7 +28,7 @@ from constructive.support.errors import (
     ParameterError,
     PrecisionError,
 )
-from constructive.support.progress import Progress
+from constructive.support.progress import report
 from constructive.theory.bounds import Plan, group_sizes
 
 _ATTEMPTS = 24
@@ -49,13 +49,7 @@ class Rational(OfTheorem):
         return Cost(2.0 * total**2 * columns + total**3 / 3, total * columns * bits / 8.0)
 
     def build(
-        self,
-        dataset: RationalDataset,
-        plan: Plan,
-        options: Options,
-        *,
-        rng: np.random.Generator,
-        progress: Progress,
+        self, dataset: RationalDataset, plan: Plan, options: Options, *, rng: np.random.Generator
     ) -> Built:
         """Draw heads from small integers until Z has rank T, and solve Z U = Y exactly.
 
@@ -75,7 +69,7 @@ class Rational(OfTheorem):
                 suggestion=f"none of shared_keys, saturated_fraction, value_dim and precision, or "
                 f"arithmetic={FLOAT!r}",
             )
-        progress("draw heads from small integers", 0, 1)
+        report("draw heads from small integers", 0, 1)
         layer = _solved(dataset, plan, rng)
         stops = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads)).tolist()
         heads = tuple(

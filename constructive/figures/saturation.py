@@ -19,7 +19,6 @@ from constructive.layers.attention import attend
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
 from constructive.support.extras import require
-from constructive.support.progress import Progress
 from constructive.theory.bounds import rank_one_capacity
 
 NAME = "figure-3-saturation"
@@ -42,12 +41,7 @@ def attention_off_top(memorizer: Memorizer, dataset: Dataset) -> Array:
     return out
 
 
-def draw(
-    folder: Path,
-    *,
-    executor: Executor | None,  # noqa: ARG001 - there is little to compute
-    progress: Progress,
-) -> tuple[Path, ...]:
+def draw(folder: Path, *, executor: Executor | None) -> tuple[Path, ...]:  # noqa: ARG001
     """H = 8 and H = 4 heads at the theorem's bound: the first 20 examples, and histograms of all.
 
     The first head has no examples before it, so that it need not saturate.
@@ -57,7 +51,7 @@ def draw(
     for (left, right), heads in zip(panels, _HEADS, strict=True):
         total = rank_one_capacity(heads, _SIZE)
         data = generators.uniform(num_examples=total, context_size=_SIZE, width=_WIDTH)
-        memorizer = build_memorizer(data, num_heads=heads, progress=progress)
+        memorizer = build_memorizer(data, num_heads=heads)
         off_top = attention_off_top(memorizer, data)
         image = left.imshow(
             1.0 - off_top[:, :_SHOWN], aspect="auto", cmap=drawing.COLOUR_MAP,

@@ -14,7 +14,7 @@ from constructive.layers.causal.margins import Margins, margins
 from constructive.layers.decoder import Decoder
 from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError, shown
-from constructive.support.progress import Progress, silent
+from constructive.support.progress import report
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,13 +94,7 @@ def _normal(weights: Array) -> bool:
     return bool((sizes >= np.finfo(np.float32).smallest_normal).all())
 
 
-def recital(
-    decoder: Decoder,
-    text: Text,
-    *,
-    model: FloatModel | None = None,
-    progress: Progress = silent,
-) -> Margins:
+def recital(decoder: Decoder, text: Text, *, model: FloatModel | None = None) -> Margins:
     """The margins at all positions which something has to follow, in the order of the texts.
 
     Rounding is infinite where logits of heads are far from exact, or weights, tokens, queries or
@@ -112,7 +106,6 @@ def recital(
         text: one text or several
         model: how evaluation rounds (`exact.models`), of the decoder's storage; by default the
             pairwise one
-        progress: called with (step, done, total)
 
     Raises:
         DataError: for another vocabulary, or a text which is too long
@@ -127,7 +120,7 @@ def recital(
         tokens = decoder.embedded(batch.ids).astype(np.float64)
         weights, asked = (decoder.layer, decoder.unembedding), (batch.following, batch.places)
         for part in margins(*weights, model, tokens, known, *asked, text.longest):
-            progress("bound the rounding", done, text.num_positions)
+            report("bound the rounding", done, text.num_positions)
             done += len(part.least)
             parts.append(part)
     together = Margins.together(parts)

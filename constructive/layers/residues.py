@@ -28,7 +28,6 @@ from constructive.data.dataset import Dataset
 from constructive.exact import modular
 from constructive.layers.attention import AttentionLayer
 from constructive.support.arrays import CHUNK_BYTES, Array
-from constructive.support.progress import Progress, silent
 
 Integers = npt.NDArray[np.int64]
 
@@ -135,13 +134,7 @@ def intermediate(
     return out
 
 
-def search(
-    layer: AttentionLayer,
-    dataset: Dataset,
-    rng: np.random.Generator,
-    *,
-    progress: Progress = silent,
-) -> Search:
+def search(layer: AttentionLayer, dataset: Dataset, rng: np.random.Generator) -> Search:
     """Look for a point at which Z has rank T, a few times.
 
     Beside the data it takes one T x T array of float32.
@@ -150,14 +143,12 @@ def search(
         layer: its W_Q and W_K, (H, d, d_h)
         dataset: T examples which fit the layer
         rng: of the points, and of the columns taken first
-        progress: called with (step, done, total), in columns
     """
     return search_rows(
         lambda point, columns: intermediate(layer, dataset, point, columns, dtype=np.float32),
         dataset.num_examples,
         (layer.num_heads, layer.width),
         rng,
-        progress=progress,
     )
 
 
@@ -166,8 +157,6 @@ def search_rows(
     total: int,
     parts: tuple[int, int],
     rng: np.random.Generator,
-    *,
-    progress: Progress = silent,
 ) -> Search:
     """Look for a point at which rows modulo a prime are independent, a few times.
 
@@ -180,7 +169,6 @@ def search_rows(
         total: T, the number of rows
         parts: how many parts the columns have, and how many columns each of these
         rng: of the points, and of the columns taken first
-        progress: called with (step, done, total), in columns
     """
     every = np.arange(parts[0] * parts[1])
     found = Search(-1, None, every, None, 0, 0)
@@ -191,7 +179,7 @@ def search_rows(
             retries += vanished
             if z is None:
                 break
-            factors = modular.factor(z, prime, overwrite=True, progress=progress)
+            factors = modular.factor(z, prime, overwrite=True)
             tried += 1
             if factors.rank > found.rank:
                 found = Search(factors.rank, point, columns[factors.columns], factors, 0, 0)

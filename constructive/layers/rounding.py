@@ -61,7 +61,7 @@ from constructive.exact.upward import up
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.exact_logits import Booleans, ShortSums, short_sums
 from constructive.support.arrays import CHUNK_BYTES, Array
-from constructive.support.progress import Progress, silent
+from constructive.support.progress import report
 
 _PATH = 2.0**-120
 """What underflow takes from a path of factors, each of size one."""
@@ -115,12 +115,7 @@ class _Weights:
 
 
 def rounding(
-    layer: AttentionLayer,
-    dataset: Dataset,
-    model: FloatModel,
-    *,
-    chunk_bytes: int = CHUNK_BYTES,
-    progress: Progress = silent,
+    layer: AttentionLayer, dataset: Dataset, model: FloatModel, *, chunk_bytes: int = CHUNK_BYTES
 ) -> Rounding:
     """What an evaluation may be off from real arithmetic with the stored weights and data.
 
@@ -129,7 +124,6 @@ def rounding(
         dataset: T examples which fit the layer
         model: how evaluation rounds; one that stores no numbers in fewer bits
         chunk_bytes: about the size of temporary arrays, in bytes; by default 4 MiB
-        progress: called with (step, done, total)
 
     Example:
         >>> from constructive import build_memorizer, generators
@@ -149,9 +143,9 @@ def rounding(
         lost_logits, lost_outputs = _lost(layer, dataset, model)
         for start in range(0, total, step):
             rows = slice(start, min(start + step, total))
-            progress("bound the rounding", start, total)
+            report("bound the rounding", start, total)
             parts.append(_moved(weights, known, layer, dataset, model, rows, lost_logits))
-        progress("bound the rounding", total, total)
+        report("bound the rounding", total, total)
         moved, errors, exact, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
         reach = up(sizes @ weights.readout_sizes)
         if model.merged:

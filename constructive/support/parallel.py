@@ -10,7 +10,7 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future,
 from typing import TypeVar
 
 from constructive.support.errors import ParameterError
-from constructive.support.progress import Progress
+from constructive.support.progress import report
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -24,8 +24,7 @@ def ordered_map(
     tasks: Sequence[Task],
     *,
     executor: Executor | None,
-    progress: Progress,
-    step: str,
+    step: str | None,
     keep: Callable[[int, Result], None] | None = None,
 ) -> list[Result]:
     """The results of function(task), in the order of the tasks.
@@ -37,8 +36,7 @@ def ordered_map(
         function: what is called with each task
         tasks: the independent pieces of work
         executor: where they are computed; None for here. Functions and tasks go there by pickle.
-        progress: called with (step, done, total) after each task
-        step: what the work is called when progress is reported
+        step: what the work is called when progress is reported; None where `keep` reports it
         keep: called with the number of a task and its result as soon as that is there
 
     Raises:
@@ -46,9 +44,8 @@ def ordered_map(
 
     Example:
         >>> from concurrent.futures import ThreadPoolExecutor
-        >>> from constructive.support.progress import silent
         >>> with ThreadPoolExecutor() as threads:
-        ...     ordered_map(abs, [-3, 2, -1], executor=threads, progress=silent, step="sizes")
+        ...     ordered_map(abs, [-3, 2, -1], executor=threads, step="sizes")
         [3, 2, 1]
     """
     done: dict[int, Result] = {}
@@ -57,7 +54,8 @@ def ordered_map(
         done[index] = result
         if keep is not None:
             keep(index, result)
-        progress(step, len(done), len(tasks))
+        if step is not None:
+            report(step, len(done), len(tasks))
 
     if executor is not None:
         require_executor(executor)

@@ -175,7 +175,7 @@ def test_what_is_kept_of_z_is_within_its_radius(scale, shared, bits, most):
     )
     data = Dataset(data.contexts * scale, data.queries, data.targets)
     enclosed, exact = (balls.enclose_layer(layer, prec=prec) for prec in (bits, 300))
-    found = evaluation.evaluate(enclosed, data, representation=True, progress=lambda *_: None)
+    found = evaluation.evaluate(enclosed, data, representation=True)
     largest = np.abs(np.broadcast_to(data.contexts, (7, 3, 5))).max(axis=(1, 2))
     assert (largest < 2.0**found.exponents).all()
     assert (largest >= 2.0 ** (found.exponents - 1)).all()
@@ -193,7 +193,7 @@ def test_what_is_kept_of_z_is_within_its_radius(scale, shared, bits, most):
             assert middle <= found.largest_residual
             assert middle * power <= found.largest_scaled_residual
         assert largest_of(enclosed.readout) <= found.readout
-    without = evaluation.evaluate(enclosed, data, representation=False, progress=lambda *_: None)
+    without = evaluation.evaluate(enclosed, data, representation=False)
     assert without.midpoints is None
 
 

@@ -169,8 +169,8 @@ def test_entries_and_errors_are_within_their_bounds(checker, paired):
     data, memorizer, _, _ = paired
     examples = Examples.of(memorizer, data)
     readouts = Readouts.of(examples, memorizer)
-    scan = Scan.of(examples, readouts.unlike, lambda *_: None)
-    entries = paired_entries.evaluate(examples, scan, lambda *_: None)
+    scan = Scan.of(examples, readouts.unlike)
+    entries = paired_entries.evaluate(examples, scan)
     residuals = residuals_of(examples, entries, scan.second, readouts)
     layer = checker.paired.Layer(
         memorizer.layer.tensors,
@@ -259,7 +259,7 @@ def test_a_pair_whose_heads_are_equal_proves_nothing(checker, paired, tmp_path, 
     weights = memorizer.layer.query_weights.copy()
     weights[5] = weights[4]  # pair 2 has a block of zeros
     broken = with_weights(memorizer, query_weights=weights)
-    (claim,) = claims.prove(broken, data, ["rank"], 1e-6, None, progress=lambda *_: None)
+    (claim,) = claims.prove(broken, data, ["rank"], 1e-6, None)
     assert claim.verdict is Verdict.UNDECIDED
     files = signed_anew(tmp_path, certificate, data, broken)
     assert checker.main(files) == 1
@@ -284,7 +284,7 @@ def test_repeated_examples_prove_nothing(checker, paired, tmp_path, capsys):
 def test_coupling_in_a_circle_is_proved_by_elimination(checker, paired, tmp_path, capsys):
     data, memorizer, certificate, _ = paired
     weak = with_weights(memorizer, query_weights=memorizer.layer.query_weights * 1e-5)
-    (claim,) = claims.prove(weak, data, ["rank"], 1e-6, None, progress=lambda *_: None)
+    (claim,) = claims.prove(weak, data, ["rank"], 1e-6, None)
     assert claim.verdict is Verdict.UNDECIDED
     assert "another seed=" in claim.detail
     assert "modulo" in certify(weak, data, claims=["rank"])["rank"].detail
@@ -468,7 +468,7 @@ def cancelling(width):
 def is_refused(checker, folder, data, memorizer, name, bound=0.0):
     """Whether neither `certify` nor the checker, on a forged certificate, prove a false claim."""
     asked = [name]
-    (claim,) = claims.prove(memorizer, data, asked, bound, None, progress=lambda *_: None)
+    (claim,) = claims.prove(memorizer, data, asked, bound, None)
     stops = [head.stop for head in memorizer.record.heads[1::2]]
     evidence = {"order": pack(range(data.num_examples)), "stops": pack(stops)}
     statement = checker.statements.STATEMENTS[name].format(

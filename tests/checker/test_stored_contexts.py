@@ -163,8 +163,7 @@ def test_contexts_are_read_once_beside_the_hash(paired, checker, folder, monkeyp
     del seen[-2 * hashed :]
     # Those which have 40 nats, and not 41, are read by certify only.
     examples = paired_examples.Examples.of(memorizer, data)
-    quiet = {"progress": lambda *_: None}
-    found = entries.evaluate(examples, scan.Scan.of(examples, None, **quiet), **quiet)
+    found = entries.evaluate(examples, scan.Scan.of(examples, None))
     require_one_pass(seen, order, len(found.pairs) + ("rank" in claims))
 
     certificate.save(folder / "certificate.json")

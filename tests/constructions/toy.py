@@ -4,6 +4,7 @@ import numpy as np
 
 from constructive import AttentionLayer, CapacityError, HeadRecord
 from constructive.constructions.construction import Built, Cost, Described, largest
+from constructive.support.progress import report
 from constructive.theory.bounds import Plan, group_sizes, rank_one_capacity
 
 
@@ -17,8 +18,8 @@ class Toy(Described):
     def cost(self, shapes, num_heads):
         return Cost(2.0 * shapes.num_examples**2 * num_heads * shapes.width, 0.0)
 
-    def build(self, dataset, plan, options, *, rng, progress):
-        progress("play", 0, 1)
+    def build(self, dataset, plan, options, *, rng):
+        report("play", 0, 1)
         shape = plan.num_heads, dataset.width, plan.head_dim
         weights = 3 * rng.standard_normal((2, *shape))
         nothing = np.zeros((plan.num_heads * dataset.width, dataset.target_dim))

@@ -12,7 +12,6 @@ from constructive.exact.precision import working_precision
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.balls import intermediate
 from constructive.layers.bounded import BoundedLayer
-from constructive.support.progress import silent
 
 BITS = 400
 
@@ -31,9 +30,9 @@ def random_data(rng, *, total, size, width, outputs, shared, scale):
 
 def require_enclosed(layer, data):
     """What float64 encloses holds the truth, residuals and representation alike."""
-    found = evaluate_in_floats(layer, data, representation=True, progress=silent)
+    found = evaluate_in_floats(layer, data, representation=True)
     exact = layer.enclose(BITS)
-    truth = evaluate(exact, data, representation=False, progress=silent)
+    truth = evaluate(exact, data, representation=False)
     with working_precision(BITS):
         for ours, true in zip(found.residuals.entries(), truth.residuals.entries(), strict=True):
             assert ours.overlaps(true)  # which is narrow, but not a point
@@ -72,9 +71,9 @@ def test_bounds_of_what_is_built_are_near_the_truth(construction):
 def test_sharp_heads_need_logits_in_twice_the_precision(monkeypatch):
     data = generators.uniform(num_examples=22, context_size=8, width=16, seed=3)
     layer = build_memorizer(data, num_heads=3).layer
-    sharp = evaluate_in_floats(layer, data, representation=True, progress=silent)
+    sharp = evaluate_in_floats(layer, data, representation=True)
     monkeypatch.setattr("constructive.layers.bounded._GOOD_ENOUGH", np.inf)
-    plain = evaluate_in_floats(layer, data, representation=True, progress=silent)
+    plain = evaluate_in_floats(layer, data, representation=True)
     assert sharp.radius < plain.radius / 3
 
 
@@ -92,7 +91,7 @@ def test_what_overflows_decides_nothing(scale):
     rng = np.random.default_rng(0)
     layer = random_layer(rng, heads=2, width=3, inner=2, outputs=1, sharpness=scale)
     data = random_data(rng, total=3, size=2, width=3, outputs=1, shared=False, scale=1e300)
-    found = evaluate_in_floats(layer, data, representation=True, progress=silent)
+    found = evaluate_in_floats(layer, data, representation=True)
     assert not found.largest_residual.is_finite()
     assert found.radius == np.inf
 

@@ -24,6 +24,7 @@ from constructive import (
 )
 from constructive.certificates.claims.paired import entries
 from constructive.support.checkpoint import Checkpoint
+from constructive.support.progress import progress_to
 from constructive.support.shared import arrays_at, require_seen, shared
 
 HEADS = 300
@@ -80,7 +81,8 @@ def test_certificates_do_not_depend_on_the_executor(monkeypatch):
     data = data_of()
     memorizer = build(data)
     steps = []
-    here = certify(memorizer, data, progress=lambda *step: steps.append(step))
+    with progress_to(lambda *step: steps.append(step)):
+        here = certify(memorizer, data)
     assert {("read contexts", 0, 751), ("certify which pairs agree", 2, 4)} <= set(steps)
     assert here.proved
     with ProcessPoolExecutor(2) as pool:
@@ -123,6 +125,7 @@ def test_what_has_no_pieces_says_so(tmp_path):
 PROGRAM = """
     import sys
     import time
+    from constructive import progress_to
     from test_pieces import build, data_of
 
     def slowly(step, done, total):
@@ -130,7 +133,8 @@ PROGRAM = """
         if step == "build pairs of heads" and done == 2:
             time.sleep(60)
 
-    build(data_of(), checkpoint=sys.argv[1], progress=slowly)
+    with progress_to(slowly):
+        build(data_of(), checkpoint=sys.argv[1])
 """
 
 
@@ -154,7 +158,8 @@ def test_a_killed_build_goes_on(tmp_path):
     written = [file.stat().st_mtime_ns for file in sorted(folder.glob("pairs*"))]
     time.sleep(0.01)
     steps = []
-    again = build(data_of(), checkpoint=folder, progress=lambda *step: steps.append(step))
+    with progress_to(lambda *step: steps.append(step)):
+        again = build(data_of(), checkpoint=folder)
     assert [step for step in steps if step[0] == "build pairs of heads"] == [
         ("build pairs of heads", 3, 3)
     ]

@@ -32,7 +32,6 @@ from constructive.certificates.rocq.impossible import (
     vocabulary,
 )
 from constructive.certificates.rocq.reading import read, require_same
-from constructive.support.progress import silent
 from constructive.support.verdict import pack
 
 needs_rocq = pytest.mark.skipif(shutil.which("coqc") is None, reason="Rocq (coqc) is not installed")
@@ -294,7 +293,7 @@ def data_changed_at(made, column):
 def test_rocq_refuses_what_does_not_hold(forged):
     name, change = FORGED[forged]
     made = change(made_of(name))
-    done = confirming._proved(made, known_of(made), lambda _: ["not to be said"], None, silent)
+    done = confirming._proved(made, known_of(made), lambda _: ["not to be said"], None)
     assert not done.proved
     assert "roots = true" in done.report  # what the program does not say, and nothing else
     assert done.report.endswith("NOT PROVED: Rocq refuses")

@@ -20,7 +20,7 @@ from constructive.layers.balls import BallLayer, effective_readout
 from constructive.layers.bounded import BoundedLayer, Enclosed
 from constructive.layers.layer import FLOAT64
 from constructive.support.arrays import Array
-from constructive.support.progress import Progress
+from constructive.support.progress import report
 
 BOUNDED = "float64 with a-priori bounds"
 _READOUT_BITS = 128
@@ -77,7 +77,7 @@ class Evaluation:
 
 
 def evaluate_in_floats(
-    layer: AttentionLayer, dataset: Dataset, *, representation: bool, progress: Progress
+    layer: AttentionLayer, dataset: Dataset, *, representation: bool
 ) -> Evaluation:
     """Run a layer in float64 on the data, with bounds; these may be infinite.
 
@@ -85,7 +85,6 @@ def evaluate_in_floats(
         layer: weights of float64 or float32
         dataset: T examples which fit it
         representation: whether to keep Z
-        progress: called with (step, done, total)
     """
     total = dataset.num_examples
     exponents = context_exponents(dataset)
@@ -99,7 +98,7 @@ def evaluate_in_floats(
             midpoints[part.rows] = part.representation.reshape(-1, midpoints.shape[1])
             radius = max(radius, float(np.nan_to_num(part.error, nan=np.inf).max()))
         entries += _residuals(part, exponents[part.rows], dataset.target_matrix[part.rows])
-        progress("enclose the layer", part.rows.stop, total)
+        report("enclose the layer", part.rows.stop, total)
     if midpoints is not None and not np.isfinite(midpoints).all():
         radius = float("inf")
     residuals = arb_mat(total, dataset.target_dim, entries)
@@ -126,9 +125,7 @@ def _nearest(exact: arb_mat, shape: tuple[int, int, int]) -> tuple[Array, Array]
     return middle, up(radius + 2.0**-52 * np.abs(middle))
 
 
-def evaluate(
-    enclosed: BallLayer, dataset: Dataset, *, representation: bool, progress: Progress
-) -> Evaluation:
+def evaluate(enclosed: BallLayer, dataset: Dataset, *, representation: bool) -> Evaluation:
     """Run a layer in balls on the data, keeping Z in float64 if `representation` is wanted."""
     total, prec = dataset.num_examples, enclosed.prec
     targets = exact_matrix(dataset.target_matrix).tolist()
@@ -150,7 +147,7 @@ def evaluate(
                 # A midpoint becomes one of both floats next to it, so off by less than their gap.
                 rounding = 2.0**-52 * np.abs(midpoints[row.example]).max() + 2.0**-1070
                 radius = max(radius, upper(spread) + rounding)
-        progress("enclose the layer", row.example + 1, total)
+        report("enclose the layer", row.example + 1, total)
     if midpoints is not None and not (np.isfinite(midpoints).all() and np.isfinite(radius)):
         radius = float("inf")
     residuals = arb_mat(total, dataset.target_dim, entries)

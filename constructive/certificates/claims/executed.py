@@ -96,7 +96,7 @@ def _of(subject: Subject) -> Claim:
             "precision=53 in build_memorizer"
         )
         return Claim("executed", unknown, Verdict.UNDECIDED, detail)
-    found = rounding(layer, subject.dataset, subject.model, progress=subject.progress)
+    found = rounding(layer, subject.dataset, subject.model)
     beyond = np.flatnonzero(~np.isfinite(found.bounds).all(axis=1))
     if len(beyond):
         first = int(beyond[0])

@@ -13,7 +13,6 @@ from constructive.data.dataset import Dataset
 from constructive.exact.float_model import FloatModel
 from constructive.layers.layer import FLOAT64, Layer
 from constructive.layers.record import HeadRecord
-from constructive.support.progress import Progress
 from constructive.support.verdict import Claim, Verdict
 
 
@@ -28,13 +27,10 @@ class Evaluations:
         dataset: T examples
         max_prec: the most bits
         keep_rows: whether Z is kept, too
-        progress: called with (step, done, total)
     """
 
-    def __init__(
-        self, layer: Layer, dataset: Dataset, *, max_prec: int, keep_rows: bool, progress: Progress
-    ) -> None:
-        self._layer, self._dataset, self._progress = layer, dataset, progress
+    def __init__(self, layer: Layer, dataset: Dataset, *, max_prec: int, keep_rows: bool) -> None:
+        self._layer, self._dataset = layer, dataset
         self._max_prec, self._keep_rows = max_prec, keep_rows
         self._last: Evaluation | None = None
 
@@ -50,9 +46,7 @@ class Evaluations:
         # A sum of several floats is there for more bits than these bounds can show.
         if leading is not self._layer or self._max_prec < FLOAT64:
             return self._at(self._layer.first_bits)
-        self._last = evaluate_in_floats(
-            leading, self._dataset, representation=self._keep_rows, progress=self._progress
-        )
+        self._last = evaluate_in_floats(leading, self._dataset, representation=self._keep_rows)
         return self._last
 
     def _at(self, prec: int) -> Evaluation:
@@ -60,7 +54,6 @@ class Evaluations:
             self._layer.enclose(min(prec, self._max_prec)),
             self._dataset,
             representation=self._keep_rows,
-            progress=self._progress,
         )
         return self._last
 
@@ -89,7 +82,6 @@ class Subject:
         fingerprints: the SHA-256 of the data, followed by that of the weights
         evaluations: the layer, enclosed
         rng: of primes' points
-        progress: called with (step, done, total)
         judged: the claims before this one
     """
 
@@ -104,7 +96,6 @@ class Subject:
     fingerprints: bytes
     evaluations: Evaluations
     rng: np.random.Generator
-    progress: Progress
     judged: dict[str, Claim] = field(default_factory=dict)
 
 

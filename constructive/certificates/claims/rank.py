@@ -33,7 +33,7 @@ from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.residues import Point
 from constructive.support.arrays import Array
-from constructive.support.progress import Progress, silent
+from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
 
 ROUNDS = 12
@@ -41,12 +41,7 @@ STATEMENT = "rank Z = T = {}: for all Y some effective readout U (H d, d_out) ha
 
 
 def prove(
-    layer: AttentionLayer,
-    dataset: Dataset,
-    fingerprints: bytes,
-    rng: np.random.Generator,
-    *,
-    progress: Progress = silent,
+    layer: AttentionLayer, dataset: Dataset, fingerprints: bytes, rng: np.random.Generator
 ) -> Claim:
     """Prove or refute that Z has rank T.
 
@@ -55,7 +50,6 @@ def prove(
         dataset: T examples which fit the layer
         fingerprints: the SHA-256 of the data, followed by that of the weights
         rng: of primes' points
-        progress: called with (step, done, total)
     """
     total = dataset.num_examples
     statement = STATEMENT.format(total)
@@ -64,7 +58,7 @@ def prove(
         detail, witness = refuted
         return Claim("rank", statement, Verdict.REFUTED, detail, witness)
 
-    found = residues.search(layer, dataset, rng, progress=progress)
+    found = residues.search(layer, dataset, rng)
     return judged(found, total, statement, fingerprints, "fewer examples or more heads")
 
 
@@ -134,14 +128,8 @@ def refute(layer: AttentionLayer, dataset: Dataset) -> tuple[str, object] | None
 
 
 def _of(subject: Subject) -> Claim:
-    subject.progress("intermediate representation modulo a prime", 0, 1)
-    return prove(
-        subject.layer.leading,
-        subject.dataset,
-        subject.fingerprints,
-        subject.rng,
-        progress=subject.progress,
-    )
+    report("intermediate representation modulo a prime", 0, 1)
+    return prove(subject.layer.leading, subject.dataset, subject.fingerprints, subject.rng)
 
 
 RANK = ClaimKind(_of, usual=True)

@@ -22,6 +22,7 @@ from constructive.exact import ball, verified
 from constructive.exact.directed import at_most, short_bound
 from constructive.exact.precision import working_precision
 from constructive.layers.balls import intermediate
+from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
 
 STATEMENT = (
@@ -88,7 +89,7 @@ def _of(subject: Subject) -> Claim:
     """At more and more bits; but where Z looks singular, they would not find an exact readout."""
 
     def of(evaluation: Evaluation) -> Claim:
-        subject.progress("bound the exact readout", 0, 1)
+        report("bound the exact readout", 0, 1)
         return judge(evaluation, subject.delta, lambda: _in_balls(subject, evaluation.prec))
 
     rank = subject.judged.get("rank")

@@ -13,7 +13,7 @@ from constructive.certificates.rocq.memory import require_memory
 from constructive.certificates.rocq.reading import read, require_same
 from constructive.data.dataset import Dataset
 from constructive.layers.memorizer import Memorizer
-from constructive.support.progress import Progress, silent
+from constructive.support.progress import report
 from constructive.support.verdict import Verdict
 from constructive.theory import rocq
 
@@ -27,7 +27,6 @@ def confirm(
     *,
     folder: Path | None = None,
     max_memory: float = 8.0,
-    progress: Progress = silent,
 ) -> Checked:
     """Have Rocq prove the claim *rank* of stored weights, or *impossible* of all weights.
 
@@ -44,7 +43,6 @@ def confirm(
             where it refuses: `theory` and `stored`. Nothing is ever read from it
         max_memory: GB which Rocq may take: what it needs is estimated from the sizes, and what is
             more is refused; by default 8
-        progress: called with what is done
 
     Returns:
         PROVED, or UNDECIDED where Rocq refuses, with a report
@@ -68,7 +66,7 @@ def confirm(
         known = rank.stored(memorizer, dataset)
         require_memory(known, max_memory)
         instance, lines = rank.instance_of(loaded, memorizer, dataset), rank.confirmed
-    return _proved(instance, known, lines, folder, progress)
+    return _proved(instance, known, lines, folder)
 
 
 def _proved(
@@ -76,13 +74,12 @@ def _proved(
     known: Stored,
     said: Callable[[Instance], list[str]],
     folder: Path | None,
-    progress: Progress,
 ) -> Checked:
     """Write the files, read them back, and have Rocq compile them."""
     files = write(instance)
     rocq.require_new(folder)
     with (
-        rocq.compiled(instance.theory.name, progress) as theory,
+        rocq.compiled(instance.theory.name) as theory,
         tempfile.TemporaryDirectory() as temporary,
     ):
         place = Path(temporary)
@@ -92,7 +89,7 @@ def _proved(
         same = require_same(read(instance.theory, found), known)
         lines = [f"read back: {same} numbers of the files for Rocq are those stored"]
         (place / f"{axioms.NAME}.v").write_text(axioms.question(instance.theory.conclusion))
-        run = _compiled([*files, axioms.NAME], place, theory, progress)
+        run = _compiled([*files, axioms.NAME], place, theory)
         rocq.keep(folder, {"theory": theory, "stored": place})
     if run.returncode:
         refusal = "\n".join(run.stderr.strip().splitlines()[-_LAST_LINES:])
@@ -111,13 +108,13 @@ def _proved(
 
 
 def _compiled(
-    names: Sequence[str], place: Path, theory: Path, progress: Progress
+    names: Sequence[str], place: Path, theory: Path
 ) -> "subprocess.CompletedProcess[str]":
     """Compile one file after the other, up to the first which Rocq refuses: the last run."""
     command = ["coqc", "-q", "-w", "-all", "-R", str(theory), "Memorization"]
     command += ["-Q", str(place), "Stored"]
     for done, name in enumerate(names):
-        progress("Rocq", done, len(names))
+        report("Rocq", done, len(names))
         run = subprocess.run(  # noqa: S603 - files of numbers, and no shell
             [*command, str(place / f"{name}.v")],
             cwd=theory,

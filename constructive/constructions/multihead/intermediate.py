@@ -25,7 +25,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.repeats import token_numbers
 from constructive.layers.attention import attend
 from constructive.support.arrays import Array
-from constructive.support.progress import Progress
+from constructive.support.progress import report
 
 _TIE = 1e-6
 """Relative difference below which the two largest shares of attention may be of equal tokens."""
@@ -47,7 +47,7 @@ class Intermediate:
     group_ends: Array
 
 
-def assemble(dataset: Dataset, heads: tuple[Head, ...], *, progress: Progress) -> Intermediate:
+def assemble(dataset: Dataset, heads: tuple[Head, ...]) -> Intermediate:
     """Run all heads on all examples, and count where they saturate."""
     query_weights = np.stack([head.query_weights for head in heads])
     key_weights = np.stack([head.key_weights for head in heads])
@@ -63,7 +63,7 @@ def assemble(dataset: Dataset, heads: tuple[Head, ...], *, progress: Progress) -
         _add_equal_tokens(on, chunk.attention, dataset, rows)
         on[np.arange(len(on)), owner[rows]] = False
         saturated += on.sum(axis=0)
-        progress("evaluate heads", rows.stop, total)
+        report("evaluate heads", rows.stop, total)
     return Intermediate(
         query_weights,
         key_weights,

@@ -14,7 +14,7 @@ from constructive.layers.attention import AttentionLayer
 from constructive.layers.record import HeadRecord
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError, ParameterError
-from constructive.support.progress import Progress
+from constructive.support.progress import report
 from constructive.theory.bounds import Plan, group_sizes, paired_capacity, rank_one_capacity
 
 
@@ -61,22 +61,16 @@ class Paired(Described):
         return Cost(sweep + 4.0 * total * width**2, 8.0 * total * (4 * width + 2 * size))
 
     def build(
-        self,
-        dataset: Dataset,
-        plan: Plan,
-        options: Options,
-        *,
-        rng: np.random.Generator,
-        progress: Progress,
+        self, dataset: Dataset, plan: Plan, options: Options, *, rng: np.random.Generator
     ) -> Built:
         """Pairs take the examples with the smallest gaps first."""
         half = -(-group_sizes(dataset.num_examples, plan.num_heads // 2)[0] // 2)
         full_rank = plan.head_dim > half
-        seen = ordering.survey(dataset, rng, progress, full_rank=full_rank)
+        seen = ordering.survey(dataset, rng, full_rank=full_rank)
         ordered = ordering.arrange(dataset, seen, plan.num_heads)
         recipe = pairs.Recipe(plan.head_dim, full_rank, seen.assumed, int(rng.integers(2**63)))
-        built = work.build_all(ordered, recipe, dataset, options, progress)
-        progress("solve for the readout", 0, 1)
+        built = work.build_all(ordered, recipe, dataset, options)
+        report("solve for the readout", 0, 1)
         targets = dataset.target_matrix[ordered.order].astype(np.float64, copy=False)
         reader = work.reader_of(ordered, built)
         own = coupling.Own(built.own, built.again, built.extra)

@@ -28,7 +28,7 @@ from constructive.constructions.multihead.directions import (
 )
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import CHUNK_BYTES, Array
-from constructive.support.progress import Progress
+from constructive.support.progress import report
 from constructive.theory.assumptions.numerical import unit_rows
 from constructive.theory.bounds import group_sizes
 
@@ -138,9 +138,7 @@ class Ordered:
         return max(1, CHUNK_BYTES // (8 * self.context_size * self.width))
 
 
-def survey(
-    dataset: Dataset, rng: np.random.Generator, progress: Progress, *, full_rank: bool
-) -> Survey:
+def survey(dataset: Dataset, rng: np.random.Generator, *, full_rank: bool) -> Survey:
     """Check the contexts and find a key direction, in one pass over the contexts.
 
     Raises AssumptionError and DataError as `multihead.assumptions.check` does.
@@ -155,7 +153,7 @@ def survey(
         top[rows], bottom[rows] = gaps(contexts, vectors)
         if full_rank:
             radius[rows] = token_radius(contexts)
-        progress("check the contexts", rows.stop, total)
+        report("check the contexts", rows.stop, total)
     return Survey(Assumptions(least), best_for_all(vectors, top, bottom), radius)
 
 

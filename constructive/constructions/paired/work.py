@@ -26,7 +26,7 @@ from constructive.data.stored import StoredDataset
 from constructive.support.arrays import Array
 from constructive.support.checkpoint import Checkpoint
 from constructive.support.parallel import ordered_map
-from constructive.support.progress import Progress, silent
+from constructive.support.progress import report
 from constructive.support.shared import arrays_at, require_seen, shared
 from constructive.support.stored import StoredArray
 
@@ -85,9 +85,7 @@ class _Piece:
         return f"pairs-{self.first:08d}"
 
 
-def build_all(
-    ordered: Ordered, recipe: Recipe, dataset: Dataset, options: Options, progress: Progress
-) -> Block:
+def build_all(ordered: Ordered, recipe: Recipe, dataset: Dataset, options: Options) -> Block:
     """Build all pairs: on the executor, if there is one, and but for those in the checkpoint.
 
     Where there is an extra example, the first piece comes before all others, and is built here:
@@ -110,7 +108,7 @@ def build_all(
             done[index] = block
             if kept is not None:
                 kept.save(pieces[index].name, vars(block))
-            progress(_STEP, len(done), len(pieces))
+            report(_STEP, len(done), len(pieces))
 
         if ordered.has_extra and 0 not in done:
             keep(0, build(ordered, recipe, *ranges[0]))
@@ -120,8 +118,7 @@ def build_all(
             _build,
             [dataclasses.replace(pieces[index], reader=reader) for index in missing],
             executor=options.executor,
-            progress=silent,
-            step=_STEP,
+            step=None,
             keep=lambda number, block: keep(missing[number], block),
         )
     return _joined([dict(vars(done.pop(index))) for index in range(len(pieces))])

@@ -11,7 +11,6 @@ from constructive.data.shapes import ExampleShapes
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.record import HeadRecord
 from constructive.support.errors import ParameterError
-from constructive.support.progress import Progress
 from constructive.theory import bounds
 from constructive.theory.bounds import Plan, group_sizes
 
@@ -49,22 +48,14 @@ class Schur(Described):
         return Cost(sweep + 4.0 * num_heads**3, memory)
 
     def build(
-        self,
-        dataset: Dataset,
-        plan: Plan,
-        options: Options,
-        *,
-        rng: np.random.Generator,
-        progress: Progress,
+        self, dataset: Dataset, plan: Plan, options: Options, *, rng: np.random.Generator
     ) -> Built:
         """Heads saturate on all but their own groups, so that Z nearly falls apart."""
         assumed = assumptions.check(dataset)
         sizes = group_sizes(dataset.num_examples, plan.num_heads)
         groups = grouping.partition(dataset, sizes)
-        built = elimination.construct(
-            dataset, assumed, groups, plan.head_dim, rng=rng, progress=progress
-        )
-        solution = elimination.solve(dataset, groups, built, progress=progress)
+        built = elimination.construct(dataset, assumed, groups, plan.head_dim, rng=rng)
+        solution = elimination.solve(dataset, groups, built)
         residual = elimination.measure(dataset, groups, built, solution.effective)
         missed = np.bincount(built.leftover_heads, minlength=plan.num_heads)
         records = tuple(

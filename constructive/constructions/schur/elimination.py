@@ -39,7 +39,7 @@ from constructive.constructions.sweep import Needed, sharpen_at_once
 from constructive.data.dataset import Dataset
 from constructive.layers.attention import attend, softmax_in_place
 from constructive.support.arrays import CHUNK_BYTES, Array
-from constructive.support.progress import Progress
+from constructive.support.progress import report
 
 Integers = npt.NDArray[np.int64]
 
@@ -83,7 +83,6 @@ def construct(
     head_dim: int,
     *,
     rng: np.random.Generator,
-    progress: Progress,
 ) -> SharedHeads:
     """Build the heads of Theorem 1, each so sharp that it saturates on all other examples.
 
@@ -113,7 +112,7 @@ def construct(
         sharpness[head] = chosen.sharpness
         saturating.append(vector)
         leftover.append(chosen.leftover)
-        progress("build heads", head + 1, len(groups))
+        report("build heads", head + 1, len(groups))
     scores = context @ direction.vector
     to_top = np.empty((dataset.num_examples, len(groups)), dtype=bool)
     directions = np.stack(saturating, axis=1)
@@ -130,14 +129,12 @@ def construct(
     )
 
 
-def solve(
-    dataset: Dataset, groups: tuple[Group, ...], heads: SharedHeads, *, progress: Progress
-) -> Readout:
+def solve(dataset: Dataset, groups: tuple[Group, ...], heads: SharedHeads) -> Readout:
     """Solve for the readouts of all heads.
 
     Raises PrecisionError where a head or the Schur complement is singular.
     """
-    progress("solve for the readout", 0, 1)
+    report("solve for the readout", 0, 1)
     context = dataset.contexts_of(slice(None))[0]
     own = _own_attention(dataset, groups, heads)
     system = _System(heads, own, _leftover(dataset, heads), *_eliminate(groups, heads, own))

@@ -26,7 +26,6 @@ from constructive.support.arguments import (
 from constructive.support.arrays import CHUNK_BYTES, Array, checked_matrix
 from constructive.support.errors import ParameterError
 from constructive.support.parallel import ordered_map
-from constructive.support.progress import Progress, silent
 
 Integers = npt.NDArray[np.int64]
 Drawn = tuple[int, tuple[int, ...]]
@@ -132,7 +131,6 @@ def dependent_share(
     confidence: float = 0.99,
     seed: int = 0,
     executor: Executor | None = None,
-    progress: Progress = silent,
 ) -> Estimate:
     """Estimate the share of dependent subsets among those of `size` of the vectors (T, d).
 
@@ -144,7 +142,6 @@ def dependent_share(
         seed: of the subsets
         executor: where subsets are decided (`constructive.support.parallel`), the same ones
             everywhere; None for here
-        progress: called with (step, done, total) during long work
 
     Raises:
         DataError: for what is no matrix of real numbers
@@ -178,7 +175,6 @@ def dependent_share(
         partial(_dependent_among, whole),
         batches,
         executor=executor,
-        progress=progress,
         step=f"random subsets of {size}",
     )
     wrong = [subset for dependent, _ in found for subset in dependent]
@@ -188,7 +184,6 @@ def dependent_share(
         partial(_is_dependent, vectors),
         looked_at,
         executor=executor,
-        progress=progress,
         step=f"dependent subsets of {size}",
     )
     wrong += [subset for subset, dependent in zip(looked_at, decided, strict=True) if dependent]

@@ -16,6 +16,7 @@ from constructive.layers.recital import added_tokens
 from constructive.layers.residues import Integers, Point
 from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
+from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
 
 STATEMENT = (
@@ -61,9 +62,9 @@ def _rows(subject: Subject, wanted: Integers, point: Point, columns: Integers) -
     for batch in text.batches():
         index = number[batch.places]
         for block, z in chunks(decoder.layer, decoder.embedded(batch.ids), point, exponent):
-            subject.progress("attend modulo a prime", done, len(text))
+            report("attend modulo a prime", done, len(text))
             where = index[block.sequences, block.rows]
             rows[where[where >= 0]] = z[where >= 0][:, columns]
             done += where.size
-    subject.progress("eliminate modulo a prime", 0, 1)
+    report("eliminate modulo a prime", 0, 1)
     return rows

@@ -1,6 +1,6 @@
 """What the claims about one decoder share."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +10,6 @@ from constructive.exact.float_model import FloatModel
 from constructive.layers.causal.margins import Margins
 from constructive.layers.decoder import Decoder
 from constructive.layers.recital import recital
-from constructive.support.progress import Progress
 
 
 @dataclass
@@ -23,7 +22,6 @@ class Subject:
         fingerprints: the SHA-256 of the data, followed by that of the weights
         rng: of primes' points
         model: how programs round, of which the claim *executed* speaks
-        progress: called with (step, done, total)
         known: the margins, where they were bounded before with the usual model
     """
 
@@ -32,7 +30,6 @@ class Subject:
     fingerprints: bytes
     rng: np.random.Generator
     model: FloatModel
-    progress: Progress = field(repr=False)
     known: Margins | None = None
 
     @cached_property
@@ -40,7 +37,7 @@ class Subject:
         """The margins of all positions. Raises PrecisionError where there are none."""
         if self.known is not None:
             return self.known
-        return recital(self.decoder, self.text, model=self.model, progress=self.progress)
+        return recital(self.decoder, self.text, model=self.model)
 
     def witness(self, index: int) -> tuple[int, int]:
         """A position, as text and token.

@@ -18,7 +18,7 @@ from constructive.data.dataset import Dataset
 from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
 from constructive.exact.upward import up
 from constructive.layers.memorizer import Memorizer
-from constructive.support.progress import Progress
+from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
 
 _ROOM = 2
@@ -72,7 +72,6 @@ def prove(
     delta: float | None,
     *,
     executor: Executor | None = None,
-    progress: Progress,
 ) -> tuple[Claim, ...]:
     """Decide the claims that are asked for, among rank, error and readout."""
     statements = {
@@ -86,14 +85,14 @@ def prove(
         readouts = None
         if "error" in asked or "readout" in asked:
             readouts = Readouts.of(examples, memorizer)
-        scan = Scan.of(examples, readouts.unlike if readouts else None, progress)
-        entries = evaluate(examples, scan, progress, executor=executor)
+        scan = Scan.of(examples, readouts.unlike if readouts else None)
+        entries = evaluate(examples, scan, executor=executor)
         if readouts is not None:
             residuals = residuals_of(examples, entries, scan.second, readouts)
         if "error" in asked:
             done["error"] = _error(examples, residuals, epsilon)
         if "rank" in asked or "readout" in asked:
-            progress("bound the inverse", 0, 1)
+            report("bound the inverse", 0, 1)
             inverse = bound_inverse(examples, entries)
         if "rank" in asked:
             done["rank"] = _rank(statements["rank"], examples, entries, inverse)
