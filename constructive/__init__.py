@@ -77,6 +77,8 @@ if TYPE_CHECKING:
     from constructive.theory.values import value_bounds as value_bounds
 
 __version__ = "0.1.0"
+DISTRIBUTION = "constructive-attention"
+"""The name on package indexes, where `constructive` would be too general."""
 
 if not TYPE_CHECKING:  # which would take every name for one that is there
     __getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,12 +1,12 @@
 """What a certificate says that it is about: the arrays, their hashes, and the programs."""
 
 import platform
-from importlib.metadata import version
 from typing import Any
 
 import flint
 import numpy as np
 
+from constructive import __version__
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array
 from constructive.support.fingerprint import fingerprint
@@ -35,7 +35,7 @@ def _kind(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:  # noqa: ANN401 
 def made_by() -> dict[str, str]:
     """Names and versions of the programs which make a certificate."""
     return {
-        "constructive": version("constructive"),
+        "constructive": __version__,
         "python-flint": flint.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),

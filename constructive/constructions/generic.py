@@ -21,10 +21,13 @@ from constructive.constructions.multihead import intermediate, readout
 from constructive.constructions.multihead.assumptions import check_inputs
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
+from constructive.exact.arithmetics.floats import Floats
 from constructive.layers import residues
-from constructive.layers.attention import AttentionLayer, attend
-from constructive.layers.short_weights import shortened
+from constructive.layers.attend import attend
+from constructive.layers.attention import AttentionLayer
 from constructive.layers.record import HeadRecord
+from constructive.layers.short_weights import shortened
+from constructive.layers.views import examples
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError
 from constructive.support.progress import report
@@ -133,7 +136,7 @@ def represented(
 ) -> intermediate.Intermediate:
     """Z of these W_Q and W_K, as others want it."""
     z = np.empty((dataset.num_examples, plan.num_heads * dataset.width))
-    for chunk in attend(*weights, dataset.contexts, dataset.queries):
+    for chunk in attend(Floats(np.float64), weights, examples(dataset.contexts, dataset.queries)):
         z[chunk.rows] = chunk.representation.reshape(len(chunk.representation), -1)
     ends = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads))
     return intermediate.Intermediate(*weights, z, np.zeros(plan.num_heads), ends)

@@ -16,10 +16,12 @@ from constructive.constructions.construction import (
     OfTheorem,
     Options,
 )
-from constructive.data.rational import Fractions, RationalDataset, array_of, fractions
+from constructive.data.rational import RationalDataset, fractions
 from constructive.data.shapes import ExampleShapes
 from constructive.exact import modular
-from constructive.layers.rational import LARGEST_LOGIT, RationalLayer, matrix_of
+from constructive.exact.arithmetics.rationals import LARGEST_LOGIT
+from constructive.exact.rational import Fractions, array_of, matrix_of
+from constructive.layers.rational import RationalLayer
 from constructive.layers.record import HeadRecord
 from constructive.support.arrays import Array
 from constructive.support.errors import (

@@ -11,6 +11,7 @@ from constructive.exact.arithmetics.arithmetic import (
     Weights,
 )
 from constructive.layers.views import Block, View
+from constructive.support.arrays import Array
 
 
 class Chunk(NamedTuple, Generic[Matrices]):
@@ -69,3 +70,12 @@ def attend(
         attention = arithmetic.softmax(logits, block.hidden)
         representation = arithmetic.averages(attention, values[:, block.keys])
         yield Chunk(block, attention, representation)
+
+
+def flat(matrices: Array) -> Array:
+    """Return the matrix of each query as a row: (..., H d).
+
+    Args:
+        matrices: (..., H, d)
+    """
+    return matrices.reshape(*matrices.shape[:-2], -1)

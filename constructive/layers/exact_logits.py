@@ -42,6 +42,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from constructive.exact.arithmetics.tabulated import ENOUGH
 from constructive.exact.dyadic import granularity
 from constructive.exact.float_model import FloatModel
 from constructive.exact.formats import FORMATS, Format
@@ -57,8 +58,6 @@ PATH = 2.0**-120
 _TABLE = Format("a table of float64", 52, 2.0**-900, 2.0**900, 2.0**-900)
 """Sums that float64 represents, with a bit to spare."""
 _LARGEST_TABLE = 1 << 20
-ENOUGH = 746.0
-"""exp(-746) is less than half of the smallest float64."""
 
 
 class Sums(NamedTuple):

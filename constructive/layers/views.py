@@ -17,6 +17,7 @@ import numpy.typing as npt
 from constructive.support.arrays import CHUNK_BYTES
 
 Numbers = npt.NDArray[Any]
+Rows = slice | tuple[slice, slice]
 
 BLOCK_BYTES = 1 << 25
 """About the size of the logits of a block of positions, in bytes: large, so that products are."""
@@ -35,7 +36,7 @@ class Block(NamedTuple):
             if all see all
     """
 
-    rows: slice | tuple[slice, slice]
+    rows: Rows
     groups: slice
     keys: slice
     hidden: npt.NDArray[np.bool_] | None
@@ -148,7 +149,7 @@ class Causal(View):
 
     def __init__(self, tokens: Numbers, window: int | None = None) -> None:
         self.tokens = self.queries = tokens
-        self.window = window
+        self.window = window if window is None else min(window, tokens.shape[1])
 
     def blocks(
         self,
@@ -170,8 +171,7 @@ class Causal(View):
         """
         count, length = self.shape
         allowed = max(1, chunk_bytes // (8 * num_heads))  # entries of one head
-        window = self.window if self.window is None else min(self.window, length)
-        others = (window or length) - 1
+        others = (self.window or length) - 1
         # b rows see at most N keys together, and at most b + window - 1.
         fitting = max(allowed // length, (math.isqrt(others**2 + 4 * allowed) - others) // 2)
         step = max(1, min(length, _MOST_ROWS, fitting))
@@ -180,7 +180,7 @@ class Causal(View):
             sequences = slice(first, min(first + together, count))
             for start in range(0, length, step):
                 stop = min(start + step, length)
-                begin = 0 if window is None else max(0, start + 1 - window)
+                begin = 0 if self.window is None else max(0, start + 1 - self.window)
                 hidden = self.hidden(np.arange(start, stop), np.arange(begin, stop))
                 rows = sequences, slice(start, stop)
                 yield Block(rows, sequences, slice(begin, stop), hidden)

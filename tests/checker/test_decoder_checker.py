@@ -22,6 +22,7 @@ from constructive.certificates.about import described
 from constructive.certificates.certificate import DECODER_FORMAT
 from constructive.certificates.claims.decoders import executed, rank, recites
 from constructive.exact import float_model, models
+from constructive.exact.arithmetics.tabulated import ENOUGH, exponentials
 from constructive.layers.causal import bounded
 from constructive.layers.decoder import Decoder
 from constructive.sequences import storage
@@ -109,7 +110,7 @@ def test_models_are_those_of_certify(checker):
                 rtol=1e-8,
                 atol=1e-13,
             )
-    assert (parts.ENOUGH, parts.TABLE) == (bounded._ENOUGH, bounded._LARGEST_TABLE)
+    assert (parts.ENOUGH, parts.TABLE) == (ENOUGH, bounded._LARGEST_TABLE)
     assert checker.float_model.MOST == float_model.MOST_TERMS
 
 
@@ -671,7 +672,7 @@ def test_tables_are_short(checker, tmp_path):
     assert said(checker, saved(tmp_path, decoder, text, certificate))[0] == 0
     table = checker.margins.exponentials(3000, 2.0**-5)
     np.testing.assert_allclose(table, np.exp(-np.arange(3000) * 2.0**-5), rtol=1e-15)
-    assert np.array_equal(table, bounded.exponentials(2.0**-5, 2999 * 2.0**-5))
+    assert np.array_equal(table, exponentials(2.0**-5, 2999 * 2.0**-5))
 
 
 @pytest.mark.parametrize("window", [None, 1, 3, 50, 400])

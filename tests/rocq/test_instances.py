@@ -27,7 +27,7 @@ from constructive.certificates.rocq.rank import ARRAYS, THEORY, instance_of
 from constructive.certificates.rocq.reading import read, require_same
 from constructive.certificates.rocq.witness import cleared, right_inverse
 from constructive.exact import modular
-from constructive.layers.residues import Point
+from constructive.exact.arithmetics.residues import Point
 from constructive.theory import rocq
 
 needs_rocq = pytest.mark.skipif(shutil.which("coqc") is None, reason="Rocq (coqc) is not installed")

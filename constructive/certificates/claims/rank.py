@@ -29,9 +29,9 @@ from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.dataset import Dataset
 from constructive.data.repeats import repeated_inputs
 from constructive.exact import modular
+from constructive.exact.arithmetics.residues import Point
 from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.residues import Point
 from constructive.support.arrays import Array
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack

@@ -9,8 +9,8 @@ from constructive.certificates.rocq.definitions import Instance, Stored, Theory
 from constructive.certificates.rocq.witness import cleared, evidence_of, right_inverse
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
+from constructive.exact.arithmetics.residues import Point
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.residues import Point
 from constructive.support.errors import FormatError, ParameterError
 
 ARRAYS = "contexts", "queries", "query_weights", "key_weights"

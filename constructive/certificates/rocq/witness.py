@@ -8,8 +8,8 @@ import numpy.typing as npt
 from constructive.certificates.certificate import Certificate
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
+from constructive.exact.arithmetics.residues import Point
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.residues import Point
 from constructive.support.arrays import Array
 from constructive.support.errors import FormatError, ParameterError
 from constructive.support.verdict import Verdict

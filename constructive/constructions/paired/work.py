@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from constructive import __version__
 from constructive.constructions.construction import Options
 from constructive.constructions.multihead.directions import KeyDirection
 from constructive.constructions.paired.coupling import Reader
@@ -195,5 +195,5 @@ def _about(ordered: Ordered, recipe: Recipe, dataset: Dataset) -> dict[str, Any]
         "head_dim": recipe.head_dim,
         "random choices of seed=": recipe.entropy,
         "arrays": ", ".join(_FIELDS),
-        "constructive": version("constructive"),
+        "constructive": __version__,
     }

@@ -37,7 +37,9 @@ from constructive.constructions.multihead.grouping import Group
 from constructive.constructions.multihead.heads import key_vectors
 from constructive.constructions.sweep import Needed, sharpen_at_once
 from constructive.data.dataset import Dataset
-from constructive.layers.attention import attend, softmax_in_place
+from constructive.exact.arithmetics.floats import Floats, softmax_in_place
+from constructive.layers.attend import attend
+from constructive.layers.views import examples
 from constructive.support.arrays import CHUNK_BYTES, Array
 from constructive.support.progress import report
 
@@ -162,7 +164,7 @@ def measure(
     for head, group in enumerate(groups):
         weights = heads.query_weights[head : head + 1], heads.key_weights[head : head + 1]
         queries = dataset.queries[group.rows]
-        for chunk in attend(*weights, context, queries):
+        for chunk in attend(Floats(np.float64), weights, examples(context, queries)):
             rows = slice(group.start + chunk.rows.start, group.start + chunk.rows.stop)
             result[rows] += chunk.representation[:, 0] @ effective[head]
     return dataset.target_matrix - result

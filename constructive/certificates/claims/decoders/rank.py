@@ -10,10 +10,10 @@ import numpy as np
 from constructive.certificates.claims.decoders.subject import Subject
 from constructive.certificates.claims.rank import judged
 from constructive.exact import modular
+from constructive.exact.arithmetics.residues import Integers, Point, Residues
 from constructive.layers import residues
-from constructive.layers.causal.residues import chunks
 from constructive.layers.recital import added_tokens
-from constructive.layers.residues import Integers, Point
+from constructive.layers.views import Causal
 from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
 from constructive.support.progress import report
@@ -58,13 +58,16 @@ def _rows(subject: Subject, wanted: Integers, point: Point, columns: Integers) -
     number[wanted] = np.arange(len(wanted))
     codes = np.concatenate([decoder.embedding, decoder.positions])
     exponent = modular.least_exponent(codes)  # sums of these are multiples of it, too
+    arithmetic = Residues(point, exponent, exponent)
+    weights = decoder.layer.query_weights, decoder.layer.key_weights
     rows, done = np.empty((len(wanted), len(columns))), 0
     for batch in text.batches():
         index = number[batch.places]
-        for block, z in chunks(decoder.layer, decoder.embedded(batch.ids), point, exponent):
+        view = Causal(decoder.embedded(batch.ids), decoder.layer.window)
+        for at, z in residues.attended(arithmetic, weights, view, columns, skip=True):
             report("attend modulo a prime", done, len(text))
-            where = index[block.sequences, block.rows]
-            rows[where[where >= 0]] = z[where >= 0][:, columns]
+            where = index[at]
+            rows[where[where >= 0]] = z[where >= 0]
             done += where.size
     report("eliminate modulo a prime", 0, 1)
     return rows
