@@ -207,9 +207,10 @@ def exact_logits(
     """
     given = [w.astype(np.float64) for w in weights]
     x, e = granularity(view.tokens), granularity(view.queries)
-    q, k = (np.array([granularity(head) for head in w]) for w in given)
-    if stored:
-        q, k = (np.full_like(unit, unit.min()) for unit in (q, k))
+    q, k = (
+        np.full(len(w), granularity(w)) if stored else np.array([*map(granularity, w)])
+        for w in given
+    )
     w_q, w_k = (np.abs(w) for w in given)
     matrix = up(w_q @ w_k.transpose(0, 2, 1))
     rows = [array.reshape(-1, w_q.shape[1]) for array in (view.queries, view.tokens)]

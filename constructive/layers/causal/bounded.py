@@ -61,7 +61,7 @@ def enclosed(
         block, attention, z = chunk.block, chunk.attention, flat(chunk.representation)
         together, rows = z.shape[:2]
         by_group = attention.reshape(together, -1, attention.shape[-1])
-        averages = _averages(by_group, narrow[block.groups, block.keys])
+        averages = average_sizes(by_group, narrow[block.groups, block.keys])
         sizes = averages.reshape(together, rows, -1)
         if layer.skip:
             z = np.concatenate([tokens[chunk.rows], z], axis=2)
@@ -72,8 +72,8 @@ def enclosed(
         yield Enclosed(block, z, sizes, large, up(up(attention.sum(axis=3))))
 
 
-def _averages(weights: Array, sizes: Array) -> Array:
-    """Bounds of averages of sizes |x|, by products in float32, which are off by little.
+def average_sizes(weights: Array, sizes: Array) -> Array:
+    """Bound averages of sizes |x|, by products in float32, which are off by little.
 
     Rounding weights, sizes and n products in any order takes a part of gamma_(n+2) at most, with
     u = 2^-24, and less than (n + 4) 2^-23; underflow takes 2^-125 from each term, times 1 or |x|.
