@@ -18,7 +18,6 @@ from constructive.constructions.survey import Survey
 from constructive.data.shapes import ExampleShapes
 from constructive.layers.layer import Layer
 from constructive.layers.record import HeadRecord
-from constructive.layers.shapes import FLOAT64
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError
 from constructive.theory.bounds import Plan
