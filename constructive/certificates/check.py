@@ -13,7 +13,8 @@ from typing import Protocol, runtime_checkable
 from constructive.certificates.certificate import FORMATS
 from constructive.data import texts
 from constructive.data.stored import FILES, StoredDataset
-from constructive.sequences import examples, memorizer
+from constructive.sequences.examples import SequenceDataset
+from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.errors import FormatError, ParameterError, shown
 from constructive.support.progress import listened, report
 from constructive.support.verdict import Verdict, no_boolean
@@ -24,8 +25,8 @@ CHECKER = Path(__file__).with_name("checker")
 _CERTIFICATE, _WEIGHTS, _DATA = "certificate", "memorizer", "data"
 _KINDS = {
     **dict.fromkeys(FORMATS, _CERTIFICATE),
-    memorizer.FORMAT: _WEIGHTS,
-    examples.FORMAT: _DATA,
+    SequenceMemorizer.FORMAT: _WEIGHTS,
+    SequenceDataset.FORMAT: _DATA,
     texts.FORMAT: _DATA,
 }
 _STEP = re.compile(r"\.\.\. (.{1,99}): (\d{1,18}) of (\d{1,18})\n")

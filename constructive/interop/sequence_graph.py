@@ -113,10 +113,6 @@ class _Graph:
             return self.node("Add", [self.node("MatMul", [inputs, w]), b])
 
         count = len(rounded.layers)
-        if not rounded.residual:
-            for index in range(count - 1):
-                values = self.node("Relu", [affine(index, values)])
-            return affine(count - 1, values)
         values = affine(0, values)
         for index in range(1, count - 1, 2):
             hidden = self.node("Relu", [affine(index, values)])
