@@ -201,7 +201,7 @@ class Problem:
                 (tokens of all sequences, heads, d)
             device: where tensors of torch and jax are
             dtype: another format than that of the spec
-            placed: how arrays lie in memory, a key of `memory.PLACES`
+            placed: how arrays lie in memory, a key of `places.PLACES`
             poison: whether keys and values beyond the length of a sequence are NaN; for kernels
                 that get lengths
 

@@ -10,7 +10,7 @@ import numpy as np
 from constructive.kernels.admissible import sentence
 from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.mistakes import mistakes
-from constructive.kernels.mistakes.bench import Bench, Made
+from constructive.kernels.mistakes.bench import Bench, Made, Memory
 from constructive.kernels.problem import Problem
 from constructive.kernels.reading import Reading
 from constructive.support.arrays import Array
@@ -64,11 +64,13 @@ class Report:
         problem: what was computed
         out: (B, H, T_q, d_v) the output
         model: the row of the model of floating point that the kernel claims, or None
+        memory: how the kernel got its arrays, or None
     """
 
     problem: Problem
     out: Array
     model: str | None = None
+    memory: Memory | None = None
 
     @cached_property
     def wrong(self) -> Booleans:
@@ -98,6 +100,12 @@ class Report:
         away = np.abs(self.out - self.problem.expected)[self.wrong]
         return float(np.nan_to_num(away, nan=np.inf).max())
 
+    @property
+    def is_odd(self) -> bool:
+        """Whether most wrong rows are NaN or infinite."""
+        finite = np.isfinite(self.out).all(-1) & self.wrong
+        return bool(2 * finite.sum() < self.wrong.sum())
+
     @cached_property
     def explanations(self) -> tuple[Explanation, ...]:
         """Mistakes that explain the output, the best first.
@@ -106,9 +114,9 @@ class Report:
         """
         if self.passed:
             return ()
-        few = Bench(self.problem, self._chosen())
+        few = Bench(self.problem, self._chosen(), memory=self.memory)
         names = [name for name, made in mistakes(few).items() if self.judge(few, name, made)]
-        whole = Bench.of(self.problem)
+        whole = Bench.of(self.problem, self.memory)
         every = mistakes(whole)
         judged = (self.judge(whole, name, every[name]) for name in names)
         found = [explanation for explanation in judged if explanation is not None]
@@ -291,15 +299,18 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
         >>> diagnose([])
         ()
     """
-    # A report in which no row is far from the right one says least.
-    given = sorted(reports, key=lambda report: (report.passed, report.distance < _NEAR))
+    # A report of NaN says little, and one in which no row is far from the right one least.
+    given = sorted(
+        reports,
+        key=lambda report: (report.passed, report.distance < _NEAR, report.is_odd),
+    )
     if not given or given[0].passed:
         return ()
     left = [explanation.sentence for explanation in given[0].explanations if explanation.is_whole]
     if not left:
         return _in_part([report for report in given if not report.passed])
     for report in given[1:]:
-        made = mistakes(Bench.of(report.problem))
+        made = mistakes(Bench.of(report.problem, report.memory))
         left = [name for name in left if name not in made or _explains(report, made[name])]
     if not left:
         return _in_part([report for report in given if not report.passed])

@@ -130,10 +130,20 @@ def rows(bench: Bench) -> Mistakes:
                 f"every block of {block} keys is the first, values are right",
                 partial(_read, bench, k[:, :, first], None),
             )
-            late = np.maximum(np.arange(k.shape[2]) - block, 0)
+            j = np.arange(k.shape[2])
+            late = np.maximum(j - block, 0)
             yield (
                 f"values of each block of {block} are those of the block before",
                 partial(bench.averaged, v=v[:, :, late]),
+            )
+            yield (
+                f"values of each block of {block} but the first are those of the block before",
+                partial(bench.averaged, v=v[:, :, np.where(j < block, j, late)]),
+            )
+            yield (
+                f"keys of each block of {block} but the first are those of the block before, "
+                "values are right",
+                partial(_read, bench, k[:, :, np.where(j < block, j, late)], None),
             )
             yield (
                 f"the halves of each block of {block} values are exchanged",

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.masks import Integers
-from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
+from constructive.kernels.mistakes.bench import BLOCKS, Bench, Made, Mistakes
 from constructive.support.arrays import Array
 
 _SPLITS = (2, 4, 8, 3)
@@ -119,12 +119,50 @@ def maxima(bench: Bench) -> Mistakes:
         yield f"{words}, and rows end as NaN", partial(_started, bench, start, np.nan)
         yield f"{words}, and rows end as zeros", partial(_started, bench, start, 0.0)
 
+    factor = bench.problem.spec.factor
+    early: dict[str, Made] = {"before logits are scaled": lambda: bench.raw}
+    if bench.bias is not None:
+        early["before the bias is added"] = lambda: bench.scored(bias=None)
+    if bench.problem.spec.soft_cap is not None:
+        early["before the soft cap"] = lambda: bench.raw * factor
+    for words, scores in early.items():
+        yield f"the largest logit is taken {words}", partial(_early, bench, scores)
+    yield "the smallest logit is subtracted, not the largest", partial(_smallest, bench)
+    for block in BLOCKS:
+        if block < bench.problem.spec.queries:
+            yield (
+                f"one largest logit is taken for all rows of each block of {block} queries",
+                partial(_of_block, bench, block),
+            )
 
-def _fixed(bench: Bench) -> Array:
+
+def _early(bench: Bench, scores: Made) -> Array:
+    return _fixed(bench, np.where(bench.visible, scores(), -np.inf).max(-1, keepdims=True))
+
+
+def _smallest(bench: Bench) -> Array:
+    return _fixed(bench, np.where(bench.visible, bench.scores, np.inf).min(-1, keepdims=True))
+
+
+def _of_block(bench: Bench, block: int) -> Array:
+    """Return the output with the largest logit of all rows of the block of each query."""
+    every = Bench.of(bench.problem)
+    top = np.where(every.visible, every.scores, -np.inf).max(-1)
+    starts = np.arange(0, top.shape[-1], block)
+    of_blocks = np.maximum.reduceat(top, starts, axis=-1)
+    return _fixed(bench, of_blocks[..., bench.rows // block, None])
+
+
+def _fixed(bench: Bench, top: Array | float = 0.0) -> Array:
+    """Return the output in float32 with other references than the largest logit."""
     logits = np.where(bench.visible, bench.scores, -np.inf).astype(np.float32)
     with np.errstate(all="ignore"):
-        weights = np.exp(logits)
-        out: Array = (weights @ bench.values.astype(np.float32)) / weights.sum(-1, keepdims=True)
+        weights = np.exp(logits - np.where(np.isfinite(top), top, 0.0).astype(np.float32))
+        total = weights.sum(-1, keepdims=True)
+        if bench.problem.sinks is not None:
+            shifted = bench.problem.sinks[:, None, None] - top
+            total = total + np.exp(shifted.astype(np.float32))
+        out: Array = (weights @ bench.values.astype(np.float32)) / total
     return out
 
 
