@@ -4,6 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
+from constructive.exact.kernel_model import kernel_model_named
 from constructive.kernels.formats import as_float64
 from constructive.kernels.memory import LAYOUTS, from_layout
 from constructive.kernels.mistakes.bench import Memory
@@ -56,14 +57,16 @@ def check(
     Args:
         problem: what was computed
         out: the output: an array or a tensor
-        layout: "BHTd", "BTHd" or "packed"; by default the one whose shape it has
-        model: the row of the model of floating point that the kernel claims, for the message
+        layout: "BHTd", "BTHd" or "packed"; by default the one whose shape it has, and "BHTd" where
+            there are as many heads as queries: say "BTHd" then, if it is
+        model: the row of the model of floating point that the kernel claims, for the message: a key
+            of `exact.kernel_model.KERNEL_MODELS`
         memory: how the kernel got its tensors, so that the message can name mistakes about it: the
             `Paged` that it read, or what was passed as `placed=`
 
     Raises:
         KernelError: an `AssertionError` with the diagnosis
-        ParameterError: if the output has another shape
+        ParameterError: if the output has another shape, or `memory` or `model` is not known
 
     Example:
         >>> from constructive.kernels.spec import Spec
@@ -88,13 +91,15 @@ def examine(
     Args:
         problem: what was computed
         out: the output: an array or a tensor
-        layout: "BHTd", "BTHd" or "packed"; by default the one whose shape it has
-        model: the row of the model of floating point that the kernel claims, for the message
+        layout: "BHTd", "BTHd" or "packed"; by default the one whose shape it has, and "BHTd" where
+            there are as many heads as queries: say "BTHd" then, if it is
+        model: the row of the model of floating point that the kernel claims, for the message: a key
+            of `exact.kernel_model.KERNEL_MODELS`
         memory: how the kernel got its tensors, as in `check`
 
     Raises:
-        ParameterError: if the output has another shape, `memory` is not known, or the first
-            argument is not a problem
+        ParameterError: if the output has another shape, `memory` or `model` is not known, or the
+            first argument is not a problem
 
     Example:
         >>> from constructive.kernels.spec import Spec
@@ -108,6 +113,8 @@ def examine(
             witness=type(problem).__name__,
             suggestion="check(problem, out) with a problem of `battery`",
         )
+    if model is not None:
+        kernel_model_named(model)
     if isinstance(memory, Paged):
         lies: Memory | None = memory.pool
     else:
@@ -123,7 +130,7 @@ def arranged(problem: Problem, out: Array, layout: str | None) -> Array:
     Args:
         problem: what was computed
         out: the output
-        layout: "BHTd", "BTHd", "packed", or None for the one whose shape it has
+        layout: "BHTd", "BTHd", "packed", or None for the first of them whose shape it has
 
     Raises:
         ParameterError: if the output has another shape

@@ -108,6 +108,28 @@ def converted(array: npt.NDArray[Any], library: str, device: str, dtype: str) ->
     return _LIBRARIES[library](np.ascontiguousarray(array), device, dtype)
 
 
+def require_device(library: str, device: str) -> None:
+    """Check that a device is there, once for all problems.
+
+    Args:
+        library: "numpy", "torch" or "jax"
+        device: where it computes
+
+    Raises:
+        ParameterError: if the library cannot put an array there
+        MissingExtraError: if the library is not installed
+    """
+    try:
+        converted(np.zeros(1), library, device, "float32")
+    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
+        first = str(error).partition("\n")[0]
+        raise ParameterError(
+            f"{library} cannot use device={device!r} here: {first}",
+            witness=device,
+            suggestion=f"--device cpu, or a build of {library} for such a device",
+        ) from error
+
+
 def _numpy(array: npt.NDArray[Any], device: str, dtype: str) -> Any:  # noqa: ANN401
     del device
     return array.astype(numpy_dtype(dtype))

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from constructive.exact.kernel_model import KERNEL_MODELS
 from constructive.kernels.admissible import sentence
 from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.mistakes import mistakes
@@ -227,7 +228,7 @@ class Report:
         if columns.sum() <= _FEW_COLUMNS * len(columns):
             words.append(f"columns {_ranges(np.flatnonzero(columns))}")
         found = f", all in {', '.join(words)}" if words else ""
-        return found + self._by_key()
+        return found if "query" in found else found + self._by_key()
 
     def _columns(self) -> Booleans:
         """Return the columns of the output that are wrong in some row, (d_v,)."""
@@ -265,11 +266,14 @@ class Report:
         ]
 
     def _model(self) -> list[str]:
-        name = "" if self.model is None else f" {self.model!r}"
-        return [
-            f"a value outside proves that the kernel left the model{name}: "
+        found = [
+            "a value outside proves that the kernel left the model of exact outputs: "
             + sentence(self.problem.spec)
         ]
+        if self.model in KERNEL_MODELS:
+            claimed = KERNEL_MODELS[self.model].describe()
+            found.append(f"the kernel claims the model {self.model!r}: {claimed}")
+        return found
 
     def picture(self, path: str, *, batch: int = 0, head: int | None = None) -> None:
         """Draw which key each query of a head should read, and which it read.

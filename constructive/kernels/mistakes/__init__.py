@@ -35,6 +35,16 @@ KINDS: tuple[Callable[[Bench], Mistakes], ...] = (
 """In the order in which they are tried."""
 
 
+_FIRST: dict[str, tuple[Callable[[Bench], Mistakes], ...]] = {
+    "lowest level": (logits.hidden, softmax.maxima),
+    "low level": (softmax.maxima, logits.hidden),
+    "level": (softmax.maxima,),
+    "scale": (logits.scale,),
+    "soft cap": (logits.soft_caps,),
+}
+"""Of a case: what it was made for, which comes first where several mistakes lead to the same."""
+
+
 def mistakes(bench: Bench) -> dict[str, Made]:
     """Return sentences, each with a function that returns an output (B, H, T_q, d_v).
 
@@ -48,4 +58,5 @@ def mistakes(bench: Bench) -> dict[str, Made]:
         >>> "each query is that of head 0" in found
         True
     """
-    return {sentence: made for kind in KINDS for sentence, made in kind(bench)}
+    kinds = (*_FIRST.get(bench.problem.case, ()), *KINDS)
+    return {sentence: made for kind in kinds for sentence, made in kind(bench)}
