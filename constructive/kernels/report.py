@@ -1,5 +1,6 @@
 """What is wrong with an output, in words: mistakes that explain it, rows decoded, coverage."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from constructive.exact.formats import Format
 from constructive.exact.kernel_model import KERNEL_MODELS
 from constructive.kernels.admissible import sentence
 from constructive.kernels.masks import Booleans, Integers
@@ -21,11 +23,10 @@ _MOST_EXPLANATIONS = 4
 _SCREENED = 12
 _DECODED = 240
 _FEW_COLUMNS = 0.75
-_MOST_REPORTS = 4
-_PART = 0.9
+PART = 0.9
 """Of wrong rows that an explanation has to explain."""
-_NEAR = 2.0**-6
-"""Distances of rows that may be roundings."""
+NOTHING = "the output is zero"
+_NUMBER = re.compile(r"-?\d[\d.e+]*")
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,14 @@ class Report:
         if any(each.wrong == each.equal == 1.0 for each in found):
             found = [each for each in found if each.equal > 0.0]  # not NaN where there is 0
         best = [explanation for explanation in found if explanation.is_whole]
+        if not best and self._is_zero:
+            return (Explanation(NOTHING, 1.0, 1.0, 0.0),)
         return tuple(best or found)
+
+    @property
+    def _is_zero(self) -> bool:
+        """Whether all wrong rows are zero, which is more to the point than what leads to it."""
+        return not self.out[self.wrong & ~self.problem.answer.empty].any()
 
     def _chosen(self) -> Integers:
         """Return some queries with wrong rows, and some without, in order."""
@@ -152,12 +160,12 @@ class Report:
             return None
         with np.errstate(all="ignore"):
             other = made()
-            out, digits = self.out[:, :, bench.rows], self.problem.spec.output.digits
-            same, equal = _same(out, other, digits)
+            out = self.out[:, :, bench.rows]
+            same, equal = same_rows(out, other, self.problem.spec.output)
             away = np.abs(out - self.problem.expected[:, :, bench.rows]).max(-1)
             nearer = ~(np.abs(out - other).max(-1) >= away / 2.0)  # or it explains nothing
         wrong = float((same & nearer)[rows].mean())
-        if wrong < _PART:
+        if wrong < PART:
             return None
         said = np.isfinite(self.out[:, :, bench.rows]).all(-1) & rows
         told = (real & ~rows).any() or self.problem.draft.level > 0.0
@@ -182,7 +190,8 @@ class Report:
                 f"{empty} rows see no key and are not {spec.fully_masked!r}: "
                 "pass fully_masked='zeros', 'nan' or 'mean' for another convention"
             )
-        whole = self.explanations[:_MOST_EXPLANATIONS]
+        by_name = {explanation.sentence: explanation for explanation in self.explanations}
+        whole = [by_name[name] for name in of_kinds(by_name)][:_MOST_EXPLANATIONS]
         for index, explanation in enumerate(whole):
             found.append(f"{'DIAGNOSIS' if index == 0 else '       or'}: {explanation}")
         reading, rows = self.reading, self._rows
@@ -291,67 +300,40 @@ class Report:
         return "\n  ".join(self.lines)
 
 
-def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
-    """Return the mistakes that explain every row of all reports, also of those that passed.
-
-    If there is none: those that explain every wrong row; else the ways in which rows are wrong.
-
-    Args:
-        reports: of one kernel on several problems
-
-    Example:
-        >>> diagnose([])
-        ()
-    """
-    # A report of NaN says little, and one in which no row is far from the right one least.
-    given = sorted(
-        reports,
-        key=lambda report: (report.passed, report.distance < _NEAR, report.is_odd),
-    )
-    if not given or given[0].passed:
-        return ()
-    left = [explanation.sentence for explanation in given[0].explanations if explanation.is_whole]
-    if not left:
-        return _in_part([report for report in given if not report.passed])
-    for report in given[1:]:
-        made = mistakes(Bench.of(report.problem, report.memory))
-        left = [name for name in left if name not in made or _explains(report, made[name])]
-    if not left:
-        return _in_part([report for report in given if not report.passed])
-    return tuple(left)
-
-
-def _in_part(failed: list[Report]) -> tuple[str, ...]:
-    """Return what explains all wrong rows of all reports, with the place of these rows."""
-    where = failed[0].where
-    left = [each.sentence for each in failed[0].explanations if each.wrong == 1.0]
-    for report in failed[1:_MOST_REPORTS]:
-        others = {each.sentence for each in report.explanations if each.wrong == 1.0}
-        left = [name for name in left if name in others]
-    if left:
-        return tuple(f"{name}{where}" for name in left)
-    return tuple(f"{kind}{where}" for kind in failed[0].kinds)
-
-
-def _explains(report: Report, made: Made) -> bool:
-    with np.errstate(all="ignore"):
-        same, _ = _same(report.out, made(), report.problem.spec.output.digits)
-    rows = report.problem.answer.checked & ~report.problem.answer.empty
-    return bool(same[rows].all())
-
-
-def _same(out: Array, other: Array, digits: int) -> tuple[Booleans, Booleans]:
+def same_rows(out: Array, other: Array, form: Format) -> tuple[Booleans, Booleans]:
     """Return rows that a mistake leads to, and those in which it leads to the same numbers.
 
     Numbers may differ by a few roundings. Where a mistake leads to NaN, a kernel may have 0.
+
+    Args:
+        out: (.., d_v) what a kernel returned
+        other: what the mistake leads to
+        form: the format of outputs
     """
-    close = 2.0 ** (2 - min(digits, 20))
+    close = 2.0 ** (2 - min(form.digits, 20))
     near = np.abs(out - other) <= close * np.maximum(np.abs(other), 2.0**-6)
+    near &= (out != 0.0) | (np.abs(other) <= form.smallest)  # what is tiny is not 0
     equal = np.isfinite(other) & near
     odd = ~np.isfinite(out) & ~np.isfinite(other)
     guarded = ~np.isfinite(other).any(-1) & (out == 0.0).all(-1)  # kernels that ask for sums > 0
     same: Booleans = np.asarray((equal | odd).all(-1))
     return same | guarded, same
+
+
+def of_kinds(names: Iterable[str]) -> tuple[str, ...]:
+    """Return one of all sentences that differ in numbers alone, such as sizes of blocks.
+
+    Args:
+        names: sentences, the best first
+
+    Example:
+        >>> of_kinds(["blocks of 16 are lost", "blocks of 32 are lost"])
+        ('blocks of 16 are lost',)
+    """
+    kinds: dict[str, str] = {}
+    for name in names:
+        kinds.setdefault(_NUMBER.sub("#", name), name)
+    return tuple(kinds.values())
 
 
 def _ranges(numbers: np.ndarray) -> str:

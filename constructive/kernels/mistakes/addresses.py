@@ -22,6 +22,10 @@ def heads(bench: Bench) -> Mistakes:
         "KV head h // kv_heads, not h // group": np.minimum(h // count, count - 1),
         "KV head min(h, kv_heads - 1), not h // group": np.minimum(h, count - 1),
         "the last KV head": np.full_like(h, count - 1),
+        "KV head h // (group + 1), not h // group": h // (spec.group + 1),
+        "KV head h // (group - 1), not h // group": np.minimum(
+            h // max(spec.group - 1, 1), count - 1
+        ),
     }
     for sentence, chosen in maps.items():
         if count > 1 and not np.array_equal(chosen, h // spec.group):

@@ -27,14 +27,14 @@ def pages(bench: Bench) -> Mistakes:
             (f"{words}, for values alone", (False, True)),
         ):
             yield sentence, partial(_read, bench, pool, addresses, changed)
-    yield (
-        "pages are laid out as (token, head), and read as (head, token)",
-        partial(_exchanged, bench, pool, by_head=False),
-    )
-    yield (
-        "pages are laid out as (head, token), and read as (token, head)",
-        partial(_exchanged, bench, pool, by_head=True),
-    )
+    for by_head, axes in ((False, ("token", "head")), (True, ("head", "token"))):
+        laid, read = ", ".join(axes), ", ".join(axes[::-1])
+        for what, changed in (("", (True, True)), ("keys of ", (True, False)),
+                              ("values of ", (False, True))):  # fmt: skip
+            yield (
+                f"{what}pages are laid out as ({laid}), and read as ({read})",
+                partial(_exchanged, bench, pool, changed, by_head=by_head),
+            )
 
 
 def counts_of_pages(bench: Bench) -> Mistakes:
@@ -108,6 +108,9 @@ def _addresses(pool: Pool, keys: int) -> Iterator[tuple[str, Integers]]:
     right = page(own + block)
     yield "the page changes one key too late", at(page(own + np.maximum(j - 1, 0) // size), slot)
     yield "the page changes one key too early", at(page(own + (j + 1) // size), slot)
+    for step, word in ((1, "next"), (-1, "previous")):
+        beside = np.where(right < 0, _NOWHERE, right + step)
+        yield f"each page is the {word} one in memory", at(beside, slot)
     slots = {
         "the place in a page is that of the next key": slot + 1,
         "the place in a page is that of the next key, and wraps around": (slot + 1) % size,
@@ -121,6 +124,10 @@ def _addresses(pool: Pool, keys: int) -> Iterator[tuple[str, Integers]]:
     for other in sorted({*BLOCKS, 1, 4, size // 2, 2 * size} - {size, 0}):
         index = page(own + j // other)
         yield f"pages are taken to have {other} keys, not {size}", at(index, j % other)
+        yield (
+            f"pages are taken to have {other} keys, not {size}, in the table alone",
+            at(index, slot),
+        )
         yield (
             f"pages are taken to have {other} keys, not {size}, also in their addresses",
             np.where(index < 0, _NOWHERE, index * other + j % other),
@@ -153,7 +160,7 @@ def _read(bench: Bench, pool: Pool, addresses: Integers, changed: tuple[bool, bo
     return bench.averaged(bench.scored(raw=raw), v=np.repeat(v, bench.problem.spec.group, 1))
 
 
-def _exchanged(bench: Bench, pool: Pool, *, by_head: bool) -> Array:
+def _exchanged(bench: Bench, pool: Pool, changed: tuple[bool, bool], *, by_head: bool) -> Array:
     """Return the output where the axes of tokens and heads of pages are taken for each other."""
     count, size, heads = pool.k.shape[:3]
     k, v = (
@@ -162,9 +169,9 @@ def _exchanged(bench: Bench, pool: Pool, *, by_head: bool) -> Array:
         else array.reshape(count, heads, size, -1).swapaxes(1, 2)
         for array in (pool.k, pool.v)
     )
-    changed = Pool(k, v, pool.table, pool.lengths)
+    other = Pool(k, v, pool.table, pool.lengths)
     addresses = _right(pool, bench.problem.spec.keys)
-    return _read(bench, changed, addresses, (True, True))
+    return _read(bench, other, addresses, changed)
 
 
 def _right(pool: Pool, keys: int) -> Integers:
