@@ -19,6 +19,7 @@ import numpy as np
 from constructive.kernels.answer import LOGIT_ERROR, near_weight
 from constructive.kernels.checking import KernelError
 from constructive.kernels.formats import as_float64
+from constructive.kernels.hypotheses import LARGEST_VALUE
 from constructive.kernels.masks import Booleans
 from constructive.kernels.mistakes.bench import Made
 from constructive.kernels.mistakes.gradients import GradientBench, gradients
@@ -76,6 +77,12 @@ class Backward:
                 "gradients are known at a level of 0 or under a soft cap, without slopes",
                 witness=str(problem),
                 suggestion="another spec or case",
+            )
+        if problem.v.max() > LARGEST_VALUE:
+            raise ParameterError(
+                f"gradients are known for values up to {LARGEST_VALUE:g}",
+                witness=float(problem.v.max()),
+                suggestion="another case",
             )
         if answer.empty.any() and spec.fully_masked == "nan":
             raise ParameterError(
