@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from constructive.certificates.certificate import FORMATS
-from constructive.data import texts
-from constructive.data.stored import FILES, StoredDataset
+from constructive.data import corpus
+from constructive.data.dataset import Dataset
+from constructive.data.stored import FILES
 from constructive.sequences import examples, memorizer
 from constructive.support.errors import FormatError, ParameterError, shown
-from constructive.support.progress import Progress, silent
+from constructive.support.progress import listened, report
 from constructive.support.verdict import Verdict, no_boolean
 
 CHECKER = Path(__file__).with_name("checker")
@@ -26,7 +27,7 @@ _KINDS = {
     **dict.fromkeys(FORMATS, _CERTIFICATE),
     memorizer.FORMAT: _WEIGHTS,
     examples.FORMAT: _DATA,
-    texts.FORMAT: _DATA,
+    corpus.FORMAT: _DATA,
 }
 _STEP = re.compile(r"\.\.\. (.{1,99}): (\d{1,18}) of (\d{1,18})\n")
 """A line of the checker which tells what it is at (`checker/steps.py`)."""
@@ -82,7 +83,6 @@ def check(
     *,
     quick: bool = False,
     max_memory: float = 8.0,
-    progress: Progress = silent,
 ) -> Checked:
     """Run the independent checker on a certificate, weights and data: files, or what they hold.
 
@@ -100,8 +100,6 @@ def check(
             instead of by elimination (others than that are quick anyway)
         max_memory: GB which the checker may take: from the shapes it says what it needs, and
             refuses what is more before it takes it; by default 8
-        progress: called with (step, done, total), as the checker tells; by default nothing is
-            reported
 
     Raises:
         FormatError: for a file which is not there, or may not be read, or is one of another role
@@ -126,16 +124,16 @@ def check(
         paths = [_path_of(role, thing, Path(folder)) for role, thing in given.items()]
         command = [sys.executable, "-I", str(CHECKER), *map(str, paths)]
         command += ["--max-memory", repr(float(max_memory)), *["--quick"] * quick]
-        status, report = _run(command, Path(folder) / "stdout", progress)
+        status, report = _run(command, Path(folder) / "stdout")
     return Checked(Verdict.PROVED if status == 0 else Verdict.UNDECIDED, report)
 
 
-def _run(command: list[str], printed: Path, progress: Progress) -> tuple[int, str]:
+def _run(command: list[str], printed: Path) -> tuple[int, str]:
     """The status of the checker, and all it wrote but for its steps, which are reported.
 
     Steps come on stderr while it runs; stdout goes to a file, as two pipes may block each other.
     """
-    told = [] if progress is silent else ["--progress"]
+    told = ["--progress"] if listened() else []
     others = []
     with (
         printed.open("w+b") as stdout,
@@ -148,9 +146,9 @@ def _run(command: list[str], printed: Path, progress: Progress) -> tuple[int, st
                 step = _STEP.fullmatch(line)
                 if step is None:
                     others.append(line)
-                    progress(f"check: {line.strip()}", 0, 1)  # what it needs, before it begins
+                    report(f"check: {line.strip()}", 0, 1)  # what it needs, before it begins
                 else:
-                    progress(f"check: {step[1]}", int(step[2]), int(step[3]))
+                    report(f"check: {step[1]}", int(step[2]), int(step[3]))
             status = checker.wait()
         except BaseException:  # of whoever listens, or Ctrl-C: nobody waits for it any more
             checker.kill()
@@ -161,8 +159,8 @@ def _run(command: list[str], printed: Path, progress: Progress) -> tuple[int, st
 
 def _path_of(role: str, given: object, folder: Path) -> Path:
     """The file of a role; an object is written to one, unless it is on disk already."""
-    if isinstance(given, StoredDataset):
-        given = given.folder
+    if isinstance(given, Dataset) and given.on_disk:
+        given = given.on_disk.folder
     if isinstance(given, str | Path):
         _require_role(Path(given), role, given)
         return Path(given).resolve()

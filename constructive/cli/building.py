@@ -12,10 +12,15 @@ from rich.table import Table
 import constructive
 from constructive.cli import predictions
 from constructive.cli.common import (
+    ContextSize,
     Data,
+    Examples,
     Force,
+    MemorizerFile,
     Pieces,
     Say,
+    Seed,
+    Width,
     app,
     folder_output,
     one_output,
@@ -27,6 +32,7 @@ from constructive.cli.common import (
 from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.data.stored import NAMES
 from constructive.support.errors import ParameterError
+from constructive.support.progress import report
 
 if TYPE_CHECKING:
     Construction = str
@@ -74,9 +80,7 @@ def build(
     ),
     head_dim: Annotated[
         int | None,
-        typer.Option(
-            help="Head dimension d_h; by default n or n + 1 for saturated and schur, 1 else."
-        ),
+        typer.Option(help="Head dimension d_h; by default n for saturated heads, 1 else."),
     ] = None,
     value_dim: ValueDim = None,
     construction: Annotated[
@@ -95,7 +99,7 @@ def build(
     tolerance: Annotated[
         float, typer.Option(help="Largest error handed out, relative to the largest target.")
     ] = 1e-6,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 0,
+    seed: Seed = 0,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -118,7 +122,7 @@ def build(
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
     dataset = constructive.Dataset.open(data)
-    with processes(jobs) as executor, progress_bar() as progress:
+    with processes(jobs) as executor, progress_bar():
         memorizer = constructive.build_memorizer(
             dataset,
             num_heads=heads,
@@ -132,7 +136,6 @@ def build(
             seed=seed,
             executor=executor,
             checkpoint=checkpoint,
-            progress=progress,
         )
     memorizer.save(output)
     say(f"{memorizer}\n\nwritten to {output}")
@@ -152,8 +155,8 @@ def explain(
 
         constructive explain data.npz --heads 1000
     """
-    with progress_bar() as progress:
-        progress("what contexts allow", 0, 1)
+    with progress_bar():
+        report("what contexts allow", 0, 1)
         explanation = constructive.explain(
             constructive.Dataset.open(data),
             num_heads=heads,
@@ -179,7 +182,7 @@ def _bits(text: str) -> int:
 
 @app.command()
 def export(
-    memorizer: Annotated[Path, typer.Argument(help=".safetensors file from `build`.")],
+    memorizer: MemorizerFile,
     output: Annotated[Path, typer.Option("--output", "-o", help=".onnx file.")] = Path(
         "memorizer.onnx"
     ),
@@ -209,7 +212,7 @@ def export(
 
 @app.command()
 def predict(
-    memorizer: Annotated[Path, typer.Argument(help=".safetensors file from `build`.")],
+    memorizer: MemorizerFile,
     data: Data,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help=".npy or .csv file for the predictions.")
@@ -230,10 +233,10 @@ def predict(
         predictions.require_kind(output)
     loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.open(data)
     classes, total = loaded.record.classes, dataset.num_examples
-    with progress_bar() as progress:
-        progress("evaluate", 0, 2)
+    with progress_bar():
+        report("evaluate", 0, 2)
         error, outputs = loaded.max_error(dataset), None
-        progress("evaluate", 1, 2)
+        report("evaluate", 1, 2)
         if output is not None or classes:
             outputs = np.concatenate(
                 [loaded.predict(tokens, dataset.queries[rows]) for rows, tokens in dataset.blocks()]
@@ -250,9 +253,9 @@ def predict(
 @app.command()
 def generate(
     kind: Annotated[Kind, typer.Argument(help="The distribution of tokens and queries.")],
-    examples: Annotated[int, typer.Option("--examples", "-T", min=1, help="Number T.")],
-    context_size: Annotated[int, typer.Option("--context-size", "-n", min=1, help="Tokens n.")],
-    width: Annotated[int, typer.Option("--width", "-d", min=1, help="Entries d of a token.")],
+    examples: Examples,
+    context_size: ContextSize,
+    width: Width,
     target_dim: Annotated[
         int | None, typer.Option(min=1, help="Entries d_out of a target.")
     ] = None,
@@ -351,8 +354,8 @@ def demo(
     ):  # fmt: skip
         table.add_column(heading, justify="left" if heading == "targets" else "right")
     first = last = None
-    with progress_bar() as progress:
-        for outcome in digits_demo.run(digits, seed=seed, progress=progress):
+    with progress_bar():
+        for outcome in digits_demo.run(digits, seed=seed):
             first, last = first or outcome, outcome
             record, layer = outcome.memorizer.built, outcome.memorizer.layer
             table.add_row(
@@ -386,13 +389,13 @@ def _prove_and_check(
 ) -> None:
     """Write data, weights and certificate beside the picture, and let the checker read them."""
     _, data, weights, proof = written
-    with progress_bar() as progress:
-        certificate = constructive.certify(memorizer, dataset, progress=progress)
+    with progress_bar():
+        certificate = constructive.certify(memorizer, dataset)
     dataset.save(data)
     memorizer.save(weights)
     certificate.save(proof)
-    with progress_bar() as progress:
-        checked = constructive.check(proof, weights, data, progress=progress)
+    with progress_bar():
+        checked = constructive.check(proof, weights, data)
     size = sum(path.stat().st_size for path in written) / 1e6
     say(f"{certificate}\n\nAll {size:.0f} MB of it are in the folder {data.parent}.\n")
     say(f"$ constructive check {proof} {weights} {data}")

@@ -18,7 +18,6 @@ from constructive.data.dataset import Dataset
 from constructive.data.real import digit_images
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
-from constructive.support.progress import Progress, silent
 from constructive.theory.assumptions.numerical import dependency
 from constructive.theory.bounds import heads_needed
 
@@ -81,7 +80,7 @@ def load_digits(*, seed: int = 0) -> Digits:
     )
 
 
-def run(digits: Digits, *, seed: int = 0, progress: Progress = silent) -> Iterator[Outcome]:
+def run(digits: Digits, *, seed: int = 0) -> Iterator[Outcome]:
     """Build a memorizer for each task, with the fewest heads that Theorem 1 asks for."""
     rng = np.random.default_rng(seed)
     count, size = digits.contexts.shape[:2]
@@ -97,7 +96,7 @@ def run(digits: Digits, *, seed: int = 0, progress: Progress = silent) -> Iterat
     for task, targets, wanted in tasks:
         dataset = Dataset(digits.contexts, digits.queries, targets)
         start = time.perf_counter()
-        memorizer = build_memorizer(dataset, num_heads=num_heads, seed=seed, progress=progress)
+        memorizer = build_memorizer(dataset, num_heads=num_heads, seed=seed)
         seconds = time.perf_counter() - start
         outputs = memorizer.predict(dataset.contexts, dataset.queries)
         right = outputs.argmax(axis=1) == wanted if outputs.ndim == 2 else _close(outputs, wanted)

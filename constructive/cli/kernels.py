@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from constructive.cli.common import Force, app, console, folder_output, progress_bar
+from constructive.cli.common import Force, Seed, app, console, folder_output, progress_bar
 from constructive.support.errors import ParameterError
+from constructive.support.progress import report
 
 if TYPE_CHECKING:
     from constructive.kernels.adapters.adapter import Adapter
@@ -38,7 +39,6 @@ Shapes = Annotated[
     list[str] | None, typer.Option("--shape", help="Only this shape; may be repeated.")
 ]
 Cases = Annotated[list[str] | None, typer.Option("--case", help="Only this case; may be repeated.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of all random choices.")]
 
 
 @kernels.command("list")
@@ -122,11 +122,11 @@ def run(
         table.add_column(header, justify="left" if header == "dtype" else "right")
     runs: list[Run] = []
     passed = True
-    with progress_bar() as progress:
+    with progress_bar():
         for name, suite in suites.items():
             done: list[Run] = []
             for count, (label, spec) in enumerate(suite.items()):
-                progress(f"{name}, {label}", count, len(suite))
+                report(f"{name}, {label}", count, len(suite))
                 done.extend(run_all(chosen, {label: spec}, device, case))
             counted = tally(done)
             passed = passed and counted.passed
@@ -182,8 +182,8 @@ def export(
     }
     _require_cases(case)
     say = folder_output(folder, file_names(specs, file_format), force=force)
-    with progress_bar() as progress:
-        count = write(folder, specs, file_format=file_format, cases=case, progress=progress)
+    with progress_bar():
+        count = write(folder, specs, file_format=file_format, cases=case)
     say(f"{count} problems written to {folder}")
 
 

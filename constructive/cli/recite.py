@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import constructive
-from constructive.cli.common import Force, Say, app, progress_bar, several_outputs
+from constructive.cli.common import Force, Say, Seed, app, progress_bar, several_outputs
 from constructive.support.errors import DataError, MissingExtraError
-from constructive.support.progress import Progress
+from constructive.support.progress import report
 
 if TYPE_CHECKING:
     from constructive.layers.recital import Recital
@@ -47,7 +47,7 @@ def recite(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Tokens N from the start of the file; by default all.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 0,
+    seed: Seed = 0,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the weights go.")] = Path(
         "decoder.safetensors"
     ),
@@ -95,18 +95,12 @@ def recite(
         f"{file}: {_described(unit, limit)}N = {len(asked):,} tokens, "
         f"V = {len(asked.vocabulary):,} different ones"
     )
-    with progress_bar() as progress:
+    with progress_bar():
         built = building.build_recital(
-            asked,
-            width=width,
-            num_heads=heads,
-            head_dim=head_dim,
-            window=window,
-            seed=seed,
-            progress=progress,
+            asked, width=width, num_heads=heads, head_dim=head_dim, window=window, seed=seed
         )
         decoder = built.decoder
-        recited = _as_bytes(asked.joined(_decoded(decoder, asked, progress)))
+        recited = _as_bytes(asked.joined(_decoded(decoder, asked)))
     say(
         f"built, not trained: one causal layer, H = {decoder.layer.num_heads} heads, "
         f"{decoder.num_parameters:,} parameters\n\n{_quoted(recited)}\n"
@@ -114,12 +108,12 @@ def recite(
     say(_compared(recited, content, len(stored)))
     decoder.save(output)
     asked.save(text)
-    with progress_bar() as progress:
-        proof = prove_recital(built, progress)
+    with progress_bar():
+        proof = prove_recital(built)
     proof.save(certificate)
     say(f"\n{proof}\n\n$ constructive check {certificate} {output} {text}")
-    with progress_bar() as progress:  # the bar counts its seconds
-        progress("the checker reads the files and proves it again", 0, 1)
+    with progress_bar():  # the bar counts its seconds
+        report("the checker reads the files and proves it again", 0, 1)
         checked = constructive.check(certificate, output, text)
     say(f"{checked.report.rstrip()}\n\nwritten to {output}, {text} and {certificate}")
     if draws:
@@ -151,13 +145,11 @@ def _described(unit: TextUnit, limit: int | None) -> str:
     return kind + (", " if limit is None else ", from its start: ")
 
 
-def _decoded(
-    decoder: "constructive.Decoder", text: "constructive.Text", progress: Progress
-) -> tuple[str | int, ...]:
+def _decoded(decoder: "constructive.Decoder", text: "constructive.Text") -> tuple[str | int, ...]:
     """What the decoder makes of the first token."""
     tokens, total = text.tokens[:1], len(text)
     while len(tokens) < total:
-        progress("recite", len(tokens), total)
+        report("recite", len(tokens), total)
         length = min(total, len(tokens) + _PIECE)
         tokens = decoder.generate(tokens, length)
         if len(tokens) < length:
@@ -204,8 +196,8 @@ def _can_draw(say: Say, *, asked: bool) -> bool:
 def _draw(built: "Recital", picture: Path, say: Say) -> None:
     from constructive.figures import drawing, recital
 
-    with progress_bar() as progress:
-        progress("draw", 0, 1)
+    with progress_bar():
+        report("draw", 0, 1)
         figure = drawing.new_figure(*recital.SIZE)
         recital.draw_recital(figure, built.decoder, built.text, margins=built.margins)
         drawing.save(figure, picture)

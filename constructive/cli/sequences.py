@@ -10,8 +10,9 @@ from rich.table import Table
 
 import constructive
 from constructive.cli.common import Force, app, hand_out, one_output, progress_bar, several_outputs
-from constructive.data import text
+from constructive.data import byte_windows
 from constructive.support.errors import DataError
+from constructive.support.progress import report
 
 if TYPE_CHECKING:
     from constructive.sequences.growth import GrowthPoint
@@ -107,8 +108,8 @@ def build_command(
         from constructive.figures import drawing
 
         drawing.require_matplotlib()
-    with progress_bar() as progress:
-        progress("read the text", 0, 1)
+    with progress_bar():
+        report("read the text", 0, 1)
         examples = _read(corpus, question, window)
     if limit is not None:
         examples = examples.first(limit)
@@ -126,9 +127,9 @@ def build_command(
     tokens = examples.tokens.tolist()
     from constructive.sequences.growth import growth
 
-    with progress_bar() as progress:
-        points = list(growth(tokens, examples.labels, progress=progress, **options))
-        progress("write weights and data", 0, 1)
+    with progress_bar():
+        points = list(growth(tokens, examples.labels, **options))
+        report("write weights and data", 0, 1)
         memorizer = points[-1].memorizer
         memorizer.save(output)
         constructive.SequenceDataset.of(tokens, examples.labels).save(data)
@@ -163,7 +164,7 @@ def ask_command(
             witness=len(asked),
             suggestion=f"the {size} bytes before it",
         )
-    tokens = text.encode(asked, size)
+    tokens = byte_windows.encode(asked, size)
     (answer,) = loaded.predict([tokens.tolist()])
     typer.echo("nothing that was memorized" if answer is None else str(answer))
 
@@ -188,27 +189,27 @@ def certify_command(
     """
     inputs = {"MEMORIZER": memorizer, "DATA": data}
     output, say = one_output(output, inputs=inputs, force=force)
-    with progress_bar() as progress:
-        progress("read the memorizer and the data", 0, 1)
+    with progress_bar():
+        report("read the memorizer and the data", 0, 1)
         loaded, dataset = (
             constructive.SequenceMemorizer.load(memorizer),
             constructive.SequenceDataset.load(data),
         )
-        certificate = constructive.certify(loaded, dataset, progress=progress)
+        certificate = constructive.certify(loaded, dataset)
     hand_out(certificate, output, say)
 
 
-def _read(corpus: Path, question: Question, window: int | None) -> text.TextExamples:
+def _read(corpus: Path, question: Question, window: int | None) -> byte_windows.TextExamples:
     content = corpus.read_bytes()
     if question is Question.next_byte:
-        return text.windows(content, window)
+        return byte_windows.windows(content, window)
     if window is not None:
         raise DataError(
             f"--window={window} is for the next byte, not for lines",
             witness=window,
             suggestion="--question next-byte, or no --window",
         )
-    return text.lines(content)
+    return byte_windows.lines(content)
 
 
 def _table(points: "list[GrowthPoint]") -> Table:

@@ -53,8 +53,8 @@ def figures(
     require_no_dash("--output", folder)
     written = {path.name: path for path in gallery.files(folder, names)}
     say = several_outputs(written, inputs={}, force=force)
-    with processes(jobs) as executor, progress_bar() as progress:
-        for drawn in gallery.draw(folder, only=names, executor=executor, progress=progress):
+    with processes(jobs) as executor, progress_bar():
+        for drawn in gallery.draw(folder, only=names, executor=executor):
             say(f"{drawn.seconds:7.1f} s  {drawn.shows}")
             for path in drawn.paths:
                 say(f"           {path}")
@@ -85,7 +85,7 @@ def capacity_map_command(
         constructive capacity-map -H 10 -H 20 -n 16 -n 32 -d 64 --shared --jobs 2 -o map.csv
     """
     output, say = one_output(output, inputs={}, force=force)
-    with processes(jobs) as executor, progress_bar() as progress:
+    with processes(jobs) as executor, progress_bar():
         found = constructive.capacity_map(
             num_heads=heads,
             context_size=context_size,
@@ -94,7 +94,6 @@ def capacity_map_command(
             shared_context=shared,
             seed=seed,
             executor=executor,
-            progress=progress,
         )
     say(str(found))
     if output is not None:

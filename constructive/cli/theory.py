@@ -8,21 +8,30 @@ import typer
 from rich.table import Table
 
 import constructive
-from constructive.cli.common import Data, Force, app, console, one_output, progress_bar
+from constructive.cli.common import (
+    ContextSize,
+    Data,
+    Examples,
+    Force,
+    Heads,
+    HeadsOrFewest,
+    Seed,
+    Width,
+    app,
+    console,
+    end,
+    one_output,
+    progress_bar,
+    require_rocq,
+)
 from constructive.support.errors import AssumptionError, ParameterError
 from constructive.theory import proofs, rocq
-
-Heads = Annotated[int, typer.Option("--heads", "-H", min=1, help="Number H of heads.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of all random choices.")]
 
 
 @app.command("assumptions")
 def assumptions_command(
     data: Data,
-    heads: Annotated[
-        int | None,
-        typer.Option("--heads", "-H", min=1, help="Number H of heads; by default the fewest."),
-    ] = None,
+    heads: HeadsOrFewest = None,
     subsets: Annotated[
         int | None,
         typer.Option(min=1, help="Random subsets of an estimate; by default 5000 at most."),
@@ -40,19 +49,12 @@ def assumptions_command(
         constructive assumptions data.npz --heads 60
     """
     dataset = constructive.Dataset.open(data)
-    with progress_bar() as progress:
+    with progress_bar():
         report = constructive.assumptions.check(
-            dataset,
-            heads,
-            subsets=subsets,
-            confidence=confidence,
-            budget=budget,
-            seed=seed,
-            progress=progress,
+            dataset, heads, subsets=subsets, confidence=confidence, budget=budget, seed=seed
         )
     typer.echo(str(report))
-    if report.construction is not constructive.Verdict.PROVED:
-        raise typer.Exit(1)
+    end(proved=report.construction is constructive.Verdict.PROVED)
 
 
 @app.command()
@@ -76,9 +78,9 @@ def regroup(
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
     dataset = constructive.Dataset.open(data)
-    with progress_bar() as progress:
+    with progress_bar():
         found = constructive.assumptions.regroup(
-            dataset, heads, construction=construction, seed=seed, progress=progress
+            dataset, heads, construction=construction, seed=seed
         )
     if found.order is None:
         raise AssumptionError(
@@ -94,9 +96,9 @@ def regroup(
 
 @app.command()
 def capacity(
-    examples: Annotated[int, typer.Option("--examples", "-T", min=1, help="Number T.")],
-    context_size: Annotated[int, typer.Option("--context-size", "-n", min=1, help="Tokens n.")],
-    width: Annotated[int, typer.Option("--width", "-d", min=1, help="Entries d of a token.")],
+    examples: Examples,
+    context_size: ContextSize,
+    width: Width,
 ) -> None:
     """Print what the theorems promise, and other published bounds beside them.
 
@@ -111,10 +113,7 @@ def capacity(
 @app.command("exact-capacity")
 def exact_capacity_command(
     data: Data,
-    heads: Annotated[
-        int | None,
-        typer.Option("--heads", "-H", min=1, help="Number H of heads; by default the fewest."),
-    ] = None,
+    heads: HeadsOrFewest = None,
     head_dim: Annotated[
         list[int] | None,
         typer.Option(min=1, help="Head dimension d_h; repeat it. By default powers of two to d."),
@@ -142,8 +141,8 @@ def exact_capacity_command(
         table.add_column(heading, justify="right")
     for size in head_dim or powers:
         start = time.perf_counter()
-        with progress_bar() as progress:
-            found = constructive.exact_capacity(dataset, heads, size, seed=seed, progress=progress)
+        with progress_bar():
+            found = constructive.exact_capacity(dataset, heads, size, seed=seed)
         bound = constructive.saturated_capacity(heads, dataset.context_size, size)
         cells = min(bound, dataset.num_examples), found.lower, found.upper
         table.add_row(str(size), *map(str, cells), f"{time.perf_counter() - start:.1f}")
@@ -153,9 +152,9 @@ def exact_capacity_command(
 
 def _fewest(dataset: "constructive.Dataset", head_dim: int, seed: int) -> None:
     """Print and prove the fewest heads: from below by weights, from above for all weights."""
-    with progress_bar() as progress:
+    with progress_bar():
         least = constructive.fewest_heads(dataset, seed=seed).least
-        found = constructive.exact_capacity(dataset, least, head_dim, seed=seed, progress=progress)
+        found = constructive.exact_capacity(dataset, least, head_dim, seed=seed)
     total = dataset.num_examples
     enough = constructive.Verdict.PROVED if found.lower == total else constructive.Verdict.UNDECIDED
     typer.echo(
@@ -167,8 +166,7 @@ def _fewest(dataset: "constructive.Dataset", head_dim: int, seed: int) -> None:
         claim = constructive.upper_bound_certificate(dataset, least - 1, seed=seed)["impossible"]
         needed = claim.verdict
         typer.echo(f"{needed.name}: no {least - 1} do; {claim.statement}")
-    if not (enough is needed is constructive.Verdict.PROVED):
-        raise typer.Exit(1)
+    end(proved=enough is needed is constructive.Verdict.PROVED)
 
 
 @app.command("prove")
@@ -200,17 +198,13 @@ def prove_command(
     if formal:
         _check_formal_proofs(page, folder)
         return
-    if folder is not None:
-        raise ParameterError(
-            "--folder is for formal proofs", witness=str(folder), suggestion="--rocq with it"
-        )
+    require_rocq(formal, folder)
     known = {known.stem: known for known in proofs.pages()}
     chosen = [known.get(str(path), path) for path in page or known.values()]
-    with progress_bar() as progress:
-        outcomes = proofs.prove(chosen, progress)
+    with progress_bar():
+        outcomes = proofs.prove(chosen)
     typer.echo(proofs.table(outcomes))
-    if not outcomes or not all(outcome.holds for outcome in outcomes):
-        raise typer.Exit(1)
+    end(proved=bool(outcomes) and all(outcome.holds for outcome in outcomes))
 
 
 def _check_formal_proofs(page: list[Path] | None, folder: Path | None) -> None:
@@ -221,8 +215,8 @@ def _check_formal_proofs(page: list[Path] | None, folder: Path | None) -> None:
             witness=str(page[0]),
             suggestion="--rocq without a page",
         )
-    with progress_bar() as progress:
-        report = rocq.check(folder, progress)
+    with progress_bar():
+        report = rocq.check(folder)
     typer.echo(rocq.table(report.theorems))
     if report.failure or not report.theorems:
         typer.echo(f"\nFAILED\n{report.failure}")

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from constructive.constructions.multihead import readout
 from constructive.constructions.multihead.intermediate import Intermediate
-from constructive.data.texts import Text
+from constructive.data.corpus import Text
 from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.decoder import Decoder
 from constructive.layers.decoder_record import DecoderRecord
@@ -33,7 +33,7 @@ from constructive.layers.recital import Recital, recital
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError, ParameterError, PrecisionError
-from constructive.support.progress import Progress, silent
+from constructive.support.progress import report
 from constructive.theory.many_heads import require_heads
 
 Integers = npt.NDArray[np.int64]
@@ -59,7 +59,6 @@ def build_decoder(
     head_dim: int | None = None,
     window: int | None = None,
     seed: int = 0,
-    progress: Progress = silent,
 ) -> Decoder:
     """Build a causal layer which recites texts, word for word, in greedy decoding.
 
@@ -71,7 +70,6 @@ def build_decoder(
         head_dim: d_h; by default d, which is much better conditioned than less
         window: how many tokens a position sees, itself among them; by default all up to itself
         seed: of all random choices
-        progress: called with (step, done, total) during long work
 
     Raises:
         ParameterError: for sizes which are not positive integers, and a head dimension above d
@@ -93,13 +91,7 @@ def build_decoder(
         'the cat sat on the mat, and the cat saw the rat'
     """
     return build_recital(
-        text,
-        width=width,
-        num_heads=num_heads,
-        head_dim=head_dim,
-        window=window,
-        seed=seed,
-        progress=progress,
+        text, width=width, num_heads=num_heads, head_dim=head_dim, window=window, seed=seed
     ).decoder
 
 
@@ -111,7 +103,6 @@ def build_recital(
     head_dim: int | None = None,
     window: int | None = None,
     seed: int = 0,
-    progress: Progress = silent,
 ) -> Recital:
     """Build a decoder, and keep the margins which were bounded on the way.
 
@@ -122,7 +113,6 @@ def build_recital(
         head_dim: d_h
         window: how many tokens a position sees
         seed: of all random choices
-        progress: called with (step, done, total)
 
     Raises:
         ParameterError, DataError, CapacityError, PrecisionError: as `build_decoder` does
@@ -167,7 +157,7 @@ def build_recital(
         )
     tried = [num_heads] if num_heads is not None else _tried(total, width)
     for heads in tried:
-        found = _built(text, wanted, (width, heads, head_dim or width), window, seed, progress)
+        found = _built(text, wanted, (width, heads, head_dim or width), window, seed)
         record = found.decoder.record
         if record.share < 1.0:
             return found
@@ -190,12 +180,7 @@ def _tried(total: int, width: int) -> list[int]:
 
 
 def _built(
-    text: Text,
-    wanted: Integers,
-    shape: tuple[int, int, int],
-    window: int | None,
-    seed: int,
-    progress: Progress,
+    text: Text, wanted: Integers, shape: tuple[int, int, int], window: int | None, seed: int
 ) -> Recital:
     """A decoder of d, H and d_h, with what was measured of it."""
     width, heads, head_dim = shape
@@ -215,12 +200,13 @@ def _built(
     for batch in text.batches():
         index = np.where(batch.places >= 0, number[batch.places], -1)
         following[index[index >= 0]] = batch.following[index >= 0]
-        for chunk in layer.chunks(embedding[batch.ids] + positions[: batch.ids.shape[1]]):
-            progress("attend", done, len(text))
-            where = index[chunk.block.sequences, chunk.block.rows]
-            z[where[where >= 0]] = chunk.representation[where >= 0]
+        tokens = embedding[batch.ids] + positions[: batch.ids.shape[1]]
+        for rows, representation in layer.chunks(tokens):
+            report("attend", done, len(text))
+            where = index[rows]
+            z[where[where >= 0]] = representation[where >= 0]
             done += where.size
-    progress("solve", 0, 1)
+    report("solve", 0, 1)
     ends = np.array([len(wanted)])
     solution = readout.solve(
         Intermediate(queries, keys, z, np.zeros(1), ends), unembedding[following] / width
@@ -239,7 +225,7 @@ def _built(
         text.unit,
         DecoderRecord(seed, len(wanted), solution.condition, -math.inf, math.inf),
     )
-    seen = recital(decoder, text, progress=progress)
+    seen = recital(decoder, text)
     record = dataclasses.replace(
         decoder.record, margin=float(seen.least.min()), share=float(seen.share.max())
     )

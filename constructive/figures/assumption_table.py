@@ -16,7 +16,6 @@ from constructive.figures.figure import Figure
 from constructive.figures.stages import Stage, digits, text
 from constructive.support import tables
 from constructive.support.files import replacing
-from constructive.support.progress import Progress
 from constructive.theory import assumptions
 from constructive.theory.assumptions.report import Report
 
@@ -34,19 +33,19 @@ class Row:
     report: Report
 
 
-def rows(*, executor: Executor | None, progress: Progress) -> list[Row]:
+def rows(*, executor: Executor | None) -> list[Row]:
     """Check every stage of both data. Raises MissingExtraError without scikit-learn."""
     return [
         Row(stage, assumptions.check(stage.dataset, subsets=SUBSETS, budget=BUDGET,
-                                     executor=executor, progress=progress))
+                                     executor=executor))
         for stage in (*digits(), *text())
     ]  # fmt: skip
 
 
-def write(folder: Path, *, executor: Executor | None, progress: Progress) -> tuple[Path, ...]:
+def write(folder: Path, *, executor: Executor | None) -> tuple[Path, ...]:
     """Write the table as text, whole or not at all."""
     path = folder / NAME
-    table = render(rows(executor=executor, progress=progress))
+    table = render(rows(executor=executor))
     with replacing(path) as file:
         file.write(table.encode())
     return (path,)

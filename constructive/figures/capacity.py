@@ -30,7 +30,6 @@ from constructive.figures.figure import Figure
 from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
 from constructive.support.parallel import ordered_map
-from constructive.support.progress import Progress
 from constructive.theory.capacity_map import MapPoint, capacity_map
 
 WIDTH, HEADS, SIZE = 64, 20, 32
@@ -94,15 +93,13 @@ def titles() -> tuple[str, ...]:
     )
 
 
-def draw(folder: Path, *, executor: Executor | None, progress: Progress) -> tuple[Path, ...]:
+def draw(folder: Path, *, executor: Executor | None) -> tuple[Path, ...]:
     """Compute and draw: a row for own contexts, one for a shared one; a column for each sweep."""
     panels = [(shared, sweep) for shared in (False, True) for sweep in range(len(SWEEPS))]
     tasks = [
         (*sizes_of(sweep, value), shared) for shared, sweep in panels for value in SWEEPS[sweep][1]
     ]
-    measured = iter(
-        ordered_map(measure, tasks, executor=executor, progress=progress, step="capacities")
-    )
+    measured = iter(ordered_map(measure, tasks, executor=executor, step="capacities"))
     figure = drawing.new_figure(12.6, 6.6)
     grid = figure.subplots(2, len(SWEEPS))
     for axes, (shared, sweep) in zip(grid.flat, panels, strict=True):

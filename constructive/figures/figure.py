@@ -6,18 +6,15 @@ from pathlib import Path
 from typing import Protocol
 
 from constructive.support.extras import require
-from constructive.support.progress import Progress
 
 
 class Draw(Protocol):
     """Computes a figure, draws it into a folder, and returns the files it wrote.
 
-    executor: where parts are computed, or None;  progress: called with (step, done, total)
+    executor: where parts are computed, or None
     """
 
-    def __call__(
-        self, folder: Path, *, executor: Executor | None, progress: Progress
-    ) -> tuple[Path, ...]:
+    def __call__(self, folder: Path, *, executor: Executor | None) -> tuple[Path, ...]:
         """Draw it."""
         ...
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from constructive.figures.registry import FIGURES
 from constructive.support.errors import ParameterError
 from constructive.support.files import require_writable
-from constructive.support.progress import Progress, silent
 
 
 @dataclass(frozen=True)
@@ -53,11 +52,7 @@ def _wanted(only: Iterable[str] | None) -> list[str]:
 
 
 def draw(
-    folder: str | Path,
-    *,
-    only: Iterable[str] | None = None,
-    executor: Executor | None = None,
-    progress: Progress = silent,
+    folder: str | Path, *, only: Iterable[str] | None = None, executor: Executor | None = None
 ) -> Iterator[Drawn]:
     """Draw the figures into a folder, as PNG and SVG each; yields them as they are done.
 
@@ -67,7 +62,6 @@ def draw(
         folder: where they go; it has to exist
         only: names of figures (`figures.registry`); by default all
         executor: where their parts are computed (`support.parallel`)
-        progress: called with (step, done, total) during long work
 
     Raises:
         ParameterError: for an unknown name
@@ -81,5 +75,5 @@ def draw(
         FIGURES[name].require()
     for name in wanted:
         figure, start = FIGURES[name], time.perf_counter()
-        paths = figure.draw(folder, executor=executor, progress=progress)
+        paths = figure.draw(folder, executor=executor)
         yield Drawn(name, figure.shows, paths, time.perf_counter() - start)

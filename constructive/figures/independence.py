@@ -18,7 +18,6 @@ from constructive.figures import drawing
 from constructive.figures.figure import Figure
 from constructive.figures.stages import Stage, digits, text
 from constructive.support.arrays import Array
-from constructive.support.progress import Progress
 from constructive.theory.assumptions.sampling import Estimate, dependent_share
 
 SUBSETS = 1000
@@ -34,28 +33,22 @@ _STYLES = {
 }
 
 
-def draw_kruskal(
-    folder: Path, *, executor: Executor | None, progress: Progress
-) -> tuple[Path, ...]:
+def draw_kruskal(folder: Path, *, executor: Executor | None) -> tuple[Path, ...]:
     """Figure 1: queries of digits (a class token) and of text (the last byte)."""
-    return _draw(folder, _KRUSKAL, "queries", executor, progress)
+    return _draw(folder, _KRUSKAL, "queries", executor)
 
 
-def draw_position(
-    folder: Path, *, executor: Executor | None, progress: Progress
-) -> tuple[Path, ...]:
+def draw_position(folder: Path, *, executor: Executor | None) -> tuple[Path, ...]:
     """Figure 4: the tokens of all contexts together."""
-    return _draw(folder, _POSITION, "tokens", executor, progress)
+    return _draw(folder, _POSITION, "tokens", executor)
 
 
-def _draw(
-    folder: Path, name: str, which: str, executor: Executor | None, progress: Progress
-) -> tuple[Path, ...]:
+def _draw(folder: Path, name: str, which: str, executor: Executor | None) -> tuple[Path, ...]:
     figure = drawing.new_figure(11, 4.4)
     panels = figure.subplots(1, 2, sharey=True)
     for axes, stages in zip(panels, (digits(), text()), strict=True):
         for stage in stages:
-            _curve(axes, stage, _vectors(stage, which), executor, progress)
+            _curve(axes, stage, _vectors(stage, which), executor)
         size = stages[0].dataset.context_size
         if which == "queries":
             axes.axvline(size, color="black", linewidth=1, linestyle=":")
@@ -85,11 +78,9 @@ def _curve(
     stage: Stage,
     vectors: Array,
     executor: Executor | None,
-    progress: Progress,
 ) -> None:
     found: list[Estimate] = [
-        dependent_share(vectors, k, subsets=SUBSETS, executor=executor, progress=progress)
-        for k in CANDIDATES
+        dependent_share(vectors, k, subsets=SUBSETS, executor=executor) for k in CANDIDATES
     ]
     colour, mark, line, size = _STYLES[stage.stage]
     shares = np.array([1.0 - estimate.dependent / estimate.subsets for estimate in found])

@@ -13,17 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.constructions.decoder import build_recital
+from constructive.data.corpus import Text
 from constructive.data.real import english_text
-from constructive.data.texts import Text
+from constructive.exact.arithmetics.floats import softmax_in_place
 from constructive.exact.directed import percent
 from constructive.figures import drawing
 from constructive.figures.figure import Figure
-from constructive.layers.attention import softmax_in_place
 from constructive.layers.causal.margins import Margins
 from constructive.layers.decoder import Decoder
 from constructive.layers.recital import recital
 from constructive.support.arrays import Array
-from constructive.support.progress import Progress, silent
 
 NAME = "recital"
 WIDTH, TOKENS = 128, 1000
@@ -67,7 +66,6 @@ def draw_recital(
     text: Text,
     *,
     margins: Margins | None = None,
-    progress: Progress = silent,
 ) -> None:
     """Draw where a few heads look at the end of the longest text, and the margins of all positions.
 
@@ -76,14 +74,13 @@ def draw_recital(
         decoder: built for the text
         text: one text or several
         margins: those of all positions, if they are known
-        progress: called with (step, done, total)
 
     Raises:
         DataError: for another vocabulary, or a text which is too long
         PrecisionError: where logits of heads are not exact
     """
     if margins is None:
-        margins = recital(decoder, text, progress=progress)
+        margins = recital(decoder, text)
     upper, lower = figure.subfigures(2, 1, height_ratios=[3, 2])
     longest = int(text.lengths.argmax())
     start = int(text.lengths[:longest].sum())
@@ -91,17 +88,12 @@ def draw_recital(
     _draw_margins(lower, margins, decoder.record.storage)
 
 
-def draw(
-    folder: Path,
-    *,
-    executor: Executor | None,  # noqa: ARG001 - one decoder
-    progress: Progress,
-) -> tuple[Path, ...]:
+def draw(folder: Path, *, executor: Executor | None) -> tuple[Path, ...]:  # noqa: ARG001
     """Build a decoder for the first 1000 tokens of an English text, and draw it."""
     words = Text.words(english_text())
     text = Text.words(str(words.joined(words.tokens[:TOKENS])))
     figure = drawing.new_figure(*SIZE)
-    built = build_recital(text, width=WIDTH, progress=progress)
+    built = build_recital(text, width=WIDTH)
     draw_recital(figure, built.decoder, text, margins=built.margins)
     return drawing.save_both(figure, folder, NAME)
 

@@ -13,13 +13,14 @@ from constructive.constructions.build import build_memorizer
 from constructive.constructions.multihead.heads import SATURATION_EPS
 from constructive.data import generators
 from constructive.data.dataset import Dataset
+from constructive.exact.arithmetics.floats import Floats
 from constructive.figures import drawing
 from constructive.figures.figure import Figure
-from constructive.layers.attention import attend
+from constructive.layers.attend import attend
 from constructive.layers.memorizer import Memorizer
+from constructive.layers.views import examples
 from constructive.support.arrays import Array
 from constructive.support.extras import require
-from constructive.support.progress import Progress
 from constructive.theory.bounds import rank_one_capacity
 
 NAME = "figure-3-saturation"
@@ -34,20 +35,15 @@ def attention_off_top(memorizer: Memorizer, dataset: Dataset) -> Array:
     """How far each head is from one-hot on each example, 1 - max_i alpha_i: (H, T)."""
     layer = memorizer.layer
     out = np.empty((layer.num_heads, dataset.num_examples))
-    weights = layer.query_weights, layer.key_weights
-    for chunk in attend(*weights, dataset.contexts, dataset.queries):
+    floats, weights = Floats(layer.query_weights.dtype), (layer.query_weights, layer.key_weights)
+    for chunk in attend(floats, weights, examples(dataset.contexts, dataset.queries)):
         # Summing the small entries keeps digits which 1 - max would lose.
         small = np.sort(chunk.attention, axis=2)[:, :, :-1].sum(axis=2)
         out[:, chunk.rows] = small.T
     return out
 
 
-def draw(
-    folder: Path,
-    *,
-    executor: Executor | None,  # noqa: ARG001 - there is little to compute
-    progress: Progress,
-) -> tuple[Path, ...]:
+def draw(folder: Path, *, executor: Executor | None) -> tuple[Path, ...]:  # noqa: ARG001
     """H = 8 and H = 4 heads at the theorem's bound: the first 20 examples, and histograms of all.
 
     The first head has no examples before it, so that it need not saturate.
@@ -57,7 +53,7 @@ def draw(
     for (left, right), heads in zip(panels, _HEADS, strict=True):
         total = rank_one_capacity(heads, _SIZE)
         data = generators.uniform(num_examples=total, context_size=_SIZE, width=_WIDTH)
-        memorizer = build_memorizer(data, num_heads=heads, progress=progress)
+        memorizer = build_memorizer(data, num_heads=heads)
         off_top = attention_off_top(memorizer, data)
         image = left.imshow(
             1.0 - off_top[:, :_SHOWN], aspect="auto", cmap=drawing.COLOUR_MAP,

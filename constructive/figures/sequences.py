@@ -15,7 +15,6 @@ from constructive.figures import drawing
 from constructive.figures.figure import Figure
 from constructive.sequences.growth import GrowthPoint, exponent, growth
 from constructive.support.errors import ParameterError
-from constructive.support.progress import Progress
 from constructive.theory.bounds import heads_needed, parameter_count
 
 CONTEXT_SIZE, WIDTH, CLASSES = 8, 4, 16
@@ -61,18 +60,10 @@ def multihead_parameters(total: int, context_size: int) -> int:
     )
 
 
-def draw(
-    folder: Path,
-    *,
-    executor: Executor | None,  # noqa: ARG001 - memorizers are built one after the other
-    progress: Progress,
-) -> tuple[Path, ...]:
+def draw(folder: Path, *, executor: Executor | None) -> tuple[Path, ...]:  # noqa: ARG001
     """Build memorizers of 64 to 4096 sequences with each embedding, and draw their parameters."""
     sequences, labels = random_sequences(LARGEST)
-    found = {
-        name: list(growth(sequences, labels, embedding=name, progress=progress))
-        for name in EMBEDDINGS
-    }
+    found = {name: list(growth(sequences, labels, embedding=name)) for name in EMBEDDINGS}
     figure = drawing.new_figure(12, 5.2)
     draw_points(figure, found)
     return drawing.save_both(figure, folder, NAME)

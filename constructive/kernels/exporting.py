@@ -20,8 +20,8 @@ from constructive.kernels.cases import CASES
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec
 from constructive.support.errors import ParameterError
-from constructive.support.folders import replacing_folder
-from constructive.support.progress import Progress
+from constructive.support.files import replacing_folder
+from constructive.support.progress import report
 from constructive.support.tensors import serialized
 
 INDEX = "problems.json"
@@ -50,7 +50,6 @@ def export(
     *,
     file_format: str = "safetensors",
     cases: Iterable[str] | None = None,
-    progress: Progress | None = None,
 ) -> int:
     """Write the problems of several specs into a folder, whole or not at all.
 
@@ -59,7 +58,6 @@ def export(
         specs: shapes, masks and options by name
         file_format: "safetensors", or "npz" with q, k and v in float32 or float64
         cases: names of cases; all that apply by default
-        progress: called with what is done
 
     Returns:
         how many problems there are
@@ -87,8 +85,7 @@ def export(
     entries: list[dict[str, Any]] = []
     with replacing_folder(folder, file_names(specs, file_format)) as new:
         for done, (shape, spec) in enumerate(specs.items()):
-            if progress is not None:
-                progress(f"export {shape}", done, len(specs))
+            report(f"export {shape}", done, len(specs))
             for problem in problems(spec, cases=chosen):
                 name = _name(shape, problem.case, (problem.spec.seed - spec.seed) // STEP)
                 file = f"{name}.{file_format}"

@@ -10,7 +10,7 @@ import numpy as np
 from constructive.sequences.build import build_sequence_memorizer
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.errors import ParameterError
-from constructive.support.progress import Progress, silent
+from constructive.support.progress import report
 
 _FACTOR = 4
 _SMALLEST = 64
@@ -61,7 +61,6 @@ def growth(
     labels: Sequence[Any],
     *,
     totals: Sequence[int] | None = None,
-    progress: Progress = silent,
     **options: Any,  # noqa: ANN401 - those of build_sequence_memorizer
 ) -> Iterator[GrowthPoint]:
     """Memorize the first N sequences, for each N in totals, and compare every label by ==.
@@ -70,7 +69,6 @@ def growth(
         sequences: as `build_sequence_memorizer` takes them
         labels: as it takes them
         totals: each N; by default 64, 256, 1024, ... and all
-        progress: called with (step, done, total); by default nothing is reported
         **options: of `build_sequence_memorizer`
 
     Raises:
@@ -93,11 +91,11 @@ def growth(
             suggestion="as many sequences as there are",
         )
     for place, total in enumerate(wanted):
-        progress(f"memorize {total} sequences", place, len(wanted))
+        report(f"memorize {total} sequences", place, len(wanted))
         start = time.perf_counter()
         memorizer = build_sequence_memorizer(sequences[:total], labels[:total], **options)
         built = time.perf_counter()
-        progress(f"evaluate {total} sequences", place, len(wanted))
+        report(f"evaluate {total} sequences", place, len(wanted))
         exact = memorizer.predict(sequences[:total]) == labels[:total]
         seconds = built - start, time.perf_counter() - built
         yield GrowthPoint(total, memorizer, exact, seconds)

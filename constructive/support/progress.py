@@ -1,14 +1,58 @@
-"""How long work reports what it has done."""
+"""Progress of long work: reported where the work is, shown where somebody listens."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 Progress = Callable[[str, int, int], None]
 """Called with (step, done, total) while long work goes on."""
 
+_LISTENER: ContextVar[Progress | None] = ContextVar("progress", default=None)
+"""A context and no global state: each thread and each task of asyncio has its own."""
 
-def silent(_step: str, _done: int, _total: int) -> None:
-    """Report no progress.
+
+@contextmanager
+def progress_to(listener: Progress | None) -> Iterator[None]:
+    """Call `listener` with (step, done, total) while the work in this context goes on.
+
+    An exception of the listener ends the work, as Ctrl-C does.
+
+    Args:
+        listener: what is called; None for nothing
 
     Example:
-        >>> silent("solve", 1, 2)
+        >>> with progress_to(lambda step, done, total: print(f"{step}: {done} of {total}")):
+        ...     report("solve", 1, 2)
+        solve: 1 of 2
     """
+    before = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(before)
+
+
+def report(step: str, done: int, total: int) -> None:
+    """Tell the listener of this context, if there is one, what has been done.
+
+    Args:
+        step: what is being done, in words
+        done: how much of it
+        total: of how much
+
+    Example:
+        >>> report("solve", 1, 2)
+    """
+    listener = _LISTENER.get()
+    if listener is not None:
+        listener(step, done, total)
+
+
+def listened() -> bool:
+    """Return whether this context has a listener.
+
+    Example:
+        >>> listened()
+        False
+    """
+    return _LISTENER.get() is not None

@@ -19,7 +19,6 @@ from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import ParameterError
 from constructive.support.files import replacing
 from constructive.support.parallel import ordered_map
-from constructive.support.progress import Progress, silent
 from constructive.support.tables import Sheet
 from constructive.theory.bounds import rank_one_capacity, saturated_capacity
 from constructive.theory.exact_capacity import exact_capacity
@@ -111,7 +110,6 @@ def capacity_map(
     shared_context: bool = False,
     seed: int = 0,
     executor: Executor | None = None,
-    progress: Progress = silent,
 ) -> CapacityMap:
     """Exact capacities of uniform data for all combinations of H, n and d_h.
 
@@ -126,7 +124,6 @@ def capacity_map(
         shared_context: whether all examples of a point have one context
         seed: of data and weights
         executor: where points are computed (`constructive.support.parallel`); None for here
-        progress: called with (step, done, total) during long work
 
     Raises:
         ParameterError: for sizes which are not positive or are none at all, for n > d, where no
@@ -152,7 +149,7 @@ def capacity_map(
         )
     grid = list(product(heads, sizes, inner))
     tasks = [(*point, width, shared_context, seed) for point in grid]
-    points = ordered_map(_point, tasks, executor=executor, progress=progress, step="capacities")
+    points = ordered_map(_point, tasks, executor=executor, step="capacities")
     return CapacityMap(tuple(points))
 
 

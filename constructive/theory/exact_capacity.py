@@ -22,7 +22,7 @@ from constructive.data.shapes import require_examples
 from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer
 from constructive.support.arguments import require_positive, require_seed
-from constructive.support.progress import Progress, silent
+from constructive.support.progress import report
 from constructive.theory.context_capacity import ContextCapacity, context_capacity
 from constructive.theory.many_heads import require_heads
 
@@ -60,13 +60,7 @@ class ExactCapacity:
 
 
 def exact_capacity(
-    dataset: Dataset,
-    num_heads: int,
-    head_dim: int = 1,
-    *,
-    attempts: int = 2,
-    seed: int = 0,
-    progress: Progress = silent,
+    dataset: Dataset, num_heads: int, head_dim: int = 1, *, attempts: int = 2, seed: int = 0
 ) -> ExactCapacity:
     """Find the largest rank of Z over all weights, proved from below and from above.
 
@@ -76,7 +70,6 @@ def exact_capacity(
         head_dim: d_h
         attempts: random weights which are tried while the bounds differ
         seed: of the weights
-        progress: called with (step, done, total) during long work
 
     Raises:
         ParameterError: for a count that is not positive, a negative seed, and far too many heads
@@ -95,11 +88,11 @@ def exact_capacity(
     of_weights = 2 * dataset.width * (head_dim + dataset.target_dim)
     require_heads(num_heads, dataset.num_examples, of_z + of_weights)
     rng = np.random.default_rng(seed)
-    progress("what contexts hold", 0, 1)
+    report("what contexts hold", 0, 1)
     contexts = context_capacity(dataset, num_heads, rng)
     found: list[ExactCapacity] = []
     while len(found) < attempts and not any(capacity.exact for capacity in found):
-        progress("random weights", len(found), attempts)
+        report("random weights", len(found), attempts)
         layer = _random_layer(dataset, num_heads, head_dim, rng)
         rank = residues.search(layer, dataset, rng).rank
         found.append(ExactCapacity(rank, contexts.upper, str(contexts), layer, contexts))

@@ -25,7 +25,7 @@ from rich.table import Table
 from constructive.support import tables
 from constructive.support.errors import ParameterError
 from constructive.support.extras import require
-from constructive.support.progress import Progress, silent
+from constructive.support.progress import report
 from constructive.support.verdict import Verdict
 
 Kind = Literal["symbolic", "exact", "certificate"]
@@ -154,12 +154,12 @@ def run(page: Path) -> Iterator[Outcome]:
             yield Outcome(page.stem, section.title, section.proved, dict(ledger.counts), failure)
 
 
-def prove(chosen: Sequence[Path] | None = None, progress: Progress = silent) -> list[Outcome]:
+def prove(chosen: Sequence[Path] | None = None) -> list[Outcome]:
     """Run all pages, or some."""
     outcomes: list[Outcome] = []
     every = pages() if chosen is None else list(chosen)
     for number, page in enumerate(every):
-        progress(page.stem, number, len(every))
+        report(page.stem, number, len(every))
         outcomes.extend(run(page))
     return outcomes
 

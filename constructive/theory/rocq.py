@@ -18,7 +18,7 @@ from rich.table import Table
 
 from constructive.support import tables
 from constructive.support.errors import MissingExtraError, OutputError
-from constructive.support.progress import Progress, silent
+from constructive.support.progress import report
 from constructive.theory import proofs
 
 PACKAGES = (
@@ -95,13 +95,12 @@ def printed(text: str) -> tuple[Theorem, ...]:
     )
 
 
-def check(folder: Path | None = None, progress: Progress = silent) -> Report:
+def check(folder: Path | None = None) -> Report:
     """Copy the sources into a temporary folder, and have Rocq check them there.
 
     Args:
         folder: a new or empty folder, which gets a copy of the sources and of what was built;
             nothing is read from it
-        progress: called with each file, how many were begun before it, and how many there are
 
     Raises:
         MissingExtraError: where Rocq, its libraries or make are not installed
@@ -110,7 +109,7 @@ def check(folder: Path | None = None, progress: Progress = silent) -> Report:
     _require_programs()
     require_new(folder)
     with _copy() as copy:
-        status, output = _make(copy, progress)
+        status, output = _make(copy)
         _require_libraries(output)
         found = copy / "main_theorems.out"
         theorems = printed(found.read_text()) if found.exists() else ()
@@ -119,14 +118,13 @@ def check(folder: Path | None = None, progress: Progress = silent) -> Report:
 
 
 @contextmanager
-def compiled(name: str, progress: Progress = silent) -> Iterator[Path]:
+def compiled(name: str) -> Iterator[Path]:
     """Copy the sources into a temporary folder, and compile one file and those which it needs.
 
     Compiled files and makefiles that were there before would be believed, so none is reused.
 
     Args:
         name: of the file in the folder, without `.v`
-        progress: called as by `check`
 
     Raises:
         MissingExtraError: where Rocq, its libraries or make are not installed
@@ -134,9 +132,9 @@ def compiled(name: str, progress: Progress = silent) -> Iterator[Path]:
     """
     _require_programs()
     with _copy() as copy:
-        status, output = _make(copy, progress, "Makefile.coq")
+        status, output = _make(copy, "Makefile.coq")
         if not status:
-            status, output = _make(copy, progress, "-f", "Makefile.coq", f"{name}.vo")
+            status, output = _make(copy, "-f", "Makefile.coq", f"{name}.vo")
         _require_libraries(output)
         if status:
             raise OutputError(
@@ -259,7 +257,7 @@ def _copy() -> Iterator[Path]:
         yield copy
 
 
-def _make(copy: Path, progress: Progress, *arguments: str) -> tuple[int, str]:
+def _make(copy: Path, *arguments: str) -> tuple[int, str]:
     """Run make: its exit status, and the last lines of its output."""
     total, begun = len(files(copy)), 0
     last: deque[str] = deque(maxlen=_LAST_LINES)
@@ -274,7 +272,7 @@ def _make(copy: Path, progress: Progress, *arguments: str) -> tuple[int, str]:
         try:
             for line in process.stdout or ():
                 if line.startswith("COQC "):
-                    progress(line.removeprefix("COQC ").strip(), begun, total)
+                    report(line.removeprefix("COQC ").strip(), begun, total)
                     begun += 1
                 last.append(line)
             process.wait()

@@ -9,7 +9,6 @@ from sphinx.application import Sphinx
 from sphinx.util.typing import stringify_annotation
 
 from constructive.support.arrays import Array
-from constructive.support.progress import Progress
 
 
 def _written(annotation: object) -> str:
@@ -20,7 +19,6 @@ def _written(annotation: object) -> str:
 _SHORT = {
     _written(npt.ArrayLike): "ArrayLike",
     _written(npt.DTypeLike): "DTypeLike",
-    _written(Progress): "Progress",
     r"~numpy\.ndarray\[tuple\[[~.\w]+, \.\.\.\], "
     r"~numpy\.dtype\[[~.\w]+(?:\[[~.\w]+\])?\]\]": "Array",
     r"Array \| Array": "Array",

@@ -18,7 +18,6 @@ import numpy as np
 
 from constructive import Dataset, assumptions, exact_capacity, generators, saturated_capacity
 from constructive.exact import dyadic
-from constructive.support.progress import silent
 from constructive.theory.assumptions import enumeration, kruskal_rank, search
 
 COUNT, WIDTH, WANTED = 10_000, 64, 32
@@ -99,7 +98,7 @@ def violations(runs):
 def triples():
     rng = np.random.default_rng(0)
     start = time.perf_counter()
-    found = enumeration.dependent_subset(queries(rng), 3, rng, silent)
+    found = enumeration.dependent_subset(queries(rng), 3, rng)
     shown = "none" if found is None else str(found)
     print(f"\nall triples of {COUNT:,} queries: {shown}, {time.perf_counter() - start:.1f} s")
 

@@ -14,7 +14,7 @@ from constructive.certificates.check import CHECKER
 def same_process(checker, monkeypatch):
     """Let `check` run the checker here: for tests which do so often, whatever they test of it."""
 
-    def run(command, _printed, _progress):
+    def run(command, _printed):
         _, isolated, folder, *arguments = command
         assert (isolated, folder) == ("-I", str(CHECKER))
         output, errors = io.StringIO(), io.StringIO()

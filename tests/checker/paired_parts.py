@@ -204,10 +204,6 @@ class OfChecker:
         return dataclasses.replace(steps, raw=scan)
 
 
-def quiet(*_):
-    """No progress."""
-
-
 class OfCertify:
     """What `certificates.claims.paired` has."""
 
@@ -247,20 +243,20 @@ class OfCertify:
             query_weights=heads,
             key=np.array([1.0, 0.0]),
         )
-        return read, scan.Scan.of(read, None, quiet)
+        return read, scan.Scan.of(read, None)
 
     def unlike(self, given, owner=(), score_error=None):
         read, found = given
         if score_error is not None:
             found = dataclasses.replace(found, score_error=np.array(score_error))
         with np.errstate(all="ignore"):
-            return entries._coupled(read, np.array(owner, dtype=np.int64), found, None, quiet)
+            return entries._coupled(read, np.array(owner, dtype=np.int64), found, None)
 
     def steps(self, memorizer, data):
         read = examples.Examples.of(memorizer, data)
         used = readouts.Readouts.of(read, memorizer)
-        seen = scan.Scan.of(read, used.unlike, quiet)
-        found = entries.evaluate(read, seen, quiet)
+        seen = scan.Scan.of(read, used.unlike)
+        found = entries.evaluate(read, seen)
         tokens = reading.Tokens.of(read, np.arange(data.num_examples))
         return Steps(
             (read, used), memorizer,

@@ -25,8 +25,6 @@ from constructive.exact import compensated
 from constructive.layers.record import TrainedRecord
 from constructive.support.verdict import pack
 
-QUIET = {"progress": lambda *_: None}
-
 
 @pytest.fixture(scope="module")
 def built():
@@ -35,7 +33,7 @@ def built():
 
 def steps_of(memorizer, data):
     read = examples.Examples.of(memorizer, data)
-    return read, entries.evaluate(read, Scan.of(read, None, lambda *_: None), lambda *_: None)
+    return read, entries.evaluate(read, Scan.of(read, None))
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +55,7 @@ def test_rounding_of_scores_and_tails(built, monkeypatch):
     memorizer, data = built
     longer = changed(memorizer, key_weights=memorizer.layer.key_weights * 0.7)
     read = examples.Examples.of(longer, data)
-    scan = Scan.of(read, None, lambda *_: None)
+    scan = Scan.of(read, None)
     assert not 0.9 < np.linalg.norm(read.key) < 1.1
     contexts = read.contexts(np.arange(13))
     expected = 7e-3 * np.linalg.norm(read.key) * np.linalg.norm(contexts, axis=2).max(axis=1)
@@ -65,7 +63,7 @@ def test_rounding_of_scores_and_tails(built, monkeypatch):
     assert (scan.score_error >= expected).all()
     largest = np.abs(contexts).max(axis=(1, 2))
     assert (scan.largest >= largest).all()
-    tail = entries.evaluate(read, scan, lambda *_: None).tail
+    tail = entries.evaluate(read, scan).tail
     assert np.allclose(tail, 2 * 2 * examples.TAIL * largest, rtol=1e-8, atol=0)
 
 
@@ -383,16 +381,16 @@ def test_a_rank_which_no_weights_have_is_refuted(built):
     contexts, queries = data.contexts.copy(), data.queries.copy()
     contexts[7], queries[7] = contexts[2, ::-1], queries[2]
     twice = Dataset(contexts, queries, data.targets)
-    (claim,) = judge.prove(memorizer, twice, ["rank"], 1e-6, None, **QUIET)
+    (claim,) = judge.prove(memorizer, twice, ["rank"], 1e-6, None)
     assert (claim.verdict, claim.witness) == (Verdict.REFUTED, (2, 7))
-    error, rank = judge.prove(memorizer, twice, ["error", "rank"], 1e-6, None, **QUIET)
+    error, rank = judge.prove(memorizer, twice, ["error", "rank"], 1e-6, None)
     assert (error.name, rank.verdict) == ("error", Verdict.REFUTED)
-    (distance,) = judge.prove(memorizer, twice, ["readout"], 1e-6, None, **QUIET)
+    (distance,) = judge.prove(memorizer, twice, ["readout"], 1e-6, None)
     assert distance.verdict is Verdict.UNDECIDED
 
 
 @pytest.mark.parametrize("asked", [["rank"], ["error"], ["readout"], ["readout", "error"]])
 def test_what_is_asked_is_answered_in_its_order(built, asked):
-    claims = judge.prove(*built, asked, 1e-6, None, **QUIET)
+    claims = judge.prove(*built, asked, 1e-6, None)
     assert [claim.name for claim in claims] == asked
     assert {claim.verdict for claim in claims} == {Verdict.PROVED}

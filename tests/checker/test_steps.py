@@ -9,6 +9,7 @@ import pytest
 
 from constructive import check, generators
 from constructive.certificates.check import CHECKER
+from constructive.support.progress import progress_to
 
 
 def paths(folder):
@@ -19,7 +20,8 @@ def paths(folder):
 def test_check_reports_steps_and_says_the_same(request, kind):
     *_, folder = request.getfixturevalue(kind)
     steps = []
-    told = check(*paths(folder), progress=lambda *step: steps.append(step))
+    with progress_to(lambda *step: steps.append(step)):
+        told = check(*paths(folder))
     assert told.proved
     assert told == check(*paths(folder))  # without a line of them
     assert all(0 <= done <= total for _, done, total in steps)
@@ -37,7 +39,8 @@ def test_steps_of_a_refusal(proved, tmp_path):
     other.save(tmp_path / "data.npz")
     steps = []
     files = [*paths(proved[3])[:2], str(tmp_path / "data.npz")]
-    told = check(*files, progress=lambda *step: steps.append(step))
+    with progress_to(lambda *step: steps.append(step)):
+        told = check(*files)
     assert steps
     assert not told.proved
     assert told == check(*files)
@@ -48,8 +51,8 @@ def test_who_listens_may_end_it(proved):
     def tired(*_step):
         raise InterruptedError
 
-    with pytest.raises(InterruptedError):
-        check(*paths(proved[3]), progress=tired)
+    with progress_to(tired), pytest.raises(InterruptedError):
+        check(*paths(proved[3]))
 
 
 def run(folder, *options, **streams):

@@ -22,9 +22,10 @@ BUILD = """
 import signal, sys
 import constructive
 from constructive.cli import common
+from constructive.support.progress import report
 
-def interrupted(*arguments, progress, **options):
-    progress("build pairs of heads", 1, 2)
+def interrupted(*arguments, **options):
+    report("build pairs of heads", 1, 2)
     signal.raise_signal(signal.{name})
 
 constructive.build_memorizer = interrupted
@@ -36,9 +37,10 @@ RECITE = """
 import signal, sys
 from constructive.cli import common
 from constructive.constructions import decoder as building
+from constructive.support.progress import report
 
-def interrupted(*arguments, progress, **options):
-    progress("attend", 1, 2)
+def interrupted(*arguments, **options):
+    report("attend", 1, 2)
     signal.raise_signal(signal.{name})
 
 building.build_recital = interrupted
@@ -88,8 +90,8 @@ def work(index):
 
 @common.app.command()
 def wait():
-    with common.processes(2) as executor, common.progress_bar() as progress:
-        ordered_map(work, range(9), executor=executor, progress=progress, step="wait")
+    with common.processes(2) as executor, common.progress_bar():
+        ordered_map(work, range(9), executor=executor, step="wait")
 
 sys.argv = ["constructive", "wait"]
 common.main()

@@ -26,6 +26,7 @@ from constructive import (
 from constructive.exact.formats import rounded
 from constructive.exact.models import FLOAT32
 from constructive.layers.recital import exact_tokens, recital
+from constructive.support.progress import progress_to
 
 CAT = "the cat sat on the mat, and the cat saw the rat"
 WIDTH = 64
@@ -95,11 +96,8 @@ def test_given_heads_and_head_dimension():
 
 def test_steps_are_reported():
     steps = []
-    build_decoder(
-        Text.words(CAT),
-        width=WIDTH,
-        progress=lambda step, done, total: steps.append((step, done, total)),
-    )
+    with progress_to(lambda *step: steps.append(step)):
+        build_decoder(Text.words(CAT), width=WIDTH)
     assert [step for step, _, _ in steps] == ["attend", "solve", "bound the rounding"]
     assert all(0 <= done <= total for _, done, total in steps)
 

@@ -14,6 +14,7 @@ from sympy.polys.matrices import DomainMatrix
 from constructive.exact import modular
 from constructive.exact.modular import arithmetic, elimination
 from constructive.support.errors import ParameterError
+from constructive.support.progress import progress_to
 
 PRIME = next(modular.safe_primes())
 SMALL_PRIMES = (5, 7, 11, 1009, PRIME)
@@ -229,9 +230,8 @@ def test_panels_put_together_agree_with_flint(monkeypatch, dtype):
         matrix = matrix[:, rng.integers(columns, size=columns)]
         stored = balanced(matrix, prime).astype(dtype)
         steps = []
-        factors = modular.factor(
-            stored, prime, overwrite=True, progress=lambda *step, said=steps: said.append(step)
-        )
+        with progress_to(lambda *step, said=steps: said.append(step)):
+            factors = modular.factor(stored, prime, overwrite=True)
         assert factors.rank == flint_rank(matrix, prime)
         assert factors.packed.dtype == dtype
         assert not factors.rank or np.shares_memory(factors.packed, stored)
@@ -260,8 +260,8 @@ def test_an_interrupt_ends_an_elimination(monkeypatch):
         if done > 16:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        modular.factor(np.eye(64), PRIME, progress=interrupt)
+    with progress_to(interrupt), pytest.raises(KeyboardInterrupt):
+        modular.factor(np.eye(64), PRIME)
 
 
 def test_one_null_vector():

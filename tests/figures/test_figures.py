@@ -21,7 +21,6 @@ from constructive.figures import (
 )
 from constructive.figures.stages import digits, text
 from constructive.sequences.growth import exponent, growth, prefixes
-from constructive.support.progress import silent
 from constructive.theory.capacity_map import capacity_map
 
 
@@ -77,7 +76,7 @@ def test_capacity(tmp_path, monkeypatch):
     values = (1, 3), (1, 4), (4, 5), (1, 4)
     sweeps = [(label, some) for (label, _), some in zip(capacity.SWEEPS, values, strict=True)]
     monkeypatch.setattr(capacity, "SWEEPS", tuple(sweeps))
-    paths = capacity.draw(tmp_path, executor=None, progress=silent)
+    paths = capacity.draw(tmp_path, executor=None)
     assert paths == gallery.files(tmp_path, ["capacity"])
     assert_pictures(paths, "figure-2-capacity")
     svg = paths[1].read_text()

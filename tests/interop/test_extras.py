@@ -11,6 +11,7 @@ from constructive import MissingExtraError, Text, build_decoder, build_memorizer
 from constructive.cli import building, sequences
 from constructive.figures import gallery
 from constructive.figures.registry import FIGURES, HOMES
+from constructive.support.progress import progress_to
 from constructive.theory import proofs
 
 OPTIONAL = ("torch", "onnx", "matplotlib", "sklearn", "dask", "distributed", "hypothesis", "sympy")
@@ -44,8 +45,8 @@ def test_an_optional_import_would_be_seen():
 
 
 def test_no_hint_names_a_package_on_an_index():
-    """Nobody of this project holds the name there: who installs it gets what a stranger made."""
-    named = re.compile(r"pip3? install (?:-\S+ )*[\"']?constructive\b")
+    """The name `constructive` is not ours there; `constructive-attention` will be."""
+    named = re.compile(r"pip3? install (?:-\S+ )*[\"']?constructive\b(?!-attention)")
     assert named.search('pip install --quiet "constructive[torch]"')
     root = Path(__file__).parents[2]
     files = [root / "README.md", *(root / "docs").rglob("*.md"), *(root / "proofs").glob("*.md")]
@@ -59,8 +60,9 @@ def test_no_hint_names_a_package_on_an_index():
 def test_figures_miss_extras_before_they_compute(name, module, monkeypatch, tmp_path):
     steps = []
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=f"needs {module}"):
-        list(gallery.draw(tmp_path, only=[name], progress=lambda *step: steps.append(step)))
+    listened = progress_to(lambda *step: steps.append(step))
+    with listened, pytest.raises(MissingExtraError, match=f"needs {module}"):
+        list(gallery.draw(tmp_path, only=[name]))
     assert not steps
     assert not list(tmp_path.iterdir())
 
@@ -96,6 +98,7 @@ def test_a_picture_of_sequences_misses_matplotlib_before_the_text_is_read(monkey
 def test_the_proofs_miss_sympy_before_the_first_page(monkeypatch):
     steps = []
     monkeypatch.setitem(sys.modules, "sympy", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "\.\[proofs\]" in a'):
-        proofs.prove(progress=lambda *step: steps.append(step))
+    listened = progress_to(lambda *step: steps.append(step))
+    with listened, pytest.raises(MissingExtraError, match=r'pip install "\.\[proofs\]" in a'):
+        proofs.prove()
     assert len(steps) <= 1

@@ -10,7 +10,6 @@ from tasks import fatal_elsewhere
 
 from constructive import assumptions, build_memorizer, capacity_map, certify, generators
 from constructive.support.parallel import ordered_map
-from constructive.support.progress import silent
 
 pytestmark = [
     pytest.mark.slow,
@@ -45,9 +44,7 @@ def test_results_are_those_of_one_process(client):
 def test_killed_workers_lose_nothing(client):
     """Dask starts them anew, and gives a task up which kills four of them; it is done here."""
     tasks = [(number, os.getpid()) for number in range(6)]
-    found = ordered_map(
-        fatal_elsewhere, tasks, executor=client.get_executor(), progress=silent, step="squares"
-    )
+    found = ordered_map(fatal_elsewhere, tasks, executor=client.get_executor(), step="squares")
     assert found == [0, 1, 4, 9, 16, 25]
 
 

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from constructive import cli
 from constructive.support.errors import MissingExtraError, OutputError
+from constructive.support.progress import progress_to
 from constructive.theory import rocq
 
 
@@ -101,7 +102,8 @@ def test_what_make_leaves_is_read_and_every_file_is_announced(programs, tmp_path
         make="echo COQC a.v\necho COQC b/c.v\ncp main_theorems.txt main_theorems.out",
     )
     seen = []
-    report = rocq.check(progress=lambda *step: seen.append(step))
+    with progress_to(lambda *step: seen.append(step)):
+        report = rocq.check()
     total = len(rocq.files(rocq.sources()))
     assert seen == [("a.v", 0, total), ("b/c.v", 1, total)]
     assert report == rocq.Report(rocq.printed(TEXT), "")
@@ -144,15 +146,15 @@ def test_an_interrupt_ends_what_runs(programs, tmp_path):
     def interrupted(*_step):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        rocq.check(tmp_path / "built", interrupted)
+    with progress_to(interrupted), pytest.raises(KeyboardInterrupt):
+        rocq.check(tmp_path / "built")
     assert time.monotonic() - start < 30
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["prove", "--folder", "built"], "--folder is for formal proofs"),
+        (["prove", "--folder", "built"], "--folder is for Rocq"),
         (["prove", "--rocq", "2-grouping"], "--rocq checks all formal proofs"),
     ],
 )
@@ -208,7 +210,7 @@ def test_make_notices_gaps_and_other_axioms(tmp_path):
     def make(text):
         (tmp_path / "a" / "one.v").write_text(text)
         os.utime(tmp_path / "a" / "one.v", (time.time() + 5, time.time() + 5))
-        return rocq._make(tmp_path, lambda *_: None)
+        return rocq._make(tmp_path)
 
     assert make("Lemma one : 1 = 1. Proof. reflexivity. Qed.")[0] == 0
     status, output = make("Lemma one : 1 = 1. Proof. Admitted.")

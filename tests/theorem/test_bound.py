@@ -14,6 +14,7 @@ from constructive import (
     saturated_capacity,
 )
 from constructive.strategies import memorizable
+from constructive.support.progress import progress_to
 
 PRECISE = 1e-8
 """Relative error on small integer data; measured values are below 1e-11."""
@@ -226,7 +227,8 @@ def test_same_seed_gives_the_same_bits_and_another_seed_others():
 def test_progress_is_reported_step_by_step():
     seen = []
     data = generators.uniform(num_examples=40, context_size=6, width=9)
-    build_memorizer(data, num_heads=8, progress=lambda *report: seen.append(report))
+    with progress_to(lambda *report: seen.append(report)):
+        build_memorizer(data, num_heads=8)
     assert seen == [
         ("build heads", 0, 8),
         ("evaluate heads", 40, 40),

@@ -23,9 +23,11 @@ import numpy.typing as npt
 from constructive.constructions.multihead.heads import SATURATION_EPS, Head
 from constructive.data.dataset import Dataset
 from constructive.data.repeats import token_numbers
-from constructive.layers.attention import attend
+from constructive.exact.arithmetics.floats import Floats
+from constructive.layers.attend import attend
+from constructive.layers.views import examples
 from constructive.support.arrays import Array
-from constructive.support.progress import Progress
+from constructive.support.progress import report
 
 _TIE = 1e-6
 """Relative difference below which the two largest shares of attention may be of equal tokens."""
@@ -47,7 +49,7 @@ class Intermediate:
     group_ends: Array
 
 
-def assemble(dataset: Dataset, heads: tuple[Head, ...], *, progress: Progress) -> Intermediate:
+def assemble(dataset: Dataset, heads: tuple[Head, ...]) -> Intermediate:
     """Run all heads on all examples, and count where they saturate."""
     query_weights = np.stack([head.query_weights for head in heads])
     key_weights = np.stack([head.key_weights for head in heads])
@@ -56,14 +58,15 @@ def assemble(dataset: Dataset, heads: tuple[Head, ...], *, progress: Progress) -
     total = dataset.num_examples
     representation = np.empty((total, len(heads) * dataset.width))
     saturated = np.zeros(len(heads), dtype=np.int64)
-    for chunk in attend(query_weights, key_weights, dataset.contexts, dataset.queries):
+    weights, view = (query_weights, key_weights), examples(dataset.contexts, dataset.queries)
+    for chunk in attend(Floats(np.float64), weights, view):
         rows = chunk.rows
         representation[rows] = chunk.representation.reshape(rows.stop - rows.start, -1)
         on = chunk.attention.max(axis=2) >= 1.0 - SATURATION_EPS
         _add_equal_tokens(on, chunk.attention, dataset, rows)
         on[np.arange(len(on)), owner[rows]] = False
         saturated += on.sum(axis=0)
-        progress("evaluate heads", rows.stop, total)
+        report("evaluate heads", rows.stop, total)
     return Intermediate(
         query_weights,
         key_weights,

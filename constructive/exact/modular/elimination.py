@@ -22,7 +22,7 @@ from constructive.exact.modular.arithmetic import (
 from constructive.exact.modular.small import as_flint
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
-from constructive.support.progress import Progress, silent
+from constructive.support.progress import report
 
 STEP = "eliminate modulo a prime"
 """What is said while a matrix is eliminated."""
@@ -77,9 +77,7 @@ class Factors:
         return np.triu(self.packed[: self.rank]).astype(np.float64, copy=False)
 
 
-def factor(
-    matrix: Array, modulus: int, *, overwrite: bool = False, progress: Progress = silent
-) -> Factors:
+def factor(matrix: Array, modulus: int, *, overwrite: bool = False) -> Factors:
     """Eliminate a matrix of balanced residues modulo a prime.
 
     Beside the array in which it works it takes some tens of megabytes.
@@ -88,7 +86,6 @@ def factor(
         matrix: A (T, k), of float32 or float64; it is not changed, unless it may be overwritten
         modulus: p, a prime of at most 2^22
         overwrite: whether to work in the array of the matrix, which the factors then keep
-        progress: called with (step, done, total), in columns
 
     Example:
         >>> factor(np.array([[0.0, 2.0, 3.0], [0.0, 4.0, 6.0]]), 1009).columns
@@ -98,7 +95,7 @@ def factor(
     work: Array = matrix if overwrite else matrix.astype(kept, order="C")
     rows, columns = (np.arange(length) for length in work.shape)
     elimination = _Elimination(
-        work, rows, columns, modulus, lambda done: progress(STEP, done, len(columns))
+        work, rows, columns, modulus, lambda done: report(STEP, done, len(columns))
     )
     rank = elimination.run(0, 0, len(columns))
     return Factors(modulus, rows, columns[:rank], work[:, :rank])

@@ -8,7 +8,7 @@ from constructive.data.dataset import Dataset
 from constructive.exact import dyadic
 from constructive.exact.dyadic import Dependency
 from constructive.support.arguments import require_seed
-from constructive.support.progress import Progress, silent
+from constructive.support.progress import report
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,7 @@ class DependentContext:
     tokens: Dependency
 
 
-def dependent_contexts(
-    dataset: Dataset, *, seed: int = 0, progress: Progress = silent
-) -> tuple[DependentContext, ...]:
+def dependent_contexts(dataset: Dataset, *, seed: int = 0) -> tuple[DependentContext, ...]:
     """Every context of rank below n, decided exactly, with a dependency of its tokens.
 
     A context counts as what its floats are, however near it is to another.
@@ -34,7 +32,6 @@ def dependent_contexts(
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
         seed: of random choices on the way to exact ranks; any seed finds the same
-        progress: called with (step, done, total) during long work
 
     Raises:
         ParameterError: for a negative seed
@@ -53,5 +50,5 @@ def dependent_contexts(
             dependency = dyadic.dependency(contexts[index])
             if dependency is not None:
                 found.append(DependentContext(rows.start + index, dependency))
-        progress("ranks of contexts", rows.stop, dataset.num_examples)
+        report("ranks of contexts", rows.stop, dataset.num_examples)
     return tuple(found)

@@ -20,7 +20,7 @@ import numpy as np
 from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
 from constructive.support.arrays import Array
-from constructive.support.progress import Progress
+from constructive.support.progress import report
 
 _AT_ONCE = 1 << 19
 """Points of projective planes which are computed at a time."""
@@ -47,9 +47,7 @@ def cost(total: int, size: int) -> int:
     return planes * total + _OVERHEAD * comb(total, max(size - 3, 0))
 
 
-def dependent_subset(
-    vectors: Array, size: int, rng: np.random.Generator, progress: Progress
-) -> Dependency | None:
+def dependent_subset(vectors: Array, size: int, rng: np.random.Generator) -> Dependency | None:
     """A dependent subset of `size` of the vectors (T, d), given that all smaller ones are not.
 
     None is a proof that there is none.
@@ -58,9 +56,8 @@ def dependent_subset(
         UndecidedError: if all random maps failed
 
     Example:
-        >>> from constructive.support.progress import silent
         >>> points = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1], [2, 1, 0]])
-        >>> print(dependent_subset(points, 3, np.random.default_rng(0), silent))
+        >>> print(dependent_subset(points, 3, np.random.default_rng(0)))
         [0] + 1/2 [1] - 1/2 [4] = 0
     """
     if size == 1:
@@ -71,7 +68,7 @@ def dependent_subset(
         mixing = rng.integers(prime, size=(vectors.shape[1], size + 1)).astype(np.float64)
         images = modular.product(residues, modular.reduce(mixing, prime), prime)
         undecided = False
-        for candidate in _collisions(images, size, prime, progress):
+        for candidate in _collisions(images, size, prime):
             if candidate is None:
                 undecided = True
                 break
@@ -83,9 +80,7 @@ def dependent_subset(
     raise UndecidedError
 
 
-def _collisions(
-    images: Array, size: int, prime: int, progress: Progress
-) -> Iterator[Candidate | None]:
+def _collisions(images: Array, size: int, prime: int) -> Iterator[Candidate | None]:
     """Candidates for dependent subsets: all of them, or None where a divisor was zero."""
     total = len(images)
     inverses = _inverses(prime, cost(total, size))
@@ -107,7 +102,7 @@ def _collisions(
                 for d in divisors[k + 1 :]
             ]
         yield from _triples(rest, first, prefix, inverses, prime)
-        progress(f"subsets of {size}", number + 1, count)
+        report(f"subsets of {size}", number + 1, count)
 
 
 def _triples(

@@ -33,7 +33,6 @@ from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
 from constructive.support.arguments import require_not_negative, require_positive, require_seed
 from constructive.support.arrays import Array, checked_matrix
-from constructive.support.progress import Progress, silent
 from constructive.theory.assumptions import enumeration, search
 from constructive.theory.assumptions.numerical import unit_rows
 
@@ -84,7 +83,6 @@ def kruskal_rank(
     budget: float = 2e8,
     search_budget: float = 6e9,
     seed: int = 0,
-    progress: Progress = silent,
 ) -> KruskalRank:
     """Bound the Kruskal rank of vectors (T, d) from both sides.
 
@@ -94,7 +92,6 @@ def kruskal_rank(
         budget: points which enumeration may compute: 1e8 are all triples of 10,000 vectors
         search_budget: inner products which the search for dependent subsets may compute
         seed: of random choices; bounds are proved whatever it is
-        progress: called with (step, done, total) during long work
 
     Raises:
         DataError: for what is no matrix of real numbers
@@ -117,7 +114,7 @@ def kruskal_rank(
     blocks = _dependent_blocks(vectors, rng)
     if not blocks:
         return KruskalRank(count, "all vectors are independent", None, None, count, width)
-    budgets = _Budgets(budget / len(blocks), search_budget / len(blocks), rng, progress)
+    budgets = _Budgets(budget / len(blocks), search_budget / len(blocks), rng)
     parts = [_of_block(vectors[block], wanted, budgets) for block in blocks]
     weakest = min(parts, key=lambda part: part.lower)
     whole = len(blocks[0]) == count
@@ -146,7 +143,6 @@ class _Budgets:
     enumeration: float
     search: float
     rng: np.random.Generator
-    progress: Progress
 
 
 @dataclass(frozen=True)
@@ -169,7 +165,7 @@ def _of_block(vectors: Array, wanted: int, budgets: _Budgets) -> _Part:
         if lower >= _ALWAYS and spent > budgets.enumeration:
             break
         try:
-            found = enumeration.dependent_subset(vectors, lower + 1, budgets.rng, budgets.progress)
+            found = enumeration.dependent_subset(vectors, lower + 1, budgets.rng)
         except enumeration.UndecidedError:
             break
         if found is not None:
@@ -186,13 +182,7 @@ def _of_block(vectors: Array, wanted: int, budgets: _Budgets) -> _Part:
     found, near_miss = _too_few_dimensions(vectors, wanted), None
     largest = len(found.rows) - 1 if found else wanted
     if largest > lower:
-        seen = search.dependent_subset(
-            vectors,
-            largest,
-            smallest=lower + 1,
-            budget=budgets.search,
-            progress=budgets.progress,
-        )
+        seen = search.dependent_subset(vectors, largest, smallest=lower + 1, budget=budgets.search)
         found, near_miss = seen.dependency or found, seen.near_miss
     return _Part(lower, argument, found, near_miss)
 

@@ -8,7 +8,6 @@ import numpy.typing as npt
 from constructive.exact import dyadic
 from constructive.exact.dyadic import Dependency
 from constructive.support.arrays import Array, Rebuilt, private
-from constructive.support.progress import Progress
 from constructive.support.verdict import Verdict
 from constructive.theory.assumptions import enumeration
 from constructive.theory.grouping import Groups
@@ -80,19 +79,16 @@ class Flat:
         return Regrouping(Verdict.REFUTED, None, groups, detail, self.dependency, self.members)
 
 
-def zero_or_parallel(
-    queries: Array, rng: np.random.Generator, progress: Progress
-) -> Dependency | None:
+def zero_or_parallel(queries: Array, rng: np.random.Generator) -> Dependency | None:
     """A zero query, or two which are parallel; or None if none were found.
 
     Args:
         queries: (T, d)
         rng: of the maps by which they are looked for
-        progress: called with (step, done, total)
     """
     try:
-        return enumeration.dependent_subset(
-            queries, 1, rng, progress
-        ) or enumeration.dependent_subset(queries, 2, rng, progress)
+        return enumeration.dependent_subset(queries, 1, rng) or enumeration.dependent_subset(
+            queries, 2, rng
+        )
     except enumeration.UndecidedError:
         return None

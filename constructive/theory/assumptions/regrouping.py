@@ -25,7 +25,7 @@ from constructive.exact.dyadic import Dependency
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError, ParameterError, shown
-from constructive.support.progress import Progress, silent
+from constructive.support.progress import report
 from constructive.support.verdict import Verdict
 from constructive.theory import grouping, wide_grouping
 from constructive.theory.assumptions import wide_regrouping
@@ -52,12 +52,7 @@ _MOVES = 400
 
 
 def regroup(
-    dataset: Dataset,
-    num_heads: int,
-    *,
-    construction: str = "saturated",
-    seed: int = 0,
-    progress: Progress = silent,
+    dataset: Dataset, num_heads: int, *, construction: str = "saturated", seed: int = 0
 ) -> Regrouping:
     """Find an order of the examples which meets the conditions of the construction, and prove it.
 
@@ -68,7 +63,6 @@ def regroup(
             and 2 have them; "rank_one" for those of Theorem 10, which may have d - 1, and d
             (`build_memorizer` looks for these itself where the given order has none)
         seed: of all random choices
-        progress: called with (step, done, total) during long work
 
     Raises:
         ParameterError: unless H is positive, for a negative seed, and another construction
@@ -93,10 +87,10 @@ def regroup(
             suggestion=" or ".join(map(repr, CONSTRUCTIONS)),
         )
     search = _wide if construction == "rank_one" else _small
-    return search(dataset, num_heads, seed, progress)
+    return search(dataset, num_heads, seed)
 
 
-def _small(dataset: Dataset, num_heads: int, seed: int, progress: Progress) -> Regrouping:
+def _small(dataset: Dataset, num_heads: int, seed: int) -> Regrouping:
     """An order for the groups of Theorems 1 and 2."""
     total, size = dataset.num_examples, dataset.context_size
     if total > num_heads * (size - 1) + 1:
@@ -118,13 +112,13 @@ def _small(dataset: Dataset, num_heads: int, seed: int, progress: Progress) -> R
         detail = f"the context of example {wrong[0].example} has rank below n, in every order"
         return Regrouping(Verdict.REFUTED, None, groups, detail, wrong[0].tokens)
 
-    obstacle = zero_or_parallel(dataset.queries, rng, progress)
+    obstacle = zero_or_parallel(dataset.queries, rng)
     if obstacle is not None:
         return Flat.of(dataset.queries, obstacle).refutation(groups)
 
     queue = list(range(total))
     for attempt in range(_PASSES):
-        progress("regroup", attempt, _PASSES)
+        report("regroup", attempt, _PASSES)
         filling = _Filling(dataset.queries, groups, rng)
         stuck = [example for example in queue if not filling.place(example)]
         if not stuck:
@@ -144,7 +138,7 @@ def _small(dataset: Dataset, num_heads: int, seed: int, progress: Progress) -> R
     return Regrouping(Verdict.UNDECIDED, None, groups, detail, obstacle)
 
 
-def _wide(dataset: Dataset, num_heads: int, seed: int, progress: Progress) -> Regrouping:
+def _wide(dataset: Dataset, num_heads: int, seed: int) -> Regrouping:
     """An order for those of Theorem 10."""
     rng = np.random.default_rng(seed)
     total, most = dataset.num_examples, num_heads * (dataset.width - 1) + 1
@@ -158,7 +152,7 @@ def _wide(dataset: Dataset, num_heads: int, seed: int, progress: Progress) -> Re
     order: Indices = np.arange(total)
     if wide_grouping.prove(dataset, groups, order, rng).verdict is Verdict.PROVED:
         return Regrouping(Verdict.PROVED, order, groups, "the given order")
-    return wide_regrouping.search(dataset, num_heads, rng, progress)
+    return wide_regrouping.search(dataset, num_heads, rng)
 
 
 def _troublesome_first(

@@ -8,7 +8,6 @@ from rich.table import Table
 from constructive.data.dataset import Dataset
 from constructive.exact.directed import percent
 from constructive.support.arguments import require_not_negative, require_positive, require_seed
-from constructive.support.progress import Progress, silent
 from constructive.support.tables import Sheet
 from constructive.support.verdict import Verdict
 from constructive.theory.assumptions.contexts import DependentContext, dependent_contexts
@@ -140,7 +139,6 @@ def check(
     budget: float = 1.0,
     seed: int = 0,
     executor: Executor | None = None,
-    progress: Progress = silent,
 ) -> Report:
     """Check the assumptions of the theorems on a data set.
 
@@ -158,7 +156,6 @@ def check(
         seed: of all random choices
         executor: where the random subsets are decided (`constructive.support.parallel`); None for
             here
-        progress: called with (step, done, total) during long work
 
     Raises:
         CapacityError: if T is more than H(n - 1) + 1
@@ -186,7 +183,7 @@ def check(
         num_heads = heads_needed(total, context_size=size)
     regrouping = None
     if num_heads is not None:
-        regrouping = regroup(dataset, num_heads, seed=seed, progress=progress)
+        regrouping = regroup(dataset, num_heads, seed=seed)
 
     def estimate(count: int) -> Estimate:
         sample = Sample(subsets or SUBSETS)
@@ -194,21 +191,19 @@ def check(
             sample = affordable(dataset.queries, count, budget=budget, seed=seed)
         return dependent_share(
             dataset.queries, count,
-            subsets=sample, confidence=confidence, seed=seed, executor=executor, progress=progress,
-        )  # fmt: skip
+            subsets=sample, confidence=confidence, seed=seed, executor=executor)  # fmt: skip
 
     return Report(
         count=total,
         size=size,
         width=width,
-        contexts=dependent_contexts(dataset, seed=seed, progress=progress),
+        contexts=dependent_contexts(dataset, seed=seed),
         kruskal=kruskal_rank(
             dataset.queries,
             size,
             budget=2e8 * budget,
             search_budget=6e9 * budget * min(1.0, (_BESIDE + 64) / (_BESIDE + width)),
             seed=seed,
-            progress=progress,
         ),
         share=estimate(size) if total >= size else None,
         position=estimate(min(width, total)),

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from constructive.exact import dyadic
 from constructive.exact.dyadic import Dependency
 from constructive.support.arrays import Array
-from constructive.support.progress import Progress
+from constructive.support.progress import report
 from constructive.theory.assumptions import numerical
 from constructive.theory.assumptions.numerical import unit_rows
 
@@ -60,9 +60,7 @@ class Found:
     near_miss: tuple[int, ...] | None
 
 
-def dependent_subset(
-    vectors: Array, largest: int, *, budget: float, progress: Progress, smallest: int = 2
-) -> Found:
+def dependent_subset(vectors: Array, largest: int, *, budget: float, smallest: int = 2) -> Found:
     """Look for dependent subsets of `smallest` to `largest` of the vectors (T, d).
 
     Finding none proves nothing.
@@ -71,14 +69,12 @@ def dependent_subset(
         vectors: (T, d)
         largest: the most vectors of a subset
         budget: inner products which may be computed
-        progress: called with (step, done, total) during long work
         smallest: the fewest vectors of a subset
 
     Example:
-        >>> from constructive.support.progress import silent
         >>> vectors = np.random.default_rng(0).integers(-99, 99, size=(400, 20)).astype(float)
         >>> vectors[7] = vectors[31] - 2 * vectors[5] + vectors[90] - vectors[300]
-        >>> print(dependent_subset(vectors, 6, budget=1e8, progress=silent).dependency)
+        >>> print(dependent_subset(vectors, 6, budget=1e8).dependency)
         [5] + 1/2 [7] - 1/2 [31] - 1/2 [90] + 1/2 [300] = 0
     """
     unit = _whitened(vectors)
@@ -92,7 +88,7 @@ def dependent_subset(
             continue
         done[width] = size
         budget -= step * (size - 1)
-        for rows in _candidates(unit, size - 1, width, progress)[:_LOOKED_AT]:
+        for rows in _candidates(unit, size - 1, width)[:_LOOKED_AT]:
             if len(rows) > largest:
                 break
             exact = dyadic.dependency(vectors, rows)
@@ -119,9 +115,7 @@ def _whitened(vectors: Array) -> npt.NDArray[np.float32]:
     return unit_rows(white)[1].astype(np.float32)
 
 
-def _candidates(
-    unit: npt.NDArray[np.float32], steps: int, width: int, progress: Progress
-) -> list[tuple[int, ...]]:
+def _candidates(unit: npt.NDArray[np.float32], steps: int, width: int) -> list[tuple[int, ...]]:
     """Subsets which seem dependent, each once, smallest first."""
     total = len(unit)
     seen: set[tuple[int, ...]] = set()
@@ -129,7 +123,7 @@ def _candidates(
     for start in range(0, total, chunk):
         targets = np.arange(start, min(start + chunk, total))
         seen.update(_pursue(unit, targets, steps, width) if width else _grow(unit, targets, steps))
-        progress("dependent subsets", int(targets[-1]) + 1, total)
+        report("dependent subsets", int(targets[-1]) + 1, total)
     return sorted(seen, key=lambda rows: (len(rows), rows))
 
 

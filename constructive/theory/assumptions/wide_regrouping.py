@@ -32,7 +32,7 @@ import numpy.typing as npt
 from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
 from constructive.support.arrays import Array
-from constructive.support.progress import Progress
+from constructive.support.progress import report
 from constructive.support.verdict import Verdict
 from constructive.theory import wide_grouping
 from constructive.theory.assumptions.obstacles import Flat, Indices, Regrouping, zero_or_parallel
@@ -47,24 +47,21 @@ _BLAMED = 4
 """Dependencies among queries which are looked at after each."""
 
 
-def search(
-    dataset: Dataset, num_heads: int, rng: np.random.Generator, progress: Progress
-) -> Regrouping:
+def search(dataset: Dataset, num_heads: int, rng: np.random.Generator) -> Regrouping:
     """Find groups in some order of the examples, but for the given one with even groups.
 
     Args:
         dataset: T <= H(d - 1) + 1 examples
         num_heads: H
         rng: of all random choices
-        progress: called with (step, done, total)
     """
     even = _consecutive(group_sizes(dataset.num_examples, num_heads))
-    obstacle = zero_or_parallel(dataset.queries, rng, progress)
+    obstacle = zero_or_parallel(dataset.queries, rng)
     if obstacle is not None:
         return Flat.of(dataset.queries, obstacle).refutation(even)
     flats: list[Flat] = []
     for attempt in range(_PASSES):
-        progress("regroup", attempt, _PASSES)
+        report("regroup", attempt, _PASSES)
         sharing = _Sharing.dealt(dataset, num_heads, _queue(dataset, flats, rng), rng)
         sharing.place_all()
         if sharing.loose and not attempt:

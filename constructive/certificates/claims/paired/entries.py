@@ -17,9 +17,8 @@ from constructive.certificates.claims.paired.reading import DIFFERENCE, read
 from constructive.certificates.claims.paired.scan import Scan
 from constructive.exact.upward import UNIT, gamma, lengths, up
 from constructive.support.arrays import CHUNK_BYTES, Array
-from constructive.support.parallel import ordered_map
-from constructive.support.progress import Progress
-from constructive.support.shared import Place, arrays_at, shared
+from constructive.support.parallel import Place, arrays_at, ordered_map, shared
+from constructive.support.progress import report
 
 _TOGETHER = 16
 """Chunks of the product in a piece of work."""
@@ -71,9 +70,7 @@ class _Piece(NamedTuple):
     pairs: int
 
 
-def evaluate(
-    examples: Examples, scan: Scan, progress: Progress, *, executor: Executor | None = None
-) -> Entries:
+def evaluate(examples: Examples, scan: Scan, *, executor: Executor | None = None) -> Entries:
     """Decide which entries are tails, and evaluate the coupled ones, whose contexts are read anew.
 
     Raises:
@@ -82,18 +79,14 @@ def evaluate(
     others = examples.dataset.context_size - 1
     with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
         tail = up(2.0 * others * TAIL * scan.largest)
-        positions, pairs = _coupled(examples, examples.owner, scan, executor, progress)
-        progress("evaluate what is coupled", 0, 1)
+        positions, pairs = _coupled(examples, examples.owner, scan, executor)
+        report("evaluate what is coupled", 0, 1)
         coupled = read(examples, positions, pairs, DIFFERENCE)
     return Entries(scan.own, scan.own_error, positions, pairs, *coupled, tail, scan.largest)
 
 
 def _coupled(
-    examples: Examples,
-    owner: Integers,
-    scan: Scan,
-    executor: Executor | None,
-    progress: Progress,
+    examples: Examples, owner: Integers, scan: Scan, executor: Executor | None
 ) -> tuple[Integers, Integers]:
     """Positions and pairs which are not certified to agree, but for those of the own pairs."""
     total, pairs = len(examples.order), len(examples.stops)
@@ -124,7 +117,6 @@ def _coupled(
                 for start in range(0, total, rows)
             ],
             executor=executor,
-            progress=progress,
             step="certify which pairs agree",
             keep=keep,
         )

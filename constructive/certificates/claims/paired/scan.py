@@ -13,7 +13,7 @@ from constructive.certificates.claims.paired.examples import Examples, Integers
 from constructive.certificates.claims.paired.reading import DIFFERENCE, SECOND, Tokens
 from constructive.certificates.claims.paired.readouts import Terms, Unlike
 from constructive.support.arrays import CHUNK_BYTES, Array
-from constructive.support.progress import Progress
+from constructive.support.progress import report
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +40,12 @@ class Scan:
     second: Terms | None
 
     @classmethod
-    def of(cls, examples: Examples, unlike: Unlike | None, progress: Progress) -> "Scan":
+    def of(cls, examples: Examples, unlike: Unlike | None) -> "Scan":
         """Read every context once.
 
         Args:
             examples: T of them
             unlike: the pair whose readouts do not cancel, if they are asked for
-            progress: called with (step, done, total)
         """
         owner, total = examples.owner, len(examples.order)
         size, width = examples.dataset.context_size, examples.queries.shape[1]
@@ -56,7 +55,7 @@ class Scan:
         step = max(1, CHUNK_BYTES // (8 * size * width))
         positions = _as_on_disk(examples.order, len(owner))
         for start in range(0, total, step):
-            progress("read contexts", start, total)
+            report("read contexts", start, total)
             rows = positions[start : start + step]
             mine = rows[: max(len(owner) - start, 0)]
             with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
