@@ -51,7 +51,7 @@ class Layer(About):
         self.data = read_data(data, arrays)
         self.weights = read_weights(*weights, tensors) if weights else {}
         parts = ("data", self.data), ("weights", self.weights)
-        self.hashes = b"".join(require_about(content, part, name) for part, name in parts)
+        self.hashes = b"".join(require_about(content, arrays, part) for part, arrays in parts)
 
     def needs(self, claims):
         """Bytes and operations of all claims, one after the other, from shapes alone."""
