@@ -301,14 +301,8 @@ def check_evidence(files, name, names):
         others = [x for x in some if x != value or type(x) is not type(value)]
         numbers = packed(value)
         if numbers is not None:
-            for change in (
-                numbers[::-1],
-                np.roll(numbers, 1),
-                numbers[:-1],
-                0 * numbers,
-                numbers + 1,
-            ):
-                others.append(base64.b64encode(change.astype("<u4").tobytes()).decode())
+            changes = numbers[::-1], np.roll(numbers, 1), numbers[:-1], 0 * numbers, numbers + 1
+            others += [base64.b64encode(x.astype("<u4").tobytes()).decode() for x in changes]
         if type(value) is int:
             others += [value + 1, value - 1, 2 * value, float(value)]
         for other in others:

@@ -5,7 +5,6 @@ import copy
 import json
 import shutil
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,11 +14,7 @@ from islands import (
     SOURCES,
     foreign_imports,
     modules_loaded_by,
-    mutate_arrays,
-    mutate_bytes,
-    mutate_fields,
 )
-from safetensors.numpy import load_file
 
 import constructive
 from constructive import Dataset, Verdict, build_memorizer, certify, check, generators, strategies
@@ -165,10 +160,6 @@ def test_an_ill_conditioned_readout(checker, tmp_path):
 # It asks for enough.
 
 
-
-
-
-
 # Forgeries: whoever writes the certificate has the package, and recomputes what he likes.
 
 
@@ -224,12 +215,6 @@ def repacked(text, change):
     return base64.b64encode(
         (values if changed is None else changed).astype("<u4").tobytes()
     ).decode()
-
-
-
-
-
-
 
 
 def test_swapped_evidence(checker, proved, tmp_path, capsys):
@@ -339,12 +324,6 @@ def test_odd_weight_files(checker, proved, tmp_path, capsys):
 
 
 # Mutations. Whoever says PROVED after one must be right: the oracle knows what is true.
-
-
-
-
-
-
 
 
 # What it asks for.

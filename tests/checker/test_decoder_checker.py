@@ -141,8 +141,6 @@ def test_all_storages_and_windows(checker, tmp_path, kind, window):
     assert (f"stored in {kind}" in printed) == (kind != "float32" and len(kept) == 3)
 
 
-
-
 def test_check_takes_objects(recited):
     decoder, text = small()
     assert check(certify(decoder, text), decoder, text).proved
@@ -197,8 +195,6 @@ def forged(folder, target, part, change):
     closed(target / FILES[1], *weights)
     (target / FILES[2]).write_text(json.dumps(data))
     return paths(target)
-
-
 
 
 def evidence(name, **fields):
@@ -602,9 +598,7 @@ def test_memory_is_not_above_what_is_announced(checker, monkeypatch, tmp_path, s
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match=r"recites|named|singular|state|misfit|vanish"):
-            checker.command.verdict(
-                checker.decoders.Decoder, content, paths(tmp_path)[1:], options
-            )
+            checker.command.verdict(checker.decoders.Decoder, content, paths(tmp_path)[1:], options)
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()

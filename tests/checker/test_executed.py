@@ -207,8 +207,6 @@ def test_exponentials_are_enclosed(checker, x):
         assert least >= true * (1 - 1e-8 - x**3 * 2.0**-40)
 
 
-
-
 @given(
     st.lists(st.floats(-800, 0), min_size=1, max_size=6),
     st.floats(0, 900),
@@ -477,10 +475,6 @@ def hexed(certificate, name, factor):
     return (float.fromhex(certificate["executed"].evidence[name]) * factor).hex()
 
 
-
-
-
-
 @pytest.mark.usefixtures("same_process")
 def test_it_needs_no_claim_error_and_gives_none(checker, certificate, memorizer, data, tmp_path):
     alone = dataclasses.replace(certificate, claims=certificate.claims[1:])
@@ -495,8 +489,6 @@ def test_it_needs_no_claim_error_and_gives_none(checker, certificate, memorizer,
     assert checker.main([str(tmp_path / "c.json"), *files, "--epsilon", "1e-6"]) == 1
     small = forged(certificate, real=hexed(certificate, "real", 1e-8))
     assert not check(dataclasses.replace(small, claims=small.claims[1:]), memorizer, data).proved
-
-
 
 
 @pytest.mark.usefixtures("same_process")

@@ -449,9 +449,3 @@ def test_claims_which_are_asked_for(files):
     ):
         with pytest.raises(ValueError, match=words):
             files.require_claims(content, known, asked)
-
-
-
-
-
-

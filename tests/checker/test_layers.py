@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from flint import fmpz
-from safetensors.numpy import load_file
 
 from constructive import generators, upper_bound_certificate
 from constructive.support.verdict import pack
@@ -529,8 +528,6 @@ def test_tokens_are_joined_by_contexts(checker):
     assert checker.impossible.components(np.arange(50)[:, None], 50) == 50
 
 
-
-
 def test_different_rows_are_told_apart(checker):
     rows = np.array([[1.0, 0.0], [1.0, -0.0], [1.0, 5e-324], [1 + 2.0**-52, 0.0], [1.0, 0.0]])
     found, ids = checker.impossible.different(rows)
@@ -558,8 +555,6 @@ def test_different_examples_are_counted(checker):
         checker.impossible.check_impossible(evidence_of(7), shared)
     two = {"contexts": np.array([[[1.0]], [[2.0]]]), "queries": np.ones((2, 1))}
     assert checker.impossible.check_impossible(evidence_of(2), two) == (1, 1, 2)
-
-
 
 
 def test_residues_of_one_number_may_differ_by_a_prime(checker, monkeypatch):
@@ -601,10 +596,6 @@ def test_tokens_are_counted_where_they_are_few(checker, order, heads, bound):
     )  # fmt: skip
 
 
-
-
-
-
 @pytest.mark.parametrize(("left", "words"), [(56, "not orthogonal"), (55, "more than a minute")])
 def test_numbers_are_not_longer_than_all_primes_together(checker, monkeypatch, left, words):
     monkeypatch.setattr(checker.impossible, "OPERATIONS", math.inf)
@@ -615,33 +606,6 @@ def test_numbers_are_not_longer_than_all_primes_together(checker, monkeypatch, l
 
 
 # Pairs.
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 def announced_of_pairs(checker, total=30, size=4, width=5, heads=6, outputs=1):
@@ -658,8 +622,6 @@ def announced_of_pairs(checker, total=30, size=4, width=5, heads=6, outputs=1):
     )
     held, operations = checker.paired.needs(data, weights)
     return held - checker.files.bytes_of(data) - checker.files.bytes_of(weights), operations
-
-
 
 
 PAIRED_DATA = {"contexts": (30, 4, 5), "queries": (30, 5), "targets": (30, 2)}
@@ -711,8 +673,6 @@ def test_pairs_which_do_not_fit(checker, data, weights):
         checker.paired.needs(arrays_of(**PAIRED_DATA | data), tensors_of(**PAIRED | weights))
 
 
-
-
 @pytest.mark.parametrize(
     ("sizes", "words"),
     [
@@ -730,8 +690,6 @@ def test_pairs_which_are_too_few_or_too_large(checker, sizes, words):
 
 
 # What is asked of whom.
-
-
 
 
 def test_who_takes_weights_and_who_does_not(checker, tmp_path, proved):

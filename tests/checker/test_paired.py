@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 from fractions import Fraction
 
 import mpmath
@@ -12,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from islands import FOLDER, modules_loaded_by
-from safetensors.numpy import load_file
 
 from constructive import (
     AttentionLayer,
@@ -110,8 +108,6 @@ def test_both_agree(checker, tmp_path_factory, heads, size, extra, outputs, sing
     files = saved(tmp_path_factory.mktemp("agree"), data, memorizer, certificate)
     found = checker.check(files)
     assert found == {claim.name: claim.statement for claim in certificate.claims}
-
-
 
 
 @pytest.mark.slow
@@ -223,8 +219,6 @@ def test_its_products_are_within_their_bounds(checker, pair):
         assert abs(found - exact) <= Fraction(float(bound))
 
 
-
-
 # What is false, or not shown, is not proved.
 
 
@@ -290,14 +284,6 @@ def altered(folder, target, change):
     return paths(target)
 
 
-
-
-
-
-
-
-
-
 @pytest.mark.parametrize(
     ("weights", "words"),
     [
@@ -328,8 +314,6 @@ def test_claims_which_paired_heads_do_not_have(paired):
         "rank",
         "readout",
     ]
-
-
 
 
 # Numbers at the ends of float64, where squares and products are not what they seem.
@@ -375,9 +359,7 @@ def is_refused(checker, folder, data, memorizer, name, bound=0.0):
     stops = [head.stop for head in memorizer.record.heads[1::2]]
     evidence = {"order": pack(range(data.num_examples)), "stops": pack(stops)}
     claim_of = {"rank": checker.rank.Rank, "error": checker.real.Error}[name]
-    statement = claim_of.statement.format(
-        data.num_examples if name == "rank" else bound
-    )
+    statement = claim_of.statement.format(data.num_examples if name == "rank" else bound)
     forged = dataclasses.replace(
         claim,
         statement=statement,
@@ -385,7 +367,9 @@ def is_refused(checker, folder, data, memorizer, name, bound=0.0):
         evidence=evidence if name == "rank" else {"bound": bound.hex()},
     )
     fresh = certify(memorizer, data, claims=["error"], epsilon=1e300)
-    certificate = dataclasses.replace(fresh, format=checker.paired.PairedLayer.format, claims=(forged,))
+    certificate = dataclasses.replace(
+        fresh, format=checker.paired.PairedLayer.format, claims=(forged,)
+    )
     status = checker.main(saved(folder, data, memorizer, certificate))
     return claim.verdict is not Verdict.PROVED and status == 1
 

@@ -5,11 +5,10 @@ import dataclasses
 import json
 from fractions import Fraction
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from islands import EVIL, FOLDER, leaves, modules_loaded_by, mutate_bytes, mutate_fields
+from islands import EVIL, FOLDER, leaves, modules_loaded_by
 
 from constructive import (
     Certificate,
@@ -287,8 +286,6 @@ def test_altered_files(checker, proved, tmp_path, capsys, part, change, words):
     assert said.startswith("NOT PROVED: ")
 
 
-
-
 SAME = [[1, 2, "a"], [2, 2, "a"], [1, 1, 2], [2, 2, 2]], ["x", "y", "x", "z"]
 
 
@@ -430,19 +427,11 @@ def test_symbols_and_classes(checker, tmp_path, capsys):
         assert words in capsys.readouterr().out
 
 
-
-
-
-
-
-
 def test_the_layout_of_a_file_does_not_matter(checker, proved, tmp_path):
     for name in FILES:
         content = json.loads((proved / name).read_text())
         (tmp_path / name).write_text(json.dumps(content, indent=3, sort_keys=name != FILES[0]))
     assert checker.main(paths(tmp_path)) == 0
-
-
 
 
 @pytest.mark.parametrize("value", EVIL)

@@ -93,10 +93,6 @@ def test_lengths(part, x, bits):
 # What evaluation may cost.
 
 
-
-
-
-
 @pytest.mark.parametrize(
     "row",
     [
@@ -655,5 +651,3 @@ def test_tokens_without_a_common_denominator(part, free, claimed):
     other[0, 0], other[1, 0] = Fraction(1, odd), Fraction(1, odd + 2)
     with pytest.raises(ValueError, match=r"too long|no common denominator|a minute"):
         part.check_size(sizes, found, other, ids, expected, free)
-
-

@@ -62,7 +62,9 @@ def taught(tmp_path, monkeypatch):
     (folder / "toy.py").write_text(CLAIM)
     layers = (folder / "layers.py").read_text()
     assert LINE in layers
-    layers = layers.replace(LINE, f"{LINE}Toy, ").replace("import math\n", "import math\nfrom toy import Toy\n")
+    layers = layers.replace(LINE, f"{LINE}Toy, ").replace(
+        "import math\n", "import math\nfrom toy import Toy\n"
+    )
     (folder / "layers.py").write_text(layers)
     monkeypatch.setattr(checking, "CHECKER", folder)
 
