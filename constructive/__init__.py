@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from constructive.constructions.planning import Explanation as Explanation
     from constructive.constructions.planning import explain as explain
     from constructive.data import generators as generators
+    from constructive.data.corpus import Text as Text
     from constructive.data.dataset import Dataset as Dataset
     from constructive.data.mixing import token_mixing as token_mixing
     from constructive.data.rational import RationalDataset as RationalDataset
-    from constructive.data.texts import Text as Text
     from constructive.layers.attention import AttentionLayer as AttentionLayer
     from constructive.layers.causal.layer import CausalLayer as CausalLayer
     from constructive.layers.decoder import Decoder as Decoder
@@ -77,6 +77,8 @@ if TYPE_CHECKING:
     from constructive.theory.values import value_bounds as value_bounds
 
 __version__ = "0.1.0"
+DISTRIBUTION = "constructive-attention"
+"""The name on package indexes, where `constructive` would be too general."""
 
 if not TYPE_CHECKING:  # which would take every name for one that is there
     __getattr__, __dir__, __all__ = attach(__name__, __file__)

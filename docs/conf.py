@@ -9,12 +9,14 @@ import sys
 from importlib.metadata import metadata
 from pathlib import Path
 
+import constructive
+
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
 project = "constructive"
 author = "the constructive contributors"
 copyright = author  # noqa: A001 - Sphinx wants this name
-version = release = metadata("constructive")["Version"]
+version = release = constructive.__version__
 
 extensions = [
     "myst_parser",
@@ -63,7 +65,10 @@ html_show_sourcelink = False
 html_copy_source = False
 
 # The repository is known where `[project.urls]` in pyproject.toml names it, or who builds does.
-_urls = dict(url.split(", ", 1) for url in metadata("constructive").get_all("Project-URL") or [])
+_about = metadata(constructive.DISTRIBUTION)
+_urls = dict(url.split(", ", 1) for url in _about.get_all("Project-URL") or [])
+    url.split(", ", 1) for url in metadata(constructive.DISTRIBUTION).get_all("Project-URL") or []
+)
 _repository = _urls.get("Repository") or os.environ.get("READTHEDOCS_GIT_CLONE_URL", "")
 if _repository.startswith("https://"):  # a link at the foot of every page
     _link = {"name": "Repository", "url": _repository, "html": "Repository", "class": ""}

@@ -6,6 +6,8 @@ from importlib.metadata import PackageNotFoundError, requires, version
 
 import numpy as np
 
+from constructive import DISTRIBUTION, __version__
+
 _THREADS = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
 )  # fmt: skip
@@ -14,14 +16,14 @@ _THREADS = (
 def environment() -> dict[str, str]:
     """Names and versions of what this package uses, the BLAS of numpy, and threads.
 
-    >>> environment()["constructive"] == version("constructive")
+    >>> environment()["constructive"] == __version__
     True
     """
-    packages = sorted({_name(line) for line in requires("constructive") or ()} - {"constructive"})
+    packages = sorted({_name(line) for line in requires(DISTRIBUTION) or ()} - {DISTRIBUTION})
     blas = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
     limits = [f"{name}={os.environ[name]}" for name in _THREADS if name in os.environ]
     return {
-        "constructive": version("constructive"),
+        "constructive": __version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
         "system": f"{platform.system()} {platform.machine()}",
         "cores": str(_cores()),

@@ -13,10 +13,12 @@ from constructive.constructions.build import build_memorizer
 from constructive.constructions.multihead.heads import SATURATION_EPS
 from constructive.data import generators
 from constructive.data.dataset import Dataset
+from constructive.exact.arithmetics.floats import Floats
 from constructive.figures import drawing
 from constructive.figures.figure import Figure
-from constructive.layers.attention import attend
+from constructive.layers.attend import attend
 from constructive.layers.memorizer import Memorizer
+from constructive.layers.views import examples
 from constructive.support.arrays import Array
 from constructive.support.extras import require
 from constructive.theory.bounds import rank_one_capacity
@@ -33,8 +35,8 @@ def attention_off_top(memorizer: Memorizer, dataset: Dataset) -> Array:
     """How far each head is from one-hot on each example, 1 - max_i alpha_i: (H, T)."""
     layer = memorizer.layer
     out = np.empty((layer.num_heads, dataset.num_examples))
-    weights = layer.query_weights, layer.key_weights
-    for chunk in attend(*weights, dataset.contexts, dataset.queries):
+    floats, weights = Floats(layer.query_weights.dtype), (layer.query_weights, layer.key_weights)
+    for chunk in attend(floats, weights, examples(dataset.contexts, dataset.queries)):
         # Summing the small entries keeps digits which 1 - max would lose.
         small = np.sort(chunk.attention, axis=2)[:, :, :-1].sum(axis=2)
         out[:, chunk.rows] = small.T

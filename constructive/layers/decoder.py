@@ -19,11 +19,12 @@ from rich.table import Table
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as deserialize
 
-from constructive.data.texts import Joined, Text, Token, joined, require_vocabulary
+from constructive.data.corpus import Text
+from constructive.data.tokens import Joined, Token, joined, require_vocabulary
+from constructive.exact.arithmetics.floats import Floats
 from constructive.exact.directed import fixed, percent
 from constructive.exact.formats import rounded
 from constructive.exact.models import model_named
-from constructive.layers.attention import softmax_in_place
 from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.decoder_record import DecoderRecord, read_record
 from constructive.support.arguments import require_positive
@@ -248,18 +249,18 @@ class Decoder(Rebuilt):
 
     def _continue(self, ids: list[int], length: int) -> None:
         """Append what follows, until the end of a text or so many tokens."""
-        layer, width = self.layer, self.layer.width
-        absorbed, readout = layer.absorbed, layer.readout_weights
+        layer, floats = self.layer, Floats(np.float32)
+        weights = floats.weights(layer.query_weights, layer.key_weights)
         outputs = np.ascontiguousarray(self.unembedding.T)
-        seen = np.empty((length, width), np.float32)
+        seen = np.empty((length, layer.width), np.float32)
         seen[: len(ids)] = self.embedded([ids])[0]
         while len(ids) < length:
             last = len(ids) - 1
             begin = 0 if layer.window is None else max(0, last + 1 - layer.window)
-            keys = seen[begin : last + 1]
-            weights = softmax_in_place((seen[last] @ absorbed).reshape(-1, width) @ keys.T)
-            z = np.concatenate([seen[last], (weights @ keys).reshape(-1)])
-            following = int((z @ readout @ outputs).argmax())
+            keys = seen[np.newaxis, begin : last + 1]
+            attention = floats.softmax(floats.logits(weights, seen[[last]], keys), None)
+            z = np.concatenate([seen[last], floats.averages(attention, keys).reshape(-1)])
+            following = int((z @ layer.readout_weights @ outputs).argmax())
             if following == self.end:
                 return
             seen[len(ids)] = self.embedding[following] + self.positions[len(ids)]

@@ -16,21 +16,24 @@ short while logits are small: data of small integers or of short fractions.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
-import flint
 import numpy as np
 
 from constructive.data.dataset import Dataset
-from constructive.data.rational import Fractions, RationalDataset, array_of, fractions
+from constructive.data.rational import RationalDataset, fractions
+from constructive.exact.arithmetics.rationals import (
+    LARGEST_LOGIT,
+    Rationals,
+    UnfitLogitsError,
+)
+from constructive.exact.rational import Fractions, array_of, matrix_of
+from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.balls import BallLayer
 from constructive.layers.layer import FLOAT64, HeadShapes, check_targets, not_floats
+from constructive.layers.views import examples
 from constructive.support.arrays import Array, private
 from constructive.support.errors import DataError, ParameterError
-
-LARGEST_LOGIT = 1 << 12
-"""Largest `|k|`, for numbers of some thousand bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,11 +137,15 @@ class RationalLayer(HeadShapes):
         contexts, queries = fractions("contexts", contexts), fractions("queries", queries)
         inputs = RationalDataset(contexts, queries, fractions("targets", [0] * len(queries)))
         self._check_width(inputs)
-        products = [
-            matrix_of(w_q) * matrix_of(w_k).transpose()
-            for w_q, w_k in zip(self.query_weights, self.key_weights, strict=True)
-        ]
-        rows = [_represent(inputs, example, products) for example in range(inputs.num_examples)]
+        rows = []
+        weights = self.query_weights, self.key_weights
+        for chunk in attend(Rationals(), weights, examples(contexts, queries)):
+            for example in range(chunk.rows.start, chunk.rows.stop):
+                try:
+                    z = chunk.representation[example - chunk.rows.start]
+                except UnfitLogitsError as error:
+                    raise _unfit(example, error) from error
+                rows.append(z.entries())
         return array_of(rows, (len(rows), self.num_heads * self.width))
 
     def __call__(self, contexts: object, queries: object) -> Fractions:
@@ -205,35 +212,15 @@ def _exact(layer: RationalLayer) -> ParameterError:
     )
 
 
-def _represent(inputs: RationalDataset, example: int, products: list[Any]) -> list[Any]:
-    """The row z of one example."""
-    tokens = matrix_of(inputs.context(example))
-    query = matrix_of(inputs.queries[example][np.newaxis])
-    attention = []
-    for product in products:
-        logits = (query * product * tokens.transpose()).entries()
-        if any(k.q != 1 for k in logits):
-            raise DataError(
-                f"a logit of example {example} is {next(k for k in logits if k.q != 1)} ln 2",
-                witness=example,
-                suggestion="inputs whose denominators divide those of the data memorized",
-            )
-        powers = [int(k.p) for k in logits]
-        lowest, highest = min(powers), max(powers)
-        if highest - lowest > LARGEST_LOGIT:
-            raise DataError(
-                f"logits of example {example} differ by {highest - lowest} ln 2",
-                witness=highest - lowest,
-                suggestion=f"inputs for which they differ by at most {LARGEST_LOGIT} ln 2",
-            )
-        shares = [1 << (k - lowest) for k in powers]
-        attention += [flint.fmpq(share, sum(shares)) for share in shares]
-    rows = flint.fmpq_mat(len(products), tokens.nrows(), attention) * tokens
-    return list(rows.entries())
-
-
-def matrix_of(array: Fractions) -> flint.fmpq_mat:
-    """The same matrix for flint."""
-    rows, columns = array.shape
-    entries = [flint.fmpq(x.numerator, x.denominator) for x in array.ravel().tolist()]
-    return flint.fmpq_mat(rows, columns, entries)
+def _unfit(example: int, error: UnfitLogitsError) -> DataError:
+    if error.fraction is not None:
+        return DataError(
+            f"a logit of example {example} is {error.fraction} ln 2",
+            witness=example,
+            suggestion="inputs whose denominators divide those of the data memorized",
+        )
+    return DataError(
+        f"logits of example {example} differ by {error.spread} ln 2",
+        witness=error.spread,
+        suggestion=f"inputs for which they differ by at most {LARGEST_LOGIT} ln 2",
+    )

@@ -10,7 +10,7 @@ change, or a fault::
 All weights are built anew from seeds, so a certificate, which names the hashes of weights and data,
 differs where these do. A version of the library itself (`made_by`) is left out. With `--check` each
 certificate is also given to the checker of the version that runs, and its last line is recorded.
-It takes a quarter of a minute, and two minutes with `--check`.
+It takes a quarter of a minute, and half a minute with `--check`.
 """
 
 import argparse

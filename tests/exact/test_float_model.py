@@ -308,7 +308,7 @@ def test_models_have_names():
 
 
 def test_the_table_of_the_docs_has_these_rows():
-    page = Path(__file__).parents[2] / "docs" / "certificates.md"
+    page = Path(__file__).parents[2] / "docs" / "claims.md"
     rows = [line.strip("| ").split(" | ") for line in page.read_text().splitlines()]
     found = {row[0].split("`")[1]: row[1:] for row in rows if len(row) == 6 and "`" in row[0]}
     for name, model in MODELS.items():

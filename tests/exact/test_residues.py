@@ -8,9 +8,9 @@ from hypothesis import given, settings
 
 from constructive import AttentionLayer, Dataset, build_memorizer, generators, strategies
 from constructive.exact import modular
+from constructive.exact.arithmetics.residues import Point, VanishingDenominatorError
 from constructive.exact.modular.small import as_flint
 from constructive.layers import residues
-from constructive.layers.residues import Point, VanishingDenominatorError
 
 PRIME = next(modular.safe_primes())
 

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from constructive import CausalLayer, DataError, ParameterError
 from constructive.exact import dyadic, modular
+from constructive.exact.arithmetics.residues import Point, Residues, VanishingDenominatorError
+from constructive.exact.arithmetics.tabulated import exponentials
 from constructive.exact.formats import rounded
 from constructive.exact.models import FLOAT32, FLOAT64, STORAGES, model_named
-from constructive.layers.causal import bounded, residues
-from constructive.layers.causal.geometry import blocks
+from constructive.layers import residues
+from constructive.layers.causal import bounded
 from constructive.layers.causal.margins import Margins, margins
-from constructive.layers.residues import Point, VanishingDenominatorError
+from constructive.layers.views import Causal
 
 PRIME = next(modular.safe_primes())
 SEEDS = st.integers(0, 2**32 - 1)
@@ -89,11 +91,11 @@ def test_single_precision_stays_single():
        st.sampled_from([1, 64, 500, 4000, 1 << 25]))  # fmt: skip
 def test_blocks_cover_everything_once(count, length, heads, window, block_bytes):
     seen = np.zeros((count, length, length), int)
-    for block in blocks(count, length, heads, window, block_bytes):
-        seen[block.sequences, block.rows, block.keys] += ~block.hidden
+    for block in Causal(np.zeros((count, length, 1)), window).blocks(heads, block_bytes):
+        seen[*block.rows, block.keys] += ~block.hidden
         assert (block.counts == (~block.hidden).sum(axis=1)).all()
         rows, keys = block.hidden.shape
-        logits = 8 * heads * rows * keys * (block.sequences.stop - block.sequences.start)
+        logits = 8 * heads * rows * keys * (block.groups.stop - block.groups.start)
         smallest = 8 * heads * (length if window is None else min(window, length))
         assert logits <= max(block_bytes, smallest)
     row, key = np.arange(length)[:, np.newaxis], np.arange(length)
@@ -149,8 +151,13 @@ def rows_modulo(layer, tokens, point, block_bytes=1 << 25):
     """Z modulo p, tokens in units of their least exponent: (S, N, K)."""
     out = np.empty((*tokens.shape[:2], layer.inner_dim))
     exponent = modular.least_exponent(tokens)
-    for block, z in residues.chunks(layer, tokens, point, exponent, block_bytes=block_bytes):
-        out[block.sequences, block.rows] = z
+    arithmetic = Residues(point, exponent, exponent)
+    weights, view = (layer.query_weights, layer.key_weights), Causal(tokens, layer.window)
+    every = np.arange(layer.inner_dim)
+    for rows, z in residues.attended(
+        arithmetic, weights, view, every, skip=layer.skip, chunk_bytes=block_bytes
+    ):
+        out[rows] = z
     return out
 
 
@@ -287,7 +294,7 @@ def test_which_logits_are_exact_where():
 @given(st.integers(-6, 2), st.floats(0.01, 1000.0))
 def test_the_table_of_exponentials(exponent, most):
     unit = 2.0**exponent
-    table = bounded.exponentials(unit, most)
+    table = exponentials(unit, most)
     assert len(table) * unit > min(most, 745.0)
     for k in {0, len(table) // 2, len(table) - 1}:
         exact = float(arb(-k * unit).exp())

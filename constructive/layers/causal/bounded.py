@@ -12,25 +12,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import flint
 import numpy as np
 
+from constructive.exact.arithmetics.tabulated import ENOUGH, Tabulated
 from constructive.exact.dyadic import granularity
 from constructive.exact.float_model import FloatModel
 from constructive.exact.models import FLOAT32
-from constructive.exact.precision import working_precision
 from constructive.exact.upward import up
-from constructive.layers.causal.geometry import BLOCK_BYTES, Block, blocks
+from constructive.layers.attend import attend, flat
 from constructive.layers.causal.layer import CausalLayer
+from constructive.layers.views import BLOCK_BYTES, Block, Causal
 from constructive.support.arrays import Array
 
 LARGE = 2.0**-24
 """Of attention weights which are worth to be counted: those of others are summed up."""
 _SIGNIFICAND = 53
 _LARGEST_TABLE = 1 << 20
-_ENOUGH = 746.0
-"""exp(-746) is less than half of the smallest float64."""
-_TABLE_BITS = 80
 _SMALL = 0.25
 """Up to it exp(2 eps) - 1 is at most 2 eps + 4 eps^2: the series is 2 eps + 2 eps^2 (1 + ...)."""
 
@@ -127,7 +124,7 @@ class ExactLogits:
         """Whether exponentials of such logits fit into a table, and float64 makes no error."""
         range_of = 2.0**-900, 2.0**900
         exact = all(sums.exact(_SIGNIFICAND - 1, *range_of) for sums in self.summed)
-        return exact and min(_ENOUGH, self.logits.largest) <= _LARGEST_TABLE * self.logits.unit
+        return exact and min(ENOUGH, self.logits.largest) <= _LARGEST_TABLE * self.logits.unit
 
 
 class Enclosed(NamedTuple):
@@ -224,24 +221,6 @@ def _largest(tokens: Array, weights: Array) -> Array:
     return found
 
 
-def exponentials(unit: float, most: float) -> Array:
-    """exp(-k unit) for k = 0, 1, ..., up to the first which float64 rounds to 0, or k unit <= most.
-
-    Each is off by a factor of 1 + 2^-51 at most, or where it underflows by 2^-1022.
-
-    Args:
-        unit: a power of two
-        most: the largest exponent there is
-
-    Example:
-        >>> exponentials(0.5, 1.0).tolist()
-        [1.0, 0.6065306597126334, 0.36787944117144233]
-    """
-    count = min(math.ceil(_ENOUGH / unit), int(most / unit)) + 1
-    with working_precision(_TABLE_BITS):
-        return np.array([float(flint.arb(-k * unit).exp()) for k in range(count)])
-
-
 def enclosed(
     layer: CausalLayer, tokens: Array, known: ExactLogits, *, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[Enclosed]:
@@ -253,36 +232,23 @@ def enclosed(
         known: of these tokens; they are `tabulated`
         block_bytes: about the size of temporary arrays, in bytes; by default 32 MiB
     """
-    # One zero more, for what is hidden, and for what is less than float64 holds.
-    table = np.append(exponentials(known.logits.unit, known.logits.largest), 0.0)
-    absorbed = np.matmul(
-        layer.query_weights.astype(np.float64),
-        layer.key_weights.astype(np.float64).transpose(0, 2, 1),
-    )
-    absorbed = absorbed.transpose(1, 0, 2).reshape(layer.width, -1) * (1.0 / known.logits.unit)
-    count, length, width = tokens.shape
+    arithmetic = Tabulated(known.logits.unit, known.logits.largest)
+    weights, view = (layer.query_weights, layer.key_weights), Causal(tokens, layer.window)
     absolute = np.abs(tokens)
     narrow = absolute.astype(np.float32)
-    for block in blocks(count, length, layer.num_heads, layer.window, block_bytes):
-        own, seen = tokens[block.sequences, block.rows], tokens[block.sequences, block.keys]
-        together, rows = own.shape[:2]
-        logits = (own @ absorbed).reshape(together, -1, width) @ seen.transpose(0, 2, 1)
-        by_head = logits.reshape(together, rows, layer.num_heads, -1)
-        np.copyto(by_head, -np.inf, where=block.hidden[:, np.newaxis])
-        np.subtract(logits.max(axis=2, keepdims=True), logits, out=logits)
-        np.minimum(logits, len(table) - 1, out=logits)
-        weights = table.take(logits.astype(np.int64))
-        weights /= weights.sum(axis=2, keepdims=True)
-        z = (weights @ seen).reshape(together, rows, -1)
-        sizes = _averages(weights, narrow[block.sequences, block.keys]).reshape(together, rows, -1)
+    for chunk in attend(arithmetic, weights, view, chunk_bytes=block_bytes):
+        block, attention, z = chunk.block, chunk.attention, flat(chunk.representation)
+        together, rows = z.shape[:2]
+        by_group = attention.reshape(together, -1, attention.shape[-1])
+        averages = _averages(by_group, narrow[block.groups, block.keys])
+        sizes = averages.reshape(together, rows, -1)
         if layer.skip:
-            z = np.concatenate([own, z], axis=2)
-            sizes = np.concatenate([absolute[block.sequences, block.rows], sizes], axis=2)
-        heavy = weights >= LARGE
-        large = np.count_nonzero(heavy, axis=2).astype(np.float64).reshape(together, rows, -1)
-        np.copyto(weights, 0.0, where=heavy)
-        rest = up(up(weights.sum(axis=2)).reshape(together, rows, -1))
-        yield Enclosed(block, z, sizes, large, rest)
+            z = np.concatenate([tokens[chunk.rows], z], axis=2)
+            sizes = np.concatenate([absolute[chunk.rows], sizes], axis=2)
+        heavy = attention >= LARGE
+        large = np.count_nonzero(heavy, axis=3).astype(np.float64)
+        np.copyto(attention, 0.0, where=heavy)
+        yield Enclosed(block, z, sizes, large, up(up(attention.sum(axis=3))))
 
 
 def _averages(weights: Array, sizes: Array) -> Array:

@@ -143,7 +143,7 @@ def margins(
     )
     for part in enclosed(layer, tokens, known):
         block = part.block
-        right = following[block.sequences, block.rows]
+        right = following[block.rows]
         sequence, row = np.nonzero(right >= 0)
         for start in range(0, len(row), _FEW):
             at = sequence[start : start + _FEW], row[start : start + _FEW]
@@ -154,7 +154,7 @@ def margins(
                 _Attended(part.sizes[at], block.counts[at[1]], part.large[at], part.rest[at]),
                 right[at],
             )
-            yield Margins(places[block.sequences, block.rows][at], *found)
+            yield Margins(places[block.rows][at], *found)
 
 
 @dataclass(frozen=True, eq=False)
