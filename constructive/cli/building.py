@@ -80,9 +80,7 @@ def build(
     ),
     head_dim: Annotated[
         int | None,
-        typer.Option(
-            help="Head dimension d_h; by default n or n + 1 for saturated and schur, 1 else."
-        ),
+        typer.Option(help="Head dimension d_h; by default n for saturated heads, 1 else."),
     ] = None,
     value_dim: ValueDim = None,
     construction: Annotated[

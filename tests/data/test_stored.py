@@ -248,7 +248,7 @@ def test_equal_inputs_are_found(tmp_path):
         stored = Dataset.open(tmp_path / "data")
         assert repeated_inputs(data) == repeated_inputs(stored) == found
     with pytest.raises(DataError, match="same input") as caught:
-        assumptions.check_inputs(Dataset(contexts, queries, np.arange(6)))
+        assumptions.repeated(Dataset(contexts, queries, np.arange(6)))
     assert caught.value.witness == (1, 4)
 
 

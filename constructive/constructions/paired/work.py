@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive import __version__
-from constructive.constructions.construction import Options
 from constructive.constructions.multihead.directions import KeyDirection
+from constructive.constructions.options import Options
 from constructive.constructions.paired.coupling import Reader
 from constructive.constructions.paired.ordering import Coarse, Integers, Ordered
 from constructive.constructions.paired.pairs import TOGETHER, Block, Recipe, build
