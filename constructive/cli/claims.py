@@ -23,12 +23,11 @@ from constructive.cli.common import (
     require_rocq,
 )
 from constructive.support.errors import ParameterError
-from constructive.support.progress import report
 
 if TYPE_CHECKING:
     ClaimOption = str
 else:
-    ClaimOption = StrEnum("ClaimOption", {name: name for name in CLAIMS})
+    ClaimOption = StrEnum("ClaimOption", {name: name for name in CLAIMS["layer"]})
 """The values of --claim."""
 
 
@@ -91,7 +90,6 @@ def upper_bound(
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
     with progress_bar():
-        report("eliminate, and look for vectors", 0, 1)
         certificate = constructive.upper_bound_certificate(constructive.Dataset.open(data), heads)
     hand_out(certificate, output, say)
 

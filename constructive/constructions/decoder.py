@@ -200,10 +200,11 @@ def _built(
     for batch in text.batches():
         index = np.where(batch.places >= 0, number[batch.places], -1)
         following[index[index >= 0]] = batch.following[index >= 0]
-        for chunk in layer.chunks(embedding[batch.ids] + positions[: batch.ids.shape[1]]):
+        tokens = embedding[batch.ids] + positions[: batch.ids.shape[1]]
+        for rows, representation in layer.chunks(tokens):
             report("attend", done, len(text))
-            where = index[chunk.block.sequences, chunk.block.rows]
-            z[where[where >= 0]] = chunk.representation[where >= 0]
+            where = index[rows]
+            z[where[where >= 0]] = representation[where >= 0]
             done += where.size
     report("solve", 0, 1)
     ends = np.array([len(wanted)])

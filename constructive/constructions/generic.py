@@ -11,7 +11,7 @@ all heads, and with large ones nearly one-hot, and both make rows of Z alike. Of
 conditioned Z is taken.
 
 *Exact logits*, where they are asked for: W_Q and W_K are rounded to few bits before Z is formed, so
-that float32 makes no error in logits (`layers.exact_logits`). They are as random as others.
+that float32 makes no error in logits (`layers.short_weights`). They are as random as others.
 """
 
 import numpy as np
@@ -30,9 +30,12 @@ from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.exact import modular
+from constructive.exact.arithmetics.floats import Floats
 from constructive.layers import residues
-from constructive.layers.attention import AttentionLayer, attend
-from constructive.layers.exact_logits import shortened
+from constructive.layers.attend import attend
+from constructive.layers.attention import AttentionLayer
+from constructive.layers.short_weights import shortened
+from constructive.layers.views import examples
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError
 from constructive.support.progress import report
@@ -148,7 +151,7 @@ def represented(
 ) -> intermediate.Intermediate:
     """Z of these W_Q and W_K, as others want it."""
     z = np.empty((dataset.num_examples, plan.num_heads * dataset.width))
-    for chunk in attend(*weights, dataset.contexts, dataset.queries):
+    for chunk in attend(Floats(np.float64), weights, examples(dataset.contexts, dataset.queries)):
         z[chunk.rows] = chunk.representation.reshape(len(chunk.representation), -1)
     ends = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads))
     return intermediate.Intermediate(*weights, z, np.zeros(plan.num_heads), ends)

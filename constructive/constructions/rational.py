@@ -8,9 +8,11 @@ import math
 import numpy as np
 
 from constructive.constructions.construction import Built, Outcome, unsaturated_heads
-from constructive.data.rational import Fractions, RationalDataset, array_of, fractions
+from constructive.data.rational import RationalDataset, fractions
 from constructive.exact import modular
-from constructive.layers.rational import LARGEST_LOGIT, RationalLayer, matrix_of
+from constructive.exact.arithmetics.rationals import LARGEST_LOGIT
+from constructive.exact.rational import Fractions, array_of, matrix_of
+from constructive.layers.rational import RationalLayer
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError, DataError, PrecisionError
 from constructive.support.progress import report

@@ -1,19 +1,14 @@
 """Data sets of exact rational numbers."""
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.data.shapes import ExampleShapes, check_shapes
+from constructive.exact.rational import Fractions, array_of
 from constructive.support.arrays import as_array, frozen
 from constructive.support.errors import DataError
-
-Fractions = npt.NDArray[Any]
-"""An object array of `fractions.Fraction`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +66,3 @@ def fractions(name: str, values: object) -> Fractions:
             suggestion="integers, Fractions, or finite floats",
         ) from error
     return array_of(exact, array.shape)
-
-
-def array_of(values: list[Any], shape: tuple[int, ...]) -> Fractions:
-    """An object array of Fractions, from Fractions or flint's rationals in nested lists."""
-    flat = np.empty(math.prod(shape), dtype=object)
-    entries = [x for row in values for x in (row if isinstance(row, list) else [row])]
-    flat[:] = [x if isinstance(x, Fraction) else Fraction(int(x.p), int(x.q)) for x in entries]
-    return flat.reshape(shape)

@@ -14,90 +14,22 @@ Below that each head's part of U has rank d_v at most (proofs/18-narrow-values.m
 Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), section 3.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
+from constructive.exact.arithmetics.floats import Floats
 from constructive.exact.models import FLOAT32
-from constructive.layers.balls import BallLayer, enclose_layer
-from constructive.layers.layer import FLOAT64, HeadShapes, check_targets
+from constructive.layers.attend import Chunk, attend, flat
 from constructive.layers.outputs import Outputs, drawn
+from constructive.layers.shapes import FLOAT64, HeadShapes, check_targets
+from constructive.layers.views import View, examples
 from constructive.support.arrays import CHUNK_BYTES, Array, as_array, private
 from constructive.support.errors import DataError, ParameterError, shown
-
-
-class Chunk(NamedTuple):
-    """A few examples on their way through the layer.
-
-    Attributes:
-        rows: which ones
-        attention: alpha (rows, H, n)
-        representation: z (rows, H, d)
-    """
-
-    rows: slice
-    attention: Array
-    representation: Array
-
-
-def attend(
-    query_weights: Array,
-    key_weights: Array,
-    contexts: Array,
-    queries: Array,
-    *,
-    chunk_bytes: int = CHUNK_BYTES,
-) -> Iterator[Chunk]:
-    """Softmax attention of every head on every example, a bounded number of examples at a time.
-
-    Computes in the dtype of the weights. W_K W_Q^T is absorbed into the query first, and the heads
-    then act as a query axis of length H: one matrix product for all heads, and one batched product
-    over the examples. With a shared context its keys are absorbed too.
-
-    Args:
-        query_weights: W_Q (H, d, d_h)
-        key_weights: W_K (H, d, d_h)
-        contexts: (T, n, d) or one shared (n, d)
-        queries: (T, d)
-        chunk_bytes: about the size of temporary arrays, in bytes; by default 4 MiB
-    """
-    num_heads, width, _ = query_weights.shape
-    dtype = query_weights.dtype
-    shared = contexts.ndim == 2
-    keys = key_weights.transpose(0, 2, 1)
-    if shared:
-        context = contexts.astype(dtype, copy=False)
-        keys = keys @ context.T
-    absorbed = np.matmul(query_weights, keys).transpose(1, 0, 2).reshape(width, -1)
-
-    per_example = num_heads * (2 * width + contexts.shape[-2]) * dtype.itemsize
-    step = max(1, chunk_bytes // per_example)
-    for start in range(0, len(queries), step):
-        rows = slice(start, min(start + step, len(queries)))
-        logits = queries[rows].astype(dtype, copy=False) @ absorbed
-        logits = logits.reshape(rows.stop - rows.start, num_heads, -1)
-        if not shared:
-            context = contexts[rows].astype(dtype, copy=False)
-            logits = logits @ context.transpose(0, 2, 1)
-        attention = softmax_in_place(logits)
-        yield Chunk(rows, attention, attention @ context)
-
-
-def softmax_in_place(logits: Array) -> Array:
-    """Softmax over the last axis, in the array itself; the largest logit is subtracted first.
-
-    Example:
-        >>> softmax_in_place(np.array([1000.0, 1000.0]))
-        array([0.5, 0.5])
-    """
-    logits -= logits.max(axis=-1, keepdims=True)
-    np.exp(logits, out=logits)
-    logits /= logits.sum(axis=-1, keepdims=True)
-    return logits
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +123,8 @@ class AttentionLayer(HeadShapes):
         }
 
     precision = FLOAT64
+    corrections: ClassVar[tuple[Array, ...]] = ()
+    """None, as W_V is all there is."""
     first_bits = 128
     """With how many bits enclosures start."""
     float_model = FLOAT32.name
@@ -224,14 +158,6 @@ class AttentionLayer(HeadShapes):
         """
         return self
 
-    def enclose(self, prec: int) -> BallLayer:
-        """The layer in balls.
-
-        Args:
-            prec: bits of the balls
-        """
-        return enclose_layer(self, prec=prec)
-
     @property
     def value_dim(self) -> int:
         """d_v, the number of entries of a head's value."""
@@ -262,13 +188,13 @@ class AttentionLayer(HeadShapes):
         Raises:
             DataError: if shapes do not fit the layer
         """
-        contexts, queries = self.checked_inputs(contexts, queries)
         readout = self.effective_readout
-        out = np.empty((len(queries), self.target_dim), readout.dtype)
-        weights = self.query_weights, self.key_weights
-        for chunk in attend(*weights, contexts, queries, chunk_bytes=chunk_bytes):
-            np.matmul(_flat(chunk.representation), readout, out=out[chunk.rows])
-        return out
+        return self._collected(
+            examples(*self.checked_inputs(contexts, queries)),
+            (self.target_dim,),
+            lambda chunk: flat(chunk.representation) @ readout,
+            chunk_bytes,
+        )
 
     def attention(
         self, contexts: npt.ArrayLike, queries: npt.ArrayLike, *, chunk_bytes: int = CHUNK_BYTES
@@ -283,13 +209,9 @@ class AttentionLayer(HeadShapes):
         Raises:
             DataError: if shapes do not fit the layer
         """
-        contexts, queries = self.checked_inputs(contexts, queries)
-        shape = (len(queries), self.num_heads, contexts.shape[-2])
-        out = np.empty(shape, self.query_weights.dtype)
-        weights = self.query_weights, self.key_weights
-        for chunk in attend(*weights, contexts, queries, chunk_bytes=chunk_bytes):
-            out[chunk.rows] = chunk.attention
-        return out
+        view = examples(*self.checked_inputs(contexts, queries))
+        shape = self.num_heads, view.tokens.shape[1]
+        return self._collected(view, shape, lambda chunk: chunk.attention, chunk_bytes)
 
     def intermediate(
         self, contexts: npt.ArrayLike, queries: npt.ArrayLike, *, chunk_bytes: int = CHUNK_BYTES
@@ -304,11 +226,26 @@ class AttentionLayer(HeadShapes):
         Raises:
             DataError: if shapes do not fit the layer
         """
-        contexts, queries = self.checked_inputs(contexts, queries)
-        out = np.empty((len(queries), self.num_heads * self.width), self.query_weights.dtype)
+        return self._collected(
+            examples(*self.checked_inputs(contexts, queries)),
+            (self.num_heads * self.width,),
+            lambda chunk: flat(chunk.representation),
+            chunk_bytes,
+        )
+
+    def _collected(
+        self,
+        view: View,
+        shape: tuple[int, ...],
+        of: Callable[[Chunk[Array]], Array],
+        chunk_bytes: int,
+    ) -> Array:
+        """What is made of each example after attention: (T, ...)."""
         weights = self.query_weights, self.key_weights
-        for chunk in attend(*weights, contexts, queries, chunk_bytes=chunk_bytes):
-            out[chunk.rows] = _flat(chunk.representation)
+        arithmetic = Floats(self.query_weights.dtype)
+        out = np.empty((*view.shape, *shape), arithmetic.dtype)
+        for chunk in attend(arithmetic, weights, view, chunk_bytes=chunk_bytes):
+            out[chunk.rows] = of(chunk)
         return out
 
     def check_fits(self, dataset: Dataset) -> None:
@@ -327,7 +264,7 @@ class AttentionLayer(HeadShapes):
                 suggestion="a Dataset, or build_memorizer(..., arithmetic='rational')",
             )
         self._require_fit(dataset.context_shape, dataset.queries.shape)
-        check_targets(dataset, self)
+        check_targets(dataset, self.target_dim)
 
     def max_error(self, dataset: Dataset) -> float:
         """Largest `|f - y|` over the data, as evaluated in the dtype of the weights.
@@ -417,10 +354,6 @@ def require_single_target(target_dim: int, *, scalar_targets: bool) -> None:
             witness=target_dim,
             suggestion="scalar_targets=False",
         )
-
-
-def _flat(representation: Array) -> Array:
-    return representation.reshape(len(representation), -1)
 
 
 def _check_weights(arrays: dict[str, Array]) -> None:

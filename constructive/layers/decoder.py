@@ -19,10 +19,10 @@ from rich.table import Table
 
 from constructive.data.corpus import Text
 from constructive.data.tokens import Joined, Token, joined, require_vocabulary
+from constructive.exact.arithmetics.floats import Floats
 from constructive.exact.directed import fixed, percent
 from constructive.exact.formats import rounded
 from constructive.exact.models import model_named
-from constructive.layers.attention import softmax_in_place
 from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.decoder_record import DecoderRecord, read_record
 from constructive.support.arguments import require_positive
@@ -249,18 +249,18 @@ class Decoder(Rebuilt):
 
     def _continue(self, ids: list[int], length: int) -> None:
         """Append what follows, until the end of a text or so many tokens."""
-        layer, width = self.layer, self.layer.width
-        absorbed, readout = layer.absorbed, layer.readout_weights
+        layer, floats = self.layer, Floats(np.float32)
+        weights = floats.weights(layer.query_weights, layer.key_weights)
         outputs = np.ascontiguousarray(self.unembedding.T)
-        seen = np.empty((length, width), np.float32)
+        seen = np.empty((length, layer.width), np.float32)
         seen[: len(ids)] = self.embedded([ids])[0]
         while len(ids) < length:
             last = len(ids) - 1
             begin = 0 if layer.window is None else max(0, last + 1 - layer.window)
-            keys = seen[begin : last + 1]
-            weights = softmax_in_place((seen[last] @ absorbed).reshape(-1, width) @ keys.T)
-            z = np.concatenate([seen[last], (weights @ keys).reshape(-1)])
-            following = int((z @ readout @ outputs).argmax())
+            keys = seen[np.newaxis, begin : last + 1]
+            attention = floats.softmax(floats.logits(weights, seen[[last]], keys), None)
+            z = np.concatenate([seen[last], floats.averages(attention, keys).reshape(-1)])
+            following = int((z @ layer.readout_weights @ outputs).argmax())
             if following == self.end:
                 return
             seen[len(ids)] = self.embedding[following] + self.positions[len(ids)]
@@ -391,7 +391,9 @@ class Decoder(Rebuilt):
         require("torch", extra="torch", purpose="Decoder.to_torch")
         from constructive.interop import causal_module  # noqa: PLC0415 - torch is optional
 
-        return causal_module.DecoderModule(self)
+        return causal_module.DecoderModule(
+            self.tensors, window=self.layer.window, float_model=self.float_model
+        )
 
     def to_onnx(self, path: str | Path) -> None:
         """Write an ONNX model, whole or not at all: ids (S, N) to logits (S, N, V + 1).
@@ -406,8 +408,11 @@ class Decoder(Rebuilt):
         require("onnx", extra="onnx", purpose="Decoder.to_onnx")
         from constructive.interop import causal_graph  # noqa: PLC0415 - onnx is optional
 
+        model = causal_graph.model(
+            self.tensors, window=self.layer.window, float_model=self.float_model
+        )
         with replacing(path) as file:
-            file.write(causal_graph.model(self).SerializeToString())
+            file.write(model.SerializeToString())
 
     def __repr__(self) -> str:
         return f"Decoder({self._summary()})"

@@ -16,25 +16,29 @@ short while logits are small: data of small integers or of short fractions.
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
-import flint
 import numpy as np
 
 from constructive.data.dataset import Dataset
-from constructive.data.rational import Fractions, RationalDataset, array_of, fractions
+from constructive.data.rational import RationalDataset, fractions
+from constructive.exact.arithmetics.rationals import (
+    LARGEST_LOGIT,
+    Rationals,
+    UnfitLogitsError,
+)
+from constructive.exact.rational import Fractions, array_of, matrix_of
+from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.balls import BallLayer
-from constructive.layers.layer import FLOAT64, HeadShapes, check_targets, not_floats
+from constructive.layers.layer import NotFloats
+from constructive.layers.shapes import FLOAT64, check_targets
+from constructive.layers.views import examples
 from constructive.support.arrays import Array, private
 from constructive.support.errors import DataError, ParameterError
 
-LARGEST_LOGIT = 1 << 12
-"""Largest `|k|`, for numbers of some thousand bits."""
-
 
 @dataclass(frozen=True, eq=False)
-class RationalLayer(HeadShapes):
+class RationalLayer(NotFloats):
     """Attention with W_Q and W_K / ln(2) rational, and a rational readout.
 
     The arrays are read-only copies of what was given.
@@ -67,6 +71,8 @@ class RationalLayer(HeadShapes):
     """In what numbers the weights are, in words."""
     precision = FLOAT64
     """As records have it; Fractions have as many bits as they need."""
+    corrections: ClassVar[tuple[Array, ...]] = ()
+    """None, as the readout is exact."""
     first_bits = 0
     """None, as all is exact."""
 
@@ -87,7 +93,11 @@ class RationalLayer(HeadShapes):
     @property
     def leading(self) -> AttentionLayer:
         """There are no floats, and no need for any; raises ParameterError."""
-        raise _exact(self)
+        raise ParameterError(
+            "a rational layer needs no certificate",
+            witness=type(self).__name__,
+            suggestion="compare memorizer.predict(...) with the targets by ==",
+        )
 
     def with_outputs(self, rng: np.random.Generator) -> "RationalLayer":  # noqa: ARG002
         """Return the layer itself: it stores the effective readout, and neither W_O nor W_D.
@@ -96,28 +106,6 @@ class RationalLayer(HeadShapes):
             rng: not needed, as nothing is drawn
         """
         return self
-
-    def floats(self, purpose: str) -> AttentionLayer:
-        """Refuse, as there are none.
-
-        Args:
-            purpose: what floats are asked for, as the error names it
-
-        Raises:
-            ParameterError: always
-        """
-        raise not_floats(purpose, self)
-
-    def enclose(self, prec: int) -> BallLayer:  # noqa: ARG002 - of no use
-        """Refuse, as there is nothing to enclose.
-
-        Args:
-            prec: bits of balls, of no use here
-
-        Raises:
-            ParameterError: always
-        """
-        raise _exact(self)
 
     def intermediate(self, contexts: object, queries: object) -> Fractions:
         """Z, exactly: (T, H d), Fractions.
@@ -134,11 +122,15 @@ class RationalLayer(HeadShapes):
         contexts, queries = fractions("contexts", contexts), fractions("queries", queries)
         inputs = RationalDataset(contexts, queries, fractions("targets", [0] * len(queries)))
         self._check_width(inputs)
-        products = [
-            matrix_of(w_q) * matrix_of(w_k).transpose()
-            for w_q, w_k in zip(self.query_weights, self.key_weights, strict=True)
-        ]
-        rows = [_represent(inputs, example, products) for example in range(inputs.num_examples)]
+        rows = []
+        weights = self.query_weights, self.key_weights
+        for chunk in attend(Rationals(), weights, examples(contexts, queries)):
+            for example in range(chunk.rows.start, chunk.rows.stop):
+                try:
+                    z = chunk.representation[example - chunk.rows.start]
+                except UnfitLogitsError as error:
+                    raise _unfit(example, error) from error
+                rows.append(z.entries())
         return array_of(rows, (len(rows), self.num_heads * self.width))
 
     def __call__(self, contexts: object, queries: object) -> Fractions:
@@ -165,7 +157,7 @@ class RationalLayer(HeadShapes):
             DataError: unless these have as many entries as the inputs and outputs of the layer
         """
         self._check_width(dataset)
-        check_targets(dataset, self)
+        check_targets(dataset, self.target_dim)
 
     def _check_width(self, inputs: RationalDataset | Dataset) -> None:
         if inputs.width != self.width:
@@ -197,43 +189,15 @@ class RationalLayer(HeadShapes):
         )
 
 
-def _exact(layer: RationalLayer) -> ParameterError:
-    return ParameterError(
-        "a rational layer needs no certificate",
-        witness=type(layer).__name__,
-        suggestion="compare memorizer.predict(...) with the targets by ==",
+def _unfit(example: int, error: UnfitLogitsError) -> DataError:
+    if error.fraction is not None:
+        return DataError(
+            f"a logit of example {example} is {error.fraction} ln 2",
+            witness=example,
+            suggestion="inputs whose denominators divide those of the data memorized",
+        )
+    return DataError(
+        f"logits of example {example} differ by {error.spread} ln 2",
+        witness=error.spread,
+        suggestion=f"inputs for which they differ by at most {LARGEST_LOGIT} ln 2",
     )
-
-
-def _represent(inputs: RationalDataset, example: int, products: list[Any]) -> list[Any]:
-    """The row z of one example."""
-    tokens = matrix_of(inputs.context(example))
-    query = matrix_of(inputs.queries[example][np.newaxis])
-    attention = []
-    for product in products:
-        logits = (query * product * tokens.transpose()).entries()
-        if any(k.q != 1 for k in logits):
-            raise DataError(
-                f"a logit of example {example} is {next(k for k in logits if k.q != 1)} ln 2",
-                witness=example,
-                suggestion="inputs whose denominators divide those of the data memorized",
-            )
-        powers = [int(k.p) for k in logits]
-        lowest, highest = min(powers), max(powers)
-        if highest - lowest > LARGEST_LOGIT:
-            raise DataError(
-                f"logits of example {example} differ by {highest - lowest} ln 2",
-                witness=highest - lowest,
-                suggestion=f"inputs for which they differ by at most {LARGEST_LOGIT} ln 2",
-            )
-        shares = [1 << (k - lowest) for k in powers]
-        attention += [flint.fmpq(share, sum(shares)) for share in shares]
-    rows = flint.fmpq_mat(len(products), tokens.nrows(), attention) * tokens
-    return list(rows.entries())
-
-
-def matrix_of(array: Fractions) -> flint.fmpq_mat:
-    """The same matrix for flint."""
-    rows, columns = array.shape
-    entries = [flint.fmpq(x.numerator, x.denominator) for x in array.ravel().tolist()]
-    return flint.fmpq_mat(rows, columns, entries)

@@ -17,36 +17,28 @@ k modulo p - 1. There is no converse: at an unlucky point the rank is less, and 
 In practice that happens about once in p points.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
+from constructive.exact.arithmetics.residues import (
+    Integers,
+    Point,
+    Residues,
+    VanishingDenominatorError,
+)
+from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
+from constructive.layers.views import View, examples
 from constructive.support.arrays import CHUNK_BYTES, Array
-
-Integers = npt.NDArray[np.int64]
 
 _PRIMES = 3
 _VANISHING = 20
 """Points which are tried for one prime before it is given up."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """A prime p and a value a modulo p at which Z is evaluated.
-
-    Attributes:
-        prime: p
-        value: a
-    """
-
-    prime: int
-    value: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +64,38 @@ class Search:
     retries: int
 
 
-class VanishingDenominatorError(ArithmeticError):
-    """A softmax denominator is 0 modulo p: another point is needed (chance about T H / p)."""
+def attended(
+    arithmetic: Residues,
+    weights: tuple[Array, Array],
+    view: View,
+    columns: Integers,
+    *,
+    skip: bool = False,
+    chunk_bytes: int | None = None,
+) -> Iterator[tuple[Any, Array]]:
+    """Some columns of Z(a), times one power of two, as balanced residues, a few rows at a time.
+
+    Args:
+        arithmetic: the point, and the units of tokens and queries
+        weights: W_Q and W_K (H, d, d_h)
+        view: queries, tokens, and who sees whom
+        columns: indices into the columns of Z (C,), in any order. Only they are computed to the end
+        skip: whether the first d columns are the queries themselves, and those of heads follow
+        chunk_bytes: about the size of temporary arrays, in bytes; by default that of the view
+
+    Yields:
+        which queries, as an index, and their rows (..., C)
+
+    Raises:
+        VanishingDenominatorError: where a softmax denominator is 0 modulo p
+    """
+    heads, entries = np.divmod(columns, weights[0].shape[1])
+    own = (heads == 0) & skip
+    for chunk in attend(arithmetic, weights, view, chunk_bytes=chunk_bytes):
+        z = chunk.representation.entries(heads - skip, entries)
+        if own.any():
+            z[..., own] = arithmetic.values(view.queries[chunk.rows])[..., entries[own]]
+        yield chunk.rows, z
 
 
 def intermediate(
@@ -98,39 +120,16 @@ def intermediate(
     Raises:
         VanishingDenominatorError: where a softmax denominator is 0 modulo p
     """
-    prime, order = point.prime, point.prime - 1
-    powers = modular.power_table(point.value, prime)
-    token_exponent = modular.least_exponent(dataset.contexts)
-    head, entry = np.divmod(columns, layer.width)
-    heads, width = layer.num_heads, layer.width
-
-    keys = _integers(layer.key_weights, order).transpose(0, 2, 1)
-    if dataset.shared_context:
-        context = modular.residues(dataset.contexts, order, token_exponent)
-        keys = modular.product(keys, np.ascontiguousarray(context.T), order)
-        tokens = modular.residues(dataset.contexts, prime, token_exponent)
-    absorbed = modular.product(_integers(layer.query_weights, order), keys, order)
-    absorbed = np.ascontiguousarray(absorbed.transpose(1, 0, 2)).reshape(width, -1)
-    queries = _integers(dataset.queries, order)
-
+    units = modular.least_exponent(dataset.contexts), modular.least_exponent(dataset.queries)
+    weights, view = (
+        (layer.query_weights, layer.key_weights),
+        examples(dataset.contexts, dataset.queries),
+    )
     out = np.empty((dataset.num_examples, len(columns)), dtype)
-    step = max(1, chunk_bytes // (8 * heads * (2 * width + dataset.context_size)))
-    for start in range(0, len(queries), step):
-        rows = slice(start, min(start + step, len(queries)))
-        logits = modular.product(queries[rows], absorbed, order)
-        logits = logits.reshape(rows.stop - rows.start, heads, -1)
-        if not dataset.shared_context:
-            chunk = dataset.contexts[rows]
-            context = modular.residues(chunk, order, token_exponent).transpose(0, 2, 1)
-            tokens = modular.residues(chunk, prime, token_exponent)
-            logits = modular.product(logits, context, order)
-        numerators = powers(logits)
-        denominators = modular.reduce(numerators.sum(axis=2), prime)
-        if not denominators.all():
-            raise VanishingDenominatorError
-        sums = modular.product(numerators, tokens, prime)
-        inverses = modular.inverse(denominators, prime)
-        out[rows] = modular.reduce(sums[:, head, entry] * inverses[:, head], prime)
+    for rows, z in attended(
+        Residues(point, *units), weights, view, columns, chunk_bytes=chunk_bytes
+    ):
+        out[rows] = z
     return out
 
 
@@ -237,8 +236,3 @@ def _at_random(
         except VanishingDenominatorError:
             continue
     return point, None, _VANISHING
-
-
-def _integers(array: Array, modulus: int) -> Array:
-    """Any power of two times the array, as integers modulo m."""
-    return modular.residues(array, modulus, modular.least_exponent(array))

@@ -34,7 +34,7 @@ from rich.table import Table
 from constructive import Dataset, assumptions, build_memorizer, certify, check, generators
 from constructive.exact import modular
 from constructive.layers import residues
-from constructive.layers.attention import attend
+from constructive.layers.attend import attend
 
 SIZE, WIDTH = 32, 64
 SHARED = "shared"

@@ -18,11 +18,11 @@ from safetensors.numpy import save as serialize
 
 from constructive import Certificate, Text, build_decoder, certify, check
 from constructive.certificates import claims as claim_rooms
-from constructive.certificates.about import described
+from constructive.certificates.about import describe_arrays
 from constructive.certificates.certificate import DECODER_FORMAT
-from constructive.certificates.claims.decoders import executed, rank, recites
 from constructive.exact import float_model, models
-from constructive.layers.causal import bounded
+from constructive.exact.arithmetics.tabulated import ENOUGH, exponentials
+from constructive.layers import exact_logits
 from constructive.layers.decoder import Decoder
 from constructive.sequences import storage
 from constructive.support.verdict import pack
@@ -67,10 +67,7 @@ def test_a_run_loads_nothing_of_the_package(recited):
     assert modules_loaded_by(FOLDER, paths(recited)) == "status 0 loaded []"
 
 
-def test_statements_are_those_of_certify(checker):
-    statements, rooms = checker.statements.STATEMENTS, {"rank": rank, "recites": recites}
-    for name, room in (rooms | {"executed": executed}).items():
-        assert statements[f"{name} of a decoder"] == room.STATEMENT
+def test_the_format_is_that_of_certify(checker):
     parts = checker.decoders
     assert parts.FORMAT == DECODER_FORMAT
     assert claim_rooms.__name__ not in ast.dump(ast.parse(SOURCES["decoders"].read_text()))
@@ -109,7 +106,7 @@ def test_models_are_those_of_certify(checker):
                 rtol=1e-8,
                 atol=1e-13,
             )
-    assert (parts.ENOUGH, parts.TABLE) == (bounded._ENOUGH, bounded._LARGEST_TABLE)
+    assert (parts.ENOUGH, parts.TABLE) == (ENOUGH, exact_logits._LARGEST_TABLE)
     assert checker.float_model.MOST == float_model.MOST_TERMS
 
 
@@ -185,7 +182,7 @@ def signed(certificate, tensors, about, data):
         "vocabulary": len(data["vocabulary"]),
         "sha256": storage.digest(data),
     }
-    certificate["weights"] = described({name: tensors[name] for name in order}) | {
+    certificate["weights"] = describe_arrays({name: tensors[name] for name in order}) | {
         "window": about["window"],
         "storage": about["record"]["storage"],
     }
@@ -671,7 +668,7 @@ def test_tables_are_short(checker, tmp_path):
     assert said(checker, saved(tmp_path, decoder, text, certificate))[0] == 0
     table = checker.margins.exponentials(3000, 2.0**-5)
     np.testing.assert_allclose(table, np.exp(-np.arange(3000) * 2.0**-5), rtol=1e-15)
-    assert np.array_equal(table, bounded.exponentials(2.0**-5, 2999 * 2.0**-5))
+    assert np.array_equal(table, exponentials(2.0**-5, 2999 * 2.0**-5))
 
 
 @pytest.mark.parametrize("window", [None, 1, 3, 50, 400])

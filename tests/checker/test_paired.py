@@ -19,7 +19,6 @@ from constructive import (
     Certificate,
     Dataset,
     Memorizer,
-    ParameterError,
     Verdict,
     build_memorizer,
     certify,
@@ -372,17 +371,6 @@ def test_other_layers_are_refused(checker, paired, tmp_path, capsys, weights, wo
     assert words in capsys.readouterr().out
 
 
-def test_claims_which_paired_heads_do_not_have(paired):
-    data, memorizer, _, _ = paired
-    with pytest.raises(ParameterError, match="not claims about paired heads") as caught:
-        certify(memorizer, data, claims=["grouping"])
-    assert "rank, error, readout" in str(caught.value)
-    assert [c.name for c in certify(memorizer, data, claims=["readout"]).claims] == [
-        "rank",
-        "readout",
-    ]
-
-
 @pytest.mark.parametrize(
     "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 12))]
 )
@@ -546,13 +534,3 @@ def test_groups_which_are_none_do_not_count(paired, stops):
     other = Memorizer(memorizer.layer, dataclasses.replace(memorizer.record, heads=tuple(heads)))
     assert not claims.applies(other, data)
     assert "modulo" in certify(other, data, claims=["rank"])["rank"].detail
-
-
-def test_bounds_of_any_real_type(checker, paired, tmp_path):
-    data, memorizer, _, _ = paired
-    for epsilon in (np.float64(1e-6), np.float32(1e-6), 1):
-        certificate = certify(memorizer, data, claims=["error"], epsilon=epsilon)
-        assert checker.main(saved(tmp_path, data, memorizer, certificate)) == 0
-    for wrong in ("x", -1.0, float("nan"), True):
-        with pytest.raises(ParameterError, match="is not a bound"):
-            certify(memorizer, data, epsilon=wrong)

@@ -19,10 +19,8 @@ from constructive import (
     AttentionLayer,
     Dataset,
     Memorizer,
-    SequenceDataset,
     Verdict,
     build_memorizer,
-    build_sequence_memorizer,
     certify,
     check,
     generators,
@@ -336,37 +334,6 @@ def test_examples_are_taken_one_by_one_where_many_are_too_large(checker):
     assert max(len(part) for part, _ in found) <= 3
     with pytest.raises(ValueError, match="one example takes more"):
         list(checker.sequences.in_parts(lambda _: (_ for _ in ()).throw(MemoryError), 2))
-
-
-def test_a_record_may_not_inflate_the_claim_of_a_size():
-    sequences, labels = [[1, 2], [3, 4], [5, 6]], [0, 1, 2]
-    memorizer = build_sequence_memorizer(sequences, labels)
-    dataset = SequenceDataset.of(sequences, labels)
-    assert certify(memorizer, dataset).proved
-    for name, value in (("token_bits", 10**6), ("sum_bits", 99), ("kept", 50)):
-        sizes = dataclasses.replace(memorizer.record.sizes, **{name: value})
-        record = dataclasses.replace(memorizer.record, sizes=sizes)
-        boasting = dataclasses.replace(memorizer, record=record)
-        claim = certify(boasting, dataset, claims=["size"])["size"]
-        assert claim.verdict is Verdict.UNDECIDED
-        assert f"{name} = {value} of the record is more than the " in claim.detail
-
-
-# What is no Boolean.
-
-
-def test_what_has_a_verdict_is_no_boolean(proved):
-    data, memorizer, certificate, _ = proved
-    said = check(certificate, memorizer, data)
-    assert certificate.proved is certificate["rank"].proved is said.proved is True
-    for thing in (certificate, certificate["rank"], said):
-        with pytest.raises(TypeError, match=r"has three values; ask its .proved"):
-            bool(thing)
-    refuted = certify(memorizer, data, claims=["error"], epsilon=1e-300)
-    assert not refuted.proved
-    assert not refuted["error"].proved
-    with pytest.raises(TypeError, match="three values"):
-        _ = not refuted
 
 
 def test_certificates_from_many_threads_are_those_of_one():

@@ -23,7 +23,9 @@ import numpy.typing as npt
 from constructive.constructions.multihead.heads import SATURATION_EPS, Head
 from constructive.data.dataset import Dataset
 from constructive.data.repeats import token_numbers
-from constructive.layers.attention import attend
+from constructive.exact.arithmetics.floats import Floats
+from constructive.layers.attend import attend
+from constructive.layers.views import examples
 from constructive.support.arrays import Array
 from constructive.support.progress import report
 
@@ -56,7 +58,8 @@ def assemble(dataset: Dataset, heads: tuple[Head, ...]) -> Intermediate:
     total = dataset.num_examples
     representation = np.empty((total, len(heads) * dataset.width))
     saturated = np.zeros(len(heads), dtype=np.int64)
-    for chunk in attend(query_weights, key_weights, dataset.contexts, dataset.queries):
+    weights, view = (query_weights, key_weights), examples(dataset.contexts, dataset.queries)
+    for chunk in attend(Floats(np.float64), weights, view):
         rows = chunk.rows
         representation[rows] = chunk.representation.reshape(rows.stop - rows.start, -1)
         on = chunk.attention.max(axis=2) >= 1.0 - SATURATION_EPS

@@ -10,7 +10,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from constructive.constructions.paired.ordering import Integers, Ordered
-from constructive.layers.attention import attend, softmax_in_place
+from constructive.exact.arithmetics.floats import Floats, softmax_in_place
+from constructive.layers.attend import attend
+from constructive.layers.views import examples
 from constructive.support.arrays import Array
 
 
@@ -133,7 +135,8 @@ def read_own(
 def _read(query_weights: Array, key_weights: Array, contexts: Array, queries: Array) -> Array:
     """What some heads read from some examples in a forward pass: (k, heads, d)."""
     out = np.empty((len(queries), *query_weights.shape[:2]))
-    for chunk in attend(query_weights, key_weights, contexts, queries):
+    weights, view = (query_weights, key_weights), examples(contexts, queries)
+    for chunk in attend(Floats(np.float64), weights, view):
         out[chunk.rows] = chunk.representation
     return out
 

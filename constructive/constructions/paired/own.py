@@ -17,7 +17,7 @@ from constructive.constructions.multihead.grouping import Factored
 from constructive.constructions.multihead.heads import attended_vectors
 from constructive.constructions.paired.ordering import Integers, Ordered, Single
 from constructive.constructions.sweep import Needed
-from constructive.layers.attention import softmax_in_place
+from constructive.exact.arithmetics.floats import softmax_in_place
 from constructive.support.arrays import Array
 
 _ATTENDED = 0.9

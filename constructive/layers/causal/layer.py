@@ -14,29 +14,17 @@ weights do better (Theorem 12, proofs/17): so about N / d heads hold a text, wha
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from constructive.layers.attention import softmax_in_place
-from constructive.layers.causal.geometry import BLOCK_BYTES, Block, blocks
-from constructive.layers.layer import HeadShapes
+from constructive.exact.arithmetics.floats import Floats
+from constructive.layers.attend import attend, flat
+from constructive.layers.shapes import HeadShapes
+from constructive.layers.views import BLOCK_BYTES, Causal, Rows
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, finite_array, private
 from constructive.support.errors import DataError, ParameterError
-
-
-class Chunk(NamedTuple):
-    """A few positions on their way through the layer.
-
-    Attributes:
-        block: which ones
-        representation: z (s, b, K), K = (H + 1) d with the skip connection, else H d
-    """
-
-    block: Block
-    representation: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,33 +121,27 @@ class CausalLayer(HeadShapes):
         """What is made of the representation of all positions: (S, N, entries)."""
         tokens = self.checked(sequences)
         out = np.empty((*tokens.shape[:2], entries), tokens.dtype)
-        for chunk in self.chunks(tokens, block_bytes=block_bytes):
-            out[chunk.block.sequences, chunk.block.rows] = of(chunk.representation)
+        for rows, z in self.chunks(tokens, block_bytes=block_bytes):
+            out[rows] = of(z)
         return out
 
-    def chunks(self, tokens: Array, *, block_bytes: int = BLOCK_BYTES) -> Iterator[Chunk]:
-        """The representation of a few positions at a time.
+    def chunks(
+        self, tokens: Array, *, block_bytes: int = BLOCK_BYTES
+    ) -> Iterator[tuple[Rows, Array]]:
+        """Which positions of which sequences, and their representation, a few at a time.
 
         Args:
             tokens: (S, N, d), of the dtype of the weights
             block_bytes: about the size of temporary arrays, in bytes; by default 32 MiB
-        """
-        absorbed = self.absorbed
-        count, length, width = tokens.shape
-        for block in blocks(count, length, self.num_heads, self.window, block_bytes):
-            own, seen = tokens[block.sequences, block.rows], tokens[block.sequences, block.keys]
-            together, rows = own.shape[:2]
-            logits = (own @ absorbed).reshape(together, -1, width) @ seen.transpose(0, 2, 1)
-            by_head = logits.reshape(together, rows, self.num_heads, -1)
-            np.copyto(by_head, -np.inf, where=block.hidden[:, np.newaxis])
-            z = (softmax_in_place(logits) @ seen).reshape(together, rows, -1)
-            yield Chunk(block, np.concatenate([own, z], axis=2) if self.skip else z)
 
-    @property
-    def absorbed(self) -> Array:
-        """W_Q W_K^T of all heads side by side: (d, H d)."""
-        products: Array = np.matmul(self.query_weights, self.key_weights.transpose(0, 2, 1))
-        return products.transpose(1, 0, 2).reshape(self.width, -1)
+        Yields:
+            an index of (S, N), and z of the positions there: (s, b, K)
+        """
+        weights, view = (self.query_weights, self.key_weights), Causal(tokens, self.window)
+        for chunk in attend(Floats(tokens.dtype), weights, view, chunk_bytes=block_bytes):
+            z = flat(chunk.representation)
+            own = tokens[chunk.rows]
+            yield chunk.rows, np.concatenate([own, z], axis=2) if self.skip else z
 
     def checked(self, sequences: npt.ArrayLike) -> Array:
         """Sequences as an array of the layer's dtype.

@@ -1,0 +1,173 @@
+"""Attention in floats, and what all arithmetics share whose numbers are in arrays."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.exact.arithmetics.arithmetic import Arithmetic, Hidden, Matrices, Numbers
+from constructive.support.arrays import Array
+
+
+class Absorbed(NamedTuple):
+    """W_Q W_K^T of all heads side by side.
+
+    Attributes:
+        matrix: (d, H d); or (d, H n), times the tokens that all queries share
+        heads: H
+        shared: whether these are in it
+    """
+
+    matrix: Numbers
+    heads: int
+    shared: bool
+
+
+class Arrays(Arithmetic[Absorbed, Numbers, Matrices]):
+    """An arithmetic whose logits are an array (k, H, n) or (k, b, H, n).
+
+    W_K W_Q^T is absorbed into the query first, and the heads then act as a query axis of length H:
+    one matrix product for all heads, and one batched product over the groups. With tokens that all
+    queries share, keys are absorbed as well.
+    """
+
+    @abstractmethod
+    def product(self, left: Numbers, right: Numbers) -> Numbers:
+        """Return `left @ right` in numbers for logits, batched as numpy's matmul is.
+
+        Args:
+            left: (..., i, j)
+            right: (..., j, k)
+        """
+
+    @abstractmethod
+    def read(self, array: Numbers) -> Numbers:
+        """Read W_Q or W_K (H, d, d_h), for logits.
+
+        Args:
+            array: floats
+        """
+
+    def weights(
+        self, query_weights: Numbers, key_weights: Numbers, shared: Numbers | None = None
+    ) -> Absorbed:
+        """Multiply the weights of all heads, and the tokens that all queries share.
+
+        Args:
+            query_weights: W_Q (H, d, d_h)
+            key_weights: W_K (H, d, d_h)
+            shared: tokens (n, d) that all queries see, if they see the same
+        """
+        keys = self.read(key_weights).transpose(0, 2, 1)
+        if shared is not None:
+            keys = self.product(keys, shared.T)
+        matrix = side_by_side(self.product(self.read(query_weights), keys))
+        return Absorbed(matrix, len(query_weights), shared is not None)
+
+    def logits(self, weights: Absorbed, queries: Numbers, keys: Numbers) -> Numbers:
+        """Return the logits of a block: (k, H, n) or (k, b, H, n).
+
+        Args:
+            weights: of all heads
+            queries: (k, d) or (k, b, d)
+            keys: (k, n, d), or (1, n, d) for all
+        """
+        logits = self.product(queries, weights.matrix)
+        if not weights.shared:
+            absorbed = logits.reshape(len(queries), -1, queries.shape[-1])
+            logits = self.product(absorbed, keys.transpose(0, 2, 1))
+        return logits.reshape(*queries.shape[:-1], weights.heads, -1)
+
+
+class Floats(Arrays[Array]):
+    """Floats of one dtype, without bounds.
+
+    Attributes:
+        dtype: float32 or float64
+    """
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.itemsize = self.dtype.itemsize
+
+    def read(self, array: Numbers) -> Array:
+        """Round an array to the dtype, without a copy if it has it.
+
+        Args:
+            array: floats
+        """
+        return array.astype(self.dtype, copy=False)
+
+    queries = keys = values = read
+
+    def product(self, left: Array, right: Array) -> Array:
+        """Return `left @ right`.
+
+        Args:
+            left: (..., i, j)
+            right: (..., j, k)
+        """
+        result: Array = np.matmul(left, right)
+        return result
+
+    def softmax(self, logits: Array, hidden: Hidden | None) -> Array:
+        """Return attention, in the array of the logits.
+
+        Args:
+            logits: (k, H, n) or (k, b, H, n)
+            hidden: (b, n), or None
+        """
+        if hidden is not None:
+            np.copyto(logits, -np.inf, where=hidden[:, np.newaxis])
+        return softmax_in_place(logits)
+
+    def averages(self, attention: Array, values: Array) -> Array:
+        """Return the averages: (k, H, d) or (k, b, H, d).
+
+        Args:
+            attention: (k, H, n) or (k, b, H, n)
+            values: (k, n, d), or (1, n, d) for all
+        """
+        return averaged(self.product, attention, values)
+
+
+def softmax_in_place(logits: Array) -> Array:
+    """Softmax over the last axis, in the array itself; the largest logit is subtracted first.
+
+    Args:
+        logits: (..., n)
+
+    Example:
+        >>> softmax_in_place(np.array([1000.0, 1000.0]))
+        array([0.5, 0.5])
+    """
+    logits -= logits.max(axis=-1, keepdims=True)
+    np.exp(logits, out=logits)
+    logits /= logits.sum(axis=-1, keepdims=True)
+    return logits
+
+
+def side_by_side(matrices: Numbers) -> Numbers:
+    """Return matrices (H, d, k) as one, (d, H k).
+
+    Args:
+        matrices: (H, d, k)
+    """
+    flat: Numbers = matrices.transpose(1, 0, 2).reshape(matrices.shape[1], -1)
+    return flat
+
+
+def averaged(
+    product: Callable[[Numbers, Numbers], Numbers], attention: Numbers, values: Numbers
+) -> Numbers:
+    """Multiply attention of each query by the tokens that it sees: (k, H, d) or (k, b, H, d).
+
+    Args:
+        product: of two batches of matrices
+        attention: (k, H, n) or (k, b, H, n)
+        values: (k, n, d), or (1, n, d) for all
+    """
+    flat = attention.reshape(len(attention), -1, attention.shape[-1])
+    return product(flat, values).reshape(*attention.shape[:-1], -1)

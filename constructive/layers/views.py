@@ -1,0 +1,218 @@
+"""Which tokens each query sees: own contexts, one shared context, or what came before.
+
+Tokens come in groups, and each query sees tokens of one group: own contexts are T groups, a shared
+context is the only one, and sequences are groups whose tokens are the queries. A view cuts the
+queries into blocks, so that memory is bounded, and says which tokens of a block are hidden from
+which query.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.support.arrays import CHUNK_BYTES
+
+Numbers = npt.NDArray[Any]
+Rows = slice | tuple[slice, slice]
+
+BLOCK_BYTES = 1 << 25
+"""About the size of the logits of a block of positions, in bytes: large, so that products are."""
+_MOST_ROWS = 256
+"""Beyond this a block computes more of what it does not see than it gains."""
+
+
+class Block(NamedTuple):
+    """Queries that are computed together, and the tokens that they see.
+
+    Attributes:
+        rows: where the queries are, in an array that has the axes of the queries of the view first
+        groups: which groups of tokens they see
+        keys: which tokens of each group any of them sees: n
+        hidden: (b, n), which of these a query does not see, for the b queries of each group; None
+            if all see all
+    """
+
+    rows: Rows
+    groups: slice
+    keys: slice
+    hidden: npt.NDArray[np.bool_] | None
+
+    @property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """How many tokens each query of a group sees: (b,), or (1,) where all see all."""
+        if self.hidden is None:
+            return np.array([self.keys.stop - self.keys.start])
+        counts: npt.NDArray[np.int64] = (~self.hidden).sum(axis=1)
+        return counts
+
+
+class View(ABC):
+    """Which tokens each query sees.
+
+    Attributes:
+        queries: (T, d), or (S, N, d) where each group has several queries
+        tokens: (G, n, d), G groups: one for each along the first axis of queries, or one for all
+        chunk_bytes: about the size of temporary arrays, in bytes, unless another is given
+        is_shared: whether all queries see the same tokens, so that these can be part of the weights
+    """
+
+    queries: Numbers
+    tokens: Numbers
+    chunk_bytes: ClassVar[int] = CHUNK_BYTES
+    is_shared: ClassVar[bool] = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The axes of the queries: (T,) or (S, N)."""
+        return self.queries.shape[:-1]
+
+    @abstractmethod
+    def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
+        """Cover all queries once. All blocks of some groups come one after the other.
+
+        Args:
+            num_heads: H
+            chunk_bytes: about the size of temporary arrays, in bytes
+            itemsize: that of a number, in bytes
+        """
+
+
+class Own(View):
+    """Each query sees a context of its own.
+
+    Args:
+        contexts: (T, n, d)
+        queries: (T, d)
+    """
+
+    def __init__(self, contexts: Numbers, queries: Numbers) -> None:
+        self.tokens, self.queries = contexts, queries
+
+    def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
+        """Take some examples at a time.
+
+        Args:
+            num_heads: H
+            chunk_bytes: about the size of temporary arrays, in bytes
+            itemsize: that of a number, in bytes
+
+        Example:
+            >>> view = Own(np.zeros((3, 2, 1)), np.zeros((3, 1)))
+            >>> [(block.rows.start, block.rows.stop) for block in view.blocks(1, 64)]
+            [(0, 2), (2, 3)]
+        """
+        for rows in _examples(self, num_heads, chunk_bytes, itemsize):
+            yield Block(rows, rows, slice(0, self.tokens.shape[1]), None)
+
+
+class Shared(View):
+    """All queries see one context.
+
+    Args:
+        context: (n, d)
+        queries: (T, d)
+    """
+
+    is_shared = True
+
+    def __init__(self, context: Numbers, queries: Numbers) -> None:
+        self.tokens, self.queries = context[np.newaxis], queries
+
+    def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
+        """Take some examples at a time.
+
+        Args:
+            num_heads: H
+            chunk_bytes: about the size of temporary arrays, in bytes
+            itemsize: that of a number, in bytes
+        """
+        for rows in _examples(self, num_heads, chunk_bytes, itemsize):
+            yield Block(rows, slice(0, 1), slice(0, self.tokens.shape[1]), None)
+
+
+class Causal(View):
+    """Each token of a sequence is a query, which sees the tokens up to itself.
+
+    A block of b positions sees the tokens up to its last one, n of them. Its logits are H b n
+    numbers for each sequence, never H N N.
+
+    Args:
+        tokens: (S, N, d)
+        window: how many tokens a position sees, itself among them; None for all up to itself
+    """
+
+    chunk_bytes = BLOCK_BYTES
+
+    def __init__(self, tokens: Numbers, window: int | None = None) -> None:
+        self.tokens = self.queries = tokens
+        self.window = window if window is None else min(window, tokens.shape[1])
+
+    def blocks(
+        self,
+        num_heads: int,
+        chunk_bytes: int,
+        itemsize: int = 8,  # noqa: ARG002 - blocks of float32 are those of float64
+    ) -> Iterator[Block]:
+        """Take some positions of some sequences at a time.
+
+        Args:
+            num_heads: H
+            chunk_bytes: about the size of the logits of a block, in bytes
+            itemsize: of no influence
+
+        Example:
+            >>> view = Causal(np.zeros((1, 5, 1)), window=2)
+            >>> [(b.rows[1].start, b.rows[1].stop, b.keys.start) for b in view.blocks(1, 64)]
+            [(0, 2, 0), (2, 4, 1), (4, 5, 3)]
+        """
+        count, length = self.shape
+        allowed = max(1, chunk_bytes // (8 * num_heads))  # entries of one head
+        others = (self.window or length) - 1
+        # b rows see at most N keys together, and at most b + window - 1.
+        fitting = max(allowed // length, (math.isqrt(others**2 + 4 * allowed) - others) // 2)
+        step = max(1, min(length, _MOST_ROWS, fitting))
+        together = max(1, allowed // (step * min(length, step + others)))
+        for first in range(0, count, together):
+            sequences = slice(first, min(first + together, count))
+            for start in range(0, length, step):
+                stop = min(start + step, length)
+                begin = 0 if self.window is None else max(0, start + 1 - self.window)
+                hidden = self.hidden(np.arange(start, stop), np.arange(begin, stop))
+                rows = sequences, slice(start, stop)
+                yield Block(rows, sequences, slice(begin, stop), hidden)
+
+    def hidden(
+        self, rows: npt.NDArray[np.int64], keys: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        """Which tokens positions do not see: (b, n).
+
+        Args:
+            rows: positions (b,)
+            keys: tokens (n,)
+        """
+        later: npt.NDArray[np.bool_] = keys > rows[:, np.newaxis]
+        if self.window is not None:
+            later |= keys <= rows[:, np.newaxis] - self.window
+        return later
+
+
+def examples(contexts: Numbers, queries: Numbers) -> Own | Shared:
+    """View examples with a context each, or with one for all.
+
+    Args:
+        contexts: (T, n, d) or one shared (n, d)
+        queries: (T, d)
+    """
+    return Shared(contexts, queries) if contexts.ndim == 2 else Own(contexts, queries)
+
+
+def _examples(view: View, num_heads: int, chunk_bytes: int, itemsize: int) -> Iterator[slice]:
+    """Slices of examples whose queries, logits and averages fit together."""
+    size, width = view.tokens.shape[1:]
+    step = max(1, chunk_bytes // (num_heads * (2 * width + size) * itemsize))
+    for start in range(0, len(view.queries), step):
+        yield slice(start, min(start + step, len(view.queries)))
