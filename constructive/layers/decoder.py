@@ -9,7 +9,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,7 @@ class Decoder(Rebuilt):
         vocabulary: the tokens
         unit: what a token is: "words", "bytes" or "ids"
         record: how it was built
+        remembered: what was computed of these weights and is asked for again, such as margins
 
     Raises:
         ParameterError: for arrays whose shapes or dtypes do not fit, a layer without a skip
@@ -71,6 +72,7 @@ class Decoder(Rebuilt):
     vocabulary: tuple[Token, ...]
     unit: str
     record: DecoderRecord
+    remembered: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         for name in ("embedding", "positions", "unembedding"):
