@@ -24,7 +24,6 @@ from constructive.layers import residues
 from constructive.support.verdict import pack
 from constructive.theory.context_capacity import least_heads
 from constructive.theory.context_spans import spans_of
-from constructive.theory.upper_bounds import rank_upper_bound, token_space
 
 
 def random_layer(rng, heads, width, head_dim):
@@ -412,44 +411,14 @@ def test_no_weights_are_above_the_bounds(problem, head_dim, seed):
     rng = np.random.default_rng(seed)
     layer = random_layer(rng, heads, data.width, head_dim)
     _, least = by_definition(*inputs_of(data), heads)
-    bound, _ = rank_upper_bound(data, heads)
+    spans = spans_of(data.contexts.reshape(1, -1, data.width))
+    bound = spans.tokens + (heads - 1) * spans.differences  # Theorem 3
     assert residues.search(layer, data, rng).rank <= least <= bound
     claim = certify_bound(data, heads)["impossible"]
     if claim.proved:
         blamed = data.take(unpacked(claim.evidence["examples"]))
         bound = int(claim.statement.split("<= ")[1].split()[0])
         assert residues.search(layer, blamed, rng).rank <= bound
-
-
-# The bound of Theorem 3.
-
-
-def test_the_hyperplane_is_exact():
-    data = generators.shared_context(num_examples=3, context_size=4, width=6, seed=5)
-    spanned, solution = token_space(data)
-    assert spanned == 4
-    for token in data.contexts.tolist():
-        assert sum(Fraction(e) * x for e, x in zip(token, solution, strict=True)) == 1
-
-
-def test_a_constant_entry_makes_a_hyperplane():
-    contexts = np.array(drawn(14, 3, 5))
-    assert rank_upper_bound(dataset(contexts), num_heads=3)[0] == 14
-    contexts[..., 2] = 0.75
-    assert rank_upper_bound(dataset(contexts), num_heads=3)[0] == 13
-
-
-def test_tokens_on_no_hyperplane():
-    assert token_space(Dataset([[1], [2]], [[1], [2]], [0, 1])) == (1, None)
-    bound, why = rank_upper_bound(Dataset([[1], [2]], [[1], [2], [3]], [0, 1, 2]), num_heads=2)
-    assert (bound, why) == (2, "Hk: all tokens span k = 1 dimensions")
-
-
-def test_one_token_makes_all_heads_agree():
-    own = generators.uniform(num_examples=9, context_size=1, width=4)
-    bound, why = rank_upper_bound(own, num_heads=5)
-    assert bound == 4
-    assert "n = 1" in why
 
 
 # Forgeries.
