@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from constructive.data.shapes import ExampleShapes
-from constructive.layers.layer import FLOAT64, Layer
+from constructive.layers.layer import Layer
 from constructive.layers.record import HeadRecord
+from constructive.layers.shapes import FLOAT64
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError, shown
 from constructive.theory.bounds import Plan, TheoremHeads

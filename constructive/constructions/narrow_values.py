@@ -38,8 +38,8 @@ from constructive.data.shapes import ExampleShapes
 from constructive.exact import modular
 from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.layer import FLOAT64
 from constructive.layers.record import HeadRecord
+from constructive.layers.shapes import FLOAT64
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError, ParameterError
 from constructive.support.progress import report

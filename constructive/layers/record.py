@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from constructive.data.labels import Label, require_classes
-from constructive.layers.layer import FLOAT64, Layer
+from constructive.layers.layer import Layer
+from constructive.layers.shapes import FLOAT64
 from constructive.support.errors import ParameterError
 
 if TYPE_CHECKING:
