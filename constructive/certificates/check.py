@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from constructive.certificates.certificate import FORMATS
-from constructive.data import texts
-from constructive.data.stored import FILES, StoredDataset
+from constructive.data import corpus
+from constructive.data.dataset import Dataset
+from constructive.data.stored import FILES
 from constructive.sequences import examples, memorizer
 from constructive.support.errors import FormatError, ParameterError, shown
 from constructive.support.progress import listened, report
@@ -26,7 +27,7 @@ _KINDS = {
     **dict.fromkeys(FORMATS, _CERTIFICATE),
     memorizer.FORMAT: _WEIGHTS,
     examples.FORMAT: _DATA,
-    texts.FORMAT: _DATA,
+    corpus.FORMAT: _DATA,
 }
 _STEP = re.compile(r"\.\.\. (.{1,99}): (\d{1,18}) of (\d{1,18})\n")
 """A line of the checker which tells what it is at (`checker/steps.py`)."""
@@ -158,8 +159,8 @@ def _run(command: list[str], printed: Path) -> tuple[int, str]:
 
 def _path_of(role: str, given: object, folder: Path) -> Path:
     """The file of a role; an object is written to one, unless it is on disk already."""
-    if isinstance(given, StoredDataset):
-        given = given.folder
+    if isinstance(given, Dataset) and given.on_disk:
+        given = given.on_disk.folder
     if isinstance(given, str | Path):
         _require_role(Path(given), role, given)
         return Path(given).resolve()

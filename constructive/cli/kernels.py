@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from constructive.cli.common import Force, app, console, folder_output, progress_bar
+from constructive.cli.common import Force, Seed, app, console, folder_output, progress_bar
 from constructive.support.errors import ParameterError
 from constructive.support.progress import report
 
@@ -39,7 +39,6 @@ Shapes = Annotated[
     list[str] | None, typer.Option("--shape", help="Only this shape; may be repeated.")
 ]
 Cases = Annotated[list[str] | None, typer.Option("--case", help="Only this case; may be repeated.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of all random choices.")]
 
 
 @kernels.command("list")

@@ -10,7 +10,7 @@ from rich.table import Table
 
 import constructive
 from constructive.cli.common import Force, app, hand_out, one_output, progress_bar, several_outputs
-from constructive.data import text
+from constructive.data import byte_windows
 from constructive.support.errors import DataError
 from constructive.support.progress import report
 
@@ -164,7 +164,7 @@ def ask_command(
             witness=len(asked),
             suggestion=f"the {size} bytes before it",
         )
-    tokens = text.encode(asked, size)
+    tokens = byte_windows.encode(asked, size)
     (answer,) = loaded.predict([tokens.tolist()])
     typer.echo("nothing that was memorized" if answer is None else str(answer))
 
@@ -199,17 +199,17 @@ def certify_command(
     hand_out(certificate, output, say)
 
 
-def _read(corpus: Path, question: Question, window: int | None) -> text.TextExamples:
+def _read(corpus: Path, question: Question, window: int | None) -> byte_windows.TextExamples:
     content = corpus.read_bytes()
     if question is Question.next_byte:
-        return text.windows(content, window)
+        return byte_windows.windows(content, window)
     if window is not None:
         raise DataError(
             f"--window={window} is for the next byte, not for lines",
             witness=window,
             suggestion="--question next-byte, or no --window",
         )
-    return text.lines(content)
+    return byte_windows.lines(content)
 
 
 def _table(points: "list[GrowthPoint]") -> Table:

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.constructions.decoder import build_recital
+from constructive.data.corpus import Text
 from constructive.data.real import english_text
-from constructive.data.texts import Text
 from constructive.exact.arithmetics.floats import softmax_in_place
 from constructive.exact.directed import percent
 from constructive.figures import drawing

@@ -19,7 +19,6 @@ from constructive import (
 )
 from constructive.certificates.claims.paired import entries, reading, scan
 from constructive.certificates.claims.paired import examples as paired_examples
-from constructive.support.stored import StoredArray
 
 NAMES = "contexts", "queries", "targets"
 
@@ -139,7 +138,9 @@ def require_one_pass(seen, order, again):
 
 @pytest.mark.parametrize("rows", [1, 7, 99])
 @pytest.mark.parametrize("claims", [["rank"], ["error"], ["rank", "error", "readout"]])
-def test_contexts_are_read_once_beside_the_hash(paired, checker, folder, monkeypatch, claims, rows):
+def test_contexts_are_read_once_beside_the_hash(
+    paired, checker, folder, monkeypatch, rows_read, claims, rows
+):
     """Entries which couple are read again, and for the rank the token of the extra example.
 
     A certificate of the error alone names no pairs. So to the checker all entries couple.
@@ -152,7 +153,7 @@ def test_contexts_are_read_once_beside_the_hash(paired, checker, folder, monkeyp
         monkeypatch.setattr(part, "CHUNK_BYTES", 8 * 4 * 12 * rows)
     for part in (checker.paired, checker.stored):
         monkeypatch.setattr(part, "CHUNK", 4 * 12 * rows)
-    seen = watched_rows(monkeypatch, StoredArray, "rows")
+    seen = rows_read
     opened = Dataset.open(folder / "data")
     assert np.concatenate(seen).tolist() == list(range(total))
     seen.clear()

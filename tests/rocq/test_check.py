@@ -154,7 +154,7 @@ def test_an_interrupt_ends_what_runs(programs, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["prove", "--folder", "built"], "--folder is for formal proofs"),
+        (["prove", "--folder", "built"], "--folder is for Rocq"),
         (["prove", "--rocq", "2-grouping"], "--rocq checks all formal proofs"),
     ],
 )

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constructive import DataError, FormatError, ParameterError, Text
-from constructive.data.texts import Position, joined
+from constructive.data.corpus import Position
+from constructive.data.tokens import joined
 
 NONEMPTY = st.text(min_size=1)
 IDS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=6)

@@ -12,7 +12,7 @@ from constructive import (
     fewest_heads,
     generators,
 )
-from constructive.data.language import language
+from constructive.data.next_token import language
 from constructive.data.positions import positions
 
 TEXT = (

@@ -7,11 +7,10 @@ still tell "ab" from "ba". Short lines are filled up with the byte -1.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from constructive.support.arrays import Integers
 from constructive.support.errors import DataError
 
-Bytes = npt.NDArray[np.int64]
 _END = -1
 _WIDEST = 1 << 12
 """The longest window that is tried."""
@@ -26,7 +25,7 @@ class TextExamples:
         labels: of each sequence, the number of the line, from 1, or the next byte
     """
 
-    tokens: Bytes
+    tokens: Integers
     labels: list[int] | list[bytes]
 
     def first(self, total: int) -> "TextExamples":
@@ -38,7 +37,7 @@ class TextExamples:
         return TextExamples(self.tokens[:total], self.labels[:total])
 
 
-def encode(text: bytes, size: int) -> Bytes:
+def encode(text: bytes, size: int) -> Integers:
     """A text as one sequence of tokens (n, 2), filled up with -1.
 
     Args:

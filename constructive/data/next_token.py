@@ -14,9 +14,9 @@ import numpy.typing as npt
 from constructive.data.dataset import Dataset
 from constructive.data.positions import positions as encoding
 from constructive.support.arguments import require_positive, require_seed
+from constructive.support.arrays import Integers
 from constructive.support.errors import DataError, ParameterError, shown
 
-Integers = npt.NDArray[np.int64]
 Unit = Literal["words", "bytes"]
 
 

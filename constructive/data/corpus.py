@@ -11,21 +11,17 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from constructive.data.tokens import Joined, Token, joined, no_text, require_vocabulary
 from constructive.support.arguments import is_integer, require_positive
-from constructive.support.arrays import private
+from constructive.support.arrays import Integers, private
 from constructive.support.errors import DataError, FormatError, ParameterError, shown
 from constructive.support.files import replacing
 
 FORMAT = "constructive text 1"
-Unit = Literal["words", "bytes", "ids"]
-Token = str | int
-Joined = str | bytes | tuple[int, ...]
-Integers = npt.NDArray[np.int64]
 
 _BATCH = 1 << 14
 """Tokens of texts which are put side by side, unless a single one is longer."""
@@ -135,7 +131,7 @@ class Text:
         """
         for text in texts:
             if not isinstance(text, str):
-                raise _no_text(text, "a string")
+                raise no_text(text, "a string")
         return cls._of([re.findall(r"\w+|\W", text) for text in texts], prompt, "words")
 
     @classmethod
@@ -158,7 +154,7 @@ class Text:
         for text in texts:
             content = text.encode() if isinstance(text, str) else text
             if not isinstance(content, bytes):
-                raise _no_text(text, "a string or bytes")
+                raise no_text(text, "a string or bytes")
             listed.append(list(content))
         return cls._of(listed, prompt, "bytes")
 
@@ -183,7 +179,7 @@ class Text:
             found = list(text) if np.iterable(text) and not isinstance(text, str) else [None]
             wrong = [value for value in found if not is_integer(value)]
             if wrong:
-                raise _no_text(wrong[0], "a token id, an integer")
+                raise no_text(wrong[0], "a token id, an integer")
             listed.append([int(value) for value in found])
         return cls._of(listed, prompt, "ids")
 
@@ -219,10 +215,10 @@ class Text:
     @property
     def texts(self) -> tuple[tuple[Token, ...], ...]:
         """The tokens of each text."""
-        return tuple(
-            tuple(self.vocabulary[i] for i in part.tolist())
-            for part in np.split(self.ids, np.cumsum(self.lengths)[:-1])
-        )
+        return tuple(tuple(self.vocabulary[i] for i in part.tolist()) for part in self._parts())
+
+    def _parts(self) -> list[Integers]:
+        return np.split(self.ids, np.cumsum(self.lengths)[:-1])
 
     @property
     def tokens(self) -> tuple[Token, ...]:
@@ -330,21 +326,16 @@ class Text:
         return Position(text, place - int(stops[text] - self.lengths[text]))
 
     def _contradiction(self, first: "_Met", second: "_Met") -> DataError:
-        says = [
-            f"text {met.position.text} "
-            + (
-                "ends"
-                if met.following == self.end
-                else f"goes on with {shown(self.vocabulary[met.following])}"
-            )
-            for met in (first, second)
-        ]
-        if self.end not in {first.following, second.following}:
-            says[1] = says[1].replace("goes on ", "", 1)
+        def says(met: _Met, goes_on: str) -> str:
+            ends = met.following == self.end
+            what = "ends" if ends else f"{goes_on}with {shown(self.vocabulary[met.following])}"
+            return f"text {met.position.text} {what}"
+
+        second_goes_on = "goes on " if self.end in {first.following, second.following} else ""
         token = first.position.token
         told_apart = f", or prompt={token + 2}" if token + 2 <= self.lengths.min() else ""
         return DataError(
-            f"{says[0]} after token {token}, and {says[1]}",
+            f"{says(first, 'goes on ')} after token {token}, and {says(second, second_goes_on)}",
             witness=(tuple(first.position), tuple(second.position)),
             suggestion=f"texts with different first tokens{told_apart}; or a longer window=, if "
             "any",
@@ -352,13 +343,12 @@ class Text:
 
     def content(self) -> dict[str, Any]:
         """What a file holds, as JSON values."""
-        parts = np.split(self.ids, np.cumsum(self.lengths)[:-1])
         return {
             "format": FORMAT,
             "unit": self.unit,
             "prompt": self.prompt,
             "vocabulary": list(self.vocabulary),
-            "texts": [part.tolist() for part in parts],
+            "texts": [part.tolist() for part in self._parts()],
         }
 
     def save(self, path: str | Path) -> None:
@@ -410,56 +400,3 @@ class _Met:
     place: int
     following: int
     number: int
-
-
-def require_vocabulary(vocabulary: tuple[Token, ...], unit: str) -> None:
-    """Raise ParameterError for an unknown unit, or tokens which are not all different ones of it.
-
-    Args:
-        vocabulary: strings for "words", integers from 0 to 255 for "bytes", any for "ids"
-        unit: what a token is
-    """
-    if unit not in get_args(Unit):
-        raise ParameterError(
-            f"unknown unit={shown(unit)}",
-            witness=shown(unit),
-            suggestion=" or ".join(map(repr, get_args(Unit))),
-        )
-    met: set[Token] = set()
-    for token in vocabulary:
-        fits = isinstance(token, str) if unit == "words" else is_integer(token)
-        if fits and unit == "bytes":
-            fits = token in range(256)
-        if not fits or token in met:
-            says = "is there twice" if fits else f"is not one of {unit}"
-            raise ParameterError(
-                f"{shown(token)} in the vocabulary {says}",
-                witness=shown(token),
-                suggestion="Text.words(text), Text.bytes(content) or Text.of(token_ids)",
-            )
-        met.add(token)
-
-
-def joined(tokens: Sequence[Token], unit: str) -> Joined:
-    """Tokens one after the other: a string of words, bytes, or a tuple of token ids.
-
-    Args:
-        tokens: of one unit
-        unit: "words", "bytes" or "ids"
-
-    Example:
-        >>> joined(("the", " ", "cat"), "words"), joined((97, 98), "bytes")
-        ('the cat', b'ab')
-    """
-    if unit == "words":
-        return "".join(map(str, tokens))
-    numbers = tuple(int(token) for token in tokens)
-    return bytes(numbers) if unit == "bytes" else numbers
-
-
-def _no_text(found: object, wanted: str) -> ParameterError:
-    return ParameterError(
-        f"{shown(found)} is not {wanted}",
-        witness=type(found).__name__,
-        suggestion="Text.words(text), Text.bytes(content) or Text.of(token_ids)",
-    )
