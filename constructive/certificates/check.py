@@ -14,7 +14,8 @@ from constructive.certificates.certificate import FORMATS
 from constructive.data import corpus
 from constructive.data.dataset import Dataset
 from constructive.data.stored import FILES
-from constructive.sequences import examples, memorizer
+from constructive.sequences.examples import SequenceDataset
+from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.errors import FormatError, ParameterError, shown
 from constructive.support.progress import listened, report
 from constructive.support.verdict import Verdict, no_boolean
@@ -25,8 +26,8 @@ CHECKER = Path(__file__).with_name("checker")
 _CERTIFICATE, _WEIGHTS, _DATA = "certificate", "memorizer", "data"
 _KINDS = {
     **dict.fromkeys(FORMATS, _CERTIFICATE),
-    memorizer.FORMAT: _WEIGHTS,
-    examples.FORMAT: _DATA,
+    SequenceMemorizer.FORMAT: _WEIGHTS,
+    SequenceDataset.FORMAT: _DATA,
     corpus.FORMAT: _DATA,
 }
 _STEP = re.compile(r"\.\.\. (.{1,99}): (\d{1,18}) of (\d{1,18})\n")
