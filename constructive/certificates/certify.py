@@ -8,9 +8,9 @@ from constructive.certificates.certificate import Certificate
 from constructive.certificates.claims.options import MOST_BITS, CertifyOptions
 from constructive.certificates.families import family_of
 from constructive.certificates.family import ClaimFamily
+from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
-from constructive.data.texts import Text
 from constructive.layers.decoder import Decoder
 from constructive.layers.memorizer import Memorizer
 from constructive.sequences.examples import SequenceDataset

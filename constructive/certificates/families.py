@@ -8,9 +8,9 @@ from constructive.certificates.claims.grouping import has_groups
 from constructive.certificates.claims.impossible import AllWeights
 from constructive.certificates.claims.paired.judge import PAIRED
 from constructive.certificates.family import ClaimFamily, Description
+from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
-from constructive.data.texts import Text
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.decoder import Decoder
 from constructive.layers.extended import ExtendedLayer

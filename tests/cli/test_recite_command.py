@@ -12,7 +12,7 @@ from constructive import Decoder, Text
 from constructive.certificates.claims import recites
 from constructive.cli import recite
 from constructive.constructions import decoder as building
-from constructive.data.texts import joined
+from constructive.data.tokens import joined
 from constructive.figures import recital as figure
 from constructive.layers.recital import Recital, recital
 from constructive.support.progress import progress_to

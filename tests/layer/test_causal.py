@@ -1,7 +1,6 @@
 """The causal layer against its definition, its rank at the bound, and bounds of what rounds."""
 
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from constructive.exact.models import FLOAT32, FLOAT64, STORAGES, model_named
 from constructive.layers import residues
 from constructive.layers.causal import bounded
 from constructive.layers.causal.margins import Margins, margins
+from constructive.layers.exact_logits import exact_positions
 from constructive.layers.views import Causal
 
 PRIME = next(modular.safe_primes())
@@ -182,65 +182,12 @@ def dyadic_tokens(rng, count=1, length=12, width=6):
     return rng.integers(-1, 2, size=(count, length, width)).astype(np.float32)
 
 
-@settings(max_examples=60)
-@given(SEEDS, st.integers(-12, 12), st.integers(1, 5), st.integers(-3, 3))
-def test_partial_sums_are_never_larger_than_said(seed, exponent, head_dim, fine):
-    """In random orders; and all are multiples of their units."""
-    rng = np.random.default_rng(seed)
-    shape = 2, 5, head_dim
-    layer = CausalLayer(
-        rng.integers(-9, 10, size=shape) * 2.0**exponent,
-        rng.integers(-9, 10, size=shape) * 0.5, np.zeros((15, 1)),
-    )  # fmt: skip
-    tokens = rng.integers(-9, 10, size=(1, 6, 5)) * 2.0**fine
-    known = bounded.exact_logits(layer, tokens)
-    queries_sums, key_sums, matrix_sums, absorbed_sums, logit_sums = known.summed
-
-    def check(sums, terms):
-        partial = np.cumsum(rng.permutation(terms))
-        assert np.abs(partial).max() <= sums.largest
-        assert (partial / sums.unit == np.round(partial / sums.unit)).all()
-        assert np.abs(partial).max() <= 2.0**sums.bits * sums.unit
-
-    for w_q, w_k in zip(layer.query_weights, layer.key_weights, strict=True):
-        for x, y in rng.permutation(tokens[0])[:4].reshape(2, 2, 5):
-            for column in range(head_dim):
-                check(queries_sums, x * w_q[:, column])
-                check(key_sums, y * w_k[:, column])
-                assert abs(x @ w_q[:, column]) <= known.stored[1].largest
-                assert abs(y @ w_k[:, column]) <= known.stored[2].largest
-            matrix = w_q @ w_k.T
-            for k in range(5):
-                check(absorbed_sums, x * matrix[:, k])
-                for j in range(5):
-                    check(matrix_sums, w_q[j] * w_k[k])
-            check(logit_sums, (x @ w_q) * (y @ w_k))
-            check(logit_sums, (x @ matrix) * y)
-            check(known.logits, [x @ matrix @ y, -(y @ matrix @ y)])
-
-
 @pytest.mark.parametrize(
     ("numbers", "wanted"),
     [([0.75, 3.0], -2), ([0.0], 0), ([96.0], 5), ([2.0**-1074], -1074), ([0.1], -55)],
 )
 def test_granularity(numbers, wanted):
     assert dyadic.granularity(np.array(numbers)) == wanted
-
-
-def test_which_logits_are_exact_where():
-    rng = np.random.default_rng(0)
-    known = bounded.exact_logits(dyadic_layer(rng), dyadic_tokens(rng))
-    assert known.tabulated
-    assert all(known.exact_in(model) for model in map(partial(model_named, None), STORAGES))
-    wide = bounded.exact_logits(dyadic_layer(rng), dyadic_tokens(rng) * 1000)
-    assert wide.exact_in(FLOAT32)
-    assert not wide.exact_in(model_named(None, "bfloat16"))  # queries have more than 8 bits
-    odd = dyadic_tokens(rng) * np.float32(1 + 2.0**-20)
-    assert not bounded.exact_logits(dyadic_layer(rng), odd).exact_in(FLOAT32)
-    random = CausalLayer(*(rng.standard_normal(s) for s in ((1, 6, 6), (1, 6, 6), (12, 1))))
-    assert not bounded.exact_logits(random, rng.standard_normal((1, 3, 6))).tabulated
-    huge = dyadic_layer(rng, scale=2.0**120)
-    assert not bounded.exact_logits(huge, dyadic_tokens(rng) * 1024).exact_in(FLOAT32)
 
 
 @given(st.integers(-6, 2), st.floats(0.01, 1000.0))
@@ -254,7 +201,7 @@ def test_the_table_of_exponentials(exponent, most):
 
 
 def found_margins(layer, unembedding, model, tokens, following):
-    known = bounded.exact_logits(layer, tokens)
+    known = exact_positions((layer.query_weights, layer.key_weights), tokens)
     places = np.arange(following.size).reshape(following.shape)
     parts = margins(layer, unembedding, model, tokens.astype(float), known, following, places)
     return Margins.together(list(parts))
@@ -372,7 +319,7 @@ def test_averages_in_float32_are_bounds(scale, count):
     weights[0, 1, 1:] = 0.0
     weights /= weights.sum(axis=2, keepdims=True)
     sizes = (scale * rng.random((1, count, 3))).astype(np.float32)
-    bounds = bounded._averages(weights, sizes)
+    bounds = bounded.average_sizes(weights, sizes)
     for row in range(2):
         for column in range(3):
             pairs = zip(weights[0, row].tolist(), sizes[0, :, column].tolist(), strict=True)
@@ -383,27 +330,7 @@ def test_averages_in_float32_are_bounds(scale, count):
 
 def test_averages_beyond_float32_have_infinite_bounds():
     sizes = np.array([[[np.inf], [1.0]]], np.float32)
-    assert not bounded._averages(np.array([[[0.5, 0.5]]]), sizes) < np.inf
-
-
-def test_the_largest_entries_are_enough_where_all_is_exact_with_them():
-    """Then tokens are not looked at one by one; where they are not enough, they are."""
-    rng = np.random.default_rng(0)
-    layer, single = dyadic_layer(rng), FLOAT32
-    looked_at = 0
-    for scale in (1.2 ** np.arange(60)).astype(int):
-        identity = np.eye(layer.width)
-        tokens = np.concatenate([identity * scale, identity])[np.newaxis]
-        found, tight = (
-            bounded.exact_logits(layer, tokens, single),
-            bounded.exact_logits(layer, tokens),
-        )
-        assert found.exact_in(single) is tight.exact_in(single)
-        for ours, theirs in zip(found.summed, tight.summed, strict=True):
-            assert ours.unit == theirs.unit
-            assert ours.largest >= theirs.largest
-        looked_at += found.exact_in(single) and found == tight
-    assert 0 < looked_at < 30
+    assert not bounded.average_sizes(np.array([[[0.5, 0.5]]]), sizes) < np.inf
 
 
 def test_share_is_the_largest_part_of_a_margin():

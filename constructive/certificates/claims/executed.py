@@ -24,8 +24,8 @@ from constructive.certificates.claims.evaluations import Evaluations
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.certificates.claims.options import CertifyOptions
 from constructive.certificates.claims.recites import margins_of, position
+from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
-from constructive.data.texts import Text
 from constructive.exact.directed import at_most, percent, short_bound, upper
 from constructive.exact.float_model import FloatModel
 from constructive.exact.models import model_named

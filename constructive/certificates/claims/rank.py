@@ -32,9 +32,9 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.certificates.claims.kind import ClaimKind, Subject
+from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
 from constructive.data.repeats import repeated_inputs
-from constructive.data.texts import Text
 from constructive.exact import modular
 from constructive.exact.arithmetics.residues import Integers, Point, Residues
 from constructive.layers import residues

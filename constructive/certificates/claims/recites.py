@@ -5,7 +5,7 @@ in float64, with exponentials from balls (`layers.causal.margins`).
 """
 
 from constructive.certificates.claims.kind import ClaimKind, Subject
-from constructive.data.texts import Text
+from constructive.data.corpus import Text
 from constructive.exact.directed import at_least, at_most
 from constructive.exact.models import model_named
 from constructive.layers.causal.margins import Margins

@@ -19,6 +19,26 @@ ARRAYS = "contexts", "queries"
 MODULUS = (1 << 31) - 1
 """Of fingerprints, which tell inputs apart."""
 _ATTEMPTS = 32
+
+
+def confirmed(instance: Instance) -> list[str]:
+    """What Rocq has proved where it accepts the files, in lines.
+
+    Args:
+        instance: what they are about
+
+    Example:
+        >>> confirmed(Instance(THEORY, {"T": 8, "H": 3, "bound": 7}))[0]
+        'for all real weights of H = 3 heads rank Z <= 7 on 8 stored examples, different inputs:'
+    """
+    heads, bound, total = (instance.values[name] for name in ("H", "bound", "T"))
+    return [
+        f"for all real weights of H = {heads} heads rank Z <= {bound} on {total} stored examples, "
+        "different inputs:",
+        "  whatever W_Q and W_K are, some labels are not memorized by any W_V, W_O and W_D",
+    ]
+
+
 THEORY = Theory(
     name="checker/upper_bound",
     modules="Definitions attention_program attention_rank upper_bound_program upper_bound",
@@ -34,6 +54,7 @@ THEORY = Theory(
         "roots": "numbers",
     },
     shares={"words": "contexts"},
+    confirmed=confirmed,
     conclusion="all_three",
     tail="""\
 Lemma checked : check_upper_bound modulus base start n d T H bound contexts queries zeros vectors
@@ -151,24 +172,6 @@ def instance_of(certificate: Certificate, dataset: Dataset) -> Instance:
         "roots": roots,
     }
     return Instance(THEORY, values)
-
-
-def confirmed(instance: Instance) -> list[str]:
-    """What Rocq has proved where it accepts the files, in lines.
-
-    Args:
-        instance: what they are about
-
-    Example:
-        >>> confirmed(Instance(THEORY, {"T": 8, "H": 3, "bound": 7}))[0]
-        'for all real weights of H = 3 heads rank Z <= 7 on 8 stored examples, different inputs:'
-    """
-    heads, bound, total = (instance.values[name] for name in ("H", "bound", "T"))
-    return [
-        f"for all real weights of H = {heads} heads rank Z <= {bound} on {total} stored examples, "
-        "different inputs:",
-        "  whatever W_Q and W_K are, some labels are not memorized by any W_V, W_O and W_D",
-    ]
 
 
 def vocabulary(contexts: Array) -> tuple[Array, list[int]]:

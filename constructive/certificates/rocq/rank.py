@@ -20,6 +20,28 @@ from constructive.exact.arithmetics.residues import Point
 from constructive.layers.memorizer import Memorizer
 
 ARRAYS = "contexts", "queries", "query_weights", "key_weights"
+
+
+def confirmed(instance: Instance) -> list[str]:
+    """What Rocq has proved where it accepts the files, in lines.
+
+    Args:
+        instance: what they are about
+
+    Example:
+        >>> one = np.ones((1, 1, 1))
+        >>> values = {"T": 1, **dict.fromkeys(ARRAYS, one)}
+        >>> confirmed(Instance(THEORY, values))[0]
+        'rank Z = T = 1 of the stored numbers, as real numbers, if exp(2^-208) is'
+    """
+    exponent = sum(modular.least_exponent(instance.values[name]) for name in ARRAYS)
+    return [
+        f"rank Z = T = {instance.values['T']} of the stored numbers, as real numbers, if "
+        f"exp(2^{exponent}) is",
+        "  transcendental (Hermite 1873); so these W_Q and W_K memorize every labelling",
+    ]
+
+
 THEORY = Theory(
     name="checker/attention_rank",
     modules="Definitions Exact_rank attention_program attention_rank",
@@ -34,6 +56,7 @@ THEORY = Theory(
         "columns": "masks",
         "inverse": "inverses",
     },
+    confirmed=confirmed,
     conclusion="both",
     tail="""\
 Definition of_examples : arrays := mkseq (fun t => nth [::] contexts (t %% size contexts)) T.
@@ -138,23 +161,3 @@ def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset
 def _read(evidence: dict[str, Any]) -> tuple[int, int, Integers]:
     """Return p, a and C, in ascending order."""
     return int(evidence["prime"]), int(evidence["value"]), np.sort(unpack(evidence["columns"]))
-
-
-def confirmed(instance: Instance) -> list[str]:
-    """What Rocq has proved where it accepts the files, in lines.
-
-    Args:
-        instance: what they are about
-
-    Example:
-        >>> one = np.ones((1, 1, 1))
-        >>> values = {"T": 1, **dict.fromkeys(ARRAYS, one)}
-        >>> confirmed(Instance(THEORY, values))[0]
-        'rank Z = T = 1 of the stored numbers, as real numbers, if exp(2^-208) is'
-    """
-    exponent = sum(modular.least_exponent(instance.values[name]) for name in ARRAYS)
-    return [
-        f"rank Z = T = {instance.values['T']} of the stored numbers, as real numbers, if "
-        f"exp(2^{exponent}) is",
-        "  transcendental (Hermite 1873); so these W_Q and W_K memorize every labelling",
-    ]
