@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from constructive.constructions.planning import Explanation as Explanation
     from constructive.constructions.planning import explain as explain
     from constructive.data import generators as generators
+    from constructive.data.corpus import Text as Text
     from constructive.data.dataset import Dataset as Dataset
     from constructive.data.mixing import token_mixing as token_mixing
     from constructive.data.rational import RationalDataset as RationalDataset
-    from constructive.data.texts import Text as Text
     from constructive.layers.attention import AttentionLayer as AttentionLayer
     from constructive.layers.causal.layer import CausalLayer as CausalLayer
     from constructive.layers.decoder import Decoder as Decoder

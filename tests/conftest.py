@@ -5,10 +5,12 @@ import os
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
 from constructive.certificates.check import CHECKER
+from constructive.support.stored import StoredArray
 
 # Build times vary on shared machines, so no test fails for being slow once.
 settings.register_profile(
@@ -33,3 +35,17 @@ def checker():
     finally:
         sys.path.remove(str(CHECKER))
     return SimpleNamespace(main=parts["command"].main, check=parts["command"].check, **parts)
+
+
+@pytest.fixture
+def rows_read(monkeypatch):
+    """The rows of contexts on disk that are read from now on, as indices, a list for each time."""
+    mapped, seen = StoredArray.mapped, []
+
+    class Watched(np.ndarray):
+        def __getitem__(self, rows):
+            seen.append(np.arange(len(self))[rows])
+            return np.asarray(super().__getitem__(rows))
+
+    monkeypatch.setattr(StoredArray, "mapped", lambda stored: mapped(stored).view(Watched))
+    return seen

@@ -21,9 +21,9 @@ ROOMS = [
 
 UPWARDS = {
     ("layers.memorizer", "interop"), ("sequences.memorizer", "interop"),
-    ("layers.decoder", "interop"), ("layers.record", "constructions"),
+    ("layers.decoder", "interop"),
 }  # fmt: skip
-"""Exports to other libraries, and what is known of the construction of a record: when asked for."""
+"""Exports to other libraries, when they are asked for."""
 
 
 def module_name(path):

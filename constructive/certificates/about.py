@@ -12,31 +12,39 @@ from constructive.support.arrays import Array
 from constructive.support.fingerprint import fingerprint
 
 
-def described(arrays: dict[str, Array]) -> dict[str, Any]:
-    """Dtype and shape of each array, and the SHA-256 of all."""
-    about = {name: _kind(array.dtype, array.shape) for name, array in arrays.items()}
+def describe_arrays(arrays: dict[str, Array]) -> dict[str, Any]:
+    """Return dtype and shape of each array, and the SHA-256 of all.
+
+    Args:
+        arrays: by the names that files give them
+    """
+    about = {name: _type(array.dtype, array.shape) for name, array in arrays.items()}
     return about | {"sha256": fingerprint(arrays).hex()}
 
 
-def described_data(dataset: Dataset) -> dict[str, Any]:
-    """The same of a data set, whose contexts may be on disk."""
+def describe_dataset(dataset: Dataset) -> dict[str, Any]:
+    """Return the same of a dataset, whose contexts may be on disk.
+
+    Args:
+        dataset: T examples
+    """
     return {
-        "contexts": _kind(dataset.context_dtype, dataset.context_shape),
-        "queries": _kind(dataset.queries.dtype, dataset.queries.shape),
-        "targets": _kind(dataset.targets.dtype, dataset.targets.shape),
+        "contexts": _type(dataset.context_dtype, dataset.context_shape),
+        "queries": _type(dataset.queries.dtype, dataset.queries.shape),
+        "targets": _type(dataset.targets.dtype, dataset.targets.shape),
         "sha256": dataset.fingerprint().hex(),
     }
 
 
-def _kind(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:  # noqa: ANN401 - as JSON has it
-    return {"dtype": str(dtype), "shape": list(shape)}
-
-
 def made_by() -> dict[str, str]:
-    """Names and versions of the programs which make a certificate."""
+    """Return names and versions of the programs that make a certificate."""
     return {
         "constructive": __version__,
         "python-flint": flint.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
     }
+
+
+def _type(dtype: np.dtype[Any], shape: tuple[int, ...]) -> dict[str, Any]:
+    return {"dtype": str(dtype), "shape": list(shape)}

@@ -1,44 +1,26 @@
 """`certify`: claims about stored weights on stored data, each proved, refuted or left undecided."""
 
-import math
-import numbers
-import operator
 from collections.abc import Iterable
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
-from constructive.certificates import decoders, layers, sequences
 from constructive.certificates.certificate import Certificate
-from constructive.certificates.prover import MOST_BITS, OPTIONS, Asked, Known, Prover
+from constructive.certificates.claims.options import MOST_BITS, CertifyOptions
+from constructive.certificates.families import family_of
+from constructive.certificates.family import ClaimFamily
+from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
-from constructive.data.texts import Text
-from constructive.layers.attention import AttentionLayer
 from constructive.layers.decoder import Decoder
-from constructive.layers.extended import ExtendedLayer
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.rational import RationalLayer
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
-from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import DataError, ParameterError, shown
-from constructive.support.parallel import require_executor
 
 if TYPE_CHECKING:
     import torch
 
-_LAYERS = Prover(Dataset, layers.known_claims, layers.prove)
-PROVERS = {
-    AttentionLayer: _LAYERS,
-    ExtendedLayer: _LAYERS,
-    RationalLayer: Prover(RationalDataset | Dataset, layers.refused, layers.prove),
-    SequenceMemorizer: Prover(SequenceDataset, sequences.known_claims, sequences.prove, ()),
-    Decoder: Prover(Text, decoders.known_claims, decoders.prove, ("seed", "model")),
-}
-"""By the kind of a memorizer's layer, or of the memorizer where it has none."""
-
 _DATA = Dataset, RationalDataset, SequenceDataset, Text
-_FEWEST_BITS = 2
 
 
 def certify(
@@ -120,70 +102,18 @@ def certify(
         'rank Z = T = 7: for all Y some effective readout U (H d, d_out) has Z U = Y'
     """
     weights, data = _read(memorizer, dataset)
-    prover = _prover(weights.layer if isinstance(weights, Memorizer) else weights)
-    if not isinstance(data, prover.data):
+    family = family_of(weights)
+    if not isinstance(data, family.data):
         raise DataError(
             f"a {type(weights).__name__} does not fit a {type(data).__name__}",
             witness=(type(weights).__name__, type(data).__name__),
             suggestion="a SequenceMemorizer with a SequenceDataset, a Decoder with a Text, any "
             "other with a Dataset",
         )
-    known = prover.known_claims(weights)
-    asked = Asked(
-        _checked_claims(claims, known),
-        _bound("epsilon", epsilon),
-        _bound("delta", delta),
-        _bits(max_prec),
-        seed,
-        model,
-        executor,
-    )
-    if executor is not None:
-        require_executor(executor)
-    require_seed(seed)
-    if model is not None and "executed" not in asked.claims:
-        raise ParameterError(
-            f"model={shown(model)} is for the claim executed, which is not asked for",
-            witness=asked.claims,
-            suggestion='claims="executed", or no model=',
-        )
-    usual = Asked(asked.claims)
-    given = {name: getattr(asked, name) for name in OPTIONS}
-    idle = {
-        name: value
-        for name, value in given.items()
-        if name not in prover.options and value != getattr(usual, name)
-    }
-    if idle:
-        raise ParameterError(
-            f"{known.what} have no {', '.join(f'{name}=' for name in idle)}",
-            witness=shown(idle),
-            suggestion="none of " + ", ".join(f"{name}=" for name in idle),
-        )
-    return prover.prove(weights, data, asked)
-
-
-def _prover(kind: object) -> Prover:
-    """Who proves claims about such a layer, or one whose kind it inherits."""
-    found = next((PROVERS[base] for base in type(kind).__mro__ if base in PROVERS), None)
-    if found is None:
-        raise ParameterError(
-            f"certify knows nothing of a {type(kind).__name__}",
-            witness=type(kind).__name__,
-            suggestion="one of " + ", ".join(known.__name__ for known in PROVERS),
-        )
-    return found
-
-
-def _bits(max_prec: int) -> int:
-    require_positive(max_prec=max_prec)
-    if max_prec < _FEWEST_BITS:
-        raise ParameterError(
-            f"max_prec={max_prec} is less than balls have",
-            witness=max_prec,
-            suggestion="max_prec=4096",
-        )
-    return operator.index(max_prec)
+    names = _checked_claims(claims, weights, family)
+    options = CertifyOptions(epsilon, delta, max_prec, seed, model, executor).checked()
+    _require_taken(options, names, weights, family)
+    return family.prove(weights, data, names, options)
 
 
 def _read(given: Any, dataset: object) -> tuple[Memorizer | SequenceMemorizer | Decoder, object]:  # noqa: ANN401 - a module, perhaps
@@ -205,37 +135,41 @@ def _read(given: Any, dataset: object) -> tuple[Memorizer | SequenceMemorizer | 
     )
 
 
-@overload
-def _bound(name: str, value: float) -> float: ...
-@overload
-def _bound(name: str, value: None) -> None: ...
-def _bound(name: str, value: float | None) -> float | None:
-    """A bound as a float of Python, as certificates state it."""
-    if value is None:
-        return None
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    try:
-        bound = float(value) if real else math.nan
-    except OverflowError:  # of integers and fractions
-        bound = math.inf
-    if not 0.0 <= bound < math.inf:
-        raise ParameterError(
-            f"{name}={shown(value)} is not a bound", witness=shown(value), suggestion=f"{name}=1e-6"
-        )
-    return bound
-
-
-def _checked_claims(claims: object, known: Known) -> tuple[str, ...]:
-    """The claims which are asked for, in their order. Raises ParameterError for others."""
+def _checked_claims(claims: object, weights: object, family: ClaimFamily) -> tuple[str, ...]:
+    """Return the claims that are asked for, in their order. Raises ParameterError for others."""
+    known = family.available(weights)
     if claims is None:
-        return known.usual
+        return tuple(name for name, kind in known.items() if kind.is_usual(weights))
     asked = [claims] if isinstance(claims, str) else claims
     listed = list(asked) if isinstance(asked, Iterable) else []
-    unknown = [name for name in listed if name not in known.names]
+    unknown = [name for name in listed if name not in known]
     if unknown or not listed:
         raise ParameterError(
-            f"claims={claims!r} are not {known.what}",
+            f"claims={claims!r} are not claims about {family.name_of(weights)}",
             witness=unknown or None,
-            suggestion=f"some of {', '.join(known.names)}",
+            suggestion=f"some of {', '.join(known)}",
         )
-    return tuple(name for name in known.names if name in listed)
+    return tuple(name for name in known if name in listed)
+
+
+def _require_taken(
+    options: CertifyOptions, claims: tuple[str, ...], weights: object, family: ClaimFamily
+) -> None:
+    """Refuse a model that no claim takes, and options that these weights have no claim for."""
+    known = family.available(weights)
+    takers = [name for name, kind in known.items() if "model" in kind.options]
+    if options.model is not None and takers and not set(takers) & set(claims):
+        raise ParameterError(
+            f"model={shown(options.model)} is for the claim {', '.join(takers)}, which is not "
+            "asked for",
+            witness=claims,
+            suggestion=f'claims="{takers[0]}", or no model=',
+        )
+    idle = {name: value for name, value in options.given().items() if name not in family.options}
+    if idle:
+        raise ParameterError(
+            f"claims about {family.name_of(weights)} have no "
+            f"{', '.join(f'{name}=' for name in idle)}",
+            witness=shown(idle),
+            suggestion="none of " + ", ".join(f"{name}=" for name in idle),
+        )

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from constructive.certificates.certificate import FORMATS
-from constructive.data import texts
-from constructive.data.stored import FILES, StoredDataset
-from constructive.sequences import examples, memorizer
+from constructive.data import corpus
+from constructive.data.dataset import Dataset
+from constructive.data.stored import FILES
+from constructive.sequences.examples import SequenceDataset
+from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.errors import FormatError, ParameterError, shown
 from constructive.support.progress import listened, report
 from constructive.support.verdict import Verdict, no_boolean
@@ -24,9 +26,9 @@ CHECKER = Path(__file__).with_name("checker")
 _CERTIFICATE, _WEIGHTS, _DATA = "certificate", "memorizer", "data"
 _KINDS = {
     **dict.fromkeys(FORMATS, _CERTIFICATE),
-    memorizer.FORMAT: _WEIGHTS,
-    examples.FORMAT: _DATA,
-    texts.FORMAT: _DATA,
+    SequenceMemorizer.FORMAT: _WEIGHTS,
+    SequenceDataset.FORMAT: _DATA,
+    corpus.FORMAT: _DATA,
 }
 _STEP = re.compile(r"\.\.\. (.{1,99}): (\d{1,18}) of (\d{1,18})\n")
 """A line of the checker which tells what it is at (`checker/steps.py`)."""
@@ -158,8 +160,8 @@ def _run(command: list[str], printed: Path) -> tuple[int, str]:
 
 def _path_of(role: str, given: object, folder: Path) -> Path:
     """The file of a role; an object is written to one, unless it is on disk already."""
-    if isinstance(given, StoredDataset):
-        given = given.folder
+    if isinstance(given, Dataset) and given.on_disk:
+        given = given.on_disk.folder
     if isinstance(given, str | Path):
         _require_role(Path(given), role, given)
         return Path(given).resolve()

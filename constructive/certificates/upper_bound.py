@@ -2,11 +2,10 @@
 
 import operator
 
-import numpy as np
-
-from constructive.certificates.about import described, described_data, made_by
 from constructive.certificates.certificate import Certificate
-from constructive.certificates.claims import impossible
+from constructive.certificates.claims.impossible import AllWeights
+from constructive.certificates.claims.options import CertifyOptions
+from constructive.certificates.families import ALL_WEIGHTS
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
 from constructive.support.arguments import require_positive, require_seed
@@ -39,12 +38,6 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
     require_examples(dataset, Dataset)
     require_positive(num_heads=num_heads)
     require_seed(seed)
-    num_heads = operator.index(num_heads)  # as certificates keep it
-    claim = impossible.prove(dataset, num_heads, np.random.default_rng(seed))
-    dataset.require_unchanged()  # so that it is about the data which were hashed
-    return Certificate(
-        claims=(claim,),
-        data=described_data(dataset),
-        weights=described({}),
-        made_by=made_by(),
-    )
+    weights = AllWeights(operator.index(num_heads))  # as certificates keep it
+    names = tuple(ALL_WEIGHTS.available(weights))
+    return ALL_WEIGHTS.prove(weights, dataset, names, CertifyOptions(seed=seed))

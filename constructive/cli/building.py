@@ -12,10 +12,15 @@ from rich.table import Table
 import constructive
 from constructive.cli import predictions
 from constructive.cli.common import (
+    ContextSize,
     Data,
+    Examples,
     Force,
+    MemorizerFile,
     Pieces,
     Say,
+    Seed,
+    Width,
     app,
     folder_output,
     one_output,
@@ -75,9 +80,7 @@ def build(
     ),
     head_dim: Annotated[
         int | None,
-        typer.Option(
-            help="Head dimension d_h; by default n or n + 1 for saturated and schur, 1 else."
-        ),
+        typer.Option(help="Head dimension d_h; by default n for saturated heads, 1 else."),
     ] = None,
     value_dim: ValueDim = None,
     construction: Annotated[
@@ -96,7 +99,7 @@ def build(
     tolerance: Annotated[
         float, typer.Option(help="Largest error handed out, relative to the largest target.")
     ] = 1e-6,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 0,
+    seed: Seed = 0,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -179,7 +182,7 @@ def _bits(text: str) -> int:
 
 @app.command()
 def export(
-    memorizer: Annotated[Path, typer.Argument(help=".safetensors file from `build`.")],
+    memorizer: MemorizerFile,
     output: Annotated[Path, typer.Option("--output", "-o", help=".onnx file.")] = Path(
         "memorizer.onnx"
     ),
@@ -209,7 +212,7 @@ def export(
 
 @app.command()
 def predict(
-    memorizer: Annotated[Path, typer.Argument(help=".safetensors file from `build`.")],
+    memorizer: MemorizerFile,
     data: Data,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help=".npy or .csv file for the predictions.")
@@ -250,9 +253,9 @@ def predict(
 @app.command()
 def generate(
     kind: Annotated[Kind, typer.Argument(help="The distribution of tokens and queries.")],
-    examples: Annotated[int, typer.Option("--examples", "-T", min=1, help="Number T.")],
-    context_size: Annotated[int, typer.Option("--context-size", "-n", min=1, help="Tokens n.")],
-    width: Annotated[int, typer.Option("--width", "-d", min=1, help="Entries d of a token.")],
+    examples: Examples,
+    context_size: ContextSize,
+    width: Width,
     target_dim: Annotated[
         int | None, typer.Option(min=1, help="Entries d_out of a target.")
     ] = None,

@@ -9,32 +9,33 @@ import typer
 import constructive
 from constructive.certificates.claims.registry import CLAIMS
 from constructive.cli.common import (
+    CertificateFile,
     Data,
     Force,
+    MemorizerFile,
     Pieces,
     app,
+    end,
     hand_out,
     one_output,
     processes,
     progress_bar,
+    require_rocq,
 )
 from constructive.support.errors import ParameterError
-from constructive.support.progress import report
 
 if TYPE_CHECKING:
     ClaimOption = str
 else:
-    ClaimOption = StrEnum("ClaimOption", {name: name for name in CLAIMS})
+    ClaimOption = StrEnum("ClaimOption", {name: name for name in CLAIMS["layer"]})
 """The values of --claim."""
 
 
 @app.command("certify")
 def certify_command(
-    memorizer: Annotated[Path, typer.Argument(help=".safetensors file from `build`.")],
+    memorizer: MemorizerFile,
     data: Data,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where the certificate goes.")
-    ] = Path("certificate.json"),
+    output: CertificateFile = Path("certificate.json"),
     claim: Annotated[
         list[ClaimOption] | None, typer.Option(help="A claim; repeat it. By default all.")
     ] = None,
@@ -76,9 +77,7 @@ def certify_command(
 def upper_bound(
     data: Data,
     heads: Annotated[int, typer.Option("--heads", "-H", help="Number H of heads.")],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where the certificate goes.")
-    ] = Path("upper-bound.json"),
+    output: CertificateFile = Path("upper-bound.json"),
     force: Force = False,
 ) -> None:
     """Prove that no weights of H heads memorize all labellings of a data set.
@@ -91,7 +90,6 @@ def upper_bound(
     """
     output, say = one_output(output, inputs={"DATA": data}, force=force)
     with progress_bar():
-        report("eliminate, and look for vectors", 0, 1)
         certificate = constructive.upper_bound_certificate(constructive.Dataset.open(data), heads)
     hand_out(certificate, output, say)
 
@@ -157,10 +155,7 @@ def check_command(
             suggestion="constructive check CERTIFICATE [MEMORIZER] DATA",
         )
     weights = files[0] if len(files) == most else None
-    if folder is not None and not formal:
-        raise ParameterError(
-            "--folder is for Rocq", witness=str(folder), suggestion="--rocq with it"
-        )
+    require_rocq(formal, folder)
     if formal:
         if quick:
             raise ParameterError(
@@ -173,13 +168,11 @@ def check_command(
                 certificate, weights, files[-1], folder=folder, max_memory=max_memory
             )
         typer.echo(confirmed.report)
-        if not confirmed.proved:
-            raise typer.Exit(1)
+        end(proved=confirmed.proved)
         return
     with progress_bar():
         checked = constructive.check(
             certificate, weights, files[-1], quick=quick, max_memory=max_memory
         )
     typer.echo(checked.report.rstrip())
-    if not checked.proved:
-        raise typer.Exit(1)
+    end(proved=checked.proved)

@@ -20,20 +20,39 @@ from rich.table import Table
 
 from constructive import __version__
 from constructive.cli.environment import environment
-from constructive.support.errors import ConstructiveError, OutputError
-from constructive.support.files import STANDARD_OUTPUT, require_writable, same_file, way_out
-from constructive.support.folders import require_folder
+from constructive.support.errors import ConstructiveError, OutputError, ParameterError
+from constructive.support.files import (
+    STANDARD_OUTPUT,
+    require_folder,
+    require_writable,
+    same_file,
+    way_out,
+)
 from constructive.support.progress import progress_to
 
 if TYPE_CHECKING:
     from constructive.certificates.certificate import Certificate
 
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files which exist.")]
-"""Every command which writes a file has this, and calls `one_output` or `several_outputs`."""
+"""Every command that writes a file has this, and calls `one_output` or `several_outputs`."""
 
 Data = Annotated[
     Path, typer.Argument(help=".npz file or folder with contexts, queries and targets.")
 ]
+
+MemorizerFile = Annotated[Path, typer.Argument(help=".safetensors file from `build`.")]
+CertificateFile = Annotated[
+    Path, typer.Option("--output", "-o", help="Where the certificate goes.")
+]
+Examples = Annotated[int, typer.Option("--examples", "-T", min=1, help="Number T.")]
+ContextSize = Annotated[int, typer.Option("--context-size", "-n", min=1, help="Tokens n.")]
+Width = Annotated[int, typer.Option("--width", "-d", min=1, help="Entries d of a token.")]
+Heads = Annotated[int, typer.Option("--heads", "-H", min=1, help="Number H of heads.")]
+HeadsOrFewest = Annotated[
+    int | None,
+    typer.Option("--heads", "-H", min=1, help="Number H of heads; by default the fewest."),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all random choices.")]
 
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to compute with.")]
 Pieces = Annotated[
@@ -231,8 +250,21 @@ def hand_out(certificate: "Certificate", output: Path, say: Say) -> None:
     """Write a certificate whatever it says; status 1 unless all of it is PROVED."""
     certificate.save(output)
     say(f"{certificate}\n\nwritten to {output}")
-    if not certificate.proved:
+    end(proved=certificate.proved)
+
+
+def end(*, proved: bool) -> None:
+    """End the command with status 1 where something is not PROVED."""
+    if not proved:
         raise typer.Exit(1)
+
+
+def require_rocq(formal: bool, folder: Path | None) -> None:
+    """Raise ParameterError for --folder without --rocq."""
+    if folder is not None and not formal:
+        raise ParameterError(
+            "--folder is for Rocq", witness=str(folder), suggestion="--rocq with it"
+        )
 
 
 @contextmanager

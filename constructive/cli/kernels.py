@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from constructive.cli.common import Force, app, console, folder_output, progress_bar
+from constructive.cli.common import Force, Seed, app, console, folder_output, progress_bar
 from constructive.support.errors import ParameterError
 from constructive.support.progress import report
 
@@ -39,7 +39,6 @@ Shapes = Annotated[
     list[str] | None, typer.Option("--shape", help="Only this shape; may be repeated.")
 ]
 Cases = Annotated[list[str] | None, typer.Option("--case", help="Only this case; may be repeated.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of all random choices.")]
 
 
 @kernels.command("list")
@@ -89,6 +88,7 @@ def run(
 
         constructive kernels run torch-flash --device cuda
     """
+    from constructive.kernels.memory import require_device
     from constructive.kernels.running import run_all, suite_for, tally
 
     chosen = _adapter(adapter)
@@ -107,6 +107,7 @@ def run(
     suites = {name: _selected(suite_for(chosen, name), shape, seed) for name in formats}
     _require_cases(case)
     chosen.require()
+    require_device(chosen.library, device)
     table = Table(box=None, pad_edge=False)
     for header in (
         "dtype",

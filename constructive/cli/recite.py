@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import constructive
-from constructive.cli.common import Force, Say, app, progress_bar, several_outputs
+from constructive.cli.common import Force, Say, Seed, app, progress_bar, several_outputs
 from constructive.support.errors import DataError, MissingExtraError
 from constructive.support.progress import report
 
@@ -47,7 +47,7 @@ def recite(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Tokens N from the start of the file; by default all.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 0,
+    seed: Seed = 0,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the weights go.")] = Path(
         "decoder.safetensors"
     ),

@@ -8,21 +8,30 @@ import typer
 from rich.table import Table
 
 import constructive
-from constructive.cli.common import Data, Force, app, console, one_output, progress_bar
+from constructive.cli.common import (
+    ContextSize,
+    Data,
+    Examples,
+    Force,
+    Heads,
+    HeadsOrFewest,
+    Seed,
+    Width,
+    app,
+    console,
+    end,
+    one_output,
+    progress_bar,
+    require_rocq,
+)
 from constructive.support.errors import AssumptionError, ParameterError
 from constructive.theory import proofs, rocq
-
-Heads = Annotated[int, typer.Option("--heads", "-H", min=1, help="Number H of heads.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of all random choices.")]
 
 
 @app.command("assumptions")
 def assumptions_command(
     data: Data,
-    heads: Annotated[
-        int | None,
-        typer.Option("--heads", "-H", min=1, help="Number H of heads; by default the fewest."),
-    ] = None,
+    heads: HeadsOrFewest = None,
     subsets: Annotated[
         int | None,
         typer.Option(min=1, help="Random subsets of an estimate; by default 5000 at most."),
@@ -45,8 +54,7 @@ def assumptions_command(
             dataset, heads, subsets=subsets, confidence=confidence, budget=budget, seed=seed
         )
     typer.echo(str(report))
-    if report.construction is not constructive.Verdict.PROVED:
-        raise typer.Exit(1)
+    end(proved=report.construction is constructive.Verdict.PROVED)
 
 
 @app.command()
@@ -88,9 +96,9 @@ def regroup(
 
 @app.command()
 def capacity(
-    examples: Annotated[int, typer.Option("--examples", "-T", min=1, help="Number T.")],
-    context_size: Annotated[int, typer.Option("--context-size", "-n", min=1, help="Tokens n.")],
-    width: Annotated[int, typer.Option("--width", "-d", min=1, help="Entries d of a token.")],
+    examples: Examples,
+    context_size: ContextSize,
+    width: Width,
 ) -> None:
     """Print what the theorems promise, and other published bounds beside them.
 
@@ -105,10 +113,7 @@ def capacity(
 @app.command("exact-capacity")
 def exact_capacity_command(
     data: Data,
-    heads: Annotated[
-        int | None,
-        typer.Option("--heads", "-H", min=1, help="Number H of heads; by default the fewest."),
-    ] = None,
+    heads: HeadsOrFewest = None,
     head_dim: Annotated[
         list[int] | None,
         typer.Option(min=1, help="Head dimension d_h; repeat it. By default powers of two to d."),
@@ -161,8 +166,7 @@ def _fewest(dataset: "constructive.Dataset", head_dim: int, seed: int) -> None:
         claim = constructive.upper_bound_certificate(dataset, least - 1, seed=seed)["impossible"]
         needed = claim.verdict
         typer.echo(f"{needed.name}: no {least - 1} do; {claim.statement}")
-    if not (enough is needed is constructive.Verdict.PROVED):
-        raise typer.Exit(1)
+    end(proved=enough is needed is constructive.Verdict.PROVED)
 
 
 @app.command("prove")
@@ -194,17 +198,13 @@ def prove_command(
     if formal:
         _check_formal_proofs(page, folder)
         return
-    if folder is not None:
-        raise ParameterError(
-            "--folder is for formal proofs", witness=str(folder), suggestion="--rocq with it"
-        )
+    require_rocq(formal, folder)
     known = {known.stem: known for known in proofs.pages()}
     chosen = [known.get(str(path), path) for path in page or known.values()]
     with progress_bar():
         outcomes = proofs.prove(chosen)
     typer.echo(proofs.table(outcomes))
-    if not outcomes or not all(outcome.holds for outcome in outcomes):
-        raise typer.Exit(1)
+    end(proved=bool(outcomes) and all(outcome.holds for outcome in outcomes))
 
 
 def _check_formal_proofs(page: list[Path] | None, folder: Path | None) -> None:

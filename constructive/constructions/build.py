@@ -9,24 +9,21 @@ from typing import Any, Literal
 
 import numpy as np
 
-from constructive.constructions.construction import (
-    RATIONAL,
-    Built,
-    Options,
-    require_arithmetic,
-    require_pieces,
-)
-from constructive.constructions.planning import AUTO, Explanation, explain
+from constructive.constructions.construction import Built
+from constructive.constructions.options import RATIONAL, Options, refusal, require_arithmetic
+from constructive.constructions.planning import AUTO, Explanation, explain_survey
 from constructive.constructions.registry import CONSTRUCTIONS
+from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import require_examples
 from constructive.layers import extended, residues
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.extended import ExtendedLayer
-from constructive.layers.layer import FLOAT64, Layer
+from constructive.layers.layer import Layer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import BuildRecord
+from constructive.layers.shapes import FLOAT64
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import AssumptionError, ParameterError, PrecisionError
 from constructive.support.parallel import require_executor
@@ -66,20 +63,19 @@ def build_memorizer(
         dataset: T examples
         num_heads: H; by default the fewest which hold these data, with some room (`fewest_heads`),
             and which hold them by this construction
-        head_dim: d_h; by default n for saturated heads, n + 1 for schur, 1 for rank-one heads.
+        head_dim: d_h; by default n for saturated heads, 1 for rank-one heads.
             Pairs are of full rank if d_h exceeds the examples of each head, else of rank one
         value_dim: d_v; by default d_out. Below that fewer examples can have any labels
             (`value_bounds`), and "narrow_values" is built
         construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
             T <= H(n - 1) + 1 for every d_h; Theorem 10, H(d - 1) + 1 with contexts of their own),
             "generic" (random heads, T <= c(E; H)), "narrow_values" (random heads, d_v < d_out),
-            "paired" (own contexts) or "schur" (a shared one), whose readouts do not cost T^3, or
-            "auto", which `explain` explains; where data do not meet what the first choice assumes,
-            "auto" goes on to the next
-        shared_keys: whether all heads score tokens along one key direction (pairs and schur always
-            do)
+            "paired" (own contexts), whose readout does not cost T^3, or "auto", which `explain`
+            explains; where data do not meet what the first choice assumes, "auto" goes on to the
+            next
+        shared_keys: whether all heads score tokens along one key direction (pairs always do)
         saturated_fraction: share of the examples off its group on which a head must saturate;
-            paired and schur heads saturate on every one, or else solve for what is left
+            paired heads saturate on every one, or else solve for what is left
         tolerance: largest error which is handed out, for each entry of the targets relative to the
             largest target there
         precision: bits of the readout. Beyond 53 it is solved in balls, stored as a sum of float64
@@ -125,22 +121,23 @@ def build_memorizer(
         report("what contexts allow", 0, 1)
     else:
         _require_heads(data, num_heads, head_dim, value_dim)
-    explained = explain(
-        data,
-        num_heads=num_heads,
-        head_dim=head_dim,
-        value_dim=value_dim,
-        construction=construction,
-        arithmetic=arithmetic,
-        exact_logits=exact_logits,
+    options = Options(
+        head_dim,
+        value_dim,
+        arithmetic,
+        exact_logits,
+        shared_keys,
+        saturated_fraction,
+        precision,
+        executor,
+        None if checkpoint is None else Path(checkpoint),
     )
+    survey = Survey(data)
+    explained = explain_survey(survey, num_heads, construction, options)
     if executor is not None:
         require_executor(executor)
-    kept = None if checkpoint is None else Path(checkpoint)
-    options = Options(
-        shared_keys, saturated_fraction, value_dim, precision, exact_logits, executor, kept
-    )
-    plan, built, rng = _first_built(data, explained, options, arithmetic, seed)
+    plan, built, rng = _first_built(survey, explained, options, seed)
+    known = CONSTRUCTIONS[plan.construction]
     record = BuildRecord(
         construction=plan.construction,
         shared_keys=built.shared_keys,
@@ -158,6 +155,9 @@ def build_memorizer(
         coupled=built.coupled,
         precision=built.layer.precision,
         classes=dataset.classes,
+        formula=known.formula,
+        theorem=known.theorem,
+        grouped=known.grouped,
     )
     largest = np.abs(data.target_matrix).max(axis=0)
     carried = bool((built.residuals <= tolerance * largest).all())
@@ -193,27 +193,22 @@ def _require_heads(
 
 
 def _first_built(
-    data: Any,  # noqa: ANN401 - in its arithmetic
-    explained: Explanation,
-    options: Options,
-    arithmetic: str,
-    seed: int,
+    survey: Survey, explained: Explanation, options: Options, seed: int
 ) -> tuple[Plan, Built, np.random.Generator]:
     """Build by the chosen plan, or where the data do not meet what it assumes by the next one."""
-    refused: list[AssumptionError] = []
+    obstacles: list[AssumptionError] = []
     for plan in explained.plans:
-        rng = np.random.default_rng(seed)
-        chosen = CONSTRUCTIONS[plan.construction].in_arithmetic(arithmetic)
-        if options.pieces:
-            names = [name for name, each in CONSTRUCTIONS.items() if each.in_pieces]
-            require_pieces(chosen, options, names)
-        try:
-            return plan, chosen.build(data, plan, options, rng=rng), rng
-        except AssumptionError as error:
-            refused.append(error)
+        rng, chosen = np.random.default_rng(seed), CONSTRUCTIONS[plan.construction]
+        refused = refusal(chosen, options, survey.dataset.target_dim, CONSTRUCTIONS)
+        if refused is not None:
+            raise refused
+        outcome = chosen.build(survey, plan, options, rng=rng)
+        if isinstance(outcome, Built):
+            return plan, outcome, rng
+        obstacles.append(outcome)
     if explained.asked == AUTO:  # before an assumption: more examples than any weights hold
-        require_room(data, explained.num_heads)
-    raise refused[0]
+        require_room(survey.dataset, explained.num_heads)
+    raise obstacles[0]
 
 
 def _in_arithmetic(dataset: Dataset | RationalDataset, arithmetic: str) -> Any:  # noqa: ANN401

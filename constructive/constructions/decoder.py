@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from constructive.constructions.multihead import readout
 from constructive.constructions.multihead.intermediate import Intermediate
-from constructive.data.texts import Text
+from constructive.data.corpus import Text
 from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.decoder import Decoder
 from constructive.layers.decoder_record import DecoderRecord

@@ -1,75 +1,96 @@
-"""The theorems' own constructions (`multihead`): heads, Z, and the shortest readout of all."""
+"""The theorems' own constructions (`multihead`): heads, Z, and the shortest readout of all.
+
+In rational numbers the heads are others, of small integers (`rational`), for the same examples.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.constructions.construction import (
-    RATIONAL,
-    Built,
-    Construction,
-    Cost,
-    OfTheorem,
-    Options,
-)
-from constructive.constructions.multihead import assumptions, grouping, heads, intermediate, readout
-from constructive.constructions.rational import Rational
+from constructive.constructions import rational
+from constructive.constructions.construction import Built, Construction, Cost, Outcome
+from constructive.constructions.multihead import grouping, heads, intermediate, readout
+from constructive.constructions.multihead.assumptions import Assumptions
+from constructive.constructions.options import FLOAT, RATIONAL, USUAL, WIDE, Options
+from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.record import HeadRecord
+from constructive.support.errors import AssumptionError
 from constructive.support.progress import report
 from constructive.theory import bounds
-from constructive.theory.bounds import Plan, group_sizes
+from constructive.theory.bounds import Plan, TheoremHeads, group_sizes
+
+TAKES = {FLOAT: USUAL, RATIONAL: frozenset({WIDE})}
 
 
 @dataclass(frozen=True)
-class Dense(OfTheorem):
-    """Heads of a theorem, and a readout by a dense factorization of Z. A `Construction`."""
+class Dense(Construction):
+    """Heads of a theorem, and a readout by a dense factorization of Z.
 
-    def in_arithmetic(self, arithmetic: str) -> Construction:
-        """The same heads from small integers, where that is asked for."""
-        return Rational(self.of) if arithmetic == RATIONAL else self
+    Attributes:
+        of: what the theorem says of its heads
+    """
 
-    def cost(self, shapes: ExampleShapes, num_heads: int) -> Cost:
+    of: TheoremHeads = bounds.SATURATED
+
+    def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
+        """As the theorem says."""
+        return self.of.plan(
+            num_examples=shapes.num_examples,
+            context_size=shapes.context_size,
+            num_heads=num_heads,
+            head_dim=options.head_dim,
+        )
+
+    def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:
         """Z, and its factors: T^3."""
         total, size, width = shapes.num_examples, shapes.context_size, shapes.width
         columns = num_heads * width
+        solve = 2.0 * total**2 * columns + total**3 / 3
+        if options.arithmetic == RATIONAL:
+            return Cost(solve, total * columns * rational.bits(total, size) / 8.0)
         keys = size if shapes.shared_context else width + size
         forward = 2.0 * total * columns * (keys + size)
-        operations = forward + 2.0 * total**2 * columns + total**3 / 3
-        return Cost(operations, 8.0 * total * (columns + total))
+        return Cost(forward + solve, 8.0 * total * (columns + total))
+
+    def build(
+        self, survey: Survey, plan: Plan, options: Options, *, rng: np.random.Generator
+    ) -> Outcome:
+        """The five steps of the proof; or in rational numbers, random integers."""
+        if options.arithmetic == RATIONAL:
+            return rational.build(survey.dataset, plan, rng)
+        assumed = self._assumed(survey, plan, rng)
+        if isinstance(assumed, AssumptionError):
+            return assumed
+        sizes = group_sizes(survey.dataset.num_examples, plan.num_heads)
+        return self._of_groups(survey.dataset, plan, options, assumed, sizes, rng=rng)
 
     def _assumed(
         self,
-        dataset: Dataset,
+        survey: Survey,
         plan: Plan,  # noqa: ARG002 - others ask for less
         rng: np.random.Generator,  # noqa: ARG002
-    ) -> assumptions.Assumptions:
+    ) -> Assumptions | AssumptionError:
         """What the theorem asks of contexts."""
-        return assumptions.check(dataset)
-
-    def build(
-        self, dataset: Dataset, plan: Plan, options: Options, *, rng: np.random.Generator
-    ) -> Built:
-        """The five steps of the proof."""
-        assumed = self._assumed(dataset, plan, rng)
-        sizes = group_sizes(dataset.num_examples, plan.num_heads)
-        return self._of_groups(dataset, plan, options, assumed, sizes, rng=rng)
+        return survey.contexts
 
     def _of_groups(
         self,
         dataset: Dataset,
         plan: Plan,
         options: Options,
-        assumed: assumptions.Assumptions,
+        assumed: Assumptions,
         sizes: Sequence[int],
         *,
         rng: np.random.Generator,
-    ) -> Built:
+    ) -> Outcome:
         """The steps after the first one, for groups of these sizes."""
         groups = grouping.partition(dataset, sizes)
+        if isinstance(groups, AssumptionError):
+            return groups
         report("build heads", 0, plan.num_heads)
         built = heads.construct(
             dataset,
@@ -77,9 +98,11 @@ class Dense(OfTheorem):
             groups,
             plan,
             shared_keys=options.shared_keys,
-            fraction=options.fraction,
+            fraction=options.saturated_fraction,
             rng=rng,
         )
+        if isinstance(built, AssumptionError):
+            return built
         z = intermediate.assemble(dataset, built)
         report("solve for the readout", 0, 1)
         solution = readout.solve(z, dataset.target_matrix)
@@ -103,8 +126,15 @@ class Dense(OfTheorem):
             solution.condition,
             records,
             options.shared_keys,
-            fraction=options.fraction,
+            fraction=options.saturated_fraction,
         )
 
 
-SATURATED = Dense(bounds.SATURATED)
+SATURATED = Dense(
+    bounds.SATURATED.name,
+    bounds.SATURATED.formula,
+    bounds.SATURATED.theorem,
+    has_min_norm_readout=True,
+    grouped=True,
+    options=TAKES,
+)

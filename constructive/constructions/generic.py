@@ -16,23 +16,30 @@ that float32 makes no error in logits (`layers.short_weights`). They are as rand
 
 import numpy as np
 
-from constructive.constructions.construction import Built, Construction, Cost, Described, Options
-from constructive.constructions.multihead import intermediate, readout
-from constructive.constructions.multihead.assumptions import check_inputs
+from constructive.constructions.construction import (
+    Built,
+    Construction,
+    Cost,
+    Outcome,
+    unsaturated_heads,
+)
+from constructive.constructions.multihead import intermediate
+from constructive.constructions.options import FLOAT, USUAL, Options
+from constructive.constructions.readout_shapes import Shape, Solved, Whole
+from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
+from constructive.exact import modular
 from constructive.exact.arithmetics.floats import Floats
 from constructive.layers import residues
 from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.record import HeadRecord
 from constructive.layers.short_weights import shortened
 from constructive.layers.views import examples
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError
 from constructive.support.progress import report
 from constructive.theory.bounds import Plan, group_sizes
-from constructive.theory.context_capacity import context_capacity, least_heads
 from constructive.theory.values import require_room
 
 _DEVIATIONS = (3.0, 1.5, 6.0)
@@ -45,20 +52,16 @@ _SMALL, _LARGE = 1e8, 1e12
 """Operations of a solve up to which each is tried twice, and beyond which only the first is."""
 
 
-class Generic(Described):
-    """Random heads. A `Construction`."""
+class Generic(Construction):
+    """Random heads."""
 
-    def with_exact_logits(self) -> Construction:
-        """The construction itself: random weights may be short."""
-        return self
-
-    def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
+    def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
         """As many examples as contexts of these shapes hold where they are generic."""
         holds = require_room(shapes, num_heads)
-        inner = 1 if head_dim is None else head_dim
+        inner = 1 if options.head_dim is None else options.head_dim
         return Plan(self.name, num_heads, inner, holds, rank_one=inner == 1)
 
-    def cost(self, shapes: ExampleShapes, num_heads: int) -> Cost:
+    def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:  # noqa: ARG002
         """Z, and its factors, for each trial."""
         total, size, width = shapes.num_examples, shapes.context_size, shapes.width
         columns = num_heads * width
@@ -67,31 +70,43 @@ class Generic(Described):
         return Cost(once * len(trials(total, columns)), 8.0 * total * (columns + total))
 
     def build(
-        self, dataset: Dataset, plan: Plan, options: Options, *, rng: np.random.Generator
-    ) -> Built:
-        """Draw heads a few times, and solve; refuse with numbers where Z has too small a rank."""
-        check_inputs(dataset)
-        total = dataset.num_examples
-        deviations = trials(total, plan.num_heads * dataset.width)
-        solved = []
+        self, survey: Survey, plan: Plan, options: Options, *, rng: np.random.Generator
+    ) -> Outcome:
+        """Draw heads a few times, and solve; refuse with numbers where ranks are too small."""
+        if survey.repeated is not None:
+            return survey.repeated
+        dataset: Dataset = survey.dataset
+        deviations = trials(dataset.num_examples, plan.num_heads * dataset.width)
+        solved: list[Solved] = []
         for index, deviation in enumerate(deviations):
             report("draw heads, and solve", index, len(deviations))
             z = represented(dataset, drawn(dataset, plan, deviation, options, rng), plan)
-            solved.append((z, readout.solve(z, dataset.target_matrix)))
-            solved.sort(key=lambda found: found[1].condition)
-            del solved[1:]
-        z, solution = solved[0]
-        layer = AttentionLayer.from_effective_readout(
-            z.query_weights, z.key_weights, solution.effective, options.value_dim
+            shapes = self._readout_shapes(dataset, plan, options, rng)
+            solved += [Solved.of(z, shape, dataset.target_matrix) for shape in shapes]
+            solved = [min(solved, key=lambda found: found.condition)]
+        best = solved[0]
+        layer = best.shape.layer(best.z, [solution.effective for solution in best.solutions])
+        if best.ranks[-1] < dataset.num_examples or not best.condition < DOUBTFUL:
+            require_rank(survey, layer, rng)
+            if not isinstance(best.shape, Whole):
+                require_ranks(dataset, layer, best.shape, rng)
+        return Built(
+            layer,
+            best.shape.residuals(best, layer, best.z.representation, dataset.target_matrix),
+            best.condition,
+            unsaturated_heads(best.z.group_ends.tolist(), best.ranks),
+            options.shared_keys,
         )
-        if solution.ranks[-1] < total or not solution.condition < DOUBTFUL:
-            require_rank(dataset, layer, rng)
-        stops = z.group_ends.tolist()
-        records = tuple(
-            HeadRecord(start, stop, sharpness=0.0, saturated_fraction=0.0, rank_reached=rank)
-            for start, stop, rank in zip([0, *stops[:-1]], stops, solution.ranks, strict=True)
-        )
-        return Built(layer, solution.residuals, solution.condition, records, options.shared_keys)
+
+    def _readout_shapes(
+        self,
+        dataset: Dataset,  # noqa: ARG002 - others ask for more
+        plan: Plan,  # noqa: ARG002
+        options: Options,
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> list[Shape]:
+        """What the readout may be solved for; of these the best conditioned is taken."""
+        return [Whole(options.value_dim)]
 
 
 def trials(total: int, columns: int) -> tuple[float, ...]:
@@ -142,15 +157,15 @@ def represented(
     return intermediate.Intermediate(*weights, z, np.zeros(plan.num_heads), ends)
 
 
-def require_rank(dataset: Dataset, layer: AttentionLayer, rng: np.random.Generator) -> None:
+def require_rank(survey: Survey, layer: AttentionLayer, rng: np.random.Generator) -> None:
     """Raise CapacityError, with numbers, where Z has not rank T; else only floats cannot see it."""
-    total, heads = dataset.num_examples, layer.num_heads
-    found = residues.search(layer, dataset, rng).rank
+    total = survey.dataset.num_examples
+    found = residues.search(layer, survey.dataset, rng).rank
     if found == total:
         return
-    holds = context_capacity(dataset, heads, rng)
+    holds = survey.capacity(layer.num_heads)
     if holds.upper < total:
-        enough, *_ = least_heads(dataset, rng)
+        enough = survey.least_heads.heads
         problem = f"these contexts hold {holds.upper} at most, for all weights ({holds})"
         suggestion = f"num_heads={enough}"
         if enough is None:
@@ -165,4 +180,34 @@ def require_rank(dataset: Dataset, layer: AttentionLayer, rng: np.random.Generat
     )
 
 
-GENERIC = Generic("generic", "c(E; H) of generic contexts", "Theorem 9", shortest=True)
+def require_ranks(
+    dataset: Dataset, layer: AttentionLayer, shape: Shape, rng: np.random.Generator
+) -> None:
+    """Raise CapacityError where some system has not rank T modulo a prime; else only floats err."""
+    total, prime = dataset.num_examples, next(modular.safe_primes())
+
+    def product(left: Array, right: Array) -> Array:
+        whole = modular.residues(right, prime, modular.least_exponent(right))
+        return modular.product(left, whole, prime)
+
+    every = np.arange(layer.num_heads * layer.width)
+    _, z, _ = residues.evaluate(layer, dataset, prime, every, rng)
+    if z is None:
+        return
+    found = min(modular.factor(system, prime).rank for system in shape.systems(z, product))
+    if found < total:
+        raise CapacityError(
+            f"values of random heads have rank {found} < T = {total}, though Z has rank T: these "
+            "contexts hold less than generic ones, whose differences of tokens have any direction",
+            witness={"rank": found},
+            suggestion=f"more heads, or value_dim={layer.target_dim}",
+        )
+
+
+GENERIC = Generic(
+    "generic",
+    "c(E; H) of generic contexts",
+    "Theorem 9",
+    has_min_norm_readout=True,
+    options={FLOAT: USUAL | {"exact_logits"}},
+)

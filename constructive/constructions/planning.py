@@ -13,19 +13,18 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 from rich.table import Table
 
-from constructive.constructions.construction import Construction, require_arithmetic
+from constructive.constructions.construction import Construction
+from constructive.constructions.options import Options, refusal, require_arithmetic
 from constructive.constructions.registry import CONSTRUCTIONS
+from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.support import tables
 from constructive.support.arguments import require_positive
 from constructive.support.errors import CapacityError, ConstructiveError, ParameterError
 from constructive.theory.bounds import Plan
-from constructive.theory.context_capacity import context_capacity
-from constructive.theory.heads import fewest_heads
 from constructive.theory.values import heads_for_values
 
 AUTO = "auto"
@@ -65,7 +64,7 @@ class Explanation:
     too (Theorem 8).
 
     Attributes:
-        data: examples, or their shapes
+        survey: what is known of the examples, or of their shapes
         num_heads: H
         shapes: of what data, in words
         asked: what was asked for
@@ -79,12 +78,18 @@ class Explanation:
         'saturated'
     """
 
-    data: ExampleShapes
+    survey: Survey
     num_heads: int
     shapes: str
     asked: str
     options: tuple[Option, ...]
     chosen: Option
+
+    @property
+    def data(self) -> ExampleShapes:
+        """The examples, or their shapes."""
+        data: ExampleShapes = self.survey.dataset
+        return data
 
     @property
     def plan(self) -> Plan:
@@ -106,7 +111,7 @@ class Explanation:
         others = (
             option.plan
             for option in later
-            if self.asked == AUTO and option.plan and CONSTRUCTIONS[option.construction].shortest
+            if self.asked == AUTO and option.plan and _is_dense(option)
         )
         return (first, *others)
 
@@ -138,13 +143,14 @@ class Explanation:
 
     def _most(self) -> list[str]:
         """What the contexts of a data set allow, whatever the weights are."""
-        if not isinstance(self.data, Dataset):
+        data = self.data
+        if not isinstance(data, Dataset):
             return []
-        total, columns = self.data.num_examples, self.num_heads * self.data.width
+        total, columns = data.num_examples, self.num_heads * data.width
         if total**2 * min(total, columns) > _QUICK:
             return ["", "  exact_capacity(dataset, num_heads) tells what these contexts allow."]
-        most = context_capacity(self.data, self.num_heads, np.random.default_rng(0))
-        held = f"{most.upper} of these {self.data.num_examples} examples"
+        most = self.survey.capacity(self.num_heads)
+        held = f"{most.upper} of these {total} examples"
         why = f" = {most}" if len(most.blamed) else ""
         return ["", f"  Contexts allow {held} at most, whatever the weights are{why} (Theorem 8)."]
 
@@ -183,44 +189,59 @@ def explain(
         >>> explain(data, num_heads=100).plan.construction
         'paired'
     """
-    names = tuple(CONSTRUCTIONS)
+    options = Options(head_dim, value_dim, arithmetic, exact_logits=exact_logits)
+    return explain_survey(Survey(dataset), num_heads, construction, options)
+
+
+def explain_survey(
+    survey: Survey, num_heads: int | None, construction: str, options: Options
+) -> Explanation:
+    """The same of data which are surveyed, so that a build knows what planning has found.
+
+    Args:
+        survey: what is known of T examples
+        num_heads: as for `explain`, and so are the others
+        construction: the name of one, or "auto"
+        options: what is asked of it
+
+    Raises:
+        ParameterError: as `explain` does
+    """
+    names, dataset = tuple(CONSTRUCTIONS), survey.dataset
     if construction not in (AUTO, *names):
         message = f"unknown construction={construction!r}"
         suggestion = f"one of 'auto', {', '.join(map(repr, names))}"
         raise ParameterError(message, witness=construction, suggestion=suggestion)
     require_examples(dataset)
-    require_arithmetic(arithmetic)
-    for name, count in {"head_dim": head_dim, "value_dim": value_dim}.items():
+    require_arithmetic(options.arithmetic)
+    for name, count in {"head_dim": options.head_dim, "value_dim": options.value_dim}.items():
         if count is not None:
             require_positive(**{name: count})
     # What is built in pieces is too large for a look at all contexts at once; shapes say enough.
-    in_pieces = construction != AUTO and CONSTRUCTIONS[construction].in_pieces
+    in_pieces = construction != AUTO and CONSTRUCTIONS[construction].is_parallel
     by_shapes = num_heads is None and in_pieces
-    heads, why = (0, "") if by_shapes else _heads(dataset, num_heads, value_dim)
+    heads, why = (0, "") if by_shapes else _heads(survey, num_heads, options.value_dim)
     if num_heads is None and construction != AUTO:
 
         def option(count: int) -> Option:
-            known, dims = CONSTRUCTIONS[construction], (head_dim, value_dim)
-            return _option(known, arithmetic, dataset, count, dims, exact=exact_logits)
+            return _option(CONSTRUCTIONS[construction], dataset, count, options)
 
         more = _fewest_of(option, max(heads, 1), dataset.num_examples)
         if more > heads:
             heads, why = more, f" (as construction={construction!r} asks for)"
-    options = {
-        name: _option(known, arithmetic, dataset, heads, (head_dim, value_dim), exact=exact_logits)
-        for name, known in CONSTRUCTIONS.items()
-    }
-    chosen = options[construction] if construction != AUTO else _cheapest(options)
+    found = {name: _option(known, dataset, heads, options) for name, known in CONSTRUCTIONS.items()}
+    chosen = found[construction] if construction != AUTO else _cheapest(found)
     kind = "one shared context" if dataset.shared_context else "own contexts"
     shapes = (
         f"T = {dataset.num_examples:,}, H = {heads:,}, n = {dataset.context_size}, "
         f"d = {dataset.width}, {kind}{why}"
     )
-    return Explanation(dataset, heads, shapes, construction, tuple(options.values()), chosen)
+    return Explanation(survey, heads, shapes, construction, tuple(found.values()), chosen)
 
 
-def _heads(dataset: ExampleShapes, num_heads: int | None, value_dim: int | None) -> tuple[int, str]:
+def _heads(survey: Survey, num_heads: int | None, value_dim: int | None) -> tuple[int, str]:
     """H as an integer of Python, and why it is that, where nobody asked for it."""
+    dataset = survey.dataset
     if num_heads is not None:
         require_positive(num_heads=num_heads)
         return operator.index(num_heads), ""
@@ -230,12 +251,12 @@ def _heads(dataset: ExampleShapes, num_heads: int | None, value_dim: int | None)
             witness=type(dataset).__name__,
             suggestion="num_heads=, such as constructive.heads_needed(T, context_size=n)",
         )
-    found = fewest_heads(dataset)
+    fewest = survey.fewest_heads
     if value_dim is not None and value_dim < dataset.target_dim:
         more = heads_for_values(dataset, value_dim)
-        if more is not None and more > found.heads:
+        if more is not None and more > fewest.heads:
             return more, f" (values of d_v={value_dim} entries ask for so many)"
-    return found.heads, f" ({found.reason})"
+    return fewest.heads, f" ({fewest.reason})"
 
 
 def _fewest_of(option: Callable[[int], Option], least: int, most: int) -> int:
@@ -252,7 +273,7 @@ def _fewest_of(option: Callable[[int], Option], least: int, most: int) -> int:
 def _cheapest(options: dict[str, Option]) -> Option:
     """The choice of "auto" (see above)."""
     found = list(options.values())
-    dense = [option for option in found if CONSTRUCTIONS[option.construction].shortest]
+    dense = [option for option in found if _is_dense(option)]
     last = [option for option in dense if isinstance(option.refusal, CapacityError)][-1:] or dense[
         -1:
     ]
@@ -263,24 +284,23 @@ def _cheapest(options: dict[str, Option]) -> Option:
     return min([first, *others], key=lambda option: option.operations)
 
 
+def _is_dense(option: Option) -> bool:
+    return CONSTRUCTIONS[option.construction].has_min_norm_readout
+
+
 def _option(
-    construction: Construction,
-    arithmetic: str,
-    dataset: ExampleShapes,
-    num_heads: int,
-    dims: tuple[int | None, int | None],
-    *,
-    exact: bool,
+    construction: Construction, shapes: ExampleShapes, num_heads: int, options: Options
 ) -> Option:
-    plan, refusal, (head_dim, value_dim) = None, None, dims
-    try:
-        construction = construction.in_arithmetic(arithmetic)
-        construction = construction.with_values(value_dim, dataset.target_dim)
-        construction = construction.with_exact_logits() if exact else construction
-        plan = construction.plan(dataset, num_heads, head_dim)
-    except (CapacityError, ParameterError) as error:
-        refusal = error
-    return Option(construction.name, plan, refusal, *construction.cost(dataset, num_heads))
+    """What one construction would do of what planning is asked for."""
+    dim, plan = shapes.target_dim, None
+    refused = refusal(construction, options, dim, CONSTRUCTIONS, planning=True)
+    cost = construction.cost(shapes, num_heads, options)
+    if refused is None:
+        try:
+            plan = construction.plan(shapes, num_heads, options)
+        except (CapacityError, ParameterError) as error:
+            return Option(construction.name, None, error, *cost)
+    return Option(construction.name, plan, refused, *cost)
 
 
 def _bytes(count: float) -> str:

@@ -12,9 +12,11 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from constructive.constructions.construction import Built, Options
-from constructive.constructions.dense import Dense
-from constructive.constructions.multihead import assumptions
+from constructive.constructions.construction import Built, Outcome
+from constructive.constructions.dense import TAKES, Dense
+from constructive.constructions.multihead.assumptions import Assumptions
+from constructive.constructions.options import RATIONAL, Options
+from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.support.errors import AssumptionError, CapacityError
@@ -24,7 +26,7 @@ from constructive.theory.assumptions import wide_regrouping
 from constructive.theory.assumptions.obstacles import Regrouping
 from constructive.theory.bounds import Plan, group_sizes
 
-_NOTHING = assumptions.Assumptions(least_token_distance=0.0)
+_NOTHING = Assumptions(least_token_distance=0.0)
 """What Theorem 10 asks of single contexts."""
 
 _SHOWN = 16
@@ -32,24 +34,15 @@ _SHOWN = 16
 
 
 class RankOne(Dense):
-    """Rank-one heads with groups of up to d - 1 examples. A `Construction`."""
+    """Rank-one heads with groups of up to d - 1 examples."""
 
-    @property
-    def formula(self) -> str:
-        """How many examples the theorems promise."""
-        return f"{self.of.formula} or, for own contexts, H(d - 1) + 1"
-
-    @property
-    def theorem(self) -> str:
-        """Theorem 2, and what goes beyond."""
-        return f"{self.of.theorem}, Theorem 10"
-
-    def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
+    def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
         """As Theorem 2 says, and where that holds too few, as Theorem 10 does."""
         size, width, total = shapes.context_size, shapes.width, shapes.num_examples
         narrow = self.of.capacity(num_heads, size, 1) if size <= width else 0
-        if shapes.shared_context or size == 1 or total <= narrow:
-            return super().plan(shapes, num_heads, head_dim)
+        of_theorem_2 = shapes.shared_context or size == 1 or total <= narrow
+        if of_theorem_2 or options.arithmetic == RATIONAL:
+            return super().plan(shapes, num_heads, options)
         wide = num_heads * (width - 1) + 1
         if total > max(narrow, wide):
             more = f"num_heads={-(-(total - 1) // (width - 1))}; or " if width > 1 else ""
@@ -60,20 +53,22 @@ class RankOne(Dense):
                 suggestion=f"{more}construction='generic', which holds Hd where "
                 f"contexts are generic; or keep {wide} of the examples",
             )
-        inner = 1 if head_dim is None else head_dim
+        inner = 1 if options.head_dim is None else options.head_dim
         return Plan(self.name, num_heads, inner, wide, rank_one=True)
 
     def build(
-        self, dataset: Dataset, plan: Plan, options: Options, *, rng: np.random.Generator
-    ) -> Built:
+        self, survey: Survey, plan: Plan, options: Options, *, rng: np.random.Generator
+    ) -> Outcome:
         """In the order given, or where that has no groups, in another one (`wide_regrouping`)."""
-        try:
-            return super().build(dataset, plan, options, rng=rng)
-        except AssumptionError as refusal:
-            assumptions.check_inputs(dataset)  # which no order mends
-            found = wide_regrouping.search(dataset, plan.num_heads, rng)
-            if found.order is None:
-                raise _no_order(found, refusal, plan.num_heads) from None
+        outcome = super().build(survey, plan, options, rng=rng)
+        if isinstance(outcome, Built) or options.arithmetic == RATIONAL:
+            return outcome
+        if survey.repeated is not None:  # which no order mends
+            return survey.repeated
+        dataset: Dataset = survey.dataset
+        found = wide_regrouping.search(dataset, plan.num_heads, rng)
+        if found.order is None:
+            return _no_order(found, outcome, plan.num_heads)
         built = self._of_groups(
             dataset.take(found.order),
             plan,
@@ -82,20 +77,23 @@ class RankOne(Dense):
             [stop - start for start, stop in found.groups],
             rng=rng,
         )
-        return replace(built, order=tuple(found.order.tolist()))
+        order = tuple(found.order.tolist())
+        return built if isinstance(built, AssumptionError) else replace(built, order=order)
 
     def _assumed(
-        self, dataset: Dataset, plan: Plan, rng: np.random.Generator
-    ) -> assumptions.Assumptions:
+        self, survey: Survey, plan: Plan, rng: np.random.Generator
+    ) -> Assumptions | AssumptionError:
         """What Theorem 2 asks of contexts, or Theorem 10 of groups, exactly."""
+        dataset: Dataset = survey.dataset
         size, total = dataset.context_size, dataset.num_examples
         if size <= dataset.width and plan.capacity == self.of.capacity(plan.num_heads, size, 1):
-            return super()._assumed(dataset, plan, rng)
-        assumptions.check_inputs(dataset)
+            return super()._assumed(survey, plan, rng)
+        if survey.repeated is not None:
+            return survey.repeated
         groups = tuple(pairwise([0, *accumulate(group_sizes(total, plan.num_heads))]))
         claim = wide_grouping.prove(dataset, groups, np.arange(total), rng)
         if claim.verdict is not Verdict.PROVED:
-            raise AssumptionError(
+            return AssumptionError(
                 f"{claim.detail}; Theorem 10 needs independent queries in each group, none of an "
                 "earlier group in the span of a later one, and contexts which span as much as "
                 "a group has examples",
@@ -123,4 +121,12 @@ def _no_order(found: Regrouping, refusal: AssumptionError, num_heads: int) -> As
     )
 
 
-RANK_ONE = RankOne(bounds.RANK_ONE)
+RANK_ONE = RankOne(
+    bounds.RANK_ONE.name,
+    f"{bounds.RANK_ONE.formula} or, for own contexts, H(d - 1) + 1",
+    f"{bounds.RANK_ONE.theorem}, Theorem 10",
+    has_min_norm_readout=True,
+    grouped=True,
+    options=TAKES,
+    of=bounds.RANK_ONE,
+)

@@ -4,87 +4,46 @@ See `layers.rational` for why there are some.
 """
 
 import math
-from dataclasses import dataclass, fields
 
 import numpy as np
 
-from constructive.constructions.construction import (
-    FLOAT,
-    Built,
-    Construction,
-    Cost,
-    OfTheorem,
-    Options,
-)
+from constructive.constructions.construction import Built, Outcome, unsaturated_heads
 from constructive.data.rational import RationalDataset, fractions
-from constructive.data.shapes import ExampleShapes
 from constructive.exact import modular
 from constructive.exact.arithmetics.rationals import LARGEST_LOGIT
 from constructive.exact.rational import Fractions, array_of, matrix_of
 from constructive.layers.rational import RationalLayer
-from constructive.layers.record import HeadRecord
 from constructive.support.arrays import Array
-from constructive.support.errors import (
-    AssumptionError,
-    DataError,
-    ParameterError,
-    PrecisionError,
-)
+from constructive.support.errors import AssumptionError, DataError, PrecisionError
 from constructive.support.progress import report
 from constructive.theory.bounds import Plan, group_sizes
 
 _ATTEMPTS = 24
 
 
-@dataclass(frozen=True)
-class Rational(OfTheorem):
-    """Heads of a theorem in rational numbers. A `Construction`, which f == y is the reward of."""
+def bits(num_examples: int, context_size: int) -> int:
+    """About how many bits an entry of Z has, or of the readout."""
+    return LARGEST_LOGIT * min(num_examples, context_size)
 
-    def in_arithmetic(self, arithmetic: str) -> Construction:  # noqa: ARG002 - it is
-        """The construction itself."""
-        return self
 
-    def cost(self, shapes: ExampleShapes, num_heads: int) -> Cost:
-        """Z, and T^3 products of numbers whose length grows with T."""
-        total, columns = shapes.num_examples, num_heads * shapes.width
-        bits = LARGEST_LOGIT * min(total, shapes.context_size)
-        return Cost(2.0 * total**2 * columns + total**3 / 3, total * columns * bits / 8.0)
+def build(dataset: RationalDataset, plan: Plan, rng: np.random.Generator) -> Outcome:
+    """Draw heads from small integers until Z has rank T, and solve Z U = Y exactly.
 
-    def build(
-        self, dataset: RationalDataset, plan: Plan, options: Options, *, rng: np.random.Generator
-    ) -> Built:
-        """Draw heads from small integers until Z has rank T, and solve Z U = Y exactly.
-
-        Raises AssumptionError for a context of rank below n or dependent queries in a group,
-        PrecisionError where logits would be too large or no small integers were found, and
-        ParameterError for options which rational weights do not have.
-        """
-        given = {
-            field.name: getattr(options, field.name)
-            for field in fields(options)
-            if getattr(options, field.name) != field.default
-        }
-        if given:
-            raise ParameterError(
-                f"{given} do not apply to rational weights, which are exact",
-                witness=given,
-                suggestion=f"none of shared_keys, saturated_fraction, value_dim and precision, or "
-                f"arithmetic={FLOAT!r}",
-            )
-        report("draw heads from small integers", 0, 1)
-        layer = _solved(dataset, plan, rng)
-        stops = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads)).tolist()
-        heads = tuple(
-            HeadRecord(start, stop, sharpness=0.0, saturated_fraction=0.0, rank_reached=stop)
-            for start, stop in zip([0, *stops[:-1]], stops, strict=True)
-        )
-        error = np.full(dataset.target_dim, layer.max_error(dataset))
-        return Built(layer, error, float("nan"), heads)
+    Returns an AssumptionError for a context of rank below n or dependent queries in a group.
+    Raises PrecisionError where logits would be too large or no small integers were found.
+    """
+    report("draw heads from small integers", 0, 1)
+    obstacle = _obstacle(dataset, plan.num_heads)
+    if obstacle is not None:
+        return obstacle
+    layer = _solved(dataset, plan, rng)
+    stops = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads)).tolist()
+    error = np.full(dataset.target_dim, layer.max_error(dataset))
+    return Built(layer, error, float("nan"), unsaturated_heads(stops, stops))
 
 
 def _solved(dataset: RationalDataset, plan: Plan, rng: np.random.Generator) -> RationalLayer:
     num_heads = plan.num_heads
-    _check_assumptions(dataset, num_heads)
     prime = next(modular.safe_primes())
     scales = [
         math.lcm(*(x.denominator for x in array.ravel().tolist()))
@@ -125,12 +84,13 @@ def _solved(dataset: RationalDataset, plan: Plan, rng: np.random.Generator) -> R
     )
 
 
-def _check_assumptions(dataset: RationalDataset, num_heads: int) -> None:
+def _obstacle(dataset: RationalDataset, num_heads: int) -> AssumptionError | None:
+    """What the theorem asks of the data and they do not meet, decided exactly."""
     size = dataset.context_size
     for example in range(1 if dataset.contexts.ndim == 2 else dataset.num_examples):
         rank = matrix_of(dataset.context(example)).rank()
         if rank < size:
-            raise AssumptionError(
+            return AssumptionError(
                 f"the context of example {example} has rank {rank}; "
                 f"Assumption 2 needs rank n={size}",
                 witness=example,
@@ -140,12 +100,13 @@ def _check_assumptions(dataset: RationalDataset, num_heads: int) -> None:
     for count in group_sizes(dataset.num_examples, num_heads):
         members = dataset.queries[start : start + count]
         if count and matrix_of(members).rank() < count:
-            raise AssumptionError(
+            return AssumptionError(
                 f"the queries of examples {start} to {start + count - 1}, one group, are dependent",
                 witness=tuple(range(start, start + count)),
                 suggestion="drop one of these examples, or use more heads and so smaller groups",
             )
         start += count
+    return None
 
 
 def _modulo(matrix: Fractions, prime: int) -> Array:

@@ -13,7 +13,6 @@ HOMES = {
     "generic": "constructive.constructions.generic:GENERIC",
     "narrow_values": "constructive.constructions.narrow_values:NARROW_VALUES",
     "paired": "constructive.constructions.paired.construction:PAIRED",
-    "schur": "constructive.constructions.schur.construction:SCHUR",
 }
 
 CONSTRUCTIONS: "Registry[Construction]" = Registry(HOMES)

@@ -220,31 +220,6 @@ def sharpen(
     return Saturating(unit, sharpness, positions[close[~(least <= sharpness)]])
 
 
-def sharpen_at_once(projected: Array, own: slice, needed: Needed) -> Saturating:
-    """Choose w and c for one group, whose head has to saturate on all other examples.
-
-    projected: (axes, T), all queries in float64;  own: the examples of the group
-    """
-    total = projected.shape[1]
-    others = np.delete(np.arange(total), own)
-    sample = others[:: max(1, len(others) // SAMPLE)]
-    either, weight = needed.either, np.full(len(sample), len(others) / max(len(sample), 1))
-    window = window_of(projected[:, sample], either[sample], weight, 0.0)
-    turned = window.turn.T @ projected
-    positions = np.setdiff1d(window.screen(turned, either), np.arange(total)[own])
-
-    def exact(at: Integers, unit: Array) -> Array:
-        reach = unit @ turned[:, at]
-        least = Needed(needed.at_top[at], needed.at_bottom[at])
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            ratio: Array = least.at(reach) / np.abs(reach)
-        return ratio
-
-    required = np.ones(len(positions), dtype=bool)
-    chosen = sharpen(window, positions, turned[:, positions], either[positions], required, exact)
-    return Saturating(window.turn @ chosen.unit, chosen.sharpness, chosen.leftover)
-
-
 def _least_covered(
     projected: Array, needed: Array, required: npt.NDArray[np.bool_], window: Window
 ) -> tuple[float, float]:

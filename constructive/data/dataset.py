@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
@@ -10,10 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.archive import read_archive
+from constructive.data.examples import Examples
 from constructive.data.labels import Label, one_hot, require_classes
-from constructive.data.shapes import ARRAYS, ExampleShapes, check_shapes
+from constructive.data.repeats import first_of_each, refusal
+from constructive.data.shapes import ARRAYS, check_shapes
+from constructive.data.stored import StoredContexts, read_folder, write_folder
+from constructive.data.torch_examples import arrays_of
 from constructive.support.arrays import (
-    CHUNK_BYTES,
     UNREADABLE,
     Array,
     as_array,
@@ -22,7 +25,6 @@ from constructive.support.arrays import (
 )
 from constructive.support.errors import DataError
 from constructive.support.files import replacing
-from constructive.support.fingerprint import fingerprint
 
 
 class Example(NamedTuple):
@@ -40,20 +42,22 @@ class Example(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset(ExampleShapes):
+class Dataset(Examples):
     """T examples, each a context of n tokens, a query and a target.
 
-    Anything which numpy reads as real numbers is accepted. float32 and float64 stay as they are;
+    Anything that numpy reads as real numbers is accepted. float32 and float64 stay as they are;
     float16 and bfloat16 become float32, and integers become float64, exactly. The arrays are
-    read-only copies: what happens to those which were given changes nothing here. Tensors with
+    read-only copies: what happens to those that were given changes nothing here. Tensors with
     gradients, pandas and other libraries' arrays are read as numbers.
+
+    Where contexts are `on_disk` (`open`), `contexts` maps them, and rows are read as they are used.
 
     `len(data)` is T, `data[2]` an `Example`, `data[:3]` or `data[[4, 0]]` a data set of some
     (`take`), and `for context, query, target in data` walks through all. `==` compares shapes,
     dtypes and all entries.
 
     Attributes:
-        contexts: (T, n, d), or (n, d) for one context which all examples share (never copied T
+        contexts: (T, n, d), or (n, d) for one context that all examples share (never copied T
             times)
         queries: (T, d)
         targets: (T,) or (T, d_out)
@@ -61,7 +65,7 @@ class Dataset(ExampleShapes):
             classes (`of_classes`); by default nothing
 
     Raises:
-        DataError: for shapes which do not fit, a dtype which is not real, integers beyond 2^53,
+        DataError: for shapes that do not fit, a dtype that is not real, integers beyond 2^53,
             no example at all, and for a NaN or an infinity (the witness is its index)
 
     Example:
@@ -72,13 +76,14 @@ class Dataset(ExampleShapes):
         (1, 5.0, True)
     """
 
-    contexts: Array
+    contexts: Array = field()
     queries: Array
     targets: Array
     classes: tuple[Label, ...] = ()
 
     def __post_init__(self) -> None:
-        _fill(self, (self.contexts, self.queries, self.targets), self.classes, copy=True)
+        given = self.on_disk or self.contexts, self.queries, self.targets
+        _fill(self, given, self.classes, copy=True)
 
     @classmethod
     def of_classes(
@@ -131,8 +136,6 @@ class Dataset(ExampleShapes):
             >>> Dataset.from_torch(TensorDataset(*tensors))
             Dataset(T=2, n=3, d=3, d_out=1, own contexts, float32)
         """
-        from constructive.data.torch_examples import arrays_of  # noqa: PLC0415 - few need it
-
         given = Dataset(*arrays_of(examples))
         merged = given.distinct()
         if len(merged) < len(given):
@@ -168,58 +171,6 @@ class Dataset(ExampleShapes):
     def __iter__(self) -> Iterator[Example]:
         return (self[index] for index in range(self.num_examples))
 
-    @property
-    def context_dtype(self) -> np.dtype[Any]:
-        """float32 or float64."""
-        return self.contexts.dtype
-
-    @property
-    def largest_token_entry(self) -> float:
-        """The largest `|x|` of an entry x of the contexts."""
-        return max(float(self.contexts.max()), -float(self.contexts.min()))
-
-    def stored_rows(self, rows: slice | npt.NDArray[Any]) -> Array:
-        """Contexts of some examples as they are stored: (rows, n, d), or (1, n, d) if shared.
-
-        Args:
-            rows: which examples, as a slice, indices, or a Boolean for each
-        """
-        chosen: Array = self.contexts[np.newaxis] if self.shared_context else self.contexts[rows]
-        return chosen
-
-    def contexts_of(self, rows: slice | npt.NDArray[Any]) -> Array:
-        """Contexts of some examples as float64: (rows, n, d), or (1, n, d) if shared.
-
-        Args:
-            rows: which examples, as a slice, indices, or a Boolean for each
-        """
-        return self.stored_rows(rows).astype(np.float64, copy=False)
-
-    def blocks(self) -> Iterator[tuple[slice, Array]]:
-        """Walk through the examples: all at once, or a few at a time where contexts are on disk.
-
-        Yields:
-            which examples, and their contexts as they are stored, (rows, n, d) or a shared (n, d)
-        """
-        yield slice(0, self.num_examples), self.contexts
-
-    def context_chunks(self, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[slice, Array]]:
-        """Walk through the contexts in float64, a few at a time; a shared one comes once.
-
-        Args:
-            chunk_bytes: the size of the contexts of one step, in bytes; by default 4 MiB
-
-        Yields:
-            which examples, and their contexts as `contexts_of` gives them
-        """
-        if self.shared_context:
-            yield slice(0, self.num_examples), self.contexts_of(slice(None))
-            return
-        step = max(1, chunk_bytes // (8 * self.context_size * self.width))
-        for start in range(0, self.num_examples, step):
-            rows = slice(start, min(start + step, self.num_examples))
-            yield rows, self.contexts_of(rows)
-
     def take(self, examples: npt.ArrayLike) -> "Dataset":
         """Some of the examples, in the given order.
 
@@ -252,8 +203,6 @@ class Dataset(ExampleShapes):
             >>> data.distinct().targets
             array([5., 7.])
         """
-        from constructive.data.repeats import first_of_each, refusal  # noqa: PLC0415 - a circle
-
         first = first_of_each(self)
         targets = self.target_matrix
         apart = np.flatnonzero((targets != targets[first]).any(axis=1))
@@ -323,8 +272,6 @@ class Dataset(ExampleShapes):
         Raises:
             OutputError: where it cannot be written
         """
-        from constructive.data.stored import write_folder  # noqa: PLC0415 - it is above
-
         blocks = (block for _, block in self.blocks())
         others = self.queries, self.targets
         shape, dtype = self.context_shape, self.context_dtype
@@ -355,9 +302,7 @@ class Dataset(ExampleShapes):
             >>> Dataset.open(folder)
             Dataset(T=1, n=2, d=2, d_out=1, own contexts, float64)
         """
-        from constructive.data.stored import open_folder  # noqa: PLC0415 - it is above
-
-        return open_folder(path) if Path(path).is_dir() else cls.load(path)
+        return owning(*read_folder(path)) if Path(path).is_dir() else cls.load(path)
 
     @classmethod
     def load(cls, path: str | Path) -> "Dataset":
@@ -375,13 +320,6 @@ class Dataset(ExampleShapes):
             OSError: if it cannot be read
         """
         return owning(**read_archive(path, ARRAYS))
-
-    def fingerprint(self) -> bytes:
-        """The SHA-256 of the arrays, by which certificates name a data set."""
-        return fingerprint({name: getattr(self, name) for name in ARRAYS})
-
-    def require_unchanged(self) -> None:
-        """Nothing: these arrays are in memory, and cannot change; those on disk are read again."""
 
     def __repr__(self) -> str:
         kind = "one shared context" if self.shared_context else "own contexts"
@@ -450,8 +388,11 @@ def _fill(
 ) -> None:
     """Check the arrays of a data set, and set them."""
     for name, values in zip(ARRAYS, arrays, strict=True):
-        object.__setattr__(dataset, name, frozen(finite_array(name, values, copy=copy)))
-    check_shapes(dataset.contexts.shape, dataset.queries.shape, dataset.targets.shape)
+        kept = values  # contexts on disk were checked when they were read
+        if not isinstance(values, StoredContexts):
+            kept = frozen(finite_array(name, values, copy=copy))
+        object.__setattr__(dataset, name, kept)
+    check_shapes(dataset.context_shape, dataset.queries.shape, dataset.targets.shape)
     named = require_classes(classes)
     object.__setattr__(dataset, "classes", named and require_classes(named, dataset.target_dim))
 

@@ -17,10 +17,12 @@ Example:
     Dataset(T=7, n=3, d=5, d_out=1, one shared context, float64)
 """
 
+import inspect
 import math
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -29,208 +31,219 @@ from flint import fmpz
 from constructive.data.dataset import Dataset, owning
 from constructive.data.stored import write_folder
 from constructive.support.arguments import is_integer, require_positive, require_seed
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import DataError, ParameterError, shown
 
 _DRAWN_BYTES = 1 << 20
-"""Size of the numbers which are drawn at a time."""
+"""Size of the numbers that are drawn at a time."""
 
 
-def uniform(
-    *,
-    num_examples: int,
-    context_size: int,
-    width: int,
-    target_dim: int | None = None,
-    seed: int = 0,
-    dtype: npt.DTypeLike = np.float64,
-    folder: str | Path | None = None,
-) -> Dataset:
-    """Every example has its own context; tokens and queries are uniform in [0, 1).
+class _Shapes(NamedTuple):
+    """The shapes of what is drawn: (T, n, d), (T, d), and (T,) or (T, d_out)."""
 
-    Args:
-        num_examples: T
-        context_size: n, the number of tokens in a context
-        width: d, the number of entries of a token or a query
-        target_dim: d_out, the number of entries of a target; by default targets are (T,)
-        seed: of all random numbers; the same seed gives the same data
-        dtype: float64, or float32, to which all numbers are rounded
-        folder: where the data are written, a few examples at a time; by default they are in memory
+    contexts: tuple[int, ...]
+    queries: tuple[int, ...]
+    targets: tuple[int, ...]
 
-    Raises:
-        ParameterError: for a count which is not a positive integer, a seed which is not a
-            non-negative integer, and another dtype
-        OutputError: where the folder cannot be written
+
+class _Draws(NamedTuple):
+    """How numbers are drawn: contexts row by row, then queries, then targets.
+
+    rows: draws so many rows of the contexts, which have this shape
+
+    However many rows are drawn at a time, the numbers are the same.
     """
-    rng = _rng(num_examples, context_size, width, target_dim, seed)
-    return _drawn(
-        (num_examples, context_size, width),
-        lambda count: rng.random((count, context_size, width)),
-        lambda: rng.random((num_examples, width)),
-        lambda: rng.random(_targets(num_examples, target_dim)),
-        dtype,
-        folder,
+
+    shape: tuple[int, ...]
+    rows: Callable[[int], Array]
+    queries: Callable[[], Array]
+    targets: Callable[[], Array]
+
+
+class _Generator(Protocol):
+    """What every generator is, with options of its own."""
+
+    def __call__(  # noqa: D417 - a generator names its options
+        self,
+        *,
+        num_examples: int,
+        context_size: int,
+        width: int,
+        target_dim: int | None = None,
+        seed: int = 0,
+        dtype: npt.DTypeLike = np.float64,
+        folder: str | Path | None = None,
+        **options: int,
+    ) -> Dataset:
+        """Draw a data set.
+
+        Args:
+            num_examples: T
+            context_size: n, the number of tokens in a context
+            width: d, the number of entries of a token or a query
+            target_dim: d_out, the number of entries of a target; by default targets are (T,)
+            seed: of all random numbers; the same seed gives the same data
+            dtype: float64, or float32, to which all numbers are rounded
+            folder: where the data are written, a few examples at a time; by default they are in
+                memory
+
+        Raises:
+            ParameterError: for a count that is not a positive integer, a seed that is not a
+                non-negative integer, another dtype, and an option beyond what its line allows
+            OutputError: where the folder cannot be written
+        """
+
+
+def _generator(draw: Callable[..., _Draws]) -> _Generator:
+    """The generator of a function that takes random numbers, shapes, and options by keyword."""
+
+    @wraps(draw)
+    def generate(
+        *,
+        num_examples: int,
+        context_size: int,
+        width: int,
+        target_dim: int | None = None,
+        seed: int = 0,
+        dtype: npt.DTypeLike = np.float64,
+        folder: str | Path | None = None,
+        **options: int,
+    ) -> Dataset:
+        require_positive(num_examples=num_examples, context_size=context_size, width=width)
+        if target_dim is not None:
+            require_positive(target_dim=target_dim)
+        require_seed(seed)
+        targets = (num_examples,) if target_dim is None else (num_examples, target_dim)
+        shapes = _Shapes((num_examples, context_size, width), (num_examples, width), targets)
+        return _drawn(draw(np.random.default_rng(seed), shapes, **options), dtype, folder)
+
+    common = inspect.signature(_Generator.__call__)
+    _, *sizes, _ = common.parameters.values()  # but for self and options
+    own = [x for x in inspect.signature(draw).parameters.values() if x.kind is x.KEYWORD_ONLY]
+    generate.__signature__ = common.replace(  # type: ignore[attr-defined] # which inspect reads
+        parameters=[*sizes[:3], *own, *sizes[3:]]
+    )
+    generate.__doc__ = _documented(inspect.getdoc(draw) or "")
+    return generate
+
+
+def _documented(own: str) -> str:
+    """The docstring of a generator, from what is special about it and what all have in common."""
+    text, _, example = own.partition("\n\nExample:\n")
+    text, _, options = text.partition("\n\nArgs:\n")
+    common = (inspect.getdoc(_Generator.__call__) or "").partition("\n\nArgs:\n")[2]
+    text += "\n\nArgs:\n" + (options and f"{options}\n") + common
+    return text + (example and f"\n\nExample:\n{example}")
+
+
+def _drawn(draws: _Draws, dtype: npt.DTypeLike, folder: str | Path | None) -> Dataset:
+    """Draw a few rows of contexts at a time, then the rest, into memory or into a folder."""
+    kind, (shape, *_) = _dtype(dtype), draws
+    chunks = row_chunks(shape[0], 8 * math.prod(shape[1:]), _DRAWN_BYTES)
+    blocks = (draws.rows(rows.stop - rows.start) for rows in chunks)
+
+    def others() -> tuple[Array, Array]:
+        return draws.queries().astype(kind, copy=False), draws.targets().astype(kind, copy=False)
+
+    if folder is not None:
+        write_folder(folder, shape, kind, blocks, others)
+        return Dataset.open(folder)
+    contexts, filled = np.empty(shape, kind), 0
+    for block in blocks:
+        contexts[filled : filled + len(block)] = block
+        filled += len(block)
+    return owning(contexts, *others())
+
+
+def _dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        kind = np.dtype(object)
+    if kind not in (np.float32, np.float64):
+        raise ParameterError(
+            f"dtype={shown(dtype)} is neither float32 nor float64",
+            witness=shown(dtype),
+            suggestion="dtype='float32'",
+        )
+    return kind
+
+
+@_generator
+def uniform(rng: np.random.Generator, shapes: _Shapes) -> _Draws:
+    """Draw a context for each example; tokens and queries are uniform in [0, 1)."""
+    return _Draws(
+        shapes.contexts,
+        lambda count: rng.random((count, *shapes.contexts[1:])),
+        lambda: rng.random(shapes.queries),
+        lambda: rng.random(shapes.targets),
     )
 
 
-def shared_context(
-    *,
-    num_examples: int,
-    context_size: int,
-    width: int,
-    target_dim: int | None = None,
-    seed: int = 0,
-    dtype: npt.DTypeLike = np.float64,
-    folder: str | Path | None = None,
-) -> Dataset:
-    """One context for all examples; tokens and queries are uniform in [0, 1).
-
-    Args:
-        num_examples: T
-        context_size: n, the number of tokens in a context
-        width: d, the number of entries of a token or a query
-        target_dim: d_out, the number of entries of a target; by default targets are (T,)
-        seed: of all random numbers; the same seed gives the same data
-        dtype: float64, or float32, to which all numbers are rounded
-        folder: where the data are written, a few examples at a time; by default they are in memory
-
-    Raises:
-        ParameterError: for a count which is not a positive integer, a seed which is not a
-            non-negative integer, and another dtype
-        OutputError: where the folder cannot be written
-    """
-    rng = _rng(num_examples, context_size, width, target_dim, seed)
-    return _drawn(
-        (context_size, width),
+@_generator
+def shared_context(rng: np.random.Generator, shapes: _Shapes) -> _Draws:
+    """Draw one context for all examples; tokens and queries are uniform in [0, 1)."""
+    _, size, width = shapes.contexts
+    return _Draws(
+        (size, width),
         lambda count: rng.random((count, width)),
-        lambda: rng.random((num_examples, width)),
-        lambda: rng.random(_targets(num_examples, target_dim)),
-        dtype,
-        folder,
+        lambda: rng.random(shapes.queries),
+        lambda: rng.random(shapes.targets),
     )
 
 
-def gaussian(
-    *,
-    num_examples: int,
-    context_size: int,
-    width: int,
-    target_dim: int | None = None,
-    seed: int = 0,
-    dtype: npt.DTypeLike = np.float64,
-    folder: str | Path | None = None,
-) -> Dataset:
-    """Every example has its own context; tokens and queries are standard normal.
-
-    Args:
-        num_examples: T
-        context_size: n, the number of tokens in a context
-        width: d, the number of entries of a token or a query
-        target_dim: d_out, the number of entries of a target; by default targets are (T,)
-        seed: of all random numbers; the same seed gives the same data
-        dtype: float64, or float32, to which all numbers are rounded
-        folder: where the data are written, a few examples at a time; by default they are in memory
-
-    Raises:
-        ParameterError: for a count which is not a positive integer, a seed which is not a
-            non-negative integer, and another dtype
-        OutputError: where the folder cannot be written
-    """
-    rng = _rng(num_examples, context_size, width, target_dim, seed)
-    return _drawn(
-        (num_examples, context_size, width),
-        lambda count: rng.standard_normal((count, context_size, width)),
-        lambda: rng.standard_normal((num_examples, width)),
-        lambda: rng.random(_targets(num_examples, target_dim)),
-        dtype,
-        folder,
+@_generator
+def gaussian(rng: np.random.Generator, shapes: _Shapes) -> _Draws:
+    """Draw a context for each example; tokens and queries are standard normal."""
+    return _Draws(
+        shapes.contexts,
+        lambda count: rng.standard_normal((count, *shapes.contexts[1:])),
+        lambda: rng.standard_normal(shapes.queries),
+        lambda: rng.random(shapes.targets),
     )
 
 
-def bag_of_tokens(
-    *,
-    num_examples: int,
-    context_size: int,
-    width: int,
-    bag_size: int = 500,
-    target_dim: int | None = None,
-    seed: int = 0,
-    dtype: npt.DTypeLike = np.float64,
-    folder: str | Path | None = None,
-) -> Dataset:
-    """Each context holds n different tokens out of one bag, as words of a vocabulary ("perm").
+@_generator
+def bag_of_tokens(  # noqa: D417 - callers do not give the others
+    rng: np.random.Generator, shapes: _Shapes, *, bag_size: int = 500
+) -> _Draws:
+    """Draw n different tokens of one bag for each context, as words of a vocabulary ("perm").
 
     The bag is uniform in [0, 1), and so are the queries. Contexts overlap, as they do in language.
 
     Args:
-        num_examples: T
-        context_size: n, the number of tokens in a context
-        width: d, the number of entries of a token or a query
         bag_size: the number of tokens in the bag, at least n
-        target_dim: d_out, the number of entries of a target; by default targets are (T,)
-        seed: of all random numbers; the same seed gives the same data
-        dtype: float64, or float32, to which all numbers are rounded
-        folder: where the data are written, a few examples at a time; by default they are in memory
-
-    Raises:
-        ParameterError: for a count which is not a positive integer, a bag of fewer than n tokens,
-            a seed which is not a non-negative integer, and another dtype
-        OutputError: where the folder cannot be written
     """
-    require_positive(bag_size=bag_size, context_size=context_size)
-    if bag_size < context_size:
-        message = f"bag_size={bag_size} is less than context_size={context_size}"
-        raise ParameterError(message, witness=bag_size, suggestion=f"bag_size >= {context_size}")
-    rng = _rng(num_examples, context_size, width, target_dim, seed)
+    _, size, width = shapes.contexts
+    require_positive(bag_size=bag_size)
+    if bag_size < size:
+        message = f"bag_size={bag_size} is less than context_size={size}"
+        raise ParameterError(message, witness=bag_size, suggestion=f"bag_size >= {size}")
     bag = rng.random((bag_size, width))
 
     def draw(count: int) -> Array:
         rows = np.tile(np.arange(bag_size), (count, 1))
-        chosen: Array = bag[rng.permuted(rows, axis=1)[:, :context_size]]
+        chosen: Array = bag[rng.permuted(rows, axis=1)[:, :size]]
         return chosen
 
-    return _drawn(
-        (num_examples, context_size, width),
+    return _Draws(
+        shapes.contexts,
         draw,
-        lambda: rng.random((num_examples, width)),
-        lambda: rng.random(_targets(num_examples, target_dim)),
-        dtype,
-        folder,
+        lambda: rng.random(shapes.queries),
+        lambda: rng.random(shapes.targets),
     )
 
 
-def moment_curve(
-    *,
-    num_examples: int,
-    context_size: int,
-    width: int,
-    target_dim: int | None = None,
-    seed: int = 0,
-    dtype: npt.DTypeLike = np.float64,
-    folder: str | Path | None = None,
-) -> Dataset:
-    """Queries whose Kruskal rank is exactly min(T, d), by Vandermonde; contexts are uniform.
+@_generator
+def moment_curve(rng: np.random.Generator, shapes: _Shapes) -> _Draws:
+    """Draw uniform contexts, with queries of Kruskal rank exactly min(T, d), by Vandermonde.
 
     Query t is (1, t, t^2, ..., t^(d-1)) reduced modulo a prime p >= T and centred around zero, so
     that its entries are integers of absolute value at most p / 2.
 
     *Proof.* Any min(T, d) of them contain a square Vandermonde matrix at distinct nodes mod p,
     whose determinant is the product of the differences of the nodes, nonzero mod p. So the
-    determinant of the integer matrix is no multiple of p, hence not zero. QED
-
-    Args:
-        num_examples: T
-        context_size: n, the number of tokens in a context
-        width: d, the number of entries of a token or a query
-        target_dim: d_out, the number of entries of a target; by default targets are (T,)
-        seed: of all random numbers; the same seed gives the same data
-        dtype: float64, or float32, to which all numbers are rounded
-        folder: where the data are written, a few examples at a time; by default they are in memory
-
-    Raises:
-        ParameterError: for a count which is not a positive integer, a seed which is not a
-            non-negative integer, and another dtype
-        OutputError: where the folder cannot be written
+    determinant of the integer matrix is not a multiple of p, hence not zero. QED
 
     Example:
         >>> moment_curve(num_examples=5, context_size=2, width=3).queries
@@ -240,18 +253,47 @@ def moment_curve(
                [ 1., -2., -1.],
                [ 1., -1.,  1.]])
     """
-    rng = _rng(num_examples, context_size, width, target_dim, seed)
-    return _drawn(
-        (num_examples, context_size, width),
-        lambda count: rng.random((count, context_size, width)),
-        lambda: moment_curve_points(np.arange(num_examples), width),
-        lambda: rng.random(_targets(num_examples, target_dim)),
-        dtype,
-        folder,
+    total, width = shapes.queries
+    return _Draws(
+        shapes.contexts,
+        lambda count: rng.random((count, *shapes.contexts[1:])),
+        lambda: moment_curve_points(np.arange(total), width),
+        lambda: rng.random(shapes.targets),
     )
 
 
-def moment_curve_points(nodes: npt.NDArray[np.int64], width: int) -> Array:
+@_generator
+def integers(  # noqa: D417 - callers do not give the others
+    rng: np.random.Generator, shapes: _Shapes, *, largest: int = 9
+) -> _Draws:
+    """Draw tokens, queries and targets from the integers between -largest and largest.
+
+    They are stored as floats. Small integers can violate the assumptions by chance; the
+    construction then says which.
+
+    Args:
+        largest: the largest absolute value of an entry, 0 or more and below 2^63
+    """
+    if not is_integer(largest) or not 0 <= largest < 1 << 63:
+        raise ParameterError(
+            f"largest={largest!r} is not an integer from 0 to 2^63 - 1",
+            witness=largest,
+            suggestion="largest=9",
+        )
+
+    def draw(*shape: int) -> Array:
+        return rng.integers(-int(largest), largest, size=shape, endpoint=True).astype(np.float64)
+
+    targets = draw(*shapes.targets)
+    return _Draws(
+        shapes.contexts,
+        lambda count: draw(count, *shapes.contexts[1:]),
+        lambda: draw(*shapes.queries),
+        lambda: targets,
+    )
+
+
+def moment_curve_points(nodes: Integers, width: int) -> Array:
     """Points (1, t, ..., t^(d-1)) mod p, centred, at distinct integer nodes 0 <= t < p: (T, d).
 
     The prime p is the smallest above the largest node; any min(T, d) points are independent (the
@@ -262,8 +304,8 @@ def moment_curve_points(nodes: npt.NDArray[np.int64], width: int) -> Array:
         width: d
 
     Raises:
-        ParameterError: for a width which is not a positive integer
-        DataError: for nodes which are none, negative or not all different
+        ParameterError: for a width that is not a positive integer
+        DataError: for nodes that are none, negative or not all different
     """
     require_positive(width=width)
     if not len(nodes) or nodes.min() < 0 or len(np.unique(nodes)) < len(nodes):
@@ -279,115 +321,3 @@ def moment_curve_points(nodes: npt.NDArray[np.int64], width: int) -> Array:
     for power in range(1, width):
         points[:, power] = points[:, power - 1] * nodes % prime
     return np.where(points > prime // 2, points - prime, points).astype(np.float64)
-
-
-def integers(
-    *,
-    num_examples: int,
-    context_size: int,
-    width: int,
-    largest: int = 9,
-    target_dim: int | None = None,
-    seed: int = 0,
-    dtype: npt.DTypeLike = np.float64,
-    folder: str | Path | None = None,
-) -> Dataset:
-    """Tokens, queries and targets are integers between -largest and largest, stored as float64.
-
-    Small integers can violate the assumptions by chance; the construction then says which.
-
-    Args:
-        num_examples: T
-        context_size: n, the number of tokens in a context
-        width: d, the number of entries of a token or a query
-        largest: the largest absolute value of an entry, 0 or more and below 2^63
-        target_dim: d_out, the number of entries of a target; by default targets are (T,)
-        seed: of all random numbers; the same seed gives the same data
-        dtype: float64, or float32, to which all numbers are rounded
-        folder: where the data are written, a few examples at a time; by default they are in memory
-
-    Raises:
-        ParameterError: for a count which is not a positive integer, a seed which is not a
-            non-negative integer, another dtype, and a `largest` which is none or has more than 63
-            bits
-        OutputError: where the folder cannot be written
-    """
-    rng = _rng(num_examples, context_size, width, target_dim, seed)
-    if not is_integer(largest) or not 0 <= largest < 1 << 63:
-        raise ParameterError(
-            f"largest={largest!r} is not an integer from 0 to 2^63 - 1",
-            witness=largest,
-            suggestion="largest=9",
-        )
-
-    def draw(*shape: int) -> Array:
-        return rng.integers(-int(largest), largest, size=shape, endpoint=True).astype(np.float64)
-
-    targets = draw(*_targets(num_examples, target_dim))
-    return _drawn(
-        (num_examples, context_size, width),
-        lambda count: draw(count, context_size, width),
-        lambda: draw(num_examples, width),
-        lambda: targets,
-        dtype,
-        folder,
-    )
-
-
-def _rng(
-    num_examples: int, context_size: int, width: int, target_dim: int | None, seed: int
-) -> np.random.Generator:
-    """The random numbers of a seed, once the arguments make sense."""
-    require_positive(num_examples=num_examples, context_size=context_size, width=width)
-    if target_dim is not None:
-        require_positive(target_dim=target_dim)
-    require_seed(seed)
-    return np.random.default_rng(seed)
-
-
-def _targets(num_examples: int, target_dim: int | None) -> tuple[int, ...]:
-    """The shape of the targets."""
-    return (num_examples,) if target_dim is None else (num_examples, target_dim)
-
-
-def _drawn(
-    shape: tuple[int, ...],
-    contexts: Callable[[int], Array],
-    queries: Callable[[], Array],
-    targets: Callable[[], Array],
-    dtype: npt.DTypeLike,
-    folder: str | Path | None,
-) -> Dataset:
-    """Draw contexts of this shape, so many rows at a time, then queries, then targets.
-
-    However many rows are drawn at a time, the numbers are the same.
-    """
-    kind = _dtype(dtype)
-    step = max(1, _DRAWN_BYTES // (8 * math.prod(shape[1:])))
-    counts = (min(step, shape[0] - start) for start in range(0, shape[0], step))
-
-    def others() -> tuple[Array, Array]:
-        return queries().astype(kind, copy=False), targets().astype(kind, copy=False)
-
-    if folder is not None:
-        write_folder(folder, shape, kind, map(contexts, counts), others)
-        return Dataset.open(folder)
-    whole, filled = np.empty(shape, kind), 0
-    for count in counts:
-        whole[filled : filled + count] = contexts(count)
-        filled += count
-    return owning(whole, *others())
-
-
-def _dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    try:
-        kind = np.dtype(dtype)
-    except TypeError:
-        kind = np.dtype(object)
-    if kind not in (np.float32, np.float64):
-        raise ParameterError(
-            f"dtype={shown(dtype)} is neither float32 nor float64",
-            witness=shown(dtype),
-            suggestion="dtype='float32'",
-        )
-    return kind

@@ -5,17 +5,17 @@ from hashlib import sha256
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from constructive.data.dataset import Dataset
-from constructive.support.arrays import Array
+from constructive.data.examples import Examples
+from constructive.support.arrays import Array, Integers
 from constructive.support.errors import DataError
 
 
-def repeated_inputs(dataset: Dataset) -> tuple[int, int] | None:
+def repeated_inputs(dataset: Examples) -> tuple[int, int] | None:
     """Two examples which are the same input, contexts being multisets of tokens, or None.
 
     Example:
+        >>> from constructive import Dataset
         >>> repeated_inputs(Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6], [2, 3]], [5, 7, 5]))
         (0, 2)
     """
@@ -36,26 +36,28 @@ def repeated_inputs(dataset: Dataset) -> tuple[int, int] | None:
     return None
 
 
-def different_inputs(dataset: Dataset) -> npt.NDArray[np.int64]:
+def different_inputs(dataset: Examples) -> Integers:
     """The first example of each input, contexts being multisets of tokens: indices, ascending.
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
 
     Example:
+        >>> from constructive import Dataset
         >>> different_inputs(Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6], [2, 3]], [5, 7, 5]))
         array([0, 1])
     """
     return np.unique(first_of_each(dataset))
 
 
-def first_of_each(dataset: Dataset) -> npt.NDArray[np.int64]:
+def first_of_each(dataset: Examples) -> Integers:
     """For each example the first one with the same input, contexts being multisets: (T,) indices.
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
 
     Example:
+        >>> from constructive import Dataset
         >>> first_of_each(Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6], [2, 3]], [5, 7, 5]))
         array([0, 1, 0])
     """
@@ -70,11 +72,11 @@ def first_of_each(dataset: Dataset) -> npt.NDArray[np.int64]:
     _, first, which = np.unique(
         np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True
     )
-    found: npt.NDArray[np.int64] = first[which.reshape(-1)]
+    found: Integers = first[which.reshape(-1)]
     return found
 
 
-def refusal(dataset: Dataset, first: int, second: int) -> DataError:
+def refusal(dataset: Examples, first: int, second: int) -> DataError:
     """What to say of equal inputs with different targets.
 
     Args:
@@ -90,7 +92,7 @@ def refusal(dataset: Dataset, first: int, second: int) -> DataError:
     )
 
 
-def token_numbers(contexts: Array) -> npt.NDArray[np.int64]:
+def token_numbers(contexts: Array) -> Integers:
     """Numbers of tokens, equal for equal tokens and for no others: (C, n).
 
     Args:
@@ -102,12 +104,12 @@ def token_numbers(contexts: Array) -> npt.NDArray[np.int64]:
     """
     tokens = contexts.reshape(-1, contexts.shape[2]) + 0.0
     _, numbers = np.unique(tokens, axis=0, return_inverse=True)
-    found: npt.NDArray[np.int64] = numbers.reshape(contexts.shape[:2])
+    found: Integers = numbers.reshape(contexts.shape[:2])
     return found
 
 
-def _multiset(dataset: Dataset, example: int) -> bytes:
+def _multiset(dataset: Examples, example: int) -> bytes:
     """A context without the order of its tokens, which attention does not see."""
-    context = dataset.contexts_of(slice(example, example + 1))[0] + 0.0
+    context = dataset.contexts[example] + 0.0
     ordered: bytes = context[np.lexsort(context.T)].tobytes()
     return ordered

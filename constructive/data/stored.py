@@ -10,171 +10,141 @@ Other files in the folder do no harm. A shared context (n, d) is small, and is l
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from constructive.data.dataset import Dataset, owning
-from constructive.data.labels import Label, require_classes, same_classes
+from constructive.data.labels import Label, require_classes
 from constructive.data.shapes import ARRAYS, check_shapes
-from constructive.support.arrays import Array, finite_array, frozen
+from constructive.support.arrays import Array, finite_array
 from constructive.support.errors import DataError, FormatError
+from constructive.support.files import replacing_folder
 from constructive.support.fingerprint import Fingerprint
-from constructive.support.folders import replacing_folder
 from constructive.support.stored import StoredArray
 
 FILES = tuple(f"{name}.npy" for name in ARRAYS)
-"""The files which every folder has."""
+"""The files that every folder has."""
 _CLASSES = "classes.npy"
 NAMES = (*FILES, _CLASSES)
-"""And one which some have."""
+"""These, and one that some folders have."""
 
 
-@dataclass(frozen=True, eq=False, init=False, repr=False)
-class StoredDataset(Dataset):
-    """A data set whose contexts are read from disk whenever they are asked for; `Dataset.open`.
-
-    Queries and targets are in memory. `contexts_of`, `context_chunks`, `stored_rows` and `blocks`
-    read rows. `contexts` is there for what needs all of them at once: it reads them all, and keeps
-    them.
-
-    Args:
-        small: queries, targets and names of classes, which are in memory
+@dataclass(frozen=True)
+class StoredContexts:
+    """Contexts in a file, which was read once to hash them and to see that they are finite.
 
     Attributes:
-        queries: (T, d)
-        targets: (T,) or (T, d_out)
-        folder: where the files are
-        on_disk: the contexts
-        largest: the largest `|x|` of an entry x of the contexts
-        sha256: of all arrays, as certificates have it
+        file: the file
+        largest: the largest `|x|` of an entry x
+        sha256: of contexts, queries and targets, as certificates have it
     """
 
-    folder: Path = field(kw_only=True)
-    on_disk: StoredArray = field(kw_only=True)
-    largest: float = field(kw_only=True)
-    sha256: bytes = field(kw_only=True)
+    file: StoredArray
+    largest: float
+    sha256: bytes
 
-    def __init__(
-        self,
-        small: tuple[Array, Array, tuple[Label, ...]],
-        folder: Path,
-        on_disk: StoredArray,
-        largest: float,
-        sha256: bytes,
-    ) -> None:
-        queries, targets, classes = small
-        object.__setattr__(self, "queries", frozen(queries))
-        object.__setattr__(self, "targets", frozen(targets))
-        object.__setattr__(self, "classes", classes)
-        object.__setattr__(self, "folder", folder)
-        object.__setattr__(self, "on_disk", on_disk)
-        object.__setattr__(self, "largest", largest)
-        object.__setattr__(self, "sha256", sha256)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether classes and all numbers are the same, bit by bit: their SHA-256 tells."""
-        if not isinstance(other, Dataset):
-            return NotImplemented
-        same = same_classes(self.classes, other.classes)
-        return same and self.fingerprint() == other.fingerprint()
-
-    __hash__ = Dataset.__hash__
-
-    @cached_property  # type: ignore[misc] # nobody sets attributes of a frozen class
-    def contexts(self) -> Array:  # type: ignore[override] # as above
-        """All contexts, in memory from now on: (T, n, d)."""
-        return frozen(self.on_disk.rows(slice(None)))
-
-    @property
-    def context_shape(self) -> tuple[int, ...]:
-        """(T, n, d)."""
-        return self.on_disk.shape
-
-    @property
-    def context_dtype(self) -> np.dtype[Any]:
-        """float32 or float64."""
-        return self.on_disk.dtype
-
-    @property
-    def largest_token_entry(self) -> float:
-        """What was found when the folder was opened."""
-        return self.largest
-
-    def stored_rows(self, rows: slice | npt.NDArray[Any]) -> Array:
-        """Contexts of some examples as they are stored: (rows, n, d), read now.
+    @classmethod
+    def read(cls, file: StoredArray, queries: Array, targets: Array) -> "StoredContexts":
+        """Read all contexts, a block at a time.
 
         Args:
-            rows: which examples
+            file: (T, n, d)
+            queries: (T, d), which are in memory
+            targets: (T,) or (T, d_out), in memory
 
         Raises:
             FormatError: if the file has changed since it was opened
+            DataError: for an entry that is not finite
         """
-        return self.on_disk.rows(rows)
+        hashed, largest = Fingerprint(), 0.0
+        hashed.begin(ARRAYS[0], file.dtype, file.shape)
+        for rows, block in file.blocks():
+            largest = max(largest, _largest(rows.start, block))
+            hashed.block(block)
+        for name, array in zip(ARRAYS[1:], (queries, targets), strict=True):
+            hashed.add(name, array)
+        return cls(file, largest, hashed.digest())
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the data set."""
+        return self.file.path.parent
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(T, n, d)."""
+        return self.file.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64."""
+        return self.file.dtype
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
-        """Walk through the examples, a few at a time.
+        """Walk through the contexts, a few at a time: which examples, and their contexts."""
+        return self.file.blocks()
 
-        Yields:
-            which examples, and their contexts as they are stored
-        """
-        return self.on_disk.blocks()
+    def require_unchanged(self, queries: Array, targets: Array) -> None:
+        """Read all contexts again, and compare the hash.
 
-    def fingerprint(self) -> bytes:
-        """What was found when the folder was opened."""
-        return self.sha256
-
-    def require_unchanged(self) -> None:
-        """Read all contexts again, and compare their hash.
-
-        Programs which write through a mapping of the file need not change its time.
+        Args:
+            queries: as they were read
+            targets: as they were read
 
         Raises:
             FormatError: if the file has changed since it was opened
         """
-        if _hashed(self.on_disk, self.queries, self.targets)[0] != self.sha256:
-            raise self.on_disk.changed("its bytes")
+        try:
+            same = StoredContexts.read(self.file, queries, targets).sha256 == self.sha256
+        except DataError:
+            same = False
+        if not same:
+            raise self.file.changed("its bytes")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Another process reads the same file; nothing is hashed again."""
-        small = self.queries, self.targets, self.classes
-        return StoredDataset, (small, self.folder, self.on_disk, self.largest, self.sha256)
+
+class Folder(NamedTuple):
+    """What the folder of a data set holds: contexts on disk, or a shared one; and the rest."""
+
+    contexts: Array | StoredContexts
+    queries: Array
+    targets: Array
+    classes: tuple[Label, ...]
 
 
-def open_folder(path: str | Path) -> Dataset:
-    """A data set of such a folder; contexts are read once, to hash them, and see they are finite.
+def read_folder(path: str | Path) -> Folder:
+    """Read the folder of a data set; contexts are read once, and stay on disk.
 
     Args:
         path: the folder
 
     Raises:
-        FormatError: for a folder which is none of a data set, and for files which are cut off
-        DataError: for arrays which are no data set
+        FormatError: for a folder that is not one of a data set, and for files that are cut off
+        DataError: for arrays that are not a data set
         OSError: where they cannot be read
     """
     folder = Path(path).resolve()
     missing = [name for name in FILES if not (folder / name).exists()]
     if missing:
         raise FormatError(
-            f"{path} is no folder of a data set: it has no {' and no '.join(missing)}",
+            f"{path} is not a folder of a data set: it has no {' and no '.join(missing)}",
             witness=str(path),
             suggestion=f"the files {', '.join(FILES)}, by numpy.save or Dataset.save_folder",
         )
-    on_disk = StoredArray.at(folder / FILES[0])
-    queries, targets = (_loaded(name, folder / f"{name}.npy") for name in ARRAYS[1:])
-    check_shapes(on_disk.shape, queries.shape, targets.shape)
+    file = StoredArray.at(folder / FILES[0])
+    queries, targets = (
+        finite_array(name, _loaded(folder / f"{name}.npy"), copy=False) for name in ARRAYS[1:]
+    )
+    check_shapes(file.shape, queries.shape, targets.shape)
     classes: tuple[Label, ...] = ()
     if (folder / _CLASSES).exists():
         columns = targets.shape[1] if targets.ndim == 2 else 1
-        classes = require_classes(_read(folder / _CLASSES), columns)
-    if len(on_disk.shape) == 2:
-        return owning(on_disk.rows(slice(None)), queries, targets, classes)
-    sha256, largest = _hashed(on_disk, queries, targets)
-    return StoredDataset((queries, targets, classes), folder, on_disk, largest, sha256)
+        classes = require_classes(_loaded(folder / _CLASSES), columns)
+    if len(file.shape) == 2:
+        return Folder(file.mapped().copy(), queries, targets, classes)
+    return Folder(StoredContexts.read(file, queries, targets), queries, targets, classes)
 
 
 def write_folder(
@@ -186,7 +156,7 @@ def write_folder(
     *,
     classes: tuple[Label, ...] = (),
 ) -> None:
-    """Write the folder of a data set, whole or not at all, from contexts which come in blocks.
+    """Write the folder of a data set, whole or not at all, from contexts that come in blocks.
 
     Args:
         path: the folder; an old one is replaced if it holds nothing else
@@ -199,53 +169,34 @@ def write_folder(
     Raises:
         OutputError: where it cannot be written, as `replacing_folder` says
     """
+    little = dtype.newbyteorder("<")
     with replacing_folder(path, NAMES) as folder:
         with (folder / FILES[0]).open("xb") as file:
-            header = {"descr": dtype.newbyteorder("<").str, "fortran_order": False, "shape": shape}
+            header = {"descr": little.str, "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)
             for block in blocks:
-                file.write(np.ascontiguousarray(block, dtype.newbyteorder("<")).data)
+                file.write(np.ascontiguousarray(block, little).data)
         for name, array in zip(FILES[1:], others(), strict=True):
             np.save(folder / name, array)
         if classes:
             np.save(folder / _CLASSES, np.array(classes))
 
 
-def _loaded(name: str, path: Path) -> Array:
-    """Numbers of a small array, in memory. Raises FormatError and DataError."""
-    return finite_array(name, _read(path), copy=False)
-
-
-def _read(path: Path) -> npt.NDArray[Any]:
+def _loaded(path: Path) -> npt.NDArray[Any]:
     """A small array, in memory. Raises FormatError."""
-    if not path.is_file():  # opening a pipe would wait
-        raise FormatError(f"{path} is no file", witness=str(path), suggestion="numpy.save")
     try:
+        if not path.is_file():  # opening a pipe would wait
+            raise OSError("it is not a regular file")
         with path.open("rb") as file:
             array: npt.NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
     except Exception as error:  # readers of npy raise nearly everything
-        message = f"{path} is no .npy file of numbers: {error}"
+        message = f"{path} is not a .npy file of numbers: {error}"
         raise FormatError(message, witness=str(path), suggestion="numpy.save") from error
     return array
 
 
-def _hashed(on_disk: StoredArray, queries: Array, targets: Array) -> tuple[bytes, float]:
-    """The SHA-256 of all arrays, and the largest size of an entry of contexts; reads them once.
-
-    Raises DataError for one which is not finite.
-    """
-    hashed, largest = Fingerprint(), 0.0
-    hashed.begin(ARRAYS[0], on_disk.dtype, on_disk.shape)
-    for rows, block in on_disk.blocks():
-        largest = max(largest, _largest(rows.start, block))
-        hashed.block(block)
-    for name, array in zip(ARRAYS[1:], (queries, targets), strict=True):
-        hashed.add(name, array)
-    return hashed.digest(), largest
-
-
 def _largest(first: int, block: Array) -> float:
-    """The largest size of an entry. Raises DataError for one which is not finite."""
+    """The largest size of an entry. Raises DataError for one that is not finite."""
     largest = max(float(block.max()), -float(block.min()))  # a NaN is both
     if not math.isfinite(largest):
         index = tuple(int(i) for i in np.argwhere(~np.isfinite(block))[0])

@@ -6,26 +6,24 @@ below, and the bound is on what a program in float32 may take of them.
 """
 
 from concurrent.futures import Executor
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from constructive.constructions.decoder import build_recital
+from constructive.data.corpus import Text
 from constructive.data.real import english_text
-from constructive.data.texts import Text
 from constructive.exact.arithmetics.floats import softmax_in_place
 from constructive.exact.directed import percent
 from constructive.figures import drawing
-from constructive.figures.figure import Figure
+from constructive.figures.figure import Picture
 from constructive.layers.causal.margins import Margins
 from constructive.layers.decoder import Decoder
 from constructive.layers.recital import recital
 from constructive.support.arrays import Array
 
-NAME = "recital"
-WIDTH, TOKENS = 128, 1000
 LAST = 100
 """Positions whose attention is drawn, at most."""
 HEADS = 3
@@ -88,14 +86,32 @@ def draw_recital(
     _draw_margins(lower, margins, decoder.record.storage)
 
 
-def draw(folder: Path, *, executor: Executor | None) -> tuple[Path, ...]:  # noqa: ARG001
-    """Build a decoder for the first 1000 tokens of an English text, and draw it."""
-    words = Text.words(english_text())
-    text = Text.words(str(words.joined(words.tokens[:TOKENS])))
-    figure = drawing.new_figure(*SIZE)
-    built = build_recital(text, width=WIDTH)
-    draw_recital(figure, built.decoder, text, margins=built.margins)
-    return drawing.save_both(figure, folder, NAME)
+@dataclass(frozen=True)
+class RecitalPicture(Picture):
+    """A decoder for the beginning of an English text.
+
+    Attributes:
+        tokens: of the text
+        width: d
+    """
+
+    tokens: int = 1000
+    width: int = 128
+
+    title = "A decoder which recites (not of that paper)"
+    name = "recital"
+    inches = SIZE
+    needs = "matplotlib", "sklearn"
+
+    def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401, ARG002
+        """Build the decoder, and draw it."""
+        words = Text.words(english_text())
+        text = Text.words(str(words.joined(words.tokens[: self.tokens])))
+        built = build_recital(text, width=self.width)
+        draw_recital(figure, built.decoder, text, margins=built.margins)
+
+
+RECITAL = RecitalPicture()
 
 
 def _draw_attention(figure: Any, decoder: Decoder, ids: npt.NDArray[np.int64]) -> None:  # noqa: ANN401
@@ -150,11 +166,3 @@ def _draw_margins(figure: Any, margins: Margins, storage: str) -> None:  # noqa:
         f"{percent(float(margins.share.max()))} of a margin"
     )
     drawing.describe(axes, x="position", y="difference of logits", title=f"{storage}: {said}")
-
-
-RECITAL = Figure(
-    "A decoder which recites (not of that paper)",
-    drawing.both(NAME),
-    draw,
-    ("matplotlib", "sklearn"),
-)

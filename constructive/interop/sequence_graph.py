@@ -83,10 +83,6 @@ def _tokenwise(graph: Graph, name: str, network: Network, kind: np.dtype[Any], v
         return graph.node("Add", graph.node("MatMul", inputs, w), b)
 
     count = len(rounded.layers)
-    if not rounded.residual:
-        for index in range(count - 1):
-            values = graph.node("Relu", affine(index, values))
-        return affine(count - 1, values)
     values = affine(0, values)
     for index in range(1, count - 1, 2):
         hidden = graph.node("Relu", affine(index, values))

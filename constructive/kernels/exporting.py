@@ -20,7 +20,7 @@ from constructive.kernels.cases import CASES
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec
 from constructive.support.errors import ParameterError
-from constructive.support.folders import replacing_folder
+from constructive.support.files import replacing_folder
 from constructive.support.progress import report
 from constructive.support.tensors import serialized
 

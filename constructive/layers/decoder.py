@@ -19,7 +19,8 @@ from rich.table import Table
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as deserialize
 
-from constructive.data.texts import Joined, Text, Token, joined, require_vocabulary
+from constructive.data.corpus import Text
+from constructive.data.tokens import Joined, Token, joined, require_vocabulary
 from constructive.exact.arithmetics.floats import Floats
 from constructive.exact.directed import fixed, percent
 from constructive.exact.formats import rounded

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.data.texts import Text
+from constructive.data.corpus import Text
 from constructive.exact.float_model import FloatModel
 from constructive.exact.formats import rounded
 from constructive.exact.models import model_named

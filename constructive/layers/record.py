@@ -2,18 +2,18 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from constructive.data.labels import Label, require_classes
-from constructive.layers.layer import FLOAT64, Layer
+from constructive.layers.layer import Layer
+from constructive.layers.shapes import FLOAT64
 from constructive.support.errors import ParameterError
 
-if TYPE_CHECKING:
-    from constructive.constructions.construction import Construction
-
 Facts = tuple[tuple[str, str], ...]
+
+_GROUPED_BEFORE = "saturated", "rank_one", "schur"
+"""Constructions with groups of the theorems, in files which do not say so themselves."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class BuildRecord:
         condition: estimated condition number of Z, or the largest one of the systems that were
             solved instead of it; NaN for rational weights, where it is not estimated
         max_error: the largest `|f - y|`, as float64 evaluates the layer; an upper bound from balls
-            where precision > 53; exact for rational weights. Where construction is "paired" or
-            "schur", heads are evaluated on their own examples, and elsewhere where they are not
-            saturated (`Memorizer.max_error` evaluates all)
+            where precision > 53; exact for rational weights. Where construction is "paired",
+            heads are evaluated on their own examples, and elsewhere where they are not saturated
+            (`Memorizer.max_error` evaluates all)
         largest_target: the largest size of an entry of the targets
         heads: what each of the H heads did
         precision: bits of the readout; 53, those of a float64, also for rational weights
@@ -64,7 +64,10 @@ class BuildRecord:
         classes: what the d_out outputs stand for, or () where targets are no classes
             (`Dataset.of_classes`)
         coupled: pairs of an example and a head (or pair of heads) beside the groups which are not
-            saturated, and were solved for; counted where construction is "paired" or "schur"
+            saturated, and were solved for; counted where construction is "paired"
+        formula: how many examples the theorem promises, in symbols; "" in older files
+        theorem: where that is proved; "" in older files
+        grouped: whether its groups are those of the theorems, of which certificates speak then
     """
 
     construction: str
@@ -83,6 +86,9 @@ class BuildRecord:
     order: tuple[int, ...] = ()
     coupled: int = 0
     classes: tuple[Label, ...] = ()
+    formula: str = ""
+    theorem: str = ""
+    grouped: bool = False
 
     constant: ClassVar[bool] = False
 
@@ -123,8 +129,9 @@ class BuildRecord:
         Args:
             layer: the weights of the memorizer
         """
-        known = _constructions()[self.construction]
-        bound = f"{known.formula} = {self.capacity} ({known.theorem})"
+        bound = f"{self.formula} = {self.capacity} ({self.theorem})"
+        if not self.formula:
+            bound = str(self.capacity)
         error = f"{self.max_error:.1e} on targets of size {self.largest_target:.2g}"
         estimated = math.isfinite(self.condition)
         return (
@@ -167,6 +174,7 @@ class TrainedRecord:
     heads: ClassVar[tuple[HeadRecord, ...]] = ()
     order: ClassVar[tuple[int, ...]] = ()
     classes: ClassVar[tuple[Label, ...]] = ()
+    grouped: ClassVar[bool] = False
     small_groups: ClassVar[bool] = False
     context_size: ClassVar[int] = 0
 
@@ -217,13 +225,6 @@ def _sizes(layer: Layer, heads: str) -> str:
     )
 
 
-def _constructions() -> "Mapping[str, Construction]":
-    """What is known of constructions; they build memorizers, and so come after them."""
-    from constructive.constructions.registry import CONSTRUCTIONS  # noqa: PLC0415 - see above
-
-    return CONSTRUCTIONS
-
-
 def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
     """A record from the fields of its JSON.
 
@@ -237,6 +238,7 @@ def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
         if not trained.source.isprintable():
             raise ValueError("its source is not printable")
         return trained
+    fields = {"grouped": fields["construction"] in _GROUPED_BEFORE, **fields}
     heads = tuple(_typed(HeadRecord, head) for head in fields.pop("heads"))
     order = tuple(fields.pop("order", ()))
     classes = require_classes(fields.pop("classes", ()))
@@ -249,9 +251,9 @@ def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
     tiled = [head.start for head in record.heads] == stops[:-1] and stops == sorted(stops)
     if not tiled or stops[-1] > record.num_examples:
         raise ValueError("its groups are no groups of its examples")
-    if record.construction not in _constructions():
-        message = f"its construction is {record.construction!r}"
-        raise ValueError(message)
+    words = record.construction, record.formula, record.theorem
+    if not all(map(str.isprintable, words)):
+        raise ValueError("what it says of its construction is not printable")
     return record
 
 

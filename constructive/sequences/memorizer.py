@@ -12,29 +12,21 @@ from rich.table import Table
 
 from constructive.sequences.answers import expected_outputs, met
 from constructive.sequences.attention import WEIGHTS, UniformAttention
-from constructive.sequences.examples import (
-    Integers,
-    SequenceDataset,
-    Task,
-    exact_vectors,
-    numbered,
-    rectangular,
-)
+from constructive.sequences.examples import SequenceDataset, Task
 from constructive.sequences.network import Column, Network
 from constructive.sequences.record import SequenceRecord, read_record
-from constructive.sequences.rounded import Floats, RoundedNetwork, float_type, floats
+from constructive.sequences.rounded import Floats, float_type, floats, rounded_outputs
 from constructive.sequences.storage import (
     Json,
+    JsonFile,
     decoded,
-    digest,
     encoded,
     network_content,
     network_from,
     number,
-    read_json,
-    write_json,
     written,
 )
+from constructive.sequences.tokens import Integers, exact_vectors, numbered, rectangular
 from constructive.support.errors import DataError, ParameterError, shown
 from constructive.support.extras import require
 from constructive.support.files import replacing
@@ -43,11 +35,9 @@ from constructive.support.tables import Sheet
 if TYPE_CHECKING:
     import torch
 
-FORMAT = "constructive sequence memorizer 1"
-
 
 @dataclass(frozen=True, eq=False)
-class SequenceMemorizer:
+class SequenceMemorizer(JsonFile):
     """Two token-wise ReLU networks around one layer of uniform attention, in exact arithmetic.
 
     `repr` is one line, `str` a table, and so is the HTML which notebooks show.
@@ -68,6 +58,8 @@ class SequenceMemorizer:
     Raises:
         ParameterError: for parts which do not fit together
     """
+
+    FORMAT = "constructive sequence memorizer 1"
 
     task: Task
     context_size: int
@@ -163,7 +155,7 @@ class SequenceMemorizer:
             a column (N,), or (N n,) for seq2seq
         """
         stream = self.attention(self.embedding(columns), ids)
-        chosen = slice(None) if self.task == "seq2seq" else slice(-1, None)
+        chosen = slice(None if self._every else -1, None)
         return self.classifier([column[:, chosen].reshape(-1) for column in stream])[0]
 
     def labelled(self, outputs: Column, count: int) -> list[Any]:
@@ -179,7 +171,7 @@ class SequenceMemorizer:
         found: list[Any] = outputs.tolist()
         if self.classes is not None:
             found = [self._class(value) for value in found]
-        if self.task != "seq2seq":
+        if not self._every:
             return found
         size = self.context_size
         return [found[start : start + size] for start in range(0, count * size, size)]
@@ -256,19 +248,10 @@ class SequenceMemorizer:
             ParameterError: for another dtype
         """
         columns, ids = self.encode_dataset(dataset)
-        kind = float_type(dtype)
-        tokens = self._floats(columns, kind)
-        with np.errstate(all="ignore"):  # what overflows is not reproduced
-            stream = RoundedNetwork.of(self.embedding, kind)(tokens)
-            value, output = (
-                floats(weights, kind)
-                for weights in (self.attention.value_weights, self.attention.output_weights)
-            )
-            share = kind.type(1) / kind.type(self.context_size)
-            mean = ((stream @ value)[ids] * share).sum(axis=1)
-            own = ids if self.task == "seq2seq" else ids[:, -1:]
-            moved = stream[own] + mean[:, np.newaxis, np.newaxis] * output
-            found = RoundedNetwork.of(self.classifier, kind)(moved.reshape(-1, len(output)))[:, 0]
+        tokens = self._floats(columns, dtype)
+        found = rounded_outputs(
+            self.embedding, self.attention, self.classifier, tokens, ids, every=self._every
+        )
         values = expected_outputs(self.classes, dataset.classes)
         pairs = zip(found.tolist(), dataset.labels.tolist(), strict=True)
         return sum(met(out, values[label]) for out, label in pairs) / len(found)
@@ -327,6 +310,11 @@ class SequenceMemorizer:
         return self.embedding.layers[0].width
 
     @property
+    def _every(self) -> bool:
+        """Whether every position has an output, and not the last one alone."""
+        return self.task == "seq2seq"
+
+    @property
     def nonzero_parameters(self) -> int:
         """Weights and biases which are not zero."""
         return sum(part.nonzero_parameters for part in self._parts)
@@ -350,24 +338,11 @@ class SequenceMemorizer:
     def _parts(self) -> tuple[Network | UniformAttention, ...]:
         return self.embedding, self.attention, self.classifier
 
-    def save(self, path: str | Path) -> None:
-        """Write a JSON file of weights, symbols and classes, whole or not at all.
-
-        Args:
-            path: the file, .json; an old one of that name is replaced
-
-        Raises:
-            ParameterError: for symbols and classes which JSON cannot hold: strings, bytes, numbers,
-                None and tuples of these can be held
-            OutputError: where the file cannot be written
-        """
-        write_json(path, self.content())
-
     def content(self) -> Json:
-        """What `save` writes."""
+        """Return what `save` writes."""
         classes = self.classes
         return {
-            "format": FORMAT,
+            "format": self.FORMAT,
             "task": self.task,
             "context_size": self.context_size,
             "embedding": network_content(self.embedding),
@@ -382,18 +357,32 @@ class SequenceMemorizer:
         }
 
     @classmethod
-    def load(cls, path: str | Path) -> "SequenceMemorizer":
-        """Read a file written by `save`.
+    def from_content(cls, content: Json) -> "SequenceMemorizer":
+        """Return the memorizer of which `content` is the content.
 
         Args:
-            path: the file, .json
+            content: of a file
 
         Raises:
-            FormatError: if it is not one
-            OSError: if it cannot be read
+            ParameterError: for parts that do not fit together
+            ValueError: for what is not a memorizer
         """
-        found: SequenceMemorizer = read_json(path, _read, FORMAT, "SequenceMemorizer.save")
-        return found
+        symbols, classes = (
+            None if content[name] is None else tuple(map(decoded, content[name]))
+            for name in ("symbols", "classes")
+        )
+        if type(content["context_size"]) is not int:
+            raise ValueError("its context size is no number")
+        return cls(
+            content["task"],
+            content["context_size"],
+            network_from(content["embedding"]),
+            UniformAttention(*(tuple(map(number, content["attention"][name])) for name in WEIGHTS)),
+            network_from(content["classifier"]),
+            symbols,
+            classes,
+            read_record(content["record"]),
+        )
 
     def __repr__(self) -> str:
         return (
@@ -442,28 +431,3 @@ def _misfit(problem: str, witness: object) -> ParameterError:
 
 def _token(vector: list[Any]) -> Hashable:
     return vector[0] if len(vector) == 1 else tuple(vector)
-
-
-def _read(content: Json) -> SequenceMemorizer:
-    attention = UniformAttention(
-        *(tuple(map(number, content["attention"][name])) for name in WEIGHTS)
-    )
-    symbols, classes = (
-        None if content[name] is None else tuple(map(decoded, content[name]))
-        for name in ("symbols", "classes")
-    )
-    if type(content["context_size"]) is not int:
-        raise ValueError("its context size is no number")
-    found = SequenceMemorizer(
-        content["task"],
-        content["context_size"],
-        network_from(content["embedding"]),
-        attention,
-        network_from(content["classifier"]),
-        symbols,
-        classes,
-        read_record(content["record"]),
-    )
-    if digest(found.content()) != digest(content):
-        raise ValueError("it is not written as it should be")
-    return found

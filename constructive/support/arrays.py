@@ -1,5 +1,6 @@
 """Arrays as they are read, and our own, which nobody else can write to."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy.typing as npt
 from constructive.support.errors import DataError, ParameterError
 
 Array = npt.NDArray[np.floating[Any]]
+Integers = npt.NDArray[np.int64]
 
 CHUNK_BYTES = 4 << 20
 """Default size of temporary arrays: large enough for BLAS, small enough to stay in a cache."""
@@ -19,6 +21,26 @@ _LARGEST_EXACT_INTEGER = 2**53
 
 _SHORT = "bfloat16", "float8"
 """Dtypes of PyTorch and of ml_dtypes, by the start of their names. All of them are in float32."""
+
+
+def row_chunks(total: int, bytes_per_row: int, chunk_bytes: int = CHUNK_BYTES) -> Iterator[slice]:
+    """Cut rows into pieces of about one size in memory; a piece has at least one row.
+
+    Args:
+        total: how many rows there are
+        bytes_per_row: what a row takes, with all that is computed of it at once
+        chunk_bytes: what a piece may take
+
+    Yields:
+        the rows of each piece, in order
+
+    Example:
+        >>> list(row_chunks(5, 8, chunk_bytes=16))
+        [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    step = max(1, chunk_bytes // max(1, bytes_per_row))
+    for start in range(0, total, step):
+        yield slice(start, min(start + step, total))
 
 
 def as_array(values: object) -> npt.NDArray[Any]:

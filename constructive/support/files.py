@@ -1,7 +1,8 @@
-"""Write a file whole or not at all, and destroy nothing else on the way.
+"""Write a file or a folder whole or not at all, and destroy nothing else on the way.
 
-A regular file gives its name to a new one, which was written beside it; of a link that is the file
-which it points to. Pipes and character devices are written to. Anything else is refused.
+What is new is written beside its name, and takes the name when it is whole. Of a link that is the
+file that it points to. Pipes and character devices get all bytes at the end. Anything else is
+refused.
 """
 
 import errno
@@ -11,16 +12,15 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from constructive.support.errors import OutputError
 
 STANDARD_OUTPUT = Path("/dev/stdout")
-"""For whoever takes a path."""
+"""For every function that takes a path."""
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -30,13 +30,12 @@ _KINDS = {
     stat.S_IFBLK: "a block device",
     stat.S_IFSOCK: "a socket",
 }
-_STREAMS = (stat.S_IFIFO, stat.S_IFCHR)
+_STREAMS = stat.S_IFIFO, stat.S_IFCHR
 _ANYBODY = 0o222
 """The permissions to write: of the owner, the group, and others."""
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """What a path stands for as an output.
 
     Attributes:
@@ -71,18 +70,32 @@ class Target:
         return self.status is not None and not self.is_stream
 
     def refused(self, reason: str, suggestion: str = "another path") -> OutputError:
-        """The error which says why nothing can be written there."""
-        return OutputError(
-            f"cannot write {self.path}: {reason}", witness=str(self.name), suggestion=suggestion
-        )
+        """Return the error that says why nothing can be written there."""
+        return _refused(self.path, reason, self.name, suggestion)
+
+    def require_kind(self, *allowed: int) -> None:
+        """Raise OutputError for what is there if it is of another kind, or protected."""
+        if self.status is None:
+            return
+        kind = stat.S_IFMT(self.status.st_mode)
+        if kind not in allowed:
+            raise self.refused(f"it is {_KINDS.get(kind, 'not a file')}", "the path of a file")
+        # Root may write what nobody may write; but somebody has protected it on purpose.
+        where = self.path if self.is_stream else self.name  # a nameless pipe has only its path
+        if not self.status.st_mode & _ANYBODY or not os.access(where, os.W_OK):
+            how = f"chmod u+w {self.name}, or another path"
+            raise self.refused("it is write-protected", how)
 
 
 def require_writable(path: str | Path) -> Target:
     """Check that a file of this name can be written; worth a call before long work.
 
+    Args:
+        path: the file
+
     Raises:
-        OutputError: if its folder does not exist or is not writable, for a file which is
-            write-protected (for root, too), and for a folder, a block device, a socket or a loop
+        OutputError: if its folder does not exist or is not writable, for a file that is
+            write-protected (also for root), and for a folder, a block device, a socket or a loop
             of links
 
     Example:
@@ -93,53 +106,53 @@ def require_writable(path: str | Path) -> Target:
           witness: /no such folder
           try: create the folder first, or another path
     """
-    path = Path(path)
-    target = Target(path, Path(os.path.realpath(path)), None)
+    path, name, status = Path(path), Path(os.path.realpath(path)), None
     try:
-        target = Target(path, target.name, path.stat())
+        status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         pass
-    except OSError as error:  # a loop of links, or a folder which may not be entered
-        raise target.refused(f"{error.strerror}") from error
+    except OSError as error:  # a loop of links, or a folder that may not be entered
+        raise _refused(path, f"{error.strerror}", name) from error
+    target = Target(path, name, status)
     if target.is_standard_output:
         return target
-    _require_kind(target, stat.S_IFREG, *_STREAMS)
-    if target.is_stream:
-        return target
-    folder = Target(path, target.name.parent, None)
-    if not folder.name.is_dir():
-        raise folder.refused("no such folder", "create the folder first, or another path")
-    if not os.access(folder.name, os.W_OK | os.X_OK):
-        raise folder.refused("the folder is read-only")
+    target.require_kind(stat.S_IFREG, *_STREAMS)
+    if not target.is_stream:
+        _require_around(path, name.parent, "the folder is read-only")
     return target
 
 
-def _require_kind(target: Target, *allowed: int) -> None:
-    """Raise OutputError for what is there if it is of another kind, or protected."""
-    if target.status is None:
-        return
-    mode = target.status.st_mode
-    if stat.S_IFMT(mode) not in allowed:
-        kind = _KINDS.get(stat.S_IFMT(mode), "no file")
-        raise target.refused(f"it is {kind}", "the path of a file")
-    # Root may write what nobody may write; but somebody has protected it on purpose.
-    where = target.path if target.is_stream else target.name  # a nameless pipe has but its path
-    if not mode & _ANYBODY or not os.access(where, os.W_OK):
-        raise target.refused("it is write-protected", f"chmod u+w {target.name}, or another path")
-
-
 def same_file(first: Path, second: Path) -> bool:
-    """Whether two paths are of one file, by a link also; devices keep nothing, and are no files.
+    """Whether two paths are of one file, also by a link; devices keep nothing, and are not files.
+
+    Args:
+        first: a path
+        second: another one
 
     Example:
         >>> same_file(Path("weights.bin"), Path("folder/../weights.bin"))
         True
     """
     try:
-        found = first.stat(), second.stat()
+        one, other = first.stat(), second.stat()
     except OSError:  # one of them is not there yet
         return os.path.realpath(first) == os.path.realpath(second)
-    return os.path.samestat(*found) and not stat.S_ISCHR(found[0].st_mode)
+    return os.path.samestat(one, other) and not stat.S_ISCHR(one.st_mode)
+
+
+def way_out(error: OSError, otherwise: str = "another path") -> str:
+    """What to try where the system refuses: room for a full disk, and else what is said.
+
+    Args:
+        error: of the system
+        otherwise: what is said for all other errors
+
+    Example:
+        >>> way_out(OSError(errno.ENOSPC, "No space left on device"))
+        'free some space there, or a path on another disk'
+    """
+    full = error.errno in {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
+    return "free some space there, or a path on another disk" if full else otherwise
 
 
 @contextmanager
@@ -148,6 +161,9 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
 
     A reader sees the old file or the new one, never half of one, also after an interrupt. The new
     file has the permissions of the old one. A pipe or a device gets all bytes at the end.
+
+    Args:
+        path: the file
 
     Raises:
         OutputError: as `require_writable` does, and where the disk refuses
@@ -171,47 +187,27 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
         raise target.refused(error.strerror or str(error), way_out(error)) from error
 
 
-def way_out(error: OSError, otherwise: str = "another path") -> str:
-    """What to try where the system refuses: room for a full disk, and else what is said.
-
-    Example:
-        >>> way_out(OSError(errno.ENOSPC, "No space left on device"))
-        'free some space there, or a path on another disk'
-    """
-    full = error.errno in {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
-    return "free some space there, or a path on another disk" if full else otherwise
-
-
 @contextmanager
 def _beside(target: Target) -> Iterator[BinaryIO]:
     """A file in the same folder, which takes the name of the target."""
-    temporary = target.name.with_name(f".constructive-{secrets.token_hex(8)}.tmp")
+    temporary = _temporary(target.name)
     try:
         with temporary.open("xb") as file:
-            if target.status is not None:
+            if target.status is not None and hasattr(os, "fchown"):  # not on Windows
                 _keep_permissions(file.fileno(), target.status)
             yield file
             file.flush()
             os.fsync(file.fileno())
-        _require_kind(_now(target), stat.S_IFREG)
+        with suppress(FileNotFoundError):  # who came meanwhile; the name had no links
+            target._replace(status=target.name.lstat()).require_kind(stat.S_IFREG)
         temporary.replace(target.name)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _now(target: Target) -> Target:
-    """What is there by now, without following links: the name had none when it was looked up."""
-    status = None
-    with suppress(FileNotFoundError):
-        status = target.name.lstat()
-    return Target(target.path, target.name, status)
-
-
 def _keep_permissions(descriptor: int, old: os.stat_result) -> None:
     """Those of the old file, as far as one may give files away; before anything is written."""
-    if not hasattr(os, "fchown"):  # on Windows
-        return
     for owner, group in ((old.st_uid, -1), (-1, old.st_gid)):
         with suppress(PermissionError):
             os.fchown(descriptor, owner, group)
@@ -224,19 +220,119 @@ def _sent(target: Target) -> Iterator[BinaryIO]:
     with tempfile.TemporaryFile() as file:
         yield file
         file.seek(0)
-        with os.fdopen(_opened(target), "wb") as stream:
+        if target.is_standard_output:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            descriptor = os.dup(1)
+        else:
+            descriptor = os.open(target.path, os.O_WRONLY)  # creates nothing, cuts nothing off
+        with os.fdopen(descriptor, "wb") as stream:
+            if not target._replace(status=os.fstat(descriptor)).is_stream:
+                raise target.refused("it has become a file meanwhile")
             shutil.copyfileobj(file, stream)
 
 
-def _opened(target: Target) -> int:
-    """A descriptor of a pipe or a device, or of standard output as it stands."""
-    if target.is_standard_output:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-        return os.dup(1)
-    descriptor = os.open(target.path, os.O_WRONLY)  # this creates nothing and cuts nothing off
-    found = Target(target.path, target.name, os.fstat(descriptor))
-    if not found.is_stream:
-        os.close(descriptor)
-        raise found.refused("it has become a file meanwhile")
-    return descriptor
+def require_folder(path: str | Path, names: Sequence[str]) -> bool:
+    """Check that a folder of this name can be written; return whether one would be replaced.
+
+    Args:
+        path: the folder
+        names: the files that it will have
+
+    Raises:
+        OutputError: for a name that is a file, a link or a device, a folder with other files,
+            links or write-protected files in it, and where the folder around it does not exist or
+            is not writable
+    """
+    path, real = Path(path), _real(path)
+    _require_around(path, real.parent, "the folder around it is read-only")
+    try:
+        found = real.lstat()
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISDIR(found.st_mode):
+        raise _refused(path, "it is not a folder", path)
+    if not found.st_mode & _ANYBODY or not os.access(path, os.W_OK | os.X_OK):
+        raise _refused(path, "it is write-protected", path, f"chmod u+w {path}, or another path")
+    inside = sorted(path.iterdir())
+    for file in inside:
+        mode = file.lstat().st_mode
+        if file.name not in names or not stat.S_ISREG(mode):
+            raise _refused(path, f"it holds something else, {file.name}", file)
+        if not mode & _ANYBODY:
+            how = f"chmod u+w {file}, or another path"
+            raise _refused(path, f"{file.name} is write-protected", file, how)
+    return bool(inside)
+
+
+@contextmanager
+def replacing_folder(path: str | Path, names: Sequence[str]) -> Iterator[Path]:
+    """Make a new folder to write files into; on success it is at `path`, and goes on any error.
+
+    An old folder is replaced only if it holds nothing but files of these names. A reader sees the
+    old folder, none for an instant, or the new one, and never half of one.
+
+    Args:
+        path: the folder
+        names: the files that will be written
+
+    Raises:
+        OutputError: as `require_folder` does, and where the disk refuses
+
+    Example:
+        >>> target = Path(tempfile.mkdtemp()) / "data"
+        >>> with replacing_folder(target, ["a.txt"]) as folder:
+        ...     _ = (folder / "a.txt").write_text("all of it")
+        >>> [file.name for file in target.iterdir()]
+        ['a.txt']
+    """
+    path, real = Path(path), _real(path)
+    require_folder(path, names)
+    new = _temporary(real)
+    old = new.with_suffix(".old")
+    try:
+        new.mkdir()
+        yield new
+        for file in new.iterdir():
+            with file.open("rb") as written:
+                os.fsync(written.fileno())
+        if require_folder(path, names):  # also as somebody may have come meanwhile
+            real.rename(old)
+        new.rename(real)
+        shutil.rmtree(old, ignore_errors=True)
+    except OutputError:
+        raise
+    except OSError as error:
+        raise _refused(path, error.strerror or str(error), path) from error
+    finally:
+        if old.exists() and not real.exists():
+            old.rename(real)
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _temporary(name: Path) -> Path:
+    """A new name in the same folder."""
+    return name.with_name(f".constructive-{secrets.token_hex(8)}.tmp")
+
+
+def _real(path: str | Path) -> Path:
+    """The same without links and dots, but for a link at its end."""
+    path = Path(path)
+    return path.resolve() if path.name in {"", ".."} else path.parent.resolve() / path.name
+
+
+def _require_around(path: Path, folder: Path, reason: str) -> None:
+    """Raise OutputError if the folder in which something is written is not there, or read-only."""
+    if not folder.is_dir():
+        how = "create the folder first, or another path"
+        raise _refused(path, "no such folder", folder, how)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise _refused(path, reason, folder)
+
+
+def _refused(
+    path: Path, reason: str, witness: Path, suggestion: str = "another path"
+) -> OutputError:
+    return OutputError(
+        f"cannot write {path}: {reason}", witness=str(witness), suggestion=suggestion
+    )

@@ -1,22 +1,42 @@
-"""Independent pieces of work: one after the other here, or on any executor.
+"""Independent pieces of work: here or on any executor, with arrays they share, kept if interrupted.
 
 An executor is anything with the interface of `concurrent.futures.Executor`: a pool of processes, or
 `dask.distributed.Client.get_executor()` for a cluster. Work is cut into the same pieces, with the
 same random numbers, whatever computes them, so that results do not depend on the executor.
+
+Work is sent to other processes by pickle. What all its pieces have in common is sent once: as the
+path of a folder (`shared`), which each process opens when its first piece needs it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, as_completed
-from typing import TypeVar
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
 
-from constructive.support.errors import ParameterError
+import numpy as np
+import numpy.typing as npt
+
+from constructive.support.errors import FormatError, OutputError, ParameterError, shown
+from constructive.support.files import replacing
+from constructive.support.fingerprint import fingerprint
 from constructive.support.progress import report
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Arrays = Mapping[str, npt.NDArray[Any]]
+Place = Arrays | str
+"""The arrays themselves, or a folder with a file of each."""
 
 _LOST = ("KilledWorker", "FutureCancelledError", "CommClosedError")
 """What dask says of a task whose workers died; by name, as dask is optional."""
+_ABOUT = "about.json"
+_SHA256 = "sha256"
 
 
 def ordered_map(
@@ -27,10 +47,10 @@ def ordered_map(
     step: str | None,
     keep: Callable[[int, Result], None] | None = None,
 ) -> list[Result]:
-    """The results of function(task), in the order of the tasks.
+    """Return the results of function(task), in the order of the tasks.
 
-    Tasks which are lost with a killed worker are computed here, so that nothing is lost. An error
-    of a task itself is raised, and an interrupt too, after what has not begun was cancelled.
+    Tasks that are lost with a killed worker are computed here, so that nothing is lost. An error of
+    a task itself is raised, and also an interrupt, after what has not begun was cancelled.
 
     Args:
         function: what is called with each task
@@ -40,7 +60,7 @@ def ordered_map(
         keep: called with the number of a task and its result as soon as that is there
 
     Raises:
-        ParameterError: for what is no executor
+        ParameterError: for what is not an executor
 
     Example:
         >>> from concurrent.futures import ThreadPoolExecutor
@@ -59,18 +79,37 @@ def ordered_map(
 
     if executor is not None:
         require_executor(executor)
-        futures: dict[Future[Result], int] = {}
-        try:
-            _submit(function, tasks, executor, futures)
-            for index, result in _results(futures):
+        with closing(_elsewhere(function, tasks, executor)) as results:
+            for index, result in results:
                 finish(index, result)
-        finally:
-            for future in futures:
-                future.cancel()
     for index, task in enumerate(tasks):
         if index not in done:
             finish(index, function(task))
     return [done[index] for index in range(len(tasks))]
+
+
+def _elsewhere(
+    function: Callable[[Task], Result], tasks: Sequence[Task], executor: Executor
+) -> Generator[tuple[int, Result], None, None]:
+    """The results that an executor computes and does not lose, as they come."""
+    futures: dict[Future[Result], int] = {}
+    try:
+        with suppress(BrokenExecutor):
+            for index, task in enumerate(tasks):
+                futures[executor.submit(function, task)] = index
+        for future in as_completed(futures):
+            try:
+                result = future.result()
+            except (BrokenExecutor, CancelledError):
+                continue
+            except Exception as error:
+                if type(error).__name__ not in _LOST:
+                    raise
+            else:
+                yield futures[future], result
+    finally:
+        for future in futures:
+            future.cancel()
 
 
 def require_executor(executor: object) -> None:
@@ -80,45 +119,234 @@ def require_executor(executor: object) -> None:
         executor: what was given
 
     Raises:
-        ParameterError: for what is no executor
+        ParameterError: for what is not an executor
 
     Example:
         >>> require_executor(4)
         Traceback (most recent call last):
             ...
-        constructive.ParameterError: executor=4 is no concurrent.futures.Executor
+        constructive.ParameterError: executor=4 is not a concurrent.futures.Executor
           witness: int
           try: a ProcessPoolExecutor, or client.get_executor() of a dask Client
     """
     if not isinstance(executor, Executor):
         raise ParameterError(
-            f"executor={executor!r} is no concurrent.futures.Executor",
+            f"executor={executor!r} is not a concurrent.futures.Executor",
             witness=type(executor).__name__,
             suggestion="a ProcessPoolExecutor, or client.get_executor() of a dask Client",
         )
 
 
-def _submit(
-    function: Callable[[Task], Result],
-    tasks: Sequence[Task],
-    executor: Executor,
-    futures: "dict[Future[Result], int]",
-) -> None:
-    """Add a future for each task, until the executor breaks."""
+@contextmanager
+def shared(arrays: Arrays, folder: Path | None = None) -> Iterator[str]:
+    """Write arrays to a folder of their own, and remove it in the end.
+
+    Args:
+        arrays: by name
+        folder: where that folder is made; by default where temporary files are
+
+    Raises:
+        OutputError: where it cannot be written
+
+    Example:
+        >>> with shared({"order": np.arange(3)}) as place:
+        ...     arrays_at(place)["order"].tolist()
+        [0, 1, 2]
+    """
+    place = None
     try:
-        for index, task in enumerate(tasks):
-            futures[executor.submit(function, task)] = index
-    except BrokenExecutor:
-        pass
-
-
-def _results(futures: "dict[Future[Result], int]") -> Iterator[tuple[int, Result]]:
-    """The results of the futures which were not lost, as they come."""
-    for future in as_completed(futures):
         try:
-            yield futures[future], future.result()
-        except (BrokenExecutor, CancelledError):
-            continue
-        except Exception as error:
-            if type(error).__name__ not in _LOST:
-                raise
+            place = Path(tempfile.mkdtemp(prefix="constructive-", dir=folder))
+            for name, array in arrays.items():
+                np.save(place / f"{name}.npy", array)
+        except OSError as error:
+            raise OutputError(
+                f"cannot write what processes share to {place or folder}: {error.strerror}",
+                witness=str(place or folder),
+                suggestion="checkpoint= a folder with room for the data",
+            ) from error
+        yield str(place)
+    finally:
+        if place is not None:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def arrays_at(place: Place) -> Arrays:
+    """Return the arrays themselves, in any process.
+
+    Args:
+        place: what `shared` gave, or the arrays
+
+    Raises:
+        ParameterError: where this process cannot read that folder
+    """
+    return _opened(place) if isinstance(place, str) else place
+
+
+@lru_cache(maxsize=2)
+def _opened(place: str) -> Arrays:
+    try:  # plain arrays, as what is computed from mapped ones should be in memory
+        files = sorted(Path(place).iterdir())
+        return {file.stem: np.asarray(np.load(file, mmap_mode="r")) for file in files}
+    except OSError as error:
+        raise _unseen(place, error) from error
+
+
+def require_seen(path: str | Path) -> None:
+    """Check that this process can read a file, which may be one on another machine.
+
+    Args:
+        path: the file
+
+    Raises:
+        ParameterError: where it cannot
+    """
+    try:
+        Path(path).open("rb").close()
+    except OSError as error:
+        raise _unseen(str(path), error) from error
+
+
+def _unseen(path: str, error: OSError) -> ParameterError:
+    return ParameterError(
+        f"a worker cannot read {path}: {error.strerror}",
+        witness=path,
+        suggestion="data and checkpoint= in folders that all machines of the executor see",
+    )
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A folder with finished pieces of a long computation, which goes on from there after its end.
+
+    Each result is a file, which has its name only when it is whole. What the computation is about
+    is in `about.json`: a folder of another one is refused. Each file has a SHA-256 of that, its
+    name and its arrays, so that a file that is damaged is refused, and also a result of another
+    computation that began in the same folder at the same moment. A person who can write to the
+    folder, and means to, can change results.
+
+    Attributes:
+        folder: where it is
+        about: what the computation is about, as text
+    """
+
+    folder: Path
+    about: str
+
+    @classmethod
+    def open(cls, folder: str | Path, about: Mapping[str, Any]) -> "Checkpoint":
+        """Open a new folder, or one of the same computation.
+
+        Args:
+            folder: its path; made where there is none
+            about: what the computation is about, as JSON has it: texts and numbers by name
+
+        Raises:
+            ParameterError: if the folder is of another computation, or holds other things
+            FormatError: if what it is about cannot be read
+            OutputError: if it cannot be made
+
+        Example:
+            >>> folder = Path(tempfile.mkdtemp()) / "kept"
+            >>> kept = Checkpoint.open(folder, {"seed": 1})
+            >>> kept.save("sums", {"of": np.arange(3)})
+            >>> Checkpoint.open(folder, {"seed": 1}).load("sums")["of"].tolist()
+            [0, 1, 2]
+            >>> Checkpoint.open(folder, {"seed": 2})  # doctest: +ELLIPSIS
+            Traceback (most recent call last):
+                ...
+            constructive.ParameterError: the checkpoint ... is of another computation: seed was 1...
+              witness: {'seed': (1, 2)}
+              try: the same arguments and data as then, or another folder
+        """
+        folder = Path(folder)
+        try:
+            folder.mkdir(exist_ok=True)
+            present = {file.name for file in folder.iterdir()}
+        except OSError as error:
+            raise OutputError(
+                f"cannot make the checkpoint {folder}: {error.strerror}",
+                witness=str(folder),
+                suggestion="the path of a folder, in one that exists",
+            ) from error
+        if _ABOUT in present:
+            _require_same(folder, about)
+        elif present:
+            raise ParameterError(
+                f"{folder} is not a checkpoint, and not empty",
+                witness=min(present),
+                suggestion="a new folder, or an empty one",
+            )
+        else:
+            with replacing(folder / _ABOUT) as file:
+                file.write(json.dumps(dict(about), indent=1).encode())
+        return cls(folder, json.dumps(dict(about), sort_keys=True))
+
+    def load(self, name: str) -> dict[str, npt.NDArray[Any]] | None:
+        """Return the arrays of a result, or None where there is none.
+
+        Args:
+            name: of the result
+
+        Raises:
+            FormatError: if its file is damaged, or is of another computation
+        """
+        path = self.folder / f"{name}.npz"
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+                arrays = {key: archive[key] for key in archive.files}
+            if arrays.pop(_SHA256).tobytes() != self._hashed(name, arrays):
+                raise ValueError("its SHA-256 is not that of its arrays in this computation")
+        except FileNotFoundError:
+            return None
+        except Exception as error:  # readers of zip and npy raise nearly everything
+            raise FormatError(
+                f"{path} is damaged: {error}",
+                witness=str(path),
+                suggestion="remove this file; what it held is computed again",
+            ) from error
+        return arrays
+
+    def save(self, name: str, arrays: Arrays) -> None:
+        """Keep a result.
+
+        Args:
+            name: of the result
+            arrays: what it is, by name
+
+        Raises:
+            OutputError: where it cannot be written
+        """
+        with replacing(self.folder / f"{name}.npz") as file:
+            hashed = np.frombuffer(self._hashed(name, arrays), np.uint8)
+            np.savez(file, **arrays, **{_SHA256: hashed})  # type: ignore[arg-type] # no options
+
+    def _hashed(self, name: str, arrays: Arrays) -> bytes:
+        about = np.frombuffer(f"{self.about} {name}".encode(), np.uint8)
+        return fingerprint({_ABOUT: about} | {key: arrays[key] for key in sorted(arrays)})
+
+
+def _require_same(folder: Path, now: Mapping[str, Any]) -> None:
+    """Raise what `Checkpoint.open` does for a folder that is about something else."""
+    path = folder / _ABOUT
+    try:
+        then = dict(json.loads(path.read_bytes()).items())
+    except (OSError, ValueError, AttributeError) as error:
+        raise FormatError(
+            f"{path} does not say what the checkpoint is about: {error}",
+            witness=str(path),
+            suggestion="another folder",
+        ) from error
+    unlike = {
+        name: (then.get(name), now.get(name))
+        for name in {**now, **then}
+        if then.get(name) != now.get(name)
+    }
+    if unlike:
+        name, (old, new) = next(iter(unlike.items()))
+        raise ParameterError(
+            f"the checkpoint {folder} is of another computation: {name} was {shown(old)}, and is "
+            f"{shown(new)} now",
+            witness=unlike,
+            suggestion="the same arguments and data as then, or another folder",
+        )

@@ -1,39 +1,39 @@
-"""Arrays in .npy files, of which rows are read when they are asked for.
+"""Arrays in .npy files, which are mapped anew each time they are read.
 
-Rows are read, and not mapped: so no page of the file counts as memory of the process, and a file
-which is cut off meanwhile is an error, where a mapped one would be the end of the process.
+A mapping lives as long as the rows that were asked for, so that a process never counts more pages
+of the file as its memory than it works on.
 """
 
 import math
 import os
-import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from constructive.support.arrays import row_chunks
 from constructive.support.errors import FormatError
 
 BLOCK_BYTES = 16 << 20
 """Size of the blocks in which a whole array is read."""
 
 _KEPT = "device", "inode", "size", "time of the last change"
-"""What tells whether a file is still the one which was opened."""
+"""What tells whether a file is still the one that was opened."""
 
 _WRITE_ANEW = "write it anew with numpy.save, or Dataset.save_folder"
 
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array of float32 or float64 in a .npy file, which is read by rows.
+    """An array of float32 or float64 in a .npy file.
 
-    Whenever rows are read, the file has to be the one which was opened: its inode, size and time
-    of change are compared before and after. Who changes bytes and sets that time back is not seen,
-    nor who writes through a mapping of the file, which need not change its time at once.
+    Whenever it is read, the file has to be the one that was opened: its inode, size and time of
+    change are compared. This does not see a program that changes bytes and sets that time back, nor
+    one that writes through a mapping of the file, which need not change its time at once. A file
+    that is cut off while its rows are in use ends the process, as it does for every mapping.
 
     Attributes:
         path: the file
@@ -65,14 +65,16 @@ class StoredArray:
             >>> path = Path(tempfile.mkdtemp()) / "contexts.npy"
             >>> np.save(path, np.arange(6.0).reshape(3, 2))
             >>> stored = StoredArray.at(path)
-            >>> stored.shape, stored.rows(np.array([2, 0])).tolist()
+            >>> stored.shape, stored.mapped()[[2, 0]].tolist()
             ((3, 2), [[4.0, 5.0], [0.0, 1.0]])
         """
-        path = Path(path).resolve()
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait
-            raise FormatError(
-                f"{path} is no regular file", witness=str(path), suggestion=_WRITE_ANEW
-            )
+        path = Path(path).absolute()
+
+        def refuse(problem: str, witness: object, suggestion: str = _WRITE_ANEW) -> FormatError:
+            return FormatError(f"{path} {problem}", witness=witness, suggestion=suggestion)
+
+        if not path.is_file() and path.exists():  # opening a pipe would wait
+            raise refuse("is not a regular file", str(path))
         with path.open("rb") as file:
             try:
                 version = np.lib.format.read_magic(file)
@@ -80,66 +82,41 @@ class StoredArray:
                     raise ValueError(f"its header is of version {version}, not (1, 0)")
                 shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
             except Exception as error:  # readers of npy raise nearly everything
-                raise FormatError(
-                    f"{path} is no .npy file: {error}", witness=str(path), suggestion=_WRITE_ANEW
-                ) from error
-            start, found = file.tell(), _identity(file)
+                raise refuse(f"is not a .npy file: {error}", str(path)) from error
+            start, identity = file.tell(), _identity(os.fstat(file.fileno()))
         if fortran and len(shape) > 1:
-            raise FormatError(
-                f"{path} is stored by columns, so no row of it lies in one piece",
-                witness="fortran_order",
-                suggestion="numpy.save(path, numpy.ascontiguousarray(array))",
-            )
+            how = "numpy.save(path, numpy.ascontiguousarray(array))"
+            raise refuse("is stored by columns, not by rows", "fortran_order", how)
         if dtype.str not in ("<f4", "<f8"):
-            raise FormatError(
-                f"{path} has dtype {dtype}; what is read from disk has to be float32 or float64",
-                witness=str(dtype),
-                suggestion="numpy.save(path, array.astype(numpy.float32))",
-            )
-        stored = cls(path, dtype, shape, start, found)
-        size, whole = os.fspath(path), start + stored.nbytes
-        if found[2] != whole:
-            cut = "is cut off" if found[2] < whole else "has more bytes than its header says"
-            raise FormatError(
-                f"{size} {cut}: {found[2]} bytes, and {whole} by its header",
-                witness=(found[2], whole),
-                suggestion=_WRITE_ANEW,
-            )
-        return stored
+            problem = f"has dtype {dtype}; contexts on disk have to be float32 or float64"
+            raise refuse(problem, str(dtype), "numpy.save(path, array.astype(numpy.float32))")
+        size, whole = identity[2], start + math.prod(shape) * dtype.itemsize
+        if size != whole:
+            cut = "is cut off" if size < whole else "has more bytes than its header says"
+            raise refuse(f"{cut}: {size} bytes, and {whole} by its header", (size, whole))
+        return cls(path, dtype, shape, start, identity)
 
     @property
     def elsewhere(self) -> "StoredArray":
         """The same for other machines, where a file has another device, and maybe inode."""
         return replace(self, identity=(None, None, *self.identity[2:]))
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all entries."""
-        return math.prod(self.shape) * self.dtype.itemsize
-
-    @property
-    def _row_bytes(self) -> int:
-        return math.prod(self.shape[1:]) * self.dtype.itemsize
-
-    def rows(self, index: slice | npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Some rows, read now: (k, ...).
-
-        Args:
-            index: a slice, integers from -T to T - 1, or T Booleans
+    def mapped(self) -> npt.NDArray[Any]:
+        """Map the whole array, read-only: (T, ...). Memory is taken by the rows that are read.
 
         Raises:
-            FormatError: if the file is not the one which was opened, or is gone
-            IndexError: for rows which are not there
+            FormatError: if the file is not the one that was opened, or is gone
             OSError: if it cannot be read
         """
-        starts, counts = _runs(index, self.shape[0])
-        out = np.empty((int(counts.sum()), *self.shape[1:]), self.dtype)
-        room, size, filled = out.reshape(-1).view(np.uint8).data, self._row_bytes, 0
-        with self._opened() as file:
-            for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
-                file.seek(self.start + start * size)
-                filled = self._fill(file, room, filled, filled + count * size)
-        return out
+        try:
+            status = self.path.stat()
+        except FileNotFoundError as error:
+            raise self.changed("it is gone") from error
+        for name, old, new in zip(_KEPT, self.identity, _identity(status), strict=True):
+            if old not in (None, new):
+                raise self.changed(f"its {name}")
+        # A plain array, as what is computed from a mapped one should be in memory.
+        return np.asarray(np.memmap(self.path, self.dtype, "r", self.start, self.shape))
 
     def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
         """Walk through all rows, some at a time.
@@ -151,45 +128,14 @@ class StoredArray:
             which rows, and these
 
         Raises:
-            FormatError: as `rows` does
+            FormatError: as `mapped` does
         """
-        total, step = self.shape[0], max(1, block_bytes // max(self._row_bytes, 1))
-        for start in range(0, total, step):
-            rows = slice(start, min(start + step, total))
-            yield rows, self.rows(rows)
-
-    def _fill(self, file: BinaryIO, room: memoryview, filled: int, stop: int) -> int:
-        """Read on until the room is filled up to there; the system may give less at a time."""
-        while filled < stop:
-            count = file.readinto(room[filled:stop])  # type: ignore[attr-defined] # of raw files
-            if not count:
-                raise self.changed("it ends too early")
-            filled += count
-        return filled
-
-    @contextmanager
-    def _opened(self) -> Iterator[BinaryIO]:
-        """The file, which is the same before and after.
-
-        It is opened each time, so that threads and processes do not share a place in it.
-        """
-        try:
-            file = self.path.open("rb", buffering=0)
-        except FileNotFoundError as error:
-            raise self.changed("it is gone") from error
-        with file:
-            self._require_same(file)
-            yield file
-            self._require_same(file)
-
-    def _require_same(self, file: BinaryIO) -> None:
-        found = _identity(file)
-        for name, old, new in zip(_KEPT, self.identity, found, strict=True):
-            if old not in (None, new):
-                raise self.changed(f"its {name}")
+        row_bytes = math.prod(self.shape[1:]) * self.dtype.itemsize
+        for rows in row_chunks(self.shape[0], row_bytes, block_bytes):
+            yield rows, self.mapped()[rows]
 
     def changed(self, what: str) -> FormatError:
-        """The error for a file which is not as it was.
+        """Return the error for a file that is not as it was.
 
         Args:
             what: what of it has changed
@@ -201,29 +147,5 @@ class StoredArray:
         )
 
 
-def _identity(file: BinaryIO) -> tuple[int, ...]:
-    found = os.fstat(file.fileno())
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _runs(
-    index: slice | npt.NDArray[Any], total: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Rows as runs which lie one after the other in a file: the first of each, and how many.
-
-    >>> _runs(np.array([3, 4, 5, 1]), 6)
-    (array([3, 1]), array([3, 1]))
-    """
-    if isinstance(index, slice):
-        first, stop, step = index.indices(total)
-        if step == 1:
-            return np.array([first]), np.array([max(stop - first, 0)])
-        index = np.arange(first, stop, step)
-    rows = np.asarray(index)
-    rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64, copy=False)
-    if len(rows) and not -total <= rows.min() <= rows.max() < total:
-        raise IndexError(f"rows {rows.min()} to {rows.max()} of {total}")
-    rows = np.where(rows < 0, rows + total, rows)
-    breaks = np.flatnonzero(np.diff(rows) != 1) + 1
-    starts = np.concatenate([[0], breaks]) if len(rows) else breaks
-    return rows[starts], np.diff(starts, append=len(rows))
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

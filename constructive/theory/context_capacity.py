@@ -25,6 +25,7 @@ c(E; H). Where both agree, they are c(E; H), and that is proved.
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -77,7 +78,12 @@ class ContextCapacity:
         )
 
 
-def context_capacity(dataset: Dataset, num_heads: int, rng: np.random.Generator) -> ContextCapacity:
+def context_capacity(
+    dataset: Dataset,
+    num_heads: int,
+    rng: np.random.Generator,
+    different: Integers | None = None,
+) -> ContextCapacity:
     """Bounds of c(E; H), from one elimination modulo a prime, and exact spans.
 
     Examples which are one input have one row of Z, and count once.
@@ -87,6 +93,7 @@ def context_capacity(dataset: Dataset, num_heads: int, rng: np.random.Generator)
             equal has a part in it
         num_heads: H
         rng: of elements of L_t
+        different: one example of each input (`different_inputs`), where that is known
 
     Example:
         >>> one_hot = np.eye(3)[[[0, 1], [1, 2], [2, 0], [0, 1], [1, 2], [2, 0]]]
@@ -96,7 +103,7 @@ def context_capacity(dataset: Dataset, num_heads: int, rng: np.random.Generator)
         >>> found.lower, found.upper, found.blamed.tolist()
         (5, 5, [0, 1, 2, 3, 4, 5])
     """
-    different = different_inputs(dataset)
+    different = different_inputs(dataset) if different is None else different
     total = len(different)
     if dataset.shared_context:  # L_t is one space for all
         spans = spans_of(dataset.contexts[np.newaxis])
@@ -159,35 +166,47 @@ def dependent_rows(factors: modular.Factors, rng: np.random.Generator) -> Intege
     return np.sort(np.concatenate([factors.rows[rank:], factors.rows[:rank][used.any(axis=0)]]))
 
 
-def least_heads(
-    dataset: Dataset, rng: np.random.Generator
-) -> tuple[int | None, ContextCapacity, bool]:
-    """The smallest H which contexts allow for all different inputs; None where no number does.
+class LeastHeads(NamedTuple):
+    """The smallest H which contexts allow for all different inputs, and why.
+
+    Attributes:
+        heads: H; None where no number of heads will do
+        below: what was found with one head less (with H = 1: with that), whose J says why
+        decided: whether c(E; H) is proved to be the number of different inputs
+        different: one example of each input
+    """
+
+    heads: int | None
+    below: ContextCapacity
+    decided: bool
+    different: Integers
+
+
+def least_heads(dataset: Dataset, rng: np.random.Generator) -> LeastHeads:
+    """The smallest H which contexts allow for all different inputs.
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
         rng: of elements of L_t
 
-    Returns:
-        H, what was found with one head less (with H = 1: with that), whose J says why, and whether
-        c(E; H) is proved to be the number of different inputs
-
     Example:
         >>> from constructive import generators
         >>> data = generators.uniform(num_examples=11, context_size=3, width=5)
-        >>> least_heads(data, np.random.default_rng(0))[0]  # 2 * 5 < 11 <= 3 * 5
+        >>> least_heads(data, np.random.default_rng(0)).heads  # 2 * 5 < 11 <= 3 * 5
         3
     """
-    found = context_capacity(dataset, 1, rng)
+    different = different_inputs(dataset)
+    found = context_capacity(dataset, 1, rng, different)
     heads = 1
     while len(found.blamed):
         # The rows of J need k + (H - 1) delta >= |J|.
         if not found.spans.differences:
-            return None, found, True
+            return LeastHeads(None, found, decided=True, different=different)
         missing = len(found.blamed) - found.spans.tokens
         heads = 1 + -(-missing // found.spans.differences)
-        last, found = found, context_capacity(dataset, heads, rng)
+        last, found = found, context_capacity(dataset, heads, rng, different)
     if heads == 1:
-        return 1, found, found.exact
-    below = context_capacity(dataset, heads - 1, rng)
-    return heads, below if len(below.blamed) else last, found.exact
+        return LeastHeads(1, found, found.exact, different)
+    below = context_capacity(dataset, heads - 1, rng, different)
+    below = below if len(below.blamed) else last
+    return LeastHeads(heads, below, found.exact, different)

@@ -13,14 +13,12 @@ from math import gcd, lcm
 
 import flint
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from constructive.exact import dyadic, modular
-from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.arrays import Array, Integers, row_chunks
 
-Integers = npt.NDArray[np.int64]
 Vectors = tuple[tuple[int, ...], ...]
 
 
@@ -221,6 +219,5 @@ def _spanning(contexts: Array, part: _Part) -> list[tuple[int, int]]:
 
 def _chunks(contexts: Array) -> Iterator[tuple[Array, int]]:
     """A few contexts at a time, and the index of the first."""
-    step = max(1, CHUNK_BYTES // (8 * contexts.shape[1] * contexts.shape[2]))
-    for start in range(0, len(contexts), step):
-        yield contexts[start : start + step], start
+    for rows in row_chunks(len(contexts), 8 * contexts.shape[1] * contexts.shape[2]):
+        yield contexts[rows], rows.start

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
-from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.arrays import Array, row_chunks
 from constructive.support.verdict import Verdict
 from constructive.theory.context_capacity import dependent_rows
 from constructive.theory.context_spans import dimensions
@@ -110,9 +110,7 @@ def elements(
     total, size, contexts = dataset.num_examples, dataset.context_size, own_contexts(dataset)
     out = np.empty((total, dataset.width))
     exponent = modular.least_exponent(dataset.contexts)
-    step = max(1, CHUNK_BYTES // (8 * size * dataset.width))
-    for start in range(0, total, step):
-        rows = slice(start, min(start + step, total))
+    for rows in row_chunks(total, 8 * size * dataset.width):
         tokens = modular.residues(contexts[rows], prime, exponent)
         mixing = rng.integers(prime, size=(len(tokens), 1, size))
         balanced = ~of_tokens[rows]

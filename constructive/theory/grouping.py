@@ -24,6 +24,10 @@ from constructive.exact import dyadic, modular
 from constructive.support.arrays import Array
 from constructive.support.verdict import Claim, Verdict, pack
 
+STATEMENT = (
+    "all contexts have rank n = {}; the queries of each of {} groups are independent, and no group "
+    "but the first has another query in its span"
+)
 _ATTEMPTS = 8
 _AT_ONCE = 1 << 20
 """Products of queries and normals which are held at a time."""
@@ -72,11 +76,7 @@ def reordered(dataset: Dataset, groups: Groups) -> Claim:
 
 
 def _statement(dataset: Dataset, groups: Groups) -> str:
-    return (
-        f"all contexts have rank n = {dataset.context_size}; the queries of each of "
-        f"{len(groups)} groups are independent, and no group but the first has another query "
-        "in its span"
-    )
+    return STATEMENT.format(dataset.context_size, len(groups))
 
 
 def separate(

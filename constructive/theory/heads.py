@@ -6,12 +6,11 @@ from typing import overload
 import numpy as np
 
 from constructive.data.dataset import Dataset
-from constructive.data.repeats import different_inputs
 from constructive.data.shapes import require_examples
 from constructive.support.arguments import require_seed
 from constructive.support.errors import CapacityError, ParameterError
 from constructive.theory import bounds
-from constructive.theory.context_capacity import least_heads
+from constructive.theory.context_capacity import LeastHeads, least_heads
 
 _HAIR = 1e-14
 """Dimensions whose mean squares are below this part of the largest ones are there by a hair."""
@@ -61,7 +60,20 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
     """
     require_examples(dataset, Dataset)
     require_seed(seed)
-    least, below, decided = least_heads(dataset, np.random.default_rng(seed))
+    return with_room(dataset, least_heads(dataset, np.random.default_rng(seed)))
+
+
+def with_room(dataset: Dataset, known: LeastHeads) -> FewestHeads:
+    """The fewest heads of a data set, and some room.
+
+    Args:
+        dataset: T examples
+        known: the fewest
+
+    Raises:
+        CapacityError: where no number of heads holds the data
+    """
+    least, below, decided, different = known
     spans, blamed = below.spans, len(below.blamed)
     if least is None:
         raise CapacityError(
@@ -70,7 +82,7 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
             witness=tuple(below.blamed[:8].tolist()),
             suggestion="contexts with two different tokens, or fewer examples",
         )
-    seen, words = _seen_in_floats(dataset)
+    seen, words = _seen_in_floats(dataset, len(different))
     doubt = "" if decided else "; whether that is enough is not decided"
     if not blamed:
         reason = f"contexts allow all {below.upper} different inputs with one head" + doubt
@@ -84,7 +96,7 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
     return FewestHeads(least, max(heads, seen), reason + words * (seen > heads))
 
 
-def _seen_in_floats(dataset: Dataset) -> tuple[int, str]:
+def _seen_in_floats(dataset: Dataset, inputs: int) -> tuple[int, str]:
     """The heads for all examples by the dimensions which float64 sees, and how to say so."""
     grams, scale = np.zeros((2, dataset.width, dataset.width)), np.abs(dataset.contexts).max() or 1
     for _, contexts in dataset.context_chunks():
@@ -94,7 +106,7 @@ def _seen_in_floats(dataset: Dataset) -> tuple[int, str]:
             grams[index] += flat.T @ flat
     sizes = np.linalg.eigvalsh(grams)
     spanned, differences = (sizes > _HAIR * sizes[:, -1:]).sum(axis=1).tolist()
-    missing = len(different_inputs(dataset)) - spanned
+    missing = inputs - spanned
     if missing <= 0 or not differences:
         return 1, ""
     return 1 + -(-missing // differences), (

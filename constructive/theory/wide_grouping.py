@@ -29,6 +29,11 @@ from constructive.theory.grouping import (
 )
 
 NAME = "wide_grouping"
+STATEMENT = (
+    "in an order of the examples, the queries of each of {} groups are independent, and no query "
+    "of an earlier group is in the span of a later one; any k examples of a group have contexts "
+    "whose differences of tokens, or in the first group whose tokens, span k dimensions or more"
+)
 
 
 def prove(
@@ -54,12 +59,7 @@ def prove(
         >>> refuted.witness
         (1, 2)
     """
-    statement = (
-        f"in an order of the examples, the queries of each of {len(groups)} groups are "
-        "independent, and no query of an earlier group is in the span of a later one; any k "
-        "examples of a group have contexts whose differences of tokens, or in the first group "
-        "whose tokens, span k dimensions or more"
-    )
+    statement = STATEMENT.format(len(groups))
     prime = next(modular.safe_primes())
     try:
         require_cover(dataset, groups)

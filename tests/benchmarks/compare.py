@@ -85,16 +85,14 @@ def timed(work):
 
 
 def ours(kind, total, heads=None, *, prove=False):
-    """Pairs for own contexts, elimination for a shared one, at every size."""
-    construction = "schur" if kind == SHARED else "paired"
+    """Pairs, at every size."""
     heads = heads_for(total) if heads is None else heads
-    return built(make(kind, total), construction, heads, prove=prove)
+    return built(make(kind, total), "paired", heads, prove=prove)
 
 
 def built(data, construction, heads, *, prove, claims=None):
     """A build by some construction, and the proof of some claims and the check of that."""
-    kind = SHARED if data.shared_context else "uniform"
-    build_memorizer(make(kind, 200), num_heads=8, construction=construction)  # loads libraries
+    build_memorizer(make("uniform", 200), num_heads=8, construction=construction)  # loads libraries
     forget_peak()
     before = memory("VmRSS")
     seconds, cpu, memorizer = timed_both(
@@ -202,8 +200,7 @@ def condition_of(kind, total):
     """The condition number of Z for our heads, by all singular values, and the readout's length."""
     data, heads = make(kind, total), heads_for(total)
     found = {}
-    names = ("saturated", "schur") if kind == SHARED else ("saturated", "paired")
-    for construction in names:
+    for construction in ("saturated",) if kind == SHARED else ("saturated", "paired"):
         memorizer = build_memorizer(data, num_heads=heads, construction=construction)
         z = memorizer.layer.intermediate(data.contexts, data.queries)
         singular = np.linalg.svd(z, compute_uv=False)[:total]
@@ -352,48 +349,43 @@ class Report:
 
 def scale(report, given):
     totals = [t for t in (621, 1861, 6201, 15501, 31001) if t <= given.largest]
-    for kind in ("uniform", "gaussian", "unit", SHARED):
-        prove = kind != SHARED
-        found = {t: repeated(given.runs, "ours", kind, t, prove=prove) for t in totals}
+    for kind in ("uniform", "gaussian", "unit"):
+        found = {t: repeated(given.runs, "ours", kind, t, prove=True) for t in totals}
         headings = ["T", "H", "build", "error", "memory", "coupled"]
         rows = []
         for t in totals:
             each = found[t]
             row = [t, heads_for(t), f"{each['build']:.2f} s", f"{each['error']:.0e}"]
             row += [megabytes(each["memory"]), int(each["coupled"])]
-            if prove:
-                row += [f"{each['certify']:.2f} s", f"{each['check']:.2f} s", each["verdict"]]
+            row += [f"{each['certify']:.2f} s", f"{each['check']:.2f} s", each["verdict"]]
             rows.append(row)
-        if prove:
-            headings += ["certify", "check", "verdicts"]
+        headings += ["certify", "check", "verdicts"]
         report.table(f"{kind}, H = (T - 1) / 31", headings, rows)
-        steps = ("build", "certify", "check") if prove else ("build",)
         if len(totals) > 2:
             slopes = [
                 f"{step} T^{exponent(totals, [found[t][step] for t in totals]):.2f}"
-                for step in steps
+                for step in ("build", "certify", "check")
             ]
             report.say("fitted from T = 1861 on: " + ", ".join(slopes))
 
 
 def fixed(report, given):
     totals = [t for t in (4001, 8001, 16001, 31001) if t <= given.largest]
-    for kind in ("uniform", SHARED):
-        found = [repeated(given.runs, "ours", kind, t, 1000) for t in totals]
-        rows = [
-            [t, 1000, f"{each['build']:.2f} s", f"{each['error']:.0e}"]
-            for t, each in zip(totals, found, strict=True)
-        ]
-        report.table(f"{kind}, H = 1000", ["T", "H", "build", "error"], rows)
-        if len(totals) > 2:
-            report.say(f"fitted: build T^{exponent(totals, [e['build'] for e in found]):.2f}")
+    found = [repeated(given.runs, "ours", "uniform", t, 1000) for t in totals]
+    rows = [
+        [t, 1000, f"{each['build']:.2f} s", f"{each['error']:.0e}"]
+        for t, each in zip(totals, found, strict=True)
+    ]
+    report.table("uniform, H = 1000", ["T", "H", "build", "error"], rows)
+    if len(totals) > 2:
+        report.say(f"fitted: build T^{exponent(totals, [e['build'] for e in found]):.2f}")
 
 
 def compare_forward(report, given):
     totals = [t for t in (1861, 6201, 31001) if t <= given.largest]
     factors = {t: repeated(given.runs, "lu", t) for t in (2000, 4000, 8000) if t <= given.largest}
     rows = []
-    for kind in ("uniform", "gaussian", "unit", SHARED):
+    for kind in ("uniform", "gaussian", "unit"):
         for t in totals:
             ratios, dense = [], []
             for _ in range(given.runs):
@@ -426,8 +418,9 @@ def compare_product(report, given):
 
 def peers(report, given):
     for kind in ("uniform", SHARED):
+        name = "saturated" if kind == SHARED else "paired"
         pairs = [
-            (measure("ours", kind, 1861), measure("random_heads", kind, 1861))
+            (measure("build_by", kind, 1861, name), measure("random_heads", kind, 1861))
             for _ in range(given.runs)
         ]
         ratio = statistics.median(b["random"] / a["build"] for a, b in pairs)
@@ -447,7 +440,6 @@ def peers(report, given):
                 [name, f"{each['build']:.2f} s", f"{each['error']:.0e}", f"{condition:.1e}"]
             )
         report.table(f"T = 1861, {kind}", ["", "seconds", "max error", "condition of Z"], rows)
-        name = "schur" if kind == SHARED else "paired"
         report.say(f"random heads over {name}: {ratio:.1f}; error of {name} {a['error']:.0e}")
 
 
@@ -474,7 +466,6 @@ def compare_training(report, given):
         ("uniform", "saturated", SIZE),
         ("uniform", "paired", 1),
         (SHARED, "saturated", SIZE),
-        (SHARED, "schur", SIZE + 1),
     ):
         trained = measure("training", kind, 621, head_dim, given.cap)
         built = repeated(max(given.runs, 5), "build_by", kind, 621, name)

@@ -71,7 +71,7 @@ TESTS = {
     "certificates/checker/float_model": [
         *checks("decoder_rounding decoder_checker executed"), "tests/exact/test_float_model.py"
     ],
-    "certificates/claims/decoders": checks("decoder_claims decoder_checker"),
+    "certificates/claims/recites": checks("decoder_claims decoder_checker"),
     "certificates/checker/sequences": [
         *checks("sequence_parts sequence_checker soundness"), HOSTILE
     ],

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 
 import flint
 import numpy as np
@@ -21,6 +23,7 @@ from constructive import (
     Verdict,
     build_memorizer,
     certify,
+    check,
     generators,
     strategies,
 )
@@ -112,12 +115,6 @@ def test_duplicates_whose_tokens_are_permuted(proved):
     assert certify(memorizer, twice, claims=["rank"])["rank"].verdict is Verdict.REFUTED
 
 
-def test_more_examples_than_columns():
-    data = generators.uniform(num_examples=7, context_size=3, width=3)
-    layer = build_memorizer(data.take([0, 1, 2]), num_heads=1)
-    assert certify(layer, data, claims=["rank"])["rank"].verdict is Verdict.REFUTED
-
-
 def test_a_perturbed_readout(proved):
     data, memorizer, *_ = proved
     values = memorizer.layer.value_weights.copy()
@@ -205,68 +202,21 @@ def test_what_the_last_bit_decides():
         assert (claim.verdict is Verdict.PROVED) == (scaled.rank() == 3)
 
 
-# Grouping, exactly.
-
-
-def test_a_context_of_lower_rank(proved):
-    data, memorizer, *_ = proved
-    contexts = data.contexts.copy()
-    contexts[4, 2] = contexts[4, 0] + contexts[4, 1]
-    exact = np.round(contexts * 2**20) / 2**20
-    exact[4, 2] = exact[4, 0] + exact[4, 1]
-    claim = certify(memorizer, Dataset(exact, data.queries, data.targets), claims=["grouping"])[
-        "grouping"
-    ]
-    assert (claim.verdict, claim.witness) == (Verdict.REFUTED, 4)
-    exact[4, 2, 0] = np.nextafter(exact[4, 2, 0], 1)
-    claim = certify(memorizer, Dataset(exact, data.queries, data.targets), claims=["grouping"])[
-        "grouping"
-    ]
-    assert claim.verdict is Verdict.PROVED
-
-
-@pytest.mark.parametrize(
-    ("change", "witness", "words"),
-    [
-        ((4, [0, 0, 0, 2.0, 0, 0, 0]), (3, 4), "one group, have rank 1"),
-        ((0, [0, 0, 0, 1.0, 1.0, 0, 0]), (0, (3, 5)), "query 0 is in the span"),
-        ((6, [0, 0, 0, 1.0, 1.0, 0, 0]), (6, (3, 5)), "query 6 is in the span"),
-    ],
-)
-def test_dependent_queries(proved, change, witness, words):
-    data, memorizer, *_ = proved
-    queries = np.round(data.queries * 2**10) / 2**10
-    example, coefficients = change
-    queries[example] = np.array(coefficients) @ queries
-    claim = certify(memorizer, Dataset(data.contexts, queries, data.targets), claims=["grouping"])[
-        "grouping"
-    ]
-    assert (claim.verdict, claim.witness) == (Verdict.REFUTED, witness)
-    assert words in claim.detail
-
-
-def test_groups_of_other_data(proved):
-    data, memorizer, *_ = proved
-    claim = certify(memorizer, data.take(range(6)), claims=["grouping"])["grouping"]
-    assert claim.verdict is Verdict.UNDECIDED  # the claim does not say which examples groups have
-    assert claim.detail == (
-        "the groups cover 7 of 6 examples; certify the data which the memorizer was built for"
-    )
-    large = dataclasses.replace(memorizer.record.heads[0], stop=4)
-    small = dataclasses.replace(memorizer.record.heads[1], start=4)
-    heads = (large, small, *memorizer.record.heads[2:])
-    other = Memorizer(memorizer.layer, dataclasses.replace(memorizer.record, heads=heads))
-    claim = certify(other, data, claims=["grouping"])["grouping"]
-    assert (claim.verdict, claim.witness) == (Verdict.UNDECIDED, None)
-    assert "the group of head 0 has 4 examples" in claim.detail
-
-
 # The object.
 
 
-def test_a_verdict_is_no_boolean():
-    with pytest.raises(TypeError, match=r"three values; ask `is Verdict.PROVED`"):
-        bool(Verdict.PROVED)
+def test_what_has_a_verdict_is_no_boolean(proved):
+    data, memorizer, certificate, _ = proved
+    said = check(certificate, memorizer, data)
+    assert certificate.proved is certificate["rank"].proved is said.proved is True
+    refuted = certify(memorizer, data, claims=["error"], epsilon=1e-300)
+    assert refuted.proved is refuted["error"].proved is False
+    for thing in (Verdict.PROVED, certificate, certificate["rank"], said, refuted):
+        with pytest.raises(TypeError, match="three values"):
+            bool(thing)
+
+
+def test_verdicts_of_several_claims():
     for first in Verdict:
         for second in Verdict:
             both = Verdict.all_of([first, second])
@@ -275,19 +225,43 @@ def test_a_verdict_is_no_boolean():
     assert Verdict.all_of([]) is Verdict.UNDECIDED
 
 
-def test_refused_arguments(proved):
+BOUNDS = (-1.0, float("nan"), float("inf"), 10**400, 10**9999, "1e-9", True, np.array([1e-6] * 2))
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        *(({name: value}, "bound") for name in ("epsilon", "delta") for value in BOUNDS),
+        *(({"claims": claims}, "claims") for claims in ([], ["proof"], ["rank", "ranks"], 5)),
+        *(({"max_prec": value}, "positive integer") for value in (np.array([64, 64]), 0, 64.0)),
+        ({"max_prec": 1}, "less than balls"),
+        *(({"seed": value}, "non-negative integer") for value in (np.array([1, 2]), -1)),
+        ({"model": "float8", "claims": "executed"}, "model"),
+        ({"model": "float32, scaled"}, "executed"),
+        ({"executor": 4}, "Executor"),
+        ({"executor": ThreadPoolExecutor(1)}, "pieces"),
+    ],
+    ids=lambda given: "-".join(given) if isinstance(given, dict) else given,
+)
+def test_refused_options(proved, option, words):
     data, memorizer, *_ = proved
-    for claims in ([], ["proof"], ["rank", "ranks"]):
-        with pytest.raises(ParameterError, match="are not claims"):
-            certify(memorizer, data, claims=claims)
-    for name in ("epsilon", "delta"):
-        for value in (-1.0, float("nan"), float("inf"), 10**400, 10**9999, "1e-9", True):
-            with pytest.raises(ParameterError, match="is not a bound"):
-                certify(memorizer, data, **{name: value})
+    with pytest.raises(ParameterError, match=words):
+        certify(memorizer, data, **option)
+
+
+def test_bounds_of_any_real_type(proved):
+    data, memorizer, *_ = proved
+    for epsilon in (np.float64(1e-6), np.float32(1e-6), 1, Fraction(1, 10**6)):
+        claim = certify(memorizer, data, claims="error", epsilon=epsilon)["error"]
+        assert claim.evidence == {"bound": float(epsilon).hex()}
+
+
+def test_data_which_do_not_fit(proved):
+    data, memorizer, *_ = proved
     wide = Dataset(data.contexts, data.queries, np.zeros((7, 2)))
-    with pytest.raises(DataError, match="d_out=2, the layer 1"):
+    with pytest.raises(DataError, match="d_out=2"):
         certify(memorizer, wide)
-    with pytest.raises(DataError, match="do not fit the layer"):
+    with pytest.raises(DataError, match="do not fit"):
         certify(memorizer, Dataset(data.contexts[:, :, :4], data.queries[:, :4], data.targets))
 
 
@@ -322,7 +296,6 @@ def test_files_and_printing(proved, tmp_path):
             Certificate.load(path)
 
 
-def test_the_same_certificate_twice(proved):
+def test_another_seed_is_another_proof(proved):
     data, memorizer, certificate, _ = proved
-    assert certify(memorizer, data) == certificate
     assert certify(memorizer, data, seed=5)["rank"].evidence != certificate["rank"].evidence

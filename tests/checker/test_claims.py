@@ -17,8 +17,9 @@ from constructive import (
     build_sequence_memorizer,
     certify,
     generators,
+    upper_bound_certificate,
 )
-from constructive.certificates.claims import error, evaluation, impossible, rank, readout
+from constructive.certificates.claims import error, evaluation, rank, readout
 from constructive.exact import modular, precision, verified
 from constructive.layers import balls
 from constructive.support.verdict import pack
@@ -174,7 +175,7 @@ def test_what_is_kept_of_z_is_within_its_radius(scale, shared, bits, most):
         memorizer.layer, query_weights=memorizer.layer.query_weights / scale
     )
     data = Dataset(data.contexts * scale, data.queries, data.targets)
-    enclosed, exact = (balls.enclose_layer(layer, prec=prec) for prec in (bits, 300))
+    enclosed, exact = (balls.enclose(layer, prec) for prec in (bits, 300))
     found = evaluation.evaluate(enclosed, data, representation=True)
     largest = np.abs(np.broadcast_to(data.contexts, (7, 3, 5))).max(axis=(1, 2))
     assert (largest < 2.0**found.exponents).all()
@@ -433,7 +434,7 @@ def test_bounds_by_what_is_the_same():
 
 
 def proved_of(data, heads):
-    return impossible.prove(data, heads, np.random.default_rng(0))
+    return upper_bound_certificate(data, heads)["impossible"]
 
 
 @pytest.mark.parametrize(("heads", "verdict"), [(1, PROVED), (3, PROVED), (4, UNDECIDED)])

@@ -82,22 +82,6 @@ def test_a_layer_of_no_kind_is_refused(data, paired):
     assert "AttentionLayer" in caught.value.suggestion
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"epsilon": np.array([1e-6, 1e-6])}, "is not a bound"),
-        ({"delta": np.array([1e-6, 1e-6])}, "is not a bound"),
-        ({"max_prec": np.array([64, 64])}, "is not a positive integer"),
-        ({"max_prec": 1}, "is less than balls have"),
-        ({"seed": np.array([1, 2])}, "is not a non-negative integer"),
-        ({"claims": 5}, "claims=5 are not claims about"),
-    ],
-)
-def test_options_which_are_none(data, paired, options, message):
-    with pytest.raises(ParameterError, match=message):
-        certify(paired, data, **options)
-
-
 def test_the_readout_of_pairs_brings_its_rank(data, paired):
     names = [claim.name for claim in certify(paired, data, claims=["readout"]).claims]
     assert names == ["rank", "readout"]

@@ -1,6 +1,5 @@
-"""A new claim is a file and a line in the package, and a sentence and a check in the checker."""
+"""A new claim is a file and a line in the package, and a file and a line in the checker."""
 
-import dataclasses
 import shutil
 import subprocess
 import sys
@@ -8,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import toy_claim
+from claim_conformance import check_claim
 
 from constructive import (
-    Certificate,
     Dataset,
     ParameterError,
-    Verdict,
     build_memorizer,
     certify,
     check,
@@ -22,18 +21,21 @@ from constructive import (
 from constructive.certificates import check as checking
 from constructive.certificates.claims import registry
 
-REGISTERED = "registry.HOMES['toy'] = 'toy_claim:TOY'"
-SENTENCE = '\nSTATEMENTS["toy"] = "{} of the targets are not zero"\n'
-CHECK = """
-
-def check_toy(claim, on):
-    count = int((on.data["targets"] != 0).sum())
-    require(claim["evidence"] == {"count": count}, "toy: the count is another")
-    return (count,)
+REGISTERED = "registry.HOMES['layer']['toy'] = 'toy_claim:TOY'"
+CLAIM = f"""
+from claim import Claim
+from files import require
 
 
-CLAIMS["toy"] = Claim(check_toy, lambda *_: (0, 0))
+class Toy(Claim):
+    name, statement = "toy", {toy_claim.TOY.statement!r}
+
+    def check(self, about):
+        count = int((about.data["targets"] != 0).sum())
+        require(self.evidence == {{"count": count}}, "toy: the count is another")
+        return (count,)
 """
+LINE = "    known = Grouping, "
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +50,7 @@ def memorizer(data):
 
 @pytest.fixture
 def toy(monkeypatch):
-    monkeypatch.setitem(registry.HOMES, "toy", "toy_claim:TOY")
+    monkeypatch.setitem(registry.HOMES["layer"], "toy", "toy_claim:TOY")
 
 
 @pytest.fixture
@@ -56,36 +58,33 @@ def taught(tmp_path, monkeypatch):
     """A checker which knows it, too."""
     folder = tmp_path / "checker"
     shutil.copytree(checking.CHECKER, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for name, more in (("statements.py", SENTENCE), ("layers.py", CHECK)):
-        (folder / name).write_text((folder / name).read_text() + more)
+    (folder / "toy.py").write_text(CLAIM)
+    layers = (folder / "layers.py").read_text()
+    assert LINE in layers
+    layers = layers.replace(LINE, f"{LINE}Toy, ")
+    (folder / "layers.py").write_text(f"from toy import Toy\n{layers}")
     monkeypatch.setattr(checking, "CHECKER", folder)
 
 
-@pytest.mark.usefixtures("toy")
-def test_it_is_judged_saved_and_loaded(data, memorizer, tmp_path):
-    assert "toy" not in [claim.name for claim in certify(memorizer, data).claims]
-    certificate = certify(memorizer, data, claims=["toy", "rank"])
-    assert [claim.name for claim in certificate.claims] == ["rank", "toy"]
-    assert certificate["toy"].statement == "7 of the targets are not zero"
-    certificate.save(tmp_path / "c.json")
-    assert Certificate.load(tmp_path / "c.json")["toy"].proved
-    zeros = Dataset(data.contexts, data.queries, np.zeros(7))
-    assert certify(memorizer, zeros, claims=["toy"])["toy"].verdict is Verdict.REFUTED
-
-
 @pytest.mark.usefixtures("toy", "taught")
-def test_it_is_checked(data, memorizer):
-    certificate = certify(memorizer, data, claims=["rank", "toy"])
-    report = check(certificate, memorizer, data)
-    assert report.proved
-    assert "toy       7 of the targets are not zero" in report.report
-    rank, toy = certificate.claims
-    forged = dataclasses.replace(toy, evidence={"count": 6})
-    refused = check(dataclasses.replace(certificate, claims=(rank, forged)), memorizer, data)
-    assert "toy: the count is another" in refused.report
-    other = dataclasses.replace(toy, statement="6 of the targets are not zero")
-    refused = check(dataclasses.replace(certificate, claims=(rank, other)), memorizer, data)
-    assert "it does not state" in refused.report
+@pytest.mark.parametrize("kind", ["TOY", "LIAR", "RECKLESS"])
+def test_what_a_claim_has_to_do(data, memorizer, monkeypatch, tmp_path, kind):
+    """One that lies does not pass, nor does one whose evidence shows nothing."""
+    monkeypatch.setitem(registry.HOMES["layer"], "toy", f"toy_claim:{kind}")
+    zeros = Dataset(data.contexts, data.queries, np.zeros(7))
+    toy = getattr(toy_claim, kind)
+    statements = {"toy": toy.statement}
+
+    def conforms():
+        check_claim(
+            toy, (memorizer, data), (memorizer, zeros), statements=statements, folder=tmp_path
+        )
+
+    if kind == "TOY":
+        conforms()
+        return
+    with pytest.raises(AssertionError, match="false" if kind == "LIAR" else "checker"):
+        conforms()
 
 
 @pytest.mark.usefixtures("toy")
@@ -95,9 +94,16 @@ def test_a_checker_which_does_not_know_it_refuses(data, memorizer):
     assert "nothing known" in report.report
 
 
+@pytest.mark.usefixtures("toy")
+def test_it_stands_in_the_order_of_the_registry(data, memorizer):
+    names = [claim.name for claim in certify(memorizer, data, claims=["toy", "rank"]).claims]
+    assert names == ["rank", "toy"]
+
+
 def test_without_its_line_nobody_knows_it(data, memorizer):
-    with pytest.raises(ParameterError, match="are not claims about a layer"):
+    with pytest.raises(ParameterError, match="claims") as caught:
         certify(memorizer, data, claims=["toy"])
+    assert caught.value.witness == ["toy"]
 
 
 @pytest.mark.usefixtures("toy")
@@ -108,11 +114,19 @@ def test_it_is_asked_of_paired_heads_too(data):
 
 
 @pytest.mark.usefixtures("toy")
-def test_it_is_made_always_if_it_says_so(data, memorizer, monkeypatch):
-    kind = dataclasses.replace(registry.CLAIMS["toy"], usual=True)
-    monkeypatch.setattr("toy_claim.TOY", kind)
-    names = [claim.name for claim in certify(memorizer, data).claims]
-    assert names == ["grouping", "rank", "error", "readout", "toy"]
+@pytest.mark.parametrize("usual", [False, True])
+def test_it_is_made_always_if_it_says_so(data, memorizer, monkeypatch, usual):
+    monkeypatch.setattr(toy_claim.Toy, "usual", usual)
+    assert ("toy" in [claim.name for claim in certify(memorizer, data).claims]) == usual
+
+
+@pytest.mark.usefixtures("toy")
+def test_it_takes_the_options_that_it_names(data, memorizer, monkeypatch):
+    options = {"claims": "toy", "model": "float32, scaled"}
+    with pytest.raises(ParameterError, match="model"):
+        certify(memorizer, data, **options)
+    monkeypatch.setattr(toy_claim.Toy, "options", frozenset({"model"}))
+    assert certify(memorizer, data, **options).proved
 
 
 def test_the_command_line_offers_it():

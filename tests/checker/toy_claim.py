@@ -1,4 +1,6 @@
-"""The smallest claim there is: how many targets are not zero."""
+"""The smallest claim there is, how many targets are not zero; and two that break the rules."""
+
+import dataclasses
 
 import numpy as np
 
@@ -6,17 +8,34 @@ from constructive import Claim, Verdict
 from constructive.certificates.claims.kind import ClaimKind
 from constructive.support.progress import report
 
-STATEMENT = "{} of the targets are not zero"
+
+class Toy(ClaimKind):
+    name = "toy"
+    statement = "{} of the targets are not zero"
+    usual = False
+
+    def judge(self, subject):
+        report("play", 0, 1)
+        count = int(np.count_nonzero(subject.data.targets))
+        if not count:
+            statement = self.statement.format("some")
+            return Claim("toy", statement, Verdict.REFUTED, "all are zero", 0)
+        statement, evidence = self.statement.format(count), {"count": count}
+        return Claim("toy", statement, Verdict.PROVED, "counted", evidence=evidence)
 
 
-def judge(subject):
-    report("play", 0, 1)
-    count = int(np.count_nonzero(subject.dataset.targets))
-    if not count:
-        return Claim("toy", STATEMENT.format("some"), Verdict.REFUTED, "all are zero", 0)
-    return Claim(
-        "toy", STATEMENT.format(count), Verdict.PROVED, "counted", evidence={"count": count}
-    )
+class Liar(Toy):
+    """It calls everything PROVED."""
+
+    def judge(self, subject):
+        return dataclasses.replace(super().judge(subject), verdict=Verdict.PROVED, witness=None)
 
 
-TOY = ClaimKind(judge)
+class Reckless(Toy):
+    """It forgets what a checker needs."""
+
+    def judge(self, subject):
+        return dataclasses.replace(super().judge(subject), evidence={})
+
+
+TOY, LIAR, RECKLESS = Toy(), Liar(), Reckless()

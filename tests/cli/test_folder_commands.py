@@ -90,7 +90,7 @@ def test_a_file_of_an_input_is_no_output(run, tmp_path, output):
 def test_a_folder_which_is_none_of_data(run, tmp_path):
     (tmp_path / "data").mkdir()
     said = run("build", "data", "-H", 12, status=2)
-    assert "FormatError: data is no folder of a data set: it has no contexts.npy and no" in said
+    assert "FormatError: data is not a folder of a data set: it has no contexts.npy and no" in said
     run(*GENERATE, "-o", "data")
     path = tmp_path / "data" / "contexts.npy"
     path.write_bytes(path.read_bytes()[:-4])

@@ -9,10 +9,10 @@ import pytest
 
 import constructive
 from constructive import Decoder, Text
-from constructive.certificates.claims.decoders import subject
+from constructive.certificates.claims import recites
 from constructive.cli import recite
 from constructive.constructions import decoder as building
-from constructive.data.texts import joined
+from constructive.data.tokens import joined
 from constructive.figures import recital as figure
 from constructive.layers.recital import Recital, recital
 from constructive.support.progress import progress_to
@@ -163,7 +163,7 @@ def test_margins_are_bounded_once(monkeypatch, run):
         with progress_to(lambda step, _done, _total: steps.append(step)):
             yield
 
-    for module in (building, subject, figure):
+    for module in (building, recites, figure):
         monkeypatch.setattr(module, "recital", counted)
     monkeypatch.setattr(recite, "progress_bar", told)
     run("recite", "cat.txt", "--width", 64)

@@ -39,13 +39,6 @@ def test_generic_contexts_hold_h_d(make, head_dim, tmp_path):
     assert "generic heads" in str(memorizer)
 
 
-def test_a_seed_is_a_memorizer():
-    data = generators.uniform(num_examples=30, context_size=3, width=5)
-    one, same, other = (build(data, 7, seed=seed) for seed in (3, 3, 4))
-    assert one.layer.tensors["W_Q"].tobytes() == same.layer.tensors["W_Q"].tobytes()
-    assert one.layer.tensors["W_Q"].tobytes() != other.layer.tensors["W_Q"].tobytes()
-
-
 @pytest.mark.parametrize(
     ("size", "width", "heads", "total"), [(9, 4, 5, 20), (2, 1, 6, 6), (1, 5, 3, 5), (3, 5, 1, 5)]
 )

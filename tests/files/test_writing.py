@@ -1,4 +1,4 @@
-"""What is written replaces a regular file or nothing, and streams get it."""
+"""Files and folders are written whole or not at all, and nothing else is destroyed for them."""
 
 import os
 import select
@@ -23,18 +23,222 @@ from constructive import (
     generators,
 )
 from constructive.figures import drawing
-from constructive.support.files import replacing, require_writable, same_file
+from constructive.support.files import (
+    replacing,
+    replacing_folder,
+    require_folder,
+    require_writable,
+    same_file,
+)
 
 ROOT = os.geteuid() == 0
+FILES = "a.txt", "b.txt"
 
 
-def write(path, content=b"new"):
+def write_file(path, text="new", then=lambda: None):
     with replacing(path) as file:
-        file.write(content)
+        file.write(text[: len(text) // 2].encode())
+        then()
+        file.write(text[len(text) // 2 :].encode())
+
+
+def write_folder(path, text="new", then=lambda: None):
+    with replacing_folder(path, FILES) as folder:
+        (folder / FILES[0]).write_text(text)
+        then()
+        (folder / FILES[1]).write_text(text)
+
+
+BOTH = pytest.mark.parametrize("write", [write_file, write_folder], ids=["file", "folder"])
+
+
+def content(path):
+    """The text of a file, or of all files of a folder if they agree."""
+    if not path.is_dir():
+        return path.read_text()
+    assert names(path) == list(FILES)
+    (text,) = {file.read_text() for file in path.iterdir()}
+    return text
 
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
+
+
+# What holds of both.
+
+
+@BOTH
+def test_new_ones_and_old_ones(tmp_path, monkeypatch, write):
+    monkeypatch.chdir(tmp_path)
+    for path in (tmp_path / "new", "new", "./new/../new" if write is write_folder else "./new"):
+        write(path, str(path))
+        assert content(tmp_path / "new") == str(path)
+    assert names(tmp_path) == ["new"]
+
+
+def raises(error):
+    def fail(*_):
+        raise error(28, "No space left on device") if error is OSError else error
+
+    return fail
+
+
+@BOTH
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, OSError])
+def test_on_any_error_the_old_one_stays(tmp_path, write, error):
+    write(tmp_path / "old", "old")
+    for name in ("old", "new"):
+        with pytest.raises(OutputError if error is OSError else error):
+            write(tmp_path / name, then=raises(error))
+    assert content(tmp_path / "old") == "old"
+    assert names(tmp_path) == ["old"]
+
+
+@BOTH
+def test_what_the_disk_refuses_is_an_output_error(tmp_path, monkeypatch, write):
+    write(tmp_path / "old", "old")
+    monkeypatch.setattr(os, "fsync", raises(OSError))
+    with pytest.raises(OutputError, match=r"cannot write .*old: No space left on device"):
+        write(tmp_path / "old")
+    assert content(tmp_path / "old") == "old"
+    assert names(tmp_path) == ["old"]
+
+
+def file(path, text="precious"):
+    path.write_text(text)
+
+
+def protected_file(path):
+    file(path)
+    path.chmod(0o444)
+
+
+def link(path):
+    (path.parent / "real").mkdir()
+    path.symlink_to("real")
+
+
+def dangling_link(path):
+    path.symlink_to("nowhere/file")
+
+
+def loop(path):
+    path.symlink_to(path.name)
+
+
+def socket_(path):
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path.name)  # the path of a socket must be short
+
+
+def another_file(path):
+    path.mkdir()
+    file(path / "a.txt")
+    file(path / "c.txt")
+
+
+def link_inside(path):
+    path.mkdir()
+    file(path.parent / "precious")
+    (path / "a.txt").symlink_to(path.parent / "precious")
+
+
+def folder_inside(path):
+    (path / "a.txt").mkdir(parents=True)
+
+
+def protected_inside(path):
+    write_folder(path, "precious")
+    (path / "b.txt").chmod(0o444)
+
+
+def protected_folder(path):
+    path.mkdir()
+    path.chmod(0o555)
+
+
+def no_folder_around(path):
+    path.parent.rmdir()
+
+
+def block_device(path):
+    try:
+        os.mknod(path, stat.S_IFBLK | 0o600, os.makedev(7, 250))
+    except PermissionError:
+        pytest.skip("devices cannot be made here")
+
+
+REFUSED = [
+    (write_file, protected_file, "it is write-protected"),
+    (write_file, Path.mkdir, "it is a folder"),
+    (write_file, link, "it is a folder"),
+    (write_file, dangling_link, "no such folder"),
+    (write_file, loop, "Too many levels of symbolic links"),
+    (write_file, socket_, "it is a socket"),
+    (write_file, block_device, "it is a block device"),
+    (write_file, no_folder_around, "no such folder"),
+    (write_folder, file, "it is not a folder"),
+    (write_folder, link, "it is not a folder"),
+    (write_folder, dangling_link, "it is not a folder"),
+    (write_folder, os.mkfifo, "it is not a folder"),
+    (write_folder, socket_, "it is not a folder"),
+    (write_folder, another_file, "it holds something else, c.txt"),
+    (write_folder, link_inside, "it holds something else, a.txt"),
+    (write_folder, folder_inside, "it holds something else, a.txt"),
+    (write_folder, protected_inside, "b.txt is write-protected"),
+    (write_folder, protected_folder, "it is write-protected"),
+    (write_folder, no_folder_around, "no such folder"),
+]
+
+
+@pytest.mark.parametrize(("write", "make", "words"), REFUSED)
+def test_what_is_not_replaced(tmp_path, monkeypatch, write, make, words):
+    """Also for root, who may write nearly anything."""
+    path = tmp_path / "folder" / "it"
+    path.parent.mkdir()
+    monkeypatch.chdir(path.parent)
+    make(path)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(OutputError) as caught:
+        write(path)
+    assert caught.value.problem == f"cannot write {path}: {words}"
+    assert caught.value.witness
+    assert caught.value.suggestion
+    assert sorted(tmp_path.rglob("*")) == before
+    assert all(kept.read_text() == "precious" for kept in before if kept.is_file())
+
+
+@BOTH
+@pytest.mark.skipif(ROOT, reason="root may write anywhere")
+def test_a_read_only_folder_around_it(tmp_path, write):
+    tmp_path.chmod(0o555)
+    with pytest.raises(OutputError, match="is read-only"):
+        write(tmp_path / "new")
+    tmp_path.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("write", "make", "words"),
+    [
+        (write_file, link, "it is a link"),
+        (write_file, os.mkfifo, "it is a pipe"),
+        (write_file, Path.mkdir, "it is a folder"),
+        (write_file, protected_file, "it is write-protected"),
+        (write_folder, another_file, "it holds something else, c.txt"),
+        (write_folder, link, "it is not a folder"),
+    ],
+)
+def test_what_appears_meanwhile_stays(tmp_path, write, make, words):
+    path = tmp_path / "it"
+    with pytest.raises(OutputError) as caught:
+        write(path, then=lambda: make(path))
+    assert caught.value.problem == f"cannot write {path}: {words}"
+    assert path.is_symlink() == (make is link)
+    assert set(names(tmp_path)) <= {"it", "real"}
+
+
+# Files: permissions, links, and names.
 
 
 @pytest.fixture
@@ -45,136 +249,106 @@ def umask():
 
 
 @pytest.mark.usefixtures("umask")
-def test_new_files_have_the_permissions_which_the_umask_leaves(tmp_path):
-    write(tmp_path / "file")
-    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
-    assert names(tmp_path) == ["file"]
-
-
-@pytest.mark.usefixtures("umask")
-@pytest.mark.parametrize("mode", [0o600, 0o666, 0o755, 0o220])
+@pytest.mark.parametrize("mode", [None, 0o600, 0o666, 0o755, 0o220])
 def test_a_new_file_has_the_permissions_of_the_old_one(tmp_path, mode):
+    """Already while it is written; and those which the umask leaves where there was none."""
     path = tmp_path / "file"
-    path.write_bytes(b"old")
-    path.chmod(mode)
-    before = path.stat().st_ino
-    write(path)
-    found = path.stat()
-    assert stat.S_IMODE(found.st_mode) == mode
-    assert found.st_ino != before  # a new file, which was written whole
+    if mode is not None:
+        path.write_text("old")
+        path.chmod(mode)
+    before = path.stat().st_ino if mode else None
+    with replacing(path) as written:
+        assert stat.S_IMODE(os.fstat(written.fileno()).st_mode) == (mode or 0o640)
+    assert stat.S_IMODE(path.stat().st_mode) == (mode or 0o640)
+    assert path.stat().st_ino != before  # a new file, which was written whole
 
 
-def test_nothing_is_to_be_read_by_others_while_it_is_written(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-    path.chmod(0o600)
-    with replacing(path) as file:
-        assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == 0o600
+@pytest.mark.parametrize("allowed", [True, False])
+def test_the_owner_stays_where_that_is_allowed(tmp_path, monkeypatch, allowed):
+    (tmp_path / "file").write_text("old")
+    if not allowed:
+        monkeypatch.setattr(os, "fchown", raises(PermissionError))
+    elif ROOT:
+        os.chown(tmp_path / "file", 1234, 5678)
+    before = (tmp_path / "file").stat()
+    write_file(tmp_path / "file")
+    after = (tmp_path / "file").stat()
+    assert (tmp_path / "file").read_text() == "new"
+    assert (after.st_uid, after.st_gid) == (before.st_uid, before.st_gid)
 
 
-@pytest.mark.skipif(not ROOT, reason="only root gives files away")
-def test_the_owner_stays_where_that_is_allowed(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-    os.chown(path, 1234, 5678)
-    write(path)
-    assert (path.stat().st_uid, path.stat().st_gid) == (1234, 5678)
-
-
-def test_an_owner_who_cannot_be_kept_is_no_error(tmp_path, monkeypatch):
-    def forbidden(*_):
-        raise PermissionError
-
-    monkeypatch.setattr(os, "fchown", forbidden)
-    (tmp_path / "file").write_bytes(b"old")
-    write(tmp_path / "file")
-    assert (tmp_path / "file").read_bytes() == b"new"
-
-
-@pytest.mark.parametrize("mode", [0o400, 0o444, 0o555])
-def test_a_protected_file_stays_also_for_root(tmp_path, mode):
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-    path.chmod(mode)
-    with pytest.raises(OutputError) as caught:
-        write(path)
-    assert str(caught.value) == (
-        f"cannot write {path}: it is write-protected\n"
-        f"  witness: {path}\n"
-        f"  try: chmod u+w {path}, or another path"
-    )
-    assert path.read_bytes() == b"old"
-    path.chmod(mode | 0o200)
-    write(path)
-    assert path.read_bytes() == b"new"
-
-
-def test_what_a_link_points_to_is_replaced(tmp_path):
+def test_what_links_point_to_is_replaced(tmp_path):
     (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "file").write_bytes(b"old")
+    (tmp_path / "folder" / "file").write_text("old")
     (tmp_path / "second").symlink_to("folder/file")
     (tmp_path / "first").symlink_to(tmp_path / "second")
-    with replacing(tmp_path / "first") as file:
-        file.write(b"new")
-        assert names(tmp_path) == ["first", "folder", "second"]  # the temporary file is elsewhere
-    assert (tmp_path / "first").is_symlink()
-    assert (tmp_path / "second").is_symlink()
-    assert (tmp_path / "folder" / "file").read_bytes() == b"new"
-    assert names(tmp_path / "folder") == ["file"]
+    (tmp_path / "dangling").symlink_to("folder/made")
+    inside = []
+    write_file(tmp_path / "first", then=lambda: inside.extend(names(tmp_path)))
+    assert inside == ["dangling", "first", "folder", "second"]  # the temporary file is elsewhere
+    write_file(tmp_path / "dangling")
+    assert all((tmp_path / name).is_symlink() for name in ("first", "second", "dangling"))
+    assert names(tmp_path / "folder") == ["file", "made"]
+    assert {path.read_text() for path in (tmp_path / "folder").iterdir()} == {"new"}
 
 
-def test_a_dangling_link_makes_its_target(tmp_path):
+@pytest.mark.parametrize("then", [None, "other"])
+def test_links_are_followed_once_at_the_beginning(tmp_path, then):
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "other").write_text("other")
     (tmp_path / "link").symlink_to("file")
-    write(tmp_path / "link")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "file").read_bytes() == b"new"
-    (tmp_path / "lost").symlink_to("nowhere/file")
-    with pytest.raises(OutputError, match="no such folder"):
-        write(tmp_path / "lost")
 
+    def change():
+        (tmp_path / "link").unlink()
+        if then is not None:
+            (tmp_path / "link").symlink_to(then)
 
-def test_a_loop_of_links(tmp_path):
-    (tmp_path / "a").symlink_to("b")
-    (tmp_path / "b").symlink_to("a")
-    with pytest.raises(OutputError, match=r"cannot write .*a: Too many levels of symbolic links"):
-        write(tmp_path / "a")
-    assert names(tmp_path) == ["a", "b"]
+    write_file(tmp_path / "link", then=change)
+    assert (tmp_path / "file").read_text() == "new"
+    assert (tmp_path / "other").read_text() == "other"
 
 
 def test_another_name_of_the_file_keeps_what_it_has(tmp_path):
-    (tmp_path / "file").write_bytes(b"old")
+    (tmp_path / "file").write_text("old")
     os.link(tmp_path / "file", tmp_path / "copy")
-    write(tmp_path / "file")
-    assert (tmp_path / "copy").read_bytes() == b"old"
+    write_file(tmp_path / "file")
+    assert (tmp_path / "copy").read_text() == "old"
 
 
-def test_what_is_no_file_is_refused(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # the path of a socket must be short
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind("socket")
-        (tmp_path / "folder").mkdir()
-        (tmp_path / "file").write_bytes(b"old")
-        for name, reason in (
-            ("socket", "it is a socket"),
-            ("folder", "it is a folder"),
-            ("file/below", "no such folder"),
-            ("none/below", "no such folder"),
-        ):
-            with pytest.raises(OutputError, match=f"cannot write {name}: {reason}"):
-                write(name)
-        assert stat.S_ISSOCK((tmp_path / "socket").stat().st_mode)
-    assert names(tmp_path) == ["file", "folder", "socket"]
+def test_the_last_one_to_write_wins(tmp_path):
+    write_file(tmp_path / "file", then=lambda: file(tmp_path / "file"))
+    assert (tmp_path / "file").read_text() == "new"
 
 
-@pytest.mark.skipif(not ROOT, reason="only root makes devices")
-def test_a_block_device_is_refused(tmp_path):
-    try:
-        os.mknod(tmp_path / "disk", stat.S_IFBLK | 0o600, os.makedev(7, 250))
-    except PermissionError:
-        pytest.skip("devices cannot be made here")
-    with pytest.raises(OutputError, match="it is a block device"):
-        write(tmp_path / "disk")
-    assert stat.S_ISBLK((tmp_path / "disk").stat().st_mode)
+def test_long_names_are_written(tmp_path):
+    write_file(tmp_path / ("x" * 255))
+    assert (tmp_path / ("x" * 255)).read_text() == "new"
+
+
+def test_the_same_file_by_several_names(tmp_path):
+    path, other, hard = (tmp_path / name for name in ("file", "link", "hard"))
+    assert same_file(tmp_path / "new", tmp_path / "." / "new")
+    assert not same_file(tmp_path / "new", tmp_path / "newer")
+    path.write_bytes(b"")
+    other.symlink_to("file")
+    os.link(path, hard)
+    assert same_file(path, other)
+    assert same_file(other, hard)
+    (tmp_path / "other").write_bytes(b"")
+    assert not same_file(path, tmp_path / "other")
+    assert not same_file(path, tmp_path / "new")
+    assert not same_file(Path("/dev/null"), Path("/dev/null"))  # nothing is kept there
+
+
+# Streams get all bytes at the end, and stay.
+
+
+def test_what_a_path_stands_for(tmp_path):
+    (tmp_path / "file").write_bytes(b"old")
+    assert require_writable(tmp_path / "file").is_old_file
+    assert not require_writable(tmp_path / "new").is_old_file
+    assert require_writable("/dev/null").is_stream
+    assert not require_writable(tmp_path / "file").is_stream
 
 
 def test_a_pipe_gets_all_and_stays(tmp_path):
@@ -190,20 +364,16 @@ def test_a_pipe_gets_all_and_stays(tmp_path):
     assert (Dataset.load(tmp_path / "data.npz").contexts == data.contexts).all()
 
 
-def test_devices_are_written_to():
-    write("/dev/null")
-    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
-    with pytest.raises(OutputError) as caught:
-        write("/dev/full")
-    assert "cannot write /dev/full: No space left on device" in str(caught.value)
-    assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
-
-
-def test_a_link_to_a_device_is_written_to(tmp_path):
+def test_devices_are_written_to_also_by_links(tmp_path):
     (tmp_path / "link").symlink_to("/dev/null")
-    write(tmp_path / "link")
+    for path in ("/dev/null", tmp_path / "link"):
+        write_file(path)
+        with replacing(path) as stream:
+            np.save(stream, np.ones(3))
     assert (tmp_path / "link").is_symlink()
-    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+    with pytest.raises(OutputError, match="cannot write /dev/full: No space left on device"):
+        write_file("/dev/full")
+    assert all(stat.S_ISCHR(Path(path).stat().st_mode) for path in ("/dev/null", "/dev/full"))
 
 
 PRINTED = """
@@ -220,8 +390,8 @@ print("after", flush=True)
 def test_standard_output_gets_bytes_in_their_order(tmp_path, kind, path):
     command = [sys.executable, "-c", PRINTED.format(path=path)]
     if kind == "file" or path == "out.txt":
-        with (tmp_path / "out.txt").open("wb") as file:
-            subprocess.run(command, cwd=tmp_path, stdout=file, check=True)
+        with (tmp_path / "out.txt").open("wb") as written:
+            subprocess.run(command, cwd=tmp_path, stdout=written, check=True)
         printed = (tmp_path / "out.txt").read_bytes()
     elif kind == "pipe":
         printed = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, check=True).stdout
@@ -233,7 +403,7 @@ def test_standard_output_gets_bytes_in_their_order(tmp_path, kind, path):
     assert printed == b"before\nbytes\nafter\n"
 
 
-def test_a_pipe_which_is_closed_is_a_broken_pipe(tmp_path):
+def test_a_pipe_that_is_closed_is_a_broken_pipe(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
 
@@ -244,23 +414,59 @@ def test_a_pipe_which_is_closed_is_a_broken_pipe(tmp_path):
     closing = threading.Thread(target=close_after_the_first_byte)
     closing.start()
     with pytest.raises(BrokenPipeError):
-        write(tmp_path / "pipe", bytes(1 << 20))
+        write_file(tmp_path / "pipe", "0" * (1 << 20))
     closing.join()
 
 
 def test_a_failure_sends_nothing_to_a_pipe(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-
-    def fail():
-        with replacing(tmp_path / "pipe") as file:
-            file.write(b"half")
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        fail()
+        write_file(tmp_path / "pipe", then=raises(KeyboardInterrupt))
     assert os.read(reader, 10) == b""
     os.close(reader)
+
+
+def test_a_pipe_that_becomes_a_file_meanwhile_is_not_cut_off(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(OutputError, match="it has become a file meanwhile"):
+        write_file(path, then=lambda: (path.unlink(), file(path)))
+    assert path.read_text() == "precious"
+
+
+# Folders.
+
+
+def test_whether_a_folder_would_be_replaced(tmp_path):
+    assert not require_folder(tmp_path / "data", FILES)
+    (tmp_path / "data").mkdir()
+    assert not require_folder(tmp_path / "data", FILES)
+    write_folder(tmp_path / "data")
+    assert content(tmp_path / "data") == "new"
+    assert require_folder(tmp_path / "data", FILES)
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_an_old_folder_comes_back_if_names_cannot_be_changed(tmp_path, monkeypatch, failing, error):
+    write_folder(tmp_path / "data", "old")
+    rename, calls = type(tmp_path).rename, []
+
+    def broken(self, target):
+        calls.append(target)
+        if len(calls) == failing:
+            raise error
+        return rename(self, target)
+
+    monkeypatch.setattr(type(tmp_path), "rename", broken)
+    with pytest.raises(OutputError if error is OSError else error):
+        write_folder(tmp_path / "data")
+    assert content(tmp_path / "data") == "old"
+    assert names(tmp_path) == ["data"]
+
+
+# All that is saved.
 
 
 DATA = generators.uniform(num_examples=7, context_size=3, width=5)
@@ -297,116 +503,3 @@ def test_every_save_keeps_to_this(tmp_path, name):
         save(link)
     assert path.read_bytes() == before
     assert names(tmp_path) == ["file.png", "link.png"]
-
-
-def make_link(path):
-    path.symlink_to("other")
-
-
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (make_link, "it is a link"),
-        (os.mkfifo, "it is a pipe"),
-        (Path.mkdir, "it is a folder"),
-        (lambda path: path.touch(0o400), "it is write-protected"),
-    ],
-)
-def test_what_appears_meanwhile_stays(tmp_path, make, reason):
-    (tmp_path / "other").write_bytes(b"other")
-    path = tmp_path / "file"
-
-    def meanwhile():
-        with replacing(path) as file:
-            file.write(b"new")
-            make(path)
-
-    with pytest.raises(OutputError, match=f"cannot write .*file: {reason}"):
-        meanwhile()
-    assert (tmp_path / "other").read_bytes() == b"other"
-    assert names(tmp_path) == ["file", "other"]
-    assert path.is_symlink() or not path.is_file() or path.read_bytes() == b""
-
-
-def test_a_pipe_which_becomes_a_file_meanwhile_is_not_cut_off(tmp_path):
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-
-    def meanwhile():
-        with replacing(path) as file:
-            file.write(b"new")
-            path.unlink()
-            path.write_bytes(b"precious")
-
-    with pytest.raises(OutputError, match="it has become a file meanwhile"):
-        meanwhile()
-    assert path.read_bytes() == b"precious"
-
-
-@pytest.mark.parametrize("then", ["nothing", "another link"])
-def test_a_link_which_changes_meanwhile(tmp_path, then):
-    """Links are followed once, at the beginning."""
-    (tmp_path / "file").write_bytes(b"old")
-    (tmp_path / "other").write_bytes(b"other")
-    (tmp_path / "link").symlink_to("file")
-    with replacing(tmp_path / "link") as file:
-        file.write(b"new")
-        (tmp_path / "link").unlink()
-        if then == "another link":
-            (tmp_path / "link").symlink_to("other")
-    assert (tmp_path / "file").read_bytes() == b"new"
-    assert (tmp_path / "other").read_bytes() == b"other"
-
-
-def test_a_file_which_appears_meanwhile_is_replaced(tmp_path):
-    """As `save` does with any file: the last one to write wins."""
-    with replacing(tmp_path / "file") as file:
-        file.write(b"new")
-        (tmp_path / "file").write_bytes(b"old")
-    assert (tmp_path / "file").read_bytes() == b"new"
-
-
-def test_what_the_disk_refuses_is_an_output_error(tmp_path, monkeypatch):
-    def full(_):
-        raise OSError(28, "No space left on device")
-
-    (tmp_path / "file").write_bytes(b"old")
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OutputError, match=r"cannot write .*file: No space left on device"):
-        write(tmp_path / "file")
-    assert (tmp_path / "file").read_bytes() == b"old"
-    assert names(tmp_path) == ["file"]
-
-
-def test_long_names_are_written(tmp_path):
-    path = tmp_path / ("x" * 255)
-    write(path)
-    assert path.read_bytes() == b"new"
-
-
-def test_arrays_of_numpy_reach_streams():
-    with replacing("/dev/null") as file:
-        np.save(file, np.ones(3))
-
-
-def test_what_a_path_stands_for(tmp_path):
-    (tmp_path / "file").write_bytes(b"old")
-    assert require_writable(tmp_path / "file").is_old_file
-    assert not require_writable(tmp_path / "new").is_old_file
-    assert require_writable("/dev/null").is_stream
-    assert not require_writable(tmp_path / "file").is_stream
-
-
-def test_the_same_file_by_several_names(tmp_path):
-    file, link, hard = (tmp_path / name for name in ("file", "link", "hard"))
-    assert same_file(tmp_path / "new", tmp_path / "." / "new")
-    assert not same_file(tmp_path / "new", tmp_path / "newer")
-    file.write_bytes(b"")
-    link.symlink_to("file")
-    os.link(file, hard)
-    assert same_file(file, link)
-    assert same_file(link, hard)
-    (tmp_path / "other").write_bytes(b"")
-    assert not same_file(file, tmp_path / "other")
-    assert not same_file(file, tmp_path / "new")
-    assert not same_file(Path("/dev/null"), Path("/dev/null"))  # nothing is kept there

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from constructive import CausalLayer, DataError, ParameterError
 from constructive.exact import dyadic, modular
-from constructive.exact.arithmetics.residues import Point, Residues, VanishingDenominatorError
+from constructive.exact.arithmetics.residues import Point, Residues
 from constructive.exact.arithmetics.tabulated import exponentials
 from constructive.exact.formats import rounded
 from constructive.exact.models import FLOAT32, FLOAT64, STORAGES, model_named
@@ -85,22 +85,6 @@ def test_single_precision_stays_single():
     sequences = rng.standard_normal((2, 5, 3))
     assert single(sequences).dtype == single.intermediate(sequences).dtype == np.float32
     np.testing.assert_allclose(single(sequences), layer(sequences), rtol=1e-3, atol=1e-4)
-
-
-@given(st.integers(1, 5), st.integers(1, 40), st.integers(1, 3), WINDOWS,
-       st.sampled_from([1, 64, 500, 4000, 1 << 25]))  # fmt: skip
-def test_blocks_cover_everything_once(count, length, heads, window, block_bytes):
-    seen = np.zeros((count, length, length), int)
-    for block in Causal(np.zeros((count, length, 1)), window).blocks(heads, block_bytes):
-        seen[*block.rows, block.keys] += ~block.hidden
-        assert (block.counts == (~block.hidden).sum(axis=1)).all()
-        rows, keys = block.hidden.shape
-        logits = 8 * heads * rows * keys * (block.groups.stop - block.groups.start)
-        smallest = 8 * heads * (length if window is None else min(window, length))
-        assert logits <= max(block_bytes, smallest)
-    row, key = np.arange(length)[:, np.newaxis], np.arange(length)
-    wanted = (key <= row) & (key > row - (window or length))
-    assert (seen == wanted).all()
 
 
 @pytest.mark.parametrize(
@@ -181,38 +165,6 @@ def test_rank_at_the_bound_and_one_beyond(skip, head_dim, count, heads):
         assert every == min(inner, min(count, width) + later)
         if later:
             assert modular.rank(z[:, 1:].reshape(-1, inner), PRIME) == min(inner, later)
-
-
-def units(array):
-    """A float array as Python integers in units of its least exponent."""
-    unit = Fraction(2) ** modular.least_exponent(array)
-    integers = [int(Fraction(x) / unit) for x in array.ravel().tolist()]
-    return np.array(integers, dtype=object).reshape(array.shape)
-
-
-@settings(max_examples=30)
-@given(SEEDS, WINDOWS, st.booleans(), st.sampled_from([1, 200, 1 << 25]))
-def test_residues_agree_with_integers(seed, window, skip, block_bytes):
-    rng = np.random.default_rng(seed)
-    layer = CausalLayer(
-        integers(rng, 2, 3, 2), integers(rng, 2, 3, 2), np.zeros(((2 + skip) * 3, 1)), window, skip
-    )
-    tokens, point = integers(rng, 2, 5, 3), Point(PRIME, int(rng.integers(2, PRIME - 1)))
-    try:
-        found = rows_modulo(layer, tokens, point, block_bytes)
-    except VanishingDenominatorError:
-        return
-    tokens, w_q, w_k = (units(array) for array in (tokens, layer.query_weights, layer.key_weights))
-    for sequence, rows in zip(tokens, found, strict=True):
-        for i, query in enumerate(sequence):
-            seen = sequence[0 if window is None else max(0, i + 1 - window) : i + 1]
-            wanted = list(query) if skip else []
-            for head in range(2):
-                logits = seen @ (w_k[head] @ (w_q[head].T @ query))
-                powers = [pow(point.value, k % (PRIME - 1), PRIME) for k in logits]
-                inverse = pow(sum(powers), -1, PRIME)
-                wanted += [x * inverse % PRIME for x in np.array(powers, dtype=object) @ seen]
-            assert all((int(x) - y) % PRIME == 0 for x, y in zip(rows[i], wanted, strict=True))
 
 
 # --- logits which are exact, margins and their bounds

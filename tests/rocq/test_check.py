@@ -154,7 +154,7 @@ def test_an_interrupt_ends_what_runs(programs, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["prove", "--folder", "built"], "--folder is for formal proofs"),
+        (["prove", "--folder", "built"], "--folder is for Rocq"),
         (["prove", "--rocq", "2-grouping"], "--rocq checks all formal proofs"),
     ],
 )
@@ -210,7 +210,7 @@ def test_make_notices_gaps_and_other_axioms(tmp_path):
     def make(text):
         (tmp_path / "a" / "one.v").write_text(text)
         os.utime(tmp_path / "a" / "one.v", (time.time() + 5, time.time() + 5))
-        return rocq._make(tmp_path, lambda *_: None)
+        return rocq._make(tmp_path)
 
     assert make("Lemma one : 1 = 1. Proof. reflexivity. Qed.")[0] == 0
     status, output = make("Lemma one : 1 = 1. Proof. Admitted.")

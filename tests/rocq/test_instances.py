@@ -19,8 +19,7 @@ from constructive import (
     generators,
 )
 from constructive.certificates.rocq import axioms, definitions, rank
-from constructive.certificates.rocq import confirm as confirming
-from constructive.certificates.rocq.confirm import confirm
+from constructive.certificates.rocq.confirm import compile_files, confirm, confirm_instance
 from constructive.certificates.rocq.definitions import MAIN, write
 from constructive.certificates.rocq.memory import gigabytes
 from constructive.certificates.rocq.rank import ARRAYS, THEORY, instance_of
@@ -304,7 +303,7 @@ def test_an_axiom_by_the_name_of_an_expected_one_is_another(theory, tmp_path, li
     head = "From mathcomp.analysis Require Import reals.\nRequire Uint63.\n"
     (tmp_path / "stored.v").write_text(head + lines)
     (tmp_path / "axioms.v").write_text(axioms.question("both"))
-    run = confirming._compiled(["stored", "axioms"], tmp_path, theory, lambda *_: None)
+    run = compile_files(["stored", "axioms"], tmp_path, theory)
     assert run.returncode == 0, run.stderr
     said = axioms.objection(run.stdout)
     assert words in said
@@ -353,34 +352,24 @@ def test_rocq_proves_the_rank_from_pieces(tmp_path):
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_once")
 @pytest.mark.parametrize("forged", ["inverse", "weights", "point", "order", "contexts"])
-def test_rocq_refuses_what_does_not_hold(forged, tmp_path, monkeypatch):
+def test_rocq_refuses_what_does_not_hold(forged):
     """A wrong witness; a layer of smaller rank; an a whose powers are not what they should be."""
-    files = saved(tmp_path, *LAYERS["own"])
-    true_stored = rank.stored
-
-    def changed(memorizer, data):  # of the files and of what they are compared with
-        known = true_stored(memorizer, data)
-        arrays = dict(known.arrays)
-        if forged == "weights":  # three heads are one: rank Z <= 5
-            for name in ("query_weights", "key_weights"):
-                arrays[name] = np.repeat(arrays[name][:1], 3, axis=0)
-        elif forged == "contexts":
-            arrays["contexts"] = arrays["contexts"][::-1].copy()
-        return dataclasses.replace(known, arrays=arrays)
-
-    def wrong(*given):
-        made = instance_of(*given)
-        if forged == "inverse":
-            made.values["inverse"][2][0][0] += 1
-        elif forged == "point":
-            return replaced(made, point=made.values["point"] + 1)
-        elif forged == "order":  # a^(p - 1) is not 1 modulo what is no prime
-            return replaced(made, modulus=made.values["modulus"] + 1)
-        return made
-
-    monkeypatch.setattr(rank, "stored", changed)
-    monkeypatch.setattr(rank, "instance_of", wrong)
-    done = confirm(*files)
+    made = instance()
+    values = dict(made.values)
+    if forged == "inverse":
+        values["inverse"][2][0][0] += 1
+    elif forged == "weights":  # three heads are one: rank Z <= 5
+        for name in ("query_weights", "key_weights"):
+            values[name] = np.repeat(values[name][:1], 3, axis=0)
+    elif forged == "contexts":
+        values["contexts"] = values["contexts"][::-1].copy()
+    elif forged == "point":
+        values["point"] += 1
+    else:  # a^(p - 1) is not 1 modulo what is no prime
+        values["modulus"] += 1
+    known = rank.stored(*LAYERS["own"])
+    arrays = {name: values[name] for name in ARRAYS}
+    done = confirm_instance(replaced(made, **values), dataclasses.replace(known, arrays=arrays))
     assert not done.proved
     assert "NOT PROVED: Rocq refuses" in done.report
 

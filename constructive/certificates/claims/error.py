@@ -6,12 +6,18 @@ an error has to be a little below epsilon (`ROOM`), and epsilon more than 0 (but
 zeros, where nothing is rounded).
 """
 
+import math
+
+import numpy as np
 from flint import arb
 
 from constructive.certificates.claims.evaluation import Evaluation
+from constructive.certificates.claims.evaluations import Evaluations
 from constructive.certificates.claims.kind import ClaimKind, Subject
+from constructive.data.dataset import Dataset
 from constructive.exact.directed import at_least, at_most
 from constructive.exact.precision import working_precision
+from constructive.layers.memorizer import Memorizer
 from constructive.support.verdict import Claim, Verdict
 
 STATEMENT = "max |f(E_t, e_t) - y_t| <= {!r}"
@@ -52,8 +58,29 @@ def _judge(evaluation: Evaluation, epsilon: float) -> Claim:
     return Claim("error", statement, Verdict.PROVED, detail, evidence=evidence)
 
 
-def _of(subject: Subject) -> Claim:
-    return subject.evaluations.judged_by(lambda evaluation: judge(evaluation, subject.epsilon))
+class Error(ClaimKind):
+    """The claim *error*."""
+
+    name = "error"
+    statement = STATEMENT
+    options = frozenset({"epsilon", "max_prec"})
+
+    def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
+        """Compare every residual with epsilon, with as many bits as that takes."""
+        epsilon = epsilon_of(subject)
+        return Evaluations.of(subject).judged_by(lambda evaluation: judge(evaluation, epsilon))
 
 
-ERROR = ClaimKind(_of, usual=True)
+def epsilon_of(subject: Subject[Memorizer, Dataset]) -> float:
+    """Return the epsilon that was given, or a millionth of the largest target, to one digit.
+
+    Args:
+        subject: a layer and its data
+    """
+    if subject.options.epsilon is not None:
+        return subject.options.epsilon
+    largest = float(np.abs(subject.data.targets).max()) or 1.0
+    return float(f"{1e-6 * largest:.0e}") or math.ulp(0.0)
+
+
+ERROR = Error()

@@ -1,17 +1,82 @@
-"""The claim *grouping*: what the construction asks of the data, exactly (`theory.grouping`)."""
+"""The claims *grouping* and *wide_grouping*: what a construction requires of the data, exactly.
+
+The first is about the groups of Theorems 1 and 2 (`theory.grouping`), the second about those of
+Theorem 10 (`theory.wide_grouping`).
+"""
+
+import numpy as np
 
 from constructive.certificates.claims.kind import ClaimKind, Subject
+from constructive.constructions.registry import CONSTRUCTIONS
+from constructive.data.dataset import Dataset
+from constructive.layers.memorizer import Memorizer
 from constructive.support.progress import report
 from constructive.support.verdict import Claim
-from constructive.theory import grouping
+from constructive.theory import grouping, wide_grouping
 
 
-def _judge(subject: Subject) -> Claim:
-    report("check the groups", 0, 1)
-    groups = tuple((head.start, head.stop) for head in subject.heads)
-    if subject.order:
-        return grouping.reordered(subject.dataset, groups)
-    return grouping.prove(subject.dataset, groups, subject.rng)
+class Grouping(ClaimKind):
+    """The claim *grouping*: usual where groups are small, and in the order given."""
+
+    name = "grouping"
+    statement = grouping.STATEMENT
+    options = frozenset({"seed"})
+
+    def applies(self, weights: Memorizer) -> bool:
+        """Return whether heads have groups, as neither paired heads nor trained weights have."""
+        return has_groups(weights)
+
+    def is_usual(self, weights: Memorizer) -> bool:
+        """Return whether these are groups of Theorems 1 and 2."""
+        return not _are_wide(weights)
+
+    def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
+        """Look at every context and every group."""
+        report("check the groups", 0, 1)
+        groups = _groups(subject.weights)
+        if subject.weights.record.order:
+            return grouping.reordered(subject.data, groups)
+        return grouping.prove(subject.data, groups, subject.rng)
 
 
-GROUPING = ClaimKind(_judge, grouped=True, usual=True)
+class WideGrouping(Grouping):
+    """The claim *wide_grouping*: usual where *grouping* is not."""
+
+    name = "wide_grouping"
+    statement = wide_grouping.STATEMENT
+
+    def is_usual(self, weights: Memorizer) -> bool:
+        """Return whether these are groups of Theorem 10."""
+        return _are_wide(weights)
+
+    def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
+        """Look at every group, in the order of the heads."""
+        report("check the groups", 0, 1)
+        given = subject.weights.record.order or range(subject.data.num_examples)
+        order = np.array(given, dtype=np.int64)
+        return wide_grouping.prove(subject.data, _groups(subject.weights), order, subject.rng)
+
+
+def has_groups(memorizer: Memorizer) -> bool:
+    """Return whether heads have groups of the theorems.
+
+    Args:
+        memorizer: of any construction
+    """
+    construction = CONSTRUCTIONS.get(memorizer.record.construction)
+    return bool(memorizer.record.heads) and (construction is None or construction.grouped)
+
+
+def _are_wide(memorizer: Memorizer) -> bool:
+    """Return whether groups are large, or in an order of their own."""
+    record = memorizer.record
+    too_large = not record.small_groups or record.context_size > memorizer.layer.width
+    return too_large or bool(record.order)
+
+
+def _groups(memorizer: Memorizer) -> tuple[tuple[int, int], ...]:
+    return tuple((head.start, head.stop) for head in memorizer.record.heads)
+
+
+GROUPING = Grouping()
+WIDE_GROUPING = WideGrouping()

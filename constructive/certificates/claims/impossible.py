@@ -8,41 +8,66 @@ that they are independent, and the tokens span d dimensions less the first ones,
 all. Where tokens are so few that counting them says the same, J alone is the proof.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.dataset import Dataset
+from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
 from constructive.theory.context_capacity import context_capacity
 from constructive.theory.context_spans import count_spans
 
-STATEMENT = (
-    "for all weights of H = {} heads rank Z <= {} on {} different examples: "
-    "none memorize every labelling"
-)
+
+@dataclass(frozen=True)
+class AllWeights:
+    """All weights of some heads, of which *impossible* speaks.
+
+    Attributes:
+        num_heads: H
+    """
+
+    num_heads: int
 
 
-def prove(dataset: Dataset, num_heads: int, rng: np.random.Generator) -> Claim:
-    """Prove that some examples are too many for all weights, or leave it undecided."""
-    found = context_capacity(dataset, num_heads, rng)
-    blamed = found.blamed
-    if not len(blamed):
-        statement = f"no weights of H = {num_heads} heads memorize every labelling"
-        detail = f"contexts hold all {found.upper} different inputs, for almost all queries"
-        if not found.exact:
-            detail = f"contexts hold {found.lower} inputs or more; nobody to blame was found"
-        return Claim("impossible", statement, Verdict.UNDECIDED, detail)
-    spans, shared = found.spans, dataset.shared_context
-    contexts = dataset.contexts[np.newaxis] if shared else dataset.contexts[blamed]
-    counted = count_spans(contexts) == (spans.tokens, spans.differences)
-    vectors = () if counted else spans.orthogonal
-    evidence = {
-        "heads": num_heads,
-        "count": len(blamed),
-        "examples": pack(blamed),
-        "vectors": [[hex(x) for x in vector] for vector in vectors],
-        "pivots": list(spans.pivots[: len(vectors)]),
-        "zeros": dataset.width - spans.tokens if vectors else 0,
-    }
-    bound = spans.tokens + (num_heads - 1) * spans.differences
-    statement = STATEMENT.format(num_heads, bound, len(blamed))
-    return Claim("impossible", statement, Verdict.PROVED, str(found), evidence=evidence)
+class Impossible(ClaimKind):
+    """The claim *impossible*."""
+
+    name = "impossible"
+    statement = (
+        "for all weights of H = {} heads rank Z <= {} on {} different examples: "
+        "none memorize every labelling"
+    )
+    options = frozenset({"seed"})
+
+    def judge(self, subject: Subject[AllWeights, Dataset]) -> Claim:
+        """Prove that some examples are too many for all weights, or leave it undecided."""
+        report("eliminate, and look for vectors", 0, 1)
+        dataset, num_heads = subject.data, subject.weights.num_heads
+        found = context_capacity(dataset, num_heads, subject.rng)
+        blamed = found.blamed
+        if not len(blamed):
+            statement = f"no weights of H = {num_heads} heads memorize every labelling"
+            detail = f"contexts hold all {found.upper} different inputs, for almost all queries"
+            if not found.exact:
+                detail = f"contexts hold {found.lower} inputs or more; nobody to blame was found"
+            return Claim("impossible", statement, Verdict.UNDECIDED, detail)
+        spans, shared = found.spans, dataset.shared_context
+        contexts = dataset.contexts[np.newaxis] if shared else dataset.contexts[blamed]
+        counted = count_spans(contexts) == (spans.tokens, spans.differences)
+        vectors = () if counted else spans.orthogonal
+        evidence = {
+            "heads": num_heads,
+            "count": len(blamed),
+            "examples": pack(blamed),
+            "vectors": [[hex(x) for x in vector] for vector in vectors],
+            "pivots": list(spans.pivots[: len(vectors)]),
+            "zeros": dataset.width - spans.tokens if vectors else 0,
+        }
+        bound = spans.tokens + (num_heads - 1) * spans.differences
+        statement = self.statement.format(num_heads, bound, len(blamed))
+        return Claim("impossible", statement, Verdict.PROVED, str(found), evidence=evidence)
+
+
+IMPOSSIBLE = Impossible()

@@ -1,118 +1,123 @@
-"""Kinds of claims about a layer, and what they are judged on.
+"""`ClaimKind`: what a kind of claim has to say of itself, and the `Subject` that it is judged on.
 
-A new kind is a file with a `ClaimKind`, a line in `registry`, and its check in the checker.
+A new kind is a file with a subclass, a line in `registry`, and its check in the checker.
 """
 
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from constructive.certificates.claims.evaluation import Evaluation, evaluate, evaluate_in_floats
-from constructive.data.dataset import Dataset
-from constructive.exact.float_model import FloatModel
-from constructive.layers.layer import FLOAT64, Layer
-from constructive.layers.record import HeadRecord
+from constructive.certificates.claims.options import CertifyOptions
+from constructive.support.errors import PrecisionError
 from constructive.support.verdict import Claim, Verdict
 
-
-class Evaluations:
-    """A layer on all examples, with more bits each time that one more is asked for.
-
-    First in float64 with a-priori bounds, if it is all in floats; then in balls, with twice the
-    bits each time. The last one is kept, and whoever comes next starts with it.
-
-    Args:
-        layer: in floats, or with a readout of more bits
-        dataset: T examples
-        max_prec: the most bits
-        keep_rows: whether Z is kept, too
-    """
-
-    def __init__(self, layer: Layer, dataset: Dataset, *, max_prec: int, keep_rows: bool) -> None:
-        self._layer, self._dataset = layer, dataset
-        self._max_prec, self._keep_rows = max_prec, keep_rows
-        self._last: Evaluation | None = None
-
-    def __iter__(self) -> Iterator[Evaluation]:
-        last = self._last or self._first()
-        yield last
-        while last.prec < self._max_prec:
-            last = self._at(max(2 * last.prec, self._layer.first_bits))
-            yield last
-
-    def _first(self) -> Evaluation:
-        leading = self._layer.leading
-        # A sum of several floats is there for more bits than these bounds can show.
-        if leading is not self._layer or self._max_prec < FLOAT64:
-            return self._at(self._layer.first_bits)
-        self._last = evaluate_in_floats(leading, self._dataset, representation=self._keep_rows)
-        return self._last
-
-    def _at(self, prec: int) -> Evaluation:
-        self._last = evaluate(
-            self._layer.enclose(min(prec, self._max_prec)),
-            self._dataset,
-            representation=self._keep_rows,
-        )
-        return self._last
-
-    def judged_by(self, judge: Callable[[Evaluation], Claim]) -> Claim:
-        """What a judge says who asks for more bits until he can decide, or they run out."""
-        for evaluation in self:
-            claim = judge(evaluation)
-            if claim.verdict is not Verdict.UNDECIDED:
-                break
-        return claim
+Weights = TypeVar("Weights")
+Data = TypeVar("Data")
+Shared = TypeVar("Shared")
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
-    """What claims are about, and what is asked.
+class Subject(Generic[Weights, Data]):
+    """Weights and data that claims are judged on, with the options of `certify`.
 
     Attributes:
-        layer: the weights
-        dataset: T examples which fit them
-        heads: what each head did, or () for weights which were not built
-        order: the examples in the order in which heads take them, or () for the order given
-        epsilon: the largest error that is allowed
-        allowed: the same where it was asked for, else None
-        model: how programs round, of which the claim *executed* speaks
-        delta: the largest distance to an exact readout; None for what can be shown
+        weights: a memorizer, a decoder, a sequence memorizer, or all weights of some heads
+        data: of the type that such weights have
+        options: checked
+        asked: the kinds of claims that are asked for, in their order
         fingerprints: the SHA-256 of the data, followed by that of the weights
-        evaluations: the layer, enclosed
         rng: of primes' points
-        judged: the claims before this one
+        judged: the claims before this one, by name
+        shared: what `once` has computed, by type
     """
 
-    layer: Layer
-    dataset: Dataset
-    heads: tuple[HeadRecord, ...]
-    order: tuple[int, ...]
-    epsilon: float
-    allowed: float | None
-    model: FloatModel
-    delta: float | None
+    weights: Weights
+    data: Data
+    options: CertifyOptions
+    asked: tuple["ClaimKind", ...]
     fingerprints: bytes
-    evaluations: Evaluations
     rng: np.random.Generator
     judged: dict[str, Claim] = field(default_factory=dict)
+    shared: dict[type[Any], Any] = field(default_factory=dict)
+
+    def once(self, kind: type[Shared], compute: Callable[[], Shared]) -> Shared:
+        """Return what several claims share, computed by the first one that needs it.
+
+        Args:
+            kind: the type of it
+            compute: computes it
+        """
+        if kind not in self.shared:
+            self.shared[kind] = compute()
+        found: Shared = self.shared[kind]
+        return found
 
 
-@dataclass(frozen=True)
-class ClaimKind:
+class ClaimKind(ABC):
     """One kind of claim.
 
     Attributes:
-        judge: proves, refutes, or leaves it undecided
-        grouped: whether it is about the groups of the theorems, which not all heads have
-        wide: whether these are groups of Theorem 10
-        keeps_rows: whether it needs Z, and not only outputs
-        usual: whether certificates make it if nobody asks
+        name: by which `certify` is asked for it
+        statement: its sentence, with places for numbers; the checker has the same one
+        options: the fields of `CertifyOptions` that it takes
+        needs_rows: whether it needs Z, and not outputs alone
+        usual: whether certificates make it by default
     """
 
-    judge: Callable[[Subject], Claim]
-    grouped: bool = False
-    wide: bool = False
-    keeps_rows: bool = False
-    usual: bool = False
+    name: ClassVar[str]
+    statement: ClassVar[str]
+    options: ClassVar[frozenset[str]] = frozenset()
+    needs_rows: ClassVar[bool] = False
+    usual: ClassVar[bool] = True
+
+    def applies(self, weights: Any) -> bool:  # noqa: ANN401, ARG002 - weights of any kind
+        """Return whether there is such a claim about these weights.
+
+        Args:
+            weights: of the family in whose row of the registry the claim stands
+        """
+        return True
+
+    def is_usual(self, weights: Any) -> bool:  # noqa: ANN401, ARG002 - as above
+        """Return whether certificates of these weights make the claim by default.
+
+        Args:
+            weights: to which it applies
+        """
+        return self.usual
+
+    def require_options(  # noqa: B027 - most claims take any
+        self,
+        weights: Any,  # noqa: ANN401 - weights of any kind
+        options: CertifyOptions,
+    ) -> None:
+        """Refuse options that make no sense for these weights, before any work.
+
+        Args:
+            weights: to which the claim applies
+            options: checked for themselves
+
+        Raises:
+            ParameterError: for such options
+        """
+
+    def undecided(self, statement: str, failure: PrecisionError) -> Claim:
+        """Return the claim, where arithmetic is not precise enough to say anything.
+
+        Args:
+            statement: what would be claimed
+            failure: says why, and what to try
+        """
+        detail = f"{failure.problem}; {failure.suggestion}"
+        return Claim(self.name, statement, Verdict.UNDECIDED, detail)
+
+    @abstractmethod
+    def judge(self, subject: Subject[Any, Any]) -> Claim:
+        """Prove the claim, refute it, or leave it undecided.
+
+        Args:
+            subject: weights to which it applies, and their data
+        """

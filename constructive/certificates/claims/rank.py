@@ -1,7 +1,9 @@
-"""The claim *rank*: Z has rank T, so these attention weights memorize every labelling of the data.
+"""The claim *rank*: all rows of Z are independent, so these weights memorize every labelling.
 
-With them Z U = Y for some effective readout U, (H d, d_out), whatever the targets are; where
-d_v >= d_out, weights of the stored shapes hold it.
+The rows of a layer are those of its T examples, those of a decoder one for each different context
+(contexts at one position with the same tokens in their window are one). With them Z U = Y for some
+effective readout U, (H d, d_out), whatever the targets are; where d_v >= d_out, weights of the
+stored shapes hold it.
 
 Proof by one prime p and one value a at which Z has rank T modulo p (`layers.residues`). What a
 certificate carries:
@@ -21,84 +23,157 @@ and Shamir), which is modelled as random.
 
 import hashlib
 import struct
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from constructive.certificates.claims.kind import ClaimKind, Subject
+from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
 from constructive.data.repeats import repeated_inputs
 from constructive.exact import modular
-from constructive.exact.arithmetics.residues import Point
+from constructive.exact.arithmetics.residues import Integers, Point, Residues
 from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer
+from constructive.layers.decoder import Decoder
+from constructive.layers.memorizer import Memorizer
+from constructive.layers.recital import added_tokens
+from constructive.layers.residues import Search
+from constructive.layers.views import Causal
 from constructive.support.arrays import Array
+from constructive.support.errors import PrecisionError
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
 
 ROUNDS = 12
 STATEMENT = "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y"
 
+Refutation = tuple[str, object]
+"""A detail and a witness."""
 
-def prove(
-    layer: AttentionLayer, dataset: Dataset, fingerprints: bytes, rng: np.random.Generator
-) -> Claim:
-    """Prove or refute that Z has rank T.
 
-    Args:
-        layer: its W_Q and W_K, (H, d, d_h)
-        dataset: T examples which fit the layer
-        fingerprints: the SHA-256 of the data, followed by that of the weights
-        rng: of primes' points
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of Z which have to be independent.
+
+    Attributes:
+        count: how many
+        refuted: why they are dependent for all weights of this shape; None if they need not be
+        search: looks for a prime at which they are independent; may raise PrecisionError
     """
-    total = dataset.num_examples
-    statement = STATEMENT.format(total)
-    refuted = refute(layer, dataset)
-    if refuted is not None:
-        detail, witness = refuted
-        return Claim("rank", statement, Verdict.REFUTED, detail, witness)
 
-    found = residues.search(layer, dataset, rng)
-    return judged(found, total, statement, fingerprints, "fewer examples or more heads")
+    count: int
+    refuted: Refutation | None
+    search: Callable[[], Search]
 
 
-def judged(
-    found: residues.Search, total: int, statement: str, fingerprints: bytes, suggestion: str
-) -> Claim:
-    """The claim that all rows are independent, by what elimination found.
+class Rank(ClaimKind):
+    """The claim *rank*, whatever the rows are."""
 
-    Args:
-        found: by elimination
-        total: how many rows there are
-        statement: what is claimed
-        fingerprints: the SHA-256 of the data, followed by that of the weights
-        suggestion: what to try where it is undecided
-    """
-    point, factors = found.point, found.factors
-    if point is None or factors is None:
-        detail = f"softmax denominators vanish at all {found.retries} points; another seed="
-        return Claim("rank", statement, Verdict.UNDECIDED, detail)
-    if found.rank < total:
-        detail = (
-            f"rank Z >= {found.rank}, and probably equal: that is the rank modulo {found.tried} "
-            f"primes at random x; try {suggestion}"
-        )
-        return Claim("rank", statement, Verdict.UNDECIDED, detail)
-    solution = modular.solve(factors, challenge(fingerprints, point, found.columns))
-    evidence = {
-        "prime": point.prime,
-        "value": point.value,
-        "retries": found.retries,
-        "columns": pack(found.columns),
-        "solution": pack(solution.astype(np.int64) % point.prime),
-    }
-    at = f"modulo p = {point.prime} at x = {point.value}"
-    detail = f"rank {total} {at} ({found.retries} retries)"
-    return Claim("rank", statement, Verdict.PROVED, detail, evidence=evidence)
+    name = "rank"
+    options = frozenset({"seed"})
+    advice: ClassVar[str]
+    """What to try where it is undecided."""
+
+    @abstractmethod
+    def rows(self, subject: Subject[Any, Any]) -> Rows:
+        """Return what is said of the rows of Z."""
+
+    def judge(self, subject: Subject[Any, Any]) -> Claim:
+        """Eliminate modulo primes, unless no weights of this shape have the rank."""
+        rows = self.rows(subject)
+        statement = self.statement.format(rows.count)
+        if rows.refuted is not None:
+            detail, witness = rows.refuted
+            return Claim("rank", statement, Verdict.REFUTED, detail, witness)
+        try:
+            found = rows.search()
+        except PrecisionError as failure:
+            return self.undecided(statement, failure)
+        return self._judged(found, rows.count, statement, subject.fingerprints)
+
+    def _judged(self, found: Search, total: int, statement: str, fingerprints: bytes) -> Claim:
+        point, factors = found.point, found.factors
+        if point is None or factors is None:
+            detail = f"softmax denominators vanish at all {found.retries} points; another seed="
+            return Claim("rank", statement, Verdict.UNDECIDED, detail)
+        if found.rank < total:
+            detail = (
+                f"rank Z >= {found.rank}, and probably equal: that is the rank modulo "
+                f"{found.tried} primes at random x; try {self.advice}"
+            )
+            return Claim("rank", statement, Verdict.UNDECIDED, detail)
+        solution = modular.solve(factors, challenge(fingerprints, point, found.columns))
+        evidence = {
+            "prime": point.prime,
+            "value": point.value,
+            "retries": found.retries,
+            "columns": pack(found.columns),
+            "solution": pack(solution.astype(np.int64) % point.prime),
+        }
+        at = f"modulo p = {point.prime} at x = {point.value}"
+        detail = f"rank {total} {at} ({found.retries} retries)"
+        return Claim("rank", statement, Verdict.PROVED, detail, evidence=evidence)
+
+
+class LayerRank(Rank):
+    """The claim about a layer, with a row for each example."""
+
+    statement = STATEMENT
+    advice = "fewer examples or more heads"
+
+    def rows(self, subject: Subject[Memorizer, Dataset]) -> Rows:
+        """Return the rows of all examples."""
+        layer, dataset = subject.weights.layer.leading, subject.data
+
+        def search() -> Search:
+            report("intermediate representation modulo a prime", 0, 1)
+            return residues.search(layer, dataset, subject.rng)
+
+        return Rows(dataset.num_examples, refute(layer, dataset), search)
+
+
+class DecoderRank(Rank):
+    """The claim about a decoder, with a row for each different context."""
+
+    statement = (
+        "rank Z = R = {} on the different contexts: for all Y some readout U ((H + 1) d, d_out) "
+        "has Z U = Y"
+    )
+    advice = "more heads"
+
+    def rows(self, subject: Subject[Decoder, Text]) -> Rows:
+        """Return one row of each context."""
+        decoder, text = subject.weights, subject.data
+        layer = decoder.layer
+        wanted = text.different(layer.window)
+        count, columns = len(wanted), layer.inner_dim
+
+        def search() -> Search:
+            added_tokens(decoder, text)  # residues are of sums, which have to be those of float32
+            return residues.search_rows(
+                lambda point, chosen: _rows(decoder, text, wanted, point, chosen),
+                count,
+                (layer.num_heads + 1, layer.width),
+                subject.rng,
+            )
+
+        refuted = f"Z has {columns} columns, fewer than {count} contexts", columns
+        return Rows(count, refuted if count > columns else None, search)
 
 
 def challenge(fingerprints: bytes, point: Point, columns: npt.NDArray[np.int64]) -> Array:
-    """Right-hand sides which follow from what is claimed: (T, ROUNDS), balanced residues."""
+    """Return right-hand sides that follow from what is claimed: (T, ROUNDS), balanced residues.
+
+    Args:
+        fingerprints: the SHA-256 of the data, followed by that of the weights
+        point: p and a
+        columns: C
+    """
     hashed = hashlib.shake_256(b"constructive rank 1")
     hashed.update(fingerprints + struct.pack("<II", point.prime, point.value))
     hashed.update(columns.astype("<u4").tobytes())
@@ -107,8 +182,13 @@ def challenge(fingerprints: bytes, point: Point, columns: npt.NDArray[np.int64])
     return modular.reduce(values.reshape(len(columns), ROUNDS), point.prime)
 
 
-def refute(layer: AttentionLayer, dataset: Dataset) -> tuple[str, object] | None:
-    """Reasons why rank Z < T for all weights of this shape, or None."""
+def refute(layer: AttentionLayer, dataset: Dataset) -> Refutation | None:
+    """Return why rank Z < T for all weights of this shape, or None.
+
+    Args:
+        layer: of which shapes count
+        dataset: T examples
+    """
     total, size, heads = dataset.num_examples, dataset.context_size, layer.num_heads
     if dataset.shared_context and total > heads * (size - 1) + 1:
         bound = heads * (size - 1) + 1
@@ -127,9 +207,26 @@ def refute(layer: AttentionLayer, dataset: Dataset) -> tuple[str, object] | None
     return None
 
 
-def _of(subject: Subject) -> Claim:
-    report("intermediate representation modulo a prime", 0, 1)
-    return prove(subject.layer.leading, subject.dataset, subject.fingerprints, subject.rng)
+def _rows(decoder: Decoder, text: Text, wanted: Integers, point: Point, columns: Integers) -> Array:
+    """Return some columns of Z(a) modulo p, with a row for each place: (R, columns)."""
+    number = np.full(len(text) + 1, -1)  # the last one stands for what is filled up
+    number[wanted] = np.arange(len(wanted))
+    codes = np.concatenate([decoder.embedding, decoder.positions])
+    exponent = modular.least_exponent(codes)  # sums of these are multiples of it, too
+    arithmetic, layer = Residues(point, exponent, exponent), decoder.layer
+    weights = layer.query_weights, layer.key_weights
+    rows, done = np.empty((len(wanted), len(columns))), 0
+    for batch in text.batches():
+        index = number[batch.places]
+        view = Causal(decoder.embedded(batch.ids), layer.window)
+        for at, z in residues.attended(arithmetic, weights, view, columns, skip=True):
+            report("attend modulo a prime", done, len(text))
+            where = index[at]
+            rows[where[where >= 0]] = z[where >= 0]
+            done += where.size
+    report("eliminate modulo a prime", 0, 1)
+    return rows
 
 
-RANK = ClaimKind(_of, usual=True)
+RANK = LayerRank()
+DECODER_RANK = DecoderRank()

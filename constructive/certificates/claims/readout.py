@@ -17,11 +17,14 @@ import numpy as np
 from flint import arb, arb_mat
 
 from constructive.certificates.claims.evaluation import BOUNDED, Evaluation, scaled_representation
+from constructive.certificates.claims.evaluations import Evaluations
 from constructive.certificates.claims.kind import ClaimKind, Subject
+from constructive.data.dataset import Dataset
 from constructive.exact import ball, verified
 from constructive.exact.directed import at_most, short_bound
 from constructive.exact.precision import working_precision
-from constructive.layers.balls import intermediate
+from constructive.layers.balls import enclose, intermediate
+from constructive.layers.memorizer import Memorizer
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
 
@@ -81,21 +84,31 @@ def judge(
     return Claim("readout", statement, Verdict.PROVED, detail, evidence=evidence)
 
 
-def _in_balls(subject: Subject, prec: int) -> arb_mat:
-    return intermediate(subject.layer.enclose(prec), subject.dataset)
+class Readout(ClaimKind):
+    """The claim *readout*."""
+
+    name = "readout"
+    statement = STATEMENT
+    options = frozenset({"delta", "max_prec"})
+    needs_rows = True
+
+    def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
+        """Bound the distance with more and more bits, unless Z looks singular."""
+        layer, dataset = subject.weights.layer, subject.data
+
+        def with_bits(evaluation: Evaluation) -> Claim:
+            report("bound the exact readout", 0, 1)
+            prec = evaluation.prec
+            return judge(
+                evaluation,
+                subject.options.delta,
+                lambda: intermediate(enclose(layer, prec), dataset),
+            )
+
+        rank = subject.judged.get("rank")
+        if rank is not None and not rank.proved:  # more bits would not find an exact readout
+            return with_bits(next(iter(Evaluations.of(subject))))
+        return Evaluations.of(subject).judged_by(with_bits)
 
 
-def _of(subject: Subject) -> Claim:
-    """At more and more bits; but where Z looks singular, they would not find an exact readout."""
-
-    def of(evaluation: Evaluation) -> Claim:
-        report("bound the exact readout", 0, 1)
-        return judge(evaluation, subject.delta, lambda: _in_balls(subject, evaluation.prec))
-
-    rank = subject.judged.get("rank")
-    if rank is not None and not rank.proved:
-        return of(next(iter(subject.evaluations)))
-    return subject.evaluations.judged_by(of)
-
-
-READOUT = ClaimKind(_of, keeps_rows=True, usual=True)
+READOUT = Readout()

@@ -11,72 +11,94 @@ import json
 
 import numpy as np
 
+from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.sequences.answers import expected_outputs
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.limits import largest_sizes
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.sequences.storage import encoded
 from constructive.support.errors import shown
+from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
 
-
-def equality(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> Claim:
-    """Evaluate all examples, and compare with ==."""
-    count, size = dataset.ids.shape
-    total = len(dataset.labels)
-    statement = f"f(X) == y for all {total} labels of N = {count} sequences of n = {size} tokens"
-    known = expected_outputs(memorizer.classes, dataset.classes)
-    values = np.array(known, dtype=object)[dataset.labels]
-    found = memorizer.outputs(*memorizer.encode_dataset(dataset))
-    wrong = np.flatnonzero(found.astype(object) != values)
-    if not len(wrong):
-        other = _other_kind(memorizer, dataset)
-        verdict = Verdict.UNDECIDED if other else Verdict.PROVED
-        return Claim("equality", statement, verdict, other or "by rational arithmetic, exactly")
-    first = int(wrong[0])
-    sequence, position = divmod(first, size)
-    witness = (sequence, position) if dataset.task == "seq2seq" else first
-    label = dataset.classes[dataset.labels[first]]
-    (given,) = memorizer.labelled(found[first : first + 1], 1)[:1]
-    given = given[0] if dataset.task == "seq2seq" else given
-    detail = f"{len(wrong)} labels differ: at {witness} it is {shown(given)}, not {shown(label)}"
-    return Claim("equality", statement, Verdict.REFUTED, detail, witness)
+Sequences = Subject[SequenceMemorizer, SequenceDataset]
 
 
-def size(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> Claim:
-    """Count weights, and compare with the formula."""
-    outputs = expected_outputs(memorizer.classes, dataset.classes)
-    known = [value for value in outputs if value is not None]
-    labels = max(known) - min(known) + 1 if known else 1
-    sizes = dataclasses.replace(
-        memorizer.record.sizes,
-        keys=dataset.num_keys,
-        width=memorizer.width,
-        label_bits=labels.bit_length(),
-    )
-    weights = memorizer.nonzero_parameters
-    numbers = dataclasses.asdict(sizes)
-    named = ", ".join(f"{name} {value}" for name, value in numbers.items())
-    statement = f"{weights} non-zero parameters <= {sizes.bound}: Theorem 7 for {named}"
-    largest = largest_sizes(memorizer, dataset, sizes)
-    other = _other_kind(memorizer, dataset)
-    if other:
-        return Claim("size", statement, Verdict.UNDECIDED, other)
-    beyond = {name: most for name, most in largest.items() if numbers[name] > most}
-    if beyond:
-        which, most = next(iter(beyond.items()))
+class Equality(ClaimKind):
+    """The claim *equality*."""
+
+    name = "equality"
+    statement = "f(X) == y for all {} labels of N = {} sequences of n = {} tokens"
+
+    def judge(self, subject: Sequences) -> Claim:
+        """Evaluate all examples, and compare with ==."""
+        report("judge the equality", 0, 1)
+        memorizer, dataset = subject.weights, subject.data
+        count, size = dataset.ids.shape
+        total = len(dataset.labels)
+        statement = self.statement.format(total, count, size)
+        known = expected_outputs(memorizer.classes, dataset.classes)
+        values = np.array(known, dtype=object)[dataset.labels]
+        found = memorizer.outputs(*memorizer.encode_dataset(dataset))
+        wrong = np.flatnonzero(found.astype(object) != values)
+        if not len(wrong):
+            other = _other_kind(memorizer, dataset)
+            verdict = Verdict.UNDECIDED if other else Verdict.PROVED
+            return Claim("equality", statement, verdict, other or "by rational arithmetic, exactly")
+        first = int(wrong[0])
+        sequence, position = divmod(first, size)
+        witness = (sequence, position) if dataset.task == "seq2seq" else first
+        label = dataset.classes[dataset.labels[first]]
+        (given,) = memorizer.labelled(found[first : first + 1], 1)[:1]
+        given = given[0] if dataset.task == "seq2seq" else given
         detail = (
-            f"{which} = {numbers[which]} of the record is more than the {most} which are possible "
-            "for these data; certify what was built, with the data it was built for"
+            f"{len(wrong)} labels differ: at {witness} it is {shown(given)}, not {shown(label)}"
         )
-        return Claim("size", statement, Verdict.UNDECIDED, detail)
-    detail = (
-        f"{memorizer.total_parameters:,} in dense matrices; non-zero ones have "
-        f"{memorizer.total_bits:,} bits in all, {memorizer.largest_bits} at most"
-    )
-    if weights <= sizes.bound:
-        return Claim("size", statement, Verdict.PROVED, detail, evidence=numbers)
-    return Claim("size", statement, Verdict.REFUTED, detail, weights, numbers)
+        return Claim("equality", statement, Verdict.REFUTED, detail, witness)
+
+
+class Size(ClaimKind):
+    """The claim *size*."""
+
+    name = "size"
+    statement = "{} non-zero parameters <= {}: Theorem 7 for {}"
+
+    def judge(self, subject: Sequences) -> Claim:
+        """Count weights, and compare with the formula."""
+        report("judge the size", 0, 1)
+        memorizer, dataset = subject.weights, subject.data
+        outputs = expected_outputs(memorizer.classes, dataset.classes)
+        known = [value for value in outputs if value is not None]
+        labels = max(known) - min(known) + 1 if known else 1
+        sizes = dataclasses.replace(
+            memorizer.record.sizes,
+            keys=dataset.num_keys,
+            width=memorizer.width,
+            label_bits=labels.bit_length(),
+        )
+        weights = memorizer.nonzero_parameters
+        numbers = dataclasses.asdict(sizes)
+        named = ", ".join(f"{name} {value}" for name, value in numbers.items())
+        statement = self.statement.format(weights, sizes.bound, named)
+        largest = largest_sizes(memorizer, dataset, sizes)
+        other = _other_kind(memorizer, dataset)
+        if other:
+            return Claim("size", statement, Verdict.UNDECIDED, other)
+        beyond = {name: most for name, most in largest.items() if numbers[name] > most}
+        if beyond:
+            which, most = next(iter(beyond.items()))
+            detail = (
+                f"{which} = {numbers[which]} of the record is more than the {most} which are "
+                "possible for these data; certify what was built, with the data it was built for"
+            )
+            return Claim("size", statement, Verdict.UNDECIDED, detail)
+        detail = (
+            f"{memorizer.total_parameters:,} in dense matrices; non-zero ones have "
+            f"{memorizer.total_bits:,} bits in all, {memorizer.largest_bits} at most"
+        )
+        if weights <= sizes.bound:
+            return Claim("size", statement, Verdict.PROVED, detail, evidence=numbers)
+        return Claim("size", statement, Verdict.REFUTED, detail, weights, numbers)
 
 
 def _other_kind(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> str:
@@ -100,3 +122,7 @@ def _other_kind(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> str:
             if not isinstance(label, int):
                 return f"the label {shown(label)} is no integer{suggestion}"
     return ""
+
+
+EQUALITY = Equality()
+SIZE = Size()

@@ -2,7 +2,7 @@
 
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from constructive.certificates.certificate import Certificate
@@ -60,22 +60,28 @@ def confirm(
         heads, examples = impossible.examples_of(loaded, dataset)
         known = impossible.stored(dataset, examples, heads)
         require_memory(known, max_memory)
-        instance, lines = impossible.instance_of(loaded, dataset), impossible.confirmed
+        instance = impossible.instance_of(loaded, dataset)
     else:
         memorizer = Memorizer.load(weights)
         known = rank.stored(memorizer, dataset)
         require_memory(known, max_memory)
-        instance, lines = rank.instance_of(loaded, memorizer, dataset), rank.confirmed
-    return _proved(instance, known, lines, folder)
+        instance = rank.instance_of(loaded, memorizer, dataset)
+    return confirm_instance(instance, known, folder)
 
 
-def _proved(
-    instance: Instance,
-    known: Stored,
-    said: Callable[[Instance], list[str]],
-    folder: Path | None,
-) -> Checked:
-    """Write the files, read them back, and have Rocq compile them."""
+def confirm_instance(instance: Instance, known: Stored, folder: Path | None = None) -> Checked:
+    """Write the files, read them back, and have Rocq compile them.
+
+    Args:
+        instance: what they are about
+        known: the numbers of which they have to speak
+        folder: as for `confirm`
+
+    Raises:
+        FormatError: where files are about other numbers
+        MissingExtraError: where Rocq is not installed
+        OutputError: for a folder that is not empty, or cannot be written
+    """
     files = write(instance)
     rocq.require_new(folder)
     with (
@@ -89,7 +95,7 @@ def _proved(
         same = require_same(read(instance.theory, found), known)
         lines = [f"read back: {same} numbers of the files for Rocq are those stored"]
         (place / f"{axioms.NAME}.v").write_text(axioms.question(instance.theory.conclusion))
-        run = _compiled([*files, axioms.NAME], place, theory)
+        run = compile_files([*files, axioms.NAME], place, theory)
         rocq.keep(folder, {"theory": theory, "stored": place})
     if run.returncode:
         refusal = "\n".join(run.stderr.strip().splitlines()[-_LAST_LINES:])
@@ -98,7 +104,7 @@ def _proved(
     if objection:
         return Checked(Verdict.UNDECIDED, "\n".join([*lines, f"NOT PROVED: {objection}"]))
     lines += [
-        *said(instance),
+        *instance.theory.confirmed(instance),
         "trusted: Rocq and its libraries as installed, its virtual machine and machine integers;",
         "  three axioms of mathcomp (choice, extensionality of functions and of propositions);",
         "  the readers of the files",
@@ -107,10 +113,16 @@ def _proved(
     return Checked(Verdict.PROVED, "\n".join(lines))
 
 
-def _compiled(
+def compile_files(
     names: Sequence[str], place: Path, theory: Path
 ) -> "subprocess.CompletedProcess[str]":
-    """Compile one file after the other, up to the first which Rocq refuses: the last run."""
+    """Compile one file after the other, up to the first that Rocq refuses, and return the last run.
+
+    Args:
+        names: of files, without `.v`
+        place: their folder
+        theory: the folder of the compiled theory
+    """
     command = ["coqc", "-q", "-w", "-all", "-R", str(theory), "Memorization"]
     command += ["-Q", str(place), "Stored"]
     for done, name in enumerate(names):

@@ -1,28 +1,44 @@
 """The claim *impossible* for Rocq: stored data hold fewer inputs than they are (Theorem 8)."""
 
-import base64
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.rocq.definitions import Instance, Stored, Theory, whole
-from constructive.certificates.rocq.witness import evidence_of
+from constructive.certificates.rocq.witness import Integers, evidence_of, not_about, unpack
 from constructive.data.dataset import Dataset
 from constructive.data.repeats import different_inputs, token_numbers
 from constructive.exact import modular
 from constructive.support.arrays import Array
-from constructive.support.errors import FormatError, ParameterError
-
-Integers = npt.NDArray[np.int64]
+from constructive.support.errors import ParameterError
 
 ARRAYS = "contexts", "queries"
 MODULUS = (1 << 31) - 1
 """Of fingerprints, which tell inputs apart."""
 _ATTEMPTS = 32
+
+
+def confirmed(instance: Instance) -> list[str]:
+    """What Rocq has proved where it accepts the files, in lines.
+
+    Args:
+        instance: what they are about
+
+    Example:
+        >>> confirmed(Instance(THEORY, {"T": 8, "H": 3, "bound": 7}))[0]
+        'for all real weights of H = 3 heads rank Z <= 7 on 8 stored examples, different inputs:'
+    """
+    heads, bound, total = (instance.values[name] for name in ("H", "bound", "T"))
+    return [
+        f"for all real weights of H = {heads} heads rank Z <= {bound} on {total} stored examples, "
+        "different inputs:",
+        "  whatever W_Q and W_K are, some labels are not memorized by any W_V, W_O and W_D",
+    ]
+
+
 THEORY = Theory(
     name="checker/upper_bound",
     modules="Definitions attention_program attention_rank upper_bound_program upper_bound",
@@ -38,6 +54,7 @@ THEORY = Theory(
         "roots": "numbers",
     },
     shares={"words": "contexts"},
+    confirmed=confirmed,
     conclusion="all_three",
     tail="""\
 Lemma checked : check_upper_bound modulus base start n d T H bound contexts queries zeros vectors
@@ -98,16 +115,10 @@ def examples_of(certificate: Certificate, dataset: Dataset) -> tuple[int, Intege
         >>> examples_of(upper_bound_certificate(data, 3), data)
         (3, array([0, 1, 2, 3, 4, 5, 6, 7]))
     """
-    evidence = evidence_of(certificate, "impossible", "constructive upper-bound")
-    try:
-        heads = int(evidence["heads"])
-        packed = np.frombuffer(base64.b64decode(evidence["examples"]), dtype="<u4")
-    except (KeyError, TypeError, ValueError) as error:
-        raise _unreadable(error) from error
-    examples = packed.astype(np.int64)
+    heads, examples = evidence_of(certificate, "impossible", _heads_and_examples, "upper-bound")
     ascending = len(examples) > 0 and (np.diff(examples) > 0).all()
     if heads < 1 or not ascending or examples[-1] >= dataset.num_examples:
-        raise _not_about((heads, len(examples)))
+        raise not_about("impossible", "these data", (heads, len(examples)))
     return heads, examples[different_inputs(dataset.take(examples))]
 
 
@@ -135,12 +146,7 @@ def instance_of(certificate: Certificate, dataset: Dataset) -> Instance:
     heads, examples = examples_of(certificate, dataset)
     known = stored(dataset, examples, heads)
     contexts, width = known.arrays["contexts"], dataset.width
-    evidence = evidence_of(certificate, "impossible", "constructive upper-bound")
-    try:
-        vectors = [[int(x, 16) for x in vector] for vector in evidence["vectors"]]
-        pivots, zeros = [int(x) for x in evidence["pivots"]], int(evidence["zeros"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise _unreadable(error) from error
+    vectors, pivots, zeros = evidence_of(certificate, "impossible", _vectors, "upper-bound")
     tokens, differences = width - zeros, width - len(vectors)
     words, roots = vocabulary(contexts)
     joined = sum(root != k for k, root in enumerate(roots))
@@ -150,7 +156,7 @@ def instance_of(certificate: Certificate, dataset: Dataset) -> Instance:
         tokens, differences = min(tokens, len(words)), min(differences, joined)
     bound = tokens + (heads - 1) * differences
     if not 0 <= zeros <= len(vectors) <= width or bound >= len(examples):
-        raise _not_about((heads, bound, len(examples)))
+        raise not_about("impossible", "these data", (heads, bound, len(examples)))
     base, start = separating_key(contexts, known.arrays["queries"])
     values: dict[str, Any] = {
         "modulus": MODULUS,
@@ -166,24 +172,6 @@ def instance_of(certificate: Certificate, dataset: Dataset) -> Instance:
         "roots": roots,
     }
     return Instance(THEORY, values)
-
-
-def confirmed(instance: Instance) -> list[str]:
-    """What Rocq has proved where it accepts the files, in lines.
-
-    Args:
-        instance: what they are about
-
-    Example:
-        >>> confirmed(Instance(THEORY, {"T": 8, "H": 3, "bound": 7}))[0]
-        'for all real weights of H = 3 heads rank Z <= 7 on 8 stored examples, different inputs:'
-    """
-    heads, bound, total = (instance.values[name] for name in ("H", "bound", "T"))
-    return [
-        f"for all real weights of H = {heads} heads rank Z <= {bound} on {total} stored examples, "
-        "different inputs:",
-        "  whatever W_Q and W_K are, some labels are not memorized by any W_V, W_O and W_D",
-    ]
 
 
 def vocabulary(contexts: Array) -> tuple[Array, list[int]]:
@@ -253,17 +241,11 @@ def _residues(array: Array) -> Integers:
     return found
 
 
-def _not_about(witness: object) -> ParameterError:
-    return ParameterError(
-        "the evidence of impossible is not about these data",
-        witness=witness,
-        suggestion="the file from which the certificate was made",
-    )
+def _heads_and_examples(evidence: dict[str, Any]) -> tuple[int, Integers]:
+    return int(evidence["heads"]), unpack(evidence["examples"])
 
 
-def _unreadable(error: Exception) -> FormatError:
-    return FormatError(
-        f"the evidence of impossible cannot be read: {error}",
-        witness="impossible",
-        suggestion="a certificate of `constructive upper-bound`",
-    )
+def _vectors(evidence: dict[str, Any]) -> tuple[list[list[int]], list[int], int]:
+    """Return vectors, their pivots, and how many of them are orthogonal to tokens."""
+    vectors = [[int(x, 16) for x in vector] for vector in evidence["vectors"]]
+    return vectors, [int(x) for x in evidence["pivots"]], int(evidence["zeros"])

@@ -1,19 +1,47 @@
 """The claim *rank* for Rocq: rank Z = T of stored weights on stored data (Theorem 4)."""
 
-import base64
+from typing import Any
 
 import numpy as np
 
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.rocq.definitions import Instance, Stored, Theory
-from constructive.certificates.rocq.witness import cleared, evidence_of, right_inverse
+from constructive.certificates.rocq.witness import (
+    Integers,
+    cleared,
+    evidence_of,
+    not_about,
+    right_inverse,
+    unpack,
+)
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
 from constructive.exact.arithmetics.residues import Point
 from constructive.layers.memorizer import Memorizer
-from constructive.support.errors import FormatError, ParameterError
 
 ARRAYS = "contexts", "queries", "query_weights", "key_weights"
+
+
+def confirmed(instance: Instance) -> list[str]:
+    """What Rocq has proved where it accepts the files, in lines.
+
+    Args:
+        instance: what they are about
+
+    Example:
+        >>> one = np.ones((1, 1, 1))
+        >>> values = {"T": 1, **dict.fromkeys(ARRAYS, one)}
+        >>> confirmed(Instance(THEORY, values))[0]
+        'rank Z = T = 1 of the stored numbers, as real numbers, if exp(2^-208) is'
+    """
+    exponent = sum(modular.least_exponent(instance.values[name]) for name in ARRAYS)
+    return [
+        f"rank Z = T = {instance.values['T']} of the stored numbers, as real numbers, if "
+        f"exp(2^{exponent}) is",
+        "  transcendental (Hermite 1873); so these W_Q and W_K memorize every labelling",
+    ]
+
+
 THEORY = Theory(
     name="checker/attention_rank",
     modules="Definitions Exact_rank attention_program attention_rank",
@@ -28,6 +56,7 @@ THEORY = Theory(
         "columns": "masks",
         "inverse": "inverses",
     },
+    confirmed=confirmed,
     conclusion="both",
     tail="""\
 Definition of_examples : arrays := mkseq (fun t => nth [::] contexts (t %% size contexts)) T.
@@ -108,25 +137,11 @@ def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset
         >>> made.values["n"], len(made.values["inverse"])
         (2, 3)
     """
-    evidence = evidence_of(certificate, "rank", "constructive certify --claim rank")
+    prime, value, chosen = evidence_of(certificate, "rank", _read, "certify --claim rank")
     layer, known = memorizer.layer.leading, stored(memorizer, dataset)
-    try:
-        prime, value = int(evidence["prime"]), int(evidence["value"])
-        columns = np.frombuffer(base64.b64decode(evidence["columns"]), dtype="<u4")
-    except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(
-            f"the evidence of rank cannot be read: {error}",
-            witness="rank",
-            suggestion="a certificate of `constructive certify`",
-        ) from error
-    chosen = np.sort(columns.astype(np.int64))
     fits = 1 < value < prime < modular.LARGEST_MODULUS and len(chosen) == dataset.num_examples
     if not (fits and (np.diff(chosen) > 0).all() and chosen[-1] < layer.num_heads * layer.width):
-        raise ParameterError(
-            "the evidence of rank is not about these weights and data",
-            witness=(prime, value, len(chosen)),
-            suggestion="the files from which the certificate was made",
-        )
+        raise not_about("rank", "these weights and data", (prime, value, len(chosen)))
     inverse = right_inverse(cleared(layer, dataset, Point(prime, value)), chosen, prime)
     marks = np.zeros((layer.num_heads, layer.width), dtype=bool)
     marks.reshape(-1)[chosen] = True
@@ -143,21 +158,6 @@ def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset
     return Instance(THEORY, values)
 
 
-def confirmed(instance: Instance) -> list[str]:
-    """What Rocq has proved where it accepts the files, in lines.
-
-    Args:
-        instance: what they are about
-
-    Example:
-        >>> one = np.ones((1, 1, 1))
-        >>> values = {"T": 1, **dict.fromkeys(ARRAYS, one)}
-        >>> confirmed(Instance(THEORY, values))[0]
-        'rank Z = T = 1 of the stored numbers, as real numbers, if exp(2^-208) is'
-    """
-    exponent = sum(modular.least_exponent(instance.values[name]) for name in ARRAYS)
-    return [
-        f"rank Z = T = {instance.values['T']} of the stored numbers, as real numbers, if "
-        f"exp(2^{exponent}) is",
-        "  transcendental (Hermite 1873); so these W_Q and W_K memorize every labelling",
-    ]
+def _read(evidence: dict[str, Any]) -> tuple[int, int, Integers]:
+    """Return p, a and C, in ascending order."""
+    return int(evidence["prime"]), int(evidence["value"]), np.sort(unpack(evidence["columns"]))

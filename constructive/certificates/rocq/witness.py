@@ -1,6 +1,8 @@
 """What Rocq gets besides stored numbers: evidence of a claim, and a right inverse modulo p."""
 
-from typing import Any
+import base64
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -8,31 +10,37 @@ import numpy.typing as npt
 from constructive.certificates.certificate import Certificate
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
-from constructive.exact.arithmetics.residues import Point
+from constructive.exact.arithmetics.residues import Point, Residues
+from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
+from constructive.layers.views import examples
 from constructive.support.arrays import Array
 from constructive.support.errors import FormatError, ParameterError
 from constructive.support.verdict import Verdict
 
 Integers = npt.NDArray[np.int64]
+Read = TypeVar("Read")
 
 
-def evidence_of(certificate: Certificate, name: str, command: str) -> dict[str, Any]:
-    """The evidence of a claim that is PROVED.
+def evidence_of(
+    certificate: Certificate, name: str, read: Callable[[dict[str, Any]], Read], command: str
+) -> Read:
+    """Read the evidence of a claim that is PROVED.
 
     Args:
-        certificate: of which nobody needs to believe anything
+        certificate: of which nothing needs to be believed
         name: of the claim
+        read: reads the evidence
         command: which makes such certificates
 
     Raises:
-        FormatError: for a certificate without that claim
+        FormatError: for a certificate without that claim, or with other evidence
 
     Example:
         >>> from constructive import generators, upper_bound_certificate
         >>> data = generators.shared_context(num_examples=8, context_size=3, width=5)
         >>> certificate = upper_bound_certificate(data, 3)
-        >>> evidence_of(certificate, "impossible", "constructive upper-bound")["heads"]
+        >>> evidence_of(certificate, "impossible", lambda found: found["heads"], "upper-bound")
         3
     """
     claims = {claim.name: claim for claim in certificate.claims}
@@ -40,9 +48,47 @@ def evidence_of(certificate: Certificate, name: str, command: str) -> dict[str, 
         raise FormatError(
             f"the certificate does not claim that {name} is PROVED",
             witness=sorted(claims),
-            suggestion=command,
+            suggestion=f"constructive {command}",
         )
-    return claims[name].evidence
+    try:
+        return read(claims[name].evidence)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(
+            f"the evidence of {name} cannot be read: {error}",
+            witness=name,
+            suggestion=f"a certificate of `constructive {command}`",
+        ) from error
+
+
+def unpack(text: str) -> Integers:
+    """Read integers as `support.verdict.pack` writes them.
+
+    Args:
+        text: base64 of four bytes each
+
+    Raises:
+        TypeError, ValueError: for anything else
+
+    Example:
+        >>> unpack("AQAAAAIBAAA=")
+        array([  1, 258])
+    """
+    return np.frombuffer(base64.b64decode(text), dtype="<u4").astype(np.int64)
+
+
+def not_about(name: str, what: str, witness: object) -> ParameterError:
+    """Return the error for evidence of other numbers than the stored ones.
+
+    Args:
+        name: of the claim
+        what: it is not about, such as "these data"
+        witness: which sizes do not fit
+    """
+    return ParameterError(
+        f"the evidence of {name} is not about {what}",
+        witness=witness,
+        suggestion="the files from which the certificate was made",
+    )
 
 
 def cleared(layer: AttentionLayer, dataset: Dataset, point: Point) -> Array:
@@ -60,26 +106,18 @@ def cleared(layer: AttentionLayer, dataset: Dataset, point: Point) -> Array:
         >>> cleared(layer, data, Point(4194287, 2)).shape
         (3, 4)
     """
-    prime, order = point.prime, point.prime - 1
-    total, heads = dataset.num_examples, layer.num_heads
-    exponent = modular.least_exponent(dataset.contexts)
-    contexts = dataset.contexts_of(slice(None))
-    keys = _integers(layer.key_weights, order).transpose(0, 2, 1)
-    read = modular.product(
-        _integers(dataset.queries, order), _integers(layer.query_weights, order), order
-    )
-    absorbed = modular.product(read, np.ascontiguousarray(keys), order).transpose(1, 0, 2)
-    tokens = modular.residues(contexts, order, exponent).transpose(0, 2, 1)
-    logits = modular.product(np.ascontiguousarray(absorbed), np.ascontiguousarray(tokens), order)
-    powers = modular.power_table(point.value, prime)(logits)
-    sums = modular.reduce(powers.sum(axis=2), prime)
-    others = np.ones((total, heads))
-    for head in range(heads):
-        for other in range(heads):
-            if other != head:
-                others[:, head] = modular.reduce(others[:, head] * sums[:, other], prime)
-    combined = modular.product(powers, modular.residues(contexts, prime, exponent), prime)
-    return modular.reduce(combined * others[:, :, np.newaxis], prime).reshape(total, -1)
+    units = modular.least_exponent(dataset.contexts), modular.least_exponent(dataset.queries)
+    weights, prime = (layer.query_weights, layer.key_weights), point.prime
+    rows = np.empty((dataset.num_examples, layer.num_heads, layer.width))
+    view = examples(dataset.contexts, dataset.queries)
+    for chunk in attend(Residues(point, *units), weights, view):
+        sums, inverses, _ = chunk.representation
+        product: Array = np.ones(len(sums))
+        for denominators in modular.inverse(inverses, prime).T:
+            product = modular.reduce(product * denominators, prime)
+        others = modular.reduce(product[:, np.newaxis] * inverses, prime)
+        rows[chunk.rows] = modular.reduce(sums * others[:, :, np.newaxis], prime)
+    return rows.reshape(dataset.num_examples, -1)
 
 
 def right_inverse(matrix: Array, columns: Integers, prime: int) -> Integers:
@@ -108,7 +146,3 @@ def right_inverse(matrix: Array, columns: Integers, prime: int) -> Integers:
     solution = np.empty((total, total))  # of the columns in the order of their pivots
     solution[factors.columns] = modular.solve(factors, np.eye(total))
     return solution.astype(np.int64) % prime
-
-
-def _integers(array: Array, modulus: int) -> Array:
-    return modular.residues(array, modulus, modular.least_exponent(array))

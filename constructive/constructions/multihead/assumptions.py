@@ -45,46 +45,30 @@ class Assumptions:
         return self.least_token_distance >= _LOOK_CLOSER
 
 
-def check(dataset: Dataset) -> Assumptions:
-    """Check Assumption 2, and that no input occurs twice.
-
-    Raises AssumptionError for a context of rank below n (witness: the example and its dependent
-    tokens), and what `check_all_but_ranks` raises.
-    """
-    check_all_but_ranks(dataset)
-    least = min(check_ranks(rows, contexts) for rows, contexts in dataset.context_chunks())
-    return Assumptions(least_token_distance=least)
-
-
-def check_all_but_ranks(dataset: Dataset) -> None:
-    """Check what needs no look at all contexts: that n <= d, and `check_inputs`.
-
-    Raises AssumptionError for n > d, and what `check_inputs` raises.
-    """
-    if dataset.context_size > dataset.width:
-        message = (
-            f"contexts of n={dataset.context_size} tokens in d={dataset.width} dimensions "
-            f"have rank at most {dataset.width}; Assumption 2 needs rank n"
-        )
-        raise AssumptionError(
-            message, witness=dataset.context_size, suggestion=f"at most n={dataset.width} tokens"
-        )
-    check_inputs(dataset)
+def too_many_tokens(dataset: Dataset) -> AssumptionError | None:
+    """Why no context has rank n, or None: for n > d."""
+    if dataset.context_size <= dataset.width:
+        return None
+    message = (
+        f"contexts of n={dataset.context_size} tokens in d={dataset.width} dimensions "
+        f"have rank at most {dataset.width}; Assumption 2 needs rank n"
+    )
+    return AssumptionError(
+        message, witness=dataset.context_size, suggestion=f"at most n={dataset.width} tokens"
+    )
 
 
-def check_inputs(dataset: Dataset) -> None:
-    """Check that no input occurs twice, and that all are of a size for float64.
+def repeated(dataset: Dataset) -> AssumptionError | None:
+    """Why the inputs are not memorized by any weights, or None: one of them occurs twice.
 
-    Raises AssumptionError for equal inputs with equal targets, DataError for equal inputs with
-    different targets (witness: the two examples) and for contexts or queries whose largest entry is
-    beyond 1e100 or below 1e-100.
+    Raises DataError for equal inputs with different targets (witness: the two examples) and for
+    contexts or queries whose largest entry is beyond 1e100 or below 1e-100.
     """
     queries = max(float(dataset.queries.max()), -float(dataset.queries.min()))
     for name, largest in (("contexts", dataset.largest_token_entry), ("queries", queries)):
         _check_scale(name, largest)
-    repeated = repeated_inputs(dataset)
-    if repeated is not None:
-        raise _repeated(dataset, *repeated)
+    pair = repeated_inputs(dataset)
+    return None if pair is None else _repeated(dataset, *pair)
 
 
 def _check_scale(name: str, largest: float) -> None:
@@ -98,10 +82,22 @@ def _check_scale(name: str, largest: float) -> None:
         raise DataError(message, witness=largest, suggestion=suggestion)
 
 
-def check_ranks(rows: slice, contexts: Array) -> float:
-    """Check that the contexts (rows, n, d) of some examples have rank n; the least distance seen.
+def context_ranks(dataset: Dataset) -> Assumptions | AssumptionError:
+    """How independent the tokens of all contexts are, or which context has rank below n."""
+    least = float("inf")
+    for rows, contexts in dataset.context_chunks():
+        found = least_distance(rows, contexts)
+        if isinstance(found, AssumptionError):
+            return found
+        least = min(least, found)
+    return Assumptions(least_token_distance=least)
 
-    Raises AssumptionError as `check` does.
+
+def least_distance(rows: slice, contexts: Array) -> float | AssumptionError:
+    """The least distance of a token in the contexts (rows, n, d) of some examples.
+
+    Returns an AssumptionError for a context of rank below n (witness: the example and its dependent
+    tokens).
     """
     with np.errstate(all="ignore"):  # zero or tiny tokens: decided below
         gram = contexts @ contexts.transpose(0, 2, 1)
@@ -124,7 +120,7 @@ def check_ranks(rows: slice, contexts: Array) -> float:
                 f"the context of example {example} has rank {rank} (numerically); "
                 f"Assumption 2 needs rank n={size}"
             )
-            raise AssumptionError(
+            return AssumptionError(
                 message,
                 witness=f"example {example}, tokens {tokens}: {words}",
                 suggestion="add a positional encoding, drop repeated tokens, or drop the example",
@@ -136,7 +132,7 @@ def _least_singular_value(vectors: Array) -> float:
     return float(np.linalg.svd(unit_rows(vectors)[1], compute_uv=False)[-1])
 
 
-def _repeated(dataset: Dataset, first: int, second: int) -> AssumptionError | DataError:
+def _repeated(dataset: Dataset, first: int, second: int) -> AssumptionError:
     targets = dataset.targets[first], dataset.targets[second]
     if np.array_equal(*targets):
         message = f"examples {first} and {second} are the same input, so rank Z < T for all weights"
@@ -145,4 +141,4 @@ def _repeated(dataset: Dataset, first: int, second: int) -> AssumptionError | Da
             "memorized all the same"
         )
         return AssumptionError(message, witness=(first, second), suggestion=suggestion)
-    return refusal(dataset, first, second)
+    raise refusal(dataset, first, second)

@@ -109,20 +109,6 @@ def _cost(top: Array, bottom: Array) -> Array:
     return mean
 
 
-def with_wide_ends(dataset: Dataset, rng: np.random.Generator) -> KeyDirection:
-    """A direction along which one shared context has wide gaps at both ends.
-
-    Any scores v can be had, as E u = v has a solution. Two tokens get 1 and -1, and the others lie
-    evenly between -1/4 and 1/4, all in random order.
-    """
-    size = dataset.context_size
-    scores = np.concatenate([np.linspace(-0.25, 0.25, max(size - 2, 0)), [-1.0, 1.0]])[-size:]
-    context = dataset.contexts_of(slice(None))[0]
-    vector = np.linalg.lstsq(context, rng.permutation(scores), rcond=None)[0]
-    top, bottom = _all_gaps(dataset, vector[:, np.newaxis])
-    return KeyDirection(vector, top[:, 0], bottom[:, 0])
-
-
 def token_radius(contexts: Array) -> Array:
     """The radius of each context (k, n, d) around its mean token: (k,).
 

@@ -111,13 +111,13 @@ class Factored:
         return rotated
 
 
-def partition(dataset: Dataset, sizes: Sequence[int]) -> tuple[Group, ...]:
+def partition(dataset: Dataset, sizes: Sequence[int]) -> tuple[Group, ...] | AssumptionError:
     """Share the examples among heads, and solve for each group's dual basis.
 
     sizes: (H,), of the groups, which are consecutive examples
 
-    Raises AssumptionError if the queries of a group are dependent; the witness names examples whose
-    queries are. (Numerically: see `assumptions`.)
+    Returns an AssumptionError if the queries of a group are dependent; the witness names examples
+    whose queries are. (Numerically: see `assumptions`.)
 
     >>> data = Dataset([[1, 0], [1, 1]], [[2, 0], [0, 4], [1, 1]], [1, 2, 3])
     >>> [group.size for group in partition(data, [2, 1])]
@@ -132,7 +132,7 @@ def partition(dataset: Dataset, sizes: Sequence[int]) -> tuple[Group, ...]:
     for start, stop in zip([0, *stops[:-1]], stops, strict=True):
         factored = factor(lengths[start:stop], unit[start:stop])
         if factored is None:
-            raise _dependent(lengths, unit, start, stop)
+            return _dependent(lengths, unit, start, stop)
         groups.append(Group(start, stop, *factored.whole()))
     return tuple(groups)
 

@@ -101,11 +101,11 @@ def construct(
     shared_keys: bool,
     fraction: float,
     rng: np.random.Generator,
-) -> tuple[Head, ...]:
+) -> tuple[Head, ...] | AssumptionError:
     """Build every head from its group.
 
     With `shared_keys` all heads score tokens along one direction; otherwise they take a few in
-    turn. Raises AssumptionError if too many queries off a group lie in its span.
+    turn. Returns an AssumptionError if too many queries off a group lie in its span.
     """
     directions = propose(dataset, rng, spread=plan.rank_one)
     if shared_keys:
@@ -124,6 +124,8 @@ def construct(
             else:
                 vectors = vectors_of_all[group.rows]
                 head = _saturated_head(group, vectors, saturation, radius, plan.head_dim)
+            if isinstance(head, AssumptionError):
+                return head
             built.append(head)
     return tuple(built)
 
@@ -143,8 +145,8 @@ class _Saturation:
         """The gap between the two largest logits which leaves at most eps elsewhere."""
         return math.log(max(self.dataset.context_size - 1, 1) / SATURATION_EPS)
 
-    def sharpen(self, group: Group, needed: "_Needed") -> tuple[Array, float]:
-        """Choose w (d,), a unit vector orthogonal to the group, and c for it.
+    def sharpen(self, group: Group, needed: "_Needed") -> tuple[Array, float] | AssumptionError:
+        """Choose w (d,), a unit vector orthogonal to the group, and c for it, if there is one.
 
         `needed(gap)` is the least |c w.e_t| which saturates example t, given the gap (T,) between
         its extreme scores: (T,).
@@ -168,7 +170,7 @@ class _Saturation:
         quantiles = np.partition(off_group, rank, axis=0)[rank]
         best = int(quantiles.argmin())
         if not np.isfinite(quantiles[best]):
-            raise _cannot_saturate(group, distance[:, best], self.fraction)
+            return _cannot_saturate(group, distance[:, best], self.fraction)
         return candidates[:, best], float(quantiles[best])
 
 
@@ -190,7 +192,7 @@ class _Needed:
 
 def _saturated_head(
     group: Group, key_vectors: Array, saturation: _Saturation, radius: Array, head_dim: int
-) -> Head:
+) -> Head | AssumptionError:
     """W = W* + c u w^T, with W* e_t = v_t for the key vectors v_t (|S|, d)."""
     size, width = group.size, saturation.dataset.width
     query_weights, key_weights = np.zeros((2, width, head_dim))
@@ -200,7 +202,10 @@ def _saturated_head(
         return Head(group, query_weights, key_weights, 0.0)
     w_star_queries = saturation.dataset.queries @ group.dual_basis @ key_vectors
     logit_range = (2.0 * radius * _row_lengths(w_star_queries))[:, np.newaxis]
-    w, sharpness = saturation.sharpen(group, _Needed(saturation.nats, logit_range, _NOTHING))
+    chosen = saturation.sharpen(group, _Needed(saturation.nats, logit_range, _NOTHING))
+    if isinstance(chosen, AssumptionError):
+        return chosen
+    w, sharpness = chosen
     # Half of c on each side, so that neither factor is large.
     query_weights[:, size] = math.sqrt(sharpness) * w
     key_weights[:, size] = math.sqrt(sharpness) * saturation.direction.vector
@@ -274,7 +279,7 @@ def _row_lengths(vectors: Array) -> Array:
     return lengths
 
 
-def _rank_one_head(group: Group, saturation: _Saturation, head_dim: int) -> Head:
+def _rank_one_head(group: Group, saturation: _Saturation, head_dim: int) -> Head | AssumptionError:
     """W = a b^T with b = b_1 + c b_0."""
     dataset = saturation.dataset
     direction = saturation.direction.vector
@@ -284,7 +289,10 @@ def _rank_one_head(group: Group, saturation: _Saturation, head_dim: int) -> Head
     if group.size < dataset.width:
         scale = np.abs(dataset.queries @ query_vector)[:, np.newaxis]
         needed = _Needed(saturation.nats, _NOTHING, scale)
-        w, sharpness = saturation.sharpen(group, needed)
+        chosen = saturation.sharpen(group, needed)
+        if isinstance(chosen, AssumptionError):
+            return chosen
+        w, sharpness = chosen
         query_vector = query_vector + sharpness * w
     query_weights, key_weights = np.zeros((2, dataset.width, head_dim))
     query_weights[:, 0] = query_vector

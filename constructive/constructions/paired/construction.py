@@ -5,30 +5,39 @@ The steps: `ordering`, `own`, `pairs`, `coupling`, `readout`.
 
 import numpy as np
 
-from constructive.constructions.construction import Built, Cost, Described, Options, largest
+from constructive.constructions.construction import (
+    Built,
+    Construction,
+    Cost,
+    Outcome,
+    largest,
+)
+from constructive.constructions.multihead.assumptions import too_many_tokens
+from constructive.constructions.options import FLOAT, PIECES, USUAL, Options
 from constructive.constructions.paired import coupling, ordering, pairs, readout, work
+from constructive.constructions.survey import Survey
 from constructive.constructions.sweep import SWEEP
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.record import HeadRecord
 from constructive.support.arrays import Array
-from constructive.support.errors import CapacityError, ParameterError
+from constructive.support.errors import AssumptionError, CapacityError, ParameterError
 from constructive.support.progress import report
 from constructive.theory.bounds import Plan, group_sizes, paired_capacity, rank_one_capacity
 
 
-class Paired(Described):
-    """Heads 2p and 2p + 1 read nearly the same but from their own examples. A `Construction`."""
+class Paired(Construction):
+    """Heads 2p and 2p + 1 read nearly the same but from their own examples."""
 
-    def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
+    def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
         """So many examples need contexts of their own, of two tokens at least."""
         if shapes.shared_context:
             raise ParameterError(
                 "construction='paired' needs own contexts: on a shared one the rows of a pair lie "
                 f"in a space of n - 1 = {shapes.context_size - 1} dimensions",
                 witness="one shared context",
-                suggestion="construction='schur'",
+                suggestion="construction='saturated'",
             )
         if shapes.context_size == 1:
             raise ParameterError(
@@ -37,7 +46,7 @@ class Paired(Described):
                 suggestion="construction='saturated', which holds one example here",
             )
         holds = paired_capacity(num_heads, shapes.width)
-        inner = 1 if head_dim is None else head_dim
+        inner = 1 if options.head_dim is None else options.head_dim
         plan = Plan(self.name, num_heads, inner, holds, rank_one=inner == 1)
         if shapes.num_examples > holds:
             needed = 2 * max(1, -(-(shapes.num_examples - 1) // max(shapes.width - 1, 1)))
@@ -54,19 +63,25 @@ class Paired(Described):
             )
         return plan
 
-    def cost(self, shapes: ExampleShapes, num_heads: int) -> Cost:
+    def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:  # noqa: ARG002
         """Sweeps over angles, and a system of d for each pair."""
         total, size, width = shapes.num_examples, shapes.context_size, shapes.width
         sweep = total * num_heads / 2 * (2 * 4 * width + SWEEP)
         return Cost(sweep + 4.0 * total * width**2, 8.0 * total * (4 * width + 2 * size))
 
     def build(
-        self, dataset: Dataset, plan: Plan, options: Options, *, rng: np.random.Generator
-    ) -> Built:
+        self, survey: Survey, plan: Plan, options: Options, *, rng: np.random.Generator
+    ) -> Outcome:
         """Pairs take the examples with the smallest gaps first."""
+        dataset: Dataset = survey.dataset
+        obstacle = too_many_tokens(dataset) or survey.repeated
+        if obstacle is not None:
+            return obstacle
         half = -(-group_sizes(dataset.num_examples, plan.num_heads // 2)[0] // 2)
         full_rank = plan.head_dim > half
-        seen = ordering.survey(dataset, rng, full_rank=full_rank)
+        seen = ordering.look(dataset, rng, full_rank=full_rank)
+        if isinstance(seen, AssumptionError):
+            return seen
         ordered = ordering.arrange(dataset, seen, plan.num_heads)
         recipe = pairs.Recipe(plan.head_dim, full_rank, seen.assumed, int(rng.integers(2**63)))
         built = work.build_all(ordered, recipe, dataset, options)
@@ -96,7 +111,7 @@ class Paired(Described):
             shared_keys=True,
             order=tuple(ordered.order.tolist()),
             coupled=len(built.positions),
-            fraction=options.fraction,
+            fraction=options.saturated_fraction,
         )
 
 
@@ -122,4 +137,4 @@ def _pair_records(
     return tuple(records)
 
 
-PAIRED = Paired("paired", "(H // 2)(d - 1) + 1", "Theorem 6", in_pieces=True)
+PAIRED = Paired("paired", "(H // 2)(d - 1) + 1", "Theorem 6", options={FLOAT: USUAL | PIECES})

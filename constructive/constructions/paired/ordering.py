@@ -14,11 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive.constructions.multihead.assumptions import (
-    Assumptions,
-    check_all_but_ranks,
-    check_ranks,
-)
+from constructive.constructions.multihead.assumptions import Assumptions, least_distance
 from constructive.constructions.multihead.directions import (
     KeyDirection,
     best_for_all,
@@ -28,6 +24,7 @@ from constructive.constructions.multihead.directions import (
 )
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.errors import AssumptionError
 from constructive.support.progress import report
 from constructive.theory.assumptions.numerical import unit_rows
 from constructive.theory.bounds import group_sizes
@@ -37,7 +34,7 @@ Single = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
-class Survey:
+class Seen:
     """What one pass over all contexts tells.
 
     assumed: that they have rank n, and how well they have it
@@ -138,26 +135,28 @@ class Ordered:
         return max(1, CHUNK_BYTES // (8 * self.context_size * self.width))
 
 
-def survey(dataset: Dataset, rng: np.random.Generator, *, full_rank: bool) -> Survey:
-    """Check the contexts and find a key direction, in one pass over the contexts.
+def look(dataset: Dataset, rng: np.random.Generator, *, full_rank: bool) -> Seen | AssumptionError:
+    """Check the ranks of contexts and find a key direction, in one pass over the contexts.
 
-    Raises AssumptionError and DataError as `multihead.assumptions.check` does.
+    Returns an AssumptionError for a context of rank below n.
     """
-    check_all_but_ranks(dataset)
     vectors = candidates_for_all(dataset, rng)
     total, least = dataset.num_examples, np.inf
     top, bottom = np.empty((2, total, vectors.shape[1]))
     radius = np.empty(total if full_rank else 0)
     for rows, contexts in dataset.context_chunks():
-        least = min(least, check_ranks(rows, contexts))
+        distance = least_distance(rows, contexts)
+        if isinstance(distance, AssumptionError):
+            return distance
+        least = min(least, distance)
         top[rows], bottom[rows] = gaps(contexts, vectors)
         if full_rank:
             radius[rows] = token_radius(contexts)
         report("check the contexts", rows.stop, total)
-    return Survey(Assumptions(least), best_for_all(vectors, top, bottom), radius)
+    return Seen(Assumptions(least), best_for_all(vectors, top, bottom), radius)
 
 
-def arrange(dataset: Dataset, seen: Survey, num_heads: int) -> Ordered:
+def arrange(dataset: Dataset, seen: Seen, num_heads: int) -> Ordered:
     """Sort the examples, and share them among H // 2 pairs as evenly as possible.
 
     Where one example is left over, it is the extra one which the readout absorbs: that with the

@@ -1,8 +1,8 @@
 """Where pairs are built: here, or on an executor, and what a checkpoint keeps of them.
 
 All pairs are cut into the same pieces, with the same random numbers, wherever they are built: so
-weights do not depend on it. Processes read the examples themselves (`support.shared`); what a piece
-takes along is its numbers.
+weights do not depend on it. Processes read the examples themselves (`parallel.shared`); what a
+piece takes along is its numbers.
 """
 
 import dataclasses
@@ -16,18 +16,21 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive import __version__
-from constructive.constructions.construction import Options
 from constructive.constructions.multihead.directions import KeyDirection
+from constructive.constructions.options import Options
 from constructive.constructions.paired.coupling import Reader
 from constructive.constructions.paired.ordering import Coarse, Integers, Ordered
 from constructive.constructions.paired.pairs import TOGETHER, Block, Recipe, build
 from constructive.data.dataset import Dataset
-from constructive.data.stored import StoredDataset
 from constructive.support.arrays import Array
-from constructive.support.checkpoint import Checkpoint
-from constructive.support.parallel import ordered_map
+from constructive.support.parallel import (
+    Checkpoint,
+    arrays_at,
+    ordered_map,
+    require_seen,
+    shared,
+)
 from constructive.support.progress import report
-from constructive.support.shared import arrays_at, require_seen, shared
 from constructive.support.stored import StoredArray
 
 _STEP = "build pairs of heads"
@@ -169,7 +172,7 @@ def _examples(
         "reach": coarse.reach,
         "stops": ordered.stops,
     }
-    stored = dataset.on_disk.elsewhere if isinstance(dataset, StoredDataset) else None
+    stored = dataset.on_disk.file.elsewhere if dataset.on_disk else None
     if stored is None:
         arrays["contexts"] = dataset.contexts
     with shared(arrays, None if kept is None else kept.folder) as place:
@@ -182,7 +185,7 @@ def _rows(contexts: Array | StoredArray, examples: Integers) -> Array:
     """Rows of a file which has to be the one that was opened, whatever was at its path before."""
     if isinstance(contexts, StoredArray):
         require_seen(contexts.path)
-        return contexts.rows(examples).astype(np.float64, copy=False)
+        contexts = contexts.mapped()
     return contexts[examples].astype(np.float64, copy=False)
 
 

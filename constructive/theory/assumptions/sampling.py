@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import betaincinv
 
 from constructive.exact import dyadic, gram
@@ -23,11 +22,10 @@ from constructive.support.arguments import (
     require_positive,
     require_seed,
 )
-from constructive.support.arrays import CHUNK_BYTES, Array, checked_matrix
+from constructive.support.arrays import Array, Integers, checked_matrix, row_chunks
 from constructive.support.errors import ParameterError
 from constructive.support.parallel import ordered_map
 
-Integers = npt.NDArray[np.int64]
 Drawn = tuple[int, tuple[int, ...]]
 """The number of a subset, and the vectors in it."""
 
@@ -163,12 +161,10 @@ def dependent_share(
             suggestion="confidence=0.99",
         )
     vectors = _checked(vectors, size)
-    at_once = max(1, CHUNK_BYTES // (8 * size * vectors.shape[1]))
-    starts = range(0, sample.subsets, at_once)
-    seeds = np.random.SeedSequence(seed).spawn(len(starts))
+    parts = list(row_chunks(sample.subsets, 8 * size * vectors.shape[1]))
+    seeds = np.random.SeedSequence(seed).spawn(len(parts))
     batches = [
-        (start, min(at_once, sample.subsets - start), own)
-        for start, own in zip(starts, seeds, strict=True)
+        (part.start, part.stop - part.start, own) for part, own in zip(parts, seeds, strict=True)
     ]
     whole = _Vectors(vectors, gram.scaled(vectors), size, _all_dependent(vectors, size))
     found = ordered_map(

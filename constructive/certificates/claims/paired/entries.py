@@ -17,9 +17,8 @@ from constructive.certificates.claims.paired.reading import DIFFERENCE, read
 from constructive.certificates.claims.paired.scan import Scan
 from constructive.exact.upward import UNIT, gamma, lengths, up
 from constructive.support.arrays import CHUNK_BYTES, Array
-from constructive.support.parallel import ordered_map
+from constructive.support.parallel import Place, arrays_at, ordered_map, shared
 from constructive.support.progress import report
-from constructive.support.shared import Place, arrays_at, shared
 
 _TOGETHER = 16
 """Chunks of the product in a piece of work."""

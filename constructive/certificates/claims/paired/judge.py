@@ -1,4 +1,4 @@
-"""The claims themselves."""
+"""The claims themselves: *rank*, *error* and *readout* without a T x T matrix."""
 
 import math
 from collections.abc import Sequence
@@ -7,13 +7,16 @@ from fractions import Fraction
 
 import numpy as np
 
+from constructive.certificates.certificate import PAIRED_FORMAT
 from constructive.certificates.claims import error, rank, readout
+from constructive.certificates.claims.kind import Subject
 from constructive.certificates.claims.paired.entries import Entries, evaluate
 from constructive.certificates.claims.paired.examples import Examples, UndecidedError
 from constructive.certificates.claims.paired.inverse import Inverse, bound_inverse
 from constructive.certificates.claims.paired.readouts import Readouts
 from constructive.certificates.claims.paired.residuals import Residuals, residuals_of
 from constructive.certificates.claims.paired.scan import Scan
+from constructive.certificates.claims.strategy import Strategy
 from constructive.data.dataset import Dataset
 from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
 from constructive.exact.upward import up
@@ -27,15 +30,37 @@ another R and another w."""
 _SLACKS = 4.0
 """An error has to be within epsilon by so many times the bound of its rounding, for others round
 in another order."""
+_LARGEST_DENSE = 2000
+"""Examples up to which paired heads are judged as any others, where this proof fails."""
 
 
-CLAIMS = "rank", "error", "readout"
-"""What is proved here. The groups are others than those of the claim *grouping*."""
+class PairedProof(Strategy):
+    """The proof in float64 with bounds; the readout brings the rank of its blocks with it."""
 
+    claims = "rank", "error", "readout"
+    options = frozenset({"executor"})
+    format = PAIRED_FORMAT
 
-def with_grounds(claims: Sequence[str]) -> list[str]:
-    """The claims in order, with the rank of the blocks which the claim readout names."""
-    return [name for name in CLAIMS if name in claims or (name == "rank" and "readout" in claims)]
+    def applies(self, subject: Subject[Memorizer, Dataset]) -> bool:
+        """Return whether heads are paired, for these examples."""
+        return applies(subject.weights, subject.data)
+
+    def prove(self, subject: Subject[Memorizer, Dataset]) -> tuple[Claim, ...] | None:
+        """Return the claims, or None where some are undecided and the examples are few."""
+        asked = {kind.name for kind in subject.asked}
+        if "readout" in asked:
+            asked.add("rank")
+        options = subject.options
+        claims = prove(
+            subject.weights,
+            subject.data,
+            [name for name in self.claims if name in asked],
+            error.epsilon_of(subject),
+            options.delta,
+            executor=options.executor,
+        )
+        decided = all(claim.verdict is not Verdict.UNDECIDED for claim in claims)
+        return claims if decided or subject.data.num_examples > _LARGEST_DENSE else None
 
 
 def applies(memorizer: Memorizer, dataset: Dataset) -> bool:
@@ -174,3 +199,6 @@ def _readout(
         f"distance at most {at_most(bound, shown)} (contraction {at_most(inverse.contraction)})"
     )
     return Claim("readout", statement, Verdict.PROVED, detail, evidence={"bound": shown.hex()})
+
+
+PAIRED = PairedProof()

@@ -1,0 +1,89 @@
+"""The claim *recites*: in real arithmetic the next token has the largest logit, at every position.
+
+So greedy decoding from each prompt gives the text, and ends where it ends. The margins are bounded
+in float64, with exponentials from balls (`layers.causal.margins`).
+"""
+
+from constructive.certificates.claims.kind import ClaimKind, Subject
+from constructive.data.corpus import Text
+from constructive.exact.directed import at_least, at_most
+from constructive.exact.models import model_named
+from constructive.layers.causal.margins import Margins
+from constructive.layers.decoder import Decoder
+from constructive.layers.recital import recital
+from constructive.support.errors import PrecisionError
+from constructive.support.verdict import Claim, Verdict
+
+_ROOM = 1.0 - 2.0**-20
+"""Of the margin is left, so that other ways to bound it reach what is stated."""
+
+
+class Recites(ClaimKind):
+    """The claim *recites*."""
+
+    name = "recites"
+    statement = (
+        "at all {} positions of S = {} texts the next token has the largest logit, by {} or more, "
+        "in real arithmetic"
+    )
+
+    def judge(self, subject: Subject[Decoder, Text]) -> Claim:
+        """Look at the smallest margin, and at the one which is surely lost."""
+        text = subject.data
+        sizes = text.num_positions, text.num_texts
+        try:
+            margins = margins_of(subject)
+        except PrecisionError as failure:
+            return self.undecided(self.statement.format(*sizes, "0.0"), failure)
+        worst = int(margins.least.argmin())
+        least = float(margins.least[worst])
+        bound = float(at_least(least * _ROOM)) if least > 0.0 else 0.0
+        statement = self.statement.format(*sizes, repr(bound))
+        place = position(subject, worst)
+        if bound > 0.0:
+            detail = f"the smallest margin is that after token {place[1]} of text {place[0]}"
+            return Claim(
+                "recites", statement, Verdict.PROVED, detail, evidence={"bound": bound.hex()}
+            )
+        beaten = int(margins.most.argmin())
+        if margins.most[beaten] <= 0.0:
+            place = position(subject, beaten)
+            detail = (
+                f"after token {place[1]} of text {place[0]} another logit is as large, or larger "
+                f"by up to {at_most(-float(margins.least[beaten]))}"
+            )
+            return Claim("recites", statement, Verdict.REFUTED, detail, place)
+        detail = (
+            f"after token {place[1]} of text {place[0]} the margin is "
+            f"-{at_most(-least)} or more, which may "
+            "be none; more heads, or a larger width"
+        )
+        return Claim("recites", statement, Verdict.UNDECIDED, detail)
+
+
+def margins_of(subject: Subject[Decoder, Text]) -> Margins:
+    """Return the margins of all positions, which are bounded once for all claims.
+
+    Args:
+        subject: a decoder and a text
+
+    Raises:
+        PrecisionError: where there are none
+    """
+    decoder = subject.weights
+    model = model_named(subject.options.model, decoder.record.storage)
+    return subject.once(Margins, lambda: recital(decoder, subject.data, model=model))
+
+
+def position(subject: Subject[Decoder, Text], index: int) -> tuple[int, int]:
+    """Return a position, as text and token.
+
+    Args:
+        subject: a decoder and a text
+        index: among the margins
+    """
+    text, token = subject.data.position(int(margins_of(subject).places[index]))
+    return int(text), int(token)
+
+
+RECITES = Recites()

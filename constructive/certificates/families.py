@@ -1,0 +1,159 @@
+"""The families of claims: layers, decoders, sequences, and all weights of some heads."""
+
+from typing import Any
+
+from constructive.certificates.about import describe_arrays, describe_dataset
+from constructive.certificates.certificate import DECODER_FORMAT, FORMAT, SEQUENCE_FORMAT
+from constructive.certificates.claims.grouping import has_groups
+from constructive.certificates.claims.impossible import AllWeights
+from constructive.certificates.claims.paired.judge import PAIRED
+from constructive.certificates.family import ClaimFamily, Description
+from constructive.data.corpus import Text
+from constructive.data.dataset import Dataset
+from constructive.data.rational import RationalDataset
+from constructive.layers.attention import AttentionLayer
+from constructive.layers.decoder import Decoder
+from constructive.layers.extended import ExtendedLayer
+from constructive.layers.memorizer import Memorizer
+from constructive.layers.rational import RationalLayer
+from constructive.sequences.examples import SequenceDataset
+from constructive.sequences.memorizer import SequenceMemorizer
+from constructive.sequences.storage import digest
+from constructive.support.errors import ParameterError
+
+
+class LayerFamily(ClaimFamily):
+    """Claims about a layer of floats, whoever built it."""
+
+    name = "layer"
+    words = "a layer"
+    data = Dataset
+    format = FORMAT
+    strategies = (PAIRED,)
+
+    def name_of(self, weights: Memorizer) -> str:
+        """Return the construction of heads without groups, which have fewer claims."""
+        return self.words if has_groups(weights) else f"{weights.record.construction} heads"
+
+    def require_fit(self, weights: Memorizer, data: Dataset) -> None:
+        """Require that shapes fit. Raises DataError."""
+        weights.layer.leading.check_fits(data)
+
+    def describe(self, weights: Memorizer, data: Dataset) -> tuple[Description, Description]:
+        """Return dtypes, shapes and hashes."""
+        return describe_dataset(data), describe_arrays(weights.layer.tensors)
+
+    def require_unchanged(self, data: Dataset) -> None:
+        """Require that arrays, which may be on disk, are as they were. Raises DataError."""
+        data.require_unchanged()
+
+
+class RationalFamily(LayerFamily):
+    """No claims: a rational layer is evaluated exactly."""
+
+    data = RationalDataset | Dataset
+
+    def available(self, weights: Memorizer) -> Any:  # noqa: ANN401 - nothing is returned
+        """Refuse the layer. Raises ParameterError."""
+        return weights.layer.leading  # raises
+
+
+class DecoderFamily(ClaimFamily):
+    """Claims about a decoder: what a causal layer puts out at every position of a text."""
+
+    name = "decoder"
+    words = "decoders"
+    data = Text
+    format = DECODER_FORMAT
+
+    def require_fit(self, weights: Decoder, data: Text) -> None:
+        """Require that the decoder has the tokens of the text. Raises DataError."""
+        weights.require_same_tokens(data)
+
+    def describe(self, weights: Decoder, data: Text) -> tuple[Description, Description]:
+        """Return sizes of the text and hashes."""
+        about_text = {
+            "texts": data.num_texts,
+            "tokens": len(data),
+            "vocabulary": len(data.vocabulary),
+            "sha256": digest(data.content()),
+        }
+        more = {"window": weights.layer.window, "storage": weights.record.storage}
+        return about_text, describe_arrays(weights.tensors) | more
+
+
+class SequenceFamily(ClaimFamily):
+    """Claims about a sequence memorizer, which are exact."""
+
+    name = words = "sequences"
+    data = SequenceDataset
+    format = SEQUENCE_FORMAT
+
+    def describe(
+        self, weights: SequenceMemorizer, data: SequenceDataset
+    ) -> tuple[Description, Description]:
+        """Return sizes and hashes."""
+        count, size = data.ids.shape
+        about_data = {
+            "sequences": count,
+            "context_size": size,
+            "tokens": len(data.tokens),
+            "task": data.task,
+            "sha256": digest(data.content()),
+        }
+        about_weights = {
+            "nonzero": weights.nonzero_parameters,
+            "embedding_depth": weights.embedding.depth,
+            "classifier_depth": weights.classifier.depth,
+            "sha256": digest(weights.content()),
+        }
+        return about_data, about_weights
+
+
+class AllWeightsFamily(ClaimFamily):
+    """Claims about all weights of some heads, of which there are no arrays."""
+
+    name = words = "all weights"
+    data = Dataset
+    format = FORMAT
+
+    def describe(self, weights: AllWeights, data: Dataset) -> tuple[Description, Description]:  # noqa: ARG002
+        """Return dtypes, shapes and hashes; of the weights, that there are no arrays."""
+        return describe_dataset(data), describe_arrays({})
+
+    def require_unchanged(self, data: Dataset) -> None:
+        """Require that arrays, which may be on disk, are as they were. Raises DataError."""
+        data.require_unchanged()
+
+
+LAYERS = LayerFamily()
+DECODERS = DecoderFamily()
+ALL_WEIGHTS = AllWeightsFamily()
+FAMILIES: dict[type, ClaimFamily] = {
+    AttentionLayer: LAYERS,
+    ExtendedLayer: LAYERS,
+    RationalLayer: RationalFamily(),
+    SequenceMemorizer: SequenceFamily(),
+    Decoder: DECODERS,
+}
+"""By the type of a memorizer's layer, or of the weights where they have none."""
+
+
+def family_of(weights: Memorizer | SequenceMemorizer | Decoder) -> ClaimFamily:
+    """Return the family of these weights, or of the type that theirs inherits from.
+
+    Args:
+        weights: a memorizer, a sequence memorizer, or a decoder
+
+    Raises:
+        ParameterError: for a layer of another type
+    """
+    kind = type(weights.layer if isinstance(weights, Memorizer) else weights)
+    found = next((FAMILIES[base] for base in kind.__mro__ if base in FAMILIES), None)
+    if found is None:
+        raise ParameterError(
+            f"certify knows nothing of a {kind.__name__}",
+            witness=kind.__name__,
+            suggestion="one of " + ", ".join(known.__name__ for known in FAMILIES),
+        )
+    return found

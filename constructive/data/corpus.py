@@ -1,0 +1,402 @@
+r"""Texts to be recited: tokens by their numbers, and what has to follow them.
+
+A position of a text sees the tokens up to itself, or the last ones of these in a window, and has to
+say which comes next; the last one has to say that the text ends. Positions are counted from the
+start of each text, and a context knows its own: so two contexts are one where their positions and
+their tokens agree, and then one token has to follow both.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from constructive.data.tokens import Joined, Token, joined, no_text, require_vocabulary
+from constructive.support.arguments import is_integer, require_positive
+from constructive.support.arrays import Integers, private
+from constructive.support.errors import DataError, FormatError, ParameterError, shown
+from constructive.support.files import replacing
+
+FORMAT = "constructive text 1"
+
+_BATCH = 1 << 14
+"""Tokens of texts which are put side by side, unless a single one is longer."""
+
+
+class Position(NamedTuple):
+    """A place in texts: which text, and which token of it, both from 0."""
+
+    text: int
+    token: int
+
+
+class Batch(NamedTuple):
+    """Texts of about one length, side by side.
+
+    Attributes:
+        ids: their tokens (s, n), filled up with the token 0
+        places: where these are in `Text.ids` (s, n), -1 where filled up
+        following: the number of what has to follow (s, n), -1 where nothing has to
+    """
+
+    ids: Integers
+    places: Integers
+    following: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """One text or several, as tokens. Made by `words`, `bytes` or `of`.
+
+    Attributes:
+        vocabulary: the V different tokens, in order of their first appearance
+        ids: the number of each token (N,), text after text
+        lengths: of the texts (S,)
+        prompt: tokens of each text which are given, and need not be recited; 1 or more
+        unit: what a token is: "words", "bytes" or "ids"
+
+    Raises:
+        DataError: for numbers which are none of the vocabulary, and for texts which are empty or
+            shorter than the prompt; the witness is the text
+        ParameterError: for an unknown unit, a vocabulary which is none of that unit, and a prompt
+            which is no positive integer
+
+    Example:
+        >>> text = Text.words("the cat sat")
+        >>> text
+        Text(N=5, V=4, words)
+        >>> text.tokens
+        ('the', ' ', 'cat', ' ', 'sat')
+        >>> text.joined(text.tokens)
+        'the cat sat'
+    """
+
+    vocabulary: tuple[Token, ...]
+    ids: Integers
+    lengths: Integers
+    prompt: int = 1
+    unit: str = "words"
+
+    def __post_init__(self) -> None:
+        for name in ("ids", "lengths"):
+            object.__setattr__(self, name, private(name, getattr(self, name)))
+        object.__setattr__(self, "vocabulary", tuple(self.vocabulary))
+        require_positive(prompt=self.prompt)
+        require_vocabulary(self.vocabulary, self.unit)
+        whole = self.ids.dtype.kind == "i" and self.lengths.dtype.kind == "i"
+        fits = whole and self.ids.ndim == self.lengths.ndim == 1
+        if not fits or not len(self.lengths) or int(self.lengths.sum()) != len(self.ids):
+            raise DataError(
+                "ids and lengths are no numbers of tokens, text after text",
+                witness=(self.ids.shape, self.lengths.shape),
+                suggestion="Text.words(text), Text.bytes(text) or Text.of(ids)",
+            )
+        short = np.flatnonzero(self.lengths < self.prompt)
+        if len(short):
+            raise DataError(
+                f"text {short[0]} has {self.lengths[short[0]]} tokens, and the prompt is "
+                f"{self.prompt}",
+                witness=int(short[0]),
+                suggestion="texts of a token or more, and a prompt which is no longer than them",
+            )
+        wrong = np.flatnonzero((self.ids < 0) | (self.ids >= len(self.vocabulary)))
+        if len(wrong):
+            raise DataError(
+                f"ids[{wrong[0]}] = {self.ids[wrong[0]]} is none of {len(self.vocabulary)} tokens",
+                witness=int(wrong[0]),
+                suggestion="numbers of the vocabulary",
+            )
+
+    @classmethod
+    def words(cls, *texts: str, prompt: int = 1) -> "Text":
+        r"""Texts whose tokens are words, and single characters between them.
+
+        Nothing is lost: the tokens one after the other are the text.
+
+        Args:
+            texts: one or several
+            prompt: tokens of each which are given
+
+        Raises:
+            ParameterError: for what is no string, and for a prompt which is no positive integer
+            DataError: for no text, and for one which is shorter than the prompt
+
+        Example:
+            >>> Text.words("No, no!").tokens
+            ('No', ',', ' ', 'no', '!')
+        """
+        for text in texts:
+            if not isinstance(text, str):
+                raise no_text(text, "a string")
+        return cls._of([re.findall(r"\w+|\W", text) for text in texts], prompt, "words")
+
+    @classmethod
+    def bytes(cls, *texts: "str | bytes", prompt: int = 1) -> "Text":
+        """Texts whose tokens are bytes, of UTF-8 where they are strings.
+
+        Args:
+            texts: one or several
+            prompt: tokens of each which are given
+
+        Raises:
+            ParameterError: for what is no text, and for a prompt which is no positive integer
+            DataError: for no text, and for one which is shorter than the prompt
+
+        Example:
+            >>> Text.bytes("abba").ids.tolist()
+            [0, 1, 1, 0]
+        """
+        listed = []
+        for text in texts:
+            content = text.encode() if isinstance(text, str) else text
+            if not isinstance(content, bytes):
+                raise no_text(text, "a string or bytes")
+            listed.append(list(content))
+        return cls._of(listed, prompt, "bytes")
+
+    @classmethod
+    def of(cls, *texts: Sequence[int], prompt: int = 1) -> "Text":
+        """Texts of the token ids of any tokenizer.
+
+        Args:
+            texts: one or several sequences of integers
+            prompt: tokens of each which are given
+
+        Raises:
+            ParameterError: for ids which are no integers, and a prompt which is no positive one
+            DataError: for no text, and for one which is shorter than the prompt
+
+        Example:
+            >>> Text.of([464, 3797, 464]).vocabulary
+            (464, 3797)
+        """
+        listed = []
+        for text in texts:
+            found = list(text) if np.iterable(text) and not isinstance(text, str) else [None]
+            wrong = [value for value in found if not is_integer(value)]
+            if wrong:
+                raise no_text(wrong[0], "a token id, an integer")
+            listed.append([int(value) for value in found])
+        return cls._of(listed, prompt, "ids")
+
+    @classmethod
+    def _of(cls, texts: list[list[Any]], prompt: int, unit: str) -> "Text":
+        every = [token for text in texts for token in text]
+        vocabulary = tuple(dict.fromkeys(every))
+        number = {token: index for index, token in enumerate(vocabulary)}
+        ids = np.array([number[token] for token in every], dtype=np.int64)
+        lengths = np.array([len(text) for text in texts], dtype=np.int64)
+        return cls(vocabulary, ids, lengths, prompt, unit)
+
+    @property
+    def num_texts(self) -> int:
+        """S, the number of texts."""
+        return len(self.lengths)
+
+    @property
+    def longest(self) -> int:
+        """The number of tokens of the longest text."""
+        return int(self.lengths.max())
+
+    @property
+    def num_positions(self) -> int:
+        """How many positions say what follows: all, but for those within prompts."""
+        return int((self.lengths - self.prompt + 1).sum())
+
+    @property
+    def end(self) -> int:
+        """The number which stands for the end of a text: V."""
+        return len(self.vocabulary)
+
+    @property
+    def texts(self) -> tuple[tuple[Token, ...], ...]:
+        """The tokens of each text."""
+        return tuple(tuple(self.vocabulary[i] for i in part.tolist()) for part in self._parts())
+
+    def _parts(self) -> list[Integers]:
+        return np.split(self.ids, np.cumsum(self.lengths)[:-1])
+
+    @property
+    def tokens(self) -> tuple[Token, ...]:
+        """The tokens of the text, where there is one. Raises ParameterError for several."""
+        if self.num_texts > 1:
+            raise ParameterError(
+                f"these are {self.num_texts} texts",
+                witness=self.num_texts,
+                suggestion="texts[k] for the tokens of one of them",
+            )
+        return self.texts[0]
+
+    def joined(self, tokens: Sequence[Token]) -> "Joined":
+        """Tokens one after the other: a string of words, bytes, or a tuple of token ids.
+
+        Args:
+            tokens: of the vocabulary
+        """
+        return joined(tokens, self.unit)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        several = f"S={self.num_texts}, " if self.num_texts > 1 else ""
+        prompt = f", prompts of {self.prompt}" if self.prompt > 1 else ""
+        return f"Text({several}N={len(self)}, V={len(self.vocabulary)}, {self.unit}{prompt})"
+
+    def batches(self) -> Iterator[Batch]:
+        """All texts, those of about one length side by side, so that few places are filled up."""
+        order = np.argsort(self.lengths, kind="stable")
+        starts = np.cumsum(self.lengths) - self.lengths
+        begin = 0
+        while begin < len(order):
+            stop = begin + 1
+            while stop < len(order) and self._together(order[begin : stop + 1]):
+                stop += 1
+            yield self._batch(np.sort(order[begin:stop]), starts)
+            begin = stop
+
+    def _together(self, texts: Integers) -> bool:
+        """Whether texts, in order of their lengths, may stand side by side."""
+        shortest, longest = int(self.lengths[texts[0]]), int(self.lengths[texts[-1]])
+        return longest <= 2 * shortest and len(texts) * longest <= _BATCH
+
+    def _batch(self, texts: Integers, starts: Integers) -> Batch:
+        lengths = self.lengths[texts][:, np.newaxis]
+        place = np.arange(int(lengths.max()))
+        inside = place < lengths
+        places = np.where(inside, starts[texts][:, np.newaxis] + place, -1)
+        ids = np.where(inside, self.ids[places], 0)
+        following = np.where(place + 1 < lengths, np.roll(ids, -1, axis=1), self.end)
+        following = np.where(inside & (place >= self.prompt - 1), following, -1)
+        return Batch(ids, places, following)
+
+    def different(self, window: int | None = None) -> Integers:
+        """One place for each different context which something has to follow: (R,), of `ids`.
+
+        Args:
+            window: how many tokens a position sees, itself among them; by default all up to it
+
+        Raises:
+            DataError: where two contexts are one, and different tokens follow; the witness is both
+                positions
+
+        Example:
+            >>> Text.words("a b", "a c").different()
+            Traceback (most recent call last):
+                ...
+            constructive.DataError: text 0 goes on with 'b' after token 1, and text 1 with 'c'
+              witness: ((0, 1), (1, 1))
+              try: texts with different first tokens, or prompt=3; or a longer window=, if any
+        """
+        if window is not None:
+            require_positive(window=window)
+        if self.num_texts == 1:
+            return np.arange(self.prompt - 1, len(self))
+        met: dict[tuple[int, ...], _Met] = {}
+        stops = np.cumsum(self.lengths)
+        for text, stop in enumerate(stops.tolist()):
+            start = stop - int(self.lengths[text])
+            ids = self.ids[start:stop].tolist()
+            context = 0
+            for token, following in enumerate([*ids[1:], self.end]):
+                if window is None:  # one that was met, and a token more
+                    key: tuple[int, ...] = (context, ids[token])
+                else:
+                    key = (token, *ids[max(0, token + 1 - window) : token + 1])
+                here = _Met(Position(text, token), start + token, following, len(met) + 1)
+                first = met.setdefault(key, here)
+                context = first.number
+                if first.following != following and token >= self.prompt - 1:
+                    raise self._contradiction(first, here)
+        asked = (m.place for m in met.values() if m.position.token >= self.prompt - 1)
+        return np.fromiter(asked, dtype=np.int64)
+
+    def position(self, place: int) -> Position:
+        """Which text a token of `ids` is in, and which of its tokens it is.
+
+        Args:
+            place: its index
+        """
+        stops = np.cumsum(self.lengths)
+        text = int(np.searchsorted(stops, place, side="right"))
+        return Position(text, place - int(stops[text] - self.lengths[text]))
+
+    def _contradiction(self, first: "_Met", second: "_Met") -> DataError:
+        def says(met: _Met, goes_on: str) -> str:
+            ends = met.following == self.end
+            what = "ends" if ends else f"{goes_on}with {shown(self.vocabulary[met.following])}"
+            return f"text {met.position.text} {what}"
+
+        second_goes_on = "goes on " if self.end in {first.following, second.following} else ""
+        token = first.position.token
+        told_apart = f", or prompt={token + 2}" if token + 2 <= self.lengths.min() else ""
+        return DataError(
+            f"{says(first, 'goes on ')} after token {token}, and {says(second, second_goes_on)}",
+            witness=(tuple(first.position), tuple(second.position)),
+            suggestion=f"texts with different first tokens{told_apart}; or a longer window=, if "
+            "any",
+        )
+
+    def content(self) -> dict[str, Any]:
+        """What a file holds, as JSON values."""
+        return {
+            "format": FORMAT,
+            "unit": self.unit,
+            "prompt": self.prompt,
+            "vocabulary": list(self.vocabulary),
+            "texts": [part.tolist() for part in self._parts()],
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write a JSON file, whole or not at all.
+
+        Args:
+            path: the file, .json; an old one of that name is replaced
+
+        Raises:
+            OutputError: where it cannot be written
+        """
+        with replacing(path) as file:
+            file.write(json.dumps(self.content()).encode() + b"\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Text":
+        """Read a file written by `save`.
+
+        Args:
+            path: the file
+
+        Raises:
+            FormatError: if it is not one
+            OSError: if it cannot be read
+        """
+        try:
+            content = json.loads(Path(path).read_bytes())
+            if content["format"] != FORMAT:
+                raise ValueError(f"its format is {shown(content['format'])}, not {FORMAT!r}")
+            vocabulary, texts = tuple(content["vocabulary"]), content["texts"]
+            if any(type(i) is not int for text in texts for i in text):
+                raise ValueError("its texts are no numbers of tokens")
+            ids = np.array([i for text in texts for i in text], dtype=np.int64)
+            lengths = np.array([len(text) for text in texts], dtype=np.int64)
+            return cls(vocabulary, ids, lengths, content["prompt"], content["unit"])
+        except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as failure:
+            raise FormatError(
+                f"{path} is not a text: {failure}",
+                witness=str(path),
+                suggestion="a file written by Text.save or `constructive recite`",
+            ) from failure
+
+
+@dataclass(frozen=True)
+class _Met:
+    """A context which was met: where first, what follows there, and its number."""
+
+    position: Position
+    place: int
+    following: int
+    number: int

@@ -1,0 +1,130 @@
+"""Examples in floats, and how their contexts are read: from memory, or from disk as needed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.data.labels import same_classes
+from constructive.data.shapes import ARRAYS, ExampleShapes
+from constructive.data.stored import StoredContexts
+from constructive.support.arrays import CHUNK_BYTES, Array, row_chunks
+from constructive.support.fingerprint import fingerprint
+
+
+class Examples(ExampleShapes):
+    """T examples of float32 or float64.
+
+    Where contexts are `on_disk`, `contexts` maps the whole file; other methods read it by rows.
+    """
+
+    queries: Array
+    targets: Array
+
+    @property
+    def contexts(self) -> Array:
+        """(T, n, d), or (n, d) for one context that all examples share."""
+        return self.on_disk.file.mapped() if self.on_disk else vars(self)["contexts"]
+
+    @contexts.setter
+    def contexts(self, contexts: Array) -> None:
+        vars(self)["contexts"] = contexts
+
+    @property
+    def on_disk(self) -> StoredContexts | None:
+        """The file of the contexts, where they are not in memory."""
+        held = vars(self)["contexts"]
+        return held if isinstance(held, StoredContexts) else None
+
+    @property
+    def context_shape(self) -> tuple[int, ...]:
+        """(T, n, d), or (n, d) for one context that all examples share."""
+        shape: tuple[int, ...] = vars(self)["contexts"].shape
+        return shape
+
+    @property
+    def context_dtype(self) -> np.dtype[Any]:
+        """float32 or float64."""
+        dtype: np.dtype[Any] = vars(self)["contexts"].dtype
+        return dtype
+
+    @property
+    def largest_token_entry(self) -> float:
+        """The largest `|x|` of an entry x of the contexts."""
+        if self.on_disk:
+            return self.on_disk.largest
+        return max(float(self.contexts.max()), -float(self.contexts.min()))
+
+    def stored_rows(self, rows: slice | npt.NDArray[Any]) -> Array:
+        """Contexts of some examples as they are stored: (rows, n, d), or (1, n, d) if shared.
+
+        Args:
+            rows: which examples, as a slice, indices, or a Boolean for each
+
+        Raises:
+            FormatError: if the contexts are on disk, and have changed since they were opened
+        """
+        chosen: Array = self.contexts[np.newaxis] if self.shared_context else self.contexts[rows]
+        return chosen
+
+    def contexts_of(self, rows: slice | npt.NDArray[Any]) -> Array:
+        """Contexts of some examples as float64: (rows, n, d), or (1, n, d) if shared.
+
+        Args:
+            rows: which examples, as a slice, indices, or a Boolean for each
+        """
+        return self.stored_rows(rows).astype(np.float64, copy=False)
+
+    def blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Walk through the examples: all at once, or a few at a time where contexts are on disk.
+
+        Yields:
+            which examples, and their contexts as they are stored, (rows, n, d) or a shared (n, d)
+        """
+        if self.on_disk:
+            yield from self.on_disk.blocks()
+        else:
+            yield slice(0, self.num_examples), self.contexts
+
+    def context_chunks(self, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[slice, Array]]:
+        """Walk through the contexts in float64, a few at a time; a shared one comes once.
+
+        Args:
+            chunk_bytes: the size of the contexts of one step, in bytes; by default 4 MiB
+
+        Yields:
+            which examples, and their contexts as `contexts_of` gives them
+        """
+        if self.shared_context:
+            yield slice(0, self.num_examples), self.contexts_of(slice(None))
+            return
+        context_bytes = 8 * self.context_size * self.width
+        for rows in row_chunks(self.num_examples, context_bytes, chunk_bytes):
+            yield rows, self.contexts_of(rows)
+
+    def fingerprint(self) -> bytes:
+        """The SHA-256 of the arrays, by which certificates name a data set."""
+        if self.on_disk:
+            return self.on_disk.sha256
+        return fingerprint({name: getattr(self, name) for name in ARRAYS})
+
+    def require_unchanged(self) -> None:
+        """Read contexts that are on disk again, and compare their hash.
+
+        Programs that write through a mapping of the file need not change its time.
+
+        Raises:
+            FormatError: if the file has changed since it was opened
+        """
+        if self.on_disk:
+            self.on_disk.require_unchanged(self.queries, self.targets)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether shapes, dtypes, all entries and names of classes are the same."""
+        if isinstance(other, Examples) and (self.on_disk or other.on_disk):
+            same = same_classes(self.classes, other.classes)
+            return same and self.fingerprint() == other.fingerprint()
+        return super().__eq__(other)
+
+    __hash__ = ExampleShapes.__hash__

@@ -1,0 +1,249 @@
+"""Texts as tokens: nothing is lost, what follows what, and what cannot be recited."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from constructive import DataError, FormatError, ParameterError, Text
+from constructive.data.corpus import Position
+from constructive.data.tokens import joined
+
+NONEMPTY = st.text(min_size=1)
+IDS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=6)
+
+
+@given(st.lists(NONEMPTY, min_size=1, max_size=3))
+def test_words_lose_nothing(texts):
+    text = Text.words(*texts)
+    assert [text.joined(tokens) for tokens in text.texts] == texts
+    assert len(set(text.vocabulary)) == len(text.vocabulary)
+    # The first tokens are those of the first characters, too.
+    first = text.texts[0][: 1 + len(text.texts[0]) // 2]
+    assert Text.words(joined(first, "words")).tokens == first
+
+
+@given(st.lists(st.binary(min_size=1), min_size=1, max_size=3))
+def test_bytes_lose_nothing(texts):
+    text = Text.bytes(*texts)
+    assert [text.joined(tokens) for tokens in text.texts] == texts
+    assert text.vocabulary == tuple(dict.fromkeys(b"".join(texts)))
+
+
+@given(IDS)
+def test_ids_lose_nothing(texts):
+    text = Text.of(*texts)
+    assert [list(text.joined(tokens)) for tokens in text.texts] == texts
+    assert (text.num_texts, len(text), text.longest) == (
+        len(texts), sum(map(len, texts)), max(map(len, texts)),
+    )  # fmt: skip
+
+
+def test_what_words_are():
+    assert Text.words("It's 3.5 naïve\r\n\n").tokens == (
+        "It", "'", "s", " ", "3", ".", "5", " ", "naïve", "\r", "\n", "\n",
+    )  # fmt: skip
+    assert Text.bytes("ü").tokens == tuple("ü".encode())
+    assert Text.of(np.array([7, 7, 2])).tokens == (7, 7, 2)
+
+
+@given(IDS, st.integers(1, 3))
+def test_batches_hold_each_position_once(texts, prompt):
+    texts = [[*ids, 0, 0][: max(len(ids), prompt)] for ids in texts]
+    text = Text.of(*texts, prompt=prompt)
+    met = {}
+    for batch in text.batches():
+        for s, n in np.argwhere(batch.places >= 0).tolist():
+            place = int(batch.places[s, n])
+            assert place not in met
+            assert batch.ids[s, n] == text.ids[place]
+            assert text.position(place).token == n
+            met[place] = int(batch.following[s, n])
+        assert (batch.following[batch.places < 0] == -1).all()
+    wanted = []
+    for ids in texts:
+        following = [text.vocabulary.index(i) for i in ids[1:]] + [text.end]
+        wanted += [-1] * (prompt - 1) + following[prompt - 1 :]
+    assert [met[place] for place in range(len(text))] == wanted
+    assert text.num_positions == sum(x >= 0 for x in wanted)
+
+
+def test_texts_of_one_length_stand_together():
+    text = Text.of(*[[i] * 4 for i in range(5)], [9] * 40)
+    assert [batch.ids.shape for batch in text.batches()] == [(5, 4), (1, 40)]
+
+
+def contradictions(texts, prompt, window):
+    """Pairs of positions whose contexts agree and whose continuations do not, by comparison."""
+    every = [
+        ((i, k), (k, ids[max(0, k + 1 - (window or k + 1)) : k + 1]), [*ids, None][k + 1])
+        for i, ids in enumerate(texts)
+        for k in range(len(ids))
+    ]
+    return {
+        (one[0], two[0])
+        for index, two in enumerate(every)
+        for one in every[:index]
+        if one[1] == two[1] and one[2] != two[2] and two[0][1] >= prompt - 1
+    }, {(c[0], tuple(c[1])) for p, c, _ in every if p[1] >= prompt - 1}
+
+
+@given(IDS, st.integers(1, 2), st.sampled_from([None, 1, 2, 3]))
+def test_different_contexts(texts, prompt, window):
+    texts = [[*ids, 0][: max(len(ids), prompt)] for ids in texts]
+    text = Text.of(*texts, prompt=prompt)
+    wrong, contexts = contradictions(texts, prompt, window)
+    if wrong:
+        with pytest.raises(DataError) as refused:
+            text.different(window)
+        assert refused.value.witness in wrong
+    else:
+        places = text.different(window)
+        assert len(places) == len(contexts)
+        found = [text.position(place) for place in places.tolist()]
+        assert all(position.token >= prompt - 1 for position in found)
+        assert len({
+            (k, tuple(texts[i][max(0, k + 1 - (window or k + 1)) : k + 1])) for i, k in found
+        }) == len(contexts)  # fmt: skip
+
+
+def test_positions_count_from_the_start_of_each_text():
+    text = Text.of([1, 2], [3, 4, 5])
+    assert [text.position(place) for place in range(5)] == [
+        Position(0, 0), Position(0, 1), Position(1, 0), Position(1, 1), Position(1, 2),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("texts", "words", "witness", "suggestion"),
+    [
+        (("a b", "a c"), "text 0 goes on with 'b' after token 1, and text 1 with 'c'",
+         ((0, 1), (1, 1)), "prompt=3"),
+        (("a b", "b", "a"), "text 0 goes on with ' ' after token 0, and text 2 ends",
+         ((0, 0), (2, 0)), "texts with different first tokens; or a longer"),
+        (("a", "b", "a b"), "text 0 ends after token 0, and text 2 goes on with ' '",
+         ((0, 0), (2, 0)), "texts with different first tokens; or a longer"),
+    ],
+)  # fmt: skip
+def test_equal_prefixes_with_different_continuations(texts, words, witness, suggestion):
+    with pytest.raises(DataError, match=words) as refused:
+        Text.words(*texts).different()
+    assert refused.value.witness == witness
+    assert suggestion in refused.value.suggestion
+
+
+def test_prompts_tell_texts_apart():
+    text = Text.words("a b", "a c", prompt=3)
+    assert text.num_positions == len(text.different()) == 2
+    # A window which sees less than what tells them apart; positions are seen all the same.
+    texts = [[1, 5, 6], [2, 5, 7]]
+    assert len(Text.of(*texts).different(2)) == 6
+    with pytest.raises(DataError, match="text 0 goes on with 6 after token 1, and text 1 with 7"):
+        Text.of(*texts).different(1)
+    assert len(Text.of([5, 5, 5, 6]).different(1)) == 4
+
+
+def test_the_same_text_twice():
+    assert Text.words("a b", "a b").different().tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (Text.words, DataError, "are no numbers of tokens, text after text"),
+        (lambda: Text.words(""), DataError, "text 0 has 0 tokens, and the prompt is 1"),
+        (lambda: Text.words("a", ""), DataError, "text 1 has 0 tokens"),
+        (lambda: Text.words("a b", prompt=4), DataError, "3 tokens, and the prompt is 4"),
+        (lambda: Text.words(b"a"), ParameterError, "b'a' is not a string"),
+        (lambda: Text.words(["a"]), ParameterError, r"\['a'\] is not a string"),
+        (lambda: Text.bytes(3), ParameterError, "3 is not a string or bytes"),
+        (lambda: Text.of([1.0]), ParameterError, "1.0 is not a token id, an integer"),
+        (lambda: Text.of(["1"]), ParameterError, "'1' is not a token id, an integer"),
+        (lambda: Text.of(7), ParameterError, "None is not a token id, an integer"),
+        (lambda: Text.words("a", prompt=0), ParameterError, "prompt=0"),
+        (lambda: Text.words("a").different(0), ParameterError, "window=0"),
+        (lambda: Text.words("a", "b").tokens, ParameterError, "these are 2 texts"),
+        (lambda: Text(("a",), np.array([0]), np.array([1]), 1, "lines"), ParameterError,
+         "unknown unit='lines'"),
+        (lambda: Text(("a",), np.array([0, 1]), np.array([2])), DataError,
+         r"ids\[1\] = 1 is none of 1 tokens"),
+        (lambda: Text(("a",), np.array([-1]), np.array([1])), DataError, r"ids\[0\] = -1 is none"),
+        (lambda: Text(("a",), np.array([0]), np.array([2])), DataError, "are no numbers of tokens"),
+        (lambda: Text(("a",), np.array([0.0]), np.array([1])), DataError, "no numbers of tokens"),
+    ],
+)  # fmt: skip
+def test_bad_input(make, error, words):
+    with pytest.raises(error, match=words) as refused:
+        make()
+    assert refused.value.suggestion
+
+
+@given(IDS, st.sampled_from(["words", "bytes", "ids"]))
+def test_files(tmp_path_factory, texts, unit):
+    if unit == "words":
+        text = Text.words(*(" \ud800\n".join(map(str, ids)) for ids in texts))
+    else:
+        text = Text.bytes(*map(bytes, texts)) if unit == "bytes" else Text.of(*texts)
+    path = tmp_path_factory.mktemp("texts") / "text.json"
+    text.save(path)
+    again = Text.load(path)
+    assert again.content() == text.content()
+    assert (again.texts, again.unit, again.prompt) == (text.texts, text.unit, text.prompt)
+    assert [file.name for file in path.parent.iterdir()] == ["text.json"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"format": "constructive text 2"}, "its format is 'constructive text 2'"),
+        ({"unit": "lines"}, "unknown unit='lines'"),
+        ({"unit": "ids"}, "'a' in the vocabulary is not one of ids"),
+        ({"unit": "bytes", "vocabulary": [97, 256]}, "256 in the vocabulary is not one of bytes"),
+        ({"vocabulary": ["a", "a"]}, "'a' in the vocabulary is there twice"),
+        ({"vocabulary": ["a"]}, "is none of 1 tokens"),
+        ({"vocabulary": 7}, "is not a text"),
+        ({"texts": [[0, True]]}, "its texts are no numbers of tokens"),
+        ({"texts": [[0, 1.0]]}, "its texts are no numbers of tokens"),
+        ({"texts": [[0, 10**30]]}, "is not a text"),
+        ({"texts": [[]]}, "text 0 has 0 tokens"),
+        ({"texts": []}, "no numbers of tokens"),
+        ({"texts": 7}, "is not a text"),
+        ({"prompt": 0}, "prompt=0"),
+        ({"prompt": "1"}, "prompt='1'"),
+        ({"prompt": 9}, "the prompt is 9"),
+    ],
+)
+def test_spoilt_files(tmp_path, changes, words):
+    content = Text.words("a.").content()
+    path = tmp_path / "text.json"
+    path.write_text(json.dumps(content | changes))
+    with pytest.raises(FormatError, match=words) as refused:
+        Text.load(path)
+    assert "written by Text.save" in refused.value.suggestion
+    path.write_text(json.dumps({key: content[key] for key in content if key not in changes}))
+    with pytest.raises(FormatError, match="is not a text"):
+        Text.load(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"7", b"null", b"\xff", b"[" * 100000])
+def test_files_which_are_none(tmp_path, content):
+    (tmp_path / "text.json").write_bytes(content)
+    with pytest.raises(FormatError, match="is not a text"):
+        Text.load(tmp_path / "text.json")
+    with pytest.raises(FileNotFoundError):
+        Text.load(tmp_path / "none.json")
+
+
+def test_arrays_are_read_only_copies():
+    ids = np.array([0, 0])
+    text = Text(("a",), ids, np.array([2]))
+    ids[0] = 7
+    assert text.ids.tolist() == [0, 0]
+    with pytest.raises(ValueError, match="read-only"):
+        text.ids[0] = 1
+
+
+def test_repr():
+    assert repr(Text.bytes(b"abc", b"bcd", prompt=2)) == "Text(S=2, N=6, V=4, bytes, prompts of 2)"
