@@ -12,7 +12,7 @@ from model_conformance import check_contraction, check_model
 
 from constructive import ParameterError
 from constructive.exact.contractions import Pairwise
-from constructive.exact.float_model import MOST_TERMS, FloatModel
+from constructive.exact.float_model import FloatModel
 from constructive.exact.formats import FORMATS, rounded
 from constructive.exact.models import (
     BLOCK,
