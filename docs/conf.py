@@ -67,8 +67,6 @@ html_copy_source = False
 # The repository is known where `[project.urls]` in pyproject.toml names it, or who builds does.
 _about = metadata(constructive.DISTRIBUTION)
 _urls = dict(url.split(", ", 1) for url in _about.get_all("Project-URL") or [])
-    url.split(", ", 1) for url in metadata(constructive.DISTRIBUTION).get_all("Project-URL") or []
-)
 _repository = _urls.get("Repository") or os.environ.get("READTHEDOCS_GIT_CLONE_URL", "")
 if _repository.startswith("https://"):  # a link at the foot of every page
     _link = {"name": "Repository", "url": _repository, "html": "Repository", "class": ""}

@@ -88,6 +88,7 @@ def run(
 
         constructive kernels run torch-flash --device cuda
     """
+    from constructive.kernels.memory import require_device
     from constructive.kernels.running import run_all, suite_for, tally
 
     chosen = _adapter(adapter)
@@ -106,6 +107,7 @@ def run(
     suites = {name: _selected(suite_for(chosen, name), shape, seed) for name in formats}
     _require_cases(case)
     chosen.require()
+    require_device(chosen.library, device)
     table = Table(box=None, pad_edge=False)
     for header in (
         "dtype",

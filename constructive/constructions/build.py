@@ -20,9 +20,10 @@ from constructive.data.shapes import require_examples
 from constructive.layers import extended, residues
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.extended import ExtendedLayer
-from constructive.layers.layer import FLOAT64, Layer
+from constructive.layers.layer import Layer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import BuildRecord
+from constructive.layers.shapes import FLOAT64
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import AssumptionError, ParameterError, PrecisionError
 from constructive.support.parallel import require_executor

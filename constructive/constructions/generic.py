@@ -11,7 +11,7 @@ all heads, and with large ones nearly one-hot, and both make rows of Z alike. Of
 conditioned Z is taken.
 
 *Exact logits*, where they are asked for: W_Q and W_K are rounded to few bits before Z is formed, so
-that float32 makes no error in logits (`layers.exact_logits`). They are as random as others.
+that float32 makes no error in logits (`layers.short_weights`). They are as random as others.
 """
 
 import numpy as np
@@ -34,7 +34,7 @@ from constructive.exact.arithmetics.floats import Floats
 from constructive.layers import residues
 from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.exact_logits import shortened
+from constructive.layers.short_weights import shortened
 from constructive.layers.views import examples
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError

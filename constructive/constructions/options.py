@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from constructive.layers.layer import FLOAT64
+from constructive.layers.shapes import FLOAT64
 from constructive.support.errors import ParameterError, shown
 
 FLOAT, RATIONAL = "float", "rational"

@@ -54,7 +54,8 @@ class KernelModel(FloatModel):
         operand_unit: error of operands of matrix products, which are rounded or cut off
         rescale_error: relative error of exponentials that rescale sums of earlier blocks
         tanh_error: relative error of tanh, for a soft cap
-        stores_logits: whether logits, and q and k once scaled, are stored in `storage`
+        stores_logits: whether logits are stored in `storage`, raw, scaled, capped and with bias
+        stores_entries: whether constants, and q and k once scaled, are stored there as well
         stores_divided: whether weights may be divided by their sum before they are stored
         lag: by how much the number that is subtracted may be less than the largest logit so far
         depth: additions that a term of a sum passes through, at most; None for any order
@@ -66,6 +67,7 @@ class KernelModel(FloatModel):
     rescale_error: float = 2.0**-21
     tanh_error: float = 2.0**-10
     stores_logits: bool = False
+    stores_entries: bool = False
     stores_divided: bool = True
     lag: float = 0.0
     depth: int | None = None
@@ -76,6 +78,11 @@ class KernelModel(FloatModel):
         return self.stored_unit if self.stores_logits else 0.0
 
     @property
+    def entry_unit(self) -> float:
+        """The rounding of q, k and constants that are stored; 0 where they are not."""
+        return self.stored_unit if self.stores_entries else 0.0
+
+    @property
     def logit_overflow(self) -> float:
         """The largest logit."""
         return self.storage.largest if self.stores_logits else self.overflow
@@ -84,7 +91,7 @@ class KernelModel(FloatModel):
     def term_error(self) -> float:
         """Error of a product of an entry of q and one of k, relative to it."""
         own = (1.0 + self.unit) ** (_ENTRIES + 1)
-        return own * (1.0 + self.operand_unit) ** 2 * (1.0 + self.logit_unit) ** _ENTRIES - 1.0
+        return own * (1.0 + self.operand_unit) ** 2 * (1.0 + self.entry_unit) ** _ENTRIES - 1.0
 
     @property
     def weight_error(self) -> float:
@@ -126,9 +133,10 @@ class KernelModel(FloatModel):
         )
         stored = self.storage.name
         if self.stores_logits:
+            entries = "q and k once scaled, two constants, " * self.stores_entries
             yield (
-                "q and k once scaled, logits (raw, scaled, capped, with bias), two constants and "
-                f"a bias may be stored in {stored}"
+                f"{entries}logits (raw, scaled, capped, with bias) and a bias may be stored in "
+                f"{stored}"
             )
         if self.stored_unit:
             what = "exponentials or weights" if self.stores_divided else "exponentials"
@@ -199,7 +207,8 @@ def _rows() -> Iterator[KernelModel]:
         )  # fmt: skip
         yield short
         yield replace(short, name=f"split {storage}", merged=True)
-        yield replace(short, name=f"eager {storage}", stores_logits=True)
+        yield replace(short, name=f"logits {storage}", stores_logits=True)
+        yield replace(short, name=f"eager {storage}", stores_logits=True, stores_entries=True)
         tensor = replace(short, name=f"tensor {storage}", matrix_unit=_TENSOR)
         yield tensor
         yield replace(tensor, name=f"lazy {storage}", lag=_LAZY)

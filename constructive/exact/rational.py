@@ -33,12 +33,12 @@ def matrix_of(array: Fractions) -> flint.fmpq_mat:
     """Return the same matrix for python-flint.
 
     Args:
-        array: (rows, columns), of Fractions
+        array: (rows, columns), of Fractions, integers or floats
 
     Example:
         >>> matrix_of(np.array([[Fraction(1, 3)]]))
         [1/3]
     """
     rows, columns = array.shape
-    entries = [flint.fmpq(x.numerator, x.denominator) for x in array.ravel().tolist()]
+    entries = [flint.fmpq(*x.as_integer_ratio()) for x in array.ravel().tolist()]
     return flint.fmpq_mat(rows, columns, entries)

@@ -1,10 +1,12 @@
 """A decoder as a PyTorch module. Needs torch (`pip install ".[torch]"`)."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, scaled_dot_product_attention
 
-from constructive.layers.decoder import Decoder
+from constructive.support.arrays import Array
 from constructive.support.errors import DataError
 
 
@@ -15,7 +17,9 @@ class DecoderModule(nn.Module):
     `module.load_state_dict(safetensors.torch.load_file(path))` reads it.
 
     Args:
-        decoder: its weights are copied, and become parameters
+        tensors: `Decoder.tensors`, which are copied, and become parameters
+        window: how many tokens a position sees, itself among them; None for all up to itself
+        float_model: `Decoder.float_model`
 
     Attributes:
         float_model: the model of floating-point programs that it belongs to on CPUs, in float32
@@ -45,11 +49,12 @@ class DecoderModule(nn.Module):
     U: Tensor
     unembedding: Tensor
 
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(
+        self, tensors: Mapping[str, Array], *, window: int | None, float_model: str
+    ) -> None:
         super().__init__()
-        self.float_model = decoder.float_model
-        self.window = decoder.layer.window
-        for name, array in decoder.tensors.items():
+        self.float_model, self.window = float_model, window
+        for name, array in tensors.items():
             self.register_parameter(name, nn.Parameter(torch.tensor(array)))
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -66,18 +71,13 @@ class DecoderModule(nn.Module):
         by_head = tokens.unsqueeze(1)
         query, key = by_head @ self.W_Q, by_head @ self.W_K  # (S, H, N, d_h)
         value = by_head.expand(-1, len(self.W_Q), -1, -1)
-        seen = None if self.window is None else self._seen(ids.shape[1], ids.device)
+        seen = None if self.window is None else _seen(ids.shape[1], self.window, ids.device)
         attended = scaled_dot_product_attention(
             query, key, value, attn_mask=seen, is_causal=seen is None, scale=1.0
         )
         z = torch.cat([by_head, attended], dim=1).transpose(1, 2).flatten(2)
         logits: Tensor = z @ self.U @ self.unembedding.T
         return logits
-
-    def _seen(self, length: int, device: torch.device) -> Tensor:
-        """Which positions each one sees in its window: (N, N)."""
-        ones = torch.ones(length, length, dtype=torch.bool, device=device).tril()
-        return ones if self.window is None else ones.triu(1 - self.window)
 
     def _embedded(self, ids: Tensor) -> Tensor:
         """Tokens with their positions: (S, N, d)."""
@@ -104,3 +104,8 @@ class DecoderModule(nn.Module):
                 witness=int(wrong[0]),
                 suggestion=f"integers from 0 to {len(self.embedding) - 1}: `Decoder.ids`",
             ) from error
+
+
+def _seen(length: int, window: int, device: torch.device) -> Tensor:
+    """Which positions each one sees in its window: (N, N)."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril().triu(1 - window)

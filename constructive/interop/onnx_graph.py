@@ -1,101 +1,98 @@
-"""A layer as an ONNX model. Needs onnx (`pip install ".[onnx]"`)."""
+"""A writer of static ONNX graphs. Needs onnx (`pip install ".[onnx]"`).
 
-from typing import Any
+`layer_graph`, `causal_graph` and `sequence_graph` say which nodes the models of layers, decoders
+and sequence memorizers have.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
-from constructive.layers.attention import AttentionLayer
-
 OPSET, IR_VERSION = 18, 9
 """Of ONNX 1.13 (2022), old enough for every runtime in use."""
 
 
-def model(
-    layer: AttentionLayer, *, scalar_targets: bool, shared_context: bool = False
-) -> onnx.ModelProto:
-    """The model with inputs `contexts` and `queries`, and output `predictions`.
+class Value(NamedTuple):
+    """An input or an output of a model.
 
-    Its initializers are W_Q, W_K, W_V, W_O and W_D, with the heads of the first three side by side:
-    (d, H k). Its metadata name the model of floating-point programs that it belongs to in float32,
-    as `float_model`. It has passed onnx's own checker.
+    Attributes:
+        name: as runtimes take it
+        dtype: of its entries
+        shape: lengths of its axes, or names of those that are free
+    """
 
-    Args:
-        layer: its dtype is that of the model
-        scalar_targets: whether predictions are (T,) rather than (T, d_out), where d_out is 1
-        shared_context: whether contexts are one (n, d) rather than (T, n, d)
+    name: str
+    dtype: npt.DTypeLike
+    shape: Sequence[int | str]
+
+
+class Graph:
+    """Nodes and constants, in the order in which they are added.
 
     Example:
-        >>> layer = AttentionLayer.from_effective_readout(
-        ...     np.zeros((1, 2, 1)), np.zeros((1, 2, 1)), np.ones((2, 1))
-        ... )
-        >>> [value.name for value in model(layer, scalar_targets=True).graph.input]
-        ['contexts', 'queries']
+        >>> graph = Graph()
+        >>> weights = graph.constant("W", np.eye(2))
+        >>> graph.node("MatMul", "x", weights, name="y")
+        'y'
+        >>> x, y = (Value(name, np.float64, ("T", 2)) for name in "xy")
+        >>> [node.op_type for node in graph.model("linear", [x], y).graph.node]
+        ['MatMul']
     """
-    kind = helper.np_dtype_to_tensor_dtype(layer.query_weights.dtype)
-    initializers = []
 
-    def constant(name: str, array: npt.NDArray[Any]) -> str:
-        initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+    def __init__(self) -> None:
+        self._nodes: list[onnx.NodeProto] = []
+        self._constants: list[onnx.TensorProto] = []
+
+    def constant(self, name: str, array: npt.ArrayLike) -> str:
+        """Add an initializer, and return its name.
+
+        Args:
+            name: of the constant
+            array: its value, which is copied
+        """
+        self._constants.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
-    heads, width = layer.num_heads, layer.width
-    for name, array in layer.tensors.items():
-        flat = array.transpose(1, 0, 2).reshape(width, -1) if array.ndim > 2 else array
-        constant(name, flat)
-    apart = constant("heads_apart", np.array([0, 0, heads, -1]))
-    joined = constant("heads_joined", np.array([0, -1]))
+    def node(self, operator: str, *inputs: str, name: str = "", **attributes: Any) -> str:  # noqa: ANN401 - as onnx takes them
+        """Add a node, and return the name of its only output, which is also its own name.
 
-    nodes = []
+        Args:
+            operator: as the ONNX standard calls it
+            inputs: names of constants, of inputs of the model or of other nodes
+            name: of the node; by default the operator and the number of the node
+            attributes: of the operator
+        """
+        name = name or f"{operator}_{len(self._nodes)}"
+        self._nodes.append(helper.make_node(operator, inputs, [name], name=name, **attributes))
+        return name
 
-    def node(operator: str, inputs: list[str], output: str, **attributes: Any) -> str:  # noqa: ANN401 - as onnx takes them
-        nodes.append(helper.make_node(operator, inputs, [output], name=output, **attributes))
-        return output
+    def model(
+        self, name: str, inputs: Sequence[Value], output: Value, **properties: str
+    ) -> onnx.ModelProto:
+        """Return the model, which has passed onnx's own checker.
 
-    def heads_of(tokens: str, weights: str, output: str, order: list[int]) -> str:
-        """(T, n, d) @ (d, H k), then (T, n, H, k), then the axes in another order."""
-        product = node("MatMul", [tokens, weights], f"{output}_all")
-        parts = node("Reshape", [product, apart], f"{output}_by_head")
-        return node("Transpose", [parts], output, perm=order)
+        Args:
+            name: of the graph
+            inputs: in the order in which runtimes list them
+            output: the node of that name
+            properties: metadata of the model
+        """
+        graph = helper.make_graph(
+            self._nodes, name, [*map(_info, inputs)], [_info(output)], self._constants
+        )
+        opsets = [helper.make_opsetid("", OPSET)]
+        model = helper.make_model(
+            graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="constructive"
+        )
+        helper.set_model_props(model, properties)
+        onnx.checker.check_model(model, full_check=True)
+        return model
 
-    contexts = "contexts"
-    if shared_context:
-        first = constant("first_axis", np.array([0]))
-        contexts = node("Unsqueeze", ["contexts", first], "one_context")
-    second = constant("second_axis", np.array([1]))
-    each = node("Unsqueeze", ["queries", second], "query_tokens")  # (T, 1, d)
-    query = heads_of(each, "W_Q", "query", [0, 2, 1, 3])  # (T, H, 1, d_h)
-    key = heads_of(contexts, "W_K", "key", [0, 2, 3, 1])  # (T, H, d_h, n)
-    value = heads_of(contexts, "W_V", "value", [0, 2, 1, 3])  # (T, H, n, d_v)
-    logits = node("MatMul", [query, key], "logits")
-    attention = node("Softmax", [logits], "attention", axis=-1)
-    attended = node("MatMul", [attention, value], "attended")  # (T, H, 1, d_v)
-    side_by_side = node("Reshape", [attended, joined], "attended_joined")
-    output = node("MatMul", [side_by_side, "W_O"], "output")
-    last = "outputs" if scalar_targets else "predictions"
-    predicted = node("MatMul", [output, "W_D"], last)
-    shape: list[str | int] = ["T", layer.target_dim]
-    if scalar_targets:
-        node("Squeeze", [predicted, second], "predictions")
-        shape = ["T"]
 
-    tokens: list[str | int] = ["n", width] if shared_context else ["T", "n", width]
-    graph = helper.make_graph(
-        nodes,
-        "memorizer",
-        [
-            helper.make_tensor_value_info("contexts", kind, tokens),
-            helper.make_tensor_value_info("queries", kind, ["T", width]),
-        ],
-        [helper.make_tensor_value_info("predictions", kind, shape)],
-        initializers,
-    )
-    opsets = [helper.make_opsetid("", OPSET)]
-    made = helper.make_model(
-        graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="constructive"
-    )
-    helper.set_model_props(made, {"float_model": layer.float_model})
-    onnx.checker.check_model(made, full_check=True)
-    return made
+def _info(value: Value) -> onnx.ValueInfoProto:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
+    return helper.make_tensor_value_info(value.name, kind, value.shape)

@@ -21,8 +21,10 @@ EXP_ERROR = 2.0**-6
 """What is assumed of exponentials where two keys share the weight."""
 _SAME_SIGN = 3.0
 """Products of a logit that is far below have sizes of at most this many times its own."""
-_MERGED = {"float64": 2.0**-48, "float32": 2.0**-20}
-"""Of an average, where weights may be normalised by the logarithm of their sum."""
+_LOGARITHM = {"float64": 2.0**-48, "float32": 2.0**-20}
+"""Of a weight that is normalised by the logarithm of a sum, delta of Theorem 14."""
+_ROUNDINGS = 3.0
+"""Of an average, beside additions: a product, a division, the output."""
 _LEVELLED = {"float64": 2.0**-36, "float32": 2.0**-12}
 """Of a winner far from 0, where exp may be fused with the subtraction of the maximum."""
 _FUSED = 2.0**10
@@ -244,9 +246,13 @@ def _rounding(spec: Spec, draft: Draft, total: Array, seen: Array) -> Array:
     safe = np.maximum(total, 1.0)
     powers = np.exp2(np.round(np.log2(safe))) == safe
     fits = np.log2(safe) + exponent_of_values(spec) + 1 <= bits
-    merged = _MERGED[long] if output.name in _MERGED else 0.0
+    merged = np.zeros_like(safe)
+    if output.name in _LOGARITHM:
+        delta = _LOGARITHM[output.name]
+        count = safe + _ROUNDINGS
+        merged = (1.0 + delta) / (1.0 - delta) * ((1.0 + unit) / (1.0 - unit)) ** count - 1.0
     rough = 2.0 ** (2 - min(bits, 24 if long == "float32" else 50)) + unit * (seen + 4.0)
-    found = np.where(powers & fits, np.where(safe > 1.0, merged, 0.0), rough)
+    found = np.where(powers & fits, np.where(safe > 1.0, merged, 0.0), rough + merged)
     level = abs(draft.level) * spec.factor if spec.soft_cap is None else spec.soft_cap
     if draft.level:
         found = found + _LEVELLED.get(output.name, 0.0)

@@ -3,11 +3,11 @@
 Where a row has one winner, its weight is 1 and its gradient vanishes: so dv of a key is the sum of
 the output's gradients of the rows that read it, and dq = dk = 0 up to weights that are not quite 0.
 
-Where keys share a row, weights are 1 / 2^m or so, and gradients are compared within a count of
-roundings. P, O and dS may be stored with errors of u, and gradients end with one more; dP and
-D = sum dO O are sums of positive numbers. So dS_j = P_j (dP_j - D) is off by at most
-theta P_j (dP_j + D), where theta counts 8 u and the roundings of sums in float32. A near key, whose
-weight depends on the scale, adds how far that may be off.
+Where keys share a row, weights are 1 / 2^m or so, and gradients are within an interval that
+Proposition 19.4 proves. P, O, dP and dS may be stored with errors of u, and sums have any order. dP
+and D = sum dO O are sums of positive numbers, so dS_j = P_j (dP_j - D) is off by at most
+theta P_j (dP_j + D). A near key, whose weight depends on the scale, adds how far that may be off,
+and a soft cap how far its slope may be.
 """
 
 import math
@@ -16,9 +16,10 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from constructive.kernels.answer import near_weight
+from constructive.kernels.answer import LOGIT_ERROR, near_weight
 from constructive.kernels.checking import KernelError
 from constructive.kernels.formats import as_float64
+from constructive.kernels.hypotheses import LARGEST_VALUE
 from constructive.kernels.masks import Booleans
 from constructive.kernels.mistakes.bench import Made
 from constructive.kernels.mistakes.gradients import GradientBench, gradients
@@ -28,8 +29,8 @@ from constructive.support.errors import ParameterError
 
 ZERO = 2.0**-60
 """What is as good as zero: weights exp(-64), times products of inputs."""
-_SLOPE = 2.0**-4
-"""How far the slope of a soft cap may be off, where a logit is off by 1/16 of its size."""
+_TANH = 2.0**-8
+"""How far the slope of a soft cap may be off by the error of its tanh."""
 _LARGEST = float(np.finfo(np.float32).max)
 _MOST_ROWS, _MOST_NAMES = 6, 4
 
@@ -76,6 +77,12 @@ class Backward:
                 "gradients are known at a level of 0 or under a soft cap, without slopes",
                 witness=str(problem),
                 suggestion="another spec or case",
+            )
+        if problem.v.max() > LARGEST_VALUE:
+            raise ParameterError(
+                f"gradients are known for values up to {LARGEST_VALUE:g}",
+                witness=float(problem.v.max()),
+                suggestion="another case",
             )
         if answer.empty.any() and spec.fully_masked == "nan":
             raise ParameterError(
@@ -148,16 +155,17 @@ def _shared(
     slope = bench.slope
     score = p * (rest - alone) * slope
     longest = max(spec.keys, spec.queries * spec.group, spec.d_v)
-    theta = 8.0 * 2.0 ** -min(spec.output.digits, 24) + 2.0**-19 + longest * 2.0**-22
+    theta = 8.0 * 2.0 ** -min(spec.output.digits, 24) + 2.0**-18 + longest * 2.0**-21
     part, ends = near_weight(spec, problem.draft)
     # A share w / (o + c w) moves by less than w does, as the winner's weight is in o.
-    share = max(abs(end - part) for end in ends)
+    share, faint = max(abs(end - part) for end in ends), _faint(problem)
     kept = (answer.weights > 0.0) & used
-    off_weight = theta * p + share * kept + _faint(problem) * (bench.visible & used)
-    off = off_weight * (rest + alone) + p * share * rest.max(-1, keepdims=True)
-    off = off * np.minimum(1.0, 4.0 * slope) + (spec.soft_cap is not None) * _SLOPE * p * np.abs(
-        rest - alone
-    )
+    more = (1.0 + theta) * (share * kept + faint * (bench.visible & used))
+    moved = (share + spec.keys * faint) * rest.max(-1, keepdims=True)
+    most = rest + alone + moved
+    steep = _steepness(problem, bench)
+    off = (theta * p * most + more * most + (1.0 + theta) * p * moved) * (slope + steep)
+    off = off + (1.0 + theta) * p * np.abs(rest - alone) * steep
     scale, q, k = spec.factor, problem.q, bench.keys
     expected = (
         score @ k * scale,
@@ -168,9 +176,25 @@ def _shared(
     slack = (
         sized @ np.abs(k) * scale + ZERO,
         bench.summed(sized.swapaxes(-1, -2) @ np.abs(q) * scale) + ZERO,
-        bench.summed((off_weight + theta * p).swapaxes(-1, -2) @ d_out) + ZERO,
+        bench.summed((more + 2.0 * theta * p).swapaxes(-1, -2) @ d_out) + ZERO,
     )
     return *expected, slack
+
+
+def _steepness(problem: Problem, bench: GradientBench) -> Array | float:
+    """Return how far the slope of the soft cap may be off, (B, H, T_q, T_k): its ends, as it falls.
+
+    A logit is off by a part of its size, and tanh by a part of its own.
+    """
+    cap = problem.spec.soft_cap
+    if cap is None:
+        return 0.0
+    ends = [
+        1.0 - np.tanh(bench.raw * (problem.spec.factor / cap * (1.0 + sign * LOGIT_ERROR))) ** 2
+        for sign in (-1.0, 1.0)
+    ]
+    found: Array = np.maximum(*(np.abs(end - bench.slope) for end in ends)) + _TANH
+    return found
 
 
 def _faint(problem: Problem) -> float:

@@ -44,6 +44,10 @@ def battery(
 ) -> Iterator[Problem]:
     """Yield problems for a kernel, until every hidden key of every shape is guarded by one of them.
 
+    Cases that do not apply to a shape are left out, and so are shapes to which no case applies:
+    numbers of keys need digits, and values codes. A head_dim of 16 has all cases but those of large
+    formats, one of 8 has `uniform` alone, and one of 4 that for the fewest keys.
+
     Args:
         batch: number of sequences
         heads: query heads and KV heads

@@ -4,8 +4,12 @@ from typing import Protocol
 
 import numpy as np
 
+from constructive.exact.kernel_model import kernel_model_named
 from constructive.kernels.formats import as_float64
 from constructive.kernels.memory import LAYOUTS, from_layout
+from constructive.kernels.mistakes.bench import Memory
+from constructive.kernels.paged import Paged
+from constructive.kernels.places import place_named
 from constructive.kernels.problem import Problem
 from constructive.kernels.report import Report
 from constructive.support.arrays import Array
@@ -41,43 +45,61 @@ class KernelError(ConstructiveError, AssertionError):
 
 
 def check(
-    problem: Problem, out: object, *, layout: str | None = None, model: str | None = None
+    problem: Problem,
+    out: object,
+    *,
+    layout: str | None = None,
+    model: str | None = None,
+    memory: Paged | str | None = None,
 ) -> None:
     """Raise if an output is not the one that every admissible kernel returns.
 
     Args:
         problem: what was computed
         out: the output: an array or a tensor
-        layout: "BHTd", "BTHd" or "packed"; by default the one whose shape it has
-        model: the row of the model of floating point that the kernel claims, for the message
+        layout: "BHTd", "BTHd" or "packed"; by default the one whose shape it has, and "BHTd" where
+            there are as many heads as queries: say "BTHd" then, if it is
+        model: the row of the model of floating point that the kernel claims, for the message: a key
+            of `exact.kernel_model.KERNEL_MODELS`
+        memory: how the kernel got its tensors, so that the message can name mistakes about it: the
+            `Paged` that it read, or what was passed as `placed=`
 
     Raises:
         KernelError: an `AssertionError` with the diagnosis
-        ParameterError: if the output has another shape
+        ParameterError: if the output has another shape, or `memory` or `model` is not known
 
     Example:
         >>> from constructive.kernels.spec import Spec
         >>> problem = Problem.build(Spec(queries=3, keys=5, head_dim=16))
         >>> check(problem, problem.expected)
     """
-    report = examine(problem, out, layout=layout, model=model)
+    report = examine(problem, out, layout=layout, model=model, memory=memory)
     if not report.passed:
         raise KernelError(report)
 
 
 def examine(
-    problem: Problem, out: object, *, layout: str | None = None, model: str | None = None
+    problem: Problem,
+    out: object,
+    *,
+    layout: str | None = None,
+    model: str | None = None,
+    memory: Paged | str | None = None,
 ) -> Report:
     """Return the report on an output, also where it is right.
 
     Args:
         problem: what was computed
         out: the output: an array or a tensor
-        layout: "BHTd", "BTHd" or "packed"; by default the one whose shape it has
-        model: the row of the model of floating point that the kernel claims, for the message
+        layout: "BHTd", "BTHd" or "packed"; by default the one whose shape it has, and "BHTd" where
+            there are as many heads as queries: say "BTHd" then, if it is
+        model: the row of the model of floating point that the kernel claims, for the message: a key
+            of `exact.kernel_model.KERNEL_MODELS`
+        memory: how the kernel got its tensors, as in `check`
 
     Raises:
-        ParameterError: if the output has another shape, or the first argument is not a problem
+        ParameterError: if the output has another shape, `memory` or `model` is not known, or the
+            first argument is not a problem
 
     Example:
         >>> from constructive.kernels.spec import Spec
@@ -91,7 +113,15 @@ def examine(
             witness=type(problem).__name__,
             suggestion="check(problem, out) with a problem of `battery`",
         )
-    return Report(problem, arranged(problem, as_float64(out), layout), model)
+    if model is not None:
+        kernel_model_named(model)
+    if isinstance(memory, Paged):
+        lies: Memory | None = memory.pool
+    else:
+        if memory is not None:
+            place_named(memory)
+        lies = memory
+    return Report(problem, arranged(problem, as_float64(out), layout), model, lies)
 
 
 def arranged(problem: Problem, out: Array, layout: str | None) -> Array:
@@ -100,7 +130,7 @@ def arranged(problem: Problem, out: Array, layout: str | None) -> Array:
     Args:
         problem: what was computed
         out: the output
-        layout: "BHTd", "BTHd", "packed", or None for the one whose shape it has
+        layout: "BHTd", "BTHd", "packed", or None for the first of them whose shape it has
 
     Raises:
         ParameterError: if the output has another shape

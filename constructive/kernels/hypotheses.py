@@ -16,6 +16,7 @@ from constructive.support.errors import AssumptionError
 
 MOST_KEYS = 2**18
 LARGEST_VALUE = 8.0
+"""Over the smallest one."""
 _WITH_LOGITS = ("float64", "float16")
 """Formats in which a kernel may keep logits, of another range than float32."""
 _BELOW = 64.0
@@ -131,8 +132,6 @@ def require_hypotheses(
     if draft.near is not None:
         elsewhere = near & ((raw != draft.near) | (size != -draft.near))
         _require("a near key is elsewhere", rows & elsewhere.any(-1))
-    if draft.level_slot is not None and draft.level:
-        _require("a query is not at the level", rows & (draft.q[..., draft.level_slot] == 0.0))
     for head in range(spec.heads[0]):
         kept = (draft.q[:, head] != 0.0).astype(np.float32)
         there = (draft.k[:, head // spec.group] != 0.0).astype(np.float32)
@@ -145,16 +144,19 @@ def require_hypotheses(
     with np.errstate(invalid="ignore"):
         wrong = ~(np.abs(answer.expected * total[..., None] - expected) <= 2.0**-40 * expected)
     exact = (answer.slack == 0.0).all(-1)
+    raised = np.zeros_like(rows)
+    if draft.level_slot is not None and draft.level:
+        raised = draft.q[..., draft.level_slot] != 0.0
     _require("an answer is not the average of the winners", rows & wrong.any(-1))
     exponent = np.log2(np.maximum(total, 1.0))
-    width = exponent + math.log2(v.max()) + (total > 1.0)
+    width = exponent + math.log2(v.max() / v.min()) + (total > 1.0)
     _require("an exact average has too many bits", rows & exact & (width > spec.output.digits))
     _require("an exact average is not over 2^m", rows & exact & (exponent % 1.0 != 0.0))
     return Hypotheses(
         rows=int(rows.sum()),
-        one_winner=int((rows & (total == 1.0)).sum()) if not draft.level else 0,
+        one_winner=int((rows & (total == 1.0) & ~raised).sum()),
         ties=int((rows & (winners.sum(-1) > 1)).sum()),
-        levelled=int(rows.sum()) if draft.level else 0,
+        levelled=int((rows & raised).sum()),
         shared=int((rows & near.any(-1)).sum()),
         empty=int(answer.empty.sum()),
     )
@@ -186,9 +188,11 @@ def _require_numbers(spec: Spec, draft: Draft, v: Array) -> None:
                 witness=float(sizes.max()),
                 suggestion="Problem.build",
             )
-    if v.min() < 1.0 or v.max() > LARGEST_VALUE:
+    if v.min() < 1.0 or v.max() > LARGEST_VALUE * v.min():
         raise AssumptionError(
-            "values are not from 1 to 8", witness=float(v.max()), suggestion="a larger value_dim"
+            "values are not from 1 to 8, or these times a power of two",
+            witness=float(v.max()),
+            suggestion="a larger value_dim",
         )
     if spec.keys > MOST_KEYS:
         raise AssumptionError(

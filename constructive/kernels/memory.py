@@ -1,7 +1,4 @@
-"""Arrays as kernels get them: library, layout, format, and how they lie in memory.
-
-What lies around and between the numbers is NaN: a kernel that reads it shows it.
-"""
+"""Arrays as kernels get them: library, layout and format; `places` says how they lie in memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,14 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.kernels.formats import format_of, holds, numpy_dtype, stored_name
+from constructive.kernels.places import place_named
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
 from constructive.support.extras import require
 
 LAYOUTS = ("BHTd", "BTHd", "packed")
-_MARGIN = 3
-"""Places around an array that is surrounded, on each side of each axis."""
 
 
 def tensors(
@@ -33,7 +29,7 @@ def tensors(
         layout: one of `LAYOUTS`
         device: of torch or jax
         dtype: a key of `formats.DTYPES`
-        placed: a key of `PLACES`
+        placed: a key of `places.PLACES`
         poison: whether keys and values beyond the end of a sequence are NaN
 
     Raises:
@@ -43,10 +39,7 @@ def tensors(
         raise ParameterError(
             f"layout={layout!r} is not known", witness=layout, suggestion=", ".join(LAYOUTS)
         )
-    if placed not in PLACES:
-        raise ParameterError(
-            f"placed={placed!r} is not known", witness=placed, suggestion=", ".join(PLACES)
-        )
+    place = place_named(placed)
     chosen = format_of(dtype)
     if not all(holds(chosen, array) for array in arrays):
         raise ParameterError(
@@ -62,7 +55,8 @@ def tensors(
             array = np.where(beyond[:, None, :, None], np.nan, array)  # noqa: PLW2901
         laid = _laid_out(array, ends, layout)
         share = spec.shared and not is_query and layout != "packed"
-        found.append(PLACES[placed](converted(laid[:1] if share else laid, library, device, dtype)))
+        memory = place.whole(laid[:1] if share else laid)
+        found.append(place.view(converted(memory, library, device, dtype)))
         if share:
             found[-1] = _expanded(found[-1], spec.batch)
     return found[0], found[1], found[2]
@@ -114,6 +108,28 @@ def converted(array: npt.NDArray[Any], library: str, device: str, dtype: str) ->
     return _LIBRARIES[library](np.ascontiguousarray(array), device, dtype)
 
 
+def require_device(library: str, device: str) -> None:
+    """Check that a device is there, once for all problems.
+
+    Args:
+        library: "numpy", "torch" or "jax"
+        device: where it computes
+
+    Raises:
+        ParameterError: if the library cannot put an array there
+        MissingExtraError: if the library is not installed
+    """
+    try:
+        converted(np.zeros(1), library, device, "float32")
+    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
+        first = str(error).partition("\n")[0]
+        raise ParameterError(
+            f"{library} cannot use device={device!r} here: {first}",
+            witness=device,
+            suggestion=f"--device cpu, or a build of {library} for such a device",
+        ) from error
+
+
 def _numpy(array: npt.NDArray[Any], device: str, dtype: str) -> Any:  # noqa: ANN401
     del device
     return array.astype(numpy_dtype(dtype))
@@ -137,43 +153,6 @@ _LIBRARIES: dict[str, Callable[[npt.NDArray[Any], str, str], Any]] = {
 }
 
 
-def _surrounded(array: Any) -> Any:  # noqa: ANN401
-    """Return the array as a part of a larger one, which is NaN around it; rows stay whole."""
-    shape = tuple(size + 2 * _MARGIN for size in array.shape)
-    inner = tuple(slice(_MARGIN, -_MARGIN) for _ in shape)
-    return _inside(array, shape, inner)
-
-
-def _interleaved(array: Any) -> Any:  # noqa: ANN401
-    """Return the array as every third row of tokens, as of a product that makes q, k and v."""
-    shape = (*array.shape[:-1], 3 * array.shape[-1])
-    width = array.shape[-1]
-    inner = (*(slice(None) for _ in shape[:-1]), slice(width, 2 * width))
-    return _inside(array, shape, inner)
-
-
-def _inside(array: Any, shape: tuple[int, ...], inner: tuple[slice, ...]) -> Any:  # noqa: ANN401
-    if isinstance(array, np.ndarray):
-        whole: Any = np.full(shape, np.nan).astype(array.dtype)
-    elif hasattr(array, "new_full"):
-        # full() of short floats has no NaN in some formats: convert
-        whole = array.new_zeros(shape)
-        whole = (whole.float() + float("nan")).to(array.dtype)
-    else:
-        return array  # arrays of jax have no strides
-    whole[inner] = array
-    return whole[inner]
-
-
-def _swapped(array: Any) -> Any:  # noqa: ANN401
-    """Return the array with its two middle axes swapped in memory."""
-    if array.ndim != 4 or not hasattr(array, "swapaxes"):
-        return array
-    turned = array.swapaxes(1, 2)
-    turned = np.ascontiguousarray(turned) if isinstance(array, np.ndarray) else turned.contiguous()
-    return turned.swapaxes(1, 2)
-
-
 def _expanded(array: Any, batch: int) -> Any:  # noqa: ANN401
     """Return an array that all sequences share, without a copy where the library can."""
     if hasattr(array, "expand"):
@@ -181,16 +160,3 @@ def _expanded(array: Any, batch: int) -> Any:  # noqa: ANN401
     if isinstance(array, np.ndarray):
         return np.broadcast_to(array, (batch, *array.shape[1:]))
     return array.repeat(batch, axis=0)
-
-
-def _as_is(array: Any) -> Any:  # noqa: ANN401
-    return array
-
-
-PLACES: dict[str, Callable[[Any], Any]] = {
-    "contiguous": _as_is,
-    "surrounded": _surrounded,
-    "interleaved": _interleaved,
-    "swapped": _swapped,
-}
-"""How arrays lie in memory. A new place is a function and a line here."""

@@ -1,10 +1,15 @@
-"""A cache of keys and values in pages: in random order, and NaN wherever nothing may be read."""
+"""A cache of keys and values in pages, in random order.
+
+What no kernel may read is NaN, which shows every read; or stale, that is keys and values of other
+tokens, which tell where a wrong read was.
+"""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from constructive.kernels.masks import Integers
 from constructive.kernels.memory import converted
 from constructive.kernels.problem import Problem
 from constructive.support.arguments import require_not_negative, require_positive
@@ -14,8 +19,61 @@ _UNUSED = -1
 
 
 @dataclass(frozen=True, eq=False)
+class Pool:
+    """Pages as numbers, whatever library a kernel gets them in.
+
+    Attributes:
+        k: (pages, page size, G, d)
+        v: (pages, page size, G, d_v)
+        table: (B, most pages of a sequence): the page of each block of keys, -1 where there is none
+        lengths: (B,) keys of each sequence
+    """
+
+    k: Array
+    v: Array
+    table: Integers
+    lengths: Integers
+
+    @classmethod
+    def of(cls, problem: Problem, page_size: int, spare: int, *, stale: bool) -> "Pool":
+        """Return the keys and values of a problem in pages.
+
+        Args:
+            problem: the problem
+            page_size: keys of a page
+            spare: pages of no sequence
+            stale: whether what no kernel may read is of other tokens, not NaN
+        """
+        spec, lengths = problem.spec, problem.spec.lengths[1]
+        random = np.random.default_rng((spec.seed, 17))
+        counts = -(-lengths // page_size)
+        order = random.permutation(int(counts.sum()) + spare)
+        width, starts = int(counts.max()), np.cumsum(counts) - counts
+        column = np.arange(width)
+        there = column < counts[:, None]
+        table = np.where(there, order[np.where(there, starts[:, None] + column, 0)], _UNUSED)
+        sequence, block = np.nonzero(there)
+        keys = block[:, None] * page_size + np.arange(page_size)
+        addresses = table[sequence, block][:, None] * page_size + np.arange(page_size)
+        rows = np.broadcast_to(sequence[:, None], keys.shape)
+        inside = keys < lengths[rows]
+        # Stale tokens are of the sequence whose page it is, so some queries read them if they leak.
+        owner = np.zeros(len(order) * page_size, dtype=np.int64)
+        owner[addresses] = rows
+        drawn = np.random.default_rng((spec.seed, 19)).integers(0, spec.keys, owner.shape)
+        found = []
+        for array, step in ((problem.k, 0), (problem.v, 1)):
+            tokens = array.swapaxes(1, 2)
+            pool = tokens[owner, (drawn + step) % np.maximum(lengths[owner], 1)]
+            pool = pool if stale else np.full_like(pool, np.nan)
+            pool[addresses[inside]] = tokens[rows[inside], keys[inside]]
+            found.append(pool.reshape(len(order), page_size, *tokens.shape[2:]))
+        return cls(found[0], found[1], table, lengths)
+
+
+@dataclass(frozen=True, eq=False)
 class Paged:
-    """Keys and values of a problem in pages.
+    """Keys and values of a problem in pages, as a kernel gets them.
 
     Attributes:
         k: (pages, page size, G, d)
@@ -23,17 +81,19 @@ class Paged:
         table: (B, most pages of a sequence) int32: the page of each block of keys, -1 where there
             is none
         lengths: (B,) int32: keys of each sequence
+        pool: the same as numbers, for `check`
     """
 
     k: Any
     v: Any
     table: Any
     lengths: Any
+    pool: Pool
 
     @classmethod
     def of(
         cls, problem: Problem, *, page_size: int = 16, spare: int = 3, library: str = "numpy",
-        device: str = "cpu",
+        device: str = "cpu", stale: bool = False,
     ) -> "Paged":  # fmt: skip
         """Return the keys and values of a problem in pages.
 
@@ -46,6 +106,8 @@ class Paged:
             spare: pages of no sequence
             library: "numpy", "torch" or "jax"
             device: of torch and jax
+            stale: keys and values of other tokens in the place of NaN, as in a cache that was used
+                before: `check(problem, out, memory=paged)` can then say which page was read
 
         Example:
             >>> from constructive.kernels.spec import Spec
@@ -55,30 +117,12 @@ class Paged:
         """
         require_positive(page_size=page_size)
         require_not_negative(spare=spare)
-        spec = problem.spec
-        lengths = spec.lengths[1]
-        counts = -(-lengths // page_size)
-        order = np.random.default_rng((spec.seed, 17)).permutation(int(counts.sum()) + spare)
-        table = np.full((spec.batch, int(counts.max())), _UNUSED, dtype=np.int32)
-        k = np.full((len(order), page_size, *_token(problem.k)), np.nan)
-        v = np.full((len(order), page_size, *_token(problem.v)), np.nan)
-        ends = np.cumsum(counts)
-        for sequence, (end, count, length) in enumerate(zip(ends, counts, lengths, strict=True)):
-            pages = order[end - count : end]
-            table[sequence, :count] = pages
-            for pool, array in ((k, problem.k), (v, problem.v)):
-                tokens = array[sequence].swapaxes(0, 1)[:length]
-                for index, page in enumerate(pages):
-                    part = tokens[index * page_size : (index + 1) * page_size]
-                    pool[page, : len(part)] = part
-        name = spec.dtype
+        pool = Pool.of(problem, page_size, spare, stale=stale)
+        name = problem.spec.dtype
         return cls(
-            converted(k, library, device, name),
-            converted(v, library, device, name),
-            converted(table, library, device, "int32"),
-            converted(lengths, library, device, "int32"),
+            converted(pool.k, library, device, name),
+            converted(pool.v, library, device, name),
+            converted(pool.table, library, device, "int32"),
+            converted(pool.lengths, library, device, "int32"),
+            pool,
         )
-
-
-def _token(array: Array) -> tuple[int, int]:
-    return array.shape[1], array.shape[3]

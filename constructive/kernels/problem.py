@@ -95,7 +95,7 @@ class Problem:
         slopes = np.where(turn % 2 == 0, CASES[case].slope(spec), 0.0) if spec.alibi else None
         sinks = _sinks(spec, draft.level * spec.factor) if spec.sink else None
         bias = None if slopes is None else _alibi(spec, slopes)
-        values = codes(spec)
+        values = codes(spec) * CASES[case].unit
         if overflows(spec, draft, visible).any():
             raise ParameterError(
                 f"there is no case {case!r} for this spec: q k is beyond {spec.dtype}",
@@ -201,7 +201,7 @@ class Problem:
                 (tokens of all sequences, heads, d)
             device: where tensors of torch and jax are
             dtype: another format than that of the spec
-            placed: how arrays lie in memory, a key of `memory.PLACES`
+            placed: how arrays lie in memory, a key of `places.PLACES`
             poison: whether keys and values beyond the length of a sequence are NaN; for kernels
                 that get lengths
 

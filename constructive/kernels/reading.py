@@ -91,8 +91,9 @@ class Reading:
         wanted = f"it should read {self.wanted(row)}"
         if self.problem.answer.empty[row]:
             convention = self.problem.spec.fully_masked
-            words = f"sees no key; by the convention {convention!r} it is not {_shown(out)}"
-            return Row("by another convention", words)
+            what = self._without_keys(row, out)
+            words = f"sees no key and is {what}; the convention is {convention!r}"
+            return Row(f"rows without a visible key that are {what}, not {convention!r}", words)
         odd = int((~np.isfinite(out)).sum())
         if odd:
             same = "NaN or infinite"
@@ -103,6 +104,20 @@ class Reading:
         if key is not None:
             return Row(self._move(row, key), f"reads {self._place(row, key)}; {wanted}")
         return self._mixed(row, out, expected)
+
+    def _without_keys(self, row: tuple[int, int, int], out: Array) -> str:
+        """Say what a row is that sees no key."""
+        values = self.problem.v[row[0], row[1] // self.problem.spec.group]
+        key = self.key(row)
+        if not np.isfinite(out).any():
+            return "NaN"
+        if not out.any():
+            return "zero"
+        if np.allclose(out, values.mean(0), rtol=_CLOSE, atol=0.0):
+            return "the average of all values"
+        if key is not None:
+            return f"the value of {self._place(row, key)}"
+        return _shown(out)
 
     def _mixed(self, row: tuple[int, int, int], out: Array, expected: Array) -> Row:
         """Return what a row has read that is the value of no key."""

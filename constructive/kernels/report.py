@@ -1,5 +1,6 @@
 """What is wrong with an output, in words: mistakes that explain it, rows decoded, coverage."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,10 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
+from constructive.exact.formats import Format
+from constructive.exact.kernel_model import KERNEL_MODELS
 from constructive.kernels.admissible import sentence
 from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.mistakes import mistakes
-from constructive.kernels.mistakes.bench import Bench, Made
+from constructive.kernels.mistakes.bench import Bench, Made, Memory
 from constructive.kernels.problem import Problem
 from constructive.kernels.reading import Reading
 from constructive.support.arrays import Array
@@ -20,11 +23,10 @@ _MOST_EXPLANATIONS = 4
 _SCREENED = 12
 _DECODED = 240
 _FEW_COLUMNS = 0.75
-_MOST_REPORTS = 4
-_PART = 0.9
+PART = 0.9
 """Of wrong rows that an explanation has to explain."""
-_NEAR = 2.0**-6
-"""Distances of rows that may be roundings."""
+NOTHING = "the output is zero"
+_NUMBER = re.compile(r"-?\d[\d.e+]*")
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,13 @@ class Report:
         problem: what was computed
         out: (B, H, T_q, d_v) the output
         model: the row of the model of floating point that the kernel claims, or None
+        memory: how the kernel got its arrays, or None
     """
 
     problem: Problem
     out: Array
     model: str | None = None
+    memory: Memory | None = None
 
     @cached_property
     def wrong(self) -> Booleans:
@@ -98,6 +102,12 @@ class Report:
         away = np.abs(self.out - self.problem.expected)[self.wrong]
         return float(np.nan_to_num(away, nan=np.inf).max())
 
+    @property
+    def is_odd(self) -> bool:
+        """Whether most wrong rows are NaN or infinite."""
+        finite = np.isfinite(self.out).all(-1) & self.wrong
+        return bool(2 * finite.sum() < self.wrong.sum())
+
     @cached_property
     def explanations(self) -> tuple[Explanation, ...]:
         """Mistakes that explain the output, the best first.
@@ -106,9 +116,9 @@ class Report:
         """
         if self.passed:
             return ()
-        few = Bench(self.problem, self._chosen())
+        few = Bench(self.problem, self._chosen(), memory=self.memory)
         names = [name for name, made in mistakes(few).items() if self.judge(few, name, made)]
-        whole = Bench.of(self.problem)
+        whole = Bench.of(self.problem, self.memory)
         every = mistakes(whole)
         judged = (self.judge(whole, name, every[name]) for name in names)
         found = [explanation for explanation in judged if explanation is not None]
@@ -116,7 +126,14 @@ class Report:
         if any(each.wrong == each.equal == 1.0 for each in found):
             found = [each for each in found if each.equal > 0.0]  # not NaN where there is 0
         best = [explanation for explanation in found if explanation.is_whole]
+        if not best and self._is_zero:
+            return (Explanation(NOTHING, 1.0, 1.0, 0.0),)
         return tuple(best or found)
+
+    @property
+    def _is_zero(self) -> bool:
+        """Whether all wrong rows are zero, which is more to the point than what leads to it."""
+        return not self.out[self.wrong & ~self.problem.answer.empty].any()
 
     def _chosen(self) -> Integers:
         """Return some queries with wrong rows, and some without, in order."""
@@ -143,12 +160,12 @@ class Report:
             return None
         with np.errstate(all="ignore"):
             other = made()
-            out, digits = self.out[:, :, bench.rows], self.problem.spec.output.digits
-            same, equal = _same(out, other, digits)
+            out = self.out[:, :, bench.rows]
+            same, equal = same_rows(out, other, self.problem.spec.output)
             away = np.abs(out - self.problem.expected[:, :, bench.rows]).max(-1)
             nearer = ~(np.abs(out - other).max(-1) >= away / 2.0)  # or it explains nothing
         wrong = float((same & nearer)[rows].mean())
-        if wrong < _PART:
+        if wrong < PART:
             return None
         said = np.isfinite(self.out[:, :, bench.rows]).all(-1) & rows
         told = (real & ~rows).any() or self.problem.draft.level > 0.0
@@ -173,7 +190,8 @@ class Report:
                 f"{empty} rows see no key and are not {spec.fully_masked!r}: "
                 "pass fully_masked='zeros', 'nan' or 'mean' for another convention"
             )
-        whole = self.explanations[:_MOST_EXPLANATIONS]
+        by_name = {explanation.sentence: explanation for explanation in self.explanations}
+        whole = [by_name[name] for name in of_kinds(by_name)][:_MOST_EXPLANATIONS]
         for index, explanation in enumerate(whole):
             found.append(f"{'DIAGNOSIS' if index == 0 else '       or'}: {explanation}")
         reading, rows = self.reading, self._rows
@@ -219,7 +237,7 @@ class Report:
         if columns.sum() <= _FEW_COLUMNS * len(columns):
             words.append(f"columns {_ranges(np.flatnonzero(columns))}")
         found = f", all in {', '.join(words)}" if words else ""
-        return found + self._by_key()
+        return found if "query" in found else found + self._by_key()
 
     def _columns(self) -> Booleans:
         """Return the columns of the output that are wrong in some row, (d_v,)."""
@@ -257,11 +275,14 @@ class Report:
         ]
 
     def _model(self) -> list[str]:
-        name = "" if self.model is None else f" {self.model!r}"
-        return [
-            f"a value outside proves that the kernel left the model{name}: "
+        found = [
+            "a value outside proves that the kernel left the model of exact outputs: "
             + sentence(self.problem.spec)
         ]
+        if self.model in KERNEL_MODELS:
+            claimed = KERNEL_MODELS[self.model].describe()
+            found.append(f"the kernel claims the model {self.model!r}: {claimed}")
+        return found
 
     def picture(self, path: str, *, batch: int = 0, head: int | None = None) -> None:
         """Draw which key each query of a head should read, and which it read.
@@ -279,64 +300,40 @@ class Report:
         return "\n  ".join(self.lines)
 
 
-def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
-    """Return the mistakes that explain every row of all reports, also of those that passed.
-
-    If there is none: those that explain every wrong row; else the ways in which rows are wrong.
-
-    Args:
-        reports: of one kernel on several problems
-
-    Example:
-        >>> diagnose([])
-        ()
-    """
-    # A report in which no row is far from the right one says least.
-    given = sorted(reports, key=lambda report: (report.passed, report.distance < _NEAR))
-    if not given or given[0].passed:
-        return ()
-    left = [explanation.sentence for explanation in given[0].explanations if explanation.is_whole]
-    if not left:
-        return _in_part([report for report in given if not report.passed])
-    for report in given[1:]:
-        made = mistakes(Bench.of(report.problem))
-        left = [name for name in left if name not in made or _explains(report, made[name])]
-    if not left:
-        return _in_part([report for report in given if not report.passed])
-    return tuple(left)
-
-
-def _in_part(failed: list[Report]) -> tuple[str, ...]:
-    """Return what explains all wrong rows of all reports, with the place of these rows."""
-    where = failed[0].where
-    left = [each.sentence for each in failed[0].explanations if each.wrong == 1.0]
-    for report in failed[1:_MOST_REPORTS]:
-        others = {each.sentence for each in report.explanations if each.wrong == 1.0}
-        left = [name for name in left if name in others]
-    if left:
-        return tuple(f"{name}{where}" for name in left)
-    return tuple(f"{kind}{where}" for kind in failed[0].kinds)
-
-
-def _explains(report: Report, made: Made) -> bool:
-    with np.errstate(all="ignore"):
-        same, _ = _same(report.out, made(), report.problem.spec.output.digits)
-    rows = report.problem.answer.checked & ~report.problem.answer.empty
-    return bool(same[rows].all())
-
-
-def _same(out: Array, other: Array, digits: int) -> tuple[Booleans, Booleans]:
+def same_rows(out: Array, other: Array, form: Format) -> tuple[Booleans, Booleans]:
     """Return rows that a mistake leads to, and those in which it leads to the same numbers.
 
     Numbers may differ by a few roundings. Where a mistake leads to NaN, a kernel may have 0.
+
+    Args:
+        out: (.., d_v) what a kernel returned
+        other: what the mistake leads to
+        form: the format of outputs
     """
-    close = 2.0 ** (2 - min(digits, 20))
+    close = 2.0 ** (2 - min(form.digits, 20))
     near = np.abs(out - other) <= close * np.maximum(np.abs(other), 2.0**-6)
+    near &= (out != 0.0) | (np.abs(other) <= form.smallest)  # what is tiny is not 0
     equal = np.isfinite(other) & near
     odd = ~np.isfinite(out) & ~np.isfinite(other)
     guarded = ~np.isfinite(other).any(-1) & (out == 0.0).all(-1)  # kernels that ask for sums > 0
     same: Booleans = np.asarray((equal | odd).all(-1))
     return same | guarded, same
+
+
+def of_kinds(names: Iterable[str]) -> tuple[str, ...]:
+    """Return one of all sentences that differ in numbers alone, such as sizes of blocks.
+
+    Args:
+        names: sentences, the best first
+
+    Example:
+        >>> of_kinds(["blocks of 16 are lost", "blocks of 32 are lost"])
+        ('blocks of 16 are lost',)
+    """
+    kinds: dict[str, str] = {}
+    for name in names:
+        kinds.setdefault(_NUMBER.sub("#", name), name)
+    return tuple(kinds.values())
 
 
 def _ranges(numbers: np.ndarray) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -10,10 +11,32 @@ from constructive.exact.formats import Format
 from constructive.kernels.formats import format_of, output_of
 from constructive.kernels.masks import Booleans, Grid, Integers, Mask
 from constructive.support.arguments import require_pair, require_positive, require_seed
-from constructive.support.errors import ParameterError
+from constructive.support.errors import ParameterError, shown
 
 FullyMasked = Literal["zeros", "nan", "mean"]
 Kind = TypeVar("Kind", bound=Mask)
+
+
+def require_factors(**factors: object) -> None:
+    """Raise for what is neither None nor a positive finite number.
+
+    Args:
+        factors: by the name of the argument
+
+    Raises:
+        ParameterError: with that name
+
+    Example:
+        >>> require_factors(scale=None, soft_cap=30)
+    """
+    for name, value in factors.items():
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        if value is not None and not (is_number and 0.0 < float(value) < math.inf):  # type: ignore[arg-type] # a number
+            raise ParameterError(
+                f"{name}={shown(value)} is not a positive number",
+                witness=shown(value),
+                suggestion=f"{name}=None for the default, or a number such as 0.125",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,11 +103,7 @@ class Spec:
                 witness=self.heads,
                 suggestion="a multiple of the number of KV heads",
             )
-        for name, value in (("scale", self.scale), ("soft_cap", self.soft_cap)):
-            if value is not None and not 0 < value < math.inf:
-                raise ParameterError(
-                    f"{name}={value!r} is not a positive number", witness=value, suggestion="None"
-                )
+        require_factors(scale=self.scale, soft_cap=self.soft_cap)
         if self.fully_masked not in {"zeros", "nan", "mean"}:
             raise ParameterError(
                 f"fully_masked={self.fully_masked!r} is not a convention",

@@ -16,7 +16,7 @@ Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), section 3.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,8 @@ from constructive.data.dataset import Dataset
 from constructive.exact.arithmetics.floats import Floats
 from constructive.exact.models import FLOAT32
 from constructive.layers.attend import Chunk, attend, flat
-from constructive.layers.balls import BallLayer, enclose_layer
-from constructive.layers.layer import FLOAT64, HeadShapes, check_targets
 from constructive.layers.outputs import Outputs, drawn
+from constructive.layers.shapes import FLOAT64, HeadShapes, check_targets
 from constructive.layers.views import View, examples
 from constructive.support.arrays import CHUNK_BYTES, Array, as_array, private
 from constructive.support.errors import DataError, ParameterError, shown
@@ -124,6 +123,8 @@ class AttentionLayer(HeadShapes):
         }
 
     precision = FLOAT64
+    corrections: ClassVar[tuple[Array, ...]] = ()
+    """None, as W_V is all there is."""
     first_bits = 128
     """With how many bits enclosures start."""
     float_model = FLOAT32.name
@@ -156,14 +157,6 @@ class AttentionLayer(HeadShapes):
             purpose: what they are for
         """
         return self
-
-    def enclose(self, prec: int) -> BallLayer:
-        """The layer in balls.
-
-        Args:
-            prec: bits of the balls
-        """
-        return enclose_layer(self, prec=prec)
 
     @property
     def value_dim(self) -> int:
@@ -271,7 +264,7 @@ class AttentionLayer(HeadShapes):
                 suggestion="a Dataset, or build_memorizer(..., arithmetic='rational')",
             )
         self._require_fit(dataset.context_shape, dataset.queries.shape)
-        check_targets(dataset, self)
+        check_targets(dataset, self.target_dim)
 
     def max_error(self, dataset: Dataset) -> float:
         """Largest `|f - y|` over the data, as evaluated in the dtype of the weights.

@@ -403,7 +403,9 @@ class Decoder(Rebuilt):
         require("torch", extra="torch", purpose="Decoder.to_torch")
         from constructive.interop import causal_module  # noqa: PLC0415 - torch is optional
 
-        return causal_module.DecoderModule(self)
+        return causal_module.DecoderModule(
+            self.tensors, window=self.layer.window, float_model=self.float_model
+        )
 
     def to_onnx(self, path: str | Path) -> None:
         """Write an ONNX model, whole or not at all: ids (S, N) to logits (S, N, V + 1).
@@ -418,8 +420,11 @@ class Decoder(Rebuilt):
         require("onnx", extra="onnx", purpose="Decoder.to_onnx")
         from constructive.interop import causal_graph  # noqa: PLC0415 - onnx is optional
 
+        model = causal_graph.model(
+            self.tensors, window=self.layer.window, float_model=self.float_model
+        )
         with replacing(path) as file:
-            file.write(causal_graph.model(self).SerializeToString())
+            file.write(model.SerializeToString())
 
     def __repr__(self) -> str:
         return f"Decoder({self._summary()})"

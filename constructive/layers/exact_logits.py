@@ -1,194 +1,277 @@
-"""Logits without any rounding: where all that is summed on the way is a short integer in its unit.
+"""Which logits have no rounding error, and how far off the others are.
 
-Let all entries of contexts be multiples of a power of two, and so those of queries, and of W_Q and
-of W_K of a head. Then every product and every partial sum on the way to a logit x^T W_K W_Q^T e is
-a multiple of the product of some of these units. Where the sizes of the terms add up to less than
-2^24 such units, and the unit is a normal number, float32 holds every partial sum, whatever the
-order; so it makes no error, and nothing underflows. These are looked at:
+*Exact logits.* Let all entries of tokens be multiples of a power of two, and so those of queries,
+and of W_Q and of W_K of a head. Then every product and every partial sum on the way to a logit
+x^T W_K W_Q^T e is a multiple of the product of some of these units. Where the sizes of the terms
+add up to less than 2^24 such units, and the unit is a normal number, float32 represents every
+partial sum, whatever the order; so it makes no error, and nothing underflows. These are looked at:
 
-    entries themselves, as they are rounded first
+    entries themselves, where they are rounded first
     W_Q^T e, W_K^T x        d terms
     W_K W_Q^T               d_h terms
     W_K W_Q^T e, W_Q W_K^T x        d d_h terms, one product or two
     logits, and differences of two        2 d^2 d_h terms
 
-The last is looked at for each example with its own sizes; the others with the largest sizes that
-any example has in an entry.
+with the largest sizes that any query or token has in an entry, or with each of them.
 
 Where any arrays may be multiplied first (`Contraction.free`), a partial sum has some factors and
 sums over some indices. In its own unit it is at most the product of all four largest entries in
-their units, times d^2 d_h: so that product has to be less than 2^24, too, and products of units
+their units, times d^2 d_h: so that product has to be less than 2^24 as well, and products of units
 have to be normal numbers. Where a model scales or merges, exponents have errors anyway.
+
+*Other logits.* They are products of four factors. In any order, with the rounding of the factors
+themselves where they are stored in more bits, and that of the difference to the largest logit, they
+are off by at most ::
+
+    eps  =  gamma_k max_j |x_j|^T |W_K| |W_Q|^T |e| + underflow + merging        for each head
+
+with k roundings as the model counts them (`FloatModel.logit_roundings`; 2d + d_h + 6 where products
+are pairwise), and what its merging adds (`exponents`). Each difference is off by u times itself,
+and those from block to block add up to that from the largest.
+
+*Underflow.* A product of matrices is a sum over paths, one for each choice of inner indices. Every
+factor, product and partial sum of a path that becomes zero, or is read as zero, loses 2^-126, times
+the other factors of the path, which are at most the largest entries, or 1. There are fewer than 32
+of them, so 2^-120 times the number of paths and the largest entries is more than all of it, with
+what float64 loses here.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from constructive.data.dataset import Dataset
+from constructive.exact.arithmetics.tabulated import ENOUGH
 from constructive.exact.dyadic import granularity
 from constructive.exact.float_model import FloatModel
-from constructive.exact.models import FLOAT32
+from constructive.exact.formats import FORMATS, Format
 from constructive.exact.upward import up
-from constructive.support.arrays import CHUNK_BYTES, Array
-from constructive.support.errors import DataError
+from constructive.layers.views import BLOCK_BYTES, Causal, View
+from constructive.support.arrays import Array
 
 Booleans = npt.NDArray[np.bool_]
 Integers = npt.NDArray[np.int64]
 
-_MOST_BITS = 8
-"""Of entries of W_Q and W_K which are made short: more are of no use."""
+PATH = 2.0**-120
+"""What underflow takes from a path of factors, each of size one."""
+_TABLE = Format("a table of float64", 52, 2.0**-900, 2.0**900, 2.0**-900)
+"""Sums that float64 represents, with a bit to spare."""
+_LARGEST_TABLE = 1 << 20
+
+
+class Sums(NamedTuple):
+    """Sums of short integers times a power of two, in whatever order they are taken.
+
+    Attributes:
+        exponents: of that power, the unit, for each head (H,) or for all
+        largest: bounds of the sizes of all partial sums, (..., H) or one for all
+    """
+
+    exponents: npt.ArrayLike
+    largest: npt.ArrayLike
+
+    @property
+    def bits(self) -> Integers:
+        """The least b such that all partial sums are at most 2^b units, where they are finite."""
+        bits: Integers = np.frexp(self.largest)[1] - np.asarray(self.exponents)
+        return np.where(np.asarray(self.largest) == 0.0, 0, bits)
+
+    def exact(self, form: Format) -> Booleans:
+        """Return whether a format represents all of them, as zero or as normal numbers.
+
+        Args:
+            form: with so many bits, and a range
+        """
+        normal = np.asarray(self.exponents) >= np.frexp(form.smallest)[1] - 1
+        inside = np.asarray(self.largest) <= form.largest
+        exact: Booleans = inside & normal & (self.bits <= form.digits)
+        return exact
 
 
 @dataclass(frozen=True, eq=False)
-class ShortSums:
+class ExactLogits:
     """What is known of the logits of all heads on some data.
 
     Attributes:
-        model: how evaluation rounds
-        exponents: those of the units of logits (H,)
-        heads: for which heads all is exact but what the sizes of logits decide (H,)
+        stored: numbers that are rounded to the format of storage, if it has fewer bits
+        summed: all that is summed on the way to logits, if products are pairwise
+        free: what else may be summed if any arrays may be multiplied first
+        exponents: of the units of logits (H,)
+        sizes: bounds of |x|^T |W_K| |W_Q|^T |e| of any token and query (H,)
+        paths: d^2 d_h times the largest sizes of all factors, or 1
+        width: d
+        head_dim: d_h
     """
 
-    model: FloatModel
+    stored: tuple[Sums, ...]
+    summed: tuple[Sums, ...]
+    free: tuple[Sums, ...]
     exponents: Integers
-    heads: Booleans
+    sizes: Array
+    paths: float
+    width: int
+    head_dim: int
 
-    def exact(self, sizes: Array) -> Booleans:
-        """Which logits are exact, and so are differences of two.
+    def logits(self, sizes: Array | None = None) -> Sums:
+        """Return differences of two logits.
 
         Args:
-            sizes: bounds of |x|^T |W_K| |W_Q|^T |e|, the largest over tokens (T, H)
+            sizes: bounds of |x|^T |W_K| |W_Q|^T |e|, the largest over tokens (..., H); by default
+                of all data
         """
-        return self.heads & _fit(self.model, self.exponents, 2.0 * sizes)
+        return Sums(self.exponents, 2.0 * (self.sizes if sizes is None else sizes))
+
+    def exact(self, model: FloatModel, sizes: Array | None = None) -> Booleans:
+        """Return which logits, and differences of two, an evaluation makes no error in: (..., H).
+
+        Args:
+            model: how it rounds; sums and logits themselves are in float32
+            sizes: as in `logits`
+        """
+        if not model.keeps_logits:
+            return np.zeros(np.shape(self.sizes if sizes is None else sizes), dtype=bool)
+        single, free = FORMATS["float32"], model.contraction.free
+        exact = self.logits(sizes).exact(single)
+        for sums in self.summed + self.free * free:
+            exact = exact & sums.exact(single)
+        for sums in self.stored:
+            exact = exact & sums.exact(model.storage)
+        return exact & (self.in_range(model) or not free)
+
+    def in_range(self, model: FloatModel) -> bool:
+        """Return whether no product of factors overflows, whichever are multiplied first.
+
+        Args:
+            model: whose constants may scale them
+        """
+        return 2.0 * self.paths * model.stretch <= FORMATS["float32"].largest
+
+    def errors(
+        self, model: FloatModel, tokens: int, sizes: Array | None = None, own: float = 0.0
+    ) -> Array:
+        """Bound the errors of exponents, eps, where logits are not exact: (..., H).
+
+        Args:
+            model: how evaluation rounds
+            tokens: n, the most that a query sees
+            sizes: as in `logits`
+            own: relative errors that are added to gamma
+        """
+        steps = model.logit_roundings(self.width, self.head_dim)
+        gamma = float(model.gamma(steps)) + own
+        lost = PATH * (self.paths * model.stretch + tokens)
+        whole = self.sizes if sizes is None else sizes
+        errors: Array = up(gamma * whole + lost + model.exponents(tokens))
+        return np.where(np.isnan(errors), np.inf, errors)
+
+    @property
+    def unit(self) -> float:
+        """The unit of the logits of all heads."""
+        return 2.0 ** int(self.exponents.min())
+
+    @property
+    def most(self) -> float:
+        """A bound of the differences of two logits of a head."""
+        return 2.0 * float(self.sizes.max())
+
+    @property
+    def tabulated(self) -> bool:
+        """Whether exponentials of such logits fit into a table, and float64 makes no error."""
+        exact = all(sums.exact(_TABLE).all() for sums in (*self.summed, self.logits()))
+        return exact and min(ENOUGH, self.most) <= _LARGEST_TABLE * self.unit
 
 
-def short_sums(weights: tuple[Array, Array], dataset: Dataset, model: FloatModel) -> ShortSums:
-    """Look at all sums on the way to logits, with the largest sizes of entries.
+def exact_logits(
+    weights: tuple[Array, Array], view: View, *, stored: bool = False, each: bool = False
+) -> ExactLogits:
+    """Bound all sums on the way to logits, in units of their own.
+
+    The orders that are covered: queries W_Q^T e and keys W_K^T x first, then their product; the
+    matrix W_K W_Q^T first, and its product with e or with x; each sum in any order.
 
     Args:
         weights: W_Q and W_K (H, d, d_h)
-        dataset: T examples of width d
-        model: how evaluation rounds; one that stores no numbers in fewer bits
+        view: queries and tokens of width d; who sees whom does not matter
+        stored: whether weights are numbers of the format of storage, which nothing rounds; heads
+            then have one unit, so that one table has the exponentials of all
+        each: whether every query and token is multiplied, rather than the largest entries of all
 
     Example:
-        >>> data = Dataset([[1.0, 2.0], [0.5, 4.0]], [[1.0, 1.0]], [0.0])
+        >>> from constructive.exact.models import FLOAT32
+        >>> from constructive.layers.views import Shared
+        >>> view = Shared(np.array([[1.0, 2.0], [0.5, 4.0]]), np.array([[1.0, 1.0]]))
         >>> whole, third = np.full((1, 2, 1), 3.0), np.full((1, 2, 1), 1 / 3)
-        >>> [bool(short_sums((w, whole), data, FLOAT32).heads.all()) for w in (whole, third)]
+        >>> [bool(exact_logits((w, whole), view).exact(FLOAT32).all()) for w in (whole, third)]
         [True, False]
     """
-    w_q, w_k = (w.astype(np.float64) for w in weights)
-    x, e = (granularity(array) for array in (dataset.contexts, dataset.queries))
-    q, k = (np.array([granularity(w) for w in each]) for each in (w_q, w_k))
-    tokens, queries = _sizes(dataset.contexts), _sizes(dataset.queries)
-    w_q, w_k = np.abs(w_q), np.abs(w_k)
+    given = [w.astype(np.float64) for w in weights]
+    x, e = granularity(view.tokens), granularity(view.queries)
+    q, k = (
+        np.full(len(w), granularity(w)) if stored else np.array([*map(granularity, w)])
+        for w in given
+    )
+    w_q, w_k = (np.abs(w) for w in given)
     matrix = up(w_q @ w_k.transpose(0, 2, 1))
-    sums = (
-        (x, tokens.max()), (e, queries.max()), (q, _top(w_q)), (k, _top(w_k)),
-        (e + q, _top(up(queries @ w_q))), (x + k, _top(up(tokens @ w_k))),
-        (q + k, _top(matrix)),
-        (e + q + k, _top(up(queries @ matrix))), (x + q + k, _top(up(matrix @ tokens))),
+    rows = [array.reshape(-1, w_q.shape[1]) for array in (view.queries, view.tokens)]
+    queries, tokens = (np.maximum(r.max(axis=0), -r.min(axis=0)).astype(np.float64) for r in rows)
+    if not each:
+        rows = [queries[np.newaxis], tokens[np.newaxis]]
+    asked, seen = (np.abs(array) for array in rows)
+    asking, keys, absorbed = _sums(asked, w_q), _sums(seen, w_k), _sums(asked, matrix)
+    summed = (
+        Sums(e + q, _top(asking)), Sums(x + k, _top(keys)), Sums(q + k, _top(matrix)),
+        Sums(e + q + k, _top(absorbed)), Sums(x + q + k, _top(up(matrix @ tokens))),
     )  # fmt: skip
-    heads = np.full(len(w_q), model.keeps_logits)
-    for unit, size in sums:
-        heads &= _fit(model, unit, size)
-    if model.contraction.free:
-        units = np.broadcast_arrays(x, e, q, k)
-        whole = up(tokens.max() * queries.max() * _top(w_q) * _top(w_k) * float(matrix[0].size))
-        heads &= _fit(model, sum(units), up(whole * w_q.shape[2]))
-        heads &= _normal(model, sum(np.minimum(unit, 0) for unit in units))
-    return ShortSums(model, x + e + q + k, heads)
+    kept = [Sums(e, queries.max()), Sums(x, tokens.max())]
+    if stored:
+        signed = [_sums(r, w) for r, w in zip(rows, given, strict=True)] if each else (asking, keys)
+        kept += [Sums(e + q, _top(signed[0])), Sums(x + k, _top(signed[1]))]
+    else:
+        kept += [Sums(q, _top(w_q)), Sums(k, _top(w_k))]
+    sizes = np.maximum(up((asking * keys).sum(axis=1)), up(absorbed @ tokens))
+    width, inner = w_q.shape[1:]
+    count = float(width * width * inner)
+    factors = np.stack(np.broadcast_arrays(tokens.max(), queries.max(), _top(w_q), _top(w_k)))
+    # In its own unit, a sum of some factors over any indices is less than that of all.
+    least = np.minimum(np.stack(np.broadcast_arrays(x, e, q, k)), 0).sum(axis=0)
+    free = (
+        Sums(x + e + q + k, up(count * factors.prod(axis=0))), Sums(least, np.ldexp(1.0, least)),
+    )  # fmt: skip
+    paths = float(up(count * np.maximum(factors.max(axis=1), 1.0).prod()))
+    return ExactLogits(tuple(kept), summed, free, x + e + q + k, sizes, paths, width, inner)
 
 
-def _sizes(array: Array) -> Array:
-    """The largest size of each entry of vectors (..., d)."""
-    rows = array.reshape(-1, array.shape[-1])
-    sizes: Array = np.maximum(rows.max(axis=0), -rows.min(axis=0)).astype(np.float64)
-    return sizes
+def exact_positions(
+    weights: tuple[Array, Array], tokens: Array, model: FloatModel | None = None
+) -> ExactLogits:
+    """Bound all sums on the way to the logits of a decoder, whose tokens are its queries.
+
+    Args:
+        weights: W_Q and W_K (H, d, d_h), which nothing rounds
+        tokens: (..., d), all that are evaluated
+        model: how evaluation rounds, if that is what the answer is for: where the largest entries
+            of tokens show that it makes no error, as is usual, no token is multiplied
+    """
+    view = Causal(tokens.reshape(1, -1, tokens.shape[-1]))
+    if model is not None:
+        known = exact_logits(weights, view, stored=True)
+        if known.exact(model).all() and known.tabulated:
+            return known
+    return exact_logits(weights, view, stored=True, each=True)
 
 
 def _top(array: Array) -> Array:
-    """The largest entry of each head."""
+    """Return the largest entry of each head."""
     largest: Array = array.reshape(len(array), -1).max(axis=1)
     return largest
 
 
-def _fit(model: FloatModel, exponents: npt.ArrayLike, sizes: npt.ArrayLike) -> Booleans:
-    """Whether all multiples of 2^e of such sizes are zero or normal numbers of the format."""
-    exponents, sizes = np.asarray(exponents), np.asarray(sizes)
-    bits = np.frexp(sizes)[1] - exponents  # of what is infinite, or no number, they mean nothing
-    short = (bits <= model.storage.digits) & (sizes <= model.storage.largest)
-    fits: Booleans = short & _normal(model, exponents)
-    return fits
-
-
-def _normal(model: FloatModel, exponents: npt.ArrayLike) -> Booleans:
-    """Whether 2^e are normal numbers."""
-    normal: Booleans = np.asarray(exponents) > np.frexp(model.smallest)[1] - 2  # of 1/2 2^-125
-    return normal
-
-
-def shortened(
-    weights: tuple[Array, Array], dataset: Dataset, *, chunk_bytes: int = CHUNK_BYTES
-) -> tuple[Array, Array]:
-    """Round W_Q and W_K to so few bits that all logits on the data are exact in float32.
-
-    Each head has a power of two of its own for W_Q, and one for W_K; its largest entries have up to
-    8 bits, as many as all heads can have.
-
-    Args:
-        weights: W_Q and W_K (H, d, d_h)
-        dataset: T examples of width d
-        chunk_bytes: about the size of temporary arrays, in bytes; by default 4 MiB
-
-    Raises:
-        DataError: where data have so many bits that weights of one bit are too long
-
-    Example:
-        >>> data = Dataset([[1.0, 2.0], [0.5, 4.0]], [[1.0, 1.0]], [0.0])
-        >>> shortened((np.full((1, 2, 1), 0.7), np.full((1, 2, 1), 1 / 3)), data)[1].tolist()
-        [[[0.333984375], [0.333984375]]]
-    """
-    for bits in range(_MOST_BITS, 0, -1):
-        w_q, w_k = (_rounded(w, bits) for w in weights)
-        if _all_exact((w_q, w_k), dataset, chunk_bytes):
-            return w_q, w_k
-    found = {
-        name: int(np.frexp(np.abs(array).max())[1]) - granularity(array)
-        for name, array in (("contexts", dataset.contexts), ("queries", dataset.queries))
-    }
-    width, inner = weights[0].shape[1:]
-    words = " and ".join(f"{name} of {bits} bits" for name, bits in found.items())
-    raise DataError(
-        f"logits are not exact in float32: sums of {width} x {width} x {inner} products of {words} "
-        f"with weights of one bit are longer than {FLOAT32.storage.digits} bits",
-        witness=found,
-        suggestion="contexts and queries of few bits, such as np.rint(8 * x) / 8, a smaller "
-        "head_dim=, or exact_logits=False",
-    )
-
-
-def _rounded(weights: Array, bits: int) -> Array:
-    """To multiples of a power of two for each head, up to 2^bits of it."""
-    units = np.frexp(np.abs(weights).max(axis=(1, 2), keepdims=True))[1] - bits
-    rounded: Array = np.ldexp(np.rint(np.ldexp(weights, -units)), units)
-    return rounded
-
-
-def _all_exact(weights: tuple[Array, Array], dataset: Dataset, chunk_bytes: int) -> bool:
-    sums = short_sums(weights, dataset, FLOAT32)
-    if not sums.heads.all():
-        return False
-    w_q, w_k = (np.abs(w).transpose(1, 0, 2) for w in weights)
-    heads, width, _ = weights[0].shape
-    matrix = up(np.einsum("dhk,ehk->dhe", w_q, w_k)).reshape(width, -1)
-    step = max(1, chunk_bytes // (8 * heads * (width + dataset.context_size)))
-    for start in range(0, dataset.num_examples, step):
-        rows = slice(start, start + step)
-        queries = np.abs(dataset.queries[rows]).astype(np.float64)
-        tokens = np.abs(dataset.contexts_of(rows)).transpose(0, 2, 1)
-        read = up(queries @ matrix).reshape(-1, heads, width)
-        if not sums.exact(up(read @ tokens).max(axis=2)).all():
-            return False
-    return True
+def _sums(rows: Array, matrices: Array) -> Array:
+    """Bound the largest |x @ W| over rows x, for W >= 0 or exact sums: (H, columns)."""
+    found = np.zeros((len(matrices), matrices.shape[2]))
+    step = max(1, BLOCK_BYTES // (8 * found.size))
+    for start in range(0, len(rows), step):
+        part = up(np.abs(rows[start : start + step] @ matrices))
+        np.maximum(found, part.max(axis=1), out=found)
+    return found

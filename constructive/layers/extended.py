@@ -17,11 +17,11 @@ from constructive.exact.ball import exact_matrix, largest
 from constructive.exact.directed import upper
 from constructive.exact.precision import working_precision
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.balls import BallLayer, enclose_layer, intermediate
-from constructive.layers.layer import not_floats
+from constructive.layers.balls import enclose, intermediate
+from constructive.layers.layer import NotFloats
 from constructive.layers.outputs import Outputs, drawn
 from constructive.support.arguments import is_integer
-from constructive.support.arrays import Array, Rebuilt, private
+from constructive.support.arrays import Array, private
 from constructive.support.errors import ParameterError, PrecisionError
 
 PART_BITS = 53
@@ -33,7 +33,7 @@ _WIDEST = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
-class ExtendedLayer(Rebuilt):
+class ExtendedLayer(NotFloats):
     """Multi-head attention whose values are sums of float64 arrays.
 
     It is evaluated in balls, of `precision` + 64 bits or more. Corrections are kept as a read-only
@@ -99,46 +99,20 @@ class ExtendedLayer(Rebuilt):
         leading = AttentionLayer(old.query_weights, old.key_weights, first, output, readout)
         return ExtendedLayer(leading, np.stack(corrections), self.precision)
 
-    def floats(self, purpose: str) -> AttentionLayer:
-        """Refuse, as a float has fewer bits.
-
-        Args:
-            purpose: what floats are asked for, as the error names it
-
-        Raises:
-            ParameterError: always
-        """
-        raise not_floats(purpose, self)
-
     @property
     def tensors(self) -> dict[str, Array]:
         """The weights by the names which files give them."""
         return {**self.leading.tensors, "W_V_corrections": self.corrections}
 
     @property
-    def query_weights(self) -> Array:
+    def query_weights(self) -> Array:  # type: ignore[override] # as read-only as a frozen field
         """W_Q, of shape (H, d, d_h)."""
         return self.leading.query_weights
 
     @property
-    def key_weights(self) -> Array:
+    def key_weights(self) -> Array:  # type: ignore[override] # as read-only as a frozen field
         """W_K, of shape (H, d, d_h)."""
         return self.leading.key_weights
-
-    @property
-    def num_heads(self) -> int:
-        """H, the number of heads."""
-        return self.leading.num_heads
-
-    @property
-    def width(self) -> int:
-        """d, the number of entries of a token or a query."""
-        return self.leading.width
-
-    @property
-    def head_dim(self) -> int:
-        """d_h, the inner dimension of W_K W_Q^T."""
-        return self.leading.head_dim
 
     @property
     def target_dim(self) -> int:
@@ -173,14 +147,6 @@ class ExtendedLayer(Rebuilt):
         """
         self.leading.check_fits(dataset)
 
-    def enclose(self, prec: int) -> BallLayer:
-        """The layer in balls, all bits of its readout included.
-
-        Args:
-            prec: bits of the balls
-        """
-        return enclose_layer(self.leading, prec=prec, corrections=tuple(self.corrections))
-
     def __call__(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array:
         """Evaluate f in balls, and round to float64: (T, d_out).
 
@@ -194,7 +160,7 @@ class ExtendedLayer(Rebuilt):
         """
         contexts, queries = self.leading.checked_inputs(contexts, queries)
         nothing = np.zeros(len(queries))
-        rows = self.enclose(self.precision + _GUARD_BITS)(Dataset(contexts, queries, nothing))
+        rows = enclose(self, self.precision + _GUARD_BITS)(Dataset(contexts, queries, nothing))
         outputs = np.array([[float(x) for x in row.output.entries()] for row in rows])
         if not np.isfinite(outputs).all():
             example = int(np.argwhere(~np.isfinite(outputs))[0][0])
@@ -215,7 +181,7 @@ class ExtendedLayer(Rebuilt):
             DataError: if shapes do not fit the layer, or the data are rational
         """
         self.leading.check_fits(dataset)
-        enclosed = self.enclose(self.precision + _GUARD_BITS)
+        enclosed = enclose(self, self.precision + _GUARD_BITS)
         bound = arb(0)
         for row in enclosed(dataset):
             target = exact_matrix(dataset.target_matrix[row.example][np.newaxis])
@@ -244,7 +210,7 @@ def solve(
     parts = -(-precision // PART_BITS)
     prec = 2 * precision + _GUARD_BITS
     while prec <= _WIDEST:
-        z = intermediate(enclose_layer(layer, prec=prec), dataset)
+        z = intermediate(enclose(layer, prec), dataset)
         with working_precision(prec):
             chosen = columns.tolist()
             square = arb_mat([[row[c] for c in chosen] for row in z.tolist()])

@@ -1,26 +1,20 @@
-"""What layers of every arithmetic share, and the shapes of their weights.
+"""What a `Memorizer` asks of a layer, in any arithmetic.
 
 `AttentionLayer` computes in floats, `ExtendedLayer` in balls with a readout of more bits,
 `RationalLayer` in exact rational numbers. A `Memorizer` holds any of them; whoever needs floats
 asks for them (`Layer.floats`), and is refused where there are none.
 """
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from constructive.data.shapes import ExampleShapes
-from constructive.support.arrays import Array, Rebuilt
-from constructive.support.errors import DataError, ParameterError
-
-if TYPE_CHECKING:
-    from constructive.layers.attention import AttentionLayer
-    from constructive.layers.balls import BallLayer
-
-
-FLOAT64 = 53
-"""Bits of a float64, and so of a readout which is no sum of several."""
+from constructive.layers.attention import AttentionLayer
+from constructive.layers.shapes import HeadShapes
+from constructive.support.arrays import Array
+from constructive.support.errors import ParameterError
 
 
 class Layer(Protocol):
@@ -28,7 +22,7 @@ class Layer(Protocol):
 
     The laws: `layer(contexts, queries)` is `layer.intermediate(contexts, queries)` times the
     effective readout, up to the rounding of its arithmetic; `max_error` is 0.0 only where they
-    equal the targets, as it computes; `enclose` is of the same real numbers.
+    equal the targets, as it computes.
     """
 
     @property
@@ -77,7 +71,7 @@ class Layer(Protocol):
         ...
 
     @property
-    def leading(self) -> "AttentionLayer":
+    def leading(self) -> AttentionLayer:
         """Floats whose W_Q and W_K, and so whose Z, are those of this layer. ParameterError."""
         ...
 
@@ -97,7 +91,7 @@ class Layer(Protocol):
         """Largest `|f - y|` over a data set. DataError if it does not fit."""
         ...
 
-    def floats(self, purpose: str) -> "AttentionLayer":
+    def floats(self, purpose: str) -> AttentionLayer:
         """The layer, if its weights are just floats. ParameterError names the purpose if not."""
         ...
 
@@ -105,8 +99,9 @@ class Layer(Protocol):
         """Return a layer of the same f, whose W_O and W_D are drawn (`layers.outputs`)."""
         ...
 
-    def enclose(self, prec: int) -> "BallLayer":
-        """The layer in balls of `prec` bits. ParameterError if it is exact anyway."""
+    @property
+    def corrections(self) -> Iterable[Array]:
+        """What is added to W_V of `leading`, exactly: arrays (H, d, d_v)."""
         ...
 
     @property
@@ -120,48 +115,21 @@ class Layer(Protocol):
         ...
 
 
-class HeadShapes(Rebuilt):
-    """What the shapes of W_Q and W_K say of a layer, whatever their entries are."""
+class NotFloats(HeadShapes):
+    """A layer whose weights are not just floats, so that nothing that needs these takes it."""
 
-    query_weights: npt.NDArray[Any]
-    key_weights: npt.NDArray[Any]
+    def floats(self, purpose: str) -> AttentionLayer:
+        """Refuse, as the weights are not floats.
 
-    @property
-    def num_heads(self) -> int:
-        """H, the number of heads."""
-        return len(self.query_weights)
+        Args:
+            purpose: what floats are needed for, as the error names it
 
-    @property
-    def width(self) -> int:
-        """d, the number of entries of a token or a query."""
-        return int(self.query_weights.shape[1])
-
-    @property
-    def head_dim(self) -> int:
-        """d_h, the inner dimension of W_K W_Q^T."""
-        return int(self.query_weights.shape[2])
-
-    @property
-    def num_parameters(self) -> int:
-        """The number of entries of the weights."""
-        return sum(array.size for array in vars(self).values())
-
-
-def check_targets(dataset: ExampleShapes, layer: Layer) -> None:
-    """Raise DataError if targets have another number of entries than the outputs of a layer."""
-    if dataset.target_dim != layer.target_dim:
-        raise DataError(
-            f"targets have d_out={dataset.target_dim}, the layer {layer.target_dim}",
-            witness=dataset.target_dim,
-            suggestion=f"targets with d_out={layer.target_dim}",
+        Raises:
+            ParameterError: always
+        """
+        kind = type(self).__name__
+        raise ParameterError(
+            f"{purpose} hold floats, not the weights of {kind}",
+            witness=kind,
+            suggestion="a memorizer built with precision=53 and arithmetic='float'",
         )
-
-
-def not_floats(purpose: str, layer: object) -> ParameterError:
-    """What is raised where floats are asked of a layer which has others."""
-    kind = type(layer).__name__
-    return ParameterError(
-        f"{purpose} hold floats, not the weights of {kind}",
-        witness=kind,
-        suggestion="a memorizer built with precision=53 and arithmetic='float'",
-    )

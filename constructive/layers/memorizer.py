@@ -210,8 +210,8 @@ class Memorizer:
         """Read the weights of a PyTorch module, trained ones also, as they are in evaluation mode.
 
         Where it has biases, the layer is one for data with a constant entry, of width d + 1
-        (`Dataset.with_constant`; see `interop.pytorch` for why). `MultiheadAttention` divides by
-        sqrt(d_h); here W_Q is divided, in float64. Other weights are not rounded.
+        (`Dataset.with_constant`; see `interop.torch_reading` for why). `MultiheadAttention`
+        divides by sqrt(d_h); here W_Q is divided, in float64. Other weights are not rounded.
 
         Args:
             module: what `to_torch` gives, or any module whose `forward(contexts, queries)` is one
@@ -227,9 +227,9 @@ class Memorizer:
             DataError: for examples whose shapes do not fit, whatever the module is
         """
         require("torch", extra="torch", purpose="Memorizer.from_torch")
-        from constructive.interop import pytorch  # noqa: PLC0415 - torch is optional
+        from constructive.interop import torch_reading  # noqa: PLC0415 - torch is optional
 
-        found = pytorch.read(module, dataset)
+        found = torch_reading.read(module, dataset)
         source = type(module).__name__
         return cls(found.layer, TrainedRecord(source, found.scalar_targets, found.constant))
 
@@ -251,9 +251,9 @@ class Memorizer:
         """
         layer = self.layer.floats("ONNX models")
         require("onnx", extra="onnx", purpose="Memorizer.to_onnx")
-        from constructive.interop import onnx_graph  # noqa: PLC0415 - onnx is optional
+        from constructive.interop import layer_graph  # noqa: PLC0415 - onnx is optional
 
-        model = onnx_graph.model(
+        model = layer_graph.model(
             layer, scalar_targets=self.record.scalar_targets, shared_context=shared_context
         )
         with replacing(path) as file:

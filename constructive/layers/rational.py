@@ -16,6 +16,7 @@ short while logits are small: data of small integers or of short fractions.
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,15 +30,15 @@ from constructive.exact.arithmetics.rationals import (
 from constructive.exact.rational import Fractions, array_of, matrix_of
 from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.balls import BallLayer
-from constructive.layers.layer import FLOAT64, HeadShapes, check_targets, not_floats
+from constructive.layers.layer import NotFloats
+from constructive.layers.shapes import FLOAT64, check_targets
 from constructive.layers.views import examples
 from constructive.support.arrays import Array, private
 from constructive.support.errors import DataError, ParameterError
 
 
 @dataclass(frozen=True, eq=False)
-class RationalLayer(HeadShapes):
+class RationalLayer(NotFloats):
     """Attention with W_Q and W_K / ln(2) rational, and a rational readout.
 
     The arrays are read-only copies of what was given.
@@ -70,6 +71,8 @@ class RationalLayer(HeadShapes):
     """In what numbers the weights are, in words."""
     precision = FLOAT64
     """As records have it; Fractions have as many bits as they need."""
+    corrections: ClassVar[tuple[Array, ...]] = ()
+    """None, as the readout is exact."""
     first_bits = 0
     """None, as all is exact."""
 
@@ -90,7 +93,11 @@ class RationalLayer(HeadShapes):
     @property
     def leading(self) -> AttentionLayer:
         """There are no floats, and no need for any; raises ParameterError."""
-        raise _exact(self)
+        raise ParameterError(
+            "a rational layer needs no certificate",
+            witness=type(self).__name__,
+            suggestion="compare memorizer.predict(...) with the targets by ==",
+        )
 
     def with_outputs(self, rng: np.random.Generator) -> "RationalLayer":  # noqa: ARG002
         """Return the layer itself: it stores the effective readout, and neither W_O nor W_D.
@@ -99,28 +106,6 @@ class RationalLayer(HeadShapes):
             rng: not needed, as nothing is drawn
         """
         return self
-
-    def floats(self, purpose: str) -> AttentionLayer:
-        """Refuse, as there are none.
-
-        Args:
-            purpose: what floats are asked for, as the error names it
-
-        Raises:
-            ParameterError: always
-        """
-        raise not_floats(purpose, self)
-
-    def enclose(self, prec: int) -> BallLayer:  # noqa: ARG002 - of no use
-        """Refuse, as there is nothing to enclose.
-
-        Args:
-            prec: bits of balls, of no use here
-
-        Raises:
-            ParameterError: always
-        """
-        raise _exact(self)
 
     def intermediate(self, contexts: object, queries: object) -> Fractions:
         """Z, exactly: (T, H d), Fractions.
@@ -172,7 +157,7 @@ class RationalLayer(HeadShapes):
             DataError: unless these have as many entries as the inputs and outputs of the layer
         """
         self._check_width(dataset)
-        check_targets(dataset, self)
+        check_targets(dataset, self.target_dim)
 
     def _check_width(self, inputs: RationalDataset | Dataset) -> None:
         if inputs.width != self.width:
@@ -202,14 +187,6 @@ class RationalLayer(HeadShapes):
             f"RationalLayer(H={self.num_heads}, d={self.width}, d_h={self.head_dim}, "
             f"d_out={self.target_dim})"
         )
-
-
-def _exact(layer: RationalLayer) -> ParameterError:
-    return ParameterError(
-        "a rational layer needs no certificate",
-        witness=type(layer).__name__,
-        suggestion="compare memorizer.predict(...) with the targets by ==",
-    )
 
 
 def _unfit(example: int, error: UnfitLogitsError) -> DataError:

@@ -9,9 +9,9 @@ from constructive.data.corpus import Text
 from constructive.exact.float_model import FloatModel
 from constructive.exact.formats import rounded
 from constructive.exact.models import model_named
-from constructive.layers.causal.bounded import ExactLogits, exact_logits
 from constructive.layers.causal.margins import Margins, margins
 from constructive.layers.decoder import Decoder
+from constructive.layers.exact_logits import ExactLogits, exact_positions
 from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError, shown
 from constructive.support.progress import report
@@ -45,12 +45,14 @@ def exact_tokens(decoder: Decoder, text: Text, model: FloatModel) -> ExactLogits
             logits of heads are not exact in float64, or multiples of so small a number that there
             is no table of their exponentials
     """
-    known = exact_logits(decoder.layer, added_tokens(decoder, text), model)
+    layer = decoder.layer
+    weights = layer.query_weights, layer.key_weights
+    known = exact_positions(weights, added_tokens(decoder, text), model)
     if not known.tabulated:
         raise PrecisionError(
-            f"differences of logits are up to {known.logits.largest:.1e} in units of "
-            f"{known.logits.unit:.1e}: too many, or too fine, for a table of exponentials",
-            witness=known.logits.bits,
+            f"differences of logits are up to {known.most:.1e} in units of {known.unit:.1e}: "
+            "too many, or too fine, for a table of exponentials",
+            witness=int(known.logits().bits.max()),
             suggestion="a decoder of build_decoder, whose logits are short integers",
         )
     return known

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from constructive.data.labels import Label, require_classes
-from constructive.layers.layer import FLOAT64, Layer
+from constructive.layers.layer import Layer
+from constructive.layers.shapes import FLOAT64
 from constructive.support.errors import ParameterError
 
 Facts = tuple[tuple[str, str], ...]

@@ -172,8 +172,7 @@ def record(folder: Path, *, checked: bool) -> int:
             content = json.loads(path.read_text())
         del content["made_by"]
         if checked:
-            given = (made, data) if memorizer is None else (made, memorizer, data)
-            content["checker"] = check(*given).report.splitlines()[-1]
+            content["checker"] = check(made, memorizer, data).report.splitlines()[-1]
         text = json.dumps(content, indent=1, sort_keys=True)
         (folder / f"{name.replace(', ', '-').replace(' ', '-')}.json").write_text(text + "\n")
         count += 1

@@ -175,7 +175,7 @@ def test_what_is_kept_of_z_is_within_its_radius(scale, shared, bits, most):
         memorizer.layer, query_weights=memorizer.layer.query_weights / scale
     )
     data = Dataset(data.contexts * scale, data.queries, data.targets)
-    enclosed, exact = (balls.enclose_layer(layer, prec=prec) for prec in (bits, 300))
+    enclosed, exact = (balls.enclose(layer, prec) for prec in (bits, 300))
     found = evaluation.evaluate(enclosed, data, representation=True)
     largest = np.abs(np.broadcast_to(data.contexts, (7, 3, 5))).max(axis=(1, 2))
     assert (largest < 2.0**found.exponents).all()

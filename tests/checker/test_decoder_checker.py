@@ -22,7 +22,7 @@ from constructive.certificates.about import describe_arrays
 from constructive.certificates.certificate import DECODER_FORMAT
 from constructive.exact import float_model, models
 from constructive.exact.arithmetics.tabulated import ENOUGH, exponentials
-from constructive.layers.causal import bounded
+from constructive.layers import exact_logits
 from constructive.layers.decoder import Decoder
 from constructive.sequences import storage
 from constructive.support.verdict import pack
@@ -106,7 +106,7 @@ def test_models_are_those_of_certify(checker):
                 rtol=1e-8,
                 atol=1e-13,
             )
-    assert (parts.ENOUGH, parts.TABLE) == (ENOUGH, bounded._LARGEST_TABLE)
+    assert (parts.ENOUGH, parts.TABLE) == (ENOUGH, exact_logits._LARGEST_TABLE)
     assert checker.float_model.MOST == float_model.MOST_TERMS
 
 

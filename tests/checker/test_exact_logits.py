@@ -20,8 +20,10 @@ from constructive import (
     explain,
     generators,
 )
-from constructive.layers.exact_logits import short_sums, shortened
+from constructive.layers.exact_logits import exact_logits
 from constructive.layers.rounding import rounding
+from constructive.layers.short_weights import shortened
+from constructive.layers.views import Own
 
 
 def layer_of(w_q, w_k):
@@ -240,7 +242,7 @@ def test_as_many_bits_as_fit():
         except DataError:
             bits.append(0)
             continue
-        assert short_sums((w_q, w_k), data, SINGLE).heads.all()
+        assert exact_logits((w_q, w_k), Own(data.contexts, data.queries)).exact(SINGLE).all()
         assert np.abs(w_q - weights[0]).max() < 2.0
         units = np.abs(w_q).max(axis=(1, 2)) / np.array([1.0, 1.0, 1.0])
         bits.append(len({*np.abs(w_q[0] / units[0]).ravel().tolist()}))

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 
 from constructive import AttentionLayer, Dataset, build_memorizer, generators, strategies
 from constructive.exact import ball, verified
+from constructive.exact.arithmetics.balls import relevant_tokens
+from constructive.exact.arithmetics.bounded import Bounded
 from constructive.layers import balls
 
 
@@ -20,6 +22,12 @@ def holds(enclosure, truth):
         return enclosure.overlaps(truth + arb(0, 1e-45) * (1 + abs(truth)))
 
 
+def bounded_logits(layer, data):
+    floats = Bounded()
+    weights = floats.weights(layer.query_weights, layer.key_weights)
+    return floats.logits(weights, data.queries, data.contexts_of(slice(None)))
+
+
 @pytest.mark.parametrize("prec", [40, 53, 128, 200])
 @pytest.mark.parametrize("make", [generators.uniform, generators.shared_context])
 @pytest.mark.parametrize("construction", ["saturated", "rank_one"])
@@ -27,7 +35,7 @@ def test_the_layer_is_enclosed(prec, make, construction):
     data = make(num_examples=7, context_size=3, width=5, target_dim=2)
     layer = build_memorizer(data, num_heads=3, construction=construction, value_dim=3).layer
     truth = reference.outputs(layer, data, range(7))
-    for row in balls.enclose_layer(layer, prec=prec)(data):
+    for row in balls.enclose(layer, prec)(data):
         for entry, exact in zip(row.output.entries(), truth[row.example], strict=True):
             assert holds(entry, exact)
             assert float(entry.rad()) < 2.0 ** (20 - prec)
@@ -45,7 +53,7 @@ def test_random_weights_without_any_saturation_are_enclosed():
             rng.standard_normal((2, 1)),
         )
         truth = reference.outputs(layer, data, range(4))
-        for row in balls.enclose_layer(layer, prec=100)(data):
+        for row in balls.enclose(layer, 100)(data):
             assert holds(row.output[0, 0], truth[row.example][0])
 
 
@@ -53,7 +61,7 @@ def test_more_bits_give_narrower_balls():
     data = generators.uniform(num_examples=3, context_size=3, width=5)
     layer = build_memorizer(data, num_heads=2).layer
     radii = [
-        max(float(row.output[0, 0].rad()) for row in balls.enclose_layer(layer, prec=prec)(data))
+        max(float(row.output[0, 0].rad()) for row in balls.enclose(layer, prec)(data))
         for prec in (50, 100, 200)
     ]
     assert radii[0] > 1e6 * radii[1] > 1e12 * radii[2]
@@ -62,7 +70,7 @@ def test_more_bits_give_narrower_balls():
 def test_precision_is_not_left_behind():
     before = flint.ctx.prec
     data = generators.uniform(num_examples=2, context_size=2, width=3)
-    rows = balls.enclose_layer(build_memorizer(data, num_heads=2).layer, prec=333)(data)
+    rows = balls.enclose(build_memorizer(data, num_heads=2).layer, 333)(data)
     next(rows)
     assert flint.ctx.prec == before
 
@@ -72,7 +80,7 @@ def test_gaps_between_logits_of_any_size(gap):
     weights = np.full((1, 1, 1), 1.0)
     layer = AttentionLayer.from_effective_readout(weights, weights, np.ones((1, 1)))
     data = Dataset([[[0.0], [gap]]], [[1.0]], [0.0])
-    (row,) = balls.enclose_layer(layer, prec=128)(data)
+    (row,) = balls.enclose(layer, 128)(data)
     exact = reference.outputs(layer, data, [0])[0][0]
     assert holds(row.output[0, 0] / max(gap, 1.0), exact / max(gap, 1.0))
 
@@ -81,9 +89,9 @@ def test_overflowing_logits_are_no_reason_to_guess():
     weights = np.full((1, 1, 1), 1e200)
     layer = AttentionLayer.from_effective_readout(weights, weights, np.ones((1, 1)))
     data = Dataset([[[1.0], [2.0]]], [[1.0]], [0.0])
-    relevant = balls._relevant_tokens(layer, data, slice(0, 1), 128)
+    relevant = relevant_tokens(bounded_logits(layer, data), 128)
     assert relevant.all()
-    (row,) = balls.enclose_layer(layer, prec=128)(data)
+    (row,) = balls.enclose(layer, 128)(data)
     assert row.output[0, 0].overlaps(arb(2))
 
 
@@ -91,7 +99,7 @@ def test_overflowing_logits_are_no_reason_to_guess():
 @given(strategies.memorizable())
 def test_dropped_tokens_are_light(problem):
     layer, data = problem.build().layer, problem.dataset
-    relevant = balls._relevant_tokens(layer, data, slice(0, data.num_examples), 20)
+    relevant = relevant_tokens(bounded_logits(layer, data), 20)
     assert relevant.any(axis=2).all()
     attention = layer.attention(data.contexts, data.queries)
     assert (attention[~relevant] <= 2.0**-20).all()

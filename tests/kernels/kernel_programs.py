@@ -90,18 +90,19 @@ def _logits(program, q, k, scale, bias, softcap):
     model = program.model
     q, k, scale = q.astype(SINGLE), k.astype(SINGLE), SINGLE(scale)
     keep = (lambda x: _store(program, x)) if model.stores_logits else (lambda x: x)
+    entry = (lambda x: _store(program, x)) if model.stores_entries else (lambda x: x)
     if program.scaled == "both":
-        root = keep(np.sqrt(scale))
-        q, k = keep(q * root), keep(k * root)
+        root = entry(np.sqrt(scale))
+        q, k = entry(q * root), entry(k * root)
     elif program.scaled == "q":
-        q = keep(q * keep(scale))
+        q = entry(q * entry(scale))
     elif program.scaled == "k":
-        k = keep(k * keep(scale))
+        k = entry(k * entry(scale))
     if model.operand_unit:
         q, k = _cut(q), _cut(k)
     logits = keep(_sum_products(program, q[:, None, :], k[None, :, :]))
     if program.scaled == "logits":
-        logits = keep(logits * keep(scale))
+        logits = keep(logits * entry(scale))
     if softcap is not None:
         inverse = SINGLE(1.0) / SINGLE(softcap)
         tanh = np.tanh((logits * inverse).astype(np.float64))

@@ -45,7 +45,13 @@ def test_logits_in_sixteen_bits(name):
     logits = q @ k.transpose(-1, -2) * 0.25
     weights = torch.softmax(logits, dim=-1, dtype=torch.float32).to(q.dtype)
     out = weights @ v
-    bounds(q, k, v, model=f"eager {name}").check(out)
+    wide, narrow = (bounds(q, k, v, model=f"{row} {name}") for row in ("eager", "logits"))
+    narrow.check(out)
+    assert (narrow.lower >= wide.lower).all()
+    assert (narrow.upper <= wide.upper).all()
+    scaled = torch.softmax((q * 0.3) @ k.transpose(-1, -2), dim=-1, dtype=torch.float32)
+    scaled = scaled.to(q.dtype) @ v
+    bounds(q, k, v, scale=0.3, model=f"eager {name}").check(scaled)
     assert not bounds(q, k, v, model=f"flash {name}").contains(out)
 
 

@@ -11,7 +11,7 @@ from kernels_of_tests import plain, shifted_diagonal, softmax_average
 
 from constructive.kernels import Backward, KernelError, Paged, Problem, Spec, check, examine
 from constructive.kernels.masks import Boolean, Causal, RightPadding, VariableLengths
-from constructive.kernels.memory import PLACES
+from constructive.kernels.places import PLACES
 from constructive.strategies import problems, specs
 from constructive.support.errors import OutputError, ParameterError
 

@@ -10,8 +10,7 @@ from constructive import Dataset, build_memorizer, generators
 from constructive.certificates.claims.evaluation import evaluate, evaluate_in_floats
 from constructive.exact.precision import working_precision
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.balls import intermediate
-from constructive.layers.bounded import BoundedLayer
+from constructive.layers.balls import enclose, intermediate
 
 BITS = 400
 
@@ -31,7 +30,7 @@ def random_data(rng, *, total, size, width, outputs, shared, scale):
 def require_enclosed(layer, data):
     """What float64 encloses holds the truth, residuals and representation alike."""
     found = evaluate_in_floats(layer, data, representation=True)
-    exact = layer.enclose(BITS)
+    exact = enclose(layer, BITS)
     truth = evaluate(exact, data, representation=False)
     with working_precision(BITS):
         for ours, true in zip(found.residuals.entries(), truth.residuals.entries(), strict=True):
@@ -72,7 +71,7 @@ def test_sharp_heads_need_logits_in_twice_the_precision(monkeypatch):
     data = generators.uniform(num_examples=22, context_size=8, width=16, seed=3)
     layer = build_memorizer(data, num_heads=3).layer
     sharp = evaluate_in_floats(layer, data, representation=True)
-    monkeypatch.setattr("constructive.layers.bounded._GOOD_ENOUGH", np.inf)
+    monkeypatch.setattr("constructive.exact.arithmetics.bounded._GOOD_ENOUGH", np.inf)
     plain = evaluate_in_floats(layer, data, representation=True)
     assert sharp.radius < plain.radius / 3
 
@@ -94,16 +93,3 @@ def test_what_overflows_decides_nothing(scale):
     found = evaluate_in_floats(layer, data, representation=True)
     assert not found.largest_residual.is_finite()
     assert found.radius == np.inf
-
-
-def test_chunks_change_no_bound_by_much():
-    data = generators.uniform(num_examples=22, context_size=4, width=8, seed=3)
-    layer = build_memorizer(data, num_heads=8).layer
-    readout = layer.effective_readout.reshape(8, 8, 1)
-    ready = BoundedLayer(layer, readout, np.zeros_like(readout))
-    exponents = np.zeros(22, dtype=np.int64)
-    whole, small = (
-        [part.outputs for part in ready(data, exponents, chunk_bytes=size)] for size in (1 << 22, 1)
-    )
-    assert (len(whole), len(small)) == (1, 22)
-    np.testing.assert_allclose(np.concatenate(whole), np.concatenate(small), atol=1e-12)

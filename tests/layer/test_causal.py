@@ -1,7 +1,6 @@
 """The causal layer against its definition, its rank at the bound, and bounds of what rounds."""
 
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pytest
@@ -11,13 +10,14 @@ from hypothesis import strategies as st
 
 from constructive import CausalLayer, DataError, ParameterError
 from constructive.exact import dyadic, modular
-from constructive.exact.arithmetics.residues import Point, Residues, VanishingDenominatorError
+from constructive.exact.arithmetics.residues import Point, Residues
 from constructive.exact.arithmetics.tabulated import exponentials
 from constructive.exact.formats import rounded
 from constructive.exact.models import FLOAT32, FLOAT64, STORAGES, model_named
 from constructive.layers import residues
 from constructive.layers.causal import bounded
 from constructive.layers.causal.margins import Margins, margins
+from constructive.layers.exact_logits import exact_positions
 from constructive.layers.views import Causal
 
 PRIME = next(modular.safe_primes())
@@ -85,22 +85,6 @@ def test_single_precision_stays_single():
     sequences = rng.standard_normal((2, 5, 3))
     assert single(sequences).dtype == single.intermediate(sequences).dtype == np.float32
     np.testing.assert_allclose(single(sequences), layer(sequences), rtol=1e-3, atol=1e-4)
-
-
-@given(st.integers(1, 5), st.integers(1, 40), st.integers(1, 3), WINDOWS,
-       st.sampled_from([1, 64, 500, 4000, 1 << 25]))  # fmt: skip
-def test_blocks_cover_everything_once(count, length, heads, window, block_bytes):
-    seen = np.zeros((count, length, length), int)
-    for block in Causal(np.zeros((count, length, 1)), window).blocks(heads, block_bytes):
-        seen[*block.rows, block.keys] += ~block.hidden
-        assert (block.counts == (~block.hidden).sum(axis=1)).all()
-        rows, keys = block.hidden.shape
-        logits = 8 * heads * rows * keys * (block.groups.stop - block.groups.start)
-        smallest = 8 * heads * (length if window is None else min(window, length))
-        assert logits <= max(block_bytes, smallest)
-    row, key = np.arange(length)[:, np.newaxis], np.arange(length)
-    wanted = (key <= row) & (key > row - (window or length))
-    assert (seen == wanted).all()
 
 
 @pytest.mark.parametrize(
@@ -183,38 +167,6 @@ def test_rank_at_the_bound_and_one_beyond(skip, head_dim, count, heads):
             assert modular.rank(z[:, 1:].reshape(-1, inner), PRIME) == min(inner, later)
 
 
-def units(array):
-    """A float array as Python integers in units of its least exponent."""
-    unit = Fraction(2) ** modular.least_exponent(array)
-    integers = [int(Fraction(x) / unit) for x in array.ravel().tolist()]
-    return np.array(integers, dtype=object).reshape(array.shape)
-
-
-@settings(max_examples=30)
-@given(SEEDS, WINDOWS, st.booleans(), st.sampled_from([1, 200, 1 << 25]))
-def test_residues_agree_with_integers(seed, window, skip, block_bytes):
-    rng = np.random.default_rng(seed)
-    layer = CausalLayer(
-        integers(rng, 2, 3, 2), integers(rng, 2, 3, 2), np.zeros(((2 + skip) * 3, 1)), window, skip
-    )
-    tokens, point = integers(rng, 2, 5, 3), Point(PRIME, int(rng.integers(2, PRIME - 1)))
-    try:
-        found = rows_modulo(layer, tokens, point, block_bytes)
-    except VanishingDenominatorError:
-        return
-    tokens, w_q, w_k = (units(array) for array in (tokens, layer.query_weights, layer.key_weights))
-    for sequence, rows in zip(tokens, found, strict=True):
-        for i, query in enumerate(sequence):
-            seen = sequence[0 if window is None else max(0, i + 1 - window) : i + 1]
-            wanted = list(query) if skip else []
-            for head in range(2):
-                logits = seen @ (w_k[head] @ (w_q[head].T @ query))
-                powers = [pow(point.value, k % (PRIME - 1), PRIME) for k in logits]
-                inverse = pow(sum(powers), -1, PRIME)
-                wanted += [x * inverse % PRIME for x in np.array(powers, dtype=object) @ seen]
-            assert all((int(x) - y) % PRIME == 0 for x, y in zip(rows[i], wanted, strict=True))
-
-
 # --- logits which are exact, margins and their bounds
 
 
@@ -230,65 +182,12 @@ def dyadic_tokens(rng, count=1, length=12, width=6):
     return rng.integers(-1, 2, size=(count, length, width)).astype(np.float32)
 
 
-@settings(max_examples=60)
-@given(SEEDS, st.integers(-12, 12), st.integers(1, 5), st.integers(-3, 3))
-def test_partial_sums_are_never_larger_than_said(seed, exponent, head_dim, fine):
-    """In random orders; and all are multiples of their units."""
-    rng = np.random.default_rng(seed)
-    shape = 2, 5, head_dim
-    layer = CausalLayer(
-        rng.integers(-9, 10, size=shape) * 2.0**exponent,
-        rng.integers(-9, 10, size=shape) * 0.5, np.zeros((15, 1)),
-    )  # fmt: skip
-    tokens = rng.integers(-9, 10, size=(1, 6, 5)) * 2.0**fine
-    known = bounded.exact_logits(layer, tokens)
-    queries_sums, key_sums, matrix_sums, absorbed_sums, logit_sums = known.summed
-
-    def check(sums, terms):
-        partial = np.cumsum(rng.permutation(terms))
-        assert np.abs(partial).max() <= sums.largest
-        assert (partial / sums.unit == np.round(partial / sums.unit)).all()
-        assert np.abs(partial).max() <= 2.0**sums.bits * sums.unit
-
-    for w_q, w_k in zip(layer.query_weights, layer.key_weights, strict=True):
-        for x, y in rng.permutation(tokens[0])[:4].reshape(2, 2, 5):
-            for column in range(head_dim):
-                check(queries_sums, x * w_q[:, column])
-                check(key_sums, y * w_k[:, column])
-                assert abs(x @ w_q[:, column]) <= known.stored[1].largest
-                assert abs(y @ w_k[:, column]) <= known.stored[2].largest
-            matrix = w_q @ w_k.T
-            for k in range(5):
-                check(absorbed_sums, x * matrix[:, k])
-                for j in range(5):
-                    check(matrix_sums, w_q[j] * w_k[k])
-            check(logit_sums, (x @ w_q) * (y @ w_k))
-            check(logit_sums, (x @ matrix) * y)
-            check(known.logits, [x @ matrix @ y, -(y @ matrix @ y)])
-
-
 @pytest.mark.parametrize(
     ("numbers", "wanted"),
     [([0.75, 3.0], -2), ([0.0], 0), ([96.0], 5), ([2.0**-1074], -1074), ([0.1], -55)],
 )
 def test_granularity(numbers, wanted):
     assert dyadic.granularity(np.array(numbers)) == wanted
-
-
-def test_which_logits_are_exact_where():
-    rng = np.random.default_rng(0)
-    known = bounded.exact_logits(dyadic_layer(rng), dyadic_tokens(rng))
-    assert known.tabulated
-    assert all(known.exact_in(model) for model in map(partial(model_named, None), STORAGES))
-    wide = bounded.exact_logits(dyadic_layer(rng), dyadic_tokens(rng) * 1000)
-    assert wide.exact_in(FLOAT32)
-    assert not wide.exact_in(model_named(None, "bfloat16"))  # queries have more than 8 bits
-    odd = dyadic_tokens(rng) * np.float32(1 + 2.0**-20)
-    assert not bounded.exact_logits(dyadic_layer(rng), odd).exact_in(FLOAT32)
-    random = CausalLayer(*(rng.standard_normal(s) for s in ((1, 6, 6), (1, 6, 6), (12, 1))))
-    assert not bounded.exact_logits(random, rng.standard_normal((1, 3, 6))).tabulated
-    huge = dyadic_layer(rng, scale=2.0**120)
-    assert not bounded.exact_logits(huge, dyadic_tokens(rng) * 1024).exact_in(FLOAT32)
 
 
 @given(st.integers(-6, 2), st.floats(0.01, 1000.0))
@@ -302,7 +201,7 @@ def test_the_table_of_exponentials(exponent, most):
 
 
 def found_margins(layer, unembedding, model, tokens, following):
-    known = bounded.exact_logits(layer, tokens)
+    known = exact_positions((layer.query_weights, layer.key_weights), tokens)
     places = np.arange(following.size).reshape(following.shape)
     parts = margins(layer, unembedding, model, tokens.astype(float), known, following, places)
     return Margins.together(list(parts))
@@ -420,7 +319,7 @@ def test_averages_in_float32_are_bounds(scale, count):
     weights[0, 1, 1:] = 0.0
     weights /= weights.sum(axis=2, keepdims=True)
     sizes = (scale * rng.random((1, count, 3))).astype(np.float32)
-    bounds = bounded._averages(weights, sizes)
+    bounds = bounded.average_sizes(weights, sizes)
     for row in range(2):
         for column in range(3):
             pairs = zip(weights[0, row].tolist(), sizes[0, :, column].tolist(), strict=True)
@@ -431,27 +330,7 @@ def test_averages_in_float32_are_bounds(scale, count):
 
 def test_averages_beyond_float32_have_infinite_bounds():
     sizes = np.array([[[np.inf], [1.0]]], np.float32)
-    assert not bounded._averages(np.array([[[0.5, 0.5]]]), sizes) < np.inf
-
-
-def test_the_largest_entries_are_enough_where_all_is_exact_with_them():
-    """Then tokens are not looked at one by one; where they are not enough, they are."""
-    rng = np.random.default_rng(0)
-    layer, single = dyadic_layer(rng), FLOAT32
-    looked_at = 0
-    for scale in (1.2 ** np.arange(60)).astype(int):
-        identity = np.eye(layer.width)
-        tokens = np.concatenate([identity * scale, identity])[np.newaxis]
-        found, tight = (
-            bounded.exact_logits(layer, tokens, single),
-            bounded.exact_logits(layer, tokens),
-        )
-        assert found.exact_in(single) is tight.exact_in(single)
-        for ours, theirs in zip(found.summed, tight.summed, strict=True):
-            assert ours.unit == theirs.unit
-            assert ours.largest >= theirs.largest
-        looked_at += found.exact_in(single) and found == tight
-    assert 0 < looked_at < 30
+    assert not bounded.average_sizes(np.array([[[0.5, 0.5]]]), sizes) < np.inf
 
 
 def test_share_is_the_largest_part_of_a_margin():

@@ -10,9 +10,9 @@ import numpy as np
 
 from constructive import AttentionLayer, Dataset
 from constructive.exact.formats import rounded
-from constructive.layers.causal.bounded import exact_logits
 from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.causal.margins import margins
+from constructive.layers.exact_logits import exact_positions
 from constructive.layers.rounding import rounding
 
 KINDS = "normal", "positive", "equal", "short", "cancelling", "tiny", "large logits"
@@ -52,7 +52,8 @@ class DecoderCase(NamedTuple):
 
     def bounds(self, model):
         """Of the difference of both logits: (N,)."""
-        known = exact_logits(self.layer, self.tokens, model)
+        weights = self.layer.query_weights, self.layer.key_weights
+        known = exact_positions(weights, self.tokens, model)
         if not known.tabulated:
             return np.full(self.tokens.shape[1], np.inf)
         places = np.arange(self.tokens.shape[1])[np.newaxis]

@@ -1,7 +1,7 @@
 """The layer on all examples, enclosed: what the claims *error* and *readout* judge.
 
-First in float64 with a-priori bounds (`layers.bounded`), which is fast, then in balls of more and
-more bits (`layers.balls`).
+First in float64 with a-priori bounds (`exact.arithmetics.bounded`), which is fast, then in
+balls of more and more bits (`layers.balls`).
 """
 
 from dataclasses import dataclass
@@ -11,14 +11,16 @@ import numpy.typing as npt
 from flint import arb, arb_mat
 
 from constructive.data.dataset import Dataset
+from constructive.exact.arithmetics.bounded import Bounded, BoundedReadout, Enclosure
 from constructive.exact.ball import exact_matrix, largest
 from constructive.exact.directed import upper
 from constructive.exact.precision import working_precision
 from constructive.exact.upward import UNIT, up
+from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.balls import BallLayer, effective_readout
-from constructive.layers.bounded import BoundedLayer, Enclosed
-from constructive.layers.layer import FLOAT64
+from constructive.layers.shapes import FLOAT64
+from constructive.layers.views import examples
 from constructive.support.arrays import Array
 from constructive.support.progress import report
 
@@ -90,39 +92,45 @@ def evaluate_in_floats(
     exponents = context_exponents(dataset)
     with working_precision(_READOUT_BITS):
         exact = effective_readout(layer)
-        readout, off = _nearest(exact, (layer.num_heads, layer.width, layer.target_dim))
+        readout = _nearest(exact, (layer.num_heads, layer.width, layer.target_dim))
     midpoints = np.empty((total, layer.num_heads * layer.width)) if representation else None
     radius, entries = 0.0, []
-    for part in BoundedLayer(layer, readout, off)(dataset, exponents):
+    weights, view = (
+        (layer.query_weights, layer.key_weights),
+        examples(dataset.contexts, dataset.queries),
+    )
+    for chunk in attend(Bounded(), weights, view):
+        rows, z = chunk.rows, chunk.representation
         if midpoints is not None:
-            midpoints[part.rows] = part.representation.reshape(-1, midpoints.shape[1])
-            radius = max(radius, float(np.nan_to_num(part.error, nan=np.inf).max()))
-        entries += _residuals(part, exponents[part.rows], dataset.target_matrix[part.rows])
-        report("enclose the layer", part.rows.stop, total)
+            midpoints[rows] = z.numbers.reshape(-1, midpoints.shape[1])
+            radius = max(radius, float(np.nan_to_num(z.errors, nan=np.inf).max()))
+        outputs = readout.outputs(z)
+        entries += _residuals(outputs, exponents[rows], dataset.target_matrix[rows])
+        report("enclose the layer", rows.stop, total)
     if midpoints is not None and not np.isfinite(midpoints).all():
         radius = float("inf")
     residuals = arb_mat(total, dataset.target_dim, entries)
     return Evaluation(FLOAT64, residuals, largest(exact), exponents, midpoints, radius)
 
 
-def _residuals(part: Enclosed, exponents: npt.NDArray[np.int64], targets: Array) -> list[arb]:
+def _residuals(outputs: Enclosure, exponents: npt.NDArray[np.int64], targets: Array) -> list[arb]:
     """Residuals f - y as balls around what float64 has."""
     targets = targets.astype(np.float64, copy=False)
     scale = exponents[:, np.newaxis]
     with np.errstate(all="ignore"):  # an infinite ball decides nothing
-        middle = np.ldexp(part.outputs, scale) - targets
+        middle = np.ldexp(outputs.numbers, scale) - targets
         # Underflow of the first takes 2^-1075, the difference is rounded.
-        spread = up(np.ldexp(part.output_error, scale) + UNIT * np.abs(middle))
+        spread = up(np.ldexp(outputs.errors, scale) + UNIT * np.abs(middle))
     pairs = zip(middle.ravel().tolist(), spread.ravel().tolist(), strict=True)
     return [arb(m, r) for m, r in pairs]
 
 
-def _nearest(exact: arb_mat, shape: tuple[int, int, int]) -> tuple[Array, Array]:
-    """Balls as floats, and bounds of the differences."""
+def _nearest(exact: arb_mat, shape: tuple[int, int, int]) -> BoundedReadout:
+    """Balls as floats, with bounds of the differences."""
     middle = np.array([float(x.mid()) for x in exact.entries()]).reshape(shape)
     radius = np.array([upper(x.rad()) for x in exact.entries()]).reshape(shape)
     # A midpoint becomes one of both floats next to it, so off by less than their gap.
-    return middle, up(radius + 2.0**-52 * np.abs(middle))
+    return BoundedReadout(middle, up(radius + 2.0**-52 * np.abs(middle)))
 
 
 def evaluate(enclosed: BallLayer, dataset: Dataset, *, representation: bool) -> Evaluation:

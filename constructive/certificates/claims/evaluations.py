@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator
 from constructive.certificates.claims.evaluation import Evaluation, evaluate, evaluate_in_floats
 from constructive.certificates.claims.kind import Subject
 from constructive.data.dataset import Dataset
-from constructive.layers.layer import FLOAT64, Layer
+from constructive.layers.balls import enclose
+from constructive.layers.layer import Layer
 from constructive.layers.memorizer import Memorizer
+from constructive.layers.shapes import FLOAT64
 from constructive.support.verdict import Claim, Verdict
 
 
@@ -74,7 +76,7 @@ class Evaluations:
 
     def _at(self, prec: int) -> Evaluation:
         self._last = evaluate(
-            self._layer.enclose(min(prec, self._max_prec)),
+            enclose(self._layer, min(prec, self._max_prec)),
             self._dataset,
             representation=self._keep_rows,
         )

@@ -23,7 +23,7 @@ from constructive.data.dataset import Dataset
 from constructive.exact import ball, verified
 from constructive.exact.directed import at_most, short_bound
 from constructive.exact.precision import working_precision
-from constructive.layers.balls import intermediate
+from constructive.layers.balls import enclose, intermediate
 from constructive.layers.memorizer import Memorizer
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
@@ -102,7 +102,7 @@ class Readout(ClaimKind):
             return judge(
                 evaluation,
                 subject.options.delta,
-                lambda: intermediate(layer.enclose(prec), dataset),
+                lambda: intermediate(enclose(layer, prec), dataset),
             )
 
         rank = subject.judged.get("rank")

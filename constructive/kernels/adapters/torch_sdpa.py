@@ -106,7 +106,8 @@ class _Backend(TorchSdpa):
         """Return the output; Refused if the backend has no kernel for it."""
         from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: PLC0415 - an extra
 
-        with sdpa_kernel([getattr(SDPBackend, self.backend)]):
+        with sdpa_kernel([getattr(SDPBackend, self.backend)]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns why it refuses; `Refused` says it
             try:
                 return super().attend(q, k, v, **options)
             except RuntimeError as error:

@@ -7,14 +7,15 @@ from constructive.kernels.cases.last import Last
 from constructive.kernels.cases.level import HIGH, LOW, LOWEST
 from constructive.kernels.cases.random import Random
 from constructive.kernels.cases.scale import Scale, SoftCap
-from constructive.kernels.cases.ties import Ties
+from constructive.kernels.cases.ties import CappedTies, Ties
 from constructive.kernels.cases.uniform import Orthogonal, Uniform
+from constructive.kernels.cases.values import LargeValues
 
 CASES: dict[str, Case] = {
     case.name: case
     for case in (
         Last(), First(), Random(), Ties(), Uniform(), Orthogonal(), HIGH, LOW, LOWEST, Scale(),
-        SoftCap(), Batch(),
+        SoftCap(), CappedTies(), LargeValues(), Batch(),
     )
 }  # fmt: skip
 """In the order in which `battery` takes them."""

@@ -62,6 +62,11 @@ class Case(ABC):
         """
         return power(GAP.get(spec.dtype, 64.0) / (4.0 * (spec.keys + spec.queries)))
 
+    @property
+    def unit(self) -> float:
+        """The smallest value, a power of two."""
+        return 1.0
+
     @abstractmethod
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
         """Return queries and keys.

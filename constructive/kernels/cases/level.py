@@ -8,16 +8,16 @@ from constructive.kernels.encoding import factors
 from constructive.kernels.formats import holds
 from constructive.kernels.masks import Booleans
 from constructive.kernels.spec import Spec
-from constructive.support.arrays import Array
 
 _HALF_RANGE = 2.0**14
 """Levels before the scale must stay below it where float16 holds the products."""
 
 
 class Level(Case):
-    """`random`, with the same product added to all logits.
+    """`random`, with the same product added to all logits of every other query.
 
-    The gap to other keys is the level or more: a logit may be off by a quarter of it.
+    The gap to other keys is the level or more: a logit may be off by a quarter of it. Queries
+    between have a winner at 0, so rows of a block do not share a maximum.
 
     Args:
         name: of the case
@@ -50,11 +50,9 @@ class Level(Case):
         least = max(gap(spec), product)
         chosen = board(spec, visible, "random", reserved=1, least=least)
         signed = product if self.level > 0 else -product
-        return chosen.draft(addressed(chosen), _slot(signed / chosen.key, chosen.key), level=signed)
-
-
-def _slot(of_query: float, of_key: float) -> tuple[Array, Array]:
-    return np.asarray(of_query), np.asarray(of_key)
+        every = np.arange(spec.queries) % (1 if spec.sink else 2) == 0
+        slot = np.where(every, signed / chosen.key, 0.0), np.asarray(chosen.key)
+        return chosen.draft(addressed(chosen), slot, level=signed)
 
 
 HIGH = Level("level", 256.0, "maxima that are not subtracted")

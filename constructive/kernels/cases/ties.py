@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from constructive.kernels.cases.case import Case, Draft, board
+from constructive.kernels.cases.case import Case, Draft, board, gap, power
 from constructive.kernels.encoding import exponent_of_values
 from constructive.kernels.masks import Booleans
 from constructive.kernels.spec import Spec
@@ -28,9 +28,20 @@ class Ties(Case):
     name: ClassVar[str] = "ties"
     purpose: ClassVar[str] = "denominators, rescaling between blocks, merging of splits"
 
+    def level(self, spec: Spec) -> float:
+        """Return the logit of the winners before the scale.
+
+        Args:
+            spec: the shapes and options
+        """
+        del spec
+        return 0.0
+
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
         """Return queries that read several keys alike."""
-        chosen = board(spec, visible, "random")
+        level = self.level(spec)
+        least = level + gap(spec) if level else None
+        chosen = board(spec, visible, "random", reserved=int(level > 0.0), least=least)
         slots = np.where(chosen.equal(), 0.0, -2.0 * chosen.number)
         turn = np.arange(spec.queries) + np.arange(spec.heads[0])[:, None]
         position = np.broadcast_to(turn % chosen.encoding.count, chosen.winner.shape)
@@ -48,7 +59,31 @@ class Ties(Case):
         values[seen & (rank < wanted[..., None])] = 0.0
         np.put_along_axis(values, own, 0.0, axis=-1)
         chosen.put(slots, position, values)
-        return chosen.draft(slots)
+        if not level:
+            return chosen.draft(slots)
+        slot = np.asarray(level / chosen.key), np.asarray(chosen.key)
+        return chosen.draft(slots, slot, level=level)
+
+
+class CappedTies(Ties):
+    """Winners at about one cap, where the slope of a soft cap is neither 0 nor 1.
+
+    All winners have the same product, so their weights are equal whatever the cap is: gradients
+    show its slope.
+    """
+
+    name: ClassVar[str] = "soft cap ties"
+    purpose: ClassVar[str] = "the slope of a soft cap, in gradients"
+
+    def refuses(self, spec: Spec) -> str | None:
+        """Return why: no soft cap, or another bias."""
+        if spec.soft_cap is None:
+            return "there is no soft cap"
+        return "a sink or a slope has a level of its own" if spec.sink or spec.alibi else None
+
+    def level(self, spec: Spec) -> float:
+        """Return about one cap."""
+        return power((spec.soft_cap or 1.0) / spec.factor)
 
 
 def sink_weights(spec: Spec) -> np.ndarray:

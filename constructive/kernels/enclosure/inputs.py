@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from constructive.exact.formats import Format, nearest
 from constructive.kernels.masks import Booleans, Grid, Mask
+from constructive.kernels.spec import require_factors
 from constructive.support.arrays import UNREADABLE, Array, as_array
-from constructive.support.errors import DataError, ParameterError
+from constructive.support.errors import DataError
 
 _AXES = 4
 """Batch, heads, tokens and entries."""
@@ -78,11 +79,7 @@ def read(
     queries, keys, values = arrays
     heads = queries.shape[1]
     whole = (*queries.shape[:3], keys.shape[2])
-    for name, number in (("scale", scale), ("softcap", softcap)):
-        if number is not None and not 0.0 < number < math.inf:
-            raise ParameterError(
-                f"{name}={number!r} is not a positive number", witness=number, suggestion="None"
-            )
+    require_factors(scale=scale, softcap=softcap)
     visible, exists, added = _masked(mask, whole)
     if bias is not None:
         added += (_broadcasts("bias", exactly("bias", bias), whole),)

@@ -58,7 +58,8 @@ class LogitErrors:
         self.rounded = float(model.gamma(model.constants))
         of_sum, self._of_logit = self._sums(width)
         # Raw, scaled, and two constants; divided by c.
-        first = stored ** (4 + capped) * (1.0 + self.rounded * capped) - 1.0
+        first = stored ** (2 + capped) * (1.0 + model.entry_unit) ** 2
+        first = first * (1.0 + self.rounded * capped) - 1.0
         self._of_sum = min(of_sum * (1.0 + first), _LARGE)
         self._of_logit = min(self._of_logit * (1.0 + first) + first + OWN, _LARGE)
         biased = bool(given.added) or given.sinks is not None

@@ -7,10 +7,14 @@ from collections.abc import Callable
 
 from constructive.kernels.mistakes import (
     addresses,
+    bits,
+    carried,
     logits,
     masks,
+    memory,
     merging,
     packed,
+    pages,
     precision,
     softmax,
     tiles,
@@ -19,13 +23,26 @@ from constructive.kernels.mistakes.bench import Bench, Made, Mistakes
 
 KINDS: tuple[Callable[[Bench], Mistakes], ...] = (
     masks.alignment, masks.diagonals, masks.windows, packed.packed, masks.missing, masks.lengths,
-    masks.arbitrary, tiles.neighbours, tiles.tiles, tiles.rows_of_blocks, addresses.heads,
-    addresses.sequences, logits.soft_caps, softmax.sinks, logits.slopes, logits.scale,
-    masks.blocks, logits.hidden, softmax.padding, softmax.twice, softmax.maxima,
-    softmax.denominators, softmax.rescaling, softmax.splits, merging.merging, precision.precision,
-    addresses.layouts, addresses.rows, addresses.coordinates,
+    masks.sides, masks.arbitrary, tiles.neighbours, tiles.tiles, tiles.rows_of_blocks,
+    tiles.transposed, addresses.heads,
+    addresses.sequences, pages.pages, pages.counts_of_pages, memory.strides,
+    memory.layouts_of_inputs, logits.soft_caps, softmax.sinks, logits.slopes, logits.biases,
+    logits.scale, masks.blocks, logits.hidden, softmax.padding, softmax.twice, softmax.maxima,
+    softmax.denominators, softmax.rescaling, carried.carried, softmax.splits, merging.merging,
+    merging.lost, bits.bits, precision.precision, addresses.layouts, addresses.rows,
+    addresses.coordinates, memory.padding_that_is_read,
 )  # fmt: skip
 """In the order in which they are tried."""
+
+
+_FIRST: dict[str, tuple[Callable[[Bench], Mistakes], ...]] = {
+    "lowest level": (logits.hidden, softmax.maxima),
+    "low level": (softmax.maxima, logits.hidden),
+    "level": (softmax.maxima,),
+    "scale": (logits.scale,),
+    "soft cap": (logits.soft_caps,),
+}
+"""Of a case: what it was made for, which comes first where several mistakes lead to the same."""
 
 
 def mistakes(bench: Bench) -> dict[str, Made]:
@@ -41,4 +58,5 @@ def mistakes(bench: Bench) -> dict[str, Made]:
         >>> "each query is that of head 0" in found
         True
     """
-    return {sentence: made for kind in KINDS for sentence, made in kind(bench)}
+    kinds = (*_FIRST.get(bench.problem.case, ()), *KINDS)
+    return {sentence: made for kind in kinds for sentence, made in kind(bench)}

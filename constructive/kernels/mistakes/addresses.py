@@ -22,6 +22,10 @@ def heads(bench: Bench) -> Mistakes:
         "KV head h // kv_heads, not h // group": np.minimum(h // count, count - 1),
         "KV head min(h, kv_heads - 1), not h // group": np.minimum(h, count - 1),
         "the last KV head": np.full_like(h, count - 1),
+        "KV head h // (group + 1), not h // group": h // (spec.group + 1),
+        "KV head h // (group - 1), not h // group": np.minimum(
+            h // max(spec.group - 1, 1), count - 1
+        ),
     }
     for sentence, chosen in maps.items():
         if count > 1 and not np.array_equal(chosen, h // spec.group):
@@ -130,10 +134,20 @@ def rows(bench: Bench) -> Mistakes:
                 f"every block of {block} keys is the first, values are right",
                 partial(_read, bench, k[:, :, first], None),
             )
-            late = np.maximum(np.arange(k.shape[2]) - block, 0)
+            j = np.arange(k.shape[2])
+            late = np.maximum(j - block, 0)
             yield (
                 f"values of each block of {block} are those of the block before",
                 partial(bench.averaged, v=v[:, :, late]),
+            )
+            yield (
+                f"values of each block of {block} but the first are those of the block before",
+                partial(bench.averaged, v=v[:, :, np.where(j < block, j, late)]),
+            )
+            yield (
+                f"keys of each block of {block} but the first are those of the block before, "
+                "values are right",
+                partial(_read, bench, k[:, :, np.where(j < block, j, late)], None),
             )
             yield (
                 f"the halves of each block of {block} values are exchanged",

@@ -1,7 +1,7 @@
 """Attention in float64 with one thing changed: what a kernel with a mistake would return."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from constructive.kernels.answer import grouped
 from constructive.kernels.masks import Booleans, Integers
+from constructive.kernels.paged import Pool
 from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array
 
@@ -19,6 +20,8 @@ Mistakes = Iterator[tuple[str, Made]]
 
 BLOCKS = (16, 32, 64, 128, 8)
 """Sizes of blocks that kernels use."""
+Memory = Pool | str
+"""How a kernel got its arrays: pages, or a name of `places.PLACES`."""
 SAME: Any = object()
 """Of an argument: as the problem has it."""
 
@@ -30,19 +33,22 @@ class Bench:
     Attributes:
         problem: the problem
         rows: (R,) queries that are computed; all outputs are (B, H, R, d_v)
+        memory: how the kernel got its arrays, or None where nothing is said
     """
 
     problem: Problem
     rows: Integers
+    memory: Memory | None = field(default=None, kw_only=True)
 
     @classmethod
-    def of(cls, problem: Problem) -> "Bench":
+    def of(cls, problem: Problem, memory: Memory | None = None) -> "Bench":
         """Return the bench of all queries.
 
         Args:
             problem: the problem
+            memory: how the kernel got its arrays
         """
-        return cls(problem, np.arange(problem.spec.queries))
+        return cls(problem, np.arange(problem.spec.queries), memory=memory)
 
     @cached_property
     def visible(self) -> Booleans:

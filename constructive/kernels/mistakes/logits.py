@@ -128,6 +128,43 @@ def slopes(bench: Bench) -> Mistakes:
     yield "slopes are multiplied by the position of the key", partial(_scored, bench, bias=each * j)
 
 
+def biases(bench: Bench) -> Mistakes:
+    """Yield biases that are combined with logits in other ways, or are those of other places."""
+    bias, spec = bench.bias, bench.problem.spec
+    if bias is None:
+        return
+    plain = bench.scored(bias=None)
+    ways = {
+        "the bias is ignored": plain,
+        "the bias is added twice": plain + 2.0 * bias,
+        "the bias is subtracted": plain - bias,
+        "the bias is multiplied with the logits, not added": plain * bias,
+        "the bias is added before the scale": plain + bias * spec.factor,
+        "the bias is divided by the scale": plain + bias / spec.factor,
+        "the bias is multiplied by log2(e)": plain + bias / math.log(2.0),
+        "the bias is not multiplied by log2(e), where logits are": plain + bias * math.log(2.0),
+        "the bias is half as large": plain + 0.5 * bias,
+    }
+    if spec.soft_cap is not None:
+        cap = spec.soft_cap
+        ways["the bias is added before the soft cap"] = cap * np.tanh(
+            (bench.raw * spec.factor + bias) / cap
+        )
+    for sentence, scores in ways.items():
+        yield sentence, partial(bench.averaged, scores)
+    others = {
+        "that of head 0": bias[:, :1],
+        "that of the next head": np.roll(bias, -1, 1),
+        "that of sequence 0": bias[:1],
+        "that of the next sequence": np.roll(bias, -1, 0),
+        "that of the next key": np.roll(bias, -1, 3),
+        "that of the key before": np.roll(bias, 1, 3),
+    }
+    for words, other in others.items():
+        if not np.array_equal(np.broadcast_to(other, bias.shape), bias):
+            yield f"the bias is {words}", partial(bench.averaged, plain + other)
+
+
 def hidden(bench: Bench) -> Mistakes:
     """Yield finite numbers in place of -inf, and masks that come too late."""
     if bench.problem.visible.all():

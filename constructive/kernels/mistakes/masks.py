@@ -96,9 +96,49 @@ def windows(bench: Bench) -> Mistakes:
         yield f"the window is ignored on the {side}", bench.sees(_instead(spec, mask, other))
         other = _changed(mask, side, size // 2)
         yield f"the window is half as long on the {side}", bench.sees(_instead(spec, mask, other))
+    yield from _edges(bench, mask)
     if None not in {mask.left, mask.right} and mask.left != mask.right:
         other = _changed(_changed(mask, "left", mask.right), "right", mask.left)
         yield "left and right of the window are swapped", bench.sees(_instead(spec, mask, other))
+
+
+def _edges(bench: Bench, mask: Window) -> Mistakes:
+    """Yield windows whose edges are rounded to blocks of keys."""
+    spec, visible = bench.problem.spec, bench.problem.visible
+    diagonal = _grid(spec).diagonal(mask.alignment)
+    j = np.arange(spec.keys)
+    for block in BLOCKS:
+        first_rows = np.arange(spec.queries) // block * block
+        last_rows = np.minimum(first_rows + block, spec.queries) - 1
+        if mask.left is not None:
+            edge = diagonal - mask.left
+            of_blocks = {
+                "": edge,
+                f", of all blocks of {block} queries": edge[:, :, first_rows],
+            }
+            for words, left in of_blocks.items():
+                start = -(-np.maximum(left, 0) // block) * block
+                yield (
+                    f"the block of {block} keys in which the window begins is not read{words}",
+                    bench.sees(visible & (j >= start)),
+                )
+            rest = _instead(spec, mask, replace(mask, left=None))
+            yield (
+                f"the window begins with the block of {block} keys in which it should begin",
+                bench.sees(rest & (j >= edge // block * block)),
+            )
+        if mask.right is not None:
+            edge = diagonal + mask.right
+            yield (
+                f"the block of {block} keys in which the window ends is not read",
+                bench.sees(visible & (j < (edge + 1) // block * block)),
+            )
+            late = edge[:, :, last_rows]
+            yield (
+                f"the block of {block} keys in which the window of the last query of a block ends "
+                "is not read",
+                bench.sees(visible & (j < (late + 1) // block * block)),
+            )
 
 
 def missing(bench: Bench) -> Mistakes:
@@ -151,6 +191,23 @@ def lengths(bench: Bench) -> Mistakes:
                     # The diagonal of causal masks follows true lengths: only this mask changes.
                     shown = other.visible(_grid(spec))
                     yield sentence, bench.sees(_without(spec, mask) & shown)
+
+
+def sides(bench: Bench) -> Mistakes:
+    """Yield padding that is taken to be on the other side."""
+    spec = bench.problem.spec
+    left, right = spec.mask(LeftPadding), spec.mask(RightPadding)
+    if left is not None and right is None:
+        other: Mask = RightPadding(tuple(spec.keys - start for start in left.starts))
+        shown = _without(spec, left) & other.visible(_grid(spec))
+        yield "left padding is taken to be on the right", bench.sees(shown)
+        other = RightPadding(tuple(max(start, 1) for start in left.starts))
+        shown = _without(spec, left) & other.visible(_grid(spec))
+        yield "starts of left padding are taken as lengths", bench.sees(shown)
+    if right is not None and left is None:
+        lengths = spec.lengths[1][:, None, None, None]
+        shown = _without(spec, right) & (np.arange(spec.keys) >= spec.keys - lengths)
+        yield "right padding is taken to be on the left", bench.sees(shown)
 
 
 def arbitrary(bench: Bench) -> Mistakes:

@@ -46,6 +46,44 @@ def merging(bench: Bench) -> Mistakes:
                 )
 
 
+def lost(bench: Bench) -> Mistakes:
+    """Yield keys that no split reads, and splits that are not merged."""
+    keys, visible = bench.problem.spec.keys, bench.problem.visible
+    j = np.arange(keys)
+    sizes = {f"{parts} splits": -(-keys // parts) for parts in _SPLITS if parts < keys}
+    for block in BLOCKS:
+        blocks = -(-keys // block)
+        for parts in (parts for parts in _SPLITS if parts < blocks):
+            sizes[f"{parts} splits of blocks of {block}"] = -(-blocks // parts) * block
+            size = blocks // parts * block
+            if size * parts < keys:
+                yield (
+                    f"keys behind {parts} splits of {size} are not read: the number of blocks of "
+                    f"{block} is rounded down",
+                    bench.sees(visible & (j < size * parts)),
+                )
+    for parts in _SPLITS:
+        if parts < keys and keys % parts:
+            yield (
+                f"keys behind {parts} splits of {keys // parts} are not read: the size of splits "
+                "is rounded down",
+                bench.sees(visible & (j < keys // parts * parts)),
+            )
+    for words, size in sizes.items():
+        if size < keys:
+            kept = {
+                "the first split is lost": j >= size,
+                "the last split is lost": j < (keys - 1) // size * size,
+                "only the first split is returned": j < size,
+                "each split but the first loses its first key": (j % size > 0) | (j < size),
+                "each split but the last loses its last key": (
+                    (j % size < size - 1) | (j >= (keys - 1) // size * size)
+                ),
+            }
+            for sentence, shown in kept.items():
+                yield f"{sentence} ({words})", bench.sees(visible & shown)
+
+
 def _splits(bench: Bench, size: int, overlap: int = 0) -> tuple[Array, Array, Array]:
     """Return sums, largest logits and sums of weights of splits, each with an axis in front."""
     logits = np.where(bench.visible, bench.scores, -np.inf)

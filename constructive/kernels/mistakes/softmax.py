@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.masks import Integers
-from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
+from constructive.kernels.mistakes.bench import BLOCKS, Bench, Made, Mistakes
 from constructive.support.arrays import Array
 
 _SPLITS = (2, 4, 8, 3)
@@ -119,12 +119,59 @@ def maxima(bench: Bench) -> Mistakes:
         yield f"{words}, and rows end as NaN", partial(_started, bench, start, np.nan)
         yield f"{words}, and rows end as zeros", partial(_started, bench, start, 0.0)
 
+    factor = bench.problem.spec.factor
+    early: dict[str, Made] = {"before logits are scaled": lambda: bench.raw}
+    if bench.bias is not None:
+        early["before the bias is added"] = lambda: bench.scored(bias=None)
+    if bench.problem.spec.soft_cap is not None:
+        early["before the soft cap"] = lambda: bench.raw * factor
+    for words, scores in early.items():
+        yield f"the largest logit is taken {words}", partial(_early, bench, scores, None)
+        for block in BLOCKS:
+            if block < bench.problem.spec.keys:
+                yield (
+                    f"the largest logit is taken {words} (blocks of {block} keys)",
+                    partial(_early, bench, scores, block),
+                )
+    yield "the smallest logit is subtracted, not the largest", partial(_smallest, bench)
+    for block in BLOCKS:
+        if block < bench.problem.spec.queries:
+            yield (
+                f"one largest logit is taken for all rows of each block of {block} queries",
+                partial(_of_block, bench, block),
+            )
 
-def _fixed(bench: Bench) -> Array:
+
+def _early(bench: Bench, scores: Made, block: int | None) -> Array:
+    reference = np.where(bench.visible, scores(), -np.inf)
+    if block is None:
+        return _fixed(bench, reference.max(-1, keepdims=True))
+    return _Carry(reference=reference).run(bench, block)
+
+
+def _smallest(bench: Bench) -> Array:
+    return _fixed(bench, np.where(bench.visible, bench.scores, np.inf).min(-1, keepdims=True))
+
+
+def _of_block(bench: Bench, block: int) -> Array:
+    """Return the output with the largest logit of all rows of the block of each query."""
+    every = Bench.of(bench.problem)
+    top = np.where(every.visible, every.scores, -np.inf).max(-1)
+    starts = np.arange(0, top.shape[-1], block)
+    of_blocks = np.maximum.reduceat(top, starts, axis=-1)
+    return _fixed(bench, of_blocks[..., bench.rows // block, None])
+
+
+def _fixed(bench: Bench, top: Array | float = 0.0) -> Array:
+    """Return the output in float32 with other references than the largest logit."""
     logits = np.where(bench.visible, bench.scores, -np.inf).astype(np.float32)
     with np.errstate(all="ignore"):
-        weights = np.exp(logits)
-        out: Array = (weights @ bench.values.astype(np.float32)) / weights.sum(-1, keepdims=True)
+        weights = np.exp(logits - np.where(np.isfinite(top), top, 0.0).astype(np.float32))
+        total = weights.sum(-1, keepdims=True)
+        if bench.problem.sinks is not None:
+            shifted = bench.problem.sinks[:, None, None] - top
+            total = total + np.exp(shifted.astype(np.float32))
+        out: Array = (weights @ bench.values.astype(np.float32)) / total
     return out
 
 
@@ -172,43 +219,49 @@ def _shared_factor(bench: Bench, block: int) -> Array:
 class _Carry:
     """Softmax in blocks, with one step changed."""
 
-    def __init__(self, first: Integers | None = None, **changed: bool) -> None:
-        self.first, self.changed = first, changed
+    def __init__(
+        self, first: Integers | None = None, reference: Array | None = None, **changed: bool
+    ) -> None:
+        self.first, self.reference, self.changed = first, reference, changed
 
     def run(self, bench: Bench, block: int) -> Array:
         """Return the output."""
         is_kept = {"sums", "outputs", "running", "keeps_sums", "keeps_outputs"}.difference(
             name for name, value in self.changed.items() if not value
         )
-        logits = np.where(bench.visible, bench.scores, -np.inf)
+        # In the format of accumulators, in which factors that are too large overflow.
+        real = np.float64 if bench.problem.spec.output.name == "float64" else np.float32
+        logits = np.where(bench.visible, bench.scores, -np.inf).astype(real)
+        seen = logits if self.reference is None else self.reference.astype(real)
+        values = bench.values.astype(real)
         rows = logits.shape[:3]
-        largest = np.full((*rows, 1), -np.inf)
-        total, out = np.zeros((*rows, 1)), np.zeros((*rows, bench.values.shape[-1]))
+        largest = np.full((*rows, 1), -np.inf, real)
+        total, out = np.zeros((*rows, 1), real), np.zeros((*rows, values.shape[-1]), real)
         sinks = bench.problem.sinks
         with np.errstate(all="ignore"):
             for start in range(0, logits.shape[-1], block):
                 part = logits[..., start : start + block]
-                top = part.max(-1, keepdims=True)
+                top = seen[..., start : start + block].max(-1, keepdims=True)
                 new = np.maximum(largest, top) if "running" in is_kept else top
                 base = largest if self.changed.get("stale") and start else new
-                base = np.where(np.isfinite(base), base, 0.0)
-                weights = np.exp((part - base).astype(np.float32))  # which underflows early
-                factor = np.exp((largest - np.where(np.isfinite(new), new, 0.0)).astype(np.float32))
+                weights = np.exp(part - np.where(np.isfinite(base), base, real(0.0)))
+                factor = np.exp(largest - np.where(np.isfinite(new), new, real(0.0)))
                 if self.first is not None:
                     factor = factor[:, :, self.first]
                 if self.changed.get("inverted"):
-                    factor = np.where(factor > 0.0, 1.0 / factor, 0.0)
-                total = total * (factor if "sums" in is_kept else 1.0) * ("keeps_sums" in is_kept)
-                out = out * (factor if "outputs" in is_kept else 1.0)
-                out = out * ("keeps_outputs" in is_kept)
+                    factor = np.where(factor > 0.0, real(1.0) / factor, real(0.0))
+                total = total * (factor if "sums" in is_kept else real(1.0))
+                total = total * real("keeps_sums" in is_kept)
+                out = out * (factor if "outputs" in is_kept else real(1.0))
+                out = out * real("keeps_outputs" in is_kept)
                 total = total + weights.sum(-1, keepdims=True)
-                out = out + weights @ bench.values[:, :, start : start + block]
+                out = out + weights @ values[:, :, start : start + block]
                 if self.changed.get("divides"):
-                    out = out / np.where(total > 0.0, total, 1.0)
+                    out = out / np.where(total > 0.0, total, real(1.0))
                 largest = new
             if sinks is not None:
-                total = total + np.exp(sinks[:, None, None] - largest)
-            return out if self.changed.get("divides") else out / total
+                total = total + np.exp(sinks.astype(real)[:, None, None] - largest)
+            return (out if self.changed.get("divides") else out / total).astype(np.float64)
 
 
 def splits(bench: Bench) -> Mistakes:

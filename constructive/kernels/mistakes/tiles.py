@@ -84,6 +84,38 @@ def rows_of_blocks(bench: Bench) -> Mistakes:
                 yield f"the bias is that {words}", partial(_biased, bench, other)
 
 
+def transposed(bench: Bench) -> Mistakes:
+    """Yield tiles of scores or weights that are transposed before they are used."""
+    for size in BLOCKS:
+        yield (
+            f"weights are transposed in tiles of {size} x {size} before they multiply values",
+            partial(_transposed, bench, size, of_weights=True),
+        )
+        yield (
+            f"logits are transposed in tiles of {size} x {size}",
+            partial(_transposed, bench, size, of_weights=False),
+        )
+
+
+def _transposed(bench: Bench, size: int, *, of_weights: bool) -> Array:
+    every = Bench.of(bench.problem)
+    queries, keys = every.visible.shape[2:]
+    logits = np.where(every.visible, every.scores, -np.inf)
+    weights, total = every.weighed()
+    source = weights if of_weights else logits
+    empty = 0.0 if of_weights else -np.inf
+    wide = [(0, 0), (0, 0), (0, -queries % size), (0, -keys % size)]
+    padded = np.pad(source, wide, constant_values=empty)
+    rows, columns = (count // size for count in padded.shape[2:])
+    tiled = padded.reshape(*source.shape[:2], rows, size, columns, size).swapaxes(3, 5)
+    turned = tiled.reshape(padded.shape)[:, :, :queries, :keys]
+    if of_weights:
+        out: Array = turned @ every.values / total
+    else:
+        out = every.averaged(turned, np.isfinite(turned))
+    return out[:, :, bench.rows]
+
+
 def neighbours(bench: Bench) -> Mistakes:
     """Yield masks of the key beside, which end at the border, and keys that are never hidden."""
     spec = bench.problem.spec

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from constructive.exact.arithmetics.floats import Floats
 from constructive.layers.attend import attend, flat
-from constructive.layers.layer import HeadShapes
+from constructive.layers.shapes import HeadShapes
 from constructive.layers.views import BLOCK_BYTES, Causal, Rows
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, finite_array, private

@@ -13,7 +13,7 @@ with A the averages of `|x|` that `layers.causal.bounded` gives, `|z| <= A`, X >
 `|x|`, and zeta and more of each head (`FloatModel.weighted`); B is zero where z is x. The counts k
 and m are those of `Contraction.readouts`: K and d_out, the entries of z and f, where the readout
 comes before the unembedding; else all roundings are in k, and m = 0. Where logits of heads are
-inexact, attention moves by a part g at most (`ExactLogits.growth`), before the rest happens: so
+off by eps, attention moves by a part g = exp(2 eps) - 1 at most, before the rest happens: so
 (1 + zeta)(1 + g) - 1 stands for zeta, and the weight tau of small tokens grows by 1 + g.
 
 There is one rounding more each where outputs and logits are stored in fewer bits. Where sums may
@@ -21,6 +21,7 @@ leave the range of the format, nothing is bounded. So the next token has the lar
 such evaluation where the margin exceeds E_next + E_v for every other v.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -30,12 +31,15 @@ import numpy.typing as npt
 from constructive.exact.float_model import FloatModel
 from constructive.exact.models import FLOAT64
 from constructive.exact.upward import up
-from constructive.layers.causal.bounded import ExactLogits, enclosed
+from constructive.layers.causal.bounded import enclosed
 from constructive.layers.causal.layer import CausalLayer
+from constructive.layers.exact_logits import ExactLogits
 from constructive.support.arrays import Array
 
 _FEW = 1024
-"""Positions whose logits are held at a time."""
+"""Positions whose logits are computed at a time."""
+_SMALL = 0.25
+"""Up to it exp(2 eps) - 1 is at most 2 eps + 4 eps^2: the series is 2 eps + 2 eps^2 (1 + ...)."""
 
 Integers = npt.NDArray[np.int64]
 
@@ -129,9 +133,8 @@ def margins(
     absolute = np.abs(readout)
     by_head = absolute[layer.skip * layer.width :].reshape(layer.num_heads, layer.width, -1)
     head_columns = up(by_head.sum(axis=1))
-    growth = known.growth(model, longest or tokens.shape[1])
     sizes = Sizes(
-        growth,
+        _growth(known, model, longest or tokens.shape[1]),
         layer.width,
         readout,
         absolute,
@@ -155,6 +158,19 @@ def margins(
                 right[at],
             )
             yield Margins(places[block.rows][at], *found)
+
+
+def _growth(known: ExactLogits, model: FloatModel, tokens: int) -> float:
+    """Bound by how large a part of itself attention may move: not at all where logits are exact.
+
+    Infinite where tokens, queries or keys may be stored in fewer bits than they have.
+    """
+    if known.exact(model).all():
+        return 0.0
+    eps = float(known.errors(model, tokens).max())
+    if model.stored_unit or not (eps <= _SMALL and known.in_range(model)):
+        return math.inf
+    return float(up(np.array(2.0 * eps + 4.0 * eps**2)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,7 +35,7 @@ SHAPES = (
 
 SIZES = ("uneven-lengths", "partial-lengths", "part-page", "lengths", "poison", "empty-sequence")
 LAUNCHES = {"splits", "uneven-splits", "empty-split", "pages", "part-page", "packed", "strided"}
-LAID = ("surrounded", "interleaved", "swapped")
+LAID = ("surrounded", "spread", "interleaved", "swapped")
 MODELS = {"Flash": "flash", "Triton": "flash", "Eager": "eager"}
 
 
@@ -47,6 +47,7 @@ class Asked:
     case: tuple
     backward: Backward | None
     is_packed: bool
+    memory: Paged | str | None = None
 
     @property
     def dout(self):
@@ -130,14 +131,14 @@ def called(problem, needs, turn, backward=None):
         o = o.but(key_lengths=None, query_offsets=ends[0], key_offsets=ends[1])
         return Asked(problem, (q, k, v, o), backward, is_packed=True)
     if needs & {"pages", "part-page"}:
-        paged = Paged.of(problem, page_size=PAGE)
+        paged = Paged.of(problem, page_size=PAGE, stale=turn % 2 == 1)
         o = widened(o, spec.keys, paged.table.shape[1] * PAGE)
         o = o.but(block_table=paged.table, key_lengths=paged.lengths.astype(int))
         case = problem.tensors("numpy")[0], paged.k.swapaxes(1, 2), paged.v.swapaxes(1, 2), o
-        return Asked(problem, case, backward, is_packed=False)
+        return Asked(problem, case, backward, is_packed=False, memory=paged)
     placed = LAID[turn % len(LAID)] if "strided" in needs else "contiguous"
     tensors = problem.tensors("numpy", placed=placed, poison="poison" in needs)
-    return Asked(problem, (*tensors, o), backward, is_packed=False)
+    return Asked(problem, (*tensors, o), backward, is_packed=False, memory=placed)
 
 
 def options_of(problem, *, slopes):
@@ -181,7 +182,7 @@ def report(one, outs):
         return BackwardReport(one.backward, *map(as_float64, outs))
     if one.is_packed:
         return examine(one.problem, outs[0][0].swapaxes(0, 1), layout="packed")
-    return examine(one.problem, outs[0])
+    return examine(one.problem, outs[0], memory=one.memory)
 
 
 def outside(case, out, model):

@@ -1,0 +1,211 @@
+"""Attention in ball arithmetic: every number comes with a proved bound on its error.
+
+Weights, queries and tokens are exact dyadic rationals; all operations are enclosed: products,
+exponentials, and the quotient of the softmax.
+
+*Which tokens matter.* A head which saturates on an example leaves all tokens but one with next to
+no attention. So logits are first bounded in float64, which is rigorous too (`Bounded`). Tokens
+whose logits are surely less than the largest one by `prec` bits get the ball [0, 2^-prec]; logits
+and exponentials are enclosed only for the others, with python-flint. The bound is not an estimate:
+where it is useless (huge weights, infinities) every token counts as one that matters.
+
+Precision is an argument, `prec` in bits, and is set only while an enclosure is computed.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from flint import arb, arb_mat
+
+from constructive.exact.arithmetics.arithmetic import Arithmetic, Hidden, Numbers
+from constructive.exact.arithmetics.bounded import Bounded, BoundedLogits, Factors
+from constructive.exact.arithmetics.lazy import PerQuery
+from constructive.exact.ball import exact_matrix
+from constructive.exact.precision import working_precision
+
+Booleans = npt.NDArray[np.bool_]
+
+
+class BallFactors(NamedTuple):
+    """Weights in float64 with bounds, and products of each head in balls.
+
+    Attributes:
+        floats: for the question which tokens matter
+        products: W_Q W_K^T of each head (d, d)
+    """
+
+    floats: Factors
+    products: tuple[arb_mat, ...]
+
+
+class BallLogits(NamedTuple):
+    """Logits in float64 with bounds, and what those in balls are made of.
+
+    Attributes:
+        floats: for the question which tokens matter
+        products: W_Q W_K^T of each head (d, d)
+    """
+
+    floats: BoundedLogits
+    products: tuple[arb_mat, ...]
+
+
+class BallMatrices(PerQuery[arb_mat]):
+    """Matrices of the queries of a block, made one at a time.
+
+    Attributes:
+        tokens: those that a query sees, by its number, as a matrix (n, d)
+    """
+
+    def __init__(
+        self, count: int, make: Callable[[int], arb_mat], tokens: Callable[[int], arb_mat]
+    ) -> None:
+        super().__init__(count, make)
+        self.tokens = tokens
+
+
+class Balls(Arithmetic[BallFactors, BallLogits, BallMatrices]):
+    """Balls of python-flint; matrices are made one at a time.
+
+    Args:
+        prec: bits of the balls
+    """
+
+    def __init__(self, prec: int) -> None:
+        self.prec = prec
+        self._floats = Bounded()
+
+    def weights(
+        self,
+        query_weights: Numbers,
+        key_weights: Numbers,
+        shared: Numbers | None = None,  # noqa: ARG002 - tokens stay what they are
+    ) -> BallFactors:
+        """Multiply the weights of each head.
+
+        Args:
+            query_weights: W_Q (H, d, d_h)
+            key_weights: W_K (H, d, d_h)
+            shared: of no influence
+        """
+        with working_precision(self.prec):
+            products = tuple(
+                exact_matrix(w_q) * exact_matrix(w_k.T)
+                for w_q, w_k in zip(query_weights, key_weights, strict=True)
+            )
+        return BallFactors(self._floats.weights(query_weights, key_weights), products)
+
+    def logits(self, weights: BallFactors, queries: Numbers, keys: Numbers) -> BallLogits:
+        """Bound logits in float64; which of them are enclosed, the softmax decides.
+
+        Args:
+            weights: of all heads
+            queries: (k, d) or (k, b, d)
+            keys: (k, n, d), or (1, n, d) for all
+        """
+        asked, seen = self._floats.queries(queries), self._floats.keys(keys)
+        return BallLogits(self._floats.logits(weights.floats, asked, seen), weights.products)
+
+    def softmax(self, logits: BallLogits, hidden: Hidden | None) -> BallMatrices:
+        """Return attention of each query: (H, n).
+
+        Args:
+            logits: of a block
+            hidden: (b, n), or None
+        """
+        matters = relevant_tokens(logits.floats, self.prec, hidden)
+        matters = matters.reshape(-1, *matters.shape[-2:])
+        queries = logits.floats.queries.reshape(len(matters), -1)
+        keys, products = logits.floats.keys, logits.products
+        of_group = lru_cache(maxsize=1)(lambda group: exact_matrix(keys[group]))
+
+        def tokens(query: int) -> arb_mat:
+            return of_group(query * len(keys) // len(matters))
+
+        def attention(query: int) -> arb_mat:
+            seen = None if hidden is None else ~hidden[query % len(hidden)]
+            row = exact_matrix(queries[query, np.newaxis])
+            tokens_of = partial(tokens, query)
+            with working_precision(self.prec):
+                return _attention(row, products, tokens_of, matters[query], seen, self.prec)
+
+        return BallMatrices(len(matters), attention, tokens)
+
+    def averages(
+        self,
+        attention: BallMatrices,
+        values: Numbers,  # noqa: ARG002 - attention has them as matrices
+    ) -> BallMatrices:
+        """Return the averages of each query: (H, d).
+
+        Args:
+            attention: of a block
+            values: the keys of the block
+        """
+
+        def average(query: int) -> arb_mat:
+            weights = attention[query]
+            with working_precision(self.prec):
+                return weights * attention.tokens(query)
+
+        return BallMatrices(len(attention), average, attention.tokens)
+
+
+def relevant_tokens(logits: BoundedLogits, prec: int, hidden: Hidden | None = None) -> Booleans:
+    """Which tokens may have attention above 2^-prec: (..., H, n), one of each head at least.
+
+    Args:
+        logits: of a block
+        prec: bits
+        hidden: which tokens a query does not see (b, n); these are irrelevant
+    """
+    with np.errstate(all="ignore"):  # an overflow makes every token relevant
+        numbers, bounds = logits.numbers, logits.bounds
+        if hidden is not None:
+            numbers = np.where(hidden[:, np.newaxis], -np.inf, numbers)
+        top = numbers.argmax(axis=-1)[..., np.newaxis]
+        least_of_top = np.take_along_axis(numbers - bounds, top, axis=-1)
+        # log(2) < 0.7. Both sides below are rounded by 2^-53 of their own sizes; whichever is
+        # larger, 1 + 1e-9 |least_of_top| is more than that can decide.
+        margin = 0.7 * prec + 1.0 + 1e-9 * np.abs(least_of_top)
+        dropped: Booleans = numbers + bounds < least_of_top - margin
+        if hidden is not None:
+            dropped |= hidden[:, np.newaxis]
+    return ~dropped
+
+
+def _attention(
+    row: arb_mat,
+    products: tuple[arb_mat, ...],
+    tokens: Callable[[], arb_mat],
+    matters: Booleans,
+    seen: Booleans | None,
+    prec: int,
+) -> arb_mat:
+    """Softmax attention (H, n) of all heads on one query, at the precision in force."""
+    heads, size = matters.shape
+    visible = size if seen is None else int(np.count_nonzero(seen))
+    none = arb(0.5, 0.5) * arb(2) ** -prec
+    # At most n - 1 tokens of weight at most 2^-prec each leave at least this to the only one.
+    nearly_one = 1 - none * (visible - 1)
+    line = [none] * size if seen is None else [none if x else arb(0) for x in seen.tolist()]
+    attention = line * heads
+    transposed = None
+    for head, mask in enumerate(matters):
+        index = np.flatnonzero(mask).tolist()
+        if len(index) == 1:
+            attention[head * size + index[0]] = nearly_one
+            continue
+        if transposed is None:
+            transposed = tokens().transpose()
+        logits = (row * products[head] * transposed).entries()
+        reference = max(logits[i].mid() for i in index)
+        weights = [(logits[i] - reference).exp() for i in index]
+        # Each token left out has at most 2^-prec of the weight of one which is not.
+        total = sum(weights, arb(0)) * (1 + none * (visible - len(index)))
+        for i, weight in zip(index, weights, strict=True):
+            attention[head * size + i] = weight / total
+    return arb_mat(heads, size, attention)

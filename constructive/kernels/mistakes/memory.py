@@ -1,0 +1,108 @@
+"""Mistakes about memory: strides that are ignored, layouts, and padding that is read."""
+
+from functools import partial
+
+import numpy as np
+
+from constructive.kernels.answer import grouped
+from constructive.kernels.masks import Booleans
+from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
+from constructive.kernels.places import PLACES, Place
+from constructive.support.arrays import Array
+
+_PARTS = ("queries", "keys", "values", "keys and values", "queries, keys and values")
+
+
+def strides(bench: Bench) -> Mistakes:
+    """Yield arrays that are read as if they were contiguous, in the memory that the kernel got."""
+    if isinstance(bench.memory, str) and bench.memory != "contiguous":
+        for what in _PARTS:
+            yield (
+                f"strides of {what} are ignored: memory is read as if it were contiguous",
+                partial(_flat, bench, PLACES[bench.memory], what),
+            )
+    spec = bench.problem.spec
+    if spec.d_v != spec.head_dim:
+        yield (
+            "values are addressed with the strides of keys (value_dim is not head_dim)",
+            partial(_of_keys, bench),
+        )
+
+
+def layouts_of_inputs(bench: Bench) -> Mistakes:
+    """Yield arrays whose axes of heads and tokens are taken for each other."""
+    for what in _PARTS:
+        yield (
+            f"{what} are laid out as (B, T, H, d), and read as (B, H, T, d)",
+            partial(_flat, bench, PLACES["swapped"], what),
+        )
+        yield (
+            f"{what} are laid out as (B, H, T, d), and read as (B, T, H, d)",
+            partial(_flat, bench, _OTHERWISE, what),
+        )
+
+
+def _reshaped(array: Array) -> Array:
+    """Return memory (B, H, T, d) read as (B, T, H, d), in the order (B, H, T, d)."""
+    batch, heads, tokens, width = array.shape
+    return array.reshape(batch, tokens, heads, width).swapaxes(1, 2)
+
+
+def _itself(array: Array) -> Array:
+    return array
+
+
+class _Otherwise(Place):
+    def flat(self, array: Array) -> Array:
+        return _reshaped(array)
+
+
+_OTHERWISE = _Otherwise(_itself, _itself)
+
+
+def _flat(bench: Bench, place: Place, what: str) -> Array:
+    problem = bench.problem
+    q, k, v = (
+        place.flat(array) if name in what else array
+        for name, array in (("queries", problem.q), ("keys", problem.k), ("values", problem.v))
+    )
+    raw = grouped(problem.spec, q[:, :, bench.rows], k)
+    return bench.averaged(bench.scored(raw=raw), v=np.repeat(v, problem.spec.group, 1))
+
+
+def _of_keys(bench: Bench) -> Array:
+    """Return the output where values have the addresses of keys; NaN behind their memory."""
+    spec, v = bench.problem.spec, bench.problem.v
+    places = np.arange(spec.batch * spec.heads[1] * spec.keys) * spec.head_dim
+    addresses = places[:, None] + np.arange(spec.d_v)
+    memory = np.pad(
+        v.ravel(), (0, max(0, int(addresses.max()) + 1 - v.size)), constant_values=np.nan
+    )
+    found = memory[addresses].reshape(v.shape)
+    return bench.averaged(v=np.repeat(found, spec.group, 1))
+
+
+def padding_that_is_read(bench: Bench) -> Mistakes:
+    """Yield NaN in rows that read the memory behind the end of a sequence, and nowhere else."""
+    spec, visible = bench.problem.spec, bench.visible
+    lengths = spec.lengths[1]
+    if (lengths == spec.keys).all():
+        return
+    padded = np.broadcast_to((lengths < spec.keys)[:, None, None], visible.shape[:3])
+    yield (
+        "keys or values behind the end of a sequence are read (NaN, whatever their weight)",
+        partial(_odd, bench, padded),
+    )
+    for block in BLOCKS:
+        last = (lengths - 1) // block * block
+        in_last = np.arange(spec.keys) >= last[:, None, None, None]
+        rows = (visible & in_last).any(-1) & padded & (lengths % block > 0)[:, None, None]
+        yield (
+            "keys or values behind the end of a sequence are read, in its last block of "
+            f"{block} (NaN, whatever their weight)",
+            partial(_odd, bench, rows),
+        )
+
+
+def _odd(bench: Bench, rows: Booleans) -> Array:
+    return np.where(rows[..., None], np.nan, bench.averaged())

@@ -1,0 +1,49 @@
+"""What the shapes of weights say, in any arithmetic."""
+
+from typing import Any
+
+import numpy.typing as npt
+
+from constructive.data.shapes import ExampleShapes
+from constructive.support.arrays import Rebuilt
+from constructive.support.errors import DataError
+
+FLOAT64 = 53
+"""Bits of a float64, and so of a readout that is not a sum of several."""
+
+
+class HeadShapes(Rebuilt):
+    """The shapes of the weights of a layer, whatever their entries are."""
+
+    query_weights: npt.NDArray[Any]
+    key_weights: npt.NDArray[Any]
+
+    @property
+    def num_heads(self) -> int:
+        """H, the number of heads."""
+        return len(self.query_weights)
+
+    @property
+    def width(self) -> int:
+        """d, the number of entries of a token or a query."""
+        return int(self.query_weights.shape[1])
+
+    @property
+    def head_dim(self) -> int:
+        """d_h, the inner dimension of W_K W_Q^T."""
+        return int(self.query_weights.shape[2])
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of entries of the weights."""
+        return sum(array.size for array in vars(self).values())
+
+
+def check_targets(dataset: ExampleShapes, target_dim: int) -> None:
+    """Raise DataError if targets have another number of entries than the outputs of a layer."""
+    if dataset.target_dim != target_dim:
+        raise DataError(
+            f"targets have d_out={dataset.target_dim}, the layer {target_dim}",
+            witness=dataset.target_dim,
+            suggestion=f"targets with d_out={target_dim}",
+        )
