@@ -426,7 +426,7 @@ def test_floats_are_near_and_say_how_near(checker, last):
 def test_softmax_stays_within_its_bound(checker, small, offset, count):
     """Also where logits are so large that floats cannot tell them apart."""
     logits = checker.fixed.fixed([small, np.full(small.shape, offset)], count)
-    found = checker.real_claims.softmax(logits, count, checker.real_claims.Work(1e18))
+    found = checker.digits.softmax(logits, count, checker.real_claims.Work(1e18))
     shares, error = exactly(found)
     with mpmath.workdps(80):
         for place in np.ndindex(2, 2):
@@ -439,7 +439,7 @@ def test_softmax_stays_within_its_bound(checker, small, offset, count):
 
 def test_a_single_token_has_all_attention_exactly(checker):
     logits = checker.fixed.fixed([np.array([[[1e300], [-3.0]]])], 5)
-    shares, error = exactly(checker.real_claims.softmax(logits, 5, checker.real_claims.Work(1e18)))
+    shares, error = exactly(checker.digits.softmax(logits, 5, checker.real_claims.Work(1e18)))
     assert shares.tolist() == [[[1], [1]]]
     assert error == 0
 
@@ -450,7 +450,7 @@ def test_the_bound_of_a_right_inverse_is_above_the_truth(checker):
         z = rng.standard_normal((size, 30))
         z[-1] = z[0] + spoil * z[-1] if spoil else z[-1]
         parts = checker.fixed.fixed([z[:, :]], 12)
-        found = checker.real_claims.right_inverse_bound([parts], 12)
+        found = checker.inverse.right_inverse_bound([parts], 12)
         exact = flint.fmpq_mat(size, 30, [flint.fmpq(*v.as_integer_ratio()) for v in z.ravel()])
         inverse = exact.transpose() * (exact * exact.transpose()).inv()
         rows = [[abs(Fraction(int(v.p), int(v.q))) for v in row] for row in inverse.tolist()]
@@ -481,6 +481,6 @@ def test_the_farthest_output_is_found_exactly(checker, targets, outputs, scales,
 
 def test_a_guess_of_an_inverse_is_finite_whatever_the_matrix_is(checker):
     for matrix in (np.zeros((2, 2)), np.ones((3, 3)), np.full((2, 2), np.inf), np.eye(2) * 1e-320):
-        assert np.isfinite(checker.real_claims.guess(matrix)).all()
+        assert np.isfinite(checker.inverse.guess(matrix)).all()
     matrix = np.array([[2.0, 1.0], [1.0, 3.0]])
-    assert np.abs(checker.real_claims.guess(matrix) @ matrix - np.eye(2)).max() < 1e-14
+    assert np.abs(checker.inverse.guess(matrix) @ matrix - np.eye(2)).max() < 1e-14

@@ -137,46 +137,20 @@ def test_an_inverse_which_floats_show_is_kept(run):
     assert run(bounds, [(9, 0.5), (9, 0.499)], floats=(9, 9, 4)) == FAR
 
 
-@pytest.mark.parametrize(
-    ("most", "costs", "expected"),
-    [
-        (1e9, [1, 1, 1], [5, 7, 10]),
-        (1e9, [1, 4e11, 6e11], [5, 7, 10]),
-        (1e9, [1, 1e12, 1e12], [5, 7, 10]),  # a minute, to the point
-        (1e9, [1, 1e12, 1.01e12], [5, 7]),
-        (1e9, [1e15, 1.9e12, 1e11, 1e11], [5, 7, 10]),  # what has been announced is free
-        (7, [1] * 9, [5, 7]),
-        (6.9, [1] * 9, [5]),
-        (4, [1] * 9, []),
-    ],
-)
-def test_digits_which_are_affordable(checker, monkeypatch, most, costs, expected):
-    """Bytes are as many as digits here."""
-    counts = checker.real_claims.COUNTS
-    assert counts[:3] == (5, 7, 10)
-    monkeypatch.setattr(checker.real_claims, "COUNTS", counts[: len(costs)])
-
-    def needs(shapes, count, keep):
-        assert (shapes, keep) == (EIGHT, True)
-        return count, costs[counts.index(count)]
-
-    monkeypatch.setattr(checker.real_claims, "needs", needs)
-    work = checker.real_claims.Work(costs[0] + checker.real_claims.MINUTE)
-    assert list(checker.real_claims.affordable(EIGHT, keep=True, most=most, work=work)) == expected
-    assert work.spent == sum(costs[: len(expected)])
-
-
 def test_exponentials_cost_what_they_take(checker):
     """They are counted as they come, and more than a minute of them is refused."""
     part = checker.real_claims
     logits = checker.fixed.fixed([np.array([[[0.0, 0.5, -3.0], [0.0, -1e9, -1e9]]])], 24)
-    work = part.Work(3 * part.exponential(12))
-    part.softmax(logits, 12, work)
+    work = part.Work(3 * checker.digits.exponential(12))
+    checker.digits.softmax(logits, 12, work)
     assert work.spent == work.allowed  # of three tokens: the other head has one alone
     with pytest.raises(ValueError, match="not shown with the digits which a minute allows"):
-        part.softmax(logits, 12, part.Work(2.99 * part.exponential(12)))
+        checker.digits.softmax(logits, 12, part.Work(2.99 * checker.digits.exponential(12)))
     plain = part.needs(EIGHT, 5, keep=True)
-    assert part.first(EIGHT, keep=True) == (plain[0], plain[1] + part.exponential(5) * 6 * 3 * 5)
+    assert part.first(EIGHT, keep=True) == (
+        plain[0],
+        plain[1] + checker.digits.exponential(5) * 6 * 3 * 5,
+    )
     one = (6, 1, *EIGHT[2:])
     assert part.first(one, keep=True) == part.needs(one, 5, keep=True)
 
@@ -231,7 +205,7 @@ def test_shares_of_tokens_which_are_far_behind(checker, count):
     unit = 20 * (count - 1) * math.log(2)
     behind = np.array([0.0, unit / 2, unit - 8, unit - 1, unit + 1, 2 * unit, 1000.0])
     logits = checker.fixed.fixed([-behind[None, None]], 2 * count)
-    found = checker.real_claims.softmax(logits, count, FREE)
+    found = checker.digits.softmax(logits, count, FREE)
     shares = [Fraction(int(d)) * Fraction(2) ** found.last for d in _whole(checker, found)]
     with mpmath.workdps(100):
         powers = [mpmath.exp(-mpmath.mpf(x)) for x in behind.tolist()]
@@ -259,9 +233,9 @@ def test_logits_which_are_not_known_well_enough(checker):
         logits = checker.fixed.Fixed(digits, -unit, error)
         if refused:
             with pytest.raises(OverflowError, match="more digits"):
-                checker.real_claims.softmax(logits, 5, FREE)
+                checker.digits.softmax(logits, 5, FREE)
         else:
-            found = checker.real_claims.softmax(logits, 5, FREE)
+            found = checker.digits.softmax(logits, 5, FREE)
             assert found.error * 2.0**found.last >= 2.1 * error * 2.0**-unit
             assert found.error * 2.0**found.last <= 4 * error * 2.0**-unit
 
@@ -271,7 +245,7 @@ def test_logits_which_are_not_known_well_enough(checker):
 
 def kappa_of(checker, z, count=12, split=1):
     parts = [checker.fixed.fixed([rows], count) for rows in np.array_split(z, split)]
-    return checker.real_claims.right_inverse_bound(parts, count)
+    return checker.inverse.right_inverse_bound(parts, count)
 
 
 @pytest.mark.parametrize("split", [1, 2, 5])
@@ -281,19 +255,19 @@ def test_all_parts_of_z_count(checker, monkeypatch, split):
     assert abs(kappa_of(checker, z, split=split) / one - 1) < 1e-6
     twice = np.concatenate([z, z[:1]])
     assert kappa_of(checker, twice) is None
-    monkeypatch.setattr(checker.real_claims, "LARGEST", 0)  # in floats only
+    monkeypatch.setattr(checker.inverse, "LARGEST", 0)  # in floats only
     assert kappa_of(checker, twice, split=split) is None
 
 
 @pytest.mark.parametrize("worse", [0, 1, 2])
 def test_the_largest_error_of_all_parts_counts(checker, monkeypatch, worse):
     """Two entries of a row of R off by 1/64 each; other parts are exact."""
-    monkeypatch.setattr(checker.real_claims, "LARGEST", 0)
+    monkeypatch.setattr(checker.inverse, "LARGEST", 0)
     digits = np.zeros((3, 4, 1, 4))
     digits[:, 0] = np.eye(3, 4)[:, None]
     parts = [checker.fixed.Fixed(x, -60, 0) for x in digits]
     parts[worse] = parts[worse]._replace(error=1 << 54)
-    found = checker.real_claims.right_inverse_bound(parts, 12)
+    found = checker.inverse.right_inverse_bound(parts, 12)
     assert 1 / (1 - 3 * 2.0**-6) <= found <= 1.07
 
 
@@ -323,7 +297,7 @@ def in_fixed_point(checker, monkeypatch, short=0.0):
         calls.append(gram)
         return np.linalg.inv(gram) * (1 - short) if len(calls) > 1 else np.zeros_like(gram)
 
-    monkeypatch.setattr(checker.real_claims, "guess", guess)
+    monkeypatch.setattr(checker.inverse, "guess", guess)
 
 
 def test_a_right_inverse_which_is_not_exact_counts_as_it_may_be(checker, monkeypatch):
@@ -337,13 +311,13 @@ def test_a_right_inverse_which_is_not_exact_counts_as_it_may_be(checker, monkeyp
 def test_errors_of_what_is_put_out_as_floats_count(checker, monkeypatch):
     z = np.random.default_rng(1).standard_normal((5, 9))
     in_fixed_point(checker, monkeypatch)
-    plain, floats = kappa_of(checker, z), checker.real_claims.floats
+    plain, floats = kappa_of(checker, z), checker.inverse.floats
 
     def worse(x, top=None):
         values, error = floats(x) if top is None else floats(x, top)
         return values, error + 1e-3 * (values.shape != (5, 5))
 
-    monkeypatch.setattr(checker.real_claims, "floats", worse)
+    monkeypatch.setattr(checker.inverse, "floats", worse)
     in_fixed_point(checker, monkeypatch)
     assert kappa_of(checker, z) > plain * (1 + Fraction(1, 10**4))
 
@@ -354,7 +328,7 @@ def test_newtons_iteration_mends_what_is_near(checker, monkeypatch, off, works):
     noise = np.random.default_rng(2).standard_normal((4, 4))
     noise *= off / np.abs(noise).sum(axis=1).max()
     truth = kappa_of(checker, z)
-    part = checker.real_claims
+    part = checker.inverse
     monkeypatch.setattr(part, "LARGEST", 0)
     monkeypatch.setattr(part, "guess", lambda gram: np.linalg.inv(gram) @ (np.eye(4) + noise))
     found = kappa_of(checker, z)
@@ -364,11 +338,11 @@ def test_newtons_iteration_mends_what_is_near(checker, monkeypatch, off, works):
 @pytest.mark.parametrize("most", [0, 2_000_000])
 def test_errors_of_z_count(checker, monkeypatch, most):
     """Two entries of a row of R off by 1/64 each take 1/32 of a right inverse of norm 1."""
-    monkeypatch.setattr(checker.real_claims, "LARGEST", most)
+    monkeypatch.setattr(checker.inverse, "LARGEST", most)
     digits = np.zeros((4, 2, 4))
     digits[0] = np.eye(2, 4)
     exact, near, far = (
-        checker.real_claims.right_inverse_bound([checker.fixed.Fixed(digits, -60, error)], 12)
+        checker.inverse.right_inverse_bound([checker.fixed.Fixed(digits, -60, error)], 12)
         for error in (0, 1 << 54, 1 << 57)
     )
     assert 1 <= exact < 1 + 1e-8
@@ -378,7 +352,7 @@ def test_errors_of_z_count(checker, monkeypatch, most):
 
 def test_rounding_counts(checker, monkeypatch):
     """Sums of 4 products and what comes after them, of rows whose entries and sums are one."""
-    monkeypatch.setattr(checker.real_claims, "gamma", lambda terms: 1e-3 * terms)
+    monkeypatch.setattr(checker.inverse, "gamma", lambda terms: 1e-3 * terms)
     found = kappa_of(checker, np.eye(2, 4))
     least = 1 / (1 - 2 * 6e-3)
     assert least <= found <= least * (1 + 1e-6)

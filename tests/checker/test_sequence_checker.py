@@ -5,9 +5,8 @@ import dataclasses
 import json
 from fractions import Fraction
 
-import numpy as np
 import pytest
-from islands import EVIL, FOLDER, leaves, modules_loaded_by, mutate_bytes, mutate_fields
+from islands import EVIL, FOLDER, leaves, modules_loaded_by
 
 from constructive import (
     Certificate,
@@ -262,13 +261,6 @@ def test_altered_files(checker, proved, tmp_path, capsys, part, change, words):
     assert said.startswith("NOT PROVED: ")
 
 
-def test_no_epsilon_is_claimed_of_sequences(checker, proved, tmp_path, capsys):
-    files = [str(path) for path in forged(proved, tmp_path, FILES[0], lambda _: None)]
-    assert checker.main(files) == 0
-    assert checker.main([*files, "--epsilon", "1e-9"]) == 1
-    assert "error: epsilon is not claimed" in capsys.readouterr().out
-
-
 SAME = [[1, 2, "a"], [2, 2, "a"], [1, 1, 2], [2, 2, 2]], ["x", "y", "x", "z"]
 
 
@@ -410,72 +402,10 @@ def test_symbols_and_classes(checker, tmp_path, capsys):
         assert words in capsys.readouterr().out
 
 
-def test_what_is_not_asked_is_not_enough(checker, proved, tmp_path, capsys):
-    memorizer = SequenceMemorizer.load(proved / FILES[1])
-    dataset = SequenceDataset.load(proved / FILES[2])
-    files = saved(tmp_path, memorizer, dataset, certify(memorizer, dataset, claims=["size"]))
-    assert checker.main(files) == 0
-    assert checker.main([*files, "--claims", "equality"]) == 1
-    assert "does not claim all that is asked" in capsys.readouterr().out
-
-
-def test_a_certificate_of_other_data(checker, proved, tmp_path, capsys):
-    dataset = SequenceDataset.load(proved / FILES[2])
-    other = dataclasses.replace(dataset, labels=np.roll(dataset.labels, 1))
-    memorizer = SequenceMemorizer.load(proved / FILES[1])
-    files = saved(tmp_path, memorizer, other, Certificate.load(proved / FILES[0]))
-    assert checker.main(files) == 1
-    assert "it is about other data" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("part", range(3))
-def test_spoilt_json_is_not_proved(checker, proved, tmp_path, part):
-    """Fields exchanged, removed or replaced; what else is proved is a part of what was proved."""
-    rng = np.random.default_rng(part)
-    original = [json.loads((proved / name).read_text()) for name in FILES]
-    for name in FILES:
-        (tmp_path / name).write_bytes((proved / name).read_bytes())
-    assert checker.main(paths(tmp_path)) == 0
-    accepted = 0
-    for _ in range(250):
-        text = mutate_fields(rng, copy.deepcopy(original[part]))
-        (tmp_path / FILES[part]).write_bytes(text)
-        if checker.main(paths(tmp_path)) == 1:
-            continue
-        accepted += 1
-        changed = json.loads(text)
-        if part:
-            assert changed == original[part]
-            continue
-        for name, claim in changed["claims"].items():
-            assert claim["statement"] == original[0]["claims"][name]["statement"]
-        assert changed["data"] == original[0]["data"]
-    # Words for people and whole claims may be spoilt or go; of memorizer and data nothing may.
-    assert (10 < accepted < 125) if part == 0 else accepted < 25
-
-
 def test_the_layout_of_a_file_does_not_matter(checker, proved, tmp_path):
     for name in FILES:
         content = json.loads((proved / name).read_text())
         (tmp_path / name).write_text(json.dumps(content, indent=3, sort_keys=name != FILES[0]))
-    assert checker.main(paths(tmp_path)) == 0
-
-
-@pytest.mark.parametrize("part", range(3))
-def test_spoilt_bytes_are_not_proved(checker, proved, tmp_path, part):
-    rng = np.random.default_rng(10 + part)
-    accepted = 0
-    for _ in range(150):
-        for name in FILES:
-            (tmp_path / name).write_bytes((proved / name).read_bytes())
-        spoilt = mutate_bytes(rng, (proved / FILES[part]).read_bytes())
-        (tmp_path / FILES[part]).write_bytes(spoilt)
-        if checker.main(paths(tmp_path)) == 0:
-            accepted += 1
-            assert part == 0 or json.loads(spoilt) == json.loads((proved / FILES[part]).read_text())
-    assert accepted < 75
-    spoilt = (proved / FILES[part]).read_bytes() + b"\n  "  # which means the same
-    (tmp_path / FILES[part]).write_bytes(spoilt)
     assert checker.main(paths(tmp_path)) == 0
 
 

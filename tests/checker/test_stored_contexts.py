@@ -98,7 +98,8 @@ def test_it_has_to_be_looked_at_as_a_whole_first(paired, checker, folder):
 
 def test_a_few_rows_at_a_time(checker, folder, monkeypatch):
     monkeypatch.setattr(checker.stored, "CHUNK", 4 * 12 * 7)
-    monkeypatch.setattr(checker.paired, "CHUNK", 4 * 12 * 7)
+    for part in (checker.paired, checker.scan, checker.coupling):
+        monkeypatch.setattr(part, "CHUNK", 4 * 12 * 7)
     read, rows = [], checker.stored.Stored.__getitem__
 
     def watched(self, index):
@@ -151,7 +152,7 @@ def test_contexts_are_read_once_beside_the_hash(
     assert (readouts[0] + readouts[1]).any()  # so what the second head of pair 0 reads counts, too
     for part in (reading, scan):
         monkeypatch.setattr(part, "CHUNK_BYTES", 8 * 4 * 12 * rows)
-    for part in (checker.paired, checker.stored):
+    for part in (checker.paired, checker.scan, checker.coupling, checker.stored):
         monkeypatch.setattr(part, "CHUNK", 4 * 12 * rows)
     seen = rows_read
     opened = Dataset.open(folder / "data")
@@ -223,18 +224,18 @@ def test_what_is_left_is_for_what_couples(paired, checker, folder, more, enough)
 
 def checked_couples(checker, names):
     """How many entries the checker finds to couple, if there is room for all."""
-    found, unlike = [], checker.paired.Scan.unlike
+    found, unlike = [], checker.scan.Scan.unlike
 
     def watched(self, room):
         at, pairs = unlike(self, room)
         found.append(len(at))
         return at, pairs
 
-    checker.paired.Scan.unlike = watched
+    checker.scan.Scan.unlike = watched
     try:
         checker.check(names)
     finally:
-        checker.paired.Scan.unlike = unlike
+        checker.scan.Scan.unlike = unlike
     return found[0]
 
 
@@ -249,7 +250,7 @@ def test_memory_is_not_above_what_is_announced(checker, tmp_path, monkeypatch, c
     memorizer = build_memorizer(data, num_heads=80, construction="paired")
     memorizer.save(tmp_path / "weights.safetensors")
     certify(memorizer, data).save(tmp_path / "certificate.json")
-    for part in (checker.paired, checker.stored):
+    for part in (checker.paired, checker.scan, checker.coupling, checker.stored):
         monkeypatch.setattr(part, "CHUNK", chunk)
     names, announced = paths(tmp_path), []
     arrays = checker.files.data_shapes(names[2])

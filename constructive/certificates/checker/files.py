@@ -239,15 +239,3 @@ def require_claims(content, known, asked):
     require(not others, f"not all claims are PROVED: {others}")
     require(content["verdict"] == "PROVED", "its verdict is not PROVED")
     return claims
-
-
-def require_bound(claim, name):
-    """The number which a claim is about, as a fraction would be: finite, and not negative."""
-    bound = float.fromhex(claim["evidence"]["bound"])
-    require(0 <= bound < math.inf, f"the bound of {name} is no number")
-    return bound
-
-
-def require_statement(claim, statement):
-    require(claim["statement"] == statement, f"it does not state: {statement}")
-    return statement

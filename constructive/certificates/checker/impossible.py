@@ -8,13 +8,37 @@ counting: tokens of a part of the vocabulary which contexts connect differ by on
 than there are.
 """
 
+import math
+
 import numpy as np
 
+from claim import Claim
 from files import require, unpack
 from modular import reduce, residues, times
 
 OPERATIONS = 1e11  # which products with long vectors may take, a minute or so
 SMALLEST, LARGEST = 1 << 21, 1 << 22  # moduli of these products
+
+
+class Impossible(Claim):
+    """More different examples than rows of J can be independent for any weights."""
+
+    name, of_weights = "impossible", False
+    statement = (
+        "for all weights of H = {} heads rank Z <= {} on {} different examples: "
+        "none memorize every labelling"
+    )
+
+    def needs(self, about):
+        """Rows of tokens and of queries, which are sorted, and vectors of Python's integers."""
+        contexts, total = about.contexts, about.shapes[0]
+        tokens, width = math.prod(contexts[:-1]), contexts[-1]
+        digits = [len(x) for vector in self.evidence["vectors"] for x in vector]
+        held = 64 * (tokens + total) * (width + 8) + 160 * len(digits) + 2 * sum(digits) + (8 << 20)
+        return held, 100 * (tokens + total) * width + 1000 * len(digits)
+
+    def check(self, about):
+        return check_impossible(self.evidence, about.data)
 
 
 def check_impossible(evidence, data):
