@@ -152,7 +152,12 @@ class SparseMatrix:
         ]
 
     def added_to(self, before: Sequence[Column], inputs: Sequence[Column]) -> list[Column]:
-        """Return `before` + W x + b; where a row is empty, the column itself."""
+        """Return `before` + W x + b; where a row is empty, the column itself.
+
+        Args:
+            before: a column (count,) for each row
+            inputs: a column (count,) for each entry of x
+        """
         sizes = {c: _largest(inputs[c]) for c in set(chain.from_iterable(self.columns))}
         return [
             _combined(
