@@ -6,8 +6,6 @@ import json
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from islands import EVIL, FOLDER, leaves, modules_loaded_by
 
 from constructive import (
@@ -24,7 +22,6 @@ from constructive import (
     certify,
     check,
     generators,
-    strategies,
 )
 from constructive.sequences import storage
 
@@ -70,28 +67,6 @@ def test_the_statements(proved, capsys, checker):
     assert lines[1].startswith("size      ")
     assert lines[2] == "PROVED"
     assert check(*paths(proved)).verdict is Verdict.PROVED
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    problem=strategies.sequence_problems(),
-    options=st.fixed_dictionaries(
-        {
-            "embedding": st.sampled_from(["power_hash", "product_hash", "separating_set"]),
-            "layout": st.sampled_from(["deep", "wide"]),
-            "backend": st.sampled_from(["plain", "residual"]),
-            "step": st.sampled_from(["ramp", "saturating"]),
-        }
-    ),
-)
-def test_every_small_problem_is_certified_and_checked(tmp_path_factory, checker, problem, options):
-    memorizer, dataset = problem.build(**options), SequenceDataset.of(*problem)
-    certificate = certify(memorizer, dataset)
-    assert certificate.verdict is Verdict.PROVED
-    files = saved(tmp_path_factory.mktemp("small"), memorizer, dataset, certificate)
-    assert checker.main(files) == 0
-    assert Certificate.load(files[0]) == certificate
-    assert str(Certificate.load(files[0])) == str(certificate)
 
 
 def test_the_table():
@@ -215,7 +190,7 @@ def last_row(network):
         (0, lambda c: c.update(verdict="REFUTED"), "its verdict is not PROVED"),
         (0, sizes(residue_bits=9), "sizes are above"),
         (0, sizes(prime_bits=62), "sizes are above"),
-        (0, sizes(key_bits=6), "it does not state"),
+        (0, sizes(key_bits=4), "it does not state"),
         (0, sizes(keys=6), "the sizes of the data are"),
         (0, sizes(label_bits=2), "the sizes of the data are"),
         (0, sizes(width=20), "the sizes of the data are"),
@@ -240,7 +215,7 @@ def last_row(network):
         (1, lambda m: m["classifier"].update(residual=1), "without layers"),
         (1, lambda m: m["classifier"].update(layers=[]), "without layers"),
         (1, lambda m: m["classifier"]["layers"].pop(0), "NOT PROVED"),
-        (1, lambda m: m["classifier"].update(residual=True), "NOT PROVED"),
+        (1, lambda m: m["classifier"].update(residual=False), "NOT PROVED"),
         (1, lambda m: m.update(classes=[["str", "a"]]), "a label is none of"),
         (1, lambda m: m.update(symbols=[["str", "a"]]), "one number each"),
         (2, lambda d: d["ids"].reverse(), "equality: label"),
@@ -330,15 +305,15 @@ def test_labels_which_the_memorizer_does_not_know():
 
 
 def test_a_scale_in_the_network_does_not_inflate_the_bound(checker, tmp_path, capsys):
-    """relu(2^50 x) / 2^50 = relu(x): the network is another, the range of its tokens is not."""
+    """All registers times 2^50: the network is another, the range of its tokens is not."""
     sequences, labels = [[i * i % 97, i] for i in range(30)], [i % 5 for i in range(30)]
     memorizer = build_sequence_memorizer(sequences, labels)
     layers = list(memorizer.embedding.layers)
-    for place, scale in ((0, 1 << 50), (1, Fraction(1, 1 << 50))):
-        values = tuple(tuple(v * scale for v in row) for row in layers[place].values)
-        biases = layers[place].biases
-        biases = tuple(b * scale for b in biases) if place == 0 else biases
-        layers[place] = dataclasses.replace(layers[place], values=values, biases=biases)
+    for place, layer in enumerate(layers):  # registers are written, and read, in turn
+        scale = Fraction(1, 1 << 50) if place % 2 else 1 << 50
+        values = tuple(tuple(v * scale for v in row) for row in layer.values)
+        biases = layer.biases if place % 2 else tuple(b * scale for b in layer.biases)
+        layers[place] = dataclasses.replace(layer, values=values, biases=biases)
     embedding = dataclasses.replace(memorizer.embedding, layers=tuple(layers))
     other = dataclasses.replace(memorizer, embedding=embedding)
     assert other.predict(sequences) == labels

@@ -489,11 +489,11 @@ def problem(request):
     return PROBLEMS[request.param]
 
 
-@pytest.fixture(params=["power_hash", "product_hash", "separating_set"])
+@pytest.fixture(params=["product_hash", "separating_set", "float_power_hash"])
 def claimed(part, problem, request):
     """Sizes of an honest record, and what else check_size is given for such a memorizer."""
     sequences, labels, task = problem
-    memorizer = build_sequence_memorizer(sequences, labels, task=task, embedding=request.param)
+    memorizer = build_sequence_memorizer(sequences, labels, task=task, construction=request.param)
     dataset = SequenceDataset.of(sequences, labels, task)
     evidence = certify(memorizer, dataset, claims=["size"])["size"].evidence
     found, data = part.Memorizer(memorizer.content()), dataset.content()
