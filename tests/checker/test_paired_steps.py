@@ -155,45 +155,6 @@ def test_pairs_are_alike_where_both_heads_surely_read_one_token(who, monkeypatch
     assert who.unlike(example, score_error=[0.3])[1].tolist() == list(range(11))
 
 
-@pytest.mark.parametrize(
-    ("name", "rounding", "reach"),
-    [
-        # (d + 2) |q| |e| of it is what a reach may be off, where |e| is that of (reach, reach).
-        (
-            "gamma",
-            lambda terms: 1e-6 * terms,
-            lambda least, part: least + 4e-6 * (least + 1) * part,
-        ),
-        # Two of a gap of 1/2.
-        ("UNIT", 1e-4, lambda least, part: least / (1 - 2e-4 * part)),
-    ],
-)
-def test_rounding_counts_where_it_is_close(who, monkeypatch, name, rounding, reach):
-    least = 2 * who.margin
-    for part, alike in ((1.003, True), (0.997, False)):
-        example = who.examples([(reach(least, part), least + 1)], [0.0, 0.5, 1.0])
-        who.patch(monkeypatch, name, rounding)
-        assert len(who.unlike(example)[0]) == (not alike)
-        monkeypatch.undo()
-
-
-@pytest.mark.parametrize("longest", [0, 1])
-def test_the_longest_head_and_query_count(who, monkeypatch, longest):
-    """As if a rounding were 1e-6; wherever they are. Only the longer query's reach suffices."""
-    least = 2 * who.margin
-    lengths = [0.25, 1.0] if longest else [1.0, 0.25]
-    for part, alike in ((1.003, True), (0.997, False)):
-        near = least + 4e-6 * 8 * least * part
-        reaches = [(near, near), (8 * least, 8 * least)]
-        examples = who.examples(reaches if longest else reaches[::-1], [0.0, 0.5, 1.0], lengths)
-        who.patch(monkeypatch, "gamma", lambda terms: 1e-6 * terms)
-        coupled = list(zip(*who.unlike(examples), strict=True))
-        shorter, pair = 1 - longest, 1 - longest
-        expected = [(shorter, pair)] if alike else sorted([(shorter, pair), (longest, pair)])
-        assert coupled == expected
-        monkeypatch.undo()
-
-
 @pytest.mark.parametrize("errors", [[1e-15, 1e-4], [1e-4, 1e-15]])
 def test_every_example_has_an_error_of_its_scores(who, errors):
     reach = 2 * who.margin * (1 + 1e-6)
@@ -216,19 +177,6 @@ def test_coupling_is_strong(steps):
     assert len(set(steps.pairs.tolist())) > 2
     assert (np.abs(steps.coupled).max(axis=1) > 1e-3 * np.abs(steps.own).max()).sum() > 4
     assert steps.both.any()
-
-
-@pytest.mark.parametrize("chunk", [1, 40, 100])
-def test_pieces_are_put_together(who, steps, monkeypatch, chunk):
-    bound = matrix_of(who.bound(steps), steps.total)
-    distances = who.distances(steps)
-    who.patch(monkeypatch, "CHUNK", chunk)
-    other = who.steps(*strongly_coupled())
-    near = {"rtol": 1e-9, "atol": 1e-14}
-    for field in dataclasses.fields(steps)[2:]:
-        assert np.allclose(getattr(other, field.name), getattr(steps, field.name), **near)
-    assert np.allclose(matrix_of(who.bound(other), steps.total), bound, **near)
-    assert np.allclose(who.distances(other), distances, rtol=1e-9, atol=0)
 
 
 def test_rounding_of_what_is_read_counts(who, steps, monkeypatch):
@@ -280,16 +228,6 @@ def test_readouts_reach_as_far_as_rows_of_the_inverse(who, steps, last):
     assert who.reach(steps, weights) <= (own + extra) * (1 + 1e-8)
 
 
-def test_signs_of_heads_and_keys_cancel(who, steps):
-    """Where all scores change their signs, the token which is read has the least one."""
-    other = who.steps(*strongly_coupled(sign=-1))
-    assert (other.scores == -steps.scores).all()
-    matrices = [matrix_of(who.bound(each), steps.total) for each in (other, steps)]
-    assert np.allclose(*matrices, rtol=1e-9, atol=1e-14)
-    inverses = [who.right_inverse(each) for each in (other, steps)]
-    assert np.allclose(*inverses, rtol=1e-9, atol=0)
-
-
 @pytest.mark.parametrize(("at", "pair", "sure"), [(12, 0, False), (12, 1, True), (11, 0, True)])
 def test_pair_0_has_to_be_sure_of_the_extra_example(who, steps, at, pair, sure):
     keep = ~((steps.at == 12) | (steps.pairs == 0))
@@ -323,18 +261,6 @@ def test_rounding_of_blocks_counts(who, steps, monkeypatch):
         expected[t] += 7e-6 * np.abs(x) @ r[pair]
     expected[-1, -1] += 7e-6 * steps.largest[-1] * r[-1, :, -1].sum()
     assert np.allclose(grown, expected, rtol=1e-4, atol=1e-13)
-
-
-def test_tails_count(who, steps):
-    """As if 1e-6 were read of tokens far behind: of all columns, and of the extra example."""
-    plain = matrix_of(who.bound(steps), steps.total)
-    more = who.with_tails(steps, 1e-6)
-    assert (more.tail >= 1e-6 * steps.largest).all()
-    grown = matrix_of(who.bound(more), steps.total) - plain
-    sums = np.abs(who.right_inverse(steps)).sum(axis=(0, 1))
-    expected = np.outer(more.tail, np.append(sums[:-1], 0.0))
-    expected[-1, -1] = more.tail[-1] * sums[-1]
-    assert np.allclose(grown, expected, rtol=1e-6, atol=1e-12)
 
 
 def test_weights_show_that_the_rest_contracts(who, steps):
@@ -392,13 +318,6 @@ def test_distances_cover_errors_of_what_is_read(who, steps):
     ):
         more = dataclasses.replace(steps, **{name: getattr(steps, name) + 1e-3})
         assert np.allclose(who.distances(more) - exact, 1e-3 * grown, rtol=1e-6, atol=1e-12)
-
-
-def test_distances_cover_tails(who, steps):
-    exact = who.distances(steps)
-    more = who.with_tails(steps, 1e-6)
-    grown = who.distances(more) - exact
-    assert np.allclose(grown, more.tail * np.abs(steps.first).sum(), rtol=1e-6, atol=1e-13)
 
 
 def test_what_the_second_head_of_pair_0_adds(who, steps):
