@@ -294,16 +294,6 @@ def test_readouts_reach_as_far_as_rows_of_the_inverse(who, steps, last):
     assert who.reach(steps, weights) <= (own + extra) * (1 + 1e-8)
 
 
-def test_signs_of_heads_and_keys_cancel(who, steps):
-    """Where all scores change their signs, the token which is read has the least one."""
-    other = who.steps(*strongly_coupled(sign=-1))
-    assert (other.scores == -steps.scores).all()
-    matrices = [matrix_of(who.bound(each), steps.total) for each in (other, steps)]
-    assert np.allclose(*matrices, rtol=1e-9, atol=1e-14)
-    inverses = [who.right_inverse(each) for each in (other, steps)]
-    assert np.allclose(*inverses, rtol=1e-9, atol=0)
-
-
 @pytest.mark.parametrize(("at", "pair", "sure"), [(12, 0, False), (12, 1, True), (11, 0, True)])
 def test_pair_0_has_to_be_sure_of_the_extra_example(who, steps, at, pair, sure):
     keep = ~((steps.at == 12) | (steps.pairs == 0))
@@ -338,18 +328,6 @@ def test_rounding_of_blocks_counts(who, steps, monkeypatch):
         expected[t] += 7e-6 * np.abs(x) @ r[pair]
     expected[-1, -1] += 7e-6 * steps.largest[-1] * r[-1, :, -1].sum()
     assert np.allclose(grown, expected, rtol=1e-4, atol=1e-13)
-
-
-def test_tails_count(who, steps):
-    """As if 1e-6 were read of tokens far behind: of all columns, and of the extra example."""
-    plain = matrix_of(who.bound(steps), steps.total)
-    more = who.with_tails(steps, 1e-6)
-    assert (more.tail >= 1e-6 * steps.largest).all()
-    grown = matrix_of(who.bound(more), steps.total) - plain
-    sums = np.abs(who.right_inverse(steps)).sum(axis=(0, 1))
-    expected = np.outer(more.tail, np.append(sums[:-1], 0.0))
-    expected[-1, -1] = more.tail[-1] * sums[-1]
-    assert np.allclose(grown, expected, rtol=1e-6, atol=1e-12)
 
 
 def test_weights_show_that_the_rest_contracts(who, steps):
@@ -439,13 +417,6 @@ def test_distances_cover_errors_of_what_is_read(who, steps):
     ):
         more = dataclasses.replace(steps, **{name: getattr(steps, name) + 1e-3})
         assert np.allclose(who.distances(more) - exact, 1e-3 * grown, rtol=1e-6, atol=1e-12)
-
-
-def test_distances_cover_tails(who, steps):
-    exact = who.distances(steps)
-    more = who.with_tails(steps, 1e-6)
-    grown = who.distances(more) - exact
-    assert np.allclose(grown, more.tail * np.abs(steps.first).sum(), rtol=1e-6, atol=1e-13)
 
 
 def test_what_the_second_head_of_pair_0_adds(who, steps):
