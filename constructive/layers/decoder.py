@@ -260,7 +260,7 @@ class Decoder(Rebuilt):
             last = len(ids) - 1
             begin = 0 if layer.window is None else max(0, last + 1 - layer.window)
             keys = seen[np.newaxis, begin : last + 1]
-            attention = floats.softmax(floats.logits(weights, seen[[last]], keys), None)
+            attention = floats.softmax(floats.logits(weights, seen[np.newaxis, last], keys), None)
             z = np.concatenate([seen[last], floats.averages(attention, keys).reshape(-1)])
             following = int((z @ layer.readout_weights @ outputs).argmax())
             if following == self.end:
