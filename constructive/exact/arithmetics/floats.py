@@ -102,6 +102,15 @@ class Floats(Arrays[Array]):
 
     queries = keys = values = read
 
+    def tokens(self, array: Numbers) -> tuple[Array, Array]:
+        """Round tokens to the dtype, once.
+
+        Args:
+            array: floats
+        """
+        rounded = self.read(array)
+        return rounded, rounded
+
     def product(self, left: Array, right: Array) -> Array:
         """Return `left @ right`.
 
