@@ -215,10 +215,10 @@ class Text:
     @property
     def texts(self) -> tuple[tuple[Token, ...], ...]:
         """The tokens of each text."""
-        return tuple(tuple(self.vocabulary[i] for i in part.tolist()) for part in self._parts())
+        return tuple(tuple(self.vocabulary[i] for i in part) for part in self._parts())
 
-    def _parts(self) -> list[Integers]:
-        return np.split(self.ids, np.cumsum(self.lengths)[:-1])
+    def _parts(self) -> list[list[int]]:
+        return [part.tolist() for part in np.split(self.ids, np.cumsum(self.lengths)[:-1])]
 
     @property
     def tokens(self) -> tuple[Token, ...]:
@@ -312,8 +312,8 @@ class Text:
                 context = first.number
                 if first.following != following and token >= self.prompt - 1:
                     raise self._contradiction(first, here)
-        asked = (m.place for m in met.values() if m.position.token >= self.prompt - 1)
-        return np.fromiter(asked, dtype=np.int64)
+        places = (m.place for m in met.values() if m.position.token >= self.prompt - 1)
+        return np.fromiter(places, dtype=np.int64)
 
     def position(self, place: int) -> Position:
         """Which text a token of `ids` is in, and which of its tokens it is.
@@ -337,8 +337,8 @@ class Text:
         return DataError(
             f"{says(first, 'goes on ')} after token {token}, and {says(second, second_goes_on)}",
             witness=(tuple(first.position), tuple(second.position)),
-            suggestion=f"texts with different first tokens{told_apart}; or a longer window=, if "
-            "any",
+            suggestion=f"texts with different first tokens{told_apart}; or a longer window=, "
+            "if any",
         )
 
     def content(self) -> dict[str, Any]:
@@ -348,7 +348,7 @@ class Text:
             "unit": self.unit,
             "prompt": self.prompt,
             "vocabulary": list(self.vocabulary),
-            "texts": [part.tolist() for part in self._parts()],
+            "texts": self._parts(),
         }
 
     def save(self, path: str | Path) -> None:

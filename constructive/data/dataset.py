@@ -16,13 +16,7 @@ from constructive.data.repeats import first_of_each, refusal
 from constructive.data.shapes import ARRAYS, check_shapes
 from constructive.data.stored import StoredContexts, read_folder, write_folder
 from constructive.data.torch_examples import arrays_of
-from constructive.support.arrays import (
-    UNREADABLE,
-    Array,
-    as_array,
-    finite_array,
-    frozen,
-)
+from constructive.support.arrays import UNREADABLE, Array, as_array, finite_array, frozen
 from constructive.support.errors import DataError
 from constructive.support.files import replacing
 

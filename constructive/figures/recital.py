@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive.constructions.decoder import build_recital
+from constructive.constructions.decoder import build_decoder
 from constructive.data.corpus import Text
 from constructive.data.real import english_text
 from constructive.exact.arithmetics.floats import Floats
@@ -65,8 +65,6 @@ def draw_recital(
     figure: Any,  # noqa: ANN401 - of matplotlib
     decoder: Decoder,
     text: Text,
-    *,
-    margins: Margins | None = None,
 ) -> None:
     """Draw where a few heads look at the end of the longest text, and the margins of all positions.
 
@@ -74,19 +72,16 @@ def draw_recital(
         figure: an empty one
         decoder: built for the text
         text: one text or several
-        margins: those of all positions, if they are known
 
     Raises:
         DataError: for another vocabulary, or a text which is too long
         PrecisionError: where logits of heads are not exact
     """
-    if margins is None:
-        margins = recital(decoder, text)
     upper, lower = figure.subfigures(2, 1, height_ratios=[3, 2])
     longest = int(text.lengths.argmax())
     start = int(text.lengths[:longest].sum())
     _draw_attention(upper, decoder, text.ids[start : start + text.longest])
-    _draw_margins(lower, margins, decoder.record.storage)
+    _draw_margins(lower, recital(decoder, text), decoder.record.storage)
 
 
 @dataclass(frozen=True)
@@ -110,8 +105,7 @@ class RecitalPicture(Picture):
         """Build the decoder, and draw it."""
         words = Text.words(english_text())
         text = Text.words(str(words.joined(words.tokens[: self.tokens])))
-        built = build_recital(text, width=self.width)
-        draw_recital(figure, built.decoder, text, margins=built.margins)
+        draw_recital(figure, build_decoder(text, width=self.width), text)
 
 
 RECITAL = RecitalPicture()

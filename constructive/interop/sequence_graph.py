@@ -39,7 +39,7 @@ def model(
 
     Example:
         >>> from constructive import build_sequence_memorizer
-        >>> built = build_sequence_memorizer(["ab", "cd"], ["x", "y"], step="saturating")
+        >>> built = build_sequence_memorizer(["ab", "cd"], ["x", "y"])
         >>> parts = built.embedding, built.attention, built.classifier
         >>> graph = model(*parts, task="next", context_size=2).graph
         >>> [value.name for value in (*graph.input, *graph.output)]

@@ -79,7 +79,7 @@ class SequenceModule(nn.Module):
 
     Example:
         >>> from constructive import build_sequence_memorizer
-        >>> memorizer = build_sequence_memorizer(["ab", "cd"], ["x", "y"], step="saturating")
+        >>> memorizer = build_sequence_memorizer(["ab", "cd"], ["x", "y"])
         >>> memorizer.to_torch()(torch.tensor(memorizer.arrays(["ba", "cd"]))).round().tolist()
         [0.0, 1.0]
     """

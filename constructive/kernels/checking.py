@@ -1,19 +1,21 @@
 """Compare what a kernel returned with what every admissible kernel returns."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from constructive.exact.kernel_model import kernel_model_named
 from constructive.kernels.formats import as_float64
 from constructive.kernels.memory import LAYOUTS, from_layout
-from constructive.kernels.mistakes.bench import Memory
 from constructive.kernels.paged import Paged
 from constructive.kernels.places import place_named
 from constructive.kernels.problem import Problem
 from constructive.kernels.report import Report
 from constructive.support.arrays import Array
 from constructive.support.errors import ConstructiveError, ParameterError
+
+if TYPE_CHECKING:
+    from constructive.kernels.mistakes.bench import Memory
 
 
 class Finding(Protocol):

@@ -147,6 +147,8 @@ def require_hypotheses(
     raised = np.zeros_like(rows)
     if draft.level_slot is not None and draft.level:
         raised = draft.q[..., draft.level_slot] != 0.0
+        if sinks is not None or spec.soft_cap is not None:  # whose answers depend on the level
+            _require("a query is not at the level", rows & ~raised)
     _require("an answer is not the average of the winners", rows & wrong.any(-1))
     exponent = np.log2(np.maximum(total, 1.0))
     width = exponent + math.log2(v.max() / v.min()) + (total > 1.0)

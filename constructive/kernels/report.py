@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,11 +13,12 @@ from constructive.exact.formats import Format
 from constructive.exact.kernel_model import KERNEL_MODELS
 from constructive.kernels.admissible import sentence
 from constructive.kernels.masks import Booleans, Integers
-from constructive.kernels.mistakes import mistakes
-from constructive.kernels.mistakes.bench import Bench, Made, Memory
 from constructive.kernels.problem import Problem
 from constructive.kernels.reading import Reading
 from constructive.support.arrays import Array
+
+if TYPE_CHECKING:
+    from constructive.kernels.mistakes.bench import Bench, Made, Memory
 
 _MOST_ROWS = 6
 _MOST_EXPLANATIONS = 4
@@ -72,7 +74,7 @@ class Report:
     problem: Problem
     out: Array
     model: str | None = None
-    memory: Memory | None = None
+    memory: "Memory | None" = None
 
     @cached_property
     def wrong(self) -> Booleans:
@@ -116,6 +118,10 @@ class Report:
         """
         if self.passed:
             return ()
+        # Right outputs need none of them.
+        from constructive.kernels.mistakes import mistakes  # noqa: PLC0415
+        from constructive.kernels.mistakes.bench import Bench  # noqa: PLC0415
+
         few = Bench(self.problem, self._chosen(), memory=self.memory)
         names = [name for name, made in mistakes(few).items() if self.judge(few, name, made)]
         whole = Bench.of(self.problem, self.memory)
@@ -146,7 +152,7 @@ class Report:
         ]
         return np.unique(np.concatenate(kept))
 
-    def judge(self, bench: Bench, name: str, made: Made) -> Explanation | None:
+    def judge(self, bench: "Bench", name: str, made: "Made") -> Explanation | None:
         """Return how far a mistake explains the output, or None where it does not.
 
         Args:

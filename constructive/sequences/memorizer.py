@@ -234,7 +234,7 @@ class SequenceMemorizer(JsonFile):
     def reproduced(self, dataset: SequenceDataset, dtype: npt.DTypeLike = np.float64) -> float:
         """The share of labels which are left when all is computed in floats. Measured, not proved.
 
-        Words of more bits than a float has are lost: expect 1.0 for `step="saturating"` and
+        Words of more bits than a float has are lost: expect 1.0 for a construction of floats and
         `max_word_bits=52`, and chance for long words. Attention is computed as exported models do,
         by rounded shares 1/n, and a label counts if it is met within 1/8; other programs may add in
         another order.

@@ -143,13 +143,33 @@ class SparseMatrix:
 
     def __call__(self, inputs: Sequence[Column], count: int) -> list[Column]:
         """Apply it to a column (count,) for each entry of x."""
-        sizes = [_largest(column) for column in inputs]
+        sizes = {c: _largest(inputs[c]) for c in set(chain.from_iterable(self.columns))}
         return [
             _combined(
                 [inputs[c] for c in columns], [sizes[c] for c in columns], values, bias, count
             )
             for columns, values, bias in zip(self.columns, self.values, self.biases, strict=True)
         ]
+
+    def added_to(self, before: Sequence[Column], inputs: Sequence[Column]) -> list[Column]:
+        """Return `before` + W x + b; where a row is empty, the column itself.
+
+        Args:
+            before: a column (count,) for each row
+            inputs: a column (count,) for each entry of x
+        """
+        sizes = {c: _largest(inputs[c]) for c in set(chain.from_iterable(self.columns))}
+        return [
+            _combined(
+                [kept, *(inputs[c] for c in columns)],
+                [_largest(kept), *(sizes[c] for c in columns)],
+                (1, *values), bias, len(kept),
+            )
+            if columns or bias else kept
+            for kept, columns, values, bias in zip(
+                before, self.columns, self.values, self.biases, strict=True
+            )
+        ]  # fmt: skip
 
     @property
     def nonzero(self) -> int:
@@ -203,8 +223,8 @@ class Network:
         count = len(inputs[0])
         values = self.layers[0](inputs, count)
         for first, second in self.blocks:
-            added = second([np.maximum(unit, 0) for unit in first(values, count)], count)
-            values = [combination(both, [1, 1], 0) for both in zip(values, added, strict=True)]
+            units = [np.maximum(unit, 0) for unit in first(values, count)]
+            values = second.added_to(values, units)
         return self.layers[-1](values, count)
 
     @property

@@ -123,7 +123,12 @@ def smallest_modulus(
 
 
 def none_found(what: str, bits: int) -> PrecisionError:
-    """What is hardly ever said: nearly all numbers of so many bits will do."""
+    """Return an error that is hardly ever raised: nearly all numbers of so many bits will do.
+
+    Args:
+        what: was not found
+        bits: up to which it was sought
+    """
     return PrecisionError(
         f"no {what} of up to {bits} bits tells the examples apart",
         witness=bits,

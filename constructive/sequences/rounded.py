@@ -115,8 +115,8 @@ def require_exact(weights: Iterable[Number], dtype: npt.DTypeLike) -> None:
             raise PrecisionError(
                 f"a weight of {bits} bits is no number of {kind.name}",
                 witness=bits,
-                suggestion="step='saturating' and max_word_bits=52, or 23 for float32; and "
-                "measure `reproduced`",
+                suggestion="construction='float_separating_set' and max_word_bits=52, or 23 for "
+                "float32; and measure `reproduced`",
             )
 
 

@@ -81,6 +81,8 @@ def joined(blocks, direction, sizes):
 class OfChecker:
     """Its blocks, residuals and attention."""
 
+    refusal, most = ValueError, 5
+
     def __init__(self, checker):
         self.modules = checker.pairs, checker.scan, checker.coupling
         self.pairs, self.scan, self.coupling = self.modules

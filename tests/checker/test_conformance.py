@@ -49,5 +49,5 @@ def test_all_claims_are_tried(files, checker):
     tried = {
         (files(kind).content["format"], name) for kind in KINDS for name in files(kind).kind.claims
     }
-    known = checker.registry.KINDS.items()
-    assert tried == {(form, claim.name) for form, kind in known for claim in kind.known}
+    known = checker.registry.CLAIMS.items()
+    assert tried == {(about.format, claim.name) for about, claims in known for claim in claims}

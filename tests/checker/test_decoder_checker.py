@@ -122,20 +122,6 @@ def test_what_certify_proves_is_accepted(checker, recited, several, quick):
         assert (status, printed) == (0, "\n".join([*lines, "PROVED", ""]))
 
 
-@pytest.mark.parametrize("kind", models.STORAGES)
-@pytest.mark.parametrize("window", [None, 1, 2, 30])
-def test_all_storages_and_windows(checker, tmp_path, kind, window):
-    text = Text.bytes("abracadabra")
-    decoder = build_decoder(text, width=12, window=window).stored_as(kind)
-    certificate = certify(decoder, text)
-    kept = tuple(claim for claim in certificate.claims if claim.verdict.name == "PROVED")
-    assert len(kept) >= 2
-    certificate = dataclasses.replace(certificate, claims=kept)
-    status, printed = said(checker, saved(tmp_path, decoder, text, certificate))
-    assert status == 0, printed
-    assert (f"stored in {kind}" in printed) == (kind != "float32" and len(kept) == 3)
-
-
 def test_check_takes_objects(recited):
     decoder, text = small()
     assert check(certify(decoder, text), decoder, text).proved
@@ -250,9 +236,6 @@ ALTERED = [
     (1, entry("unembedding", np.nan), "unembedding is not finite"),
     (1, tensor("U", lambda u: -u), "the least margin is -"),
     (1, tensor("U", lambda u: 0 * u), "the least margin is -"),
-    (1, tensor("unembedding", lambda o: o[::-1]), "the least margin is -"),
-    (1, tensor("unembedding", lambda o: o[:1].repeat(len(o), 0)), "the least margin is -"),
-    (1, tensor("embedding", lambda e: e[:1].repeat(len(e), 0)), "the least margin is -"),
     (1, tensor("W_Q", lambda w: w * np.float32(np.pi)), "too fine for a table"),
     (1, entry("W_Q", 2.0**60), "no short integers"),
     (1, entry("positions", 1e30), "do not add exactly"),
@@ -260,36 +243,22 @@ ALTERED = [
     (1, tensor("U", lambda u: u.astype(np.float64)), "the weights are not float32"),
     (1, tensor("U", lambda u: u[:-1]), "the weights do not fit together"),
     (1, tensor("U", lambda u: u[:, :-1]), "the weights do not fit together"),
-    (1, tensor("unembedding", lambda o: o[:-1]), "the weights do not fit together"),
     (1, tensor("embedding", lambda e: np.concatenate([e, e])), "do not fit together"),
-    (1, tensor("embedding", lambda e: e[:, :-1]), "the weights do not fit together"),
-    (1, tensor("positions", lambda p: p[:-1]), "the weights do not fit together"),
-    (1, tensor("positions", lambda p: p[:, :-1]), "the weights do not fit together"),
-    (1, tensor("positions", lambda p: p[0]), "the weights do not fit together"),
-    (1, tensor("W_K", lambda w: w[:, :, :-1]), "the weights do not fit together"),
     (1, tensor("W_Q", lambda w: w[0]), "the weights have other axes"),
     (1, tensor("U", lambda u: u[None]), "the weights have other axes"),
-    (1, tensor("unembedding", lambda o: o[None]), "the weights have other axes"),
     (1, tensor("U", lambda u: u[:0]), "is no shape"),
     (1, lambda t, _: t.pop("U"), "the weights are not"),
     (1, lambda t, _: t.update(more=t["U"]), "the weights are not"),
     (1, about(window=0), "the window is none"),
     (1, about(window=-1), "the window is none"),
-    (1, about(window=True), "the window is none"),
-    (1, about(window=3.0), "the window is none"),
-    (1, about(window="3"), "the window is none"),
     (1, about(window=1), "NOT PROVED"),
     (1, about(unit="bytes"), "different vocabularies"),
     (1, other_words, "different vocabularies"),
-    (1, about(vocabulary=[]), "different vocabularies"),
     (1, about(record={}), "NOT PROVED"),
     (1, record(storage="float8"), "the storage is none"),
-    (1, record(storage=["float32"]), "NOT PROVED"),
     (1, record(storage="float16"), "executed: its model does not store in float16"),
     (1, record(storage="bfloat16"), "executed: its model does not store in bfloat16"),
-    (2, lambda d: d["texts"][0].reverse(), "the least margin is -"),
     (2, lambda d: d["texts"][0].pop(), "packed integers misfit"),
-    (2, lambda d: d["texts"][0].append(0), "the weights do not fit together"),
     (2, lambda d: d["texts"].append([]), "a text is shorter than its prompt"),
     (2, lambda d: d["texts"].append(d["texts"][0]), "it does not state: at all 24"),
     (2, lambda d: d["texts"].append("01"), "a text is shorter than its prompt"),
@@ -297,23 +266,15 @@ ALTERED = [
     (2, lambda d: d.update(texts={}), "there is no text"),
     (2, lambda d: d["texts"][0].insert(1, False), "a token is none of the vocabulary"),
     (2, lambda d: d["texts"][0].__setitem__(1, 1.0), "a token is none of the vocabulary"),
-    (2, lambda d: d["texts"][0].__setitem__(1, -1), "a token is none of the vocabulary"),
-    (2, lambda d: d["texts"][0].__setitem__(1, 99), "a token is none of the vocabulary"),
     (2, lambda d: d.update(prompt=0), "the prompt is none"),
     (2, lambda d: d.update(prompt=True), "the prompt is none"),
-    (2, lambda d: d.update(prompt=1.0), "the prompt is none"),
     (2, lambda d: d.update(prompt=13), "a text is shorter than its prompt"),
     (2, lambda d: d.update(prompt=2), "packed integers misfit"),
     (2, lambda d: d.update(unit="ids"), "the vocabulary is none"),
     (2, lambda d: d.update(unit="letters"), "the unit is none"),
     (2, lambda d: d.update(unit=None), "the unit is none"),
-    (2, lambda d: d.update(unit=["words"]), "NOT PROVED"),
-    (2, lambda d: d.update(more=1), "the unit is none"),
     (2, lambda d: d.update(format="constructive text 2"), "the data are no text"),
     (2, lambda d: d["vocabulary"].__setitem__(1, d["vocabulary"][0]), "the vocabulary is none"),
-    (2, lambda d: d["vocabulary"].__setitem__(1, 1), "the vocabulary is none"),
-    (2, lambda d: d["vocabulary"].__setitem__(1, "other"), "different vocabularies"),
-    (2, lambda d: d["vocabulary"].append("more"), "different vocabularies"),
 ]  # fmt: skip
 
 
@@ -426,14 +387,6 @@ def test_tensors_which_overlap_are_others(checker, recited, tmp_path):
         tmp_path / FILES[1], header=lambda h: h["W_K"].update(data_offsets=h["W_Q"]["data_offsets"])
     )
     assert "it is about other weights" in said(checker, files)[1]
-
-
-def test_keys_which_are_repeated(checker, recited, tmp_path):
-    for name in (FILES[0], FILES[2]):
-        files = forged(recited, tmp_path, 0, lambda _: None)
-        text = (tmp_path / name).read_text().rstrip()
-        (tmp_path / name).write_text('{"format": "x", ' + text[1:])
-        assert "repeats a key" in said(checker, files)[1]
 
 
 def test_two_files_are_asked_for(checker, recited):
@@ -599,13 +552,6 @@ def test_memory_is_not_above_what_is_announced(checker, monkeypatch, tmp_path, s
         tracemalloc.stop()
     assert announced
     assert peak <= announced[0]
-
-
-def test_what_is_too_much_is_refused_before(checker, recited):
-    assert (
-        "are needed, and --max-memory is 0.05"
-        in said(checker, paths(recited), "--max-memory", "0.05")[1]
-    )
 
 
 def test_tables_are_short(checker, tmp_path):

@@ -47,12 +47,6 @@ def test_where_nothing_can_be_confined_nothing_is(files, monkeypatch):
     files.confine(3e9)
 
 
-def test_bytes_of_arrays(files):
-    """As they are, as float64, and looked at by a byte for each entry."""
-    shapes = {"a": (np.dtype("<f4"), (10, 3)), "b": (np.dtype("<f8"), (), "more")}
-    assert files.bytes_of(shapes) == 30 * (4 + 8 + 1) + 8 + 8 + 1
-
-
 # JSON.
 
 
@@ -89,11 +83,6 @@ def test_files_which_are_not_there(files, tmp_path):
         files.data_shapes(tmp_path / "nothing")
     with pytest.raises(ValueError, match=r"the weights .* is no file"):
         files.weights_shapes(tmp_path, 1e9)
-
-
-@pytest.mark.parametrize("shape", [[], [1], [2, 3, 4]])
-def test_shapes(files, shape):
-    assert files.shape_of(shape) == tuple(shape)
 
 
 @pytest.mark.parametrize("shape", [[0], [-1], [True], [1.0], ["1"], [[1]], [2, None], [3, 0]])
@@ -154,17 +143,6 @@ def test_weights_are_read_from_where_they_are(files, tmp_path, corrections, meta
         assert read[name].dtype == x.dtype
     with pytest.raises(ValueError, match="too large for --max-memory"):
         files.weights_shapes(path, 64 * length - 1)
-
-
-def test_bytes_may_follow_or_be_shared(files, tmp_path):
-    """Then two tensors are the same numbers, which harms nobody; their order in a file is any."""
-    arrays = tensors()
-    header = header_of(arrays)
-    header["W_K"] = header["W_Q"]
-    path = tmp_path / "w"
-    written(path, header, body_of(arrays) + b"more")
-    read = files.read_weights(path, files.weights_shapes(path, 1e9))
-    assert (read["W_K"] == arrays["W_Q"]).all()
 
 
 CHANGES = [

@@ -57,10 +57,6 @@ def test_so_many_corrections_are_read(checker, parts, fits):
         checker.layers.sizes_of(arrays_of(), tensors)
 
 
-def test_shapes_without_weights(checker):
-    assert checker.layers.sizes_of(arrays_of(), {}) == (6, 3, 4, 2, 0, 0, 0, 0)
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -391,60 +387,12 @@ def test_vectors_at_every_scale(checker, scale, order):
         of(evidence_of(9, [vector], [0], zeros=1), data)
 
 
-def moduli_of(checker, bits):
-    """The least number of moduli whose product is beyond so many bits, and these."""
-    moduli = checker.impossible.primes()[: -(-bits // 21)].tolist()
-    assert math.prod(moduli) >> bits
-    assert not math.prod(moduli[:-1]) >> bits + 1
-    return moduli
-
-
 def test_moduli_are_all_primes_between_2_21_and_2_22(checker):
     moduli = checker.impossible.primes()
     assert len(moduli) == 295947 - 155611  # pi(2^22) - pi(2^21)
     assert (np.diff(moduli) > 0).all()
     assert (moduli[0], moduli[-1]) == (2097169, 4194301)
     assert all(fmpz(p).is_prime() for p in moduli[::997].tolist())
-
-
-@pytest.mark.parametrize("constant", [False, True])
-@pytest.mark.parametrize("factor", [1, 2**53 - 1, 2097169 * 2097211, 2097169 * 2097211 * 2047])
-@pytest.mark.parametrize("count", [3, 4, 9, 40])
-def test_no_number_is_zero_modulo_as_many_primes_as_are_asked(checker, constant, factor, count):
-    """Products with a token are multiples of all moduli but the last ones."""
-    primes = checker.impossible.primes().tolist()
-    product = math.prod(primes[:count])
-    x = product // math.gcd(product, factor)
-    tokens = np.array([[float(factor), 0.0], [0.0, 1.0]])
-    bits = x.bit_length() + checker.impossible.reach(tokens) + 3
-    used = moduli_of(checker, bits)
-    assert x * factor % math.prod(used[:count]) == 0
-    assert count < len(used)
-    data = {"contexts": tokens if constant else tokens[:1], "queries": many_queries(9, 2)}
-    evidence = evidence_of(9, [(x, 0)], [0], zeros=int(not constant))
-    with pytest.raises(ValueError, match=r"not (orthogonal|constant)"):
-        checker.impossible.check_impossible(evidence, data)
-    data["contexts"] = np.array([[0.0, 1.0], [0.0, 3.0]])
-    assert checker.impossible.check_impossible(evidence, data)[1] == 1 + constant
-
-
-def test_one_modulus_less_would_not_be_enough(checker, monkeypatch):
-    """Of one token of 53 bits, which is a product of two of the primes and a little more."""
-    primes = checker.impossible.primes()
-    token = int(primes[0] * primes[1]) * 2047
-    assert token < 2**53 < token * 1.001
-    x = math.prod(primes[2:40].tolist())
-    data = {"contexts": np.array([[float(token)]]), "queries": many_queries(2, 1)}
-    evidence = evidence_of(2, [(x,)], [0], zeros=1)
-    with pytest.raises(ValueError, match="not orthogonal"):
-        checker.impossible.check_impossible(evidence, data)
-    used = len(moduli_of(checker, x.bit_length() + 53 + 2))
-    monkeypatch.setattr(checker.impossible, "primes", lambda: primes[: used - 1])
-    with pytest.raises(ValueError, match="would take more than a minute"):
-        checker.impossible.check_impossible(evidence, data)
-    monkeypatch.setattr(checker.impossible, "primes", lambda: primes[:40])
-    monkeypatch.setattr(checker.impossible, "reach", lambda _: 53 - 21 * (used - 40))
-    assert checker.impossible.check_impossible(evidence, data) == (1, 0, 2)  # and it is false
 
 
 @pytest.mark.parametrize(
@@ -469,25 +417,6 @@ def test_how_long_tokens_are_as_integers(checker, tokens, bits):
     unit = Fraction(2) ** (int(np.frexp(used.min(initial=1e308))[1]) - 53)
     whole = [Fraction(x) / unit for x in used.tolist()]
     assert all(x.denominator == 1 and x < 2**bits for x in whole)
-
-
-@pytest.mark.parametrize("zeros", [0, 1])
-def test_every_token_is_looked_at(checker, zeros):
-    tokens = np.ones((1 << 12, 4))
-    tokens[:, 1] = np.arange(1 << 12)
-    tokens[:, 2] = 2 * tokens[:, 1]
-    x = (0, 2, -1, 0) if zeros else (1, -2, 1, 0)
-    data = {"contexts": tokens[::-1].reshape(-1, 2, 4), "queries": many_queries(1 << 11, 4)}
-    evidence = evidence_of(1 << 11, [x], [2], zeros)
-    known = (1, 4 - zeros, 1 << 11)
-    assert checker.impossible.check_impossible(evidence, data) == known
-    for place in (0, 1, 1023, 1024, 3000, (1 << 12) - 1):
-        for entry in (1, 2) if zeros else (0, 1, 2):
-            off = data["contexts"].copy()
-            where = off.reshape(-1, 4)[place]
-            where[entry] = np.nextafter(where[entry], np.inf)
-            with pytest.raises(ValueError, match=r"not (orthogonal|constant)"):
-                checker.impossible.check_impossible(evidence, data | {"contexts": off})
 
 
 def test_only_the_examples_which_are_named_are_looked_at(checker):
@@ -626,17 +555,6 @@ def announced_of_pairs(checker, total=30, size=4, width=5, heads=6, outputs=1):
 
 PAIRED_DATA = {"contexts": (30, 4, 5), "queries": (30, 5), "targets": (30, 2)}
 PAIRED = {"W_Q": (6, 5, 3), "W_K": (6, 5, 3), "W_V": (6, 5, 2), "W_O": (12, 2), "W_D": (2, 2)}
-
-
-@pytest.mark.parametrize(
-    ("data", "weights"),
-    [({}, {}), ({"targets": (30,)}, {"W_D": (2, 1)}), ({"targets": (30, 1)}, {"W_D": (2, 1)})],
-)
-def test_pairs_which_fit(checker, data, weights):
-    assert checker.paired.needs(arrays_of(**PAIRED_DATA | data), tensors_of(**PAIRED | weights)) > (
-        0,
-        0,
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Numbers, layers and claims of paired heads in the checker; its steps are test_paired_steps.py."""
 
 import math
-from types import SimpleNamespace
 
 import mpmath
 import numpy as np
@@ -166,75 +165,3 @@ def test_rounding_of_scores_and_tails(checker, monkeypatch):
 
 
 # What is proved.
-
-
-@pytest.fixture
-def proved(checker, monkeypatch):
-    """Run `prove` on distances, w, q and the reach of R w: the words of its refusal, or None."""
-    part = checker.paired
-
-    def run(bound, *, rank=True, worst=0.5, weight=2.0, q=0.25, reach=3.0, a=3, c=5, before=()):
-        def read(positions, *_):
-            return np.zeros((len(positions), 2)), np.zeros(len(positions))
-
-        nobody = np.empty(0, dtype=np.int64)
-        layer = SimpleNamespace(read=read, a=a, c=c)
-        scan = SimpleNamespace(unlike=lambda _: (nobody, nobody))
-        distances = np.zeros((4, 2))
-        distances[2, 1] = worst
-        found = SimpleNamespace(
-            solutions=lambda: ((np.full(4, weight), each) for each in (*before, q)),
-            reach=lambda w: reach if (w == weight).all() else None,
-            layer=layer,
-        )
-        monkeypatch.setattr(part, "Scan", lambda *_: scan)
-        monkeypatch.setattr(part, "residuals", lambda *_: distances if bound else 1 / 0)
-        monkeypatch.setattr(part, "Blocks", lambda *_: found if rank else 1 / 0)
-        try:
-            with np.errstate(all="ignore"):
-                part.prove(layer, rank, bound)
-        except ValueError as failure:
-            return str(failure).split(":")[0]
-        return None
-
-    return run
-
-
-@pytest.mark.parametrize("c", [-1060, 0, 5, 1000])
-def test_errors_are_compared_at_their_scale(proved, c):
-    power = 2.0**c
-    for bound, refused in ((0.5, False), (0.499, True), (0.6, False)):
-        said = proved({"error": bound * power}, rank=False, c=c)
-        assert said == ("error" if refused else None)
-    for worst in (math.inf, math.nan):
-        assert proved({"error": 1.7e308}, rank=False, worst=worst) == "error"
-
-
-def test_coupling_has_to_contract(proved):
-    assert proved({}) is None
-    for q in (1.0, 1.5, math.nan, math.inf):
-        assert proved({}, q=q) == "rank"
-    assert proved({}, q=1 - 2.0**-53) is None
-    assert proved({}, q=1.0, before=[0.5]) is None
-    assert proved({}, before=[math.nan]) is None
-
-
-def test_any_solution_shows_that_an_exact_readout_is_near(proved):
-    """It is 1 by the last, 1.5 by the one before."""
-    assert proved({"readout": 4.1}, before=[0.5]) is None
-    assert proved({"readout": 4.1}, before=[1.0]) is None
-    assert proved({"readout": 3.9}, before=[0.5]) == "readout"
-
-
-@pytest.mark.parametrize("shift", [-1000, 0, 900])
-def test_readouts_are_compared_at_their_scale(proved, shift):
-    """3 (1/2) / 2 / (1 - 1/4) = 1, times 2^(c - a)."""
-    power = 4 * 2.0**shift
-    for bound, refused in ((1.00001, False), (0.99999, True), (1e-9, True)):
-        said = proved({"readout": bound * power}, c=5 + shift)
-        assert said == ("readout" if refused else None)
-    for broken in ({"worst": math.inf}, {"reach": math.inf}, {"weight": 0.0}, {"reach": math.nan}):
-        assert proved({"readout": 1.7e308}, **broken) == "readout"
-    both = {"readout": 8.0, "error": 20.0}
-    assert proved(both) is None
-    assert proved(both | {"error": 15.0}) == "error"

@@ -35,7 +35,7 @@ class Toy(Claim):
         require(self.evidence == {{"count": count}}, "toy: the count is another")
         return (count,)
 """
-LINE = "    known = Grouping, "
+FIRST = "        Grouping,\n"
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +59,10 @@ def taught(tmp_path, monkeypatch):
     folder = tmp_path / "checker"
     shutil.copytree(checking.CHECKER, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "toy.py").write_text(CLAIM)
-    layers = (folder / "layers.py").read_text()
-    assert LINE in layers
-    layers = layers.replace(LINE, f"{LINE}Toy, ")
-    (folder / "layers.py").write_text(f"from toy import Toy\n{layers}")
+    registry = (folder / "registry.py").read_text()
+    assert FIRST in registry
+    registry = registry.replace(FIRST, f"        Toy,\n{FIRST}")
+    (folder / "registry.py").write_text(f"from toy import Toy\n{registry}")
     monkeypatch.setattr(checking, "CHECKER", folder)
 
 

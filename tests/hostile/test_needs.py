@@ -62,7 +62,8 @@ def announced(checker, claims, files):
     layers, read = checker.layers, checker.files
     arrays = read.data_shapes(files[-1])
     tensors = read.weights_shapes(files[1], 8e9) if len(files) > 2 else {}
-    known, about = {claim.name: claim for claim in layers.Layer.known}, object.__new__(layers.Layer)
+    known = {claim.name: claim for claim in checker.registry.CLAIMS[layers.Layer]}
+    about = object.__new__(layers.Layer)  # of no files
     about.names, about.contexts = tuple(claims), arrays["contexts"][1]
     about.shapes = layers.sizes_of(arrays, tensors)
     held, _ = about.needs({name: known[name](claims[name]) for name in claims})

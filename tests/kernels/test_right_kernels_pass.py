@@ -123,7 +123,7 @@ def test_verify_sees_what_does_not_follow():
     odd = replace(problem, v=problem.v * 3)
     with pytest.raises(AssumptionError, match="powers of two"):
         odd.verify()
-    large = replace(problem, v=problem.v * 16)
+    large = replace(problem, v=np.where(np.arange(9)[:, None] == 0, 16.0, problem.v))
     with pytest.raises(AssumptionError, match="1 to 8"):
         large.verify()
     claimed = replace(problem.answer, expected=problem.expected * 2)
@@ -145,8 +145,10 @@ def test_verify_sees_levels_sinks_and_sizes_that_do_not_follow():
     slot = low.draft.level_slot
     with pytest.raises(AssumptionError, match="levels of keys"):
         changed(low, "k", 0, 0, 5, slot, to=0.0).verify()
+    assert changed(low, "q", 0, 0, 0, slot, to=0.0).verify().levelled == low.verify().levelled - 1
+    sunk = Problem.build(Spec(queries=4, keys=9, head_dim=16, sink=True), "low level")
     with pytest.raises(AssumptionError, match="query"):
-        changed(low, "q", 0, 0, 1, slot, to=0.0).verify()
+        changed(sunk, "q", 0, 0, 1, sunk.draft.level_slot, to=0.0).verify()
     sinks = Problem.build(Spec(queries=4, keys=9, head_dim=16, sink=True), "last")
     for sink in (-1.0, 100.0, np.nan):
         with pytest.raises(AssumptionError, match="sink"):

@@ -60,16 +60,12 @@ class Bound(Claim):
 class About(ABC):
     """What a certificate is about, read from its files.
 
-    format: of the certificate;  known: the claims which there are
+    format: of the certificate
     """
 
     @property
     @abstractmethod
     def format(self): ...
-
-    @property
-    @abstractmethod
-    def known(self): ...
 
     @abstractmethod
     def __init__(self, content, files, claims, options): ...

@@ -6,7 +6,7 @@ import sys
 from collections import namedtuple
 
 from files import confine, read_json, require, require_claims
-from registry import KINDS
+from registry import CLAIMS, KINDS
 from steps import Told, silent
 
 Options = namedtuple("Options", "quick asked epsilon most tell", defaults=[silent])
@@ -32,7 +32,7 @@ def check(files, *, quick=False, asked=(), epsilon=math.inf, most=8e9, tell=sile
 
 def verdict(kind, content, files, options):
     """The statements, if all claims hold: what each shows, and what it says; and all together."""
-    known = {claim.name: claim for claim in kind.known}
+    known = {claim.name: claim for claim in CLAIMS[kind]}
     told = require_claims(content, known, options.asked)
     claims = {name: known[name](told[name]) for name in told}
     errors = [claim.error for claim in claims.values()]

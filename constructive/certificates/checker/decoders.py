@@ -25,8 +25,7 @@ from files import (
 )
 from float_model import KEPT, MODELS
 from margins import ENTRIES, NAMES, real_margins
-from rank import ROUNDS, RankOfDecoder
-from recites import ExecutedOfDecoder, Recites
+from rank import ROUNDS
 from views import Causal, rows_at_once
 
 FORMATS = {"weights": "constructive decoder 1", "data": "constructive text 1"}
@@ -37,7 +36,6 @@ class Decoder(About):
     """Weights, and texts as numbers of tokens."""
 
     format = "constructive decoder certificate 1"
-    known = RankOfDecoder, Recites, ExecutedOfDecoder
 
     def __init__(self, content, files, claims, options):
         require(len(files) == 2, "the files are CERTIFICATE WEIGHTS DATA")

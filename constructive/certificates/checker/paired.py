@@ -30,7 +30,6 @@ from files import (
     weights_shapes,
 )
 from rank import Rank
-from real import Error, Readout
 from scan import CHUNK, COUPLED, Layer, Scan
 from steps import silent
 
@@ -56,7 +55,6 @@ class PairedLayer(About):
     """Weights, and data: arrays by their names, or contexts in a file of their own."""
 
     format = "constructive paired certificate 1"
-    known = PairedRank, Error, Readout
 
     def __init__(self, content, files, claims, options):
         require(len(files) == 2, "a certificate of paired heads needs weights and data")

@@ -9,7 +9,6 @@ from claim import About, Claim
 from columns import Work, in_parts, number
 from files import announce, read_json, require, same
 from networks import Memorizer, index, items, places
-from size import Size
 
 FORMATS = {"memorizer": "constructive sequence memorizer 1", "data": "constructive sequences 1"}
 MINUTE = 6e10  # nanoseconds which long numbers may cost
@@ -29,7 +28,6 @@ class Sequences(About):
     """A memorizer, and tokens, sequences and labels."""
 
     format = "constructive sequence certificate 1"
-    known = Equality, Size
 
     def __init__(self, content, files, claims, options):
         del claims

@@ -130,15 +130,21 @@ def slopes(bench: Bench) -> Mistakes:
 
 def biases(bench: Bench) -> Mistakes:
     """Yield biases that are combined with logits in other ways, or are those of other places."""
-    bias, spec = bench.bias, bench.problem.spec
+    bias, spec, visible = bench.bias, bench.problem.spec, bench.visible
     if bias is None:
-        return
+        added = bench.problem.added
+        if added is None:
+            return
+        # The bias is a mask that is added: -inf, and not hidden otherwise.
+        bias, visible = bench.of_rows(added), np.ones_like(visible)
     plain = bench.scored(bias=None)
+    with np.errstate(invalid="ignore"):  # 0 times -inf
+        product = plain * bias
     ways = {
         "the bias is ignored": plain,
         "the bias is added twice": plain + 2.0 * bias,
         "the bias is subtracted": plain - bias,
-        "the bias is multiplied with the logits, not added": plain * bias,
+        "the bias is multiplied with the logits, not added": product,
         "the bias is added before the scale": plain + bias * spec.factor,
         "the bias is divided by the scale": plain + bias / spec.factor,
         "the bias is multiplied by log2(e)": plain + bias / math.log(2.0),
@@ -151,7 +157,7 @@ def biases(bench: Bench) -> Mistakes:
             (bench.raw * spec.factor + bias) / cap
         )
     for sentence, scores in ways.items():
-        yield sentence, partial(bench.averaged, scores)
+        yield sentence, partial(bench.averaged, scores, visible)
     others = {
         "that of head 0": bias[:, :1],
         "that of the next head": np.roll(bias, -1, 1),
@@ -162,7 +168,7 @@ def biases(bench: Bench) -> Mistakes:
     }
     for words, other in others.items():
         if not np.array_equal(np.broadcast_to(other, bias.shape), bias):
-            yield f"the bias is {words}", partial(bench.averaged, plain + other)
+            yield f"the bias is {words}", partial(bench.averaged, plain + other, visible)
 
 
 def hidden(bench: Bench) -> Mistakes:

@@ -73,14 +73,14 @@ class Tokens:
         contexts, scores = self.contexts[:count], self.scores[:count]
         weights = examples.query_weights[:, pairs].transpose(1, 0, 2)
         reach = dot(examples.queries[self.positions[:count], np.newaxis], weights)
-        attention, error = _attention(
+        attention, error = bounded_attention(
             reach, scores, np.zeros_like(scores), self.score_error[:count]
         )
         # Where s_{t,h} is large and gaps are small, differences of scores have to be better.
         worse = np.flatnonzero(~(error <= _GOOD_ENOUGH))
         if len(worse):
             leading, rest, bounds = dot(contexts[worse], examples.key)
-            attention[worse], error[worse] = _attention(
+            attention[worse], error[worse] = bounded_attention(
                 [each[worse] for each in reach], leading, rest, bounds.max(axis=1)
             )
         combined = signs[0] * attention[:, 0] + signs[1] * attention[:, 1]
@@ -104,7 +104,7 @@ def read(
     return values, errors
 
 
-def _attention(
+def bounded_attention(
     reach: Sequence[Array], scores: Array, rest: Array, score_error: Array
 ) -> tuple[Array, Array]:
     """Attention of both heads (k, 2, n), and a bound (k,) of the sum of all errors.
