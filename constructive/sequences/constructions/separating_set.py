@@ -24,7 +24,7 @@ from constructive.sequences.constructions.construction import (
 )
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.projection import TRIES, Projection
-from constructive.sequences.tokens import Integers
+from constructive.support.arrays import Integers
 
 _FEW = 16
 """Sums up to which sets are quicker than sorting."""
