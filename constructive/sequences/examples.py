@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from constructive.sequences.storage import Json, JsonFile, decoded, encoded, number, written
 from constructive.sequences.tokens import (
-    Integers,
     builtin,
     codes,
     exact_vectors,
@@ -24,7 +23,7 @@ from constructive.sequences.tokens import (
     rectangular,
     unequal,
 )
-from constructive.support.arrays import Rebuilt, private
+from constructive.support.arrays import Integers, Rebuilt, private
 from constructive.support.errors import DataError, ParameterError, shown
 
 Task = Literal["next", "last", "seq2seq"]

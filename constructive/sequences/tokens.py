@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive.support.errors import DataError
-
-Integers = npt.NDArray[np.int64]
+from constructive.support.arrays import Integers
+from constructive.support.errors import DataError, shown
 
 
 def rectangular(sequences: Sequence[Any]) -> list[list[Any]]:
@@ -93,6 +92,39 @@ def exact_vectors(tokens: tuple[Hashable, ...]) -> npt.NDArray[Any] | None:
     array = np.empty((len(exact), widths[0]), dtype=object)
     array[:] = exact
     return array
+
+
+def known_vectors(
+    tokens: tuple[Hashable, ...], symbols: tuple[Hashable, ...] | None, width: int
+) -> npt.NDArray[Any]:
+    """Different tokens as a network reads them (V, d): numbers, or the places of symbols (V, 1).
+
+    Raises:
+        DataError: for a token that is not among the symbols, or not a vector of d numbers
+    """
+    if symbols is not None:
+        known = {symbol: place for place, symbol in enumerate(symbols)}
+        unknown = [token for token in tokens if token not in known]
+        if unknown:
+            raise DataError(
+                f"unknown token {shown(unknown[0])}",
+                witness=shown(unknown[0]),
+                suggestion=f"one of the {len(known)} symbols which were memorized",
+            )
+        return np.array([[known[token]] for token in tokens], dtype=object)
+    vectors = exact_vectors(tokens)
+    if vectors is None or vectors.shape[1] != width:
+        raise other_tokens(tokens[0], width)
+    return vectors
+
+
+def other_tokens(token: object, width: int) -> DataError:
+    """The error for a token that is not a vector of so many numbers."""
+    return DataError(
+        f"the tokens are no vectors of {width} numbers, as those which were memorized",
+        witness=shown(token),
+        suggestion="tokens of the same kind",
+    )
 
 
 def _shortest(number: Fraction) -> int | Fraction:
