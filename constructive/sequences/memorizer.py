@@ -53,9 +53,9 @@ class SequenceMemorizer(JsonFile):
             next
         attention: adds up h over the context, in the last entry of the stream: (h, t, S)
         classifier: from the stream to the label
-        symbols: tokens which are no numbers, in the order of the integers that stand for them;
+        symbols: tokens which are not numbers, in the order of the integers that stand for them;
             None for numbers
-        classes: labels which are no integers, in the order of the integers that stand for them;
+        classes: labels which are not integers, in the order of the integers that stand for them;
             None for integers
         record: how it was built
 
@@ -242,7 +242,7 @@ class SequenceMemorizer(JsonFile):
 
         Raises:
             MissingExtraError: without torch
-            PrecisionError: where a weight is no number of that dtype
+            PrecisionError: where a weight is not a number of that dtype
             ParameterError: for another dtype
         """
         require("torch", extra="torch", purpose="SequenceMemorizer.to_torch")
@@ -265,7 +265,7 @@ class SequenceMemorizer(JsonFile):
 
         Raises:
             MissingExtraError: without onnx
-            PrecisionError: where a weight is no number of that dtype
+            PrecisionError: where a weight is not a number of that dtype
             ParameterError: for another dtype
             OutputError: where the file cannot be written
         """
@@ -344,7 +344,7 @@ class SequenceMemorizer(JsonFile):
             for name in ("symbols", "classes")
         )
         if type(content["context_size"]) is not int:
-            raise ValueError("its context size is no number")
+            raise ValueError("its context size is not a number")
         return cls(
             content["task"],
             content["context_size"],

@@ -97,7 +97,7 @@ def rounded_outputs(
 
 
 def require_exact(weights: Iterable[Number], dtype: npt.DTypeLike) -> None:
-    """Raise PrecisionError where a weight is no number of that type.
+    """Raise PrecisionError where a weight is not a number of that type.
 
     Args:
         weights: exact ones
@@ -113,7 +113,7 @@ def require_exact(weights: Iterable[Number], dtype: npt.DTypeLike) -> None:
         if not np.isfinite(rounded) or Fraction(float(rounded)) != weight:
             bits = weight.numerator.bit_length()
             raise PrecisionError(
-                f"a weight of {bits} bits is no number of {kind.name}",
+                f"a weight of {bits} bits is not a number of {kind.name}",
                 witness=bits,
                 suggestion="construction='float_separating_set' and max_word_bits=52, or 23 for "
                 "float32; and measure `reproduced`",

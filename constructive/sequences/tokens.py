@@ -64,7 +64,7 @@ def numbered(listed: list[list[Any]]) -> tuple[tuple[Hashable, ...], Integers]:
 
 
 def exact_vectors(tokens: tuple[Hashable, ...]) -> npt.NDArray[Any] | None:
-    """Tokens as integers and Fractions (V, d), or None if some are no numbers.
+    """Tokens as integers and Fractions (V, d), or None if some are not numbers.
 
     Raises:
         DataError: for vectors of different lengths, and numbers which are not finite
@@ -86,7 +86,7 @@ def exact_vectors(tokens: tuple[Hashable, ...]) -> npt.NDArray[Any] | None:
         exact = [[_shortest(Fraction(x)) for x in vector] for vector in vectors]
     except (ValueError, OverflowError, TypeError) as error:
         raise DataError(
-            f"a token is no finite number: {error}",
+            f"a token is not a finite number: {error}",
             suggestion="finite integers, Fractions or floats of 64 bits at most",
         ) from error
     array = np.empty((len(exact), widths[0]), dtype=object)
@@ -121,7 +121,7 @@ def known_vectors(
 def other_tokens(token: object, width: int) -> DataError:
     """The error for a token that is not a vector of so many numbers."""
     return DataError(
-        f"the tokens are no vectors of {width} numbers, as those which were memorized",
+        f"the tokens are not vectors of {width} numbers, as those which were memorized",
         witness=shown(token),
         suggestion="tokens of the same kind",
     )
@@ -153,7 +153,7 @@ def builtin(value: Any) -> Any:  # noqa: ANN401
 
 
 def listed_labels(labels: Any) -> list[Any]:  # noqa: ANN401
-    """Labels as a list; none of what is no list."""
+    """Labels as a list; none of what is not a list."""
     try:
         return list(labels)
     except TypeError:

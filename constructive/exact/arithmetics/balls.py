@@ -57,8 +57,8 @@ class BallMatrices(PerQuery[arb_mat]):
     """Matrices of the queries of a block, made one at a time.
 
     Args:
-        count: the number of queries
-        make: the matrix of a query, by its number
+        count: how many queries there are
+        make: of the number of a query in its block
         tokens: those that a query sees, by its number, as a matrix (n, d)
     """
 

@@ -149,6 +149,9 @@ class FactoredFloats(Floats):
     """Floats that multiply queries by W_Q, and that by W_K, where it is less work.
 
     Last digits are not those of `Floats`, which multiplies W_Q by W_K first.
+
+    Attributes:
+        dtype: float32 or float64
     """
 
     def weights(
