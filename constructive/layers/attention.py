@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
-from constructive.exact.arithmetics.floats import Floats
+from constructive.exact.arithmetics.floats import FactoredFloats
 from constructive.exact.models import FLOAT32
 from constructive.layers.attend import Chunk, attend, flat
 from constructive.layers.outputs import Outputs, drawn
@@ -242,7 +242,7 @@ class AttentionLayer(HeadShapes):
     ) -> Array:
         """What is made of each example after attention: (T, ...)."""
         weights = self.query_weights, self.key_weights
-        arithmetic = Floats(self.query_weights.dtype)
+        arithmetic = FactoredFloats(self.query_weights.dtype)
         out = np.empty((*view.shape, *shape), arithmetic.dtype)
         for chunk in attend(arithmetic, weights, view, chunk_bytes=chunk_bytes):
             out[chunk.rows] = of(chunk)

@@ -56,7 +56,9 @@ class BallLogits(NamedTuple):
 class BallMatrices(PerQuery[arb_mat]):
     """Matrices of the queries of a block, made one at a time.
 
-    Attributes:
+    Args:
+        count: the number of queries
+        make: the matrix of a query, by its number
         tokens: those that a query sees, by its number, as a matrix (n, d)
     """
 
