@@ -116,8 +116,8 @@ class RationalLayer(NotFloats):
 
         Raises:
             DataError: for what is not a rational number, shapes that do not fit the layer, and
-                where a logit is not an integer multiple of ln 2, or so large that its power of two would
-                take thousands of bits
+                where a logit is not an integer multiple of ln 2, or so large that its power of two
+                would take thousands of bits
         """
         contexts, queries = fractions("contexts", contexts), fractions("queries", queries)
         inputs = RationalDataset(contexts, queries, fractions("targets", [0] * len(queries)))

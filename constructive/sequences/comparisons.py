@@ -110,7 +110,7 @@ class Comparison(ABC):
         What the register lacks of an integer stays, as units copy what is not negative.
 
         Args:
-            register: its name; at most 1/3 above an integer, for a comparison that forgives that
+            register: its name; at most 1/3 above an integer, where comparisons forgive that
             below: above that integer
 
         Example:
