@@ -171,7 +171,7 @@ def test_a_new_arithmetic_is_a_class_and_a_line():
 
 @pytest.mark.parametrize("wrong", [SeesAll, Unnormalised])
 def test_a_wrong_arithmetic_is_seen(wrong):
-    with pytest.raises(AssertionError, match="attention|hidden"):
+    with pytest.raises(AssertionError, match=r"attention|hidden"):
         check_arithmetic(ArithmeticKind(lambda _: wrong(), lists, close))
 
 
