@@ -22,7 +22,7 @@ from constructive.support.errors import ParameterError
 
 
 class LayerFamily(ClaimFamily):
-    """Claims about a layer of floats, whoever built it."""
+    """Claims about a layer of floats, built here or elsewhere."""
 
     name = "layer"
     words = "a layer"

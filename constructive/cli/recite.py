@@ -125,7 +125,7 @@ def _read(file: Path, content: bytes, unit: TextUnit, limit: int | None) -> "con
         text = constructive.Text.words(content.decode())
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{file} is no UTF-8: byte {error.start} is {content[error.start]}",
+            f"{file} is not UTF-8: byte {error.start} is {content[error.start]}",
             witness=error.start,
             suggestion="--unit bytes",
         ) from error

@@ -185,7 +185,7 @@ def _built(
         Intermediate(queries, keys, z, np.zeros(1), ends), unembedding[following] / width
     )
     del z
-    # Beyond float32 it is no readout, and will be refused for its margins.
+    # Beyond float32 it is not a readout, and will be refused for its margins.
     most = float(np.finfo(np.float32).max)
     effective = np.clip(solution.effective, -most, most)
     w_q, w_k, effective = (w.astype(np.float32) for w in (queries, keys, effective))

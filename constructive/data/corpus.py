@@ -63,7 +63,7 @@ class Text:
         DataError: for numbers which are none of the vocabulary, and for texts which are empty or
             shorter than the prompt; the witness is the text
         ParameterError: for an unknown unit, a vocabulary which is none of that unit, and a prompt
-            which is no positive integer
+            which is not a positive integer
 
     Example:
         >>> text = Text.words("the cat sat")
@@ -91,7 +91,7 @@ class Text:
         fits = whole and self.ids.ndim == self.lengths.ndim == 1
         if not fits or not len(self.lengths) or int(self.lengths.sum()) != len(self.ids):
             raise DataError(
-                "ids and lengths are no numbers of tokens, text after text",
+                "ids and lengths are not numbers of tokens, text after text",
                 witness=(self.ids.shape, self.lengths.shape),
                 suggestion="Text.words(text), Text.bytes(text) or Text.of(ids)",
             )
@@ -122,7 +122,7 @@ class Text:
             prompt: tokens of each which are given
 
         Raises:
-            ParameterError: for what is no string, and for a prompt which is no positive integer
+            ParameterError: for what is not a string, and a prompt that is not a positive integer
             DataError: for no text, and for one which is shorter than the prompt
 
         Example:
@@ -143,7 +143,7 @@ class Text:
             prompt: tokens of each which are given
 
         Raises:
-            ParameterError: for what is no text, and for a prompt which is no positive integer
+            ParameterError: for what is not a text, and for a prompt which is not a positive integer
             DataError: for no text, and for one which is shorter than the prompt
 
         Example:
@@ -167,7 +167,7 @@ class Text:
             prompt: tokens of each which are given
 
         Raises:
-            ParameterError: for ids which are no integers, and a prompt which is no positive one
+            ParameterError: for ids which are not integers, and a prompt which is not a positive one
             DataError: for no text, and for one which is shorter than the prompt
 
         Example:
@@ -380,7 +380,7 @@ class Text:
                 raise ValueError(f"its format is {shown(content['format'])}, not {FORMAT!r}")
             vocabulary, texts = tuple(content["vocabulary"]), content["texts"]
             if any(type(i) is not int for text in texts for i in text):
-                raise ValueError("its texts are no numbers of tokens")
+                raise ValueError("its texts are not numbers of tokens")
             ids = np.array([i for text in texts for i in text], dtype=np.int64)
             lengths = np.array([len(text) for text in texts], dtype=np.int64)
             return cls(vocabulary, ids, lengths, content["prompt"], content["unit"])

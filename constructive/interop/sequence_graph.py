@@ -34,7 +34,7 @@ def model(
         dtype: of all numbers of the model; float64, the default, or float32
 
     Raises:
-        PrecisionError: where a weight is no number of `dtype`
+        PrecisionError: where a weight is not a number of `dtype`
         ParameterError: for another dtype
 
     Example:

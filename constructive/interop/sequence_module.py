@@ -25,7 +25,7 @@ class TokenwiseModule(nn.Module):
         biases: of each layer (outputs,)
 
     Raises:
-        PrecisionError: where a weight is no number of that dtype
+        PrecisionError: where a weight is not a number of that dtype
 
     Example:
         >>> from constructive.sequences.network import Affine, Program
@@ -75,7 +75,7 @@ class SequenceModule(nn.Module):
 
     Raises:
         ParameterError: for another dtype
-        PrecisionError: where a weight is no number of that dtype
+        PrecisionError: where a weight is not a number of that dtype
 
     Example:
         >>> from constructive import build_sequence_memorizer

@@ -17,7 +17,7 @@ _INCHES = 6.0
 def draw(report: Report, path: str | Path, *, batch: int = 0, head: int | None = None) -> None:
     """Draw a head: visible keys white, keys to be read as rings, keys that were read as dots.
 
-    Rows that are wrong have a red mark in front of them; what is no key's code has no dot.
+    Rows that are wrong have a red mark in front of them; what is not a key's code has no dot.
 
     Args:
         report: on an output

@@ -48,8 +48,8 @@ class AttentionLayer(HeadShapes):
         readout_weights: W_D (d_o, d_out)
 
     Raises:
-        ParameterError: for what is no array, shapes which do not fit, mixed or other dtypes, and
-            entries which are not finite
+        ParameterError: for what is not an array, shapes that do not fit, mixed or other dtypes, and
+            entries that are not finite
 
     Example:
         >>> layer = AttentionLayer.from_effective_readout(
@@ -340,7 +340,7 @@ def dtype_of(dtype: npt.DTypeLike) -> np.dtype[Any]:
         return np.dtype(dtype)
     except TypeError as error:
         raise ParameterError(
-            f"dtype={shown(dtype)} is no dtype",
+            f"dtype={shown(dtype)} is not a dtype",
             witness=shown(dtype),
             suggestion="float32 or float64",
         ) from error

@@ -150,7 +150,7 @@ class Decoder(Rebuilt):
         whole = numbers.ndim == 2 and numbers.dtype.kind in "iu" and numbers.size
         if not whole or numbers.min() < 0 or numbers.max() >= len(self.vocabulary):
             raise DataError(
-                "ids are no numbers of tokens (S, N)",
+                "ids are not numbers of tokens (S, N)",
                 witness=shown(numbers.shape),
                 suggestion=f"integers from 0 to {len(self.vocabulary) - 1}; `ids` finds them",
             )
@@ -234,7 +234,7 @@ class Decoder(Rebuilt):
 
         Raises:
             DataError: for tokens it does not know, or none
-            ParameterError: for a length which is no positive integer, or more than there are
+            ParameterError: for a length which is not a positive integer, or more than there are
                 positions
         """
         length = self.num_positions if length is None else length
@@ -349,7 +349,7 @@ class Decoder(Rebuilt):
             file.write(content)
 
     def described(self) -> str:
-        """What is no array, as JSON."""
+        """What is not an array, as JSON."""
         return json.dumps(
             {
                 "vocabulary": list(self.vocabulary),

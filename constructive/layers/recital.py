@@ -27,7 +27,7 @@ def exact_tokens(decoder: Decoder, text: Text, model: FloatModel) -> ExactLogits
     Raises:
         PrecisionError: where tokens and positions do not add up exactly in float32, or where
             logits of heads are not exact in float64, or multiples of so small a number that there
-            is no table of their exponentials
+            is not a table of their exponentials
     """
     layer = decoder.layer
     weights = layer.query_weights, layer.key_weights

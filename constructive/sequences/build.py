@@ -64,7 +64,7 @@ def build_sequence_memorizer(
 
     Raises:
         ParameterError: for arguments which make no sense
-        DataError: for sequences of different lengths, and for labels which are no function of the
+        DataError: for sequences of different lengths, and for labels which are not function of the
             key, with two examples as witness
         PrecisionError: where no number of 61 bits tells the examples apart, which was never seen
 

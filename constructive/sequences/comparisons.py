@@ -105,10 +105,12 @@ class Comparison(ABC):
         ]
 
     def rounded(self, register: str, below: int) -> list[Step]:
-        """Return steps that leave the nearest integer, for 0 <= register < below.
+        """Return steps that leave the integer, for 0 <= register < below.
+
+        What the register lacks of an integer stays, as units copy what is not negative.
 
         Args:
-            register: its name; within 1/3 of an integer, for a comparison that forgives that
+            register: its name; at most 1/3 above an integer, where comparisons forgive that
             below: above that integer
 
         Example:

@@ -107,7 +107,7 @@ def plan(
 
     Example:
         >>> plan(dict.fromkeys(range(10, 26), 1), domain=64).members[:2]
-        XX
+        ((21, 23), (25, 27))
     """
     if not table or not 0 <= min(table) <= max(table) < domain <= _LARGEST_DOMAIN:
         raise ParameterError(

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from constructive.sequences.storage import Json, JsonFile, decoded, encoded, number, written
 from constructive.sequences.tokens import (
-    Integers,
     builtin,
     codes,
     exact_vectors,
@@ -24,7 +23,7 @@ from constructive.sequences.tokens import (
     rectangular,
     unequal,
 )
-from constructive.support.arrays import Rebuilt, private
+from constructive.support.arrays import Integers, Rebuilt, private
 from constructive.support.errors import DataError, ParameterError, shown
 
 Task = Literal["next", "last", "seq2seq"]
@@ -38,7 +37,7 @@ class SequenceDataset(Rebuilt, JsonFile):
         task: what a label belongs to: "next", "last" or "seq2seq"
         tokens: (V, d) integers and Fractions, the different tokens
         ids: (N, n), each token's index
-        symbols: the tokens themselves, if they are no numbers, else None; a token is then its index
+        symbols: the tokens, if they are not numbers, else None; a token is then its index
         labels: for each example the index of its class: (N,), or (N n,) for seq2seq
         classes: the different labels, most frequent ones first: what stands for the first costs
             nothing
@@ -177,7 +176,7 @@ class SequenceDataset(Rebuilt, JsonFile):
         if any(
             type(i) is not int or i < 0 for row in [*content["ids"], content["labels"]] for i in row
         ):
-            raise ValueError("an index is no index")
+            raise ValueError("an index is not an index")
         labels: list[Any] = [classes[i] for i in content["labels"]]
         if task == "seq2seq":
             labels = [labels[start : start + size] for start in range(0, len(labels), size)]

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from rich.table import Table
 
 from constructive.sequences.answers import expected_outputs, met
-from constructive.sequences.attention import WEIGHTS, UniformAttention
+from constructive.sequences.attention import UniformAttention
 from constructive.sequences.examples import SequenceDataset, Task
 from constructive.sequences.network import Column, Network
 from constructive.sequences.record import SequenceRecord, read_record
-from constructive.sequences.rounded import Floats, float_type, floats, rounded_outputs
+from constructive.sequences.rounded import Floats, rounded_outputs, rows_of_floats
 from constructive.sequences.storage import (
     Json,
     JsonFile,
@@ -23,11 +23,15 @@ from constructive.sequences.storage import (
     encoded,
     network_content,
     network_from,
-    number,
-    written,
 )
-from constructive.sequences.tokens import Integers, exact_vectors, numbered, rectangular
-from constructive.support.errors import DataError, ParameterError, shown
+from constructive.sequences.tokens import (
+    known_vectors,
+    numbered,
+    other_tokens,
+    rectangular,
+)
+from constructive.support.arrays import Integers
+from constructive.support.errors import DataError, ParameterError
 from constructive.support.extras import require
 from constructive.support.files import replacing
 from constructive.support.tables import Sheet
@@ -49,9 +53,9 @@ class SequenceMemorizer(JsonFile):
             next
         attention: adds up h over the context, in the last entry of the stream: (h, t, S)
         classifier: from the stream to the label
-        symbols: tokens which are no numbers, in the order of the integers that stand for them;
+        symbols: tokens which are not numbers, in the order of the integers that stand for them;
             None for numbers
-        classes: labels which are no integers, in the order of the integers that stand for them;
+        classes: labels which are not integers, in the order of the integers that stand for them;
             None for integers
         record: how it was built
 
@@ -116,7 +120,7 @@ class SequenceMemorizer(JsonFile):
                 suggestion=f"n={self.context_size}",
             )
         different, ids = numbered(listed)
-        tokens = self._vectors(different)
+        tokens = known_vectors(different, self.symbols, self.width)
         return [tokens[:, k] for k in range(tokens.shape[1])], ids
 
     def encode_dataset(self, dataset: SequenceDataset) -> tuple[list[Column], Integers]:
@@ -139,9 +143,9 @@ class SequenceMemorizer(JsonFile):
         tokens = dataset.tokens
         if dataset.symbols is not None or self.symbols is not None:
             vectors = dataset.symbols or tuple(map(_token, dataset.tokens.tolist()))
-            tokens = self._vectors(vectors)
+            tokens = known_vectors(vectors, self.symbols, self.width)
         elif tokens.shape[1] != self.width:
-            raise self._other_tokens(tokens[0].tolist())
+            raise other_tokens(tokens[0].tolist(), self.width)
         return [tokens[:, k] for k in range(tokens.shape[1])], dataset.ids
 
     def outputs(self, columns: list[Column], ids: Integers) -> Column:
@@ -181,30 +185,6 @@ class SequenceMemorizer(JsonFile):
         known = isinstance(value, int) and 0 <= value < len(classes)
         return classes[value] if known else None
 
-    def _vectors(self, tokens: tuple[Hashable, ...]) -> Column:
-        """Different tokens as the embedding takes them: (V, d)."""
-        if self.symbols is not None:
-            known = {symbol: place for place, symbol in enumerate(self.symbols)}
-            unknown = [token for token in tokens if token not in known]
-            if unknown:
-                raise DataError(
-                    f"unknown token {shown(unknown[0])}",
-                    witness=shown(unknown[0]),
-                    suggestion=f"one of the {len(known)} symbols which were memorized",
-                )
-            return np.array([[known[token]] for token in tokens], dtype=object)
-        vectors = exact_vectors(tokens)
-        if vectors is None or vectors.shape[1] != self.width:
-            raise self._other_tokens(tokens[0])
-        return vectors
-
-    def _other_tokens(self, token: object) -> DataError:
-        return DataError(
-            f"the tokens are no vectors of {self.width} numbers, as those which were memorized",
-            witness=shown(token),
-            suggestion="tokens of the same kind",
-        )
-
     def arrays(self, sequences: Sequence[Any], dtype: npt.DTypeLike = np.float64) -> Floats:
         """Sequences as the exported models take them: (N, n, d), rounded to floats.
 
@@ -217,7 +197,7 @@ class SequenceMemorizer(JsonFile):
             ParameterError: for another dtype
         """
         columns, ids = self.encode(sequences)
-        tokens = self._floats(columns, dtype)
+        tokens = rows_of_floats(columns, dtype)
         if not np.isfinite(tokens).all():
             raise DataError(
                 f"a token is beyond {np.dtype(dtype).name}",
@@ -225,11 +205,6 @@ class SequenceMemorizer(JsonFile):
                 suggestion="smaller numbers",
             )
         return tokens[ids]
-
-    @staticmethod
-    def _floats(columns: list[Column], dtype: npt.DTypeLike) -> Floats:
-        kind = float_type(dtype)
-        return np.stack([floats(column.tolist(), kind) for column in columns], axis=-1)
 
     def reproduced(self, dataset: SequenceDataset, dtype: npt.DTypeLike = np.float64) -> float:
         """The share of labels which are left when all is computed in floats. Measured, not proved.
@@ -248,7 +223,7 @@ class SequenceMemorizer(JsonFile):
             ParameterError: for another dtype
         """
         columns, ids = self.encode_dataset(dataset)
-        tokens = self._floats(columns, dtype)
+        tokens = rows_of_floats(columns, dtype)
         found = rounded_outputs(
             self.embedding, self.attention, self.classifier, tokens, ids, every=self._every
         )
@@ -267,7 +242,7 @@ class SequenceMemorizer(JsonFile):
 
         Raises:
             MissingExtraError: without torch
-            PrecisionError: where a weight is no number of that dtype
+            PrecisionError: where a weight is not a number of that dtype
             ParameterError: for another dtype
         """
         require("torch", extra="torch", purpose="SequenceMemorizer.to_torch")
@@ -290,7 +265,7 @@ class SequenceMemorizer(JsonFile):
 
         Raises:
             MissingExtraError: without onnx
-            PrecisionError: where a weight is no number of that dtype
+            PrecisionError: where a weight is not a number of that dtype
             ParameterError: for another dtype
             OutputError: where the file cannot be written
         """
@@ -346,10 +321,7 @@ class SequenceMemorizer(JsonFile):
             "task": self.task,
             "context_size": self.context_size,
             "embedding": network_content(self.embedding),
-            "attention": {
-                name: list(map(written, weights))
-                for name, weights in zip(WEIGHTS, dataclasses.astuple(self.attention), strict=True)
-            },
+            "attention": self.attention.content(),
             "classifier": network_content(self.classifier),
             "symbols": None if self.symbols is None else list(map(encoded, self.symbols)),
             "classes": None if classes is None else list(map(encoded, classes)),
@@ -372,12 +344,12 @@ class SequenceMemorizer(JsonFile):
             for name in ("symbols", "classes")
         )
         if type(content["context_size"]) is not int:
-            raise ValueError("its context size is no number")
+            raise ValueError("its context size is not a number")
         return cls(
             content["task"],
             content["context_size"],
             network_from(content["embedding"]),
-            UniformAttention(*(tuple(map(number, content["attention"][name])) for name in WEIGHTS)),
+            UniformAttention.from_content(content["attention"]),
             network_from(content["classifier"]),
             symbols,
             classes,
@@ -411,17 +383,11 @@ class SequenceMemorizer(JsonFile):
         table = Table(box=None, pad_edge=False, show_edge=False)
         for heading in ("part", "depth", "width", "non-zero", "total", "largest bits"):
             table.add_column(heading, justify="left" if heading == "part" else "right")
-        for name, network in (("embedding", self.embedding), ("classifier", self.classifier)):
-            numbers = network.nonzero_parameters, network.total_parameters
-            table.add_row(
-                name, str(network.depth), str(network.width), *(f"{x:,}" for x in numbers),
-                str(network.largest_bits),
-            )  # fmt: skip
-            if name == "embedding":
-                attention = self.attention
-                counts = attention.nonzero_parameters, attention.total_parameters
-                table.add_row("attention", "1", "1", *map(str, counts),
-                              str(self.context_size.bit_length()))  # fmt: skip
+        for name, part in zip(("embedding", "attention", "classifier"), self._parts, strict=True):
+            depth, width = (part.depth, part.width) if isinstance(part, Network) else (1, 1)
+            counts = part.nonzero_parameters, part.total_parameters
+            numbers = depth, width, *counts, part.largest_bits
+            table.add_row(name, *(f"{x:,}" for x in numbers))
         return Sheet(f"SequenceMemorizer: task {self.task}, exact", facts, table)
 
 

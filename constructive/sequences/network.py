@@ -143,12 +143,11 @@ class SparseMatrix:
 
     def __call__(self, inputs: Sequence[Column], count: int) -> list[Column]:
         """Apply it to a column (count,) for each entry of x."""
-        sizes = {c: _largest(inputs[c]) for c in set(chain.from_iterable(self.columns))}
+        sizes = self._sizes(inputs)
+        rows = zip(self.columns, self.values, self.biases, strict=True)
         return [
-            _combined(
-                [inputs[c] for c in columns], [sizes[c] for c in columns], values, bias, count
-            )
-            for columns, values, bias in zip(self.columns, self.values, self.biases, strict=True)
+            _combined([inputs[c] for c in row], [sizes[c] for c in row], values, bias, count)
+            for row, values, bias in rows
         ]
 
     def added_to(self, before: Sequence[Column], inputs: Sequence[Column]) -> list[Column]:
@@ -158,18 +157,20 @@ class SparseMatrix:
             before: a column (count,) for each row
             inputs: a column (count,) for each entry of x
         """
-        sizes = {c: _largest(inputs[c]) for c in set(chain.from_iterable(self.columns))}
-        return [
-            _combined(
-                [kept, *(inputs[c] for c in columns)],
-                [_largest(kept), *(sizes[c] for c in columns)],
-                (1, *values), bias, len(kept),
-            )
-            if columns or bias else kept
-            for kept, columns, values, bias in zip(
-                before, self.columns, self.values, self.biases, strict=True
-            )
-        ]  # fmt: skip
+        sizes, found = self._sizes(inputs), list(before)
+        for place, (row, values, bias) in enumerate(
+            zip(self.columns, self.values, self.biases, strict=True)
+        ):
+            if row or bias:
+                kept = before[place]
+                columns, bounds = [inputs[c] for c in row], [sizes[c] for c in row]
+                found[place] = _combined(
+                    [kept, *columns], [_largest(kept), *bounds], (1, *values), bias, len(kept)
+                )
+        return found
+
+    def _sizes(self, inputs: Sequence[Column]) -> dict[int, int]:
+        return {c: _largest(inputs[c]) for c in set(chain.from_iterable(self.columns))}
 
     @property
     def nonzero(self) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.sequences.examples import SequenceDataset
-from constructive.sequences.tokens import Integers
+from constructive.support.arrays import Integers
 from constructive.support.errors import PrecisionError
 
 TRIES = 32

@@ -4,7 +4,7 @@ Nothing is proved here. A float has 53 bits (24 in float32), and words longer th
 `SequenceMemorizer.reproduced` measures how many labels are left.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.sequences.attention import UniformAttention
-from constructive.sequences.network import Network, Number, SparseMatrix
-from constructive.sequences.tokens import Integers
+from constructive.sequences.network import Column, Network, Number, SparseMatrix
+from constructive.support.arrays import Integers
 from constructive.support.errors import ParameterError, PrecisionError
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -97,7 +97,7 @@ def rounded_outputs(
 
 
 def require_exact(weights: Iterable[Number], dtype: npt.DTypeLike) -> None:
-    """Raise PrecisionError where a weight is no number of that type.
+    """Raise PrecisionError where a weight is not a number of that type.
 
     Args:
         weights: exact ones
@@ -113,7 +113,7 @@ def require_exact(weights: Iterable[Number], dtype: npt.DTypeLike) -> None:
         if not np.isfinite(rounded) or Fraction(float(rounded)) != weight:
             bits = weight.numerator.bit_length()
             raise PrecisionError(
-                f"a weight of {bits} bits is no number of {kind.name}",
+                f"a weight of {bits} bits is not a number of {kind.name}",
                 witness=bits,
                 suggestion="construction='float_separating_set' and max_word_bits=52, or 23 for "
                 "float32; and measure `reproduced`",
@@ -155,6 +155,20 @@ def floats(numbers: Iterable[Number], dtype: npt.DTypeLike) -> Floats:
     """
     with np.errstate(over="ignore"):
         return np.array(list(map(_float, numbers))).astype(dtype)
+
+
+def rows_of_floats(columns: Sequence[Column], dtype: npt.DTypeLike) -> Floats:
+    """Return rounded columns side by side: (V, d).
+
+    Args:
+        columns: numbers (V,), one for each entry of tokens
+        dtype: float64 or float32
+
+    Raises:
+        ParameterError: for another dtype
+    """
+    kind = float_type(dtype)
+    return np.stack([floats(column.tolist(), kind) for column in columns], axis=-1)
 
 
 def _dense(layer: SparseMatrix, kind: np.dtype[Any]) -> tuple[Floats, Floats]:

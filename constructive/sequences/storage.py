@@ -54,7 +54,7 @@ def number(text: str) -> Number:
     if denominator:
         found = Fraction(int(numerator, 16), int(denominator, 16))
     if written(found) != text:
-        raise ValueError(f"{text[:40]!r} is no number as it is written here")
+        raise ValueError(f"{text[:40]!r} is not a number as it is written here")
     return found
 
 
@@ -98,7 +98,7 @@ def decoded(content: Json) -> Hashable:
     kind, text = content
     value = _DECODERS[kind](text)
     if encoded(value) != content:
-        raise ValueError(f"{str(content)[:60]} is no value as it is written here")
+        raise ValueError(f"{str(content)[:60]} is not a value as it is written here")
     return value
 
 
@@ -250,7 +250,7 @@ class JsonFile(ABC):
             OverflowError, ZeroDivisionError,
         ) as error:  # fmt: skip
             raise FormatError(
-                f"{path} is no file of {made_by}: {error}",
+                f"{path} is not a file of {made_by}: {error}",
                 witness=str(path),
                 suggestion=f"a file written by {made_by}",
             ) from error

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive.support.errors import DataError
-
-Integers = npt.NDArray[np.int64]
+from constructive.support.arrays import Integers
+from constructive.support.errors import DataError, shown
 
 
 def rectangular(sequences: Sequence[Any]) -> list[list[Any]]:
@@ -65,7 +64,7 @@ def numbered(listed: list[list[Any]]) -> tuple[tuple[Hashable, ...], Integers]:
 
 
 def exact_vectors(tokens: tuple[Hashable, ...]) -> npt.NDArray[Any] | None:
-    """Tokens as integers and Fractions (V, d), or None if some are no numbers.
+    """Tokens as integers and Fractions (V, d), or None if some are not numbers.
 
     Raises:
         DataError: for vectors of different lengths, and numbers which are not finite
@@ -87,12 +86,45 @@ def exact_vectors(tokens: tuple[Hashable, ...]) -> npt.NDArray[Any] | None:
         exact = [[_shortest(Fraction(x)) for x in vector] for vector in vectors]
     except (ValueError, OverflowError, TypeError) as error:
         raise DataError(
-            f"a token is no finite number: {error}",
+            f"a token is not a finite number: {error}",
             suggestion="finite integers, Fractions or floats of 64 bits at most",
         ) from error
     array = np.empty((len(exact), widths[0]), dtype=object)
     array[:] = exact
     return array
+
+
+def known_vectors(
+    tokens: tuple[Hashable, ...], symbols: tuple[Hashable, ...] | None, width: int
+) -> npt.NDArray[Any]:
+    """Different tokens as a network reads them (V, d): numbers, or the places of symbols (V, 1).
+
+    Raises:
+        DataError: for a token that is not among the symbols, or not a vector of d numbers
+    """
+    if symbols is not None:
+        known = {symbol: place for place, symbol in enumerate(symbols)}
+        unknown = [token for token in tokens if token not in known]
+        if unknown:
+            raise DataError(
+                f"unknown token {shown(unknown[0])}",
+                witness=shown(unknown[0]),
+                suggestion=f"one of the {len(known)} symbols which were memorized",
+            )
+        return np.array([[known[token]] for token in tokens], dtype=object)
+    vectors = exact_vectors(tokens)
+    if vectors is None or vectors.shape[1] != width:
+        raise other_tokens(tokens[0], width)
+    return vectors
+
+
+def other_tokens(token: object, width: int) -> DataError:
+    """The error for a token that is not a vector of so many numbers."""
+    return DataError(
+        f"the tokens are not vectors of {width} numbers, as those which were memorized",
+        witness=shown(token),
+        suggestion="tokens of the same kind",
+    )
 
 
 def _shortest(number: Fraction) -> int | Fraction:
@@ -121,7 +153,7 @@ def builtin(value: Any) -> Any:  # noqa: ANN401
 
 
 def listed_labels(labels: Any) -> list[Any]:  # noqa: ANN401
-    """Labels as a list; none of what is no list."""
+    """Labels as a list; none of what is not a list."""
     try:
         return list(labels)
     except TypeError:

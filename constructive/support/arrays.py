@@ -86,7 +86,7 @@ def private(name: str, values: object) -> npt.NDArray[Any]:
         return frozen(as_array(values).copy("K"))
     except UNREADABLE as error:
         raise ParameterError(
-            f"{name} is no array: {error}",
+            f"{name} is not an array: {error}",
             suggestion="arrays whose rows have one length; torch.stack(...) for lists of tensors",
         ) from error
 

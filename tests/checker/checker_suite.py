@@ -328,7 +328,7 @@ def check_bound(files, name, names):
     for none in ("nan", "inf", "-0x1p-9"):
         content = files.only(*names)
         content["claims"][name]["evidence"]["bound"] = none
-        refused(files.said(content), f"bound of {name} is no number")
+        refused(files.said(content), f"bound of {name} is not a number")
 
 
 def check_false(files, name, names):

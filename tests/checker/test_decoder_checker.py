@@ -246,7 +246,7 @@ ALTERED = [
     (1, tensor("embedding", lambda e: np.concatenate([e, e])), "do not fit together"),
     (1, tensor("W_Q", lambda w: w[0]), "the weights have other axes"),
     (1, tensor("U", lambda u: u[None]), "the weights have other axes"),
-    (1, tensor("U", lambda u: u[:0]), "is no shape"),
+    (1, tensor("U", lambda u: u[:0]), "is not a shape"),
     (1, lambda t, _: t.pop("U"), "the weights are not"),
     (1, lambda t, _: t.update(more=t["U"]), "the weights are not"),
     (1, about(window=0), "the window is none"),
@@ -273,7 +273,7 @@ ALTERED = [
     (2, lambda d: d.update(unit="ids"), "the vocabulary is none"),
     (2, lambda d: d.update(unit="letters"), "the unit is none"),
     (2, lambda d: d.update(unit=None), "the unit is none"),
-    (2, lambda d: d.update(format="constructive text 2"), "the data are no text"),
+    (2, lambda d: d.update(format="constructive text 2"), "the data are not text"),
     (2, lambda d: d["vocabulary"].__setitem__(1, d["vocabulary"][0]), "the vocabulary is none"),
 ]  # fmt: skip
 
@@ -340,7 +340,7 @@ def test_contexts_of_windows(checker):
     assert different(ids, 2, 2).tolist() == [1, 2, 3, 5]
 
 
-# Files which are no files.
+# Files which are not files.
 
 
 def rewritten(path, header=lambda h: h, body=lambda b: b, text=json.dumps):
@@ -360,12 +360,12 @@ def place(name, **fields):
     [
         ({"header": place("U", data_offsets=[0, 4])}, "U is cut off"),
         ({"header": place("U", shape=[1 << 40, 16])}, "U is cut off"),
-        ({"header": place("U", shape=[True, 48])}, "is no shape"),
+        ({"header": place("U", shape=[True, 48])}, "is not a shape"),
         ({"header": place("U", dtype="F16")}, "NOT PROVED"),
         ({"header": place("W_K", data_offsets=[-2048, 0])}, "NOT PROVED"),
         ({"body": lambda body: body[:-1]}, "is cut off"),
         ({"header": lambda h: h.pop("__metadata__") and None}, "NOT PROVED"),
-        ({"header": lambda h: h["__metadata__"].update(format="x") }, "are no decoder"),
+        ({"header": lambda h: h["__metadata__"].update(format="x") }, "are not decoder"),
         ({"header": lambda h: h["__metadata__"].update(decoder="[]")}, "NOT PROVED"),
         ({"header": lambda h: h["__metadata__"].update(decoder='{"window":1,"window":null}')},
          "repeats a key"),

@@ -505,7 +505,7 @@ def test_what_certify_leaves_undecided_cannot_be_forged(memorizer, data):
     several = ExtendedLayer(
         memorizer.layer, np.zeros((1, *memorizer.layer.value_weights.shape)), 99
     )
-    for layer, words in ((huge, "rounding may be inf"), (several, "is no float32")):
+    for layer, words in ((huge, "rounding may be inf"), (several, "is not float32")):
         other = Memorizer(layer, memorizer.record)
         honest = certify(other, data, claims=("error", "executed"), epsilon=1e-3)
         error, claim = honest.claims

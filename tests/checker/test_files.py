@@ -81,13 +81,13 @@ def test_json_which_is_no_certificate(files, tmp_path, text, words):
 def test_files_which_are_not_there(files, tmp_path):
     with pytest.raises(ValueError, match=r"the data .*nothing is not there"):
         files.data_shapes(tmp_path / "nothing")
-    with pytest.raises(ValueError, match=r"the weights .* is no file"):
+    with pytest.raises(ValueError, match=r"the weights .* is not a file"):
         files.weights_shapes(tmp_path, 1e9)
 
 
 @pytest.mark.parametrize("shape", [[0], [-1], [True], [1.0], ["1"], [[1]], [2, None], [3, 0]])
 def test_what_is_no_shape(files, shape):
-    with pytest.raises(ValueError, match="is no shape"):
+    with pytest.raises(ValueError, match="is not a shape"):
         files.shape_of(shape)
 
 
@@ -152,7 +152,7 @@ CHANGES = [
     (lambda h: h["W_Q"].update(data_offsets=[0.0, 48]), "W_Q is cut off"),
     (lambda h: h["W_Q"].update(data_offsets=[True, 49]), "W_Q is cut off"),
     (lambda h: h["W_Q"].update(shape=[2, 3, 2]), "W_Q is cut off"),
-    (lambda h: h["W_Q"].update(shape=[2, 3, 0]), "is no shape"),
+    (lambda h: h["W_Q"].update(shape=[2, 3, 0]), "is not a shape"),
     (lambda h: h["W_Q"].update(dtype="F32"), "W_Q is cut off"),
     (lambda h: h["W_D"].update(data_offsets=[h["W_D"]["data_offsets"][k] + 1 for k in (0, 1)]),
      "W_D is cut off"),

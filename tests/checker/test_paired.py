@@ -199,7 +199,7 @@ def test_entries_and_errors_are_within_their_bounds(checker, paired):
                         assert max(
                             abs(a - float(b)) for a, b in zip(x, found, strict=True)
                         ) <= float(error)
-    assert float(residuals.slack.max()) < 1e-8  # and they are no excuse
+    assert float(residuals.slack.max()) < 1e-8  # and they are not excuse
 
 
 @given(

@@ -200,7 +200,7 @@ def last_row(network):
         (2, lambda d: d["labels"].reverse(), "equality: label"),
         (2, lambda d: d["labels"].pop(), "labels do not fit"),
         (2, lambda d: d["classes"].__setitem__(0, ["int", "c"]), "equality: label"),
-        (2, lambda d: d["classes"].__setitem__(0, ["int", "7/2"]), "a label is no integer"),
+        (2, lambda d: d["classes"].__setitem__(0, ["int", "7/2"]), "a label is not an integer"),
         (2, lambda d: d["classes"].__setitem__(0, ["float", "0x1.cp+2"]), "a label is none"),
         (2, lambda d: d["tokens"].__setitem__(1, d["tokens"][0]), "a token is there twice"),
         (2, lambda d: d["tokens"].append(["1", "1"]), "a token is in no sequence"),
@@ -232,7 +232,7 @@ SAME = [[1, 2, "a"], [2, 2, "a"], [1, 1, 2], [2, 2, 2]], ["x", "y", "x", "z"]
         ((["ab", "bb"], ["u", 1]), (["ab", "bb"], ["u", 1.0]), "label 1.0"),
         ((["ab", "bb"], [True, False]), (["ab", "bb"], [1, 0]), "label "),
         ((["ab", "bb"], [1, 2]), (["ab", "bb"], [True, 2]), None),
-        ((["ab", "bb"], [1, 2]), (["ab", "bb"], [1.0, 2]), "label 1.0 is no integer"),
+        ((["ab", "bb"], [1, 2]), (["ab", "bb"], [1.0, 2]), "label 1.0 is not an integer"),
         ((["ab", "bb"], [1, 2]), (["ab", "bb"], [Fraction(1), 2]), "label Fraction(1, 1)"),
     ],
 )
@@ -311,7 +311,7 @@ def test_files_in_another_order(proved):
         ((data, memorizer, certificate), "the certificate .*data.json is the data"),
         ((certificate, data, memorizer), "the memorizer .*data.json is the data"),
         ((certificate, memorizer, "none.json"), "the data none.json is not there"),
-        ((certificate, memorizer, proved), "is no regular file"),
+        ((certificate, memorizer, proved), "is not a regular file"),
     ]:
         with pytest.raises(FormatError, match=words) as caught:
             check(*files)

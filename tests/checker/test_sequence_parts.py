@@ -52,7 +52,7 @@ def test_numbers(part, text, value):
              "1.0", "1/2/3", "1_0", "\u0661"]
 )  # fmt: skip
 def test_what_is_no_number(part, text):
-    with pytest.raises(ValueError, match=r"is no number|not in lowest terms"):
+    with pytest.raises(ValueError, match=r"is not a number|not in lowest terms"):
         part.number(text)
 
 
@@ -76,7 +76,7 @@ def test_whole_numbers_are_integers(part):
 
 @pytest.mark.parametrize("x", [-1, 7, True, 1.0, "1", None])
 def test_what_is_no_index(part, x):
-    with pytest.raises(ValueError, match="is no index below 7"):
+    with pytest.raises(ValueError, match="is not an index below 7"):
         part.index(x, 7)
 
 
@@ -249,11 +249,11 @@ def test_networks_put_out_what_they_should(part, free, layers, residual, depth, 
         (PLAIN, 1, "without layers"),
         ([PLAIN[0], (2, ROW)], False, "layers do not fit"),
         ([PLAIN[0], (4, ROW)], False, "layers do not fit"),
-        ([(True, ([0], [1], 0))], False, "a width is no width"),
-        ([(-1,)], False, "a width is no width"),
-        ([(2, ([2], [1], 0))], False, "is no index below"),
-        ([(2, ([0, 0], [1, 1], 0))], False, "a row is no row"),
-        ([(2, ([0, 1], [1], 0))], False, "a row is no row"),
+        ([(True, ([0], [1], 0))], False, "a width is not a width"),
+        ([(-1,)], False, "a width is not a width"),
+        ([(2, ([2], [1], 0))], False, "is not an index below"),
+        ([(2, ([0, 0], [1, 1], 0))], False, "a row is not a row"),
+        ([(2, ([0, 1], [1], 0))], False, "a row is not a row"),
         (RESIDUAL[:-1], True, "odd number of layers"),
         ([(2, ROW), (1, PASS), (1, PASS, PASS), (2, ROW)], True, "blocks of different widths"),
     ],
@@ -289,15 +289,15 @@ ONE = network((2, ([0], [1], 0)))
     ("changes", "words"),
     [
         ({"task": "first"}, "unknown task"),
-        ({"context_size": 0}, "n is no number"),
-        ({"context_size": 3.0}, "n is no number"),
+        ({"context_size": 0}, "n is not a number"),
+        ({"context_size": 3.0}, "n is not a number"),
         (attention(W_Q=["0", "1"]), "not uniform"),
         (attention(W_K=["1", "0"]), "not uniform"),
         (attention(W_V=["0"]), "do not fit"),
         (attention(W_O=["0"] * 3), "do not fit"),
         (attention(W_Q=["0"] * 3), "do not fit"),
         (attention(W_K=["0"]), "do not fit"),
-        (attention(W_O="00"), "'00' is no list"),
+        (attention(W_O="00"), "'00' is not a list"),
         (attention(more=[]), "other weights"),
         ({"embedding": ONE}, "do not fit"),
         ({"classifier": network((3, ([0], [1], 0)))}, "do not fit"),
@@ -382,7 +382,7 @@ def test_one_example_which_does_not_fit(part):
 
 @pytest.mark.parametrize("listed", ["", "ab", {}, {"ab": 1}, ["ab"], [["a"]], [["a", "b", "c"]], 7])
 def test_what_is_no_list_of_pairs(part, listed):
-    with pytest.raises((ValueError, TypeError), match=r"no pairs of a kind|is no list"):
+    with pytest.raises((ValueError, TypeError), match=r"no pairs of a kind|is not a list"):
         part.places(listed)
 
 
@@ -414,10 +414,10 @@ def test_tokens_and_labels(part):
         ({"symbols": [["str", "a"]]}, "knows no symbols"),
         ({"tokens": [["1"]], "classes": []}, "there are no classes"),
         ({"tokens": [["1"]], "classes": [["str", "a"]]}, "a label is none of"),
-        ({"tokens": [["1"]], "classes": [["bool", 2]]}, "is no index below 2"),
-        ({"tokens": [["1"]], "classes": [["bool", "1"]]}, "is no index below 2"),
-        ({"tokens": [["1"]], "classes": [["bool", True]]}, "is no index below 2"),
-        ({"tokens": [["1"]], "classes": [["int", "1/2"]]}, "a label is no integer"),
+        ({"tokens": [["1"]], "classes": [["bool", 2]]}, "is not an index below 2"),
+        ({"tokens": [["1"]], "classes": [["bool", "1"]]}, "is not an index below 2"),
+        ({"tokens": [["1"]], "classes": [["bool", True]]}, "is not an index below 2"),
+        ({"tokens": [["1"]], "classes": [["int", "1/2"]]}, "a label is not an integer"),
     ],
 )
 def test_data_which_are_none(part, data, words):
@@ -535,7 +535,7 @@ def test_sizes_are_those_of_the_data_and_possible(part, free, claimed):
         said = ast.literal_eval(said[said.index("{") :])
         assert said == (of_data if name in of_data else most)
     for value in (1.0, True, -1, "1", None):
-        with pytest.raises((ValueError, TypeError), match=r"a size is no number|not supported"):
+        with pytest.raises((ValueError, TypeError), match=r"a size is not a number|not supported"):
             part.check_size(sizes | {"kept": value}, *given, free)
     for wrong in ({**sizes, "more": 1}, {k: v for k, v in sizes.items() if k != "kept"}):
         with pytest.raises(ValueError, match="names other sizes"):

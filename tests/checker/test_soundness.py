@@ -430,7 +430,7 @@ def test_weights_which_are_missing_or_too_many(checker, proved):
 @pytest.mark.parametrize("size", [0, -1, float("nan"), float("inf")])
 def test_what_is_no_size_of_memory(checker, proved, size):
     data, memorizer, certificate, _ = proved
-    with pytest.raises(constructive.ParameterError, match="is no size"):
+    with pytest.raises(constructive.ParameterError, match="is not a size"):
         check(certificate, memorizer, data, max_memory=size)
     with pytest.raises(SystemExit):
         checker.main(["a", "b", f"--max-memory={size}"])
@@ -447,7 +447,7 @@ def test_more_memory_than_any_machine_has(proved):
 @pytest.mark.usefixtures("same_process")
 @pytest.mark.parametrize("scale", [1e-150, 1e-160, 1e-200, 1e-300])
 def test_a_representation_of_any_scale_has_an_inverse(scale):
-    """z = tanh(scale): its square is no float any more."""
+    """z = tanh(scale): its square is not a float any more."""
     one = np.ones((1, 1, 1))
     layer = AttentionLayer(one, one * scale, one, one[0], one[0])
     record = TrainedRecord(source="nowhere", scalar_targets=False, constant=False)

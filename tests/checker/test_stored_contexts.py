@@ -63,7 +63,7 @@ def test_an_opened_folder_is_not_copied(paired, folder, monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_other_certificates_of_a_folder(checker, tmp_path, dtype):
-    """Of layers which are no pairs, and of all weights: then all is read at once."""
+    """Of layers which are not pairs, and of all weights: then all is read at once."""
     data = generators.uniform(
         num_examples=7, context_size=3, width=5, seed=1, dtype=dtype, folder=tmp_path / "data"
     )
@@ -216,7 +216,7 @@ WRONG = {
     "no queries": (lambda f: (f / "data" / "queries.npy").unlink(), "is not there"),
     "a folder": (
         lambda f: ((f / "data" / "queries.npy").unlink(), (f / "data" / "queries.npy").mkdir()),
-        "is no file",
+        "is not a file",
     ),
     "by columns": (
         lambda f: rewritten(f, "contexts", np.asfortranarray(np.load(f / "data/contexts.npy"))),
@@ -248,7 +248,7 @@ def test_what_is_wrong_with_a_folder_is_not_proved(checker, folder, kind):
 def test_a_pipe_is_refused_and_not_waited_for(checker, folder, name):
     (folder / "data" / f"{name}.npy").unlink()
     os.mkfifo(folder / "data" / f"{name}.npy")
-    with pytest.raises(ValueError, match="is no file"):
+    with pytest.raises(ValueError, match="is not a file"):
         checker.check(paths(folder))
 
 
@@ -298,5 +298,5 @@ def test_roles_of_folders(paired, folder):
     _, memorizer, certificate, _ = paired
     with pytest.raises(FormatError, match=r"the memorizer .* is the data"):
         check(certificate, folder / "data", folder / "data")
-    with pytest.raises(FormatError, match="is no regular file"):
+    with pytest.raises(FormatError, match="is not a regular file"):
         check(certificate, memorizer, folder)

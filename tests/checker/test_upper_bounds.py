@@ -508,8 +508,8 @@ FORGERIES = {
     "a pivot which is not alone": (
         lambda e: (e["vectors"][1].__setitem__(0, "0x1"), e.update(zeros=0)), "not triangular"
     ),
-    "a pivot before the first": (put(pivots=[-6, 4]), "a pivot is no place"),
-    "a pivot beyond the last": (put(pivots=[0, 6]), "a pivot is no place"),
+    "a pivot before the first": (put(pivots=[-6, 4]), "a pivot is not a place"),
+    "a pivot beyond the last": (put(pivots=[0, 6]), "a pivot is not a place"),
     "one pivot less": (put(pivots=[0]), "other pivots"),
     "more zeros": (put(zeros=2), "not orthogonal to a token"),
     "more zeros than vectors": (put(zeros=3), "no number of vectors"),

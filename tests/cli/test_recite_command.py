@@ -90,7 +90,7 @@ def test_one_token_and_any_bytes(run, folder):
     ("arguments", "words"),
     [
         (["empty.txt"], "DataError: empty.txt is empty"),
-        (["latin.txt"], "latin.txt is no UTF-8: byte 3 is 233"),
+        (["latin.txt"], "latin.txt is not UTF-8: byte 3 is 233"),
         (["none.txt"], "FileNotFoundError"),
         (["."], "IsADirectoryError"),
         (["cat.txt", "--output", "cat.txt"], "--output and FILE are one file"),

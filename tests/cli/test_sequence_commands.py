@@ -55,15 +55,15 @@ def test_options(run):
     ("arguments", "words"),
     [
         (["build", "text.txt", "--window", 3], "is followed by b"),
-        (["build", "text.txt", "--window", 500], "n=500 is no length of windows"),
+        (["build", "text.txt", "--window", 500], "n=500 is not a length of windows"),
         (["build", "lines.txt", "--question", "line", "--window", 3], "is for the next byte"),
         (["build", "empty.txt"], "a text of 0 bytes has no next byte"),
         (["build", "empty.txt", "--question", "line"], "the text has no lines"),
         (["build", "none.txt"], "FileNotFoundError"),
         (["build", "text.txt", "-o", "none/m.json"], "no such folder"),
         (["build", "text.txt", "--picture", "none/p.png"], "no such folder"),
-        (["certify", "lines.txt", "text.txt"], "is no file of SequenceMemorizer.save"),
-        (["ask", "text.txt", "what"], "is no file of SequenceMemorizer.save"),
+        (["certify", "lines.txt", "text.txt"], "is not a file of SequenceMemorizer.save"),
+        (["ask", "text.txt", "what"], "is not a file of SequenceMemorizer.save"),
     ],
 )
 def test_bad_input(run, corpus, arguments, words):

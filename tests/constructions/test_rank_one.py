@@ -199,7 +199,7 @@ def test_what_no_order_mends():
 
 
 def test_where_no_order_is_found(monkeypatch):
-    """That is no proof, and the refusal says what to try."""
+    """That is not a proof, and the refusal says what to try."""
     data = generators.integers(num_examples=16, context_size=3, width=6)
     queries = data.queries.copy()
     queries[8] = queries[6] + queries[7]

@@ -61,7 +61,7 @@ def test_sums_which_are_as_bad_as_the_bound_says():
 
 
 def inexact_exp(rng, numbers, model):
-    """exp in float32, as wrong as is assumed; anything small where it is no normal number."""
+    """exp in float32, as wrong as is assumed; anything small where it is not a normal number."""
     exact = np.exp(numbers.astype(float))
     error = model.exp_error * (1 - 2.0**-5)  # which leaves room for rounding to float32
     wrong = exact * (1.0 + error * rng.choice([-1.0, 1.0], numbers.shape))

@@ -73,7 +73,7 @@ def test_small_problems_in_float64(given):
 
 
 def test_long_labels_and_means_which_are_rounded():
-    """1/49 is no float; 49/49 of it is off by a last bit, and labels of 30 bits would see that."""
+    """1/49 is not a float; 49/49 of it is off by a last bit, and labels of 30 bits see that."""
     rng = np.random.default_rng(9)
     tokens = rng.integers(100, size=(60, 49))
     labels = rng.integers(1 << 30, size=60).tolist()
@@ -97,7 +97,7 @@ def test_attention_which_no_float_holds(tmp_path):
     attention = dataclasses.replace(memorizer.attention, value_weights=values)
     other = dataclasses.replace(memorizer, attention=attention)
     for export in (other.to_torch, lambda: other.to_onnx(tmp_path / "m.onnx")):
-        with pytest.raises(PrecisionError, match="a weight of 1 bits is no number of float64"):
+        with pytest.raises(PrecisionError, match="a weight of 1 bits is not a number of float64"):
             export()
 
 
@@ -107,7 +107,7 @@ def test_long_words_are_lost_in_floats():
     assert memorizer.predict(tokens) == labels
     assert memorizer.largest_bits > 53
     assert memorizer.reproduced(SequenceDataset.of(*given)) < 0.9
-    with pytest.raises(PrecisionError, match=r"a weight of \d+ bits is no number of float64"):
+    with pytest.raises(PrecisionError, match=r"a weight of \d+ bits is not a number of float64"):
         memorizer.to_torch()
 
 

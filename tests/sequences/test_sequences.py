@@ -65,7 +65,7 @@ def test_the_own_token_may_decide():
         (["a"], [float("nan")], {}, DataError, "a label is nan, which is not equal to itself"),
         (["ab"], None, {}, ParameterError, "sequences without labels"),
         (["ab"], [1], {"construction": np.array([1])}, ParameterError, "unknown construction="),
-        ([[float("inf")]], [1], {}, DataError, "a token is no finite number"),
+        ([[float("inf")]], [1], {}, DataError, "a token is not a finite number"),
         (["ab"], [1], {"task": "first"}, ParameterError, "unknown task='first'"),
         (["ab"], [1], {"construction": "hash"}, ParameterError, "unknown construction='hash'"),
         (["ab"], [1], {"max_word_bits": 0}, ParameterError, "max_word_bits=0 is not a positive"),
@@ -113,7 +113,7 @@ def test_predictions_for_other_sequences():
         words.predict(["abc"])
     numbers = build_sequence_memorizer([[1, 2], [3, 4]], [1, 2])
     for other in (["ab"], [[(1, 2), (3, 4)]]):
-        with pytest.raises(DataError, match="the tokens are no vectors of 1 numbers"):
+        with pytest.raises(DataError, match="the tokens are not vectors of 1 numbers"):
             numbers.predict(other)
     assert repr(numbers).startswith("SequenceMemorizer(next, n=2, ")
 

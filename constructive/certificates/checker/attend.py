@@ -44,18 +44,25 @@ def attend(numbers, heads, view):
     """For each block of a view: its group, itself, tokens for averages, and attention."""
     for group in view.groups():
         keys, values = numbers.tokens(group.tokens)
-        own = group.queries is None
-        queries = numbers.arranged(keys, lambda x: x[0]) if own else numbers.queries(group.queries)
-        one = len(group.tokens[0]) == 1
+        shape, one = group.tokens[0].shape, len(group.tokens[0]) == 1
+        if group.queries is None:
+            queries = numbers.arranged(keys, lambda x, all_=shape: np.broadcast_to(x, all_)[0])
+        else:
+            queries = numbers.queries(group.queries)
         for block in group.blocks:
             asked = numbers.arranged(queries, lambda x, rows=block.rows: x[rows])
             absorbed = heads.absorbed(numbers, asked)
             if one:  # one matrix for all
                 absorbed = numbers.arranged(absorbed, lambda x: x.reshape(1, -1, x.shape[2]))
-            seen = numbers.arranged(keys, lambda x, k=block.seen: x[:, k].transpose(0, 2, 1))
+            seen = numbers.arranged(keys, lambda x, k=block.seen: seen_by(x, k))
             logits = numbers.product(absorbed, seen)
             logits = numbers.arranged(logits, lambda x: x.reshape(-1, heads.count, x.shape[2]))
             yield group, block, values, numbers.softmax(logits, block.hidden)
+
+
+def seen_by(x, tokens):
+    """Some of the tokens (B, n, d), or what is for all of them (B, 1, d), as columns."""
+    return (x[:, tokens] if x.shape[1] > 1 else x).transpose(0, 2, 1)
 
 
 class Heads:

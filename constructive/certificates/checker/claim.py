@@ -40,7 +40,7 @@ class Claim(ABC):
     def number(self, name, what):
         """A number of the evidence: finite, and not negative."""
         value = float.fromhex(self.evidence[name])
-        require(0 <= value < math.inf, f"the {what} of {self.name} is no number")
+        require(0 <= value < math.inf, f"the {what} of {self.name} is not a number")
         return value
 
     @property

@@ -21,7 +21,7 @@ LONGEST = 1 << 14  # bits of a denominator; those of tokens cancel in the first 
 def number(text):
     """An integer or Fraction of text in base 16, which is written in one way only."""
     found = NUMBER.fullmatch(text)
-    require(found, f"{text[:40]!r} is no number")
+    require(found, f"{text[:40]!r} is not a number")
     if not found[2]:
         return int(found[1], 16)
     require(4 * len(found[2]) <= LONGEST, f"the denominator of {text[:40]!r} is too long")

@@ -42,7 +42,7 @@ class Decoder(About):
         self.texts, self.prompt, unit, vocabulary, data = read_texts(files[1], options.most)
         require(same(content["data"], data), "it is about other data")
         shapes, metadata = tensor_shapes(files[0], NAMES, options.most)
-        require(metadata["format"] == FORMATS["weights"], "the weights are no decoder")
+        require(metadata["format"] == FORMATS["weights"], "the weights are not decoder")
         about = parsed(metadata["decoder"])
         window, storage = about["window"], about["record"]["storage"]
         require(window is None or (type(window) is int and window > 0), "the window is none")
@@ -81,7 +81,7 @@ class Decoder(About):
 def read_texts(path, most):
     """The texts as numbers of tokens, the prompt, unit and vocabulary, and what names the data."""
     content = read_json(path, "data", most)
-    require(content["format"] == FORMATS["data"], "the data are no text")
+    require(content["format"] == FORMATS["data"], "the data are not text")
     unit, prompt, vocabulary, texts = (
         content[name] for name in ("unit", "prompt", "vocabulary", "texts")
     )

@@ -5,6 +5,7 @@ from mpmath.libmp import from_man_exp, mpf_exp, to_fixed
 
 from attend import Numbers
 from fixed import BITS, Fixed, arranged, carried, fixed, floats, integers, moved, multiply
+from views import exact_sum
 
 
 class Digits(Numbers):
@@ -24,7 +25,7 @@ class Digits(Numbers):
 
     def tokens(self, parts):
         """For averages they are as they are, to be divided by a scale first."""
-        return fixed(parts, self.count), parts[0]
+        return fixed(parts, self.count), exact_sum(parts)
 
     def product(self, x, y):
         return multiply(x, y, self.count)

@@ -77,7 +77,7 @@ class Executed(OfModel):
         bound, real, model = self.bound, self.real, self.model("float32")
         weights, data = about.weights, about.data
         single = "W_V_corrections" not in weights
-        require(single, "executed: a readout of several arrays is no float32")
+        require(single, "executed: a readout of several arrays is not float32")
         with np.errstate(all="ignore"):  # what is infinite, or not a number, is not proved
             found, exact = rounding(weights, data, model)
         enough = found < math.inf and Fraction(real) + Fraction(found) <= Fraction(bound)

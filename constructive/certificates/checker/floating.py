@@ -18,7 +18,7 @@ from attend import HeadOfEach, Heads, Numbers, attend
 from bounds import chunks, exponentials, gamma, up
 from digits import Digits
 from fixed import floats
-from views import Examples
+from views import Examples, exact_sum
 
 CHUNK = 1 << 18  # entries of arrays which are worked on at a time
 NATS, LEFT = 45.0, 3e-20  # more than exp(-NATS)
@@ -40,7 +40,7 @@ class Floats(Numbers):
         return sized(x)
 
     def tokens(self, parts):
-        x = sized(parts[0])
+        x = sized(exact_sum(parts))
         return x, x.values
 
     def product(self, x, y):
@@ -63,7 +63,7 @@ class Bounded(Floats):
 
     def tokens(self, parts):
         """Of all tokens of a context the largest entries count."""
-        x = parts[0].astype(np.float64)
+        x = exact_sum(parts)
         return Sized(x, np.abs(x).max(axis=1, keepdims=True)), x
 
     def softmax(self, logits, hidden):

@@ -31,7 +31,7 @@ class Grouping(Claim):
         p, (size, width) = require_prime(evidence["prime"]), contexts.shape[-2:]
         groups = require_groups(evidence["groups"], about.weights, len(about.data["queries"]))
         small = all(b - a <= max(1, size - (k > 0)) for k, (a, b) in enumerate(groups))
-        require(small, "the groups are no partition")
+        require(small, "the groups are not partition")
         contexts = contexts.reshape(-1, size, width)
         of_contexts = residues(contexts, p)
         for rows in chunks(len(contexts), size * width, CHUNK):
@@ -62,7 +62,7 @@ class WideGrouping(Claim):
         p, total = require_prime(evidence["prime"]), len(queries)
         groups = require_groups(evidence["groups"], about.weights, total)
         order = unpack(evidence["order"], (total,), total)
-        require((np.bincount(order, minlength=total) == 1).all(), "the order is no permutation")
+        require((np.bincount(order, minlength=total) == 1).all(), "the order is not a permutation")
         check_spans(evidence, groups, queries[order], p, slice)
         contexts = about.data["contexts"]
         contexts = contexts.reshape(-1, *contexts.shape[-2:])
@@ -100,7 +100,7 @@ def require_groups(groups, weights, total):
     ends = [0, *(stop for _, stop in groups)]
     tiled = ends[:-1] == [start for start, _ in groups] and ends[-1] == total
     tiled = tiled and ends == sorted(ends) and len(groups) == len(weights["W_Q"])
-    require(tiled, "the groups are no partition")
+    require(tiled, "the groups are not partition")
     return groups
 
 

@@ -46,7 +46,7 @@ def check_impossible(evidence, data):
     heads, count = evidence["heads"], evidence["count"]
     require(type(heads) is int and heads > 0, "H is not a number of heads")
     total, width = data["queries"].shape
-    require(type(count) is int and 0 < count <= total, "J is no set of examples")
+    require(type(count) is int and 0 < count <= total, "J is not a set of examples")
     chosen = unpack(evidence["examples"], (count,), total)
     require((np.diff(chosen) > 0).all(), "J is not increasing")
     contexts = data["contexts"][chosen] if data["contexts"].ndim == 3 else data["contexts"][None]
@@ -92,10 +92,10 @@ def triangular(evidence, width):
     vectors = [[int(x, 16) for x in vector] for vector in evidence["vectors"]]
     pivots, zeros = evidence["pivots"], evidence["zeros"]
     require(len(pivots) == len(vectors) <= width, "the vectors have other pivots")
-    require(type(zeros) is int and 0 <= zeros <= len(vectors), "`zeros` is no number of vectors")
+    require(type(zeros) is int and 0 <= zeros <= len(vectors), "`zeros` is not a number of vectors")
     require(all(len(vector) == width for vector in vectors), "a vector has another length")
     for i, pivot in enumerate(pivots):
-        require(type(pivot) is int and 0 <= pivot < width, "a pivot is no place")
+        require(type(pivot) is int and 0 <= pivot < width, "a pivot is not a place")
         alone = vectors[i][pivot] and not any(vector[pivot] for vector in vectors[i + 1 :])
         require(alone, "the vectors are not triangular")
     return vectors, zeros

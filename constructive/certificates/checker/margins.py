@@ -172,7 +172,7 @@ def exact_logits(on, model):
     logits = Logits(on.weights, matrix, tokens, queries)
     sizes = np.maximum(up((asking * keys).sum(axis=1)), up(absorbed @ most))
     short = logits.short(INTEGERS) & held(logits.units, 2.0 * sizes, INTEGERS)
-    require(short.all(), "logits of heads are no short integers times a power of two")
+    require(short.all(), "logits of heads are not short integers times a power of two")
     unit, widest = 2.0 ** int(logits.units.min()), 2.0 * float(sizes.max())
     exact = (logits.exact(model) & held(logits.units, 2.0 * sizes)).all()
     in_range = 2.0 * logits.reach(model) <= SINGLE.top  # whichever factors are multiplied first

@@ -2,7 +2,7 @@
 
 A token-wise ReLU network makes a stream of each token, one head of attention adds
 W_O softmax(x W_Q (x W_K)^T) x W_V to it, and another token-wise network makes the label of it. W_Q
-and W_K have to be zero, so that softmax is 1/n. Symbols and classes which are no numbers stand for
+and W_K have to be zero, so that softmax is 1/n. Symbols and classes which are not numbers stand for
 their place in a list of the memorizer.
 """
 
@@ -18,12 +18,12 @@ WIDEST = 1 << 32  # inputs of a layer
 
 
 def items(x):
-    require(type(x) is list, f"{x!r:.40} is no list")
+    require(type(x) is list, f"{x!r:.40} is not a list")
     return x
 
 
 def index(x, below):
-    require(type(x) is int and 0 <= x < below, f"{x!r:.40} is no index below {below}")
+    require(type(x) is int and 0 <= x < below, f"{x!r:.40} is not an index below {below}")
     return x
 
 
@@ -35,13 +35,13 @@ class Network:
         require(type(self.residual) is bool and content["layers"], "a network without layers")
         for layer in items(content["layers"]):
             width, rows = layer["inputs"], []
-            require(type(width) is int and 0 <= width < WIDEST, "a width is no width")
+            require(type(width) is int and 0 <= width < WIDEST, "a width is not a width")
             require(not self.layers or len(self.layers[-1][1]) == width, "layers do not fit")
             for row in items(layer["rows"]):
                 require(len(row) == 3, "a row is not columns, values and a bias")
                 names = [index(c, width) for c in items(row[0])]
                 values, bias = list(map(number, items(row[1]))), number(row[2])
-                require(len(values) == len(names) == len(set(names)), "a row is no row")
+                require(len(values) == len(names) == len(set(names)), "a row is not a row")
                 rows.append((names, values, bias))
                 self.nonzero += sum(v != 0 for v in [*values, bias])
                 self.terms += len(values) + 1
@@ -76,7 +76,7 @@ class Memorizer:
     def __init__(self, content):
         self.task, self.size = content["task"], content["context_size"]
         require(self.task in {"next", "last", "seq2seq"}, "an unknown task")
-        require(type(self.size) is int and self.size > 0, "n is no number of tokens")
+        require(type(self.size) is int and self.size > 0, "n is not a number of tokens")
         self.embedding = Network(content["embedding"])
         self.classifier = Network(content["classifier"])
         weights = content["attention"]
@@ -131,7 +131,7 @@ def places(listed):
     if listed is None:
         return None
     pairs = all(type(x) is list and len(x) == 2 for x in items(listed))
-    require(pairs, "symbols and classes are no pairs of a kind and a value")
+    require(pairs, "symbols and classes are not pairs of a kind and a value")
     found = {json.dumps(value): place for place, value in enumerate(listed)}
     require(len(found) == len(listed), "a symbol or class is named twice")
     return found

@@ -45,7 +45,9 @@ class PairedRank(Rank):
         """The examples in that order, and where the ones of each pair end."""
         order = unpack(self.evidence["order"], (total,), total)
         stops = unpack(self.evidence["stops"], (pairs,), total + 1)
-        require((np.bincount(order, minlength=total) == 1).all(), "order is no order of examples")
+        require(
+            (np.bincount(order, minlength=total) == 1).all(), "order is not an order of examples"
+        )
         ordered = (np.diff(stops, prepend=0) >= 0).all() and stops[-1] >= total - 1
         require(ordered, "the pairs do not take all examples but one at most")
         return order, stops
@@ -93,7 +95,7 @@ def needs(arrays, tensors, *, on_disk=False, coupled=None):
     w_q, w_k, w_v, w_o, w_d = (shape for _, shape, _ in tensors.values())
     fits = len(contexts) == 3 and contexts[::2] == queries and len(targets) in (1, 2)
     fits = fits and targets[0] == queries[0] and contexts[1] > 1
-    require(fits, "these are no examples with contexts of their own")
+    require(fits, "these are not examples with contexts of their own")
     (total, size, width), outputs = contexts, math.prod(targets[1:])
     require(len(w_q) == len(w_v) == 3, "the weights have other axes")
     heads, inner = w_q[0], w_v[2]

@@ -124,5 +124,5 @@ def read_labels(data, memorizer):
     integers = [kind in {"int", "bool"} for kind, _ in data["classes"]]
     require(all(integers), "a label is none of the memorizer's, which are integers")
     found = [number(x) if kind == "int" else index(x, 2) for kind, x in data["classes"]]
-    require(all(type(x) is int for x in found), "a label is no integer")
+    require(all(type(x) is int for x in found), "a label is not an integer")
     return found

@@ -29,7 +29,7 @@ def check_size(evidence, memorizer, tokens, ids, expected, work):
     """Theorem 7's formula, for numbers which are possible for these data and this network."""
     sizes = dict(evidence)
     require(set(sizes) == set(NAMES), "the evidence names other sizes")
-    require(all(type(x) is int and x >= 0 for x in sizes.values()), "a size is no number")
+    require(all(type(x) is int and x >= 0 for x in sizes.values()), "a size is not a number")
     context = np.unique(np.sort(ids, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
     keys = context[:, None]
     if memorizer.task != "next":

@@ -80,7 +80,9 @@ def rows_at_once(length, heads, window, entries):
 
 
 def exact_sum(parts):
-    """Tokens with positions, which have to be exact in float32: float64 may round, too."""
+    """Tokens, or with positions, which have to be exact in float32: float64 may round, too."""
+    if len(parts) == 1:
+        return parts[0].astype(np.float64)
     one, other = (part.astype(np.float64) for part in parts)
     with np.errstate(over="ignore"):
         tokens = (one + other).astype(np.float32).astype(np.float64)

@@ -24,7 +24,7 @@ from constructive.kernels.mistakes.bench import Bench, Made, Mistakes
 KINDS: tuple[Callable[[Bench], Mistakes], ...] = (
     masks.alignment, masks.diagonals, masks.windows, packed.packed, masks.missing, masks.lengths,
     masks.sides, masks.arbitrary, tiles.neighbours, tiles.tiles, tiles.rows_of_blocks,
-    tiles.transposed, addresses.heads,
+    tiles.transposed, tiles.diagonals_inside, addresses.heads,
     addresses.sequences, pages.pages, pages.counts_of_pages, memory.strides,
     memory.layouts_of_inputs, logits.soft_caps, softmax.sinks, logits.slopes, logits.biases,
     logits.scale, masks.blocks, logits.hidden, softmax.padding, softmax.twice, softmax.maxima,

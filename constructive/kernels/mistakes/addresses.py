@@ -79,7 +79,7 @@ def _from(bench: Bench, place: str, where: tuple[object, object]) -> Mistakes:
 
 
 def _read(bench: Bench, k: Array, v: Array | None) -> Array:
-    return bench.averaged(bench.scored(raw=bench.q @ k.swapaxes(-1, -2)), v=v)
+    return bench.averaged(bench.scored(raw=bench.q @ k.swapaxes(-1, -2)), v=v, k=k)
 
 
 def rows(bench: Bench) -> Mistakes:

@@ -125,7 +125,8 @@ class Bench:
 
     def averaged(
         self, scores: Array | None = None, visible: Booleans | None = None, v: Array | None = None,
-        *, sinks: Array | None = SAME, zeros: int | Integers = 0, more: float = 0.0,
+        *, k: Array | None = None, sinks: Array | None = SAME, zeros: int | Integers = 0,
+        more: float = 0.0,
     ) -> Array:  # fmt: skip
         """Return the average of values by softmax, (B, H, R, d_v).
 
@@ -133,11 +134,13 @@ class Bench:
             scores: logits
             visible: which keys are read
             v: values, (B, H, T_k, d_v)
+            k: keys of which logits are, (B, H, T_k, d), for gradients
             sinks: logits of sinks, or None
             zeros: keys of zeros that are read as well, with values of zeros; a number, or one for
                 each row, (B, H, R, 1)
             more: a number that is added to the denominator
         """
+        del k
         weights, total = self.weighed(scores, visible, sinks=sinks, zeros=zeros)
         with np.errstate(all="ignore"):
             return (weights @ (self.values if v is None else v)) / (total + more)

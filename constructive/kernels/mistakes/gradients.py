@@ -20,7 +20,8 @@ from constructive.support.arrays import Array
 _LARGEST = float(np.finfo(np.float32).max)
 _FORWARD: tuple[Callable[[Bench], Mistakes], ...] = (
     masks.alignment, masks.diagonals, masks.windows, packed.packed, masks.missing, masks.lengths,
-    masks.arbitrary, tiles.neighbours, tiles.tiles, tiles.rows_of_blocks, addresses.heads,
+    masks.arbitrary, tiles.neighbours, tiles.tiles, tiles.diagonals_inside, tiles.rows_of_blocks,
+    addresses.heads,
     addresses.sequences, logits.soft_caps, softmax.sinks, logits.scale, addresses.rows,
 )  # fmt: skip
 """Kinds whose outputs are averages by softmax."""
@@ -49,12 +50,12 @@ class GradientBench(Bench):
     @cached_property
     def rows_alone(self) -> Array:
         """The sum over a row of what its gradient and its output have in common, (B, H, T_q, 1)."""
-        found: Array = (self.d_out * self.forward[0]).sum(-1, keepdims=True)
+        found: Array = (self.d_out * np.nan_to_num(self.forward[0])).sum(-1, keepdims=True)
         return found
 
     def averaged(
         self, scores: Array | None = None, visible: Booleans | None = None, v: Array | None = None,
-        *, sinks: Array | None = SAME, zeros: object = 0, more: float = 0.0,
+        *, k: Array | None = None, sinks: Array | None = SAME, zeros: object = 0, more: float = 0.0,
     ) -> Array:  # fmt: skip
         """Return gradients of a backward pass with other scores, masks or values.
 
@@ -62,6 +63,7 @@ class GradientBench(Bench):
             scores: logits
             visible: which keys are read
             v: values, (B, H, T_k, d_v)
+            k: keys of which scores are, (B, H, T_k, d), and which dq is made of
             sinks: None, or other sinks: the logsumexp is then without sinks, or with these
             zeros: has no meaning here
             more: has no meaning here
@@ -70,8 +72,9 @@ class GradientBench(Bench):
         scores = self.scores if scores is None else scores
         visible = self.visible if visible is None else visible
         lse = self.forward[1] if sinks is SAME else self._with(sinks)
+        lse = np.where(np.isneginf(lse), np.inf, lse)  # rows without keys have no weights
         weights = _exp(np.where(visible, scores, -np.inf) - lse)
-        return self.of_weights(weights, v=v)
+        return self.of_weights(weights, v=v, k=k)
 
     def _with(self, sinks: Array | None) -> Array:
         weights, total = self.weighed(sinks=sinks)
@@ -83,15 +86,16 @@ class GradientBench(Bench):
         return found
 
     def of_weights(
-        self, weights: Array, *, v: Array | None = None, alone: Array | None = None,
-        slope: Array | float = SAME, change: Callable[[Array], Array] | None = None,
-        of_query: float = 1.0, of_key: float = 1.0,
+        self, weights: Array, *, v: Array | None = None, k: Array | None = None,
+        alone: Array | None = None, slope: Array | float = SAME,
+        change: Callable[[Array], Array] | None = None, of_query: float = 1.0, of_key: float = 1.0,
     ) -> Array:  # fmt: skip
         """Return gradients from weights, with parts changed.
 
         Args:
             weights: (B, H, T_q, T_k)
             v: values of each head
+            k: keys of each head
             alone: what is subtracted in each row, (B, H, T_q, 1)
             slope: of the soft cap
             change: of gradients of scores
@@ -103,7 +107,7 @@ class GradientBench(Bench):
         found: Array = weights * rest * (self.slope if slope is SAME else slope)
         found = found if change is None else change(found)
         scale = self.problem.spec.factor
-        dq = found @ self.keys * (scale * of_query)
+        dq = found @ (self.keys if k is None else k) * (scale * of_query)
         dk = self.summed(found.swapaxes(-1, -2) @ self.q * (scale * of_key))
         dv = self.summed(weights.swapaxes(-1, -2) @ self.d_out)
         return np.concatenate([dq.ravel(), dk.ravel(), dv.ravel()])

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from constructive.kernels.masks import Boolean, Booleans, Given, Grid, Mask, Window
+from constructive.kernels.masks import Boolean, Booleans, Causal, Given, Grid, Mask, Window
 from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
 from constructive.support.arrays import Array
 
@@ -37,6 +37,26 @@ def tiles(bench: Bench) -> Mistakes:
                 "the soft cap is applied after the mask: hidden keys in the same blocks of "
                 f"{size} have a logit of -cap",
                 partial(bench.averaged, logits, seen),
+            )
+
+
+def diagonals_inside(bench: Bench) -> Mistakes:
+    """Yield causal masks that are off by one in tiles that are read, others being skipped."""
+    spec = bench.problem.spec
+    causal = spec.mask(Causal)
+    if causal is None:
+        return
+    grid = Grid(spec.batch, spec.heads[0], spec.queries, spec.keys, *spec.lengths)
+    rest = np.ones((1, 1, spec.queries, spec.keys), dtype=np.bool_)
+    for mask in spec.masks:
+        rest = rest if mask is causal else rest & mask.visible(grid)
+    for step, words in ((1, "one key"), (2, "two keys")):
+        shown = rest & Window(None, step, causal.alignment).visible(grid)
+        for size in BLOCKS:
+            yield (
+                f"the causal mask lets {words} of the future through, but for tiles of {size} that "
+                "it hides as a whole",
+                bench.sees(shown & _touched(bench.problem.visible, size)),
             )
 
 

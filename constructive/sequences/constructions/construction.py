@@ -52,13 +52,11 @@ class SequenceConstruction(ABC):
         name: what users ask for
         embedding: its way to embed tokens, as records name it
         comparison: by which its networks compare
-        purpose: where it is the best one, in a few words
     """
 
     name: ClassVar[str]
     embedding: ClassVar[str]
     comparison: ClassVar[Comparison]
-    purpose: ClassVar[str]
 
     @abstractmethod
     def embed(

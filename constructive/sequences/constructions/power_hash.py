@@ -21,12 +21,11 @@ from constructive.sequences.projection import MOST_BITS, TRIES, Projection, none
 
 
 class FloatPowerHash(SequenceConstruction):
-    """Powers modulo the smallest prime that was found."""
+    """Powers modulo the smallest prime that was found, where it takes many tokens to tell apart."""
 
     name = "float_power_hash"
     embedding = "power_hash"
     comparison = SATURATING
-    purpose = "for floats, where it takes many tokens to tell contexts apart"
 
     def embed(
         self,

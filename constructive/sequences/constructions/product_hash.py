@@ -19,12 +19,11 @@ from constructive.sequences.projection import MOST_BITS, TRIES, Projection, none
 
 
 class ProductHash(SequenceConstruction):
-    """Products of the smallest factors that were found."""
+    """Products of the smallest factors that were found: the fewest weights for most data."""
 
     name = "product_hash"
     embedding = "product_hash"
     comparison = RAMP
-    purpose = "the fewest weights for most data"
 
     def embed(
         self,

@@ -24,19 +24,18 @@ from constructive.sequences.constructions.construction import (
 )
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.projection import TRIES, Projection
-from constructive.sequences.tokens import Integers
+from constructive.support.arrays import Integers
 
 _FEW = 16
 """Sums up to which sets are quicker than sorting."""
 
 
 class SeparatingSet(SequenceConstruction):
-    """A dictionary of weights."""
+    """A dictionary of weights: the fewest in all where few tokens tell contexts apart."""
 
     name = "separating_set"
     embedding = "separating_set"
     comparison: ClassVar[Comparison] = RAMP
-    purpose = "the fewest weights where few tokens tell contexts apart"
 
     def embed(
         self,
@@ -71,7 +70,6 @@ class FloatSeparatingSet(SeparatingSet):
 
     name = "float_separating_set"
     comparison = SATURATING
-    purpose = "for floats: the fewest weights for most data"
 
 
 SEPARATING_SET, FLOAT_SEPARATING_SET = SeparatingSet(), FloatSeparatingSet()

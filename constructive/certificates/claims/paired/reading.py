@@ -1,6 +1,6 @@
 """What heads read from contexts which are in memory, with bounds of the error of that.
 
-Whoever holds `Tokens` asks for as much as he needs of them, so that no context is read from disk
+A holder of `Tokens` reads as much as it needs of them, so that no context is read from disk
 for each of his questions. `read` is for a few examples, whose contexts are read anew.
 """
 
@@ -15,7 +15,7 @@ from constructive.exact.upward import UNIT, gamma, lengths, up
 from constructive.support.arrays import CHUNK_BYTES, Array
 
 _EXPONENTIAL_ERROR = 2.0**-46
-"""Relative error of exponentials, more than theirs: as whoever checks it takes for his own."""
+"""Relative error of exponentials, more than theirs: as a checker takes for its own."""
 
 _SMALL = 0.01
 """Errors up to which first-order bounds of a softmax hold with a few percent to spare."""
