@@ -48,7 +48,7 @@ napoleon_use_rtype = False
 
 autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"
-autodoc_preserve_defaults = True
+autodoc_preserve_defaults = False  # it reads sources, which generators share
 python_maximum_signature_line_length = 88
 add_module_names = False
 
