@@ -237,7 +237,7 @@ ALTERED = [
     (1, tensor("U", lambda u: -u), "the least margin is -"),
     (1, tensor("U", lambda u: 0 * u), "the least margin is -"),
     (1, tensor("W_Q", lambda w: w * np.float32(np.pi)), "too fine for a table"),
-    (1, entry("W_Q", 2.0**60), "no short integers"),
+    (1, entry("W_Q", 2.0**60), "short integers"),
     (1, entry("positions", 1e30), "do not add exactly"),
     (1, entry("embedding", 2.0**60), "do not add exactly"),
     (1, tensor("U", lambda u: u.astype(np.float64)), "the weights are not float32"),

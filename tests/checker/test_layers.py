@@ -210,7 +210,7 @@ def test_groups_are_those_which_the_theorem_takes(checker):
         (two, [[0, 2]]),
     ):
         normals = ((1, 0, 0), (0, 1, 0))[: len(groups)]
-        with pytest.raises(ValueError, match="no partition"):
+        with pytest.raises(ValueError, match="partition"):
             of(grouping(groups, normals), weights, data)
 
 
@@ -272,10 +272,10 @@ def test_what_wide_groups_have_to_be(checker):
     with pytest.raises(ValueError, match="group 2 is dependent"):
         of(first | {"normals": normals}, weights, data | {"queries": dependent})
     for order in ([4, 2, 3, 0, 0], [4, 2, 3, 0, 5]):
-        with pytest.raises(ValueError, match=r"no permutation|misfit"):
+        with pytest.raises(ValueError, match=r"permutation|misfit"):
             of(first | {"normals": normals, "order": pack(np.array(order))}, weights, data)
     for groups in ([[0, 3], [3, 5]], [[0, 3], [3, 2], [2, 5]], [[0, 2], [3, 3], [3, 5]]):
-        with pytest.raises(ValueError, match=r"no partition|misfit"):
+        with pytest.raises(ValueError, match=r"partition|misfit"):
             of(first | {"normals": normals, "groups": groups}, weights, data)
 
 
@@ -586,7 +586,7 @@ PAIRED = {"W_Q": (6, 5, 3), "W_K": (6, 5, 3), "W_V": (6, 5, 2), "W_O": (12, 2), 
     ],
 )
 def test_pairs_which_do_not_fit(checker, data, weights):
-    words = r"do not fit|no examples with contexts|other axes|no W_V_corrections"
+    words = r"do not fit|examples with contexts|other axes|no W_V_corrections"
     with pytest.raises((ValueError, IndexError), match=rf"{words}|out of range"):
         checker.paired.needs(arrays_of(**PAIRED_DATA | data), tensors_of(**PAIRED | weights))
 

@@ -231,7 +231,7 @@ WRONG = {
         "it is about other data",
     ),
     "other targets": (lambda f: rewritten(f, "targets", np.ones(61)), "it is about other data"),
-    "fewer examples": (lambda f: rewritten(f, "targets", np.ones(60)), "no examples with contexts"),
+    "fewer examples": (lambda f: rewritten(f, "targets", np.ones(60)), "examples with contexts"),
 }  # fmt: skip
 
 

@@ -456,11 +456,11 @@ FORGERIES = {
     "fewer heads": (put(heads=1), "it does not state"),
     "no head": (put(heads=0), "not a number of heads"),
     "one fewer counted": (put(count=9), "packed integers misfit"),
-    "more counted than there are": (put(count=11), "no set of examples"),
-    "none counted": (put(count=0), "no set of examples"),
+    "more counted than there are": (put(count=11), "set of examples"),
+    "none counted": (put(count=0), "set of examples"),
     "one left out": (chosen(*range(1, 10)), "9 different examples, and 9 are possible"),
     "one alone": (chosen(3), "1 different examples, and "),
-    "none at all": (chosen(), "no set of examples"),
+    "none at all": (chosen(), "set of examples"),
     "one twice": (chosen(0, 0, *range(2, 10)), "not increasing"),
     "the last one twice": (chosen(*range(9), 8), "not increasing"),
     "another order": (chosen(1, 0, *range(2, 10)), "not increasing"),
@@ -512,9 +512,9 @@ FORGERIES = {
     "a pivot beyond the last": (put(pivots=[0, 6]), "a pivot is not a place"),
     "one pivot less": (put(pivots=[0]), "other pivots"),
     "more zeros": (put(zeros=2), "not orthogonal to a token"),
-    "more zeros than vectors": (put(zeros=3), "no number of vectors"),
+    "more zeros than vectors": (put(zeros=3), "number of vectors"),
     "fewer zeros": (put(zeros=0), "10 different examples, and 10 are possible"),
-    "less than no zeros": (put(zeros=-1), "no number of vectors"),
+    "less than no zeros": (put(zeros=-1), "number of vectors"),
 }  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def test_the_own_token_may_decide():
         (["ab"], [1], {"task": "seq2seq"}, DataError, "labels do not fit 1 sequences of 2"),
         (["ab"], [[1]], {"task": "seq2seq"}, DataError, "labels do not fit 1 sequences of 2"),
         ([[(1, 2), (1,)]], [1], {}, DataError, r"tokens have \[1, 2\] entries"),
-        ([[float("nan")]], [1], {}, DataError, "no finite number"),
+        ([[float("nan")]], [1], {}, DataError, "finite number"),
         (["a"], [float("nan")], {}, DataError, "a label is nan, which is not equal to itself"),
         (["ab"], None, {}, ParameterError, "sequences without labels"),
         (["ab"], [1], {"construction": np.array([1])}, ParameterError, "unknown construction="),
