@@ -40,12 +40,20 @@ def checker():
 @pytest.fixture
 def rows_read(monkeypatch):
     """The rows of contexts on disk that are read from now on, as indices, a list for each time."""
-    mapped, seen = StoredArray.mapped, []
+    rows, mapped, seen, within = StoredArray.rows, StoredArray.mapped, [], []
 
-    class Watched(np.ndarray):
-        def __getitem__(self, rows):
-            seen.append(np.arange(len(self))[rows])
-            return np.asarray(super().__getitem__(rows))
+    def watched(stored, index):
+        seen.append(np.arange(stored.shape[0])[index])
+        within.append(index)
+        found = rows(stored, index)
+        within.pop()
+        return found
 
-    monkeypatch.setattr(StoredArray, "mapped", lambda stored: mapped(stored).view(Watched))
+    def whole(stored):
+        if not within:
+            seen.append(np.arange(stored.shape[0]))
+        return mapped(stored)
+
+    monkeypatch.setattr(StoredArray, "rows", watched)
+    monkeypatch.setattr(StoredArray, "mapped", whole)
     return seen

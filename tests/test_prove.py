@@ -34,7 +34,7 @@ def outcomes(tmp_path, text):
         ("# P\n\n## L\n\n" + PROOF + CHECK + "```pycon\n>>> 1 / 0\n\n```\n", "ZeroDivisionError"),
         ("# P\n\n## L\n\n" + PROOF + CHECK.replace("2)", "3)  # doctest: +SKIP"), "skipped"),
         ("# P\n\n## L\n\n" + PROOF + CHECK + TRIED, "expect an error"),
-        ("# P\n\n## L\n\n" + PROOF + IMPORT + CHECK, "no"),  # what nobody counts is no check
+        ("# P\n\n## L\n\n" + PROOF + IMPORT + CHECK, "no"),  # what nobody counts is not a check
         ("# P\n\n## L\n\n" + PROOF + CHECK + EXPECTED, "expect an error"),
     ],
 )

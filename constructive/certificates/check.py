@@ -14,7 +14,8 @@ from constructive.certificates.certificate import FORMATS
 from constructive.data import corpus
 from constructive.data.dataset import Dataset
 from constructive.data.stored import FILES
-from constructive.sequences import examples, memorizer
+from constructive.sequences.examples import SequenceDataset
+from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.errors import FormatError, ParameterError, shown
 from constructive.support.progress import listened, report
 from constructive.support.verdict import Verdict, no_boolean
@@ -25,8 +26,8 @@ CHECKER = Path(__file__).with_name("checker")
 _CERTIFICATE, _WEIGHTS, _DATA = "certificate", "memorizer", "data"
 _KINDS = {
     **dict.fromkeys(FORMATS, _CERTIFICATE),
-    memorizer.FORMAT: _WEIGHTS,
-    examples.FORMAT: _DATA,
+    SequenceMemorizer.FORMAT: _WEIGHTS,
+    SequenceDataset.FORMAT: _DATA,
     corpus.FORMAT: _DATA,
 }
 _STEP = re.compile(r"\.\.\. (.{1,99}): (\d{1,18}) of (\d{1,18})\n")
@@ -50,7 +51,7 @@ class Saved(Protocol):
 class Checked:
     """What the independent checker said: PROVED, or UNDECIDED where it refused.
 
-    It is no Boolean: ask `proved`.
+    It is not a Boolean: ask `proved`.
 
     Attributes:
         verdict: of all claims together
@@ -116,7 +117,9 @@ def check(
     """
     if not 0 < max_memory < math.inf:
         raise ParameterError(
-            f"max_memory={max_memory!r} is no size", witness=max_memory, suggestion="max_memory=8"
+            f"max_memory={max_memory!r} is not a size",
+            witness=max_memory,
+            suggestion="max_memory=8",
         )
     given = {_CERTIFICATE: certificate, _WEIGHTS: weights, _DATA: data}
     given = {role: thing for role, thing in given.items() if thing is not None}
@@ -150,7 +153,7 @@ def _run(command: list[str], printed: Path) -> tuple[int, str]:
                 else:
                     report(f"check: {step[1]}", int(step[2]), int(step[3]))
             status = checker.wait()
-        except BaseException:  # of whoever listens, or Ctrl-C: nobody waits for it any more
+        except BaseException:  # of the listener, or Ctrl-C: nobody waits for it any more
             checker.kill()
             raise
         stdout.seek(0)
@@ -188,7 +191,7 @@ def _require_role(path: Path, role: str, given: object) -> None:
             return
         problem = f"the {role} {given} is the {_DATA}"
     elif not path.is_file():
-        problem = f"the {role} {given} is no regular file"
+        problem = f"the {role} {given} is not a regular file"
     elif not os.access(path, os.R_OK):
         problem = f"the {role} {given} may not be read"
     else:

@@ -4,7 +4,6 @@ from typing import Any
 
 from constructive.certificates.about import describe_arrays, describe_dataset
 from constructive.certificates.certificate import DECODER_FORMAT, FORMAT, SEQUENCE_FORMAT
-from constructive.certificates.claims.grouping import has_groups
 from constructive.certificates.claims.impossible import AllWeights
 from constructive.certificates.claims.paired.judge import PAIRED
 from constructive.certificates.family import ClaimFamily, Description
@@ -23,7 +22,7 @@ from constructive.support.errors import ParameterError
 
 
 class LayerFamily(ClaimFamily):
-    """Claims about a layer of floats, whoever built it."""
+    """Claims about a layer of floats, built here or elsewhere."""
 
     name = "layer"
     words = "a layer"
@@ -33,7 +32,7 @@ class LayerFamily(ClaimFamily):
 
     def name_of(self, weights: Memorizer) -> str:
         """Return the construction of heads without groups, which have fewer claims."""
-        return self.words if has_groups(weights) else f"{weights.record.construction} heads"
+        return self.words if weights.record.grouped else f"{weights.record.construction} heads"
 
     def require_fit(self, weights: Memorizer, data: Dataset) -> None:
         """Require that shapes fit. Raises DataError."""

@@ -89,7 +89,6 @@ class ClaimFamily(ABC):
         data: Any,  # noqa: ANN401 - of this family
         claims: tuple[str, ...],
         options: CertifyOptions,
-        shared: Mapping[type[Any], Any] | None = None,
     ) -> Certificate:
         """Judge claims, and return the certificate.
 
@@ -98,7 +97,6 @@ class ClaimFamily(ABC):
             data: of its type
             claims: names of available claims, in their order
             options: checked
-            shared: what was computed before (`Subject.once`)
 
         Raises:
             DataError: for data that do not fit the weights
@@ -111,9 +109,7 @@ class ClaimFamily(ABC):
         about = self.describe(weights, data)
         fingerprints = b"".join(bytes.fromhex(described["sha256"]) for described in about)
         rng = np.random.default_rng(options.seed)
-        subject = Subject(
-            weights, data, options, kinds, fingerprints, rng, shared=dict(shared or {})
-        )
+        subject = Subject(weights, data, options, kinds, fingerprints, rng)
         judged, form = self._judged(subject)
         self.require_unchanged(data)  # so that claims are about the data that were hashed
         return Certificate(judged, *about, made_by(), form)

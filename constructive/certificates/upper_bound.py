@@ -27,7 +27,7 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
         seed: of the search for J; whatever it finds is a proof
 
     Raises:
-        ParameterError: for what is no data set, if H is not positive, and for a negative seed
+        ParameterError: for what is not a data set, if H is not positive, and for a negative seed
 
     Example:
         >>> from constructive import generators

@@ -4,12 +4,22 @@ Exit status 0 for success, 1 where a command ends without PROVED, 2 for bad inpu
 goes to stderr, without a traceback, and no file is written.
 """
 
-from constructive.cli import building, claims, kernels, recite, sequences, sweeps, theory
+from constructive.cli import (
+    building,
+    building_digits,
+    claims,
+    kernels,
+    recite,
+    sequences,
+    sweeps,
+    theory,
+)
 from constructive.cli.common import app, main
 
 __all__ = [
     "app",
     "building",
+    "building_digits",
     "claims",
     "kernels",
     "main",

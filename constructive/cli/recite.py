@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,9 +10,6 @@ import constructive
 from constructive.cli.common import Force, Say, Seed, app, progress_bar, several_outputs
 from constructive.support.errors import DataError, MissingExtraError
 from constructive.support.progress import report
-
-if TYPE_CHECKING:
-    from constructive.layers.recital import Recital
 
 _PIECE = 256
 """Tokens which are decoded between two looks at the progress bar."""
@@ -79,9 +76,6 @@ def recite(
 
         constructive recite README.md --unit bytes --limit 1000 --width 128 --window 64
     """
-    from constructive.certificates.decoders import prove_recital
-    from constructive.constructions import decoder as building
-
     drawn = picture or Path("decoder.png")
     outputs = {
         "--output": output, "--text": text, "--certificate": certificate, "--picture": drawn,
@@ -96,10 +90,9 @@ def recite(
         f"V = {len(asked.vocabulary):,} different ones"
     )
     with progress_bar():
-        built = building.build_recital(
+        decoder = constructive.build_decoder(
             asked, width=width, num_heads=heads, head_dim=head_dim, window=window, seed=seed
         )
-        decoder = built.decoder
         recited = _as_bytes(asked.joined(_decoded(decoder, asked)))
     say(
         f"built, not trained: one causal layer, H = {decoder.layer.num_heads} heads, "
@@ -109,7 +102,7 @@ def recite(
     decoder.save(output)
     asked.save(text)
     with progress_bar():
-        proof = prove_recital(built)
+        proof = constructive.certify(decoder, asked)
     proof.save(certificate)
     say(f"\n{proof}\n\n$ constructive check {certificate} {output} {text}")
     with progress_bar():  # the bar counts its seconds
@@ -117,7 +110,7 @@ def recite(
         checked = constructive.check(certificate, output, text)
     say(f"{checked.report.rstrip()}\n\nwritten to {output}, {text} and {certificate}")
     if draws:
-        _draw(built, drawn, say)
+        _draw(decoder, asked, drawn, say)
     if recited != content or not (proof.proved and checked.proved):
         raise typer.Exit(1)
 
@@ -132,7 +125,7 @@ def _read(file: Path, content: bytes, unit: TextUnit, limit: int | None) -> "con
         text = constructive.Text.words(content.decode())
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{file} is no UTF-8: byte {error.start} is {content[error.start]}",
+            f"{file} is not UTF-8: byte {error.start} is {content[error.start]}",
             witness=error.start,
             suggestion="--unit bytes",
         ) from error
@@ -193,12 +186,14 @@ def _can_draw(say: Say, *, asked: bool) -> bool:
     return True
 
 
-def _draw(built: "Recital", picture: Path, say: Say) -> None:
+def _draw(
+    decoder: "constructive.Decoder", text: "constructive.Text", picture: Path, say: Say
+) -> None:
     from constructive.figures import drawing, recital
 
     with progress_bar():
         report("draw", 0, 1)
         figure = drawing.new_figure(*recital.SIZE)
-        recital.draw_recital(figure, built.decoder, built.text, margins=built.margins)
+        recital.draw_recital(figure, decoder, text)
         drawing.save(figure, picture)
     say(f"drawn in {picture}")

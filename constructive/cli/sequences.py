@@ -11,6 +11,7 @@ from rich.table import Table
 import constructive
 from constructive.cli.common import Force, app, hand_out, one_output, progress_bar, several_outputs
 from constructive.data import byte_windows
+from constructive.sequences.constructions.registry import CONSTRUCTIONS
 from constructive.support.errors import DataError
 from constructive.support.progress import report
 
@@ -30,33 +31,12 @@ class Question(StrEnum):
     line = "line"
 
 
-class Embedding(StrEnum):
-    """The values of --embedding."""
-
-    power_hash = "power_hash"
-    product_hash = "product_hash"
-    separating_set = "separating_set"
-
-
-class Layout(StrEnum):
-    """The values of --layout."""
-
-    deep = "deep"
-    wide = "wide"
-
-
-class Backend(StrEnum):
-    """The values of --backend."""
-
-    plain = "plain"
-    residual = "residual"
-
-
-class Comparison(StrEnum):
-    """The values of --step."""
-
-    ramp = "ramp"
-    saturating = "saturating"
+if TYPE_CHECKING:
+    Construction = str
+else:
+    Construction = StrEnum("Construction", {name: name for name in CONSTRUCTIONS})
+"""The values of --construction."""
+_DEFAULT = Construction("product_hash")
 
 
 @sequence.command("build")
@@ -72,10 +52,9 @@ def build_command(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Sequences N to memorize; by default all.")
     ] = None,
-    embedding: Annotated[Embedding, typer.Option()] = Embedding.power_hash,
-    layout: Annotated[Layout, typer.Option()] = Layout.deep,
-    backend: Annotated[Backend, typer.Option()] = Backend.plain,
-    step: Annotated[Comparison, typer.Option()] = Comparison.ramp,
+    construction: Annotated[
+        Construction, typer.Option(help="How it is built; for floats float_..., and 52 bits.")
+    ] = _DEFAULT,
     max_word_bits: Annotated[
         int | None, typer.Option(min=1, help="Bits of code words; 52 for float64.")
     ] = None,
@@ -100,7 +79,7 @@ def build_command(
 
         constructive sequence build README.md --limit 1024 -o readme.json
 
-        constructive sequence build README.md --question line --embedding product_hash
+        constructive sequence build README.md --question line --construction separating_set
     """
     outputs = {"--output": output, "--data": data, "--picture": picture}
     say = several_outputs(outputs, inputs={"CORPUS": corpus}, force=force)
@@ -114,10 +93,7 @@ def build_command(
     if limit is not None:
         examples = examples.first(limit)
     options: dict[str, Any] = {
-        "embedding": embedding.value,
-        "layout": layout.value,
-        "backend": backend.value,
-        "step": step.value,
+        "construction": str(construction),
         "max_word_bits": max_word_bits,
         "seed": seed,
     }
@@ -258,6 +234,7 @@ def _exponents(points: "list[GrowthPoint]") -> str:
 def _draw(points: "list[GrowthPoint]", picture: Path) -> None:
     from constructive.figures import drawing, sequences
 
-    figure = drawing.new_figure(12, 5.2)
-    sequences.draw_points(figure, {points[-1].memorizer.record.embedding: points})
+    figure = drawing.new_figure(*sequences.SIZE)
+    label = points[-1].memorizer.record.embedding.replace("_", " ")
+    sequences.draw_points(figure, {label: points})
     drawing.save(figure, picture)

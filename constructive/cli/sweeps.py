@@ -55,7 +55,7 @@ def figures(
     say = several_outputs(written, inputs={}, force=force)
     with processes(jobs) as executor, progress_bar():
         for drawn in gallery.draw(folder, only=names, executor=executor):
-            say(f"{drawn.seconds:7.1f} s  {drawn.shows}")
+            say(f"{drawn.seconds:7.1f} s  {drawn.title}")
             for path in drawn.paths:
                 say(f"           {path}")
                 if path.suffix == ".txt":

@@ -95,7 +95,7 @@ def build_memorizer(
 
     Raises:
         ParameterError: for arguments which make no sense, an executor or a checkpoint where there
-            are no pieces, and a checkpoint of other data or arguments
+            are not pieces, and a checkpoint of other data or arguments
         FormatError: for a checkpoint which is damaged
         OutputError: for one which cannot be written
         CapacityError: for more examples than the construction holds; says how many heads would do

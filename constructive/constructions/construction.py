@@ -127,7 +127,7 @@ def unsaturated_heads(stops: Iterable[int], ranks: Iterable[int]) -> tuple[HeadR
 
 
 def largest(residuals: Array) -> Array:
-    """The largest `|f - y|` for each entry of the targets (d_out,), infinite if it is no number.
+    """The largest `|f - y|` for each entry of the targets (d_out,), infinite if it is not a number.
 
     residuals: (T, d_out)
     """

@@ -29,7 +29,7 @@ from constructive.data.corpus import Text
 from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.decoder import Decoder
 from constructive.layers.decoder_record import DecoderRecord
-from constructive.layers.recital import Recital, recital
+from constructive.layers.recital import recital
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError, ParameterError, PrecisionError
@@ -90,33 +90,6 @@ def build_decoder(
         >>> decoder.joined(decoder.generate("the", len(text)))
         'the cat sat on the mat, and the cat saw the rat'
     """
-    return build_recital(
-        text, width=width, num_heads=num_heads, head_dim=head_dim, window=window, seed=seed
-    ).decoder
-
-
-def build_recital(
-    text: Text,
-    *,
-    width: int,
-    num_heads: int | None = None,
-    head_dim: int | None = None,
-    window: int | None = None,
-    seed: int = 0,
-) -> Recital:
-    """Build a decoder, and keep the margins which were bounded on the way.
-
-    Args:
-        text: as for `build_decoder`, and so are all others
-        width: d
-        num_heads: H
-        head_dim: d_h
-        window: how many tokens a position sees
-        seed: of all random choices
-
-    Raises:
-        ParameterError, DataError, CapacityError, PrecisionError: as `build_decoder` does
-    """
     if not isinstance(text, Text):
         raise ParameterError(
             f"text is a {type(text).__name__}, not a Text",
@@ -158,11 +131,11 @@ def build_recital(
     tried = [num_heads] if num_heads is not None else _tried(total, width)
     for heads in tried:
         found = _built(text, wanted, (width, heads, head_dim or width), window, seed)
-        record = found.decoder.record
+        record = found.record
         if record.share < 1.0:
             return found
     with np.errstate(over="ignore", invalid="ignore"):  # of a readout which is none
-        recites = found.decoder.recites(text)
+        recites = found.recites(text)
     if not recites:
         raise PrecisionError(
             f"{tried[-1]} heads with a readout in float32 do not give every next token: the "
@@ -181,7 +154,7 @@ def _tried(total: int, width: int) -> list[int]:
 
 def _built(
     text: Text, wanted: Integers, shape: tuple[int, int, int], window: int | None, seed: int
-) -> Recital:
+) -> Decoder:
     """A decoder of d, H and d_h, with what was measured of it."""
     width, heads, head_dim = shape
     rng = np.random.default_rng(seed)
@@ -212,7 +185,7 @@ def _built(
         Intermediate(queries, keys, z, np.zeros(1), ends), unembedding[following] / width
     )
     del z
-    # Beyond float32 it is no readout, and will be refused for its margins.
+    # Beyond float32 it is not a readout, and will be refused for its margins.
     most = float(np.finfo(np.float32).max)
     effective = np.clip(solution.effective, -most, most)
     w_q, w_k, effective = (w.astype(np.float32) for w in (queries, keys, effective))
@@ -229,7 +202,9 @@ def _built(
     record = dataclasses.replace(
         decoder.record, margin=float(seen.least.min()), share=float(seen.share.max())
     )
-    return Recital(dataclasses.replace(decoder, record=record), text, seen)
+    built = dataclasses.replace(decoder, record=record)
+    built.remembered.update(decoder.remembered)  # as the weights are the same
+    return built
 
 
 def _signs(rng: np.random.Generator, shape: tuple[int, int]) -> Array:

@@ -93,8 +93,8 @@ def windows(text: bytes, size: int | None = None) -> TextExamples:
         size: n; by default the smallest which decides the next byte everywhere
 
     Raises:
-        DataError: for a text which is too short, a size which is no length of its windows, and for
-            windows which two bytes follow
+        DataError: for a text that is too short, a size that is not a length of its windows, and
+            windows that two bytes follow
 
     Example:
         >>> found = windows(b"the cat sat on the mat")
@@ -105,7 +105,7 @@ def windows(text: bytes, size: int | None = None) -> TextExamples:
         size = _deciding(text)
     elif not 0 < size < len(text):
         raise DataError(
-            f"n={size} is no length of windows of {len(text)} bytes",
+            f"n={size} is not a length of windows of {len(text)} bytes",
             witness=size,
             suggestion=f"n from 1 to {len(text) - 1}",
         )

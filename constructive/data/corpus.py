@@ -63,7 +63,7 @@ class Text:
         DataError: for numbers which are none of the vocabulary, and for texts which are empty or
             shorter than the prompt; the witness is the text
         ParameterError: for an unknown unit, a vocabulary which is none of that unit, and a prompt
-            which is no positive integer
+            which is not a positive integer
 
     Example:
         >>> text = Text.words("the cat sat")
@@ -91,7 +91,7 @@ class Text:
         fits = whole and self.ids.ndim == self.lengths.ndim == 1
         if not fits or not len(self.lengths) or int(self.lengths.sum()) != len(self.ids):
             raise DataError(
-                "ids and lengths are no numbers of tokens, text after text",
+                "ids and lengths are not numbers of tokens, text after text",
                 witness=(self.ids.shape, self.lengths.shape),
                 suggestion="Text.words(text), Text.bytes(text) or Text.of(ids)",
             )
@@ -122,7 +122,7 @@ class Text:
             prompt: tokens of each which are given
 
         Raises:
-            ParameterError: for what is no string, and for a prompt which is no positive integer
+            ParameterError: for what is not a string, and a prompt that is not a positive integer
             DataError: for no text, and for one which is shorter than the prompt
 
         Example:
@@ -143,7 +143,7 @@ class Text:
             prompt: tokens of each which are given
 
         Raises:
-            ParameterError: for what is no text, and for a prompt which is no positive integer
+            ParameterError: for what is not a text, and for a prompt which is not a positive integer
             DataError: for no text, and for one which is shorter than the prompt
 
         Example:
@@ -167,7 +167,7 @@ class Text:
             prompt: tokens of each which are given
 
         Raises:
-            ParameterError: for ids which are no integers, and a prompt which is no positive one
+            ParameterError: for ids which are not integers, and a prompt which is not a positive one
             DataError: for no text, and for one which is shorter than the prompt
 
         Example:
@@ -215,10 +215,10 @@ class Text:
     @property
     def texts(self) -> tuple[tuple[Token, ...], ...]:
         """The tokens of each text."""
-        return tuple(tuple(self.vocabulary[i] for i in part.tolist()) for part in self._parts())
+        return tuple(tuple(self.vocabulary[i] for i in part) for part in self._parts())
 
-    def _parts(self) -> list[Integers]:
-        return np.split(self.ids, np.cumsum(self.lengths)[:-1])
+    def _parts(self) -> list[list[int]]:
+        return [part.tolist() for part in np.split(self.ids, np.cumsum(self.lengths)[:-1])]
 
     @property
     def tokens(self) -> tuple[Token, ...]:
@@ -312,8 +312,8 @@ class Text:
                 context = first.number
                 if first.following != following and token >= self.prompt - 1:
                     raise self._contradiction(first, here)
-        asked = (m.place for m in met.values() if m.position.token >= self.prompt - 1)
-        return np.fromiter(asked, dtype=np.int64)
+        places = (m.place for m in met.values() if m.position.token >= self.prompt - 1)
+        return np.fromiter(places, dtype=np.int64)
 
     def position(self, place: int) -> Position:
         """Which text a token of `ids` is in, and which of its tokens it is.
@@ -337,8 +337,8 @@ class Text:
         return DataError(
             f"{says(first, 'goes on ')} after token {token}, and {says(second, second_goes_on)}",
             witness=(tuple(first.position), tuple(second.position)),
-            suggestion=f"texts with different first tokens{told_apart}; or a longer window=, if "
-            "any",
+            suggestion=f"texts with different first tokens{told_apart}; or a longer window=, "
+            "if any",
         )
 
     def content(self) -> dict[str, Any]:
@@ -348,7 +348,7 @@ class Text:
             "unit": self.unit,
             "prompt": self.prompt,
             "vocabulary": list(self.vocabulary),
-            "texts": [part.tolist() for part in self._parts()],
+            "texts": self._parts(),
         }
 
     def save(self, path: str | Path) -> None:
@@ -380,7 +380,7 @@ class Text:
                 raise ValueError(f"its format is {shown(content['format'])}, not {FORMAT!r}")
             vocabulary, texts = tuple(content["vocabulary"]), content["texts"]
             if any(type(i) is not int for text in texts for i in text):
-                raise ValueError("its texts are no numbers of tokens")
+                raise ValueError("its texts are not numbers of tokens")
             ids = np.array([i for text in texts for i in text], dtype=np.int64)
             lengths = np.array([len(text) for text in texts], dtype=np.int64)
             return cls(vocabulary, ids, lengths, content["prompt"], content["unit"])

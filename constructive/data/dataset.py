@@ -16,13 +16,7 @@ from constructive.data.repeats import first_of_each, refusal
 from constructive.data.shapes import ARRAYS, check_shapes
 from constructive.data.stored import StoredContexts, read_folder, write_folder
 from constructive.data.torch_examples import arrays_of
-from constructive.support.arrays import (
-    UNREADABLE,
-    Array,
-    as_array,
-    finite_array,
-    frozen,
-)
+from constructive.support.arrays import UNREADABLE, Array, as_array, finite_array, frozen
 from constructive.support.errors import DataError
 from constructive.support.files import replacing
 
@@ -179,7 +173,7 @@ class Dataset(Examples):
 
         Raises:
             DataError: for an index which is not from -T to T - 1 (the witness is the first), for
-                what are no integers or not T Booleans in one axis, and where nothing is taken
+                what are not integers or not T Booleans in one axis, and where nothing is taken
 
         Example:
             >>> Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6]], [5, 7]).take([1]).targets
@@ -339,7 +333,7 @@ def _indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
     try:
         index = as_array(examples)
     except UNREADABLE as error:
-        raise refuse(f"the examples to take are no array: {error}", None) from error
+        raise refuse(f"the examples to take are not array: {error}", None) from error
     if index.ndim != 1:
         raise refuse(f"the examples to take have {index.ndim} axes, not one", index.shape)
     if not index.size:

@@ -65,6 +65,8 @@ class Examples(ExampleShapes):
         Raises:
             FormatError: if the contexts are on disk, and have changed since they were opened
         """
+        if self.on_disk:
+            return self.on_disk.file.rows(rows)
         chosen: Array = self.contexts[np.newaxis] if self.shared_context else self.contexts[rows]
         return chosen
 

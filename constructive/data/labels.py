@@ -26,7 +26,7 @@ def one_hot(labels: object) -> tuple[Array, tuple[Label, ...]]:
     """A unit vector for each label, (T, C), and what the C columns stand for, in sorted order.
 
     Raises:
-        DataError: for what is no list of labels (the witness is the first place of another type)
+        DataError: for what is not a list of labels (the witness is the first place of another type)
 
     Example:
         >>> one_hot(["dog", "cat", "dog"])

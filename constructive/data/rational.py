@@ -24,7 +24,7 @@ class RationalDataset(ExampleShapes):
         targets: (T,) or (T, d_out)
 
     Raises:
-        DataError: for what is no rational number, and for shapes which do not fit
+        DataError: for what is not a rational number, and for shapes which do not fit
 
     Example:
         >>> data = RationalDataset([[[1, 0], [1, 1]]], [[2, 3]], [Fraction(1, 3)])

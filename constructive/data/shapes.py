@@ -77,7 +77,7 @@ class ExampleShapes(Rebuilt):
 
 
 def require_examples(dataset: object, kind: type = ExampleShapes) -> None:
-    """Raise ParameterError for what is no data set of that kind."""
+    """Raise ParameterError for what is not a data set of that kind."""
     if not isinstance(dataset, kind):
         raise ParameterError(
             f"dataset is a {type(dataset).__name__}, not a Dataset",
@@ -95,7 +95,7 @@ def _of_torch(dataset: object) -> str:
 def check_shapes(
     contexts: tuple[int, ...], queries: tuple[int, ...], targets: tuple[int, ...]
 ) -> None:
-    """Raise DataError for shapes of arrays which are no data set."""
+    """Raise DataError for shapes of arrays which are not data set."""
     suggestion = "contexts (T, n, d) or (n, d), queries (T, d), targets (T,) or (T, d_out)"
 
     def refuse(problem: str) -> DataError:

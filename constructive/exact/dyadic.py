@@ -57,7 +57,7 @@ class Dependency:
             matrix: (N, d), with all rows which the indices count
 
         Raises:
-            DataError: for entries which are no finite numbers of 64 bits at most
+            DataError: for entries which are not finite numbers of 64 bits at most
 
         Example:
             >>> Dependency((0, 1), (Fraction(2), Fraction(-1))).holds(np.array([[0.1], [0.2]]))
@@ -105,7 +105,7 @@ def integers(matrix: Array) -> tuple[flint.fmpz_mat, list[int]]:
         M (N, d) and N exponents
 
     Raises:
-        DataError: for entries which are no finite numbers of 64 bits at most
+        DataError: for entries which are not finite numbers of 64 bits at most
 
     Example:
         >>> integers(np.array([[0.5, 1.0]]))
@@ -131,7 +131,7 @@ def rank(matrix: Array) -> int:
         matrix: (N, d)
 
     Raises:
-        DataError: for entries which are no finite numbers of 64 bits at most
+        DataError: for entries which are not finite numbers of 64 bits at most
 
     Example:
         >>> rank(np.array([[0.1, 0.3], [0.3, 0.9]]))  # in binary, 0.3 is not three times 0.1
@@ -150,7 +150,7 @@ def kernel(matrix: Array) -> flint.fmpz_mat:
         matrix: A (N, d), of floats
 
     Raises:
-        DataError: for entries which are no finite numbers of 64 bits at most
+        DataError: for entries which are not finite numbers of 64 bits at most
 
     Example:
         >>> kernel(np.array([[1.0, 2.0], [0.5, 1.0]]))
@@ -181,7 +181,7 @@ def dependency(matrix: Array, rows: npt.ArrayLike | None = None) -> Dependency |
         rows: indices into the matrix (k,); by default all
 
     Raises:
-        DataError: for entries which are no finite numbers of 64 bits at most
+        DataError: for entries which are not finite numbers of 64 bits at most
 
     Example:
         >>> print(dependency(np.array([[1.0, 0.0], [0.0, 1.0], [3.0, -0.5]])))
@@ -211,7 +211,7 @@ def independent(blocks: Array, rng: np.random.Generator) -> npt.NDArray[np.bool_
         rng: what is drawn changes the time it takes, not the answer
 
     Raises:
-        DataError: for entries which are no finite numbers of 64 bits at most
+        DataError: for entries which are not finite numbers of 64 bits at most
 
     Example:
         >>> blocks = np.array([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])
@@ -240,7 +240,7 @@ def decide(
         most: how many matrices may be decided by exact elimination; by default all
 
     Raises:
-        DataError: for entries which are no finite numbers of 64 bits at most
+        DataError: for entries which are not finite numbers of 64 bits at most
 
     Example:
         >>> blocks = np.array([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])
@@ -343,7 +343,7 @@ def span_members(matrix: Array, rows: npt.ArrayLike) -> npt.NDArray[np.int64]:
         indices of rows, ascending
 
     Raises:
-        DataError: for entries which are no finite numbers of 64 bits at most
+        DataError: for entries which are not finite numbers of 64 bits at most
 
     Example:
         >>> span_members(np.array([[1.0, 0, 0], [0, 1, 0], [3, 2, 0], [0, 0, 1]]), [0, 1])

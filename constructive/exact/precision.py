@@ -1,7 +1,7 @@
 """The precision of python-flint, which is one number for all threads of a process.
 
 Two threads which set it in turns would compute with each other's bits, and the last one to leave
-would set what the other one had. So whoever sets it here waits until nobody else in this package
+would set what the other one had. So a thread that sets it here waits until no other in this package
 does. Balls hold at any precision: what could be lost are bits, not a proof. A thread of yours which
 uses python-flint itself meanwhile sees the precision change; give it its own process.
 """

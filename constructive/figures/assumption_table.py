@@ -20,9 +20,6 @@ from constructive.theory import assumptions
 from constructive.theory.assumptions.report import Report
 
 NAME = "table-1-assumptions.txt"
-SUBSETS = 1000
-BUDGET = 0.01
-"""Little search: at these stages dependent subsets are small, or there are none to be found."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,22 +30,37 @@ class Row:
     report: Report
 
 
-def rows(*, executor: Executor | None) -> list[Row]:
-    """Check every stage of both data. Raises MissingExtraError without scikit-learn."""
-    return [
-        Row(stage, assumptions.check(stage.dataset, subsets=SUBSETS, budget=BUDGET,
-                                     executor=executor))
-        for stage in (*digits(), *text())
-    ]  # fmt: skip
+@dataclass(frozen=True)
+class AssumptionTable(Figure):
+    """Every stage of both data, as text.
+
+    Attributes:
+        subsets: that are sampled
+        budget: of the search; by default little, for at these stages dependent subsets are small,
+            or there are none to be found
+    """
+
+    subsets: int = 1000
+    budget: float = 0.01
+
+    title = "Table 1: the assumptions on real data"
+    files = (NAME,)
+    needs = ("sklearn",)
+
+    def draw(self, folder: Path, *, executor: Executor | None = None) -> tuple[Path, ...]:
+        """Write the table, whole or not at all."""
+        found = [
+            Row(stage, assumptions.check(stage.dataset, subsets=self.subsets, budget=self.budget,
+                                         executor=executor))
+            for stage in (*digits(), *text())
+        ]  # fmt: skip
+        path = folder / NAME
+        with replacing(path) as file:
+            file.write(render(found).encode())
+        return (path,)
 
 
-def write(folder: Path, *, executor: Executor | None) -> tuple[Path, ...]:
-    """Write the table as text, whole or not at all."""
-    path = folder / NAME
-    table = render(rows(executor=executor))
-    with replacing(path) as file:
-        file.write(table.encode())
-    return (path,)
+ASSUMPTIONS = AssumptionTable()
 
 
 def render(found: list[Row]) -> str:
@@ -77,6 +89,3 @@ def render(found: list[Row]) -> str:
     first = found[0].report
     heading = f"T = {first.count} examples, n = {first.size} tokens, d = {first.width}"
     return "\n".join([heading, "", *tables.lines(table, 140)]) + "\n"
-
-
-ASSUMPTIONS = Figure("Table 1: the assumptions on real data", (NAME,), write, ("sklearn",))

@@ -17,7 +17,6 @@ of a float64 readout there (docs/precision.md), and Theorem 10 is of contexts of
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,25 +25,14 @@ from constructive.constructions.build import build_memorizer
 from constructive.data import generators
 from constructive.data.dataset import Dataset
 from constructive.figures import drawing
-from constructive.figures.figure import Figure
+from constructive.figures.figure import Picture
 from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
 from constructive.support.parallel import ordered_map
 from constructive.theory.capacity_map import MapPoint, capacity_map
 
-WIDTH, HEADS, SIZE = 64, 20, 32
-NAME = "figure-2-capacity"
 CLASSES = 10
 CLOSE = 1e-6
-
-SWEEPS: tuple[tuple[str, tuple[int, ...]], ...] = (
-    ("heads H", (1, 5, 10, 20, 30, 40, 50, 60)),
-    ("tokens n", (1, 2, 5, 10, 20, 30, 40, 50, 60)),
-    ("width d", (32, 48, 64, 96, 128)),
-    ("head dimension d_h", (1, 2, 4, 8, 16, 32, 64)),
-)
-"""The values of H, n, d and d_h. H and n are those of the authors' program, and n = 2, from where
-on own contexts hold Hd; d starts at n, as contexts of Theorems 1 and 2 have rank n."""
 
 MARKS = {
     "Theorem 1": ("x", drawing.BLUE, ""),
@@ -54,6 +42,27 @@ MARKS = {
     "generic": ("D", drawing.GREEN, ", as many as proved"),
 }
 """Marker, colour and what a legend adds, for what is built."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A column of panels: one of the sizes takes values, and the others are fixed.
+
+    Attributes:
+        label: what is swept
+        title: what is fixed
+        values: of what is swept
+        sizes: H, n, d_h and d at each value
+        ticks: whether each value is named on the axis
+        logarithmic: whether the axis is, and each value is named on it
+    """
+
+    label: str
+    title: str
+    values: tuple[int, ...]
+    sizes: tuple[tuple[int, int, int, int], ...]
+    ticks: bool = False
+    logarithmic: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,49 +82,70 @@ class Built:
     right: int
 
 
-def sizes_of(sweep: int, value: int) -> tuple[int, int, int, int]:
-    """H, n, d_h and d at a point of a sweep; heads are as wide as contexts unless d_h is swept."""
-    return (
-        (value, SIZE, SIZE, WIDTH),
-        (HEADS, value, value, WIDTH),
-        (HEADS, SIZE, SIZE, value),
-        (HEADS, SIZE, value, WIDTH),
-    )[sweep]
+@dataclass(frozen=True)
+class Capacity(Picture):
+    """A row for own contexts, one for a shared one; a column for each sweep.
 
+    Attributes:
+        width: d, where it is not swept
+        heads: H, where it is not swept
+        tokens: n, and d_h, where they are not swept
+        swept: the values of H, n, d and d_h. H and n are those of the authors' program, and n = 2,
+            from where on own contexts hold Hd; d starts at n, as contexts of Theorems 1 and 2 have
+            rank n
+    """
 
-def titles() -> tuple[str, ...]:
-    """What is fixed in each sweep."""
-    return (
-        f"n = d_h = {SIZE}, d = {WIDTH}",
-        f"H = {HEADS}, d_h = n, d = {WIDTH}",
-        f"H = {HEADS}, n = d_h = {SIZE}",
-        f"H = {HEADS}, n = {SIZE}, d = {WIDTH}",
+    width: int = 64
+    heads: int = 20
+    tokens: int = 32
+    swept: tuple[tuple[int, ...], ...] = (
+        (1, 5, 10, 20, 30, 40, 50, 60),
+        (1, 2, 5, 10, 20, 30, 40, 50, 60),
+        (32, 48, 64, 96, 128),
+        (1, 2, 4, 8, 16, 32, 64),
     )
 
+    title = "Figure 2: memorized examples against H, n, d and d_h"
+    name = "figure-2-capacity"
+    inches = 12.6, 6.6
 
-def draw(folder: Path, *, executor: Executor | None) -> tuple[Path, ...]:
-    """Compute and draw: a row for own contexts, one for a shared one; a column for each sweep."""
-    panels = [(shared, sweep) for shared in (False, True) for sweep in range(len(SWEEPS))]
-    tasks = [
-        (*sizes_of(sweep, value), shared) for shared, sweep in panels for value in SWEEPS[sweep][1]
-    ]
-    measured = iter(ordered_map(measure, tasks, executor=executor, step="capacities"))
-    figure = drawing.new_figure(12.6, 6.6)
-    grid = figure.subplots(2, len(SWEEPS))
-    for axes, (shared, sweep) in zip(grid.flat, panels, strict=True):
-        label, values = SWEEPS[sweep]
-        _panel(axes, values, list(islice(measured, len(values))))
-        kind = "one shared context" if shared else "contexts of their own"
-        y = f"{kind}: examples T" if sweep == 0 else ""
-        drawing.describe(axes, x=label, y=y, title=titles()[sweep])
-        if label.startswith("width"):
-            axes.set_xticks(values)
-        if label.startswith("head dimension"):
-            axes.set_xscale("log", base=2)
-            axes.set_xticks(values, [str(value) for value in values])
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
-    return drawing.save_both(figure, folder, NAME)
+    def sweeps(self) -> tuple[Sweep, ...]:
+        """The four sweeps; heads are as wide as contexts unless d_h is swept."""
+        heads, tokens, width = self.heads, self.tokens, self.width
+        head_counts, lengths, widths, dims = self.swept
+        return (
+            Sweep("heads H", f"n = d_h = {tokens}, d = {width}", head_counts,
+                  tuple((value, tokens, tokens, width) for value in head_counts)),
+            Sweep("tokens n", f"H = {heads}, d_h = n, d = {width}", lengths,
+                  tuple((heads, value, value, width) for value in lengths)),
+            Sweep("width d", f"H = {heads}, n = d_h = {tokens}", widths,
+                  tuple((heads, tokens, tokens, value) for value in widths), ticks=True),
+            Sweep("head dimension d_h", f"H = {heads}, n = {tokens}, d = {width}", dims,
+                  tuple((heads, tokens, value, width) for value in dims), logarithmic=True),
+        )  # fmt: skip
+
+    def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401
+        """Compute all points, and draw the panels."""
+        sweeps = self.sweeps()
+        panels = [(shared, sweep) for shared in (False, True) for sweep in sweeps]
+        tasks = [(*sizes, shared) for shared, sweep in panels for sizes in sweep.sizes]
+        measured = iter(ordered_map(measure, tasks, executor=executor, step="capacities"))
+        grid = figure.subplots(2, len(sweeps))
+        for axes, (shared, sweep) in zip(grid.flat, panels, strict=True):
+            _panel(axes, sweep.values, list(islice(measured, len(sweep.values))))
+            kind = "one shared context" if shared else "contexts of their own"
+            y = f"{kind}: examples T" if sweep is sweeps[0] else ""
+            drawing.describe(axes, x=sweep.label, y=y, title=sweep.title)
+            if sweep.logarithmic:
+                axes.set_xscale("log", base=2)
+                axes.set_xticks(sweep.values, [str(value) for value in sweep.values])
+            elif sweep.ticks:
+                axes.set_xticks(sweep.values)
+        handles, labels = grid[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+
+
+CAPACITY = Capacity()
 
 
 def measure(task: tuple[int, int, int, int, bool]) -> tuple[MapPoint, tuple[Built, ...]]:
@@ -192,6 +222,3 @@ def _panel(
             label=f"built: {theorem}{more}",
         )
     axes.set_ylim(bottom=0)
-
-
-CAPACITY = Figure("Figure 2: memorized examples against H, n, d and d_h", drawing.both(NAME), draw)

@@ -1,41 +1,75 @@
-"""What a figure is: a title, its files, and how it is drawn."""
+"""What a figure is: a title, its files, what it needs, and how it is drawn."""
 
+from abc import ABC, abstractmethod
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, ClassVar
 
+from constructive.figures import drawing
 from constructive.support.extras import require
 
 
-class Draw(Protocol):
-    """Computes a figure, draws it into a folder, and returns the files it wrote.
+class Figure(ABC):
+    """One figure. Its options are the fields of its dataclass, whose defaults are the paper's.
 
-    executor: where parts are computed, or None
-    """
-
-    def __call__(self, folder: Path, *, executor: Executor | None) -> tuple[Path, ...]:
-        """Draw it."""
-        ...
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One figure.
+    The laws: `draw` writes `files` into the folder and nothing else, the same bytes each time; and
+    nothing is computed where `require` raises.
 
     Attributes:
-        shows: its title
-        files: names of the files which `draw` writes
-        draw: computes and draws it
+        title: what it shows
         needs: the modules of the extra `demo` that it takes
     """
 
-    shows: str
-    files: tuple[str, ...]
-    draw: Draw
-    needs: tuple[str, ...] = ("matplotlib",)
+    title: str
+    needs: ClassVar[tuple[str, ...]] = ("matplotlib",)
+
+    @property
+    @abstractmethod
+    def files(self) -> tuple[str, ...]:
+        """The names of the files that `draw` writes."""
+
+    @abstractmethod
+    def draw(self, folder: Path, *, executor: Executor | None = None) -> tuple[Path, ...]:
+        """Compute the figure, draw it, and return the paths of its files.
+
+        Args:
+            folder: where they go
+            executor: where parts are computed; None for here
+        """
 
     def require(self) -> None:
         """Raise MissingExtraError where a module is not installed."""
         for module in self.needs:
             require(module, extra="demo", purpose="this figure")
+
+
+class Picture(Figure):
+    """A figure of matplotlib, as PNG and as SVG.
+
+    Attributes:
+        name: of its files
+        inches: width and height
+    """
+
+    name: str
+    inches: ClassVar[tuple[float, float]]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """NAME.png and NAME.svg."""
+        return drawing.both(self.name)
+
+    @abstractmethod
+    def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401 - of matplotlib
+        """Compute and draw everything.
+
+        Args:
+            figure: an empty one of matplotlib
+            executor: where parts are computed; None for here
+        """
+
+    def draw(self, folder: Path, *, executor: Executor | None = None) -> tuple[Path, ...]:
+        """Paint the figure, and save it twice."""
+        figure = drawing.new_figure(*self.inches)
+        self.paint(figure, executor=executor)
+        return drawing.save_both(figure, folder, self.name)

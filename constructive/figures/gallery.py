@@ -17,13 +17,13 @@ class Drawn:
 
     Attributes:
         name: what it was asked for by
-        shows: its title
+        title: what it shows
         paths: its files
         seconds: which it took
     """
 
     name: str
-    shows: str
+    title: str
     paths: tuple[Path, ...]
     seconds: float
 
@@ -76,4 +76,4 @@ def draw(
     for name in wanted:
         figure, start = FIGURES[name], time.perf_counter()
         paths = figure.draw(folder, executor=executor)
-        yield Drawn(name, figure.shows, paths, time.perf_counter() - start)
+        yield Drawn(name, figure.title, paths, time.perf_counter() - start)

@@ -9,21 +9,16 @@ Clopper-Pearson interval of 99 % (`assumptions.dependent_share`).
 """
 
 from concurrent.futures import Executor
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from constructive.figures import drawing
-from constructive.figures.figure import Figure
+from constructive.figures.figure import Picture
 from constructive.figures.stages import Stage, digits, text
 from constructive.support.arrays import Array
 from constructive.theory.assumptions.sampling import Estimate, dependent_share
-
-SUBSETS = 1000
-_KRUSKAL, _POSITION = "figure-1-kruskal-rank", "figure-4-general-position"
-"""Names of the pictures."""
-CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64)
 
 _STYLES = {
     "embedded": (drawing.GREY, "s", ":", 5),
@@ -33,69 +28,75 @@ _STYLES = {
 }
 
 
-def draw_kruskal(folder: Path, *, executor: Executor | None) -> tuple[Path, ...]:
-    """Figure 1: queries of digits (a class token) and of text (the last byte)."""
-    return _draw(folder, _KRUSKAL, "queries", executor)
+@dataclass(frozen=True)
+class Independence(Picture):
+    """Shares of independent subsets, for images of digits and for text.
 
+    Attributes:
+        title: what it shows
+        name: of its files
+        vectors: which subsets are of; the queries of digits are a class token, those of text the
+            last byte
+        subsets: that are sampled for each k
+        candidates: the values of k
+    """
 
-def draw_position(folder: Path, *, executor: Executor | None) -> tuple[Path, ...]:
-    """Figure 4: the tokens of all contexts together."""
-    return _draw(folder, _POSITION, "tokens", executor)
+    title: str
+    name: str
+    vectors: Literal["queries", "tokens"]
+    subsets: int = 1000
+    candidates: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64)
 
+    inches = 11, 4.4
+    needs = "matplotlib", "sklearn"
 
-def _draw(folder: Path, name: str, which: str, executor: Executor | None) -> tuple[Path, ...]:
-    figure = drawing.new_figure(11, 4.4)
-    panels = figure.subplots(1, 2, sharey=True)
-    for axes, stages in zip(panels, (digits(), text()), strict=True):
-        for stage in stages:
-            _curve(axes, stage, _vectors(stage, which), executor)
-        size = stages[0].dataset.context_size
-        if which == "queries":
-            axes.axvline(size, color="black", linewidth=1, linestyle=":")
-            axes.annotate(f"n = {size}: Assumption 1", (size, 0.5), xytext=(4, 0),
-                          textcoords="offset points", fontsize="small")  # fmt: skip
-        axes.set_xscale("log", base=2)
-        axes.set_xticks([k for k in CANDIDATES if k & (k - 1) == 0])
-        axes.xaxis.set_major_formatter("{x:.0f}")
-        total = len(_vectors(stages[-1], which))
-        drawing.describe(
-            axes, x=f"k, number of {which} in a subset", y="share of independent subsets",
-            title=f"{stages[0].data}: subsets of {total:,} {which}",
+    def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401
+        """Draw a panel for each kind of data."""
+        panels = figure.subplots(1, 2, sharey=True)
+        for axes, stages in zip(panels, (digits(), text()), strict=True):
+            for stage in stages:
+                self._curve(axes, stage, executor)
+            size = stages[0].dataset.context_size
+            if self.vectors == "queries":
+                axes.axvline(size, color="black", linewidth=1, linestyle=":")
+                axes.annotate(f"n = {size}: Assumption 1", (size, 0.5), xytext=(4, 0),
+                              textcoords="offset points", fontsize="small")  # fmt: skip
+            axes.set_xscale("log", base=2)
+            axes.set_xticks([k for k in self.candidates if k & (k - 1) == 0])
+            axes.xaxis.set_major_formatter("{x:.0f}")
+            total = len(self._vectors(stages[-1]))
+            drawing.describe(
+                axes, x=f"k, number of {self.vectors} in a subset",
+                y="share of independent subsets",
+                title=f"{stages[0].data}: subsets of {total:,} {self.vectors}",
+            )  # fmt: skip
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+
+    def _vectors(self, stage: Stage) -> Array:
+        if self.vectors == "queries":
+            return stage.dataset.queries
+        return stage.dataset.contexts.reshape(-1, stage.dataset.width)
+
+    def _curve(self, axes: Any, stage: Stage, executor: Executor | None) -> None:  # noqa: ANN401
+        vectors = self._vectors(stage)
+        found: list[Estimate] = [
+            dependent_share(vectors, k, subsets=self.subsets, executor=executor)
+            for k in self.candidates
+        ]
+        colour, mark, line, size = _STYLES[stage.stage]
+        shares = np.array([1.0 - estimate.dependent / estimate.subsets for estimate in found])
+        spread = [
+            [share - (1.0 - e.high) for share, e in zip(shares, found, strict=True)],
+            [(1.0 - e.low) - share for share, e in zip(shares, found, strict=True)],
+        ]
+        axes.errorbar(
+            self.candidates, shares, np.maximum(spread, 0.0), color=colour, marker=mark,
+            linestyle=line, markersize=size, fillstyle="none", capsize=3, label=stage.stage,
         )  # fmt: skip
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
-    return drawing.save_both(figure, folder, name)
 
 
-def _vectors(stage: Stage, which: str) -> Array:
-    if which == "queries":
-        return stage.dataset.queries
-    return stage.dataset.contexts.reshape(-1, stage.dataset.width)
-
-
-def _curve(
-    axes: Any,  # noqa: ANN401
-    stage: Stage,
-    vectors: Array,
-    executor: Executor | None,
-) -> None:
-    found: list[Estimate] = [
-        dependent_share(vectors, k, subsets=SUBSETS, executor=executor) for k in CANDIDATES
-    ]
-    colour, mark, line, size = _STYLES[stage.stage]
-    shares = np.array([1.0 - estimate.dependent / estimate.subsets for estimate in found])
-    spread = [
-        [share - (1.0 - e.high) for share, e in zip(shares, found, strict=True)],
-        [(1.0 - e.low) - share for share, e in zip(shares, found, strict=True)],
-    ]
-    axes.errorbar(
-        CANDIDATES, shares, np.maximum(spread, 0.0), color=colour, marker=mark, linestyle=line,
-        markersize=size, fillstyle="none", capsize=3, label=stage.stage,
-    )  # fmt: skip
-
-
-_NEEDS = "matplotlib", "sklearn"
-KRUSKAL = Figure("Figure 1: Kruskal rank of queries", drawing.both(_KRUSKAL), draw_kruskal, _NEEDS)
-POSITION = Figure(
-    "Figure 4: general position of tokens", drawing.both(_POSITION), draw_position, _NEEDS
+KRUSKAL = Independence("Figure 1: Kruskal rank of queries", "figure-1-kruskal-rank", "queries")
+POSITION = Independence(
+    "Figure 4: general position of tokens", "figure-4-general-position", "tokens"
 )

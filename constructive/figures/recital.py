@@ -6,26 +6,26 @@ below, and the bound is on what a program in float32 may take of them.
 """
 
 from concurrent.futures import Executor
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from constructive.constructions.decoder import build_recital
+from constructive.constructions.decoder import build_decoder
 from constructive.data.corpus import Text
 from constructive.data.real import english_text
-from constructive.exact.arithmetics.floats import softmax_in_place
+from constructive.exact.arithmetics.floats import Floats
 from constructive.exact.directed import percent
 from constructive.figures import drawing
-from constructive.figures.figure import Figure
+from constructive.figures.figure import Picture
+from constructive.layers.attend import attend
 from constructive.layers.causal.margins import Margins
 from constructive.layers.decoder import Decoder
 from constructive.layers.recital import recital
+from constructive.layers.views import Causal
 from constructive.support.arrays import Array
 
-NAME = "recital"
-WIDTH, TOKENS = 128, 1000
 LAST = 100
 """Positions whose attention is drawn, at most."""
 HEADS = 3
@@ -48,24 +48,23 @@ def attention(decoder: Decoder, ids: npt.ArrayLike, *, last: int, heads: int) ->
         heads: h, or all
     """
     layer = decoder.layer
-    tokens = decoder.embedded(np.asarray(ids)[np.newaxis])[0]
-    key = np.arange(len(tokens))
-    row = key[-last:, np.newaxis]
-    hidden = key > row
-    if layer.window is not None:
-        hidden |= key <= row - layer.window
-    queries = tokens[-last:] @ layer.query_weights[:heads]
-    logits = queries @ (tokens @ layer.key_weights[:heads]).transpose(0, 2, 1)
-    logits[:, hidden] = -np.inf
-    return softmax_in_place(logits)
+    view = Causal(decoder.embedded(np.asarray(ids)[np.newaxis]), layer.window)
+    weights = layer.query_weights[:heads], layer.key_weights[:heads]
+    every = np.arange(view.shape[1])
+    first = max(0, len(every) - last)
+    out = np.zeros((len(weights[0]), len(every) - first, len(every)), np.float32)
+    for chunk in attend(Floats(np.float32), weights, view):
+        positions = every[chunk.rows[1]]
+        late = positions >= first
+        shares = chunk.attention[0, late].transpose(1, 0, 2)
+        out[:, positions[late] - first, chunk.block.keys] = shares
+    return out
 
 
 def draw_recital(
     figure: Any,  # noqa: ANN401 - of matplotlib
     decoder: Decoder,
     text: Text,
-    *,
-    margins: Margins | None = None,
 ) -> None:
     """Draw where a few heads look at the end of the longest text, and the margins of all positions.
 
@@ -73,29 +72,43 @@ def draw_recital(
         figure: an empty one
         decoder: built for the text
         text: one text or several
-        margins: those of all positions, if they are known
 
     Raises:
         DataError: for another vocabulary, or a text which is too long
         PrecisionError: where logits of heads are not exact
     """
-    if margins is None:
-        margins = recital(decoder, text)
     upper, lower = figure.subfigures(2, 1, height_ratios=[3, 2])
     longest = int(text.lengths.argmax())
     start = int(text.lengths[:longest].sum())
     _draw_attention(upper, decoder, text.ids[start : start + text.longest])
-    _draw_margins(lower, margins, decoder.record.storage)
+    _draw_margins(lower, recital(decoder, text), decoder.record.storage)
 
 
-def draw(folder: Path, *, executor: Executor | None) -> tuple[Path, ...]:  # noqa: ARG001
-    """Build a decoder for the first 1000 tokens of an English text, and draw it."""
-    words = Text.words(english_text())
-    text = Text.words(str(words.joined(words.tokens[:TOKENS])))
-    figure = drawing.new_figure(*SIZE)
-    built = build_recital(text, width=WIDTH)
-    draw_recital(figure, built.decoder, text, margins=built.margins)
-    return drawing.save_both(figure, folder, NAME)
+@dataclass(frozen=True)
+class RecitalPicture(Picture):
+    """A decoder for the beginning of an English text.
+
+    Attributes:
+        tokens: of the text
+        width: d
+    """
+
+    tokens: int = 1000
+    width: int = 128
+
+    title = "A decoder which recites (not of that paper)"
+    name = "recital"
+    inches = SIZE
+    needs = "matplotlib", "sklearn"
+
+    def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401, ARG002
+        """Build the decoder, and draw it."""
+        words = Text.words(english_text())
+        text = Text.words(str(words.joined(words.tokens[: self.tokens])))
+        draw_recital(figure, build_decoder(text, width=self.width), text)
+
+
+RECITAL = RecitalPicture()
 
 
 def _draw_attention(figure: Any, decoder: Decoder, ids: npt.NDArray[np.int64]) -> None:  # noqa: ANN401
@@ -150,11 +163,3 @@ def _draw_margins(figure: Any, margins: Margins, storage: str) -> None:  # noqa:
         f"{percent(float(margins.share.max()))} of a margin"
     )
     drawing.describe(axes, x="position", y="difference of logits", title=f"{storage}: {said}")
-
-
-RECITAL = Figure(
-    "A decoder which recites (not of that paper)",
-    drawing.both(NAME),
-    draw,
-    ("matplotlib", "sklearn"),
-)

@@ -5,7 +5,9 @@ says so.
 """
 
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from constructive.data import generators
 from constructive.data.dataset import Dataset
 from constructive.exact.arithmetics.floats import Floats
 from constructive.figures import drawing
-from constructive.figures.figure import Figure
+from constructive.figures.figure import Picture
 from constructive.layers.attend import attend
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.views import examples
@@ -23,12 +25,10 @@ from constructive.support.arrays import Array
 from constructive.support.extras import require
 from constructive.theory.bounds import rank_one_capacity
 
-NAME = "figure-3-saturation"
 _FLOOR = 1e-12
 """Attention below this is drawn as this."""
 _SHOWN = 20
 _SIZE, _WIDTH = 6, 64
-_HEADS = (8, 4)
 
 
 def attention_off_top(memorizer: Memorizer, dataset: Dataset) -> Array:
@@ -43,48 +43,64 @@ def attention_off_top(memorizer: Memorizer, dataset: Dataset) -> Array:
     return out
 
 
-def draw(folder: Path, *, executor: Executor | None) -> tuple[Path, ...]:  # noqa: ARG001
-    """H = 8 and H = 4 heads at the theorem's bound: the first 20 examples, and histograms of all.
+@dataclass(frozen=True)
+class Saturation(Picture):
+    """Heads at the theorem's bound: the first examples, and histograms of all.
 
     The first head has no examples before it, so that it need not saturate.
+
+    Attributes:
+        heads: H of each row
     """
-    figure = drawing.new_figure(11, 6.6)
-    panels = figure.subplots(len(_HEADS), 2, width_ratios=[3, 2])
-    for (left, right), heads in zip(panels, _HEADS, strict=True):
-        total = rank_one_capacity(heads, _SIZE)
-        data = generators.uniform(num_examples=total, context_size=_SIZE, width=_WIDTH)
-        memorizer = build_memorizer(data, num_heads=heads)
-        off_top = attention_off_top(memorizer, data)
-        image = left.imshow(
-            1.0 - off_top[:, :_SHOWN], aspect="auto", cmap=drawing.COLOUR_MAP,
-            vmin=1.0 / _SIZE, vmax=1.0, interpolation="nearest",
-        )  # fmt: skip
-        left.set_xticks(range(_SHOWN))
-        left.set_yticks(range(heads))
-        title = f"H = {heads}, n = {_SIZE}, d = {_WIDTH}: the first {_SHOWN} of {total} examples"
-        drawing.describe(left, x="example", y="head", title=title)
-        figure.colorbar(image, ax=left, label="largest attention weight")
-        own = np.zeros(off_top.shape, dtype=bool)
-        for index, head in enumerate(memorizer.built.heads):
-            own[index, head.start : head.stop] = True
-        logs = np.log10(np.maximum(off_top, _FLOOR))
-        bins = np.linspace(np.log10(_FLOOR), 0.0, 49)
-        first = np.arange(heads)[:, np.newaxis] == 0
-        shares = (
-            (~own & ~first, "other examples", drawing.BLUE),
-            (own, "its own group", drawing.VERMILLION),
-            (~own & first, "other examples, first head", drawing.ORANGE),
-        )
-        for chosen, label, colour in shares:
-            right.hist(logs[chosen], bins, color=colour, label=label, alpha=0.85)
-        right.axvline(np.log10(SATURATION_EPS), color="black", linewidth=1, linestyle=":")
-        right.set_xticks([-12, -9, -6, -3, 0], ["below\n1e-12", "1e-9", "1e-6", "1e-3", "1"])
-        drawing.describe(
-            right, x="attention off the top token, 1 - max alpha", y="pairs of head and example",
-            title="saturated: left of the dotted line",
-        )  # fmt: skip
-        right.legend(edgecolor="none", framealpha=1.0)
-    return drawing.save_both(figure, folder, NAME)
+
+    heads: tuple[int, ...] = (8, 4)
+
+    title = "Figure 3: softmax saturation"
+    name = "figure-3-saturation"
+    inches = 11, 6.6
+
+    def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401, ARG002
+        """Draw a row for each H."""
+        panels = figure.subplots(len(self.heads), 2, width_ratios=[3, 2])
+        for (left, right), heads in zip(panels, self.heads, strict=True):
+            total = rank_one_capacity(heads, _SIZE)
+            data = generators.uniform(num_examples=total, context_size=_SIZE, width=_WIDTH)
+            memorizer = build_memorizer(data, num_heads=heads)
+            off_top = attention_off_top(memorizer, data)
+            image = left.imshow(
+                1.0 - off_top[:, :_SHOWN], aspect="auto", cmap=drawing.COLOUR_MAP,
+                vmin=1.0 / _SIZE, vmax=1.0, interpolation="nearest",
+            )  # fmt: skip
+            left.set_xticks(range(_SHOWN))
+            left.set_yticks(range(heads))
+            title = (
+                f"H = {heads}, n = {_SIZE}, d = {_WIDTH}: the first {_SHOWN} of {total} examples"
+            )
+            drawing.describe(left, x="example", y="head", title=title)
+            figure.colorbar(image, ax=left, label="largest attention weight")
+            own = np.zeros(off_top.shape, dtype=bool)
+            for index, head in enumerate(memorizer.built.heads):
+                own[index, head.start : head.stop] = True
+            logs = np.log10(np.maximum(off_top, _FLOOR))
+            bins = np.linspace(np.log10(_FLOOR), 0.0, 49)
+            first = np.arange(heads)[:, np.newaxis] == 0
+            shares = (
+                (~own & ~first, "other examples", drawing.BLUE),
+                (own, "its own group", drawing.VERMILLION),
+                (~own & first, "other examples, first head", drawing.ORANGE),
+            )
+            for chosen, label, colour in shares:
+                right.hist(logs[chosen], bins, color=colour, label=label, alpha=0.85)
+            right.axvline(np.log10(SATURATION_EPS), color="black", linewidth=1, linestyle=":")
+            right.set_xticks([-12, -9, -6, -3, 0], ["below\n1e-12", "1e-9", "1e-6", "1e-3", "1"])
+            drawing.describe(
+                right, x="attention off the top token, 1 - max alpha",
+                y="pairs of head and example", title="saturated: left of the dotted line",
+            )  # fmt: skip
+            right.legend(edgecolor="none", framealpha=1.0)
+
+
+SATURATION = Saturation()
 
 
 def draw_heads(memorizer: Memorizer, dataset: Dataset, path: str | Path, *, title: str) -> None:
@@ -125,6 +141,3 @@ def draw_heads(memorizer: Memorizer, dataset: Dataset, path: str | Path, *, titl
     )
     bar.ax.axhline(SATURATION_EPS, color="white", linewidth=1.5)
     drawing.save(figure, Path(path))
-
-
-SATURATION = Figure("Figure 3: softmax saturation", drawing.both(NAME), draw)

@@ -5,26 +5,21 @@ a memorizer which was built, and whose labels were all compared by ==.
 """
 
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from constructive.figures import drawing
-from constructive.figures.figure import Figure
+from constructive.figures.figure import Picture
 from constructive.sequences.growth import GrowthPoint, exponent, growth
 from constructive.support.errors import ParameterError
 from constructive.theory.bounds import heads_needed, parameter_count
 
 CONTEXT_SIZE, WIDTH, CLASSES = 8, 4, 16
-LARGEST = 4096
-NAME = "sequences-parameters"
-EMBEDDINGS = {
-    "power_hash": ("power hash", drawing.BLUE, "o"),
-    "product_hash": ("product hash", drawing.ORANGE, "s"),
-    "separating_set": ("separating set", drawing.GREEN, "^"),
-}
+SIZE = 12, 5.2
+_STYLES = (drawing.ORANGE, "s"), (drawing.GREEN, "^"), (drawing.BLUE, "o")
 
 
 def random_sequences(
@@ -60,19 +55,40 @@ def multihead_parameters(total: int, context_size: int) -> int:
     )
 
 
-def draw(folder: Path, *, executor: Executor | None) -> tuple[Path, ...]:  # noqa: ARG001
-    """Build memorizers of 64 to 4096 sequences with each embedding, and draw their parameters."""
-    sequences, labels = random_sequences(LARGEST)
-    found = {name: list(growth(sequences, labels, embedding=name)) for name in EMBEDDINGS}
-    figure = drawing.new_figure(12, 5.2)
-    draw_points(figure, found)
-    return drawing.save_both(figure, folder, NAME)
+@dataclass(frozen=True)
+class Parameters(Picture):
+    """Memorizers of 64 to 4096 sequences by the two constructions of the fewest weights.
+
+    Attributes:
+        largest: N of the last point
+    """
+
+    largest: int = 4096
+
+    title = "Sequences: parameters against N (not of that paper)"
+    name = "sequences-parameters"
+    inches = SIZE
+
+    def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401, ARG002
+        """Build them, and draw their parameters."""
+        sequences, labels = random_sequences(self.largest)
+        names = "product_hash", "separating_set"
+        draw_points(
+            figure,
+            {
+                name.replace("_", " "): list(growth(sequences, labels, construction=name))
+                for name in names
+            },
+        )
+
+
+SEQUENCES = Parameters()
 
 
 def draw_points(figure: Any, found: dict[str, list[GrowthPoint]]) -> None:  # noqa: ANN401 - of matplotlib
-    """Draw parameters of each embedding, their exponents, sqrt(N), N, and those of heads.
+    """Draw parameters of each construction, their exponents, sqrt(N), N, and those of heads.
 
-    found: points by the name of the embedding
+    found: points by their label, for three constructions at most
 
     On the left the weights which are not zero, on the right all of dense matrices.
     """
@@ -109,16 +125,13 @@ _COUNTS = (
 
 
 def _draw_counts(axes: Any, found: dict[str, list[GrowthPoint]], attribute: str) -> list[int]:  # noqa: ANN401
-    """Draw one kind of count for each embedding; the keys of all points."""
-    for name, points in found.items():
-        label, colour, mark = EMBEDDINGS[name]
+    """Draw one kind of count for each construction; the keys of all points."""
+    for (label, points), (colour, mark) in zip(found.items(), _STYLES, strict=False):
         keys = [point.num_keys for point in points]
         counts = [getattr(point.memorizer, attribute) for point in points]
+        exponents = ""
         if len(set(keys)) > 1:
             after = exponent(keys, counts, after_log=True)
-            label += f": exponent {exponent(keys, counts):.3f}, {after:.3f} after log"
-        axes.plot(keys, counts, mark + "-", color=colour, markersize=5, label=label)
+            exponents = f": exponent {exponent(keys, counts):.3f}, {after:.3f} after log"
+        axes.plot(keys, counts, mark + "-", color=colour, markersize=5, label=label + exponents)
     return [point.num_keys for points in found.values() for point in points]
-
-
-SEQUENCES = Figure("Sequences: parameters against N (not of that paper)", drawing.both(NAME), draw)

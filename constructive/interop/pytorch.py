@@ -144,7 +144,7 @@ def check_dtype(dtype: torch.dtype | None) -> None:
     """
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise ParameterError(
-            f"dtype={dtype!r} is no torch.dtype of real numbers",
+            f"dtype={dtype!r} is not a torch.dtype of real numbers",
             witness=str(dtype),
             suggestion="torch.float64, torch.float32 or torch.bfloat16",
         )

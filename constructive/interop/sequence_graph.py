@@ -34,12 +34,12 @@ def model(
         dtype: of all numbers of the model; float64, the default, or float32
 
     Raises:
-        PrecisionError: where a weight is no number of `dtype`
+        PrecisionError: where a weight is not a number of `dtype`
         ParameterError: for another dtype
 
     Example:
         >>> from constructive import build_sequence_memorizer
-        >>> built = build_sequence_memorizer(["ab", "cd"], ["x", "y"], step="saturating")
+        >>> built = build_sequence_memorizer(["ab", "cd"], ["x", "y"])
         >>> parts = built.embedding, built.attention, built.classifier
         >>> graph = model(*parts, task="next", context_size=2).graph
         >>> [value.name for value in (*graph.input, *graph.output)]
@@ -83,10 +83,6 @@ def _tokenwise(graph: Graph, name: str, network: Network, kind: np.dtype[Any], v
         return graph.node("Add", graph.node("MatMul", inputs, w), b)
 
     count = len(rounded.layers)
-    if not rounded.residual:
-        for index in range(count - 1):
-            values = graph.node("Relu", affine(index, values))
-        return affine(count - 1, values)
     values = affine(0, values)
     for index in range(1, count - 1, 2):
         hidden = graph.node("Relu", affine(index, values))

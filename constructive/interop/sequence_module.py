@@ -14,7 +14,7 @@ _DTYPES = {torch.float64: np.float64, torch.float32: np.float32}
 
 
 class TokenwiseModule(nn.Module):
-    """A ReLU network of linear layers, with skip connections where it is residual.
+    """A ReLU network of linear layers with skip connections.
 
     Args:
         network: its weights are copied, and become parameters
@@ -25,12 +25,12 @@ class TokenwiseModule(nn.Module):
         biases: of each layer (outputs,)
 
     Raises:
-        PrecisionError: where a weight is no number of that dtype
+        PrecisionError: where a weight is not a number of that dtype
 
     Example:
-        >>> from constructive.sequences.network import Affine, Program, plain
+        >>> from constructive.sequences.network import Affine, Program
         >>> program = Program(("x",), {"r": Affine({"x": 2}, 1)}, (), (Affine({"r": 1}),))
-        >>> module = TokenwiseModule(plain(program), torch.float64)
+        >>> module = TokenwiseModule(program.network(), torch.float64)
         >>> module(torch.tensor([[3.0]], dtype=torch.float64)).tolist()
         [[7.0]]
     """
@@ -38,7 +38,6 @@ class TokenwiseModule(nn.Module):
     def __init__(self, network: Network, dtype: torch.dtype) -> None:
         super().__init__()
         require_exact(network.numbers(), _DTYPES[dtype])
-        self.residual = network.residual
         layers = RoundedNetwork.of(network, _DTYPES[dtype]).layers
         self.weights = nn.ParameterList(torch.tensor(weights) for weights, _ in layers)
         self.biases = nn.ParameterList(torch.tensor(bias) for _, bias in layers)
@@ -49,14 +48,10 @@ class TokenwiseModule(nn.Module):
         Args:
             values: (..., inputs), in the dtype of the weights
         """
-        *inner, last = zip(self.weights, self.biases, strict=True)
-        if not self.residual:
-            for layer in inner:
-                values = relu(linear(values, *layer))
-        else:
-            values = linear(values, *inner[0])
-            for first, second in zip(inner[1::2], inner[2::2], strict=True):
-                values = values + linear(relu(linear(values, *first)), *second)
+        start, *inner, last = zip(self.weights, self.biases, strict=True)
+        values = linear(values, *start)
+        for first, second in zip(inner[::2], inner[1::2], strict=True):
+            values = values + linear(relu(linear(values, *first)), *second)
         return linear(values, *last)
 
 
@@ -80,11 +75,11 @@ class SequenceModule(nn.Module):
 
     Raises:
         ParameterError: for another dtype
-        PrecisionError: where a weight is no number of that dtype
+        PrecisionError: where a weight is not a number of that dtype
 
     Example:
         >>> from constructive import build_sequence_memorizer
-        >>> memorizer = build_sequence_memorizer(["ab", "cd"], ["x", "y"], step="saturating")
+        >>> memorizer = build_sequence_memorizer(["ab", "cd"], ["x", "y"])
         >>> memorizer.to_torch()(torch.tensor(memorizer.arrays(["ba", "cd"]))).round().tolist()
         [0.0, 1.0]
     """

@@ -126,10 +126,10 @@ def _require_fit(found: ReadModule, dataset: Dataset, name: str) -> None:
 
 
 def _check_parameters(module: nn.Module) -> None:
-    """Raise ParameterError for what is no module, or has no real weights yet."""
+    """Raise ParameterError for what is not a module, or has no real weights yet."""
     if not isinstance(module, nn.Module):
         raise ParameterError(
-            f"a {type(module).__name__} is no torch.nn.Module",
+            f"a {type(module).__name__} is not a torch.nn.Module",
             witness=type(module).__name__,
             suggestion="a module of torch.nn.MultiheadAttention and torch.nn.Linear",
         )
@@ -191,7 +191,7 @@ def _layer_of(module: nn.Module) -> ReadModule:
     if any(odd.values()):
         names = [name for name, is_so in odd.items() if is_so]
         raise ParameterError(
-            f"MultiheadAttention with {', '.join(names)} is no layer of the theorem",
+            f"MultiheadAttention with {', '.join(names)} is not a layer of the theorem",
             witness=names[0],
             suggestion="torch.nn.MultiheadAttention(d, H, batch_first=True)",
         )

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from constructive.kernels.report import Report
+from constructive.kernels.masks import Booleans
+from constructive.kernels.problem import Problem
+from constructive.kernels.reading import Reading
 from constructive.support.arguments import is_integer
 from constructive.support.errors import ParameterError
 from constructive.support.extras import require
@@ -14,13 +16,23 @@ _HIDDEN, _VISIBLE = 0.82, 1.0
 _INCHES = 6.0
 
 
-def draw(report: Report, path: str | Path, *, batch: int = 0, head: int | None = None) -> None:
+def draw(
+    problem: Problem,
+    reading: Reading,
+    wrong: Booleans,
+    path: str | Path,
+    *,
+    batch: int = 0,
+    head: int | None = None,
+) -> None:
     """Draw a head: visible keys white, keys to be read as rings, keys that were read as dots.
 
-    Rows that are wrong have a red mark in front of them; what is no key's code has no dot.
+    Rows that are wrong have a red mark in front of them; what is not a key's code has no dot.
 
     Args:
-        report: on an output
+        problem: what was asked
+        reading: what each row of the output says
+        wrong: (B, H, T_q) rows that are wrong
         path: of the file, a format that matplotlib writes
         batch: the sequence
         head: by default the first one with a wrong row
@@ -31,9 +43,9 @@ def draw(report: Report, path: str | Path, *, batch: int = 0, head: int | None =
         OutputError: if the file cannot be written
     """
     figures = require("matplotlib.figure", extra="demo", purpose="a picture of a report")
-    spec = report.problem.spec
+    spec = problem.spec
     if head is None:
-        heads = np.argwhere(report.wrong)
+        heads = np.argwhere(wrong)
         heads = heads[heads[:, 0] == batch, 1]
         head = int(heads[0]) if len(heads) else 0
     for name, value, count in (("batch", batch, spec.batch), ("head", head, spec.heads[0])):
@@ -41,19 +53,19 @@ def draw(report: Report, path: str | Path, *, batch: int = 0, head: int | None =
             raise ParameterError(
                 f"{name}={value!r} is not one of {count}", witness=value, suggestion=f"{name}=0"
             )
-    visible = np.broadcast_to(report.problem.visible, report.problem.answer.weights.shape)
+    visible = np.broadcast_to(problem.visible, problem.answer.weights.shape)
     figure = figures.Figure(figsize=(_INCHES, _INCHES), layout="constrained")
     axes = figure.add_subplot()
     axes.imshow(
         np.where(visible[batch, head], _VISIBLE, _HIDDEN),
         cmap="gray", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest",
     )  # fmt: skip
-    rows, keys = np.nonzero(report.problem.answer.weights[batch, head])
+    rows, keys = np.nonzero(problem.answer.weights[batch, head])
     axes.scatter(
         keys, rows, s=24, facecolors="none", edgecolors="tab:blue", label="should be read", zorder=3
     )
-    bad = np.flatnonzero(report.wrong[batch, head])
-    places = {int(row): report.reading.key((batch, head, int(row))) for row in bad}
+    bad = np.flatnonzero(wrong[batch, head])
+    places = {int(row): reading.key((batch, head, int(row))) for row in bad}
     read = [(row, place[2]) for row, place in places.items() if place is not None]
     if read:
         axes.scatter(
@@ -68,7 +80,7 @@ def draw(report: Report, path: str | Path, *, batch: int = 0, head: int | None =
     axes.tick_params(axis="y", pad=12)
     axes.set_xlabel("key")
     axes.set_ylabel("query")
-    axes.set_title(f"{report.problem.case}, batch {batch}, head {head}: {len(bad)} rows are wrong")
+    axes.set_title(f"{problem.case}, batch {batch}, head {head}: {len(bad)} rows are wrong")
     axes.legend(loc="upper right", fontsize="small")
     path = Path(path)
     with replacing(path) as file:

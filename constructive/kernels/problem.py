@@ -1,16 +1,13 @@
 """A problem: inputs of an attention kernel, and what every admissible kernel returns."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from constructive.kernels import memory
 from constructive.kernels.adapters import ADAPTERS
 from constructive.kernels.answer import Answer, answer
 from constructive.kernels.cases import CASES
-from constructive.kernels.cases.case import Draft
 from constructive.kernels.cases.ties import sink_weights
 from constructive.kernels.encoding import codes
 from constructive.kernels.formats import holds
@@ -20,7 +17,8 @@ from constructive.kernels.hypotheses import (
     require_hypotheses,
     soft_cap_reason,
 )
-from constructive.kernels.masks import Boolean, Booleans, Causal, Window
+from constructive.kernels.inputs import Inputs, alibi
+from constructive.kernels.masks import Booleans
 from constructive.kernels.spec import FullyMasked, Spec
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
@@ -30,29 +28,15 @@ _NO_SINK = -128.0
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class Problem(Inputs):
     """Inputs of an attention kernel, and what every admissible kernel returns.
 
     Use `Problem.build` or `battery`.
 
     Attributes:
-        spec: shapes, masks and options
-        case: its name, a key of `cases.CASES`
-        draft: queries and keys
-        v: (B, G, T_k, d_v) values
-        visible: (B, 1 or H, T_q, T_k) which keys may be seen
-        slopes: (H,) of ALiBi, or None
-        sinks: (H,) logits of sinks, or None
         answer: expected rows, and how exact they are
     """
 
-    spec: Spec
-    case: str
-    draft: Draft
-    v: Array
-    visible: Booleans
-    slopes: Array | None
-    sinks: Array | None
     answer: Answer
 
     @classmethod
@@ -94,7 +78,7 @@ class Problem:
         turn = np.arange(spec.heads[0]) + np.random.default_rng((spec.seed, 11)).integers(2)
         slopes = np.where(turn % 2 == 0, CASES[case].slope(spec), 0.0) if spec.alibi else None
         sinks = _sinks(spec, draft.level * spec.factor) if spec.sink else None
-        bias = None if slopes is None else _alibi(spec, slopes)
+        bias = None if slopes is None else alibi(spec, slopes)
         values = codes(spec) * CASES[case].unit
         if overflows(spec, draft, visible).any():
             raise ParameterError(
@@ -106,39 +90,9 @@ class Problem:
         return cls(spec, case, draft, values, visible, slopes, sinks, found)
 
     @property
-    def q(self) -> Array:
-        """Queries, (B, H, T_q, d), in float64."""
-        return self.draft.q
-
-    @property
-    def k(self) -> Array:
-        """Keys, (B, G, T_k, d), in float64."""
-        return self.draft.k
-
-    @property
     def expected(self) -> Array:
         """The output, (B, H, T_q, d_v); NaN in rows that are not checked."""
         return self.answer.expected
-
-    @property
-    def mask(self) -> Booleans | None:
-        """Which keys may be seen, (B, 1 or H, T_q, T_k); None if all are."""
-        return None if self.visible.all() else self.visible
-
-    @cached_property
-    def bias(self) -> Array | None:
-        """What is added to logits for ALiBi, (B, H, T_q, T_k), or None."""
-        return None if self.slopes is None else _alibi(self.spec, self.slopes)
-
-    @property
-    def added(self) -> Array | None:
-        """The additive mask: bias, and -inf at hidden keys; None if a boolean mask says it."""
-        boolean = self.spec.mask(Boolean)
-        if self.bias is None and (boolean is None or not boolean.additive):
-            return None
-        bias = np.zeros(()) if self.bias is None else self.bias
-        found: Array = np.where(self.visible, bias, -np.inf)
-        return found
 
     @property
     def guarded(self) -> float:
@@ -183,56 +137,6 @@ class Problem:
         found = answer(spec, self.draft, self.v, self.visible, self.bias, self.sinks)
         return replace(self, spec=spec, answer=found)
 
-    def tensors(
-        self,
-        library: str = "numpy",
-        *,
-        layout: str = "BHTd",
-        device: str = "cpu",
-        dtype: str | None = None,
-        placed: str = "contiguous",
-        poison: bool = False,
-    ) -> tuple[Any, Any, Any]:
-        """Return q, k and v.
-
-        Args:
-            library: "numpy", "torch" or "jax"
-            layout: "BHTd" (batch, heads, tokens, d), "BTHd" (batch, tokens, heads, d), or "packed"
-                (tokens of all sequences, heads, d)
-            device: where tensors of torch and jax are
-            dtype: another format than that of the spec
-            placed: how arrays lie in memory, a key of `places.PLACES`
-            poison: whether keys and values beyond the length of a sequence are NaN; for kernels
-                that get lengths
-
-        Raises:
-            ParameterError: for another library, layout or place, or a format that does not hold
-                the numbers
-
-        Example:
-            >>> problem = Problem.build(Spec(queries=3, keys=5, heads=(4, 2), head_dim=16))
-            >>> [array.shape for array in problem.tensors(layout="BTHd")]
-            [(1, 3, 4, 16), (1, 5, 2, 16), (1, 5, 2, 16)]
-        """
-        name = self.spec.dtype if dtype is None else dtype
-        return memory.tensors(
-            self.spec, (self.q, self.k, self.v), library=library, layout=layout, device=device,
-            dtype=name, placed=placed, poison=poison,
-        )  # fmt: skip
-
-    def mask_tensor(self, library: str = "numpy", *, additive: bool = False) -> Any:  # noqa: ANN401
-        """Return the mask as an array, (B, 1 or H, T_q, T_k).
-
-        Args:
-            library: "numpy", "torch" or "jax"
-            additive: as numbers to add, in the format of the inputs; else True is visible
-        """
-        if not additive:
-            return memory.converted(np.ascontiguousarray(self.visible), library, "cpu", "bool")
-        bias = np.zeros(()) if self.bias is None else self.bias
-        numbers = np.where(self.visible, bias, -np.inf)
-        return memory.converted(numbers, library, "cpu", self.spec.output.name)
-
     def options(self, adapter: str) -> dict[str, Any]:
         """Return mask, scale and so on as keyword arguments of a library.
 
@@ -268,14 +172,3 @@ def _sinks(spec: Spec, level: float) -> Array:
     if level:
         return np.full(spec.heads[0], level * (0.625 if level > 0.0 else 1.375))
     return np.where(sink_weights(spec) > 0, 0.0, _NO_SINK)
-
-
-def _alibi(spec: Spec, slopes: Array) -> Array:
-    """Return -slope |distance| of a key from the diagonal, (B, H, T_q, T_k)."""
-    causal, window = spec.mask(Causal), spec.mask(Window)
-    alignment = next((m.alignment for m in (causal, window) if m is not None), "bottom-right")
-    queries, keys = spec.lengths
-    shift = keys - queries if alignment == "bottom-right" else np.zeros_like(keys)
-    diagonal = np.arange(spec.queries)[:, None] + shift[:, None, None, None]
-    found: Array = -slopes[:, None, None] * np.abs(diagonal - np.arange(spec.keys))
-    return found

@@ -300,7 +300,7 @@ class Report:
         """
         from constructive.kernels.picture import draw  # noqa: PLC0415 - matplotlib takes long
 
-        draw(self, path, batch=batch, head=head)
+        draw(self.problem, self.reading, self.wrong, path, batch=batch, head=head)
 
     def __str__(self) -> str:
         return "\n  ".join(self.lines)

@@ -64,7 +64,7 @@ def attend(
     for block in view.blocks(len(weights[0]), size, arithmetic.itemsize):
         if block.groups != read:
             read, tokens = block.groups, view.tokens[block.groups]
-            keys, values = arithmetic.keys(tokens), arithmetic.values(tokens)
+            keys, values = arithmetic.tokens(tokens)
         queries = arithmetic.queries(view.queries[block.rows])
         logits = arithmetic.logits(products, queries, keys[:, block.keys])
         attention = arithmetic.softmax(logits, block.hidden)

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
-from constructive.exact.arithmetics.floats import Floats
+from constructive.exact.arithmetics.floats import FactoredFloats
 from constructive.exact.models import FLOAT32
 from constructive.layers.attend import Chunk, attend, flat
 from constructive.layers.outputs import Outputs, drawn
@@ -48,8 +48,8 @@ class AttentionLayer(HeadShapes):
         readout_weights: W_D (d_o, d_out)
 
     Raises:
-        ParameterError: for what is no array, shapes which do not fit, mixed or other dtypes, and
-            entries which are not finite
+        ParameterError: for what is not an array, shapes that do not fit, mixed or other dtypes, and
+            entries that are not finite
 
     Example:
         >>> layer = AttentionLayer.from_effective_readout(
@@ -242,7 +242,7 @@ class AttentionLayer(HeadShapes):
     ) -> Array:
         """What is made of each example after attention: (T, ...)."""
         weights = self.query_weights, self.key_weights
-        arithmetic = Floats(self.query_weights.dtype)
+        arithmetic = FactoredFloats(self.query_weights.dtype)
         out = np.empty((*view.shape, *shape), arithmetic.dtype)
         for chunk in attend(arithmetic, weights, view, chunk_bytes=chunk_bytes):
             out[chunk.rows] = of(chunk)
@@ -340,7 +340,7 @@ def dtype_of(dtype: npt.DTypeLike) -> np.dtype[Any]:
         return np.dtype(dtype)
     except TypeError as error:
         raise ParameterError(
-            f"dtype={shown(dtype)} is no dtype",
+            f"dtype={shown(dtype)} is not a dtype",
             witness=shown(dtype),
             suggestion="float32 or float64",
         ) from error

@@ -9,15 +9,13 @@ import dataclasses
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from rich.table import Table
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import load as deserialize
 
 from constructive.data.corpus import Text
 from constructive.data.tokens import Joined, Token, joined, require_vocabulary
@@ -29,16 +27,18 @@ from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.decoder_record import DecoderRecord, read_record
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, Rebuilt, private
-from constructive.support.errors import DataError, FormatError, ParameterError, shown
+from constructive.support.errors import DataError, ParameterError, shown
 from constructive.support.extras import require
 from constructive.support.files import replacing
 from constructive.support.tables import Sheet
-from constructive.support.tensors import serialized
+from constructive.support.tensors import Form, load, serialized
 
 if TYPE_CHECKING:
     import torch
 
-FORMAT = "constructive decoder 1"
+FORM = Form(
+    "constructive decoder 1", "decoder", "a decoder", "Decoder.save or `constructive recite`"
+)
 
 Integers = npt.NDArray[np.int64]
 
@@ -58,6 +58,7 @@ class Decoder(Rebuilt):
         vocabulary: the tokens
         unit: what a token is: "words", "bytes" or "ids"
         record: how it was built
+        remembered: what was computed of these weights and is asked for again, such as margins
 
     Raises:
         ParameterError: for arrays whose shapes or dtypes do not fit, a layer without a skip
@@ -71,6 +72,7 @@ class Decoder(Rebuilt):
     vocabulary: tuple[Token, ...]
     unit: str
     record: DecoderRecord
+    remembered: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         for name in ("embedding", "positions", "unembedding"):
@@ -148,7 +150,7 @@ class Decoder(Rebuilt):
         whole = numbers.ndim == 2 and numbers.dtype.kind in "iu" and numbers.size
         if not whole or numbers.min() < 0 or numbers.max() >= len(self.vocabulary):
             raise DataError(
-                "ids are no numbers of tokens (S, N)",
+                "ids are not numbers of tokens (S, N)",
                 witness=shown(numbers.shape),
                 suggestion=f"integers from 0 to {len(self.vocabulary) - 1}; `ids` finds them",
             )
@@ -232,7 +234,7 @@ class Decoder(Rebuilt):
 
         Raises:
             DataError: for tokens it does not know, or none
-            ParameterError: for a length which is no positive integer, or more than there are
+            ParameterError: for a length which is not a positive integer, or more than there are
                 positions
         """
         length = self.num_positions if length is None else length
@@ -258,7 +260,7 @@ class Decoder(Rebuilt):
             last = len(ids) - 1
             begin = 0 if layer.window is None else max(0, last + 1 - layer.window)
             keys = seen[np.newaxis, begin : last + 1]
-            attention = floats.softmax(floats.logits(weights, seen[[last]], keys), None)
+            attention = floats.softmax(floats.logits(weights, seen[np.newaxis, last], keys), None)
             z = np.concatenate([seen[last], floats.averages(attention, keys).reshape(-1)])
             following = int((z @ layer.readout_weights @ outputs).argmax())
             if following == self.end:
@@ -342,12 +344,12 @@ class Decoder(Rebuilt):
         Raises:
             OutputError: where it cannot be written
         """
-        content = serialized(self.tensors, {"format": FORMAT, "decoder": self.described()})
+        content = serialized(self.tensors, {"format": FORM.name, FORM.key: self.described()})
         with replacing(path) as file:
             file.write(content)
 
     def described(self) -> str:
-        """What is no array, as JSON."""
+        """What is not an array, as JSON."""
         return json.dumps(
             {
                 "vocabulary": list(self.vocabulary),
@@ -368,31 +370,19 @@ class Decoder(Rebuilt):
             FormatError: if it is not one
             OSError: if it cannot be read
         """
-        content = Path(path).read_bytes()
-        try:
-            tensors = deserialize(content)
-            with safe_open(path, framework="numpy") as file:
-                metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                raise ValueError(f"its format is {metadata.get('format')!r}, not {FORMAT!r}")
-            about = json.loads(metadata["decoder"])
+
+        def made(arrays: dict[str, Array], about: dict[str, Any]) -> "Decoder":
             return cls(
-                tensors["embedding"],
-                tensors["positions"],
-                CausalLayer(tensors["W_Q"], tensors["W_K"], tensors["U"], about["window"]),
-                tensors["unembedding"],
+                arrays["embedding"],
+                arrays["positions"],
+                CausalLayer(arrays["W_Q"], arrays["W_K"], arrays["U"], about["window"]),
+                arrays["unembedding"],
                 tuple(about["vocabulary"]),
                 about["unit"],
                 read_record(about["record"]),
             )
-        except (
-            SafetensorError, ValueError, TypeError, KeyError, RecursionError, OverflowError,
-        ) as error:  # fmt: skip
-            raise FormatError(
-                f"{path} is not a decoder: {error}",
-                witness=str(path),
-                suggestion="a file written by Decoder.save or `constructive recite`",
-            ) from error
+
+        return load(path, FORM, made)
 
     def to_torch(self) -> "torch.nn.Module":
         """The decoder as a PyTorch module: `forward(ids)` of shape (S, N) gives logits.

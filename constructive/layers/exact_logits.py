@@ -122,22 +122,28 @@ class ExactLogits:
         """
         return Sums(self.exponents, 2.0 * (self.sizes if sizes is None else sizes))
 
-    def exact(self, model: FloatModel, sizes: Array | None = None) -> Booleans:
-        """Return which logits, and differences of two, an evaluation makes no error in: (..., H).
+    def exact(self, model: FloatModel) -> Booleans:
+        """Return for which heads an evaluation makes no error in logits and differences: (H,).
 
         Args:
             model: how it rounds; sums and logits themselves are in float32
-            sizes: as in `logits`
         """
-        if not model.keeps_logits:
-            return np.zeros(np.shape(self.sizes if sizes is None else sizes), dtype=bool)
+        return self.before(model) & self.logits().exact(FORMATS["float32"])
+
+    def before(self, model: FloatModel) -> Booleans:
+        """Return for which heads it makes none in what comes before logits: (H,).
+
+        Args:
+            model: how it rounds
+        """
         single, free = FORMATS["float32"], model.contraction.free
-        exact = self.logits(sizes).exact(single)
+        possible = model.keeps_logits and (self.in_range(model) or not free)
+        exact = np.full(len(self.sizes), possible)
         for sums in self.summed + self.free * free:
-            exact = exact & sums.exact(single)
+            exact &= sums.exact(single)
         for sums in self.stored:
-            exact = exact & sums.exact(model.storage)
-        return exact & (self.in_range(model) or not free)
+            exact &= sums.exact(model.storage)
+        return exact
 
     def in_range(self, model: FloatModel) -> bool:
         """Return whether no product of factors overflows, whichever are multiplied first.

@@ -65,7 +65,7 @@ class ExtendedLayer(NotFloats):
         bits = self.precision
         if not is_integer(bits) or not PART_BITS < bits <= _MOST_BITS:
             raise ParameterError(
-                f"precision={bits!r} is no number of bits beyond a float64",
+                f"precision={bits!r} is not a number of bits beyond a float64",
                 witness=bits,
                 suggestion=f"from {PART_BITS + 1} to {_MOST_BITS} bits",
             )

@@ -1,7 +1,7 @@
 """What a `Memorizer` asks of a layer, in any arithmetic.
 
 `AttentionLayer` computes in floats, `ExtendedLayer` in balls with a readout of more bits,
-`RationalLayer` in exact rational numbers. A `Memorizer` holds any of them; whoever needs floats
+`RationalLayer` in exact rational numbers. A `Memorizer` holds any of them; code that needs floats
 asks for them (`Layer.floats`), and is refused where there are none.
 """
 
@@ -67,7 +67,7 @@ class Layer(Protocol):
 
     @property
     def tensors(self) -> dict[str, Array]:
-        """The weights by the names which files give them. ParameterError if they are no floats."""
+        """The weights by the names which files give them. ParameterError if they are not floats."""
         ...
 
     @property

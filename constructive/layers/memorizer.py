@@ -109,7 +109,7 @@ class Memorizer:
         """
         if not self.record.classes:
             raise ParameterError(
-                "the targets which were memorized are no classes",
+                "the targets which were memorized are not classes",
                 witness=self.record.construction,
                 suggestion="build_memorizer(Dataset.of_classes(contexts, queries, labels)), or "
                 "predict for numbers",
@@ -126,7 +126,7 @@ class Memorizer:
             dataset: T examples, a `RationalDataset` only if the layer is rational
 
         Raises:
-            ParameterError: for what is no data set
+            ParameterError: for what is not a data set
             DataError: if the data do not fit the layer
         """
         require_examples(dataset)
@@ -222,7 +222,7 @@ class Memorizer:
         Raises:
             MissingExtraError: without torch
             ParameterError: for a module which is or does something else, as far as these
-                comparisons in float64 show. They are no proof: a module which differs elsewhere is
+                comparisons in float64 show. They are not proof: a module which differs elsewhere is
                 not found out
             DataError: for examples whose shapes do not fit, whatever the module is
         """
@@ -270,7 +270,7 @@ class Memorizer:
 
 
 def _one_more_axis(contexts: npt.ArrayLike, queries: npt.ArrayLike) -> npt.ArrayLike | None:
-    """One query (d,) as (1, d), or None where queries have an axis of examples, or are no array.
+    """One query (d,) as (1, d), or None where queries have an axis of examples, or are not array.
 
     A context (n, d) may be the only one or shared; so it is the queries which tell.
     """

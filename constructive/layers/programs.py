@@ -9,7 +9,6 @@ does: `Program.of_layer` and `Program.of_decoder` follow its trees, orders, bloc
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.exact.float_model import FloatModel
@@ -21,9 +20,9 @@ from constructive.exact.programs.sums import Order
 from constructive.exact.programs.trees import Contractor, Labelled, Tree, contract, leaves
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.causal.layer import CausalLayer
+from constructive.layers.views import Causal, View, examples
 from constructive.support.arrays import Array
 
-Booleans = npt.NDArray[np.bool_]
 LOG2_E = 1.4426950408889634
 
 
@@ -113,10 +112,8 @@ class Program:
         with np.errstate(all="ignore"):
             machine = self.machine()
             w_q, w_k, w_v, w_o, w_d = map(machine.load, layer.tensors.values())
-            contexts = machine.load(dataset.contexts)
-            x = Labelled(contexts, "tnd" if contexts.ndim == 3 else "nd")
-            e = Labelled(machine.load(dataset.queries), "te")
-            logits = self._logits(machine, x, e, w_q, w_k, "thn")
+            view = examples(dataset.contexts, dataset.queries)
+            logits, x = self._logits(machine, view, w_q, w_k)
             arrays = {
                 "a": logits,
                 "x": x,
@@ -139,18 +136,17 @@ class Program:
             w_q, w_k, readout, outputs = (
                 machine.load(each) for each in (*layer.tensors.values(), unembedding)
             )
-            seen = machine.load(tokens)
-            x, e = Labelled(seen, "snd"), Labelled(seen, "sie")
-            logits = self._logits(machine, x, e, w_q, w_k, "sihn")
-            hidden = _hidden(tokens.shape[1], layer.window)[:, np.newaxis]
-            logits = Labelled(np.where(hidden, -np.inf, logits.array), "sihn")
+            view, every = Causal(tokens, layer.window), np.arange(tokens.shape[1])
+            logits, x = self._logits(machine, view, w_q, w_k)
+            hidden = view.hidden(every, every)[:, np.newaxis]
+            logits = logits._replace(array=np.where(hidden, -np.inf, logits.array))
             made = self._contractor(machine)
             sources = self._sources(made, logits, x, readout, Labelled(outputs, "vo"))
             if all(len(tree) == 2 and tree[1] == "O" for tree, _ in sources):
-                first = self._added(made, [(tree[0], arrays) for tree, arrays in sources], "sio")
-                f = Labelled(self._kept(machine, first, "outputs"), "sio")
+                first = self._added(made, [(tree[0], arrays) for tree, arrays in sources], "tio")
+                f = Labelled(self._kept(machine, first, "outputs"), "tio")
                 sources = [(("f", "O"), {"f": f, "O": Labelled(outputs, "vo")})]
-            return self._kept(machine, self._added(made, sources, "siv"), "logits")
+            return self._kept(machine, self._added(made, sources, "tiv"), "logits")
 
     def _sources(
         self, made: Contractor, logits: Labelled, x: Labelled, readout: Array, o: Labelled
@@ -158,11 +154,11 @@ class Program:
         """Trees whose results are added, with their arrays: one of z, or of heads and of x."""
         heads, width = logits.array.shape[2], x.array.shape[2]
         skipped = len(readout) - heads * width
-        own = Labelled(x.array, "sid")
+        own = Labelled(x.array, "tid")
         if "z" in leaves(self.outputs):
-            z = _turned(made.evaluate(("a", "x"), {"a": logits, "x": x}, "sihd"), "sihd")
+            z = _turned(made.evaluate(("a", "x"), {"a": logits, "x": x}, "tihd"), "tihd")
             parts = [own.array] * (skipped > 0) + [z.reshape(*own.array.shape[:2], -1)]
-            whole = Labelled(np.concatenate(parts, axis=2), "sik")
+            whole = Labelled(np.concatenate(parts, axis=2), "tik")
             return [(self.outputs, {"z": whole, "U": Labelled(readout, "ko"), "O": o})]
         by_head = Labelled(readout[skipped:].reshape(heads, width, -1), "hdo")
         found = [(self.outputs, {"a": logits, "x": x, "U": by_head, "O": o})]
@@ -220,9 +216,16 @@ class Program:
         return made.reduced([averages], others) if others else averages
 
     def _logits(
-        self, machine: Machine, x: Labelled, e: Labelled, w_q: Array, w_k: Array, wanted: str
-    ) -> Labelled:
-        """Evaluate logits, with constants."""
+        self, machine: Machine, view: View, w_q: Array, w_k: Array
+    ) -> tuple[Labelled, Labelled]:
+        """Load tokens and queries, and evaluate logits with constants; return them and tokens.
+
+        Indices are t of examples or sequences, i of positions, h of heads and n of tokens.
+        """
+        seen, asking = machine.load(view.tokens), "ti"[: len(view.shape)]
+        asked = seen if view.queries is view.tokens else machine.load(view.queries)
+        x = Labelled(seen[0], "nd") if view.is_shared else Labelled(seen, "tnd")
+        e, wanted = Labelled(asked, asking + "e"), asking + "hn"
         arrays = {"x": x, "e": e, "W_Q": Labelled(w_q, "hek"), "W_K": Labelled(w_k, "hdk")}
         root = self.scale.weights ** (-1.0 / len(self.scale.inverse))
         factors = dict.fromkeys(self.scale.inverse, root) | {"W_Q": self.scale.weights}
@@ -233,7 +236,9 @@ class Program:
         found = Labelled(_turned(made.evaluate(self.logits, arrays, wanted), wanted), wanted)
         if self.scale.weights != 1.0 and "logits" in factors:
             found = _times(machine, found, factors["logits"])
-        return _times(machine, found, LOG2_E) if self.form.base_two else found
+        if self.form.base_two:
+            found = _times(machine, found, LOG2_E)
+        return found, x
 
 
 def _times(machine: Machine, array: Labelled, constant: float) -> Labelled:
@@ -248,10 +253,3 @@ def _turned(found: Labelled, wanted: str) -> Array:
     there = [index for index in wanted if index in found.indices]
     turned = found.array.transpose([found.indices.index(index) for index in there])
     return turned[tuple(slice(None) if index in there else np.newaxis for index in wanted)]
-
-
-def _hidden(length: int, window: int | None) -> Booleans:
-    """Which positions each one does not see: (N, N)."""
-    row, key = np.arange(length)[:, np.newaxis], np.arange(length)
-    hidden: Booleans = key > row
-    return hidden if window is None else hidden | (key <= row - window)

@@ -49,7 +49,7 @@ class RationalLayer(NotFloats):
         readout: U (H d, d_out), with f = U^T z
 
     Raises:
-        ParameterError: for what is no array
+        ParameterError: for what is not an array
 
     Example:
         >>> from fractions import Fraction
@@ -115,9 +115,9 @@ class RationalLayer(NotFloats):
             queries: (T, d), of the same
 
         Raises:
-            DataError: for what is no rational number, shapes which do not fit the layer, and where
-                a logit is no integer multiple of ln 2, or so large that its power of two would
-                take thousands of bits
+            DataError: for what is not a rational number, shapes that do not fit the layer, and
+                where a logit is not an integer multiple of ln 2, or so large that its power of two
+                would take thousands of bits
         """
         contexts, queries = fractions("contexts", contexts), fractions("queries", queries)
         inputs = RationalDataset(contexts, queries, fractions("targets", [0] * len(queries)))

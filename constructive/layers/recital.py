@@ -1,7 +1,6 @@
 """How a decoder recites: the margin of every next token, and what rounding takes of it."""
 
 import dataclasses
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,21 +16,6 @@ from constructive.support.errors import PrecisionError, shown
 from constructive.support.progress import report
 
 
-@dataclass(frozen=True, eq=False)
-class Recital:
-    """A decoder, texts, and the margins of all positions, which are bounded once for all uses.
-
-    Attributes:
-        decoder: the weights
-        text: one text or several, which has its tokens
-        margins: what `recital` says of these two
-    """
-
-    decoder: Decoder
-    text: Text
-    margins: Margins
-
-
 def exact_tokens(decoder: Decoder, text: Text, model: FloatModel) -> ExactLogits:
     """What is known of the logits of the heads at all positions of texts.
 
@@ -43,7 +27,7 @@ def exact_tokens(decoder: Decoder, text: Text, model: FloatModel) -> ExactLogits
     Raises:
         PrecisionError: where tokens and positions do not add up exactly in float32, or where
             logits of heads are not exact in float64, or multiples of so small a number that there
-            is no table of their exponentials
+            is not a table of their exponentials
     """
     layer = decoder.layer
     weights = layer.query_weights, layer.key_weights
@@ -99,6 +83,8 @@ def _normal(weights: Array) -> bool:
 def recital(decoder: Decoder, text: Text, *, model: FloatModel | None = None) -> Margins:
     """The margins at all positions which something has to follow, in the order of the texts.
 
+    The decoder remembers those of the last text, so that they are bounded once for all uses.
+
     Rounding is infinite where logits of heads are far from exact, or weights, tokens, queries or
     keys are not numbers of the model's storage, or where logits depend on subnormal weights, which
     some machines read as zeros.
@@ -116,6 +102,15 @@ def recital(decoder: Decoder, text: Text, *, model: FloatModel | None = None) ->
     decoder.require_same_tokens(text)
     if model is None:
         model = model_named(None, decoder.record.storage)
+    last, bounded = decoder.remembered.get("margins", ((), None))
+    if bounded is None or last[0] is not text or last[1] != model:
+        bounded = _bounded(decoder, text, model)
+        decoder.remembered["margins"] = (text, model), bounded
+    found: Margins = bounded
+    return found
+
+
+def _bounded(decoder: Decoder, text: Text, model: FloatModel) -> Margins:
     known = exact_tokens(decoder, text, model)
     parts, done = [], 0
     for batch in text.batches():

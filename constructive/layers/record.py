@@ -61,7 +61,7 @@ class BuildRecord:
         heads: what each of the H heads did
         precision: bits of the readout; 53, those of a float64, also for rational weights
         order: the examples in the order in which heads take them, or () for the order given
-        classes: what the d_out outputs stand for, or () where targets are no classes
+        classes: what the d_out outputs stand for, or () where targets are not classes
             (`Dataset.of_classes`)
         coupled: pairs of an example and a head (or pair of heads) beside the groups which are not
             saturated, and were solved for; counted where construction is "paired"
@@ -232,7 +232,7 @@ def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
         TypeError, ValueError, KeyError, OverflowError: for anything else
     """
     if not isinstance(fields, dict):
-        raise TypeError("its record is no object")
+        raise TypeError("its record is not an object")
     if "source" in fields:
         trained: TrainedRecord = _typed(TrainedRecord, fields)
         if not trained.source.isprintable():
@@ -246,11 +246,11 @@ def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
     record: BuildRecord = _typed(BuildRecord, {**fields, **listed})
     permuted = len(order) == record.num_examples and sorted(order) == list(range(len(order)))
     if order and not permuted:
-        raise ValueError("its order is no order of the examples")
+        raise ValueError("its order is not an order of the examples")
     stops = [0, *(head.stop for head in record.heads)]
     tiled = [head.start for head in record.heads] == stops[:-1] and stops == sorted(stops)
     if not tiled or stops[-1] > record.num_examples:
-        raise ValueError("its groups are no groups of its examples")
+        raise ValueError("its groups are not groups of its examples")
     words = record.construction, record.formula, record.theorem
     if not all(map(str.isprintable, words)):
         raise ValueError("what it says of its construction is not printable")

@@ -99,10 +99,11 @@ def rounding(
         w_v, w_o, w_d = (weights[name].astype(np.float64) for name in ("W_V", "W_O", "W_D"))
         w_o = w_o.reshape(layer.num_heads, layer.value_dim, -1)
         known = exact_logits((layer.query_weights, layer.key_weights), view)
+        short = known.before(model)
 
         def off(sizes: Array) -> Array:
             eps = known.errors(model, size, sizes, own)
-            eps = np.where(known.exact(model, sizes), 0.0, eps)
+            eps = np.where(short & known.logits(sizes).exact(model.storage), 0.0, eps)
             return np.where(eps <= _MERGED, eps, np.inf) if model.merged else eps
 
         entries = layer.num_heads * (4 * size + 2 * layer.width + 2 * size * outputs)
@@ -129,17 +130,21 @@ def rounding(
         zeta, gamma = float(model.average(size)), float(model.gamma(model.output_roundings(*steps)))
         ours = (size + 2.0) * upward.gamma(FLOAT64.output_roundings(*steps))
         relative = (zeta + gamma + zeta * gamma + ours) * (1.0 + 2.0**-30)
-        sums = up(relative * reach + _lost(layer, dataset, model, known.paths * model.stretch))
+        tops = float(largest.max()), known.paths * model.stretch
+        sums = up(relative * reach + _lost(layer, model, size, *tops))
     return Rounding(moved, sums, errors, exact / (total * layer.num_heads))
 
 
-def _lost(layer: AttentionLayer, dataset: Dataset, model: FloatModel, logits: float) -> float:
-    """Bound what underflow adds to outputs; infinite where sums of paths may be too large."""
+def _lost(
+    layer: AttentionLayer, model: FloatModel, size: int, entry: float, logits: float
+) -> float:
+    """Bound what underflow adds to outputs; infinite where sums of paths may be too large.
+
+    Entries of tokens are at most `entry`, and the paths of a logit together at most `logits`.
+    """
     tops = {name: max(1.0, float(np.abs(w).max())) for name, w in layer.tensors.items()}
-    tokens = max(1.0, float(np.abs(dataset.contexts).max()))
-    size, between = float(dataset.context_size), float(layer.readout_weights.shape[0])
-    paths = float(layer.num_heads) * layer.width * layer.value_dim * between
-    outputs = paths * tokens * tops["W_V"] * tops["W_O"] * tops["W_D"]
+    paths = float(layer.num_heads) * layer.width * layer.value_dim * len(layer.readout_weights)
+    outputs = paths * max(1.0, entry) * tops["W_V"] * tops["W_O"] * tops["W_D"]
     if not 2.0 * size * max(logits, outputs) * (1.0 + 2.0**-30) <= model.overflow:
         return math.inf
     return float(up(np.array((float(model.flushed(size)) + PATH) * outputs)))

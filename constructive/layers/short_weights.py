@@ -65,6 +65,8 @@ def _rounded(weights: Array, bits: int) -> Array:
 def _all_exact(weights: tuple[Array, Array], dataset: Dataset, chunk_bytes: int) -> bool:
     """Return whether all logits of all examples are exact, each with its own sizes."""
     known = exact_logits(weights, examples(dataset.contexts, dataset.queries))
+    if not known.before(FLOAT32).all():
+        return False
     w_q, w_k = (np.abs(w).transpose(1, 0, 2) for w in weights)
     heads, width, _ = weights[0].shape
     matrix = up(np.einsum("dhk,ehk->dhe", w_q, w_k)).reshape(width, -1)
@@ -74,6 +76,6 @@ def _all_exact(weights: tuple[Array, Array], dataset: Dataset, chunk_bytes: int)
         queries = np.abs(dataset.queries[rows]).astype(np.float64)
         tokens = np.abs(dataset.contexts_of(rows)).transpose(0, 2, 1)
         read = up(queries @ matrix).reshape(-1, heads, width)
-        if not known.exact(FLOAT32, up(read @ tokens).max(axis=2)).all():
+        if not known.logits(up(read @ tokens).max(axis=2)).exact(FLOAT32.storage).all():
             return False
     return True

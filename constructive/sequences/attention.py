@@ -5,13 +5,14 @@ tokens are. What is left is a mean of values, which is rational where the weight
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
-from constructive.sequences.network import Column, Number, combination
+from constructive.sequences.network import Column, Number, bits, combination
+from constructive.sequences.storage import Json, number, written
 from constructive.support.errors import ParameterError, shown
 
 WEIGHTS = "W_Q", "W_K", "W_V", "W_O"
@@ -95,6 +96,31 @@ class UniformAttention:
     def total_parameters(self) -> int:
         """All weights, as in dense matrices."""
         return len(list(self.numbers()))
+
+    @property
+    def largest_bits(self) -> int:
+        """Bits of the longest weight (`network.bits`)."""
+        return max(map(bits, self.numbers()))
+
+    def content(self) -> Json:
+        """Return the weights by name, as files have them."""
+        return {
+            name: list(map(written, weights))
+            for name, weights in zip(WEIGHTS, astuple(self), strict=True)
+        }
+
+    @classmethod
+    def from_content(cls, content: Json) -> "UniformAttention":
+        """Return the attention of which `content` is the content.
+
+        Args:
+            content: weights by name
+
+        Raises:
+            ParameterError: where it is not uniform
+            ValueError: for what are not numbers
+        """
+        return cls(*(tuple(map(number, content[name])) for name in WEIGHTS))
 
     def numbers(self) -> Iterable[Number]:
         """All weights."""

@@ -1,50 +1,38 @@
 """`build_sequence_memorizer`: sequences and labels in, exact weights out.
 
-*Theorem.* Let N sequences have n tokens in Q^d each, and labels which are functions of the key of
+*Theorem.* Let N sequences have n tokens in Q^d each, and labels that are functions of the key of
 an example (`examples`): integers in a range of C, or classes, which are numbered. Then two
 token-wise ReLU networks around one layer of uniform attention, with rational weights, output
 exactly the labels. With M keys below R, the second one has O(sqrt(M log(M C log R)) + log(C R))
-weights, of as many bits, and the first one O(d + log(q) log(P) + log(U)) by a power hash of
-projections below U (proofs/14-sequences.md).
+weights, of as many bits, and the first one O(d + log(q) + log(U)) by a product hash of projections
+below U (proofs/14-sequences.md).
 
 Source: Kajitsuka and Sato (ICLR 2025) for the statement; the construction is a derivation of this
 project, from Vardi, Yehudai and Shamir (ICLR 2022), and its constants may differ from theirs.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
 from constructive.sequences import dictionary
 from constructive.sequences.attention import UniformAttention
 from constructive.sequences.bounds import Sizes
-from constructive.sequences.dictionary import Costs, Layout
-from constructive.sequences.embedding import (
-    Embedding,
-    power_hash,
-    product_hash,
-    project,
-    separating_set,
-    smallest_modulus,
-)
+from constructive.sequences.comparisons import Comparison
+from constructive.sequences.constructions.construction import Embedded, rounding
+from constructive.sequences.constructions.registry import CONSTRUCTIONS
 from constructive.sequences.examples import SequenceDataset, conflict
-from constructive.sequences.gadgets import Comparison, remainder
 from constructive.sequences.memorizer import SequenceMemorizer
-from constructive.sequences.network import Affine, Network, Program, plain, residual
+from constructive.sequences.network import Affine, Program
+from constructive.sequences.projection import Projection, project, smallest_modulus
 from constructive.sequences.record import SequenceRecord
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import ParameterError, shown
 
-Backend = Literal["plain", "residual"]
-EmbeddingName = Literal["power_hash", "product_hash", "separating_set"]
-
 _SEEDS = 1 << 128
-_FLOAT64, _FLOAT32 = 53, 24
-_LOWERINGS: Mapping[str, Callable[[Program], Network]] = {"plain": plain, "residual": residual}
-_HASHES = {"power_hash": power_hash, "product_hash": product_hash}
 
 
 def build_sequence_memorizer(
@@ -52,10 +40,7 @@ def build_sequence_memorizer(
     labels: Sequence[Any] | None = None,
     *,
     task: str | None = None,
-    embedding: str = "power_hash",
-    layout: str = "deep",
-    backend: str = "plain",
-    step: str = "ramp",
+    construction: str = "product_hash",
     max_word_bits: int | None = None,
     seed: int = 0,
 ) -> SequenceMemorizer:
@@ -69,13 +54,9 @@ def build_sequence_memorizer(
             classes, which are numbered by frequency
         task: for sequences "next", the default: a label belongs to a multiset of tokens; "last": to
             that and the last token; "seq2seq": to that and the token at its position
-        embedding: "power_hash", the default; "product_hash", which needs no remainders, and so
-            fewer weights; or "separating_set" of at most N - 1 tokens, which may need fewer still,
-            or more
-        layout: "deep", the default: layers of at most 6 units; "wide": fewer layers
-        backend: "plain", the default, without skip connections, or "residual", as the blocks of a
-            transformer
-        step: "ramp", the default, or "saturating": twice as deep, and kinder to floats
+        construction: "product_hash", the default, or "separating_set" of at most N - 1 tokens,
+            which may need fewer weights, or more; for floats "float_separating_set", or
+            "float_power_hash" where that has too many weights
         max_word_bits: of the code words in the dictionary, as far as no label alone is longer; 52
             bits suit float64; by default any number
         seed: of all random choices; each is checked before it is used, so that no label rests on
@@ -83,7 +64,7 @@ def build_sequence_memorizer(
 
     Raises:
         ParameterError: for arguments which make no sense
-        DataError: for sequences of different lengths, and for labels which are no function of the
+        DataError: for sequences of different lengths, and for labels which are not function of the
             key, with two examples as witness
         PrecisionError: where no number of 61 bits tells the examples apart, which was never seen
 
@@ -95,15 +76,12 @@ def build_sequence_memorizer(
         >>> build_sequence_memorizer(["abc", "abd"], ["x", "y"]).predict(["bca"])
         ['x']
     """
-    given = {"embedding": (embedding, EmbeddingName), "layout": (layout, Layout),
-             "backend": (backend, Backend), "step": (step, Comparison)}  # fmt: skip
-    for name, (value, kind) in given.items():
-        if not isinstance(value, str) or value not in get_args(kind):
-            raise ParameterError(
-                f"unknown {name}={shown(value)}",
-                witness=shown(value),
-                suggestion=" or ".join(map(repr, get_args(kind))),
-            )
+    if not isinstance(construction, str) or construction not in CONSTRUCTIONS:
+        raise ParameterError(
+            f"unknown construction={shown(construction)}",
+            witness=shown(construction),
+            suggestion=" or ".join(map(repr, CONSTRUCTIONS)),
+        )
     require_seed(seed)
     if max_word_bits is not None:
         require_positive(max_word_bits=max_word_bits)
@@ -114,24 +92,25 @@ def build_sequence_memorizer(
             f"seed= has {seed.bit_length()} bits", witness=seed.bit_length(), suggestion="seed=0"
         )
     examples = _dataset(sequences, labels, task)
-    options = _Options(layout, step, backend, max_word_bits)  # type: ignore[arg-type] # checked above
+    kind = CONSTRUCTIONS[construction]
     rng = np.random.default_rng(seed)
-    embedded = _embedded(examples, embedding, options, rng)
-    classified = _classifier(examples, embedded, options, rng)
-    lower, width = _LOWERINGS[backend], len(embedded.program.outputs)
+    projected = project(examples, rng)
+    embedded = kind.embed(examples, projected, max_word_bits, rng)
+    classified = _classifier(examples, projected, embedded, kind.comparison, max_word_bits, rng)
+    size, width = examples.ids.shape[1], len(embedded.program.outputs)
     return SequenceMemorizer(
         task=examples.task,
-        context_size=examples.ids.shape[1],
-        embedding=lower(embedded.program),
-        attention=UniformAttention.summing(examples.ids.shape[1], width),
-        classifier=lower(classified.program),
+        context_size=size,
+        embedding=embedded.program.network(),
+        attention=UniformAttention.summing(size, width),
+        classifier=classified.program.network(),
         symbols=examples.symbols,
         classes=None if examples.integers else examples.classes,
         record=SequenceRecord(
-            embedding=embedding,
-            layout=layout,
-            backend=backend,
-            step=step,
+            embedding=kind.embedding,
+            layout="deep",
+            backend="residual",
+            step=kind.comparison.name,
             max_word_bits=max_word_bits,
             seed=seed,
             num_sequences=len(examples.ids),
@@ -139,8 +118,8 @@ def build_sequence_memorizer(
                 keys=examples.num_keys,
                 width=examples.tokens.shape[1],
                 label_bits=(max(examples.values) - min(examples.values) + 1).bit_length(),
-                token_bits=embedded.size.bit_length(),
-                residue_bits=embedded.modulus.bit_length(),
+                token_bits=projected.size.bit_length(),
+                residue_bits=projected.modulus.bit_length(),
                 prime_bits=embedded.prime.bit_length(),
                 kept=embedded.kept,
                 weight_bits=embedded.heaviest.bit_length(),
@@ -174,24 +153,6 @@ def _dataset(
 
 
 @dataclass(frozen=True)
-class _Options:
-    layout: Layout
-    step: Comparison
-    backend: Backend
-    max_word_bits: int | None
-
-    def noise(self, units: int) -> int:
-        """Rounding in last bits of a float64; those of a float32 where words are made for it."""
-        short = self.max_word_bits is not None and self.max_word_bits <= _FLOAT32
-        return units << (_FLOAT64 - _FLOAT32) if short else units
-
-    def costs(self, carried: int = 0) -> Costs:
-        """Of a dictionary which is built like this."""
-        residual = self.backend == "residual"
-        return Costs.of(self.layout, self.step, residual=residual, carried=carried)
-
-
-@dataclass(frozen=True)
 class _Classifier:
     """A program from the stream to the label; keys are below R, and below Q once reduced."""
 
@@ -200,32 +161,24 @@ class _Classifier:
     modulus: int
 
 
-def _embedded(
-    examples: SequenceDataset, name: str, options: _Options, rng: np.random.Generator
-) -> Embedding:
-    projected = project(examples, rng)
-    if name in _HASHES:
-        return _HASHES[name](examples, projected, options.step, rng)
-    return separating_set(
-        examples, projected, options.step, options.layout,
-        options.costs(carried=int(examples.per_position)), options.max_word_bits,
-        options.noise(4 * projected.size), rng,
-    )  # fmt: skip
-
-
 def _classifier(
-    examples: SequenceDataset, embedded: Embedding, options: _Options, rng: np.random.Generator
+    examples: SequenceDataset,
+    projected: Projection,
+    embedded: Embedded,
+    comparison: Comparison,
+    max_word_bits: int | None,
+    rng: np.random.Generator,
 ) -> _Classifier:
     """From (h, S), or (h, t, S), to the label: one key, its remainder, and the dictionary."""
     sums = embedded.hashes[examples.ids].sum(axis=1)
-    contexts, own = examples.with_own(sums, embedded.residues)
+    contexts, own = examples.with_own(sums, projected.residues)
     below = examples.ids.shape[1] * int(embedded.hashes.max()) + 1
     inputs: tuple[str, ...] = ("h", "S")
     key, keys = Affine({"S": 1}), contexts.astype(object)
     if examples.per_position:
-        inputs, key = ("h", "t", "S"), Affine({"S": embedded.modulus, "t": 1})
-        keys = keys * embedded.modulus + own
-        below *= embedded.modulus
+        inputs, key = ("h", "t", "S"), Affine({"S": projected.modulus, "t": 1})
+        keys = keys * projected.modulus + own
+        below *= projected.modulus
     different, first = np.unique(keys, return_index=True)
     labels = examples.labels[first]
     values = [examples.values[label] for label in labels.tolist()]
@@ -240,17 +193,13 @@ def _classifier(
     blocks = dictionary.plan(
         {z: value for z, value in table.items() if value},  # 0 is what all other integers get
         modulus,
-        costs=options.costs(),
-        max_word_bits=options.max_word_bits,
+        comparison=comparison,
+        max_word_bits=max_word_bits,
     )
+    noise = rounding((examples.ids.shape[1] + 4) * below + 4 * projected.size, max_word_bits)
     steps = (
-        *remainder("z", modulus, below, comparison=options.step),
-        *dictionary.steps(
-            blocks,
-            layout=options.layout,
-            comparison=options.step,
-            noise=options.noise((examples.ids.shape[1] + 4) * below + 4 * embedded.size),
-        ),
+        *comparison.remainder("z", modulus, below),
+        *dictionary.steps(blocks, comparison, noise),
     )
     program = Program(inputs, {"z": key}, steps, (Affine({"T": 1}, least),))
     return _Classifier(program, below, modulus)

@@ -27,57 +27,19 @@ the set in place of the table, its differences, and 0 off the keys, are ours.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from constructive.sequences.gadgets import Comparison, rounded, where_at_least
-from constructive.sequences.network import Affine, Number, Program, Step
+from constructive.sequences.comparisons import RAMP, Comparison
+from constructive.sequences.network import Affine, Program, Step
 from constructive.support.errors import ParameterError
 
-Layout = Literal["deep", "wide"]
-
+ENTRY = 10
+"""Weights that are not zero for looking whether X is a label."""
 _LARGEST_DOMAIN = 1 << 62
 _QUIET = 49
 """Bits below which W times the noise, in units of 2^-53, is less than 1/16."""
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Non-zero weights of a dictionary: what `plan` makes as few as it can (Lemma 14.2).
-
-    Attributes:
-        block: of a block, whose first member stands in the code word
-        jump: of a block where X jumps instead
-        bit: of a bit of a code word
-        entry: of looking whether X is a label
-    """
-
-    block: int
-    jump: int
-    bit: int
-    entry: int
-
-    @classmethod
-    def of(
-        cls, layout: Layout, comparison: Comparison, *, residual: bool, carried: int = 0
-    ) -> "Costs":
-        """Those of a layout, a kind of comparison and a back end.
-
-        Args:
-            layout: "deep" or "wide"
-            comparison: "ramp" or "saturating"
-            residual: whether the network has skip connections
-            carried: other registers, which are carried through the dictionary; by default none
-        """
-        ramp = comparison == "ramp"
-        if residual:
-            block, jump = (6, 8) if ramp or layout == "wide" else (9, 11)
-            return cls(block, jump, 8 if ramp else 11, 10)
-        block, jump = (6, 8) if layout == "wide" else (8, 11) if ramp else (10, 14)
-        bit = 14 + carried if ramp else 13 + 2 * carried
-        return cls(block, jump, bit, (11 if ramp else 12) + 2 * carried)
 
 
 @dataclass(frozen=True)
@@ -129,23 +91,22 @@ def plan(
     table: Mapping[int, int],
     domain: int,
     *,
-    costs: Costs,
+    comparison: Comparison = RAMP,
     max_word_bits: int | None = None,
 ) -> Blocks:
-    """Cut the set of a table such that weights are the fewest.
+    """Cut the set of a table such that weights are the fewest (Lemma 14.2).
 
     Args:
         table: labels, not negative, by keys in the domain
         domain: Q, at most 2^62
-        costs: what is to be as little as it can be
+        comparison: by which blocks are found and bits are read
         max_word_bits: of code words, as far as no label alone is longer; by default any number
 
     Raises:
         ParameterError: for no keys, keys outside of the domain, and negative labels
 
     Example:
-        >>> costs = Costs.of("deep", "ramp", residual=False)
-        >>> plan(dict.fromkeys(range(10, 26), 1), domain=64, costs=costs).members[:2]
+        >>> plan(dict.fromkeys(range(10, 26), 1), domain=64).members[:2]
         ((21, 23), (25, 27))
     """
     if not table or not 0 <= min(table) <= max(table) < domain <= _LARGEST_DOMAIN:
@@ -167,7 +128,7 @@ def plan(
     first_bits = members[-1].bit_length()
     answer_bits = (scale - 1).bit_length()
     most = None if max_word_bits is None else max_word_bits - answer_bits
-    entries, digit_bits, in_word = _cheapest(lengths, first_bits, costs, most)
+    entries, digit_bits, in_word = _cheapest(lengths, first_bits, comparison, most)
     starts: list[int] = []
     for place in range(len(members)):
         full = not starts or place - starts[-1] == entries
@@ -187,14 +148,14 @@ def plan(
 
 
 def _cheapest(
-    lengths: npt.NDArray[np.int64], first_bits: int, costs: Costs, most: int | None
+    lengths: npt.NDArray[np.int64], first_bits: int, comparison: Comparison, most: int | None
 ) -> tuple[int, int, bool]:
     """k, the bits of a digit, and whether first members are in the word, of the fewest weights.
 
     Args:
         lengths: bits of the differences of neighbours (M - 1,)
         first_bits: of the longest member
-        costs: of blocks, bits and entries
+        comparison: of blocks and bits
         most: bits of a code word, without the place for an answer; None for any number
     """
     best: tuple[int, tuple[int, int, bool]] | None = None
@@ -210,63 +171,47 @@ def _cheapest(
                 shortest = entries == 1 and not in_word
                 if most is not None and bits > most and not shortest:
                     continue
-                cost = costs.bit * bits + costs.entry * entries
-                cost += (costs.block if in_word else costs.jump) * blocks
+                cost = (comparison.weights + 4) * bits + ENTRY * entries
+                cost += (comparison.weights + (2 if in_word else 4)) * blocks
                 if best is None or cost < best[0]:
                     best = cost, (entries, digit_bits, in_word)
     return best[1]  # type: ignore[index] # there is at least one
 
 
-def steps(blocks: Blocks, *, layout: Layout, comparison: Comparison, noise: int = 0) -> list[Step]:
-    """The steps which read register z and leave the table's value in register T.
+def steps(blocks: Blocks, comparison: Comparison, noise: int = 0) -> list[Step]:
+    """Return the steps that read register z and leave the table's value in register T.
 
     Args:
         blocks: the table (`plan`)
-        layout: "deep", a block after the other, or "wide", all at once
-        comparison: "ramp" or "saturating"
+        comparison: by which blocks are found and bits are read
         noise: of z, in last bits of a float64; by default 0. Where comparisons forgive it, but
             labels, which are differences of W z, would not, z is rounded first
     """
-    loud = comparison == "saturating" and blocks.scale * noise >> _QUIET
-    first = rounded("z", blocks.domain, comparison=comparison) if loud else []
-    return [*first, *_find(blocks, layout, comparison), *_read(blocks, comparison)]
+    loud = comparison.forgiving and blocks.scale * noise >> _QUIET
+    first = comparison.rounded("z", blocks.domain) if loud else []
+    return [*first, *_find(blocks, comparison), *_read(blocks, comparison)]
 
 
-def _find(blocks: Blocks, layout: Layout, comparison: Comparison) -> Iterator[Step]:
+def _find(blocks: Blocks, comparison: Comparison) -> list[Step]:
     """The code word T of the block of z, and X."""
     words = blocks.words()
     firsts = [0 if blocks.first_bits else members[0] for members in blocks.members]
-    offset = blocks.scale * blocks.domain
-    above = offset + blocks.scale
+    above = blocks.scale * (blocks.domain + 1)
     begin = {"T": Affine({}, words[0]), "X": Affine({"z": blocks.scale}, above - firsts[0])}
-    jumps = [
-        (key, {"T": word - last, **({"X": before - first} if first != before else {})})
-        for key, first, before, word, last in zip(
-            blocks.keys[1:], firsts[1:], firsts, words[1:], words, strict=False
-        )
-    ]
-    if not jumps:
-        yield Step({}, begin)
-        return
-    if layout == "deep":
-        found: list[Step] = []
-        for key, changes in jumps:
-            start = None if found else {name: begin[name] for name in changes}
-            found += where_at_least("z", key, changes, comparison=comparison, start=start)
-        yield from found[:-1]
-        late = {"X": begin["X"]} if blocks.first_bits else {}  # z itself is carried until then
-        yield replace(found[-1], updates={**found[-1].updates, **late})
-        return
-    units: dict[str, Affine] = {}
-    sums: dict[str, dict[str, Number]] = {"T": {}, "X": dict(begin["X"].terms)}
-    for index, (key, changes) in enumerate(jumps):
-        units[f"high {index}"] = Affine({"z": 1}, 1 - key)
-        units[f"low {index}"] = Affine({"z": 1}, -key)
-        for name, value in changes.items():
-            sums[name] |= {f"high {index}": value, f"low {index}": -value}
-    yield Step({}, {})  # else each unit would hold all that z is a sum of
-    yield Step(units, {name: Affine(terms, begin[name].constant) for name, terms in sums.items()})
-    yield Step({}, {})  # and the next three rows would each hold all of these sums
+    found: list[Step] = []
+    for key, words_here, firsts_here in zip(
+        blocks.keys[1:], pairwise(words), pairwise(firsts), strict=True
+    ):
+        changes = {"T": words_here[1] - words_here[0]}
+        if firsts_here[1] != firsts_here[0]:
+            changes["X"] = firsts_here[0] - firsts_here[1]
+        start = None if found else {name: begin[name] for name in changes}
+        found += comparison.where_at_least("z", key, changes, start)
+    if not found:
+        return [Step({}, begin)]
+    late = {"X": begin["X"]} if blocks.first_bits else {}  # z itself is kept until then
+    found[-1] = replace(found[-1], updates={**found[-1].updates, **late})
+    return found
 
 
 def _read(blocks: Blocks, comparison: Comparison) -> Iterator[Step]:
@@ -277,7 +222,7 @@ def _read(blocks: Blocks, comparison: Comparison) -> Iterator[Step]:
         for bit in reversed(range(blocks.digit_bits if entry else blocks.first_bits)):
             place -= 1
             changes = {"T": -(1 << place), "X": -(1 << bit)}
-            yield from where_at_least("T", 1 << place, changes, comparison=comparison)
+            yield from comparison.where_at_least("T", 1 << place, changes)
         beyond = Affine({"X": 2}, 1 - 2 * offset - 2 * scale)
         yield Step({"over": beyond}, {"over": Affine({"over": 1})})
         yield Step(
@@ -290,33 +235,29 @@ def program(
     table: Mapping[int, int],
     domain: int,
     *,
-    layout: Layout = "deep",
-    comparison: Comparison = "ramp",
+    comparison: Comparison = RAMP,
     max_word_bits: int | None = None,
 ) -> Program:
-    """A program with input z and output table.get(z, 0), for every integer 0 <= z < domain.
+    """Return a program with input z and output table.get(z, 0), for every integer 0 <= z < domain.
 
     Args:
         table: non-negative integers by keys in the domain
         domain: Q, at most 2^62
-        layout: "deep", the default: a block after the other; or "wide": all at once
-        comparison: "ramp", the default, or "saturating"
+        comparison: by which blocks are found and bits are read; by default the ramp
         max_word_bits: of code words, as far as no label alone is longer; by default any number
 
     Raises:
         ParameterError: for no keys, keys outside of the domain, and negative labels
 
     Example:
-        >>> from constructive.sequences.network import plain
-        >>> network = plain(program({2: 7, 3: 1, 11: 4}, domain=16))
+        >>> network = program({2: 7, 3: 1, 11: 4}, domain=16).network()
         >>> network([np.arange(16)])[0].tolist()
         [0, 0, 7, 1, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0]
     """
-    costs = Costs.of(layout, comparison, residual=False)
-    blocks = plan(table, domain, costs=costs, max_word_bits=max_word_bits)
+    blocks = plan(table, domain, comparison=comparison, max_word_bits=max_word_bits)
     return Program(
         inputs=("z",),
         start={"z": Affine({"z": 1})},
-        steps=tuple(steps(blocks, layout=layout, comparison=comparison)),
+        steps=tuple(steps(blocks, comparison)),
         outputs=(Affine({"T": 1}),),
     )

@@ -8,45 +8,42 @@ token at the position (`seq2seq`, where every position is an example).
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from numbers import Real
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from constructive.sequences.storage import (
-    Json,
-    decoded,
-    digest,
-    encoded,
-    number,
-    read_json,
-    write_json,
-    written,
+from constructive.sequences.storage import Json, JsonFile, decoded, encoded, number, written
+from constructive.sequences.tokens import (
+    builtin,
+    codes,
+    exact_vectors,
+    listed_labels,
+    numbered,
+    rectangular,
+    unequal,
 )
-from constructive.support.arrays import Rebuilt, private
+from constructive.support.arrays import Integers, Rebuilt, private
 from constructive.support.errors import DataError, ParameterError, shown
 
-FORMAT = "constructive sequences 1"
 Task = Literal["next", "last", "seq2seq"]
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class SequenceDataset(Rebuilt):
+class SequenceDataset(Rebuilt, JsonFile):
     """Sequences of tokens, and one label for each key. Its arrays are read-only.
 
     Attributes:
         task: what a label belongs to: "next", "last" or "seq2seq"
         tokens: (V, d) integers and Fractions, the different tokens
         ids: (N, n), each token's index
-        symbols: the tokens themselves, if they are no numbers, else None; a token is then its index
+        symbols: the tokens, if they are not numbers, else None; a token is then its index
         labels: for each example the index of its class: (N,), or (N n,) for seq2seq
         classes: the different labels, most frequent ones first: what stands for the first costs
             nothing
     """
+
+    FORMAT = "constructive sequences 1"
 
     task: Task
     tokens: npt.NDArray[Any]
@@ -88,9 +85,9 @@ class SequenceDataset(Rebuilt):
         listed = rectangular(sequences)
         different, ids = numbered(listed)
         tokens = exact_vectors(different)
-        flat = _listed(labels)
+        flat = listed_labels(labels)
         if task == "seq2seq":
-            flat = [_listed(row) for row in flat]
+            flat = [listed_labels(row) for row in flat]
             wrong = [i for i, row in enumerate(flat) if len(row) != len(listed[0])]
             if wrong or len(flat) != len(listed):
                 raise DataError(
@@ -105,9 +102,9 @@ class SequenceDataset(Rebuilt):
                 witness=len(flat),
                 suggestion="one label for each sequence",
             )
-        plain = [_plain(label) for label in flat]
+        flat = [builtin(label) for label in flat]
         try:
-            counts = Counter(plain)
+            counts = Counter(flat)
             classes = tuple(sorted(counts, key=lambda label: -counts[label]))
         except TypeError as error:
             raise DataError(
@@ -115,7 +112,7 @@ class SequenceDataset(Rebuilt):
                 suggestion="integers, or hashable classes; task='seq2seq' for several a sequence",
             ) from error
         for kind, values in (("token", different), ("label", classes)):
-            odd = [value for value in values if _unequal(value)]
+            odd = [value for value in values if unequal(value)]
             if odd:
                 raise DataError(
                     f"a {kind} is {odd[0]}, which is not equal to itself; no finite number",
@@ -128,7 +125,7 @@ class SequenceDataset(Rebuilt):
             tokens=codes(len(different)) if tokens is None else tokens,
             ids=ids,
             symbols=different if tokens is None else None,
-            labels=np.array([index[label] for label in plain], dtype=np.int64),
+            labels=np.array([index[label] for label in flat], dtype=np.int64),
             classes=classes,
         )
         contexts, own = found.keys(np.arange(len(different)))
@@ -138,7 +135,7 @@ class SequenceDataset(Rebuilt):
             raise DataError(
                 f"examples {first} and {second} have one multiset of tokens"
                 + (" and one own token" if found.per_position else "")
-                + f" and labels {shown(plain[first])} and {shown(plain[second])}",
+                + f" and labels {shown(flat[first])} and {shown(flat[second])}",
                 witness=clash,
                 suggestion="equal labels"
                 + ("" if found.per_position else ", or task='last' or 'seq2seq', which also see a "
@@ -146,24 +143,11 @@ class SequenceDataset(Rebuilt):
             )  # fmt: skip
         return found
 
-    def save(self, path: str | Path) -> None:
-        """Write a JSON file, whole or not at all.
-
-        Args:
-            path: the file, .json; an old one of that name is replaced
-
-        Raises:
-            ParameterError: for symbols and labels which JSON cannot hold: strings, bytes, numbers,
-                None and tuples of these can be held
-            OutputError: where the file cannot be written
-        """
-        write_json(path, self.content())
-
     def content(self) -> Json:
-        """What `save` writes."""
+        """Return what `save` writes."""
         numbers = [list(map(written, row)) for row in self.tokens.tolist()]
         return {
-            "format": FORMAT,
+            "format": self.FORMAT,
             "task": self.task,
             "tokens": numbers if self.symbols is None else None,
             "symbols": None if self.symbols is None else list(map(encoded, self.symbols)),
@@ -173,18 +157,30 @@ class SequenceDataset(Rebuilt):
         }
 
     @classmethod
-    def load(cls, path: str | Path) -> "SequenceDataset":
-        """Read a file written by `save`.
+    def from_content(cls, content: Json) -> "SequenceDataset":
+        """Return the data set that `of` makes of what was written of one.
 
         Args:
-            path: the file, .json
+            content: of a file
 
         Raises:
-            FormatError: if it is not one
-            OSError: if it cannot be read
+            ValueError: for what is not a data set
         """
-        found: SequenceDataset = read_json(path, _read, FORMAT, "SequenceDataset.save")
-        return found
+        symbols, classes = content["symbols"], list(map(decoded, content["classes"]))
+        tokens: list[Any] = (
+            [tuple(map(number, row)) for row in content["tokens"]]
+            if symbols is None
+            else list(map(decoded, symbols))
+        )
+        task, size = content["task"], len(content["ids"][0])
+        if any(
+            type(i) is not int or i < 0 for row in [*content["ids"], content["labels"]] for i in row
+        ):
+            raise ValueError("an index is not an index")
+        labels: list[Any] = [classes[i] for i in content["labels"]]
+        if task == "seq2seq":
+            labels = [labels[start : start + size] for start in range(0, len(labels), size)]
+        return cls.of([[tokens[i] for i in row] for row in content["ids"]], labels, task)
 
     def __repr__(self) -> str:
         count, size = self.ids.shape
@@ -267,28 +263,6 @@ class SequenceDataset(Rebuilt):
         return conflict(self.labels, own, contexts) is None
 
 
-def _read(content: Json) -> SequenceDataset:
-    """A data set as `of` makes it, from what was written of one."""
-    symbols, classes = content["symbols"], list(map(decoded, content["classes"]))
-    tokens: list[Any] = (
-        [tuple(map(number, row)) for row in content["tokens"]]
-        if symbols is None
-        else list(map(decoded, symbols))
-    )
-    task, size = content["task"], len(content["ids"][0])
-    if any(
-        type(i) is not int or i < 0 for row in [*content["ids"], content["labels"]] for i in row
-    ):
-        raise ValueError("an index is no index")
-    labels: list[Any] = [classes[i] for i in content["labels"]]
-    if task == "seq2seq":
-        labels = [labels[start : start + size] for start in range(0, len(labels), size)]
-    found = SequenceDataset.of([[tokens[i] for i in row] for row in content["ids"]], labels, task)
-    if digest(found.content()) != digest(content):
-        raise ValueError("it is not written as it should be")
-    return found
-
-
 def _mixed(values: Integers, salt: int) -> npt.NDArray[np.uint64]:
     """Integers whose bits look random (splitmix64: multiplications and shifts modulo 2^64)."""
     mixed = (values.astype(np.uint64) ^ np.uint64(salt)) + np.uint64(0x9E3779B97F4A7C15)
@@ -312,125 +286,3 @@ def conflict(labels: Integers, own: Integers, contexts: Integers) -> tuple[int, 
         return None
     first, second = sorted((int(before[wrong[0]]), int(after[wrong[0]])))
     return first, second
-
-
-def rectangular(sequences: Sequence[Any]) -> list[list[Any]]:
-    """Sequences as lists of one length. Raises DataError where they are not."""
-    try:
-        listed = [list(sequence) for sequence in sequences]
-    except TypeError as error:
-        raise DataError(
-            f"a sequence is none: {error}", suggestion="lists of tokens, of one length"
-        ) from error
-    lengths = {len(sequence) for sequence in listed}
-    if len(lengths) != 1 or 0 in lengths:
-        lengths_seen = sorted(lengths)
-        raise DataError(
-            f"sequences have lengths {lengths_seen}; attention sees proportions only"
-            if listed
-            else "there are no sequences",
-            witness=lengths_seen,
-            suggestion="sequences of one length; pad them with a token of its own",
-        )
-    return listed
-
-
-def codes(count: int) -> npt.NDArray[Any]:
-    """The integers 0, 1, 2, ... as vectors of one entry, which stand for symbols: (V, 1)."""
-    integers: npt.NDArray[Any] = np.arange(count).astype(object)[:, np.newaxis]
-    return integers
-
-
-def numbered(listed: list[list[Any]]) -> tuple[tuple[Hashable, ...], Integers]:
-    """The different tokens, and the index of each (N, n).
-
-    Raises:
-        DataError: for unhashable ones
-
-    Example:
-        >>> numbered([["a", "b"], ["b", "b"]])
-        (('a', 'b'), array([[0, 1],
-               [1, 1]]))
-    """
-    places: dict[Hashable, int] = {}
-    try:
-        rows = [
-            [places.setdefault(_hashable(token), len(places)) for token in row] for row in listed
-        ]
-    except TypeError as error:
-        raise DataError(
-            f"a token cannot be told from others: {error}",
-            suggestion="numbers, vectors of numbers, or hashable symbols",
-        ) from error
-    return tuple(places), np.array(rows, dtype=np.int64)
-
-
-def exact_vectors(tokens: tuple[Hashable, ...]) -> npt.NDArray[Any] | None:
-    """Tokens as integers and Fractions (V, d), or None if some are no numbers.
-
-    Raises:
-        DataError: for vectors of different lengths, and numbers which are not finite
-
-    Example:
-        >>> exact_vectors((0.5, 2))
-        array([[Fraction(1, 2)],
-               [2]], dtype=object)
-    """
-    vectors = [token if isinstance(token, tuple) else (token,) for token in tokens]
-    if any(not isinstance(x, Real) for vector in vectors for x in vector):
-        return None
-    widths = sorted({len(vector) for vector in vectors})
-    if len(widths) != 1 or 0 in widths:
-        raise DataError(
-            f"tokens have {widths} entries", witness=widths, suggestion="vectors of one length"
-        )
-    try:
-        exact = [[_shortest(Fraction(x)) for x in vector] for vector in vectors]
-    except (ValueError, OverflowError, TypeError) as error:
-        raise DataError(
-            f"a token is no finite number: {error}",
-            suggestion="finite integers, Fractions or floats of 64 bits at most",
-        ) from error
-    array = np.empty((len(exact), widths[0]), dtype=object)
-    array[:] = exact
-    return array
-
-
-def _shortest(number: Fraction) -> int | Fraction:
-    return number.numerator if number.denominator == 1 else number
-
-
-def _hashable(token: Any) -> Hashable:  # noqa: ANN401 - whatever users have
-    if isinstance(token, np.ndarray):
-        token = token.tolist()
-    if isinstance(token, (list, tuple)):
-        entries = tuple(map(_hashable, token))
-        single = len(entries) == 1 and isinstance(entries[0], Real)
-        # A vector of one number is that number.
-        first: Hashable = entries[0] if single else entries
-        return first
-    plain: Hashable = _plain(token)
-    return plain
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401
-    """Numbers and strings of numpy as those of Python; anything else as it is."""
-    if isinstance(value, tuple):
-        return tuple(map(_plain, value))
-    kinds = np.number, np.bool_, np.str_, np.bytes_
-    return value.item() if isinstance(value, kinds) else value
-
-
-def _listed(labels: Any) -> list[Any]:  # noqa: ANN401
-    """Labels as a list; none of what is no list."""
-    try:
-        return list(labels)
-    except TypeError:
-        return []
-
-
-def _unequal(value: Any) -> bool:  # noqa: ANN401
-    """Whether it holds a NaN, which is not equal to itself."""
-    if isinstance(value, tuple):
-        return any(map(_unequal, value))
-    return bool(value != value)  # noqa: PLR0124 - NaN

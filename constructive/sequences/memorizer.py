@@ -11,31 +11,27 @@ import numpy.typing as npt
 from rich.table import Table
 
 from constructive.sequences.answers import expected_outputs, met
-from constructive.sequences.attention import WEIGHTS, UniformAttention
-from constructive.sequences.examples import (
-    Integers,
-    SequenceDataset,
-    Task,
-    exact_vectors,
-    numbered,
-    rectangular,
-)
+from constructive.sequences.attention import UniformAttention
+from constructive.sequences.examples import SequenceDataset, Task
 from constructive.sequences.network import Column, Network
 from constructive.sequences.record import SequenceRecord, read_record
-from constructive.sequences.rounded import Floats, RoundedNetwork, float_type, floats
+from constructive.sequences.rounded import Floats, rounded_outputs, rows_of_floats
 from constructive.sequences.storage import (
     Json,
+    JsonFile,
     decoded,
-    digest,
     encoded,
     network_content,
     network_from,
-    number,
-    read_json,
-    write_json,
-    written,
 )
-from constructive.support.errors import DataError, ParameterError, shown
+from constructive.sequences.tokens import (
+    known_vectors,
+    numbered,
+    other_tokens,
+    rectangular,
+)
+from constructive.support.arrays import Integers
+from constructive.support.errors import DataError, ParameterError
 from constructive.support.extras import require
 from constructive.support.files import replacing
 from constructive.support.tables import Sheet
@@ -43,11 +39,9 @@ from constructive.support.tables import Sheet
 if TYPE_CHECKING:
     import torch
 
-FORMAT = "constructive sequence memorizer 1"
-
 
 @dataclass(frozen=True, eq=False)
-class SequenceMemorizer:
+class SequenceMemorizer(JsonFile):
     """Two token-wise ReLU networks around one layer of uniform attention, in exact arithmetic.
 
     `repr` is one line, `str` a table, and so is the HTML which notebooks show.
@@ -59,15 +53,17 @@ class SequenceMemorizer:
             next
         attention: adds up h over the context, in the last entry of the stream: (h, t, S)
         classifier: from the stream to the label
-        symbols: tokens which are no numbers, in the order of the integers that stand for them;
+        symbols: tokens which are not numbers, in the order of the integers that stand for them;
             None for numbers
-        classes: labels which are no integers, in the order of the integers that stand for them;
+        classes: labels which are not integers, in the order of the integers that stand for them;
             None for integers
         record: how it was built
 
     Raises:
         ParameterError: for parts which do not fit together
     """
+
+    FORMAT = "constructive sequence memorizer 1"
 
     task: Task
     context_size: int
@@ -124,7 +120,7 @@ class SequenceMemorizer:
                 suggestion=f"n={self.context_size}",
             )
         different, ids = numbered(listed)
-        tokens = self._vectors(different)
+        tokens = known_vectors(different, self.symbols, self.width)
         return [tokens[:, k] for k in range(tokens.shape[1])], ids
 
     def encode_dataset(self, dataset: SequenceDataset) -> tuple[list[Column], Integers]:
@@ -147,9 +143,9 @@ class SequenceMemorizer:
         tokens = dataset.tokens
         if dataset.symbols is not None or self.symbols is not None:
             vectors = dataset.symbols or tuple(map(_token, dataset.tokens.tolist()))
-            tokens = self._vectors(vectors)
+            tokens = known_vectors(vectors, self.symbols, self.width)
         elif tokens.shape[1] != self.width:
-            raise self._other_tokens(tokens[0].tolist())
+            raise other_tokens(tokens[0].tolist(), self.width)
         return [tokens[:, k] for k in range(tokens.shape[1])], dataset.ids
 
     def outputs(self, columns: list[Column], ids: Integers) -> Column:
@@ -163,7 +159,7 @@ class SequenceMemorizer:
             a column (N,), or (N n,) for seq2seq
         """
         stream = self.attention(self.embedding(columns), ids)
-        chosen = slice(None) if self.task == "seq2seq" else slice(-1, None)
+        chosen = slice(None if self._every else -1, None)
         return self.classifier([column[:, chosen].reshape(-1) for column in stream])[0]
 
     def labelled(self, outputs: Column, count: int) -> list[Any]:
@@ -179,7 +175,7 @@ class SequenceMemorizer:
         found: list[Any] = outputs.tolist()
         if self.classes is not None:
             found = [self._class(value) for value in found]
-        if self.task != "seq2seq":
+        if not self._every:
             return found
         size = self.context_size
         return [found[start : start + size] for start in range(0, count * size, size)]
@@ -188,30 +184,6 @@ class SequenceMemorizer:
         classes = self.classes or ()
         known = isinstance(value, int) and 0 <= value < len(classes)
         return classes[value] if known else None
-
-    def _vectors(self, tokens: tuple[Hashable, ...]) -> Column:
-        """Different tokens as the embedding takes them: (V, d)."""
-        if self.symbols is not None:
-            known = {symbol: place for place, symbol in enumerate(self.symbols)}
-            unknown = [token for token in tokens if token not in known]
-            if unknown:
-                raise DataError(
-                    f"unknown token {shown(unknown[0])}",
-                    witness=shown(unknown[0]),
-                    suggestion=f"one of the {len(known)} symbols which were memorized",
-                )
-            return np.array([[known[token]] for token in tokens], dtype=object)
-        vectors = exact_vectors(tokens)
-        if vectors is None or vectors.shape[1] != self.width:
-            raise self._other_tokens(tokens[0])
-        return vectors
-
-    def _other_tokens(self, token: object) -> DataError:
-        return DataError(
-            f"the tokens are no vectors of {self.width} numbers, as those which were memorized",
-            witness=shown(token),
-            suggestion="tokens of the same kind",
-        )
 
     def arrays(self, sequences: Sequence[Any], dtype: npt.DTypeLike = np.float64) -> Floats:
         """Sequences as the exported models take them: (N, n, d), rounded to floats.
@@ -225,7 +197,7 @@ class SequenceMemorizer:
             ParameterError: for another dtype
         """
         columns, ids = self.encode(sequences)
-        tokens = self._floats(columns, dtype)
+        tokens = rows_of_floats(columns, dtype)
         if not np.isfinite(tokens).all():
             raise DataError(
                 f"a token is beyond {np.dtype(dtype).name}",
@@ -234,15 +206,10 @@ class SequenceMemorizer:
             )
         return tokens[ids]
 
-    @staticmethod
-    def _floats(columns: list[Column], dtype: npt.DTypeLike) -> Floats:
-        kind = float_type(dtype)
-        return np.stack([floats(column.tolist(), kind) for column in columns], axis=-1)
-
     def reproduced(self, dataset: SequenceDataset, dtype: npt.DTypeLike = np.float64) -> float:
         """The share of labels which are left when all is computed in floats. Measured, not proved.
 
-        Words of more bits than a float has are lost: expect 1.0 for `step="saturating"` and
+        Words of more bits than a float has are lost: expect 1.0 for a construction of floats and
         `max_word_bits=52`, and chance for long words. Attention is computed as exported models do,
         by rounded shares 1/n, and a label counts if it is met within 1/8; other programs may add in
         another order.
@@ -256,19 +223,10 @@ class SequenceMemorizer:
             ParameterError: for another dtype
         """
         columns, ids = self.encode_dataset(dataset)
-        kind = float_type(dtype)
-        tokens = self._floats(columns, kind)
-        with np.errstate(all="ignore"):  # what overflows is not reproduced
-            stream = RoundedNetwork.of(self.embedding, kind)(tokens)
-            value, output = (
-                floats(weights, kind)
-                for weights in (self.attention.value_weights, self.attention.output_weights)
-            )
-            share = kind.type(1) / kind.type(self.context_size)
-            mean = ((stream @ value)[ids] * share).sum(axis=1)
-            own = ids if self.task == "seq2seq" else ids[:, -1:]
-            moved = stream[own] + mean[:, np.newaxis, np.newaxis] * output
-            found = RoundedNetwork.of(self.classifier, kind)(moved.reshape(-1, len(output)))[:, 0]
+        tokens = rows_of_floats(columns, dtype)
+        found = rounded_outputs(
+            self.embedding, self.attention, self.classifier, tokens, ids, every=self._every
+        )
         values = expected_outputs(self.classes, dataset.classes)
         pairs = zip(found.tolist(), dataset.labels.tolist(), strict=True)
         return sum(met(out, values[label]) for out, label in pairs) / len(found)
@@ -284,7 +242,7 @@ class SequenceMemorizer:
 
         Raises:
             MissingExtraError: without torch
-            PrecisionError: where a weight is no number of that dtype
+            PrecisionError: where a weight is not a number of that dtype
             ParameterError: for another dtype
         """
         require("torch", extra="torch", purpose="SequenceMemorizer.to_torch")
@@ -307,7 +265,7 @@ class SequenceMemorizer:
 
         Raises:
             MissingExtraError: without onnx
-            PrecisionError: where a weight is no number of that dtype
+            PrecisionError: where a weight is not a number of that dtype
             ParameterError: for another dtype
             OutputError: where the file cannot be written
         """
@@ -325,6 +283,11 @@ class SequenceMemorizer:
     def width(self) -> int:
         """d, the entries of a token."""
         return self.embedding.layers[0].width
+
+    @property
+    def _every(self) -> bool:
+        """Whether every position has an output, and not the last one alone."""
+        return self.task == "seq2seq"
 
     @property
     def nonzero_parameters(self) -> int:
@@ -350,31 +313,15 @@ class SequenceMemorizer:
     def _parts(self) -> tuple[Network | UniformAttention, ...]:
         return self.embedding, self.attention, self.classifier
 
-    def save(self, path: str | Path) -> None:
-        """Write a JSON file of weights, symbols and classes, whole or not at all.
-
-        Args:
-            path: the file, .json; an old one of that name is replaced
-
-        Raises:
-            ParameterError: for symbols and classes which JSON cannot hold: strings, bytes, numbers,
-                None and tuples of these can be held
-            OutputError: where the file cannot be written
-        """
-        write_json(path, self.content())
-
     def content(self) -> Json:
-        """What `save` writes."""
+        """Return what `save` writes."""
         classes = self.classes
         return {
-            "format": FORMAT,
+            "format": self.FORMAT,
             "task": self.task,
             "context_size": self.context_size,
             "embedding": network_content(self.embedding),
-            "attention": {
-                name: list(map(written, weights))
-                for name, weights in zip(WEIGHTS, dataclasses.astuple(self.attention), strict=True)
-            },
+            "attention": self.attention.content(),
             "classifier": network_content(self.classifier),
             "symbols": None if self.symbols is None else list(map(encoded, self.symbols)),
             "classes": None if classes is None else list(map(encoded, classes)),
@@ -382,18 +329,32 @@ class SequenceMemorizer:
         }
 
     @classmethod
-    def load(cls, path: str | Path) -> "SequenceMemorizer":
-        """Read a file written by `save`.
+    def from_content(cls, content: Json) -> "SequenceMemorizer":
+        """Return the memorizer of which `content` is the content.
 
         Args:
-            path: the file, .json
+            content: of a file
 
         Raises:
-            FormatError: if it is not one
-            OSError: if it cannot be read
+            ParameterError: for parts that do not fit together
+            ValueError: for what is not a memorizer
         """
-        found: SequenceMemorizer = read_json(path, _read, FORMAT, "SequenceMemorizer.save")
-        return found
+        symbols, classes = (
+            None if content[name] is None else tuple(map(decoded, content[name]))
+            for name in ("symbols", "classes")
+        )
+        if type(content["context_size"]) is not int:
+            raise ValueError("its context size is not a number")
+        return cls(
+            content["task"],
+            content["context_size"],
+            network_from(content["embedding"]),
+            UniformAttention.from_content(content["attention"]),
+            network_from(content["classifier"]),
+            symbols,
+            classes,
+            read_record(content["record"]),
+        )
 
     def __repr__(self) -> str:
         return (
@@ -422,17 +383,11 @@ class SequenceMemorizer:
         table = Table(box=None, pad_edge=False, show_edge=False)
         for heading in ("part", "depth", "width", "non-zero", "total", "largest bits"):
             table.add_column(heading, justify="left" if heading == "part" else "right")
-        for name, network in (("embedding", self.embedding), ("classifier", self.classifier)):
-            numbers = network.nonzero_parameters, network.total_parameters
-            table.add_row(
-                name, str(network.depth), str(network.width), *(f"{x:,}" for x in numbers),
-                str(network.largest_bits),
-            )  # fmt: skip
-            if name == "embedding":
-                attention = self.attention
-                counts = attention.nonzero_parameters, attention.total_parameters
-                table.add_row("attention", "1", "1", *map(str, counts),
-                              str(self.context_size.bit_length()))  # fmt: skip
+        for name, part in zip(("embedding", "attention", "classifier"), self._parts, strict=True):
+            depth, width = (part.depth, part.width) if isinstance(part, Network) else (1, 1)
+            counts = part.nonzero_parameters, part.total_parameters
+            numbers = depth, width, *counts, part.largest_bits
+            table.add_row(name, *(f"{x:,}" for x in numbers))
         return Sheet(f"SequenceMemorizer: task {self.task}, exact", facts, table)
 
 
@@ -442,28 +397,3 @@ def _misfit(problem: str, witness: object) -> ParameterError:
 
 def _token(vector: list[Any]) -> Hashable:
     return vector[0] if len(vector) == 1 else tuple(vector)
-
-
-def _read(content: Json) -> SequenceMemorizer:
-    attention = UniformAttention(
-        *(tuple(map(number, content["attention"][name])) for name in WEIGHTS)
-    )
-    symbols, classes = (
-        None if content[name] is None else tuple(map(decoded, content[name]))
-        for name in ("symbols", "classes")
-    )
-    if type(content["context_size"]) is not int:
-        raise ValueError("its context size is no number")
-    found = SequenceMemorizer(
-        content["task"],
-        content["context_size"],
-        network_from(content["embedding"]),
-        attention,
-        network_from(content["classifier"]),
-        symbols,
-        classes,
-        read_record(content["record"]),
-    )
-    if digest(found.content()) != digest(content):
-        raise ValueError("it is not written as it should be")
-    return found

@@ -1,13 +1,9 @@
 """ReLU networks as plain data: programs on integer registers, their layers, and exact evaluation.
 
 A *program* is a sequence of steps on named registers. Each step is one hidden layer: its units are
-relu(a.r + b), and registers are then carried over or made anew from the units. Programs are how the
-proofs speak; networks are what is handed out:
-
-- `plain` lowers a program to a feed-forward network without skip connections. A register which is
-  carried and still needed costs one unit relu(r), so it must not be negative there.
-- `residual` lowers it to blocks `x <- x + W_2 relu(W_1 x + b_1) + b_2`, the feed-forward layers of
-  a transformer. Registers are coordinates of x, and cost nothing to carry.
+relu(a.r + b), and registers are then kept or made anew from the units. Programs are how the proofs
+speak. A *network* is what users get: blocks `x <- x + W_2 relu(W_1 x + b_1) + b_2`, feed-forward
+layers of a transformer. Registers are coordinates of x, which cost nothing to keep.
 
 All weights are integers or Fractions. Nothing is rounded, so `==` decides.
 """
@@ -15,7 +11,7 @@ All weights are integers or Fractions. Nothing is rounded, so `==` decides.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -54,12 +50,13 @@ class Affine:
 class Step:
     """A hidden layer: units relu(...) of registers, and registers made of units.
 
-    Registers which do not change are carried: in a plain network by units relu(r) as well.
+    Registers that do not change are kept.
 
     Attributes:
         units: what goes into each relu, by the name of the unit
-        updates: registers which change, as sums of units and of registers; these are copied by
-            units relu(r) of their own, so that they must not be negative
+        updates: registers that change, as sums of units and of registers; other registers than the
+            changed one itself, and that one where its coefficient is not 1, are copied by units
+            relu(r) of their own, so that they must not be negative
     """
 
     units: Mapping[str, Affine]
@@ -82,21 +79,33 @@ class Program:
     steps: tuple[Step, ...]
     outputs: tuple[Affine, ...]
 
-    def needed(self) -> list[frozenset[str]]:
-        """The registers which are still read after each step, and before the first one."""
-        live = frozenset(name for output in self.outputs for name in output.terms)
-        after = [live]
-        for step in reversed(self.steps):
-            read = {name for unit in step.units.values() for name in unit.terms}
-            carried = {
-                part
-                for name in live
-                for part in step.updates.get(name, Affine({name: 1})).terms
-                if part not in step.units
-            }
-            live = frozenset(read | carried)
-            after.append(live)
-        return after[::-1]
+    def network(self) -> "Network":
+        """Return the network that computes what this program does: a coordinate for each register.
+
+        Registers that are copied by units of their own must not be negative there (`Step`).
+        """
+        changed = (name for step in self.steps for name in step.updates)
+        names = sorted({*self.start, *changed})
+        zero = Affine()
+        layers = [SparseMatrix.of([self.start.get(n, zero) for n in names], self.inputs)]
+        for step in self.steps:
+            units = dict(step.units)
+            rows = []
+            for name in names:
+                update = step.updates.get(name)
+                if update is None:
+                    rows.append(zero)
+                    continue
+                terms = {part: v for part, v in update.terms.items() if part in step.units}
+                changes = {part: v for part, v in update.terms.items() if part not in step.units}
+                changes[name] = changes.get(name, 0) - 1  # the old value is taken away
+                for part, value in changes.items():
+                    if value:
+                        units[f"carried {part}"] = Affine({part: 1})
+                        terms[f"carried {part}"] = value
+                rows.append(Affine(terms, update.constant))
+            layers += [SparseMatrix.of(units.values(), names), SparseMatrix.of(rows, list(units))]
+        return Network((*layers, SparseMatrix.of(self.outputs, names)))
 
 
 @dataclass(frozen=True)
@@ -134,13 +143,34 @@ class SparseMatrix:
 
     def __call__(self, inputs: Sequence[Column], count: int) -> list[Column]:
         """Apply it to a column (count,) for each entry of x."""
-        sizes = [_largest(column) for column in inputs]
+        sizes = self._sizes(inputs)
+        rows = zip(self.columns, self.values, self.biases, strict=True)
         return [
-            _combined(
-                [inputs[c] for c in columns], [sizes[c] for c in columns], values, bias, count
-            )
-            for columns, values, bias in zip(self.columns, self.values, self.biases, strict=True)
+            _combined([inputs[c] for c in row], [sizes[c] for c in row], values, bias, count)
+            for row, values, bias in rows
         ]
+
+    def added_to(self, before: Sequence[Column], inputs: Sequence[Column]) -> list[Column]:
+        """Return `before` + W x + b; where a row is empty, the column itself.
+
+        Args:
+            before: a column (count,) for each row
+            inputs: a column (count,) for each entry of x
+        """
+        sizes, found = self._sizes(inputs), list(before)
+        for place, (row, values, bias) in enumerate(
+            zip(self.columns, self.values, self.biases, strict=True)
+        ):
+            if row or bias:
+                kept = before[place]
+                columns, bounds = [inputs[c] for c in row], [sizes[c] for c in row]
+                found[place] = _combined(
+                    [kept, *columns], [_largest(kept), *bounds], (1, *values), bias, len(kept)
+                )
+        return found
+
+    def _sizes(self, inputs: Sequence[Column]) -> dict[int, int]:
+        return {c: _largest(inputs[c]) for c in set(chain.from_iterable(self.columns))}
 
     @property
     def nonzero(self) -> int:
@@ -161,34 +191,20 @@ class SparseMatrix:
 
 @dataclass(frozen=True)
 class Network:
-    """A ReLU network.
+    """A ReLU network with skip connections.
 
     Attributes:
-        layers: each an affine map; relu follows all but the last, of a plain network. In a residual
-            one they are, after the first, pairs W_1, W_2 of blocks `x <- x + W_2 relu(W_1 x)`, and
-            the last one reads the outputs.
-        residual: whether it has such blocks; by default not
+        layers: affine maps: the first makes x of the inputs, the last reads the outputs of x, and
+            between them are the pairs W_1, W_2 of blocks `x <- x + W_2 relu(W_1 x)`
+
+    Raises:
+        ValueError: for layers that do not fit together, and rows that name an input twice
     """
 
     layers: tuple[SparseMatrix, ...]
-    residual: bool = False
 
-    def __call__(self, inputs: Sequence[Column]) -> list[Column]:
-        """Evaluate examples exactly: a column of numbers for each input and for each output."""
-        values, count = list(inputs), len(inputs[0])
-        if not self.residual:
-            for layer in self.layers[:-1]:
-                values = [_relu(column) for column in layer(values, count)]
-            return self.layers[-1](values, count)
-        values = self.layers[0](values, count)
-        for first, second in zip(self.layers[1:-1:2], self.layers[2:-1:2], strict=True):
-            added = second([_relu(column) for column in first(values, count)], count)
-            values = [combination(both, [1, 1], 0) for both in zip(values, added, strict=True)]
-        return self.layers[-1](values, count)
-
-    def require_consistent(self) -> None:
-        """Raise ValueError unless layers fit together, and name each of their inputs once."""
-        if not self.layers or (self.residual and len(self.layers) % 2):
+    def __post_init__(self) -> None:
+        if not self.layers or len(self.layers) % 2:
             raise ValueError(f"a network of {len(self.layers)} layers")
         for layer in self.layers:
             for columns, values in zip(layer.columns, layer.values, strict=True):
@@ -197,13 +213,25 @@ class Network:
                     raise ValueError(f"a row of a layer of {layer.width} inputs has others")
                 if len(values) != len(columns):
                     raise ValueError(f"{len(values)} weights for {len(columns)} columns")
-        for before, after in zip(self.layers, self.layers[1:], strict=False):
+        for before, after in pairwise(self.layers):
             if len(before.biases) != after.width:
                 raise ValueError(f"{after.width} inputs after {len(before.biases)} outputs")
-        if self.residual and {layer.width for layer in self.layers[1::2]} != {
-            self.layers[-1].width
-        }:
+        if {layer.width for layer in self.layers[1::2]} != {self.layers[-1].width}:
             raise ValueError("blocks of different widths")
+
+    def __call__(self, inputs: Sequence[Column]) -> list[Column]:
+        """Evaluate examples exactly: a column of numbers for each input and for each output."""
+        count = len(inputs[0])
+        values = self.layers[0](inputs, count)
+        for first, second in self.blocks:
+            units = [np.maximum(unit, 0) for unit in first(values, count)]
+            values = second.added_to(values, units)
+        return self.layers[-1](values, count)
+
+    @property
+    def blocks(self) -> list[tuple[SparseMatrix, SparseMatrix]]:
+        """The pairs W_1, W_2."""
+        return list(zip(self.layers[1:-1:2], self.layers[2:-1:2], strict=True))
 
     def numbers(self) -> Iterable[Number]:
         """All weights and biases which are not zero."""
@@ -217,13 +245,12 @@ class Network:
     @property
     def depth(self) -> int:
         """The number of hidden layers."""
-        return (len(self.layers) - 2) // 2 if self.residual else len(self.layers) - 1
+        return len(self.blocks)
 
     @property
     def width(self) -> int:
         """The largest number of units of a hidden layer."""
-        hidden = self.layers[1:-1:2] if self.residual else self.layers[:-1]
-        return max((len(layer.biases) for layer in hidden), default=0)
+        return max((len(first.biases) for first, _ in self.blocks), default=0)
 
     @property
     def nonzero_parameters(self) -> int:
@@ -259,79 +286,6 @@ def bits(number: Number) -> int:
     if isinstance(number, int):
         return number.bit_length()
     return number.numerator.bit_length() + number.denominator.bit_length() - 1
-
-
-def plain(program: Program) -> Network:
-    """A feed-forward network without skip connections which computes what the program does.
-
-    Args:
-        program: its registers are not negative where they are carried (`Step`)
-    """
-    needed = program.needed()
-    before: Sequence[str] = program.inputs
-    registers: Mapping[str, Affine] = program.start
-    layers = []
-    for step, live in zip(program.steps, needed[1:], strict=True):
-        used = {part for name in live & set(step.updates) for part in step.updates[name].terms}
-        units = {f"unit {name}": unit for name, unit in step.units.items() if name in used}
-        after: dict[str, Affine] = {}
-        for name in sorted(live):
-            update = step.updates.get(name, Affine({name: 1}))
-            terms: dict[str, Number] = {}
-            for part, value in update.terms.items():
-                if part in step.units:
-                    terms[f"unit {part}"] = value
-                else:
-                    units[f"carried {part}"] = Affine({part: 1})
-                    terms[f"carried {part}"] = value
-            after[name] = Affine(terms, update.constant)
-        layers.append(SparseMatrix.of([_inserted(u, registers) for u in units.values()], before))
-        before, registers = list(units), after
-    outputs = [_inserted(output, registers) for output in program.outputs]
-    return Network((*layers, SparseMatrix.of(outputs, before)))
-
-
-def residual(program: Program) -> Network:
-    """Blocks with skip connections, one coordinate a register, which compute the same.
-
-    Args:
-        program: registers which units of their own copy are not negative there (`Step`)
-    """
-    names = sorted({*program.start, *(name for step in program.steps for name in step.updates)})
-    zero = Affine()
-    layers = [SparseMatrix.of([program.start.get(n, zero) for n in names], program.inputs)]
-    for step in program.steps:
-        if not step.updates:  # there for plain networks only
-            continue
-        units = dict(step.units)
-        rows = []
-        for name in names:
-            update = step.updates.get(name)
-            if update is None:
-                rows.append(zero)
-                continue
-            terms = {part: v for part, v in update.terms.items() if part in step.units}
-            changes = {part: v for part, v in update.terms.items() if part not in step.units}
-            changes[name] = changes.get(name, 0) - 1  # what it was is taken away
-            for part, value in changes.items():
-                if value:
-                    units[f"carried {part}"] = Affine({part: 1})
-                    terms[f"carried {part}"] = value
-            rows.append(Affine(terms, update.constant))
-        layers += [SparseMatrix.of(units.values(), names), SparseMatrix.of(rows, list(units))]
-    return Network((*layers, SparseMatrix.of(program.outputs, names)), residual=True)
-
-
-def _inserted(affine: Affine, registers: Mapping[str, Affine]) -> Affine:
-    """An affine function of registers as one of what the registers are made of."""
-    terms: dict[str, Number] = {}
-    constant = affine.constant
-    for name, value in affine.terms.items():
-        register = registers[name]
-        constant += value * register.constant
-        for part, weight in register.terms.items():
-            terms[part] = terms.get(part, 0) + value * weight
-    return Affine(terms, constant)
 
 
 def _largest(column: Column) -> int:
@@ -386,10 +340,6 @@ def _combined(
         if value:
             total = total + value * column.astype(kind)
     return total if short else _normalised(total)
-
-
-def _relu(column: Column) -> Column:
-    return np.maximum(column, 0)
 
 
 def _normalised(column: Column) -> Column:

@@ -49,8 +49,8 @@ def read_record(content: Json) -> SequenceRecord:
         counts.append(found.max_word_bits)
     small = all(type(x) is int and 0 <= x < _LARGEST for x in dataclasses.astuple(sizes))
     if not small or any(type(x) is not int or x < 0 for x in counts):
-        raise ValueError("a number of its record is no number")
+        raise ValueError("a number of its record is not a number")
     names = found.embedding, found.layout, found.backend, found.step
     if not all(isinstance(name, str) and name.isidentifier() for name in names):
-        raise ValueError("a name in its record is no name")
+        raise ValueError("a name in its record is not a name")
     return found

@@ -4,7 +4,7 @@ Nothing is proved here. A float has 53 bits (24 in float32), and words longer th
 `SequenceMemorizer.reproduced` measures how many labels are left.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive.sequences.network import Network, Number, SparseMatrix
+from constructive.sequences.attention import UniformAttention
+from constructive.sequences.network import Column, Network, Number, SparseMatrix
+from constructive.support.arrays import Integers
 from constructive.support.errors import ParameterError, PrecisionError
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -24,17 +26,16 @@ class RoundedNetwork:
 
     Attributes:
         layers: pairs of W (outputs, inputs) and b (outputs,)
-        residual: whether it has skip connections
 
     Example:
-        >>> from constructive.sequences.network import Affine, Program, plain
+        >>> from constructive.sequences.network import Affine, Program
         >>> program = Program(("x",), {"r": Affine({"x": 2}, 1)}, (), (Affine({"r": 1}),))
-        >>> RoundedNetwork.of(plain(program), np.float32)(np.array([[3.0]], dtype=np.float32))
+        >>> rounded = RoundedNetwork.of(program.network(), np.float32)
+        >>> rounded(np.array([[3.0]], dtype=np.float32))
         array([[7.]], dtype=float32)
     """
 
     layers: tuple[tuple[Floats, Floats], ...]
-    residual: bool
 
     @classmethod
     def of(cls, network: Network, dtype: npt.DTypeLike) -> "RoundedNetwork":
@@ -48,24 +49,55 @@ class RoundedNetwork:
             ParameterError: for another dtype
         """
         kind = float_type(dtype)
-        layers = (_dense(layer, kind) for layer in network.layers)
-        return cls(tuple(layers), network.residual)
+        return cls(tuple(_dense(layer, kind) for layer in network.layers))
 
     def __call__(self, values: Floats) -> Floats:
         """Evaluate examples: (B, inputs) to (B, outputs)."""
         maps = self.layers
-        if not self.residual:
-            for layer in maps[:-1]:
-                values = np.maximum(_affine(layer, values), 0)
-            return _affine(maps[-1], values)
         values = _affine(maps[0], values)
         for first, second in zip(maps[1:-1:2], maps[2:-1:2], strict=True):
             values = values + _affine(second, np.maximum(_affine(first, values), 0))
         return _affine(maps[-1], values)
 
 
+def rounded_outputs(
+    embedding: Network,
+    attention: UniformAttention,
+    classifier: Network,
+    tokens: Floats,
+    ids: Integers,
+    *,
+    every: bool,
+) -> Floats:
+    """Return what a memorizer gives if all is computed in floats, as exported models compute it.
+
+    Args:
+        embedding: of the `SequenceMemorizer`
+        attention: of the `SequenceMemorizer`; the mean is a sum of rounded shares 1/n
+        classifier: of the `SequenceMemorizer`
+        tokens: (V, d), in the type in which all is computed
+        ids: (N, n), the tokens of each sequence
+        every: whether every position has an output, and not the last one alone
+
+    Returns:
+        outputs (N,), or (N n,)
+    """
+    kind = tokens.dtype
+    with np.errstate(all="ignore"):  # what overflows is not reproduced
+        stream = RoundedNetwork.of(embedding, kind)(tokens)
+        value, output = (
+            floats(weights, kind) for weights in (attention.value_weights, attention.output_weights)
+        )
+        share = kind.type(1) / kind.type(ids.shape[1])
+        mean = ((stream @ value)[ids] * share).sum(axis=1)
+        own = ids if every else ids[:, -1:]
+        moved = stream[own] + mean[:, np.newaxis, np.newaxis] * output
+        found: Floats = RoundedNetwork.of(classifier, kind)(moved.reshape(-1, len(output)))[:, 0]
+    return found
+
+
 def require_exact(weights: Iterable[Number], dtype: npt.DTypeLike) -> None:
-    """Raise PrecisionError where a weight is no number of that type.
+    """Raise PrecisionError where a weight is not a number of that type.
 
     Args:
         weights: exact ones
@@ -81,10 +113,10 @@ def require_exact(weights: Iterable[Number], dtype: npt.DTypeLike) -> None:
         if not np.isfinite(rounded) or Fraction(float(rounded)) != weight:
             bits = weight.numerator.bit_length()
             raise PrecisionError(
-                f"a weight of {bits} bits is no number of {kind.name}",
+                f"a weight of {bits} bits is not a number of {kind.name}",
                 witness=bits,
-                suggestion="step='saturating' and max_word_bits=52, or 23 for float32; and "
-                "measure `reproduced`",
+                suggestion="construction='float_separating_set' and max_word_bits=52, or 23 for "
+                "float32; and measure `reproduced`",
             )
 
 
@@ -123,6 +155,20 @@ def floats(numbers: Iterable[Number], dtype: npt.DTypeLike) -> Floats:
     """
     with np.errstate(over="ignore"):
         return np.array(list(map(_float, numbers))).astype(dtype)
+
+
+def rows_of_floats(columns: Sequence[Column], dtype: npt.DTypeLike) -> Floats:
+    """Return rounded columns side by side: (V, d).
+
+    Args:
+        columns: numbers (V,), one for each entry of tokens
+        dtype: float64 or float32
+
+    Raises:
+        ParameterError: for another dtype
+    """
+    kind = float_type(dtype)
+    return np.stack([floats(column.tolist(), kind) for column in columns], axis=-1)
 
 
 def _dense(layer: SparseMatrix, kind: np.dtype[Any]) -> tuple[Floats, Floats]:

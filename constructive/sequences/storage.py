@@ -7,10 +7,11 @@ the reader insists on: so equal values are equal JSON, and a hash of it says wha
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from constructive.sequences.network import Network, Number, SparseMatrix
 from constructive.support.errors import FormatError, ParameterError
@@ -53,7 +54,7 @@ def number(text: str) -> Number:
     if denominator:
         found = Fraction(int(numerator, 16), int(denominator, 16))
     if written(found) != text:
-        raise ValueError(f"{text[:40]!r} is no number as it is written here")
+        raise ValueError(f"{text[:40]!r} is not a number as it is written here")
     return found
 
 
@@ -97,7 +98,7 @@ def decoded(content: Json) -> Hashable:
     kind, text = content
     value = _DECODERS[kind](text)
     if encoded(value) != content:
-        raise ValueError(f"{str(content)[:60]} is no value as it is written here")
+        raise ValueError(f"{str(content)[:60]} is not a value as it is written here")
     return value
 
 
@@ -131,10 +132,10 @@ def network_content(network: Network) -> Json:
     """A network: for each layer its number of inputs, and rows of columns, values and a bias.
 
     Args:
-        network: plain or residual
+        network: any network
     """
     return {
-        "residual": network.residual,
+        "residual": True,
         "layers": [
             {
                 "inputs": layer.width,
@@ -168,9 +169,9 @@ def network_from(content: Json) -> Network:
         )
         for layer in content["layers"]
     )
-    found = Network(layers, content["residual"])
-    found.require_consistent()
-    return found
+    if content["residual"] is not True:
+        raise ValueError("a network without skip connections, as older versions built them")
+    return Network(layers)
 
 
 def digest(content: Json) -> str:
@@ -187,19 +188,73 @@ def digest(content: Json) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def write_json(path: str | Path, content: Json) -> None:
-    """Write JSON, whole or not at all; an old file of that name is replaced.
+class JsonFile(ABC):
+    """What is kept in a JSON file, which is read again to the same content.
 
-    Args:
-        path: the file, .json
-        content: what the json module writes
-
-    Raises:
-        OutputError: where the file cannot be written
+    Attributes:
+        FORMAT: the text under "format"
     """
-    text = json.dumps(content, separators=(",", ":"))
-    with replacing(path) as file:
-        file.write(text.encode() + b"\n")
+
+    FORMAT: ClassVar[str]
+
+    @abstractmethod
+    def content(self) -> Json:
+        """Return what `save` writes."""
+
+    @classmethod
+    @abstractmethod
+    def from_content(cls, content: Json) -> Self:
+        """Return what has this content; raise ValueError, TypeError or KeyError for others.
+
+        Args:
+            content: of a file of this format
+        """
+
+    def save(self, path: str | Path) -> None:
+        """Write a JSON file, whole or not at all.
+
+        Args:
+            path: the file, .json; an old one of that name is replaced
+
+        Raises:
+            ParameterError: for symbols and labels that JSON cannot hold: strings, bytes, numbers,
+                None and tuples of these can be held
+            OutputError: where the file cannot be written
+        """
+        text = json.dumps(self.content(), separators=(",", ":"))
+        with replacing(path) as file:
+            file.write(text.encode() + b"\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a file written by `save`.
+
+        Args:
+            path: the file, .json
+
+        Raises:
+            FormatError: if it is not one
+            OSError: if it cannot be read
+        """
+        text = Path(path).read_bytes()
+        made_by = f"{cls.__name__}.save"
+        try:
+            content = json.loads(text, object_pairs_hook=_without_duplicates)
+            if content["format"] != cls.FORMAT:
+                raise ValueError(f"its format is {content['format']!r}, not {cls.FORMAT!r}")
+            found = cls.from_content(content)
+            if digest(found.content()) != digest(content):
+                raise ValueError("it is not written as it should be")
+        except (
+            ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError,
+            OverflowError, ZeroDivisionError,
+        ) as error:  # fmt: skip
+            raise FormatError(
+                f"{path} is not a file of {made_by}: {error}",
+                witness=str(path),
+                suggestion=f"a file written by {made_by}",
+            ) from error
+        return found
 
 
 def _without_duplicates(pairs: list[tuple[str, Json]]) -> Json:
@@ -207,33 +262,3 @@ def _without_duplicates(pairs: list[tuple[str, Json]]) -> Json:
     if len(found) != len(pairs):
         raise ValueError("an object repeats a key")
     return found
-
-
-def read_json(path: str | Path, read: Callable[[Json], Any], format_name: str, made_by: str) -> Any:  # noqa: ANN401
-    """What `read` makes of a file's JSON.
-
-    Args:
-        path: the file, .json
-        read: makes it of the content, and raises such as ValueError for what is none
-        format_name: which the content has under "format"
-        made_by: who writes such files, for messages
-
-    Raises:
-        FormatError: if it is not of that format
-        OSError: if it cannot be read
-    """
-    content = Path(path).read_bytes()
-    try:
-        found = json.loads(content, object_pairs_hook=_without_duplicates)
-        if found["format"] != format_name:
-            raise ValueError(f"its format is {found['format']!r}, not {format_name!r}")
-        return read(found)
-    except (
-        ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, OverflowError,
-        ZeroDivisionError,
-    ) as error:  # fmt: skip
-        raise FormatError(
-            f"{path} is no file of {made_by}: {error}",
-            witness=str(path),
-            suggestion=f"a file written by {made_by}",
-        ) from error

@@ -1,4 +1,4 @@
-"""What arguments have to be, whoever takes them."""
+"""Argument checks shared by all public functions."""
 
 import operator
 from numbers import Real

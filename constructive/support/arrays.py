@@ -1,6 +1,7 @@
 """Arrays as they are read, and our own, which nobody else can write to."""
 
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,7 @@ def private(name: str, values: object) -> npt.NDArray[Any]:
         return frozen(as_array(values).copy("K"))
     except UNREADABLE as error:
         raise ParameterError(
-            f"{name} is no array: {error}",
+            f"{name} is not an array: {error}",
             suggestion="arrays whose rows have one length; torch.stack(...) for lists of tensors",
         ) from error
 
@@ -111,11 +112,13 @@ def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 class Rebuilt:
     """An object which its constructor makes anew when it is copied or unpickled.
 
-    So arrays are copied, checked and read-only there as well.
+    So arrays are copied, checked and read-only there as well. Fields which the constructor does not
+    take are left behind.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), tuple(vars(self).values())
+        own = {field.name for field in fields(self) if not field.init}  # type: ignore[arg-type] # dataclasses all
+        return type(self), tuple(value for name, value in vars(self).items() if name not in own)
 
 
 def checked_matrix(name: str, values: object) -> Array:

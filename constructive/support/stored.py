@@ -1,15 +1,17 @@
-"""Arrays in .npy files, which are mapped anew each time they are read.
+"""Arrays in .npy files, of which rows are read when they are needed.
 
-A mapping lives as long as the rows that were asked for, so that a process never counts more pages
-of the file as its memory than it works on.
+Blocks are mapped, as that copies nothing. A mapping lives as long as the block, so that a process
+does not count more pages of the file as its memory than it works on. Rows here and there are read
+one by one, as a mapping would bring in the pages around each of them.
 """
 
 import math
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +67,7 @@ class StoredArray:
             >>> path = Path(tempfile.mkdtemp()) / "contexts.npy"
             >>> np.save(path, np.arange(6.0).reshape(3, 2))
             >>> stored = StoredArray.at(path)
-            >>> stored.shape, stored.mapped()[[2, 0]].tolist()
+            >>> stored.shape, stored.rows(np.array([2, 0])).tolist()
             ((3, 2), [[4.0, 5.0], [0.0, 1.0]])
         """
         path = Path(path).absolute()
@@ -108,15 +110,31 @@ class StoredArray:
             FormatError: if the file is not the one that was opened, or is gone
             OSError: if it cannot be read
         """
-        try:
-            status = self.path.stat()
-        except FileNotFoundError as error:
-            raise self.changed("it is gone") from error
-        for name, old, new in zip(_KEPT, self.identity, _identity(status), strict=True):
-            if old not in (None, new):
-                raise self.changed(f"its {name}")
-        # A plain array, as what is computed from a mapped one should be in memory.
-        return np.asarray(np.memmap(self.path, self.dtype, "r", self.start, self.shape))
+        with self._opened() as file:
+            # A plain array, as what is computed from a mapped one should be in memory.
+            return np.asarray(np.memmap(file, self.dtype, "r", self.start, self.shape))
+
+    def rows(self, index: slice | npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Read some rows: (k, ...).
+
+        Args:
+            index: a slice, integers from -T to T - 1, or T Booleans
+
+        Raises:
+            FormatError: if the file is not the one that was opened, or is gone
+            IndexError: for rows that are not there
+            OSError: if it cannot be read
+        """
+        if isinstance(index, slice) or not _one_by_one(index, self.shape[0]):
+            return self.mapped()[index]
+        out = np.empty((len(index), *self.shape[1:]), self.dtype)
+        rooms = out.reshape(len(index), -1).view(np.uint8)
+        places = self.start + rooms.shape[1] * index.astype(np.int64)
+        with self._opened() as file:
+            for room, place in zip(rooms, places.tolist(), strict=True):
+                if os.preadv(file.fileno(), [room.data], place) < len(room):
+                    raise self.changed("it ends too early")
+        return out
 
     def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
         """Walk through all rows, some at a time.
@@ -128,11 +146,25 @@ class StoredArray:
             which rows, and these
 
         Raises:
-            FormatError: as `mapped` does
+            FormatError: as `rows` does
         """
         row_bytes = math.prod(self.shape[1:]) * self.dtype.itemsize
         for rows in row_chunks(self.shape[0], row_bytes, block_bytes):
-            yield rows, self.mapped()[rows]
+            yield rows, self.rows(rows)
+
+    @contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
+        """The file, if it is still the same; opened anew, as threads share no place in it."""
+        try:
+            file = self.path.open("rb", buffering=0)
+        except FileNotFoundError as error:
+            raise self.changed("it is gone") from error
+        with file:
+            found = _identity(os.fstat(file.fileno()))
+            for name, old, new in zip(_KEPT, self.identity, found, strict=True):
+                if old not in (None, new):
+                    raise self.changed(f"its {name}")
+            yield file
 
     def changed(self, what: str) -> FormatError:
         """Return the error for a file that is not as it was.
@@ -145,6 +177,13 @@ class StoredArray:
             witness=str(self.path),
             suggestion="open it again when nobody writes to it any more",
         )
+
+
+def _one_by_one(index: npt.NDArray[Any], total: int) -> bool:
+    """Whether rows can be read by their places in the file; numpy does the rest, or refuses it."""
+    integers = index.dtype.kind in "iu" and index.ndim == 1 and index.size > 0
+    inside = integers and int(index.min()) >= 0 and int(index.max()) < total
+    return inside and hasattr(os, "preadv")  # which Windows does not have
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:

@@ -1,16 +1,24 @@
-"""Arrays as the bytes of a .safetensors file: the same arrays and metadata give the same bytes.
+"""Arrays in .safetensors files, with a description as JSON in the metadata.
 
-The library writes metadata in an order which changes from run to run, so its header is written anew
-with sorted keys. Offsets count from the end of the header, and stay as they are.
+The same arrays and metadata give the same bytes: the library writes metadata in an order which
+changes from run to run, so its header is written anew with sorted keys. Offsets count from the end
+of the header, and stay as they are.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as deserialize
 from safetensors.numpy import save
 
 from constructive.support.arrays import Array
+from constructive.support.errors import FormatError
+
+Made = TypeVar("Made")
 
 _LENGTH = 8
 """Bytes which say how long the header is; and what its end is a multiple of."""
@@ -35,3 +43,52 @@ def serialized(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> byt
     encoded = header.encode()
     encoded += b" " * (-len(encoded) % _LENGTH)
     return len(encoded).to_bytes(_LENGTH, "little") + encoded + content[stop:]
+
+
+class Form(NamedTuple):
+    """What a kind of file is.
+
+    Attributes:
+        name: its format, as the metadata have it
+        key: of the description in the metadata
+        what: what is in it, in words
+        written_by: who writes such files
+    """
+
+    name: str
+    key: str
+    what: str
+    written_by: str
+
+
+def load(path: str | Path, form: Form, make: Callable[[dict[str, Array], Any], Made]) -> Made:
+    """What `make` makes of the arrays and the description in a file.
+
+    Args:
+        path: the file
+        form: which kind it has to be
+        make: called with arrays by name and the JSON; may raise what a file can make it raise
+
+    Raises:
+        FormatError: if it is not such a file
+        OSError: if it cannot be read
+    """
+    content = Path(path).read_bytes()
+    try:
+        if content.startswith(b"PK"):
+            raise ValueError("it is a zip archive, as data sets are")
+        tensors = deserialize(content)
+        stop = _LENGTH + int.from_bytes(content[:_LENGTH], "little")
+        metadata = json.loads(content[_LENGTH:stop]).get("__metadata__") or {}
+        found = metadata.get("format")
+        if found != form.name:
+            raise ValueError(f"its format is {found!r}, not {form.name!r}")
+        return make(tensors, json.loads(metadata[form.key]))
+    except (
+        SafetensorError, ValueError, TypeError, KeyError, RecursionError, OverflowError,
+    ) as error:  # fmt: skip
+        raise FormatError(
+            f"{path} is not {form.what}: {error}",
+            witness=str(path),
+            suggestion=f"a file written by {form.written_by}",
+        ) from error

@@ -20,7 +20,7 @@ def no_boolean(what: str, instead: str) -> TypeError:
 
 
 class Verdict(enum.Enum):
-    """What is known of a claim. It is no Boolean: compare with `is`.
+    """What is known of a claim. It is not a Boolean: compare with `is`.
 
     Example:
         >>> bool(Verdict.UNDECIDED)
@@ -56,7 +56,7 @@ class Verdict(enum.Enum):
 class Claim:
     """One statement about stored numbers, and what is known of it.
 
-    It is no Boolean: ask `proved`.
+    It is not a Boolean: ask `proved`.
 
     Attributes:
         name: "grouping", "wide_grouping", "rank", "error", "readout" or "executed"; "equality" or

@@ -127,7 +127,7 @@ def capacity_map(
 
     Raises:
         ParameterError: for sizes which are not positive or are none at all, for n > d, where no
-            context has rank n, for a negative seed, and for what is no executor
+            context has rank n, for a negative seed, and for what is not an executor
 
     Example:
         >>> print(capacity_map(num_heads=[2, 3], context_size=[4], head_dim=[1], width=6,
@@ -158,7 +158,7 @@ def _values(name: str, given: Iterable[int]) -> list[int]:
     values = list(given) if isinstance(given, Iterable) else []
     if not values:
         raise ParameterError(
-            f"{name}={given!r} are no values for a grid", witness=given, suggestion=f"{name}=[20]"
+            f"{name}={given!r} are not values for a grid", witness=given, suggestion=f"{name}=[20]"
         )
     for value in values:
         require_positive(**{name: value})

@@ -116,7 +116,7 @@ def context_capacity(
     common = np.arange(total)
     enough = min(num_heads, total)  # as many have the same rank: k + (T - 1) delta >= T
     for prime, _ in zip(modular.safe_primes(), range(_PRIMES), strict=False):
-        factors = modular.factor(_generic_rows(contexts, enough, prime, rng), prime)
+        factors = modular.factor(generic_rows(contexts, enough, prime, rng), prime)
         found = replace(found, lower=max(found.lower, factors.rank))
         dependent = dependent_rows(factors, rng)
         common = np.intersect1d(common, dependent)  # without what depends modulo one prime alone
@@ -130,11 +130,24 @@ def context_capacity(
     return found
 
 
-def _generic_rows(contexts: Array, num_heads: int, prime: int, rng: np.random.Generator) -> Array:
-    """A random element of each L_t, modulo a prime: (T, H d).
+def generic_rows(
+    contexts: Array,
+    num_heads: int,
+    prime: int,
+    rng: np.random.Generator,
+    differences: npt.NDArray[np.bool_] | None = None,
+) -> Array:
+    """A random element of each L_t, modulo a prime: (T, H d); or of D_t at each head.
 
     The part of each head is a combination of tokens; the sums of coefficients agree for all heads,
-    as integers.
+    as integers, and are zero for differences.
+
+    Args:
+        contexts: (T, n, d)
+        num_heads: H
+        prime: of the residues
+        rng: of coefficients
+        differences: (T,), for which contexts differences of tokens are drawn; None for none
     """
     total, size, width = contexts.shape
     out = np.empty((total, num_heads * width))
@@ -144,7 +157,10 @@ def _generic_rows(contexts: Array, num_heads: int, prime: int, rng: np.random.Ge
         rows = slice(start, min(start + step, total))
         tokens = modular.residues(contexts[rows], prime, exponent)
         mixing = rng.integers(prime, size=(len(tokens), num_heads, size))
-        mixing[:, :, 0] += mixing[:, :1].sum(axis=2) - mixing.sum(axis=2)
+        wanted = mixing[:, :1].sum(axis=2)
+        if differences is not None:
+            wanted[differences[rows]] = 0
+        mixing[:, :, 0] += wanted - mixing.sum(axis=2)
         balanced = modular.reduce((mixing % prime).astype(np.float64), prime)
         out[rows] = modular.product(balanced, tokens, prime).reshape(len(tokens), -1)
     return out

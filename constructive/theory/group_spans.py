@@ -11,13 +11,12 @@ rows which depend on each other is named, with its dimension over the rational n
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
-from constructive.support.arrays import Array, row_chunks
+from constructive.support.arrays import Array
 from constructive.support.verdict import Verdict
-from constructive.theory.context_capacity import dependent_rows
+from constructive.theory.context_capacity import dependent_rows, generic_rows
 from constructive.theory.context_spans import dimensions
 
 _ATTEMPTS = 3
@@ -38,25 +37,6 @@ class TooNarrow:
     tokens: bool
 
 
-def too_narrow(
-    dataset: Dataset, sizes: tuple[int, ...], rng: np.random.Generator
-) -> TooNarrow | None:
-    """A part of a group which Theorem 10 does not hold, or None where none was found.
-
-    Args:
-        dataset: T examples
-        sizes: of the groups, which are consecutive examples
-        rng: of elements of the differences
-
-    Example:
-        >>> same = np.tile([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], (5, 1, 1))
-        >>> data = Dataset(same, np.eye(5, 3) + 1.0, np.zeros(5))
-        >>> too_narrow(data, (2, 3), np.random.default_rng(0))
-        TooNarrow(examples=(2, 3, 4), dimension=1, tokens=False)
-    """
-    return widths(dataset, sizes, rng)[1]
-
-
 def widths(
     dataset: Dataset, sizes: tuple[int, ...], rng: np.random.Generator
 ) -> tuple[Verdict, TooNarrow | None]:
@@ -67,12 +47,19 @@ def widths(
         sizes: of the groups, which are consecutive examples; tokens count for the first one
             only, which may be empty
         rng: of elements of the differences
+
+    Example:
+        >>> same = np.tile([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], (5, 1, 1))
+        >>> data = Dataset(same, np.eye(5, 3) + 1.0, np.zeros(5))
+        >>> widths(data, (2, 3), np.random.default_rng(0))[1]
+        TooNarrow(examples=(2, 3, 4), dimension=1, tokens=False)
     """
     stops = np.cumsum(sizes).tolist()
     groups = list(zip([0, *stops[:-1]], stops, strict=True))
+    contexts = own_contexts(dataset)
     of_tokens = np.arange(dataset.num_examples) < sizes[0]
     for prime, _ in zip(modular.safe_primes(), range(_ATTEMPTS), strict=False):
-        rows = elements(dataset, of_tokens, prime, rng)
+        rows = generic_rows(contexts, 1, prime, rng, ~of_tokens)
         pending = []
         for start, stop in groups:
             factors = modular.factor(rows[start:stop], prime)
@@ -80,7 +67,7 @@ def widths(
                 continue
             blamed = start + dependent_rows(factors, rng)
             first = bool(of_tokens[start])
-            dimension = dimensions(own_contexts(dataset)[blamed])[0 if first else 1]
+            dimension = dimensions(contexts[blamed])[0 if first else 1]
             if dimension < len(blamed):
                 return Verdict.REFUTED, TooNarrow(tuple(blamed.tolist()), dimension, first)
             pending.append((start, stop))
@@ -94,27 +81,3 @@ def own_contexts(dataset: Dataset) -> Array:
     """The context of each example (T, n, d), without copies of a shared one."""
     shape = dataset.num_examples, dataset.context_size, dataset.width
     return np.broadcast_to(dataset.contexts, shape)
-
-
-def elements(
-    dataset: Dataset, of_tokens: npt.NDArray[np.bool_], prime: int, rng: np.random.Generator
-) -> Array:
-    """A random difference within each context, or where it is asked for a sum of tokens: (T, d).
-
-    Args:
-        dataset: T examples
-        of_tokens: (T,), whether a sum of tokens is asked for
-        prime: of the residues
-        rng: of coefficients
-    """
-    total, size, contexts = dataset.num_examples, dataset.context_size, own_contexts(dataset)
-    out = np.empty((total, dataset.width))
-    exponent = modular.least_exponent(dataset.contexts)
-    for rows in row_chunks(total, 8 * size * dataset.width):
-        tokens = modular.residues(contexts[rows], prime, exponent)
-        mixing = rng.integers(prime, size=(len(tokens), 1, size))
-        balanced = ~of_tokens[rows]
-        mixing[balanced, :, 0] -= mixing[balanced].sum(axis=2)
-        coefficients = modular.reduce((mixing % prime).astype(np.float64), prime)
-        out[rows] = modular.product(coefficients, tokens, prime)[:, 0]
-    return out

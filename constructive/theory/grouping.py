@@ -126,7 +126,7 @@ def separate(
 def _check_cover(dataset: Dataset, groups: Groups) -> None:
     """Groups of at most n, then n - 1 examples, which are all of the examples.
 
-    Others are no groups of these data. The claim does not say so, so nothing is refuted.
+    Others are not groups of these data. The claim does not say so, so nothing is refuted.
     """
     require_cover(dataset, groups)
     for head, (start, stop) in enumerate(groups):

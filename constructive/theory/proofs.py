@@ -7,7 +7,7 @@ A page of `proofs/` is Markdown. A section with a proof, from **Proof.** to QED,
 - ``"exact"``: an instance in exact arithmetic
 - ``"certificate"``: an instance by a certificate, or another verdict, which is PROVED
 
-A check is no proof, and a proof is no check: the table shows both.
+A check is not a proof, and a proof is not a check: the table shows both.
 """
 
 import doctest

@@ -97,7 +97,7 @@ def value_bounds(
     require_positive(tokens=k)
     if not 0 <= delta <= k <= width:
         raise ParameterError(
-            f"tokens={k} and differences={delta} are no dimensions of contexts with d={width}",
+            f"tokens={k} and differences={delta} are not dimensions of contexts with d={width}",
             witness=(k, delta),
             suggestion="0 <= differences <= tokens <= width",
         )

@@ -8,7 +8,7 @@ names, branches. (Its other operators put None or nothing in the place of argume
 assigned, which any run of the code sees, or alter the words of messages.) For each a process is
 forked, which puts the mutant in the place of the module and runs the tests of that module until one
 fails: those first which killed most mutants before. What survives is written down with its line,
-and has to be killed by a new test, or explained in docs/contributing.md. A mutant with which one
+and has to be killed by a new test, or explained in docs/mutants.md. A mutant with which one
 test takes longer than SECONDS counts as killed. With --brief 8 the longest tests are left out, and
 no test is begun after eight seconds: what survives has yet to meet the rest, by --only REPORT.
 """

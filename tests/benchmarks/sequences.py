@@ -1,13 +1,10 @@
 """Sequences: parameters and seconds against N, the fitted exponents, and what floats leave.
 
     python tests/benchmarks/sequences.py [--largest 16384]   exponents
-    python tests/benchmarks/sequences.py --prototype         beside the counts of a prototype
     python tests/benchmarks/sequences.py --floats            float64 and float32
 
 Each label is compared with ==. Exponents are slopes of log(parameters) against log(keys), by least
-squares, from 64 keys on; "after log" divides parameters by sqrt(log2 keys) first. The prototype is
-the one on which the construction was tried out: dictionaries of gaps and labels, few tries for each
-random choice; its data were drawn in the same way, from another seed.
+squares, from 64 keys on; "after log" divides parameters by sqrt(log2 keys) first.
 """
 
 import argparse
@@ -18,52 +15,12 @@ import numpy as np
 
 from constructive import SequenceDataset, build_sequence_memorizer
 from constructive.figures.sequences import random_sequences
+from constructive.sequences.constructions.registry import CONSTRUCTIONS
 from constructive.sequences.growth import exponent
 
 CLASSES = 16
-EMBEDDINGS = ("power_hash", "product_hash", "separating_set")
-
-NEXT = {  # non-zero and total by N, for n = 8
-    ("all tokens different", "power_hash"): {
-        16: (567, 1020), 64: (1010, 2088), 256: (2047, 4562), 1024: (3762, 9100),
-        4096: (7829, 19541),
-    },
-    ("all tokens different", "separating_set"): {
-        16: (471, 927), 64: (811, 1829), 256: (1646, 4067), 1024: (3279, 8465), 4096: (7012, 18533),
-    },
-    ("one token different", "power_hash"): {
-        16: (810, 1484), 64: (1775, 3423), 256: (3601, 7283), 1024: (6945, 14531),
-        4096: (11953, 26614),
-    },
-    ("one token different", "separating_set"): {
-        16: (519, 1149), 64: (1164, 2932), 256: (2639, 6928), 1024: (5930, 15808),
-        4096: (12580, 33844),
-    },
-}  # fmt: skip
-SEQ2SEQ = {  # by N and n, power hash
-    "all tokens different": {
-        (4, 4): (526, 1059), (16, 4): (1012, 2375), (64, 4): (1888, 4814), (16, 16): (2036, 5139),
-        (4, 64): (2499, 6195), (256, 4): (3994, 10372), (64, 16): (3390, 8895),
-        (16, 64): (4208, 10796), (1024, 4): (8138, 21392), (256, 16): (7965, 21076),
-        (64, 64): (8141, 21321),
-    },
-    "vocabulary of 3n": {
-        (4, 4): (517, 1065), (16, 4): (1132, 2656), (58, 4): (1965, 4794), (16, 16): (2025, 5067),
-        (4, 64): (2385, 5920), (200, 4): (3591, 9096), (64, 16): (4132, 10610),
-        (16, 64): (4155, 10685), (433, 4): (4988, 12838), (256, 16): (7722, 20118),
-        (64, 64): (8068, 21173),
-    },
-}  # fmt: skip
-OPTIONS = {  # non-zero and total by N, for n = 4, all tokens different, power hash
-    "saturating": ({"step": "saturating"}, {16: (435, 897), 64: (1018, 2509), 256: (2236, 6065),
-                                            1024: (4519, 12787), 4096: (9234, 27069)}),
-    "wide": ({"layout": "wide"}, {16: (406, 584), 64: (889, 1462), 256: (1862, 3147),
-                                  1024: (3687, 6622), 4096: (7258, 13143)}),
-    "residual": ({"backend": "residual"}, {16: (310, 1150), 64: (641, 2306), 256: (1307, 4622),
-                                           1024: (2554, 8935), 4096: (5105, 17673)}),
-}  # fmt: skip
-CONTEXT_SIZES = {2: 2733, 4: 2260, 8: 1941, 16: 1860, 32: 1931, 64: 1738, 128: 1771}
-"""Non-zero parameters by n, for N = 256, d = 2, power hash."""
+FEWEST = ("product_hash", "separating_set")
+CONTEXT_SIZES = (2, 4, 8, 16, 32, 64, 128)
 
 
 def vectors(numbers, width=4, base=100):
@@ -108,13 +65,15 @@ def measured(sequences, labels, **options):
     return memorizer, exact, built - start, time.perf_counter() - built
 
 
-def exponents(task, size, embedding, totals):
-    print(f"\n{task}, n = {size}, {embedding}")
+def exponents(task, size, construction, totals):
+    print(f"\n{task}, n = {size}, {construction}")
     print("     N   keys  exact  non-zero    total  depth  bits    build  check")
     keys, nonzero, dense = [], [], []
     for total in totals:
         sequences, labels = data("all tokens different", total, size, task)
-        memorizer, exact, build, check = measured(sequences, labels, task=task, embedding=embedding)
+        memorizer, exact, build, check = measured(
+            sequences, labels, task=task, construction=construction
+        )
         keys.append(memorizer.record.sizes.keys)
         nonzero.append(memorizer.nonzero_parameters)
         dense.append(memorizer.total_parameters)
@@ -130,56 +89,19 @@ def exponents(task, size, embedding, totals):
         print(f"exponent of {name} parameters: {slope:.3f}; after log: {after:.3f}")
 
 
-def compared(name, memorizer, exact, reference):
-    nonzero, total = memorizer.nonzero_parameters, memorizer.total_parameters
-    beside = f"{nonzero:7} {reference[0]:7} {nonzero / reference[0]:6.2f}"
-    if len(reference) > 1:
-        beside += f"   {total:7} {reference[1]:7} {total / reference[1]:6.2f}"
-    print(f"{name:64} {exact!s:5} {beside}", flush=True)
-
-
-def beside_the_prototype(largest):
-    print(f"{'':64} exact non-zero, prototype's, ratio   total, prototype's, ratio")
-    for (kind, embedding), rows in NEXT.items():
-        names = [embedding] + ["product_hash"] * (embedding == "power_hash")
-        for name in names:
-            for total in (n for n in rows if n <= largest):
-                found = measured(*data(kind, total, 8), embedding=name)
-                compared(f"next, n = 8, {kind}, {name}, N = {total}", *found[:2], rows[total])
-    for kind, rows in SEQ2SEQ.items():
-        for (total, size), reference in rows.items():
-            if total * size <= largest:
-                found = measured(*data(kind, total, size, "seq2seq"), task="seq2seq")
-                compared(f"seq2seq, {kind}, N x n = {total} x {size}", *found[:2], reference)
-    for name, (options, rows) in OPTIONS.items():
-        for total in (n for n in rows if n <= largest):
-            found = measured(*data("all tokens different", total, 4), **options)
-            compared(f"next, n = 4, {name}, N = {total}", *found[:2], rows[total])
-    for size, count in CONTEXT_SIZES.items():
-        found = measured(*data("all tokens different", 256, size, width=2))
-        compared(f"next, N = 256, d = 2, n = {size}", *found[:2], (count,))
-
-
 def floats(largest):
     print("Share of the labels 1..16 which are left in float64 and float32; tokens k/64, d = 4")
     totals = [n for n in (16, 64, 128, 192, 256, 384, 448, 512, 768, 1024, 4096) if n <= largest]
-    variants = {
-        "plain": {},
-        "wide": {"layout": "wide"},
-        "residual": {"backend": "residual"},
-        "saturating": {"step": "saturating"},
-        "saturating, residual": {"step": "saturating", "backend": "residual"},
-        "saturating, words of 52 bits": {"step": "saturating", "max_word_bits": 52},
-        "saturating, words of 23 bits": {"step": "saturating", "max_word_bits": 23},
-    }
+    variants = [(name, None) for name in CONSTRUCTIONS]
+    variants += [(name, most) for name in CONSTRUCTIONS if "float" in name for most in (52, 23)]
     for size, tokens in ((8, 64), (7, 100)):
-        for name, options in variants.items():
-            print(f"\nn = {size}, tokens k/{tokens}, {name}, product_hash")
+        for name, most in variants:
+            print(f"\nn = {size}, tokens k/{tokens}, {name}, max_word_bits={most}")
             print("     N  bits  non-zero  float64  float32")
             for total in totals:
                 sequences, labels = random_sequences(total, size, tokens)
                 memorizer = build_sequence_memorizer(
-                    sequences, labels, embedding="product_hash", **options
+                    sequences, labels, construction=name, max_word_bits=most
                 )
                 dataset = SequenceDataset.of(sequences, labels)
                 double, single = (memorizer.reproduced(dataset, t) for t in ("f8", "f4"))
@@ -192,18 +114,18 @@ def floats(largest):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--largest", type=int, default=16384)
-    parser.add_argument("--prototype", action="store_true")
     parser.add_argument("--floats", action="store_true")
     given = parser.parse_args()
-    if given.prototype:
-        beside_the_prototype(given.largest)
-    elif given.floats:
+    if given.floats:
         floats(given.largest)
-    else:
-        totals = [4**k for k in range(2, 8) if 4**k <= given.largest]
-        for embedding in EMBEDDINGS:
-            exponents("next", 8, embedding, totals)
-            exponents("seq2seq", 4, embedding, [total // 4 for total in totals if total <= 4096])
+        return
+    totals = [4**k for k in range(2, 8) if 4**k <= given.largest]
+    for construction in FEWEST:
+        exponents("next", 8, construction, totals)
+        exponents("seq2seq", 4, construction, [total // 4 for total in totals if total <= 4096])
+    for size in CONTEXT_SIZES:
+        memorizer, exact, *_ = measured(*data("all tokens different", 256, size, width=2))
+        print(f"n = {size}, N = 256, d = 2: {memorizer.nonzero_parameters}, exact {exact}")
 
 
 if __name__ == "__main__":

@@ -1,26 +1,12 @@
-"""What the checker and certify make of paired heads, step by step, under one set of names.
-
-Both bound the same numbers, and share no code. What is asked of one is asked of the other.
-"""
+"""What the checker makes of paired heads, step by step."""
 
 import copy
 import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
 
 from constructive import Dataset, Memorizer, build_memorizer, generators
-from constructive.certificates.claims.paired import (
-    entries,
-    examples,
-    inverse,
-    reading,
-    readouts,
-    residuals,
-    scan,
-)
-from constructive.exact import upward
 
 
 def small_pairs():
@@ -93,26 +79,28 @@ def joined(blocks, direction, sizes):
 
 
 class OfChecker:
-    """Blocks, residuals and attention of the checker's `paired`."""
+    """Its blocks, residuals and attention."""
 
-    refusal, most, sum_roundings = ValueError, 5, 5
+    refusal, most = ValueError, 5
 
     def __init__(self, checker):
-        self.part, self.gamma = checker.paired, checker.bounds.gamma
-        self.margin = self.part.NATS
-
-    def __repr__(self):
-        return "checker"
+        self.modules = checker.pairs, checker.scan, checker.coupling
+        self.pairs, self.scan, self.coupling = self.modules
+        self.gamma, self.margin = checker.bounds.gamma, checker.pairs.NATS
 
     def patch(self, monkeypatch, name, value):
-        monkeypatch.setattr(self.part, name, value)
+        for part in self.modules:
+            if hasattr(part, name):
+                monkeypatch.setattr(part, name, value)
 
     def attention(self, high, low, off, scores, low_scores, errors):
-        errors = np.reshape(errors, (-1, 1))
-        return self.part.softmax(high, low, off, scores, low_scores, errors)
+        numbers, parts = self.pairs.Pairs(None), self.pairs.Parts
+        reach = parts(high[..., None], low[..., None], off)
+        scores = parts(scores[:, None], low_scores[:, None], errors)
+        return numbers.softmax(numbers.product(reach, scores), None)
 
     def alone(self, tokens):
-        return 2 * (5 * tokens * self.part.LEFT + self.gamma(tokens + 5))
+        return 2 * (5 * tokens * self.pairs.LEFT + self.gamma(tokens + 5))
 
     def examples(self, reaches, scores, lengths=(1.0,)):
         """Pairs of heads which reach so far at a query of length 1; T examples of these lengths."""
@@ -130,8 +118,8 @@ class OfChecker:
             "W_D": np.ones((1, 1)),
         }
         data = {"contexts": contexts, "queries": queries, "targets": np.zeros(total)}
-        layer = self.part.Layer(weights, data, np.arange(total), np.zeros(pairs, dtype=np.int64))
-        return self.part.Scan(layer)
+        layer = self.scan.Layer(weights, data, np.arange(total), np.zeros(pairs, dtype=np.int64))
+        return self.scan.Scan(layer)
 
     def unlike(self, scan, owner=(), score_error=None):
         scan = copy.copy(scan)
@@ -143,16 +131,16 @@ class OfChecker:
             return scan.unlike()
 
     def steps(self, memorizer, data):
-        layer = self.part.Layer(
+        layer = self.scan.Layer(
             memorizer.layer.tensors,
             {"contexts": data.contexts, "queries": data.queries, "targets": data.targets},
             np.array(memorizer.record.order),
             np.array([head.stop for head in memorizer.record.heads[1::2]]),
         )
         with np.errstate(all="ignore"):
-            scan = self.part.Scan(layer)
+            scan = self.scan.Scan(layer)
             at, pairs = scan.unlike()
-        tokens = self.part.Tokens(layer, np.arange(len(layer.order)))
+        tokens = self.scan.Tokens(layer, np.arange(len(layer.order)))
         return Steps(
             scan, memorizer,
             layer.owner, *scan.own,
@@ -172,7 +160,7 @@ class OfChecker:
         return scan, (steps.at, steps.pairs, steps.coupled, steps.coupled_error)
 
     def bound(self, steps):
-        return self.part.Blocks(*self.parts(steps))
+        return self.coupling.Blocks(*self.parts(steps))
 
     def right_inverse(self, steps):
         bound, sizes = self.bound(steps), np.bincount(steps.owner).tolist()
@@ -189,10 +177,10 @@ class OfChecker:
         return next(self.bound(steps).solutions())
 
     def solve(self, matrix):
-        return next(self.part.Blocks.solutions(matrix), None)
+        return next(self.coupling.Blocks.solutions(matrix), None)
 
     def distances(self, steps):
-        return self.part.residuals(*self.parts(steps))[:, 0]
+        return self.coupling.residuals(*self.parts(steps))[:, 0]
 
     def with_tails(self, steps, part):
         return dataclasses.replace(steps, tail=part * np.arange(1, steps.total + 1))
@@ -202,108 +190,3 @@ class OfChecker:
         scan.layer = copy.copy(scan.layer)
         scan.layer.targets = scan.layer.targets + distance
         return dataclasses.replace(steps, raw=scan)
-
-
-class OfCertify:
-    """What `certificates.claims.paired` has."""
-
-    refusal, most, sum_roundings = examples.UndecidedError, 4, 4
-    margin = examples.MARGIN
-
-    def __repr__(self):
-        return "certify"
-
-    def patch(self, monkeypatch, name, value):
-        if name == "CHUNK":
-            name, value = "CHUNK_BYTES", 8 * value
-        name = "_MOST_COUPLED" if name == "COUPLED" else name
-        for part in (examples, reading, readouts, scan, entries, inverse, residuals):
-            if hasattr(part, name):
-                monkeypatch.setattr(part, name, value)
-
-    def attention(self, high, low, off, scores, low_scores, errors):
-        reach = high, low, np.full_like(high, off)
-        return reading._attention(reach, scores, low_scores, np.reshape(errors, -1))
-
-    def alone(self, tokens):
-        return 2 * (4.1 * (tokens - 1) * examples.TAIL + upward.gamma(tokens + 4))
-
-    def examples(self, reaches, scores, lengths=(1.0,)):
-        total, pairs = len(lengths), len(reaches)
-        contexts, queries = np.zeros((total, len(scores), 2)), np.zeros((total, 2))
-        contexts[:, :, 0], queries[:, 1] = scores, lengths
-        heads = np.zeros((2, pairs, 2))
-        heads[:, :, 1] = 4 * np.array(reaches, dtype=float).T  # of queries divided by 4
-        read = examples.Examples(
-            dataset=Dataset(contexts, queries, np.zeros(total)),
-            exponent=0,
-            order=np.arange(total),
-            stops=np.zeros(pairs, dtype=np.int64),
-            queries=queries / 4,
-            query_weights=heads,
-            key=np.array([1.0, 0.0]),
-        )
-        return read, scan.Scan.of(read, None)
-
-    def unlike(self, given, owner=(), score_error=None):
-        read, found = given
-        if score_error is not None:
-            found = dataclasses.replace(found, score_error=np.array(score_error))
-        with np.errstate(all="ignore"):
-            return entries._coupled(read, np.array(owner, dtype=np.int64), found, None)
-
-    def steps(self, memorizer, data):
-        read = examples.Examples.of(memorizer, data)
-        used = readouts.Readouts.of(read, memorizer)
-        seen = scan.Scan.of(read, used.unlike)
-        found = entries.evaluate(read, seen)
-        tokens = reading.Tokens.of(read, np.arange(data.num_examples))
-        return Steps(
-            (read, used), memorizer,
-            read.owner, found.own, found.own_error,
-            found.positions, found.pairs, found.coupled, found.coupled_error,
-            tokens.contexts[-1],
-            found.largest, found.tail, tokens.scores, seen.score_error,
-            used.first[:, :, 0], used.both[:, :, 0], np.array(seen.second)[:, :, 0],
-        )  # fmt: skip
-
-    def read(self, steps, at, pairs, signs):
-        return reading.read(steps.raw[0], at, pairs, signs)
-
-    def parts(self, steps):
-        return steps.raw[0], entries.Entries(
-            steps.own, steps.own_error, steps.at, steps.pairs, steps.coupled, steps.coupled_error,
-            steps.tail, steps.largest,
-        )  # fmt: skip
-
-    def bound(self, steps):
-        return inverse._Bound(*self.parts(steps))
-
-    def right_inverse(self, steps):
-        blocks = [block for *_, run in self.bound(steps).runs for block in run]
-        _, direction = inverse._extra_token(steps.raw[0])
-        return joined(blocks, direction, np.bincount(steps.owner).tolist())
-
-    def reach(self, steps, weights):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(inverse, "_contracting", lambda *_: (weights, 0.5))
-            return inverse.bound_inverse(*self.parts(steps)).spread
-
-    def weights(self, steps):
-        found = inverse.bound_inverse(*self.parts(steps))
-        return found.weights, found.contraction
-
-    def solve(self, matrix):
-        return inverse._contracting(matrix, len(matrix.matrix))
-
-    def distances(self, steps):
-        second = readouts.Terms(*steps.second[:, :, np.newaxis])
-        return residuals.residuals_of(*self.parts(steps), second, steps.raw[1]).bounds[:, 0]
-
-    def with_tails(self, steps, part):
-        return dataclasses.replace(steps, tail=part * np.arange(1, steps.total + 1))
-
-    def farther(self, steps, distance):
-        read, used = steps.raw
-        used = dataclasses.replace(used, targets=used.targets + distance)
-        return dataclasses.replace(steps, raw=(read, used))

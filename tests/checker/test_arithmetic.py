@@ -72,22 +72,6 @@ def test_residues_are_those_of_integers_times_one_power_of_two(checker, x):
                 assert (int(residue) - int(whole)) % m == 0
 
 
-def test_residues_of_many_numbers_are_those_of_each(checker):
-    """Beyond what is reduced at a time, with the extremes in the last piece."""
-    x = np.ones((1 << 14) + 2)
-    x[-2:] = 2.0**-60, 2.0**70
-    (found,) = checker.modular.residues(x, PRIME)(x)
-    assert not ((object_array(found[:-2]) - pow(2, 112, PRIME)) % PRIME).any()
-    assert [int(v) % PRIME for v in found[-2:]] == [pow(2, 52, PRIME), pow(2, 182, PRIME)]
-
-
-def test_residues_of_float32_are_those_of_the_same_numbers(checker):
-    x = np.array([0.1, -3.0, 1e-40, 3e38], np.float32)
-    (found,) = checker.modular.residues(x, PRIME)(x)
-    (wide,) = checker.modular.residues(x.astype(float), PRIME)(x.astype(float))
-    assert (found == wide).all()
-
-
 @pytest.mark.parametrize("p", [PRIME, 2097169, 4194301])
 def test_inverses(checker, p):
     x = np.array([1.0, -1.0, 2.0, p // 2, -(p // 2), 12345.0])
@@ -272,49 +256,6 @@ def test_scales_are_taken_off(checker):
     assert (values == AS_FRACTIONS(numbers) * 128).all()
 
 
-def test_zeros_are_exact_and_have_one_digit(checker):
-    found = checker.fixed.fixed([np.zeros((2, 2))], 5)
-    assert found.error == 0
-    assert found.digits.shape == (1, 2, 2)
-    assert not found.digits.any()
-    values, error = exactly(checker.fixed.multiply(found, found, 5))
-    assert error == 0
-    assert not values.any()
-
-
-def test_zeros_take_no_digits_from_small_numbers(checker):
-    numbers = np.array([[0.0, 2.0**-600], [-3 * 2.0**-640, 0.0]])
-    found = checker.fixed.fixed([numbers], 5)
-    assert found.error == 0
-    assert (exactly(found)[0] == AS_FRACTIONS(numbers)).all()
-    other = checker.fixed.fixed([numbers, np.zeros((2, 2))], 5)
-    assert (exactly(other)[0] == AS_FRACTIONS(numbers)).all()
-
-
-@pytest.mark.parametrize(("one", "two"), [(1, 1), (3, 2), (3, 3), (3, 4), (5, 2)])
-def test_products_with_room_for_their_digits_are_exact(checker, one, two):
-    """Six orders of products are kept for five digits: what is lost is lost in trimming."""
-    rng = np.random.default_rng(0)
-    x = checker.fixed.Fixed(rng.integers(1, 2**19, (one, 3, 4)).astype(float), 5, 0)
-    y = checker.fixed.Fixed(rng.integers(1, 2**19, (two, 4, 3)).astype(float), -9, 0)
-    found = checker.fixed.multiply(x, y, 5)
-    values, error = exactly(found)
-    truth = (whole(x.digits) @ whole(y.digits)) * Fraction(2) ** -4
-    assert (np.abs(values - truth) <= error).all()
-    assert found.error <= 1
-    assert one + two > 4 or not found.error
-
-
-def test_a_sum_of_arrays_loses_half_a_unit_for_each(checker):
-    parts = [np.full((1, 1), 1 + 2.0**-20, np.float32), np.full((1, 1), 2.0**-24, np.float32)]
-    found, truth = checker.fixed.fixed(parts, 1), 1 + 2.0**-20 + 2.0**-24
-    values, error = exactly(found)
-    assert abs(values[0, 0] - Fraction(truth)) <= error
-    assert found.error == 2
-    found = checker.fixed.fixed(parts, 3)
-    assert (found.error, exactly(found)[0][0, 0]) == (0, Fraction(truth))
-
-
 @pytest.mark.parametrize("inner", [1, 600, 2048, 5000])
 @pytest.mark.parametrize("count", [2, 5, 28])
 @pytest.mark.parametrize("fewer", [0, 1])
@@ -359,53 +300,6 @@ def test_errors_of_factors_are_carried_on(checker, errors):
     assert error <= (reach + room + 1) * Fraction(2) ** -100
 
 
-@pytest.mark.parametrize("bound", [0, 1, 7, 8, 9, 2**100 + 1])
-@pytest.mark.parametrize("shift", [-70, -3, -1, 0, 1, 3, 70])
-def test_bounds_are_moved_upwards(checker, bound, shift):
-    assert checker.fixed.moved(bound, shift) == math.ceil(bound / Fraction(2) ** shift)
-
-
-@pytest.mark.parametrize("digits", [1, 2, 3])
-def test_sizes_are_bounds_and_near(checker, digits):
-    """The first digit counts, and one more for all the others."""
-    x = checker.fixed.Fixed(np.full((digits, 1), -(2.0**19)), 0, 0)
-    truth = abs(whole(x.digits)[0])
-    assert truth <= checker.fixed.size(x) <= truth + (1 << 20 * (digits - 1))
-
-
-def test_zeros_at_both_ends_are_left_out_and_what_is_lost_is_counted(checker):
-    digits = np.zeros((6, 2))
-    digits[2], digits[3] = [5, 7], [0, 1]
-    values = whole(digits)
-    for error, count, last, kept, lost in (
-        (0, 9, 40, 2, 0),  # exact: zeros go
-        (0, 2, 40, 2, 0),
-        (0, 1, 60, 1, 1),  # a digit is cut off
-        (3, 9, 0, 4, 3),  # digits of what is not exact stay
-        (3, 3, 20, 3, 1),
-        (3, 1, 60, 1, 2),
-        (2**20, 3, 20, 3, 1),
-        (2**20 + 1, 3, 20, 3, 2),
-    ):
-        x = checker.fixed.trimmed(checker.fixed.Fixed(digits.copy(), 0, error), count)
-        assert (x.last, len(x.digits), x.error) == (last, kept, lost)
-        assert (np.abs(exactly(x)[0] - values) <= x.error * 2**x.last).all()
-
-
-def test_carries_keep_the_number(checker):
-    digits = np.random.default_rng(0).integers(-(2**50), 2**50, (4, 3)).astype(float)
-    truth = whole(digits)
-    found = checker.fixed.carried(digits)
-    assert (whole(found) == truth).all()
-    assert np.abs(found[1:]).max() <= 2**19
-
-
-def test_integers_are_the_digits(checker):
-    digits = np.random.default_rng(0).integers(-(2**20), 2**20, (5, 3)).astype(float)
-    assert (checker.fixed.integers(digits) == whole(digits)).all()
-    assert type(checker.fixed.integers(digits)[0]) is int
-
-
 @pytest.mark.parametrize("last", [-2000, -100, 0])
 def test_floats_are_near_and_say_how_near(checker, last):
     digits = np.random.default_rng(0).integers(-(2**19), 2**19, (4, 3)).astype(float)
@@ -426,7 +320,7 @@ def test_floats_are_near_and_say_how_near(checker, last):
 def test_softmax_stays_within_its_bound(checker, small, offset, count):
     """Also where logits are so large that floats cannot tell them apart."""
     logits = checker.fixed.fixed([small, np.full(small.shape, offset)], count)
-    found = checker.real_claims.softmax(logits, count, checker.real_claims.Work(1e18))
+    found = checker.digits.softmax(logits, count, checker.real_claims.Work(1e18))
     shares, error = exactly(found)
     with mpmath.workdps(80):
         for place in np.ndindex(2, 2):
@@ -439,7 +333,7 @@ def test_softmax_stays_within_its_bound(checker, small, offset, count):
 
 def test_a_single_token_has_all_attention_exactly(checker):
     logits = checker.fixed.fixed([np.array([[[1e300], [-3.0]]])], 5)
-    shares, error = exactly(checker.real_claims.softmax(logits, 5, checker.real_claims.Work(1e18)))
+    shares, error = exactly(checker.digits.softmax(logits, 5, checker.real_claims.Work(1e18)))
     assert shares.tolist() == [[[1], [1]]]
     assert error == 0
 
@@ -450,7 +344,7 @@ def test_the_bound_of_a_right_inverse_is_above_the_truth(checker):
         z = rng.standard_normal((size, 30))
         z[-1] = z[0] + spoil * z[-1] if spoil else z[-1]
         parts = checker.fixed.fixed([z[:, :]], 12)
-        found = checker.real_claims.right_inverse_bound([parts], 12)
+        found = checker.inverse.right_inverse_bound([parts], 12)
         exact = flint.fmpq_mat(size, 30, [flint.fmpq(*v.as_integer_ratio()) for v in z.ravel()])
         inverse = exact.transpose() * (exact * exact.transpose()).inv()
         rows = [[abs(Fraction(int(v.p), int(v.q))) for v in row] for row in inverse.tolist()]
@@ -481,6 +375,6 @@ def test_the_farthest_output_is_found_exactly(checker, targets, outputs, scales,
 
 def test_a_guess_of_an_inverse_is_finite_whatever_the_matrix_is(checker):
     for matrix in (np.zeros((2, 2)), np.ones((3, 3)), np.full((2, 2), np.inf), np.eye(2) * 1e-320):
-        assert np.isfinite(checker.real_claims.guess(matrix)).all()
+        assert np.isfinite(checker.inverse.guess(matrix)).all()
     matrix = np.array([[2.0, 1.0], [1.0, 3.0]])
-    assert np.abs(checker.real_claims.guess(matrix) @ matrix - np.eye(2)).max() < 1e-14
+    assert np.abs(checker.inverse.guess(matrix) @ matrix - np.eye(2)).max() < 1e-14

@@ -1,11 +1,8 @@
 """The checker: an island which believes nothing it has not shown."""
 
 import base64
-import copy
 import json
 import shutil
-import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,11 +12,7 @@ from islands import (
     SOURCES,
     foreign_imports,
     modules_loaded_by,
-    mutate_arrays,
-    mutate_bytes,
-    mutate_fields,
 )
-from safetensors.numpy import load_file
 
 import constructive
 from constructive import Dataset, Verdict, build_memorizer, certify, check, generators, strategies
@@ -165,29 +158,6 @@ def test_an_ill_conditioned_readout(checker, tmp_path):
 # It asks for enough.
 
 
-def test_what_is_weaker_than_asked_is_not_proved(checker, proved, tmp_path, capsys):
-    data, memorizer, _, folder = proved
-    files = [str(tmp_path / "c.json"), *paths(folder)[1:]]
-    certify(memorizer, data, claims=["rank", "error"], epsilon=1e-9).save(files[0])
-    assert checker.main([*files, "--claims", "rank", "--epsilon", "1e-9"]) == 0
-    assert checker.main([*files, "--epsilon", "1e-10"]) == 1
-    assert "epsilon is not claimed, or is larger" in capsys.readouterr().out
-    certify(memorizer, data, claims=["rank"]).save(files[0])
-    assert checker.main(files) == 0
-    assert checker.main([*files, "--epsilon", "1e-9"]) == 1
-    assert "epsilon is not claimed" in capsys.readouterr().out
-    assert checker.main([*files, "--claims", "rank", "readout"]) == 1
-    assert "does not claim all that is asked" in capsys.readouterr().out
-
-
-def test_a_claim_which_is_not_proved_is_refused(checker, proved, tmp_path, capsys):
-    data, memorizer, _, folder = proved
-    files = [str(tmp_path / "c.json"), *paths(folder)[1:]]
-    certify(memorizer, data, epsilon=1e-30).save(files[0])
-    assert checker.main(files) == 1
-    assert capsys.readouterr().out.startswith("NOT PROVED: ")
-
-
 # Forgeries: whoever writes the certificate has the package, and recomputes what he likes.
 
 
@@ -245,73 +215,6 @@ def repacked(text, change):
     ).decode()
 
 
-def set_to(*keys):
-    def assign(content, value):
-        for key in keys[:-1]:
-            content = content[key]
-        content[keys[-1]] = value
-
-    return assign
-
-
-RANK = ("claims", "rank", "evidence")
-GROUPING = ("claims", "grouping", "evidence")
-
-
-@pytest.mark.parametrize(
-    ("keys", "value", "words"),
-    [
-        ((*RANK, "prime"), 4194287 - 1, "not prime"),
-        ((*RANK, "prime"), 2047 * 2039, "not prime"),
-        ((*RANK, "prime"), 7, "not between 2^21 and 2^22"),
-        ((*RANK, "prime"), 2**61 - 1, "not between 2^21 and 2^22"),
-        ((*RANK, "prime"), -4194287, "not between"),
-        ((*RANK, "prime"), 4194287.0, "not between"),
-        ((*RANK, "prime"), True, "not between"),
-        ((*RANK, "value"), 0, "a is not between 1 and p"),
-        ((*RANK, "value"), 1, "a is not between 1 and p"),
-        ((*RANK, "value"), 4194287, "a is not between 1 and p"),
-        ((*RANK, "value"), 10**400, "a is not between 1 and p"),
-        ((*RANK, "columns"), "", "packed integers"),
-        ((*RANK, "columns"), "AAAA", "NOT PROVED"),
-        ((*RANK, "columns"), "AAAAAA==" * 2, "NOT PROVED"),
-        ((*RANK, "solution"), None, "NOT PROVED"),
-        ((*GROUPING, "groups"), [[0, 3], [3, 5]], "no partition"),
-        ((*GROUPING, "groups"), [[0, 7], [7, 7], [7, 7]], "no partition"),
-        ((*GROUPING, "groups"), [[0, 3], [3, 5], [5, 6]], "no partition"),
-        ((*GROUPING, "groups"), [[0, 3], [3, 5.0], [5, 7]], "not integers"),
-        ((*GROUPING, "prime"), 4194288, "not prime"),
-        (("claims", "error", "evidence", "bound"), "0x1p-80", "error: it is not shown"),
-        (("claims", "error", "evidence", "bound"), "nan", "is no number"),
-        (("claims", "error", "evidence", "bound"), "inf", "is no number"),
-        (("claims", "error", "evidence", "bound"), "-0x1p-3", "is no number"),
-        (("claims", "readout", "evidence", "bound"), "0x1p-80", "does not state"),
-        (("claims", "error", "statement"), "max |f(E_t, e_t) - y_t| <= 0.0", "does not state"),
-        (("claims", "rank", "verdict"), "REFUTED", "not all claims are PROVED"),
-        (("claims", "beauty"), {"verdict": "PROVED"}, "nothing known"),
-        (("claims",), {}, "claims nothing"),
-        (("claims",), [], "claims nothing"),
-        (("data", "sha256"), "0" * 64, "about other data"),
-        (("weights", "sha256"), "0" * 64, "about other weights"),
-        (("data", "contexts", "shape"), [8, 3, 5], "about other data"),
-        (("format",), "constructive certificate 2", "format"),
-    ],
-)
-def test_altered_fields(checker, proved, tmp_path, capsys, keys, value, words):
-    files = rewritten(proved[3], tmp_path, lambda content: set_to(*keys)(content, value))
-    if keys[-1] == "bound":  # the statement is altered to fit, as a forger would
-        content = json.loads(Path(files[0]).read_text())
-        name = keys[1]
-        content["claims"][name]["statement"] = checker.statements.STATEMENTS[name].format(
-            float.fromhex(value)
-        )
-        if name == "readout" or value == "0x1p-80":
-            Path(files[0]).write_text(json.dumps(content))
-            words = "NOT PROVED" if name == "readout" else words
-    assert checker.main(files) == 1
-    assert words in capsys.readouterr().out
-
-
 def test_swapped_evidence(checker, proved, tmp_path, capsys):
     def swap_rows(content):
         evidence = content["claims"]["rank"]["evidence"]
@@ -354,137 +257,7 @@ def test_duplicate_keys_and_deep_and_huge_json(checker, proved, tmp_path, capsys
         assert words in capsys.readouterr().out
 
 
-def test_odd_data_files(checker, proved, tmp_path, capsys):
-    folder = proved[3]
-    arrays = dict(np.load(folder / "data.npz"))
-    wrong = {
-        "nan": {**arrays, "targets": np.full(7, np.nan)},
-        "inf": {**arrays, "queries": np.full((7, 5), np.inf)},
-        "complex": {**arrays, "queries": arrays["queries"].astype(complex)},
-        "objects": {**arrays, "targets": np.array([object()] * 7)},
-        "text": {**arrays, "targets": np.array(["1"] * 7)},
-        "swapped": {**arrays, "queries": arrays["queries"][::-1]},
-        "short": {**arrays, "targets": arrays["targets"][:6]},
-        "wide": {**arrays, "queries": np.ones((7, 9))},
-        "empty": {**arrays, "targets": np.zeros(0)},
-        "huge integers": {**arrays, "targets": np.full(7, 2**60)},
-        "missing": {"contexts": arrays["contexts"]},
-    }
-    for content in wrong.values():
-        np.savez(tmp_path / "data.npz", **content)
-        files = [*paths(folder)[:2], str(tmp_path / "data.npz")]
-        assert checker.main(files) == 1
-        assert capsys.readouterr().out.startswith("NOT PROVED: ")
-    for name in ("../../etc/passwd", str(tmp_path), str(tmp_path / "none")):
-        assert checker.main([*paths(folder)[:2], name]) == 1
-        assert capsys.readouterr().out.startswith("NOT PROVED: ")
-
-
-def test_odd_weight_files(checker, proved, tmp_path, capsys):
-    folder, path = proved[3], tmp_path / "w.safetensors"
-    good = (folder / FILES[1]).read_bytes()
-    (length,) = struct.unpack("<Q", good[:8])
-    header = json.loads(good[8 : 8 + length])
-
-    def write(change):
-        changed = copy.deepcopy(header)
-        change(changed)
-        text = json.dumps(changed).encode()
-        path.write_bytes(struct.pack("<Q", len(text)) + text + good[8 + length :])
-
-    def offsets(header, start, stop):
-        header["W_Q"]["data_offsets"] = [start, stop]
-
-    changes = [
-        lambda h: offsets(h, 0, 10**12),
-        lambda h: offsets(h, -8, 0),
-        lambda h: offsets(h, 8, 0),
-        lambda h: h["W_Q"].update(shape=[3, 5, 3, 1]),
-        lambda h: h["W_Q"].update(shape=[3, 3, 5]),
-        lambda h: h["W_Q"].update(dtype="F16"),
-        lambda h: h["W_Q"].update(dtype="F32"),
-        lambda h: h.pop("W_Q"),
-        lambda h: h.update(W_X=h["W_Q"]),
-        lambda h: h.update(W_V_corrections=h["W_V"]),
-        lambda h: h.update(W_Q=None),
-    ]
-    for change in changes:
-        write(change)
-        assert checker.main([paths(folder)[0], str(path), paths(folder)[2]]) == 1
-        assert capsys.readouterr().out.startswith("NOT PROVED: ")
-    for content in (b"", good[:4], struct.pack("<Q", 2**62) + good[8:], good[:-8]):
-        path.write_bytes(content)
-        assert checker.main([paths(folder)[0], str(path), paths(folder)[2]]) == 1
-        assert capsys.readouterr().out.startswith("NOT PROVED: ")
-
-
 # Mutations. Whoever says PROVED after one must be right: the oracle knows what is true.
-
-
-def is_true(claims, statements):
-    """Whether the statements of an altered certificate are among those known to be true."""
-    for name, statement in claims.items():
-        if name in {"grouping", "rank"}:
-            if statement != statements[name]:
-                return False
-            continue
-        before, _, after = statements[name].partition({"error": "<= ", "readout": "within "}[name])
-        if not statement.startswith(before):
-            return False
-        del after
-        number = float(statement.replace("<=", "within").partition("within ")[2].split()[0])
-        # Shown with the data: |f - y| <= 2e-15 and an exact readout within 1e-14.
-        if number < {"error": 1e-16, "readout": 1e-16}[name]:
-            return False
-    return True
-
-
-@pytest.mark.parametrize(
-    "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 24))]
-)
-def test_mutations(checker, proved, tmp_path, capsys, seed):
-    data, memorizer, certificate, folder = proved
-    rng = np.random.default_rng(seed)
-    original = {name: (folder / name).read_bytes() for name in FILES}
-    statements = {claim.name: claim.statement for claim in certificate.claims}
-    said_proved = 0
-    for step in range(100):
-        files = dict(original)
-        kind = ("fields", "fields", "bytes", "arrays")[step % 4]
-        if kind == "fields":
-            files[FILES[0]] = mutate_fields(rng, json.loads(original[FILES[0]]))
-        elif kind == "bytes":
-            name = FILES[rng.integers(3)]
-            files[name] = mutate_bytes(rng, original[name])
-        for name, content in files.items():
-            (tmp_path / name).write_bytes(content)
-        if kind == "arrays":
-            if rng.random() < 0.5:
-                arrays = mutate_arrays(rng, dict(np.load(folder / FILES[2])))
-                np.savez(tmp_path / FILES[2], **arrays)
-            else:
-                layer = type(memorizer.layer)(*mutate_arrays(rng, memorizer.layer.tensors).values())
-                type(memorizer)(layer, memorizer.record).save(tmp_path / FILES[1])
-        status = checker.main([*paths(tmp_path), *(["--quick"] if rng.random() < 0.5 else [])])
-        said = capsys.readouterr().out
-        assert status in {0, 1}
-        assert said.splitlines()[-1].startswith("PROVED" if status == 0 else "NOT PROVED: ")
-        if status == 0:
-            said_proved += 1
-            kept = dict(np.load(tmp_path / FILES[2]))
-            assert all((kept[name] == getattr(data, name)).all() for name in kept)
-            tensors = load_file(tmp_path / FILES[1])
-            assert all((tensors[k] == v).all() for k, v in memorizer.layer.tensors.items())
-            claims = json.loads((tmp_path / FILES[0]).read_bytes())["claims"]
-            assert is_true({k: v["statement"] for k, v in claims.items()}, statements)
-    assert 0 < said_proved < 50  # some mutations leave the claims true: both sides are exercised
-
-
-def test_the_oracle_of_mutations_can_say_no(proved):
-    statements = {claim.name: claim.statement for claim in proved[2].claims}
-    assert is_true(statements, statements)
-    assert not is_true({"rank": "rank Z = T = 8"}, statements)
-    assert not is_true({"error": "max |f(E_t, e_t) - y_t| <= 1e-300"}, statements)
 
 
 # What it asks for.

@@ -23,7 +23,7 @@ from constructive.certificates.claims import error, evaluation, rank, readout
 from constructive.exact import modular, precision, verified
 from constructive.layers import balls
 from constructive.support.verdict import pack
-from constructive.theory import grouping, upper_bounds
+from constructive.theory import grouping
 
 PROVED, REFUTED, UNDECIDED = Verdict.PROVED, Verdict.REFUTED, Verdict.UNDECIDED
 
@@ -404,35 +404,6 @@ def test_more_examples_than_columns_and_twice_the_same():
     assert rank.refute(layer, one.take(range(5))) is None
 
 
-@pytest.mark.parametrize(
-    ("contexts", "queries", "heads", "bound"),
-    [
-        (np.eye(3), 9, 2, 5),  # H(k - 1) + 1
-        (np.eye(3), 4, 2, 4),  # T
-        (np.eye(3)[:1], 9, 4, 1),  # n = 1
-        ([[1.0, 0, 0], [2, 0, 0], [0, 1, 0]], 9, 2, 4),  # Hk
-        ([[0.0, 0, 0], [1, 0, 0], [0, 1, 0]], 9, 2, 4),
-    ],
-)
-def test_the_least_bound_is_said(contexts, queries, heads, bound):
-    drawn = np.random.default_rng(0).standard_normal((queries, 3))
-    data = Dataset(np.array(contexts), drawn, np.zeros(queries))
-    assert upper_bounds.rank_upper_bound(data, heads)[0] == bound
-
-
-def test_bounds_by_what_is_the_same():
-    queries = np.random.default_rng(0).standard_normal((6, 3))
-    data = Dataset(np.eye(3), queries[[0, 1, 0, 2]], np.zeros(4))
-    assert upper_bounds.rank_upper_bound(data, 5) == (3, "different inputs")
-    contexts = np.stack([np.eye(3)[:2], np.eye(3)[[1, 0]], np.eye(3)[1:], np.eye(3)[1:]])
-    data = Dataset(contexts, queries[[0, 0, 1, 2]], np.zeros(4))
-    assert upper_bounds.rank_upper_bound(data, 5) == (3, "different inputs")
-    contexts = np.stack([np.eye(3)[:2]] * 5 + [np.eye(3)[1:]])
-    data = Dataset(contexts, queries, np.zeros(6))
-    assert upper_bounds.rank_upper_bound(data, 2)[0] == 4  # 2 (2 - 1) + 1 for the one, 1 beside
-    assert "each of the different contexts" in upper_bounds.rank_upper_bound(data, 2)[1]
-
-
 def proved_of(data, heads):
     return upper_bound_certificate(data, heads)["impossible"]
 
@@ -521,15 +492,3 @@ def test_sizes_of_sequences():
         claim = certify(dataclasses.replace(memorizer, record=record), dataset)["size"]
         assert claim.verdict is UNDECIDED
         assert f"{name} = 1000000 of the record" in claim.detail
-
-
-@pytest.mark.parametrize("place", ["queries", "contexts"])
-def test_inputs_which_differ_by_little_are_different(place):
-    """And zeros are the same, whatever their signs are."""
-    contexts = np.stack([np.eye(3)[:2]] * 3)
-    queries = np.ones((3, 3))
-    spot = {"queries": queries[:, 2], "contexts": contexts[:, 0, 2]}[place]
-    spot[:] = 1e-20, 2e-20, 3e-20
-    assert upper_bounds.rank_upper_bound(Dataset(contexts, queries, np.zeros(3)), 5)[0] == 3
-    spot[:] = 0.0, -0.0, 1e-20
-    assert upper_bounds.rank_upper_bound(Dataset(contexts, queries, np.zeros(3)), 5)[0] == 2

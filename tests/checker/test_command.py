@@ -17,11 +17,13 @@ def calls(checker, monkeypatch):
     """What a kind of certificate was given, one entry for each call."""
     calls = []
 
-    def kind(content, files, options):
+    def verdict(kind, content, files, options):
+        assert kind == "kind"
         calls.append((content, files, tuple(options)))
         return {"rank": "something", "error": "more"}
 
-    monkeypatch.setattr(checker.command, "KINDS", {"any": kind})
+    monkeypatch.setattr(checker.command, "KINDS", {"any": "kind"})
+    monkeypatch.setattr(checker.command, "verdict", verdict)
     return calls
 
 

@@ -10,9 +10,11 @@ import pytest
 from decoder_parts import TWO, TWO_ROWS, by_hand, small, true_margins, two_tokens
 
 from constructive import DataError, ParameterError, Text, Verdict, build_decoder, certify
+from constructive.exact.arithmetics.tabulated import Tabulated
 from constructive.exact.models import FLOAT32
-from constructive.layers.causal.bounded import enclosed
+from constructive.layers.attend import attend
 from constructive.layers.recital import exact_tokens, recital
+from constructive.layers.views import Causal
 
 PROVED, REFUTED, UNDECIDED = Verdict.PROVED, Verdict.REFUTED, Verdict.UNDECIDED
 EXACT = "multiples of 1/2"
@@ -165,8 +167,10 @@ def test_exponentials_end_where_float64_has_zeros():
     known = recital(decoder, TWO)
     assert known.least[1] <= np.exp(-2048.0) <= known.most[1] < 1e-30
     tokens = decoder.embedded(TWO.ids[np.newaxis]).astype(np.float64)
-    (part,) = enclosed(decoder.layer, tokens, exact_tokens(decoder, TWO, FLOAT32))
-    assert part.representation[0, 1, 3] == 0.0 < np.exp(-512.0)
+    logits, layer = exact_tokens(decoder, TWO, FLOAT32), decoder.layer
+    weights = layer.query_weights, layer.key_weights
+    (part,) = attend(Tabulated(logits.unit, logits.most), weights, Causal(tokens))
+    assert part.representation[0, 1, 0, 1] == 0.0 < np.exp(-512.0)
 
 
 ROWS_16 = [[0.0, 0.125], [0.25, 1.0], [-1.0, -1.0]]

@@ -3,8 +3,6 @@
 Each step was open in the words of a model, or in what they were counted as, once.
 """
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from decoder_parts import TWO, by_hand, two_tokens
@@ -21,10 +19,9 @@ def shown(decoder, text, model, prompted):
     """The share that the checker finds."""
     checker, ids = prompted
     weights = {name: np.asarray(array) for name, array in decoder.tensors.items()}
-    on = SimpleNamespace(
-        weights=weights, texts=ids, prompt=text.prompt, window=None,
-        storage=MODELS[model].storage.name, model=checker.float_model.MODELS[model],
-    )  # fmt: skip
+    on = object.__new__(checker.decoders.Decoder)  # of no files
+    on.weights, on.texts, on.prompt, on.window = weights, ids, text.prompt, None
+    on.storage, on.model = MODELS[model].storage.name, checker.float_model.MODELS[model]
     return checker.margins.real_margins(on)[1]
 
 

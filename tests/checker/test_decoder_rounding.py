@@ -108,9 +108,10 @@ def case(rng, scale):
 @pytest.mark.parametrize("storage", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("flush", [False, True])
 def test_no_evaluation_passes_the_bounds(checker, storage, flush):
-    parts, rng, worst = checker.margins, np.random.default_rng(7), 0.0
+    parts, models = checker.margins, checker.float_model.MODELS
+    rng, worst = np.random.default_rng(7), 0.0
     small = SMALL if flush else 2.0**-126
-    model = parts.MODELS[f"{storage}, pairwise"]._replace(block=BLOCK, small=small)
+    model = models[f"{storage}, pairwise"]._replace(block=BLOCK, small=small)
     for trial in range(60):
         order = ("given", "random", "tree", "large first")[trial % 4]
         run = Evaluation(rng, model, flush=flush, order=order)
@@ -149,7 +150,7 @@ def test_no_evaluation_passes_the_bounds(checker, storage, flush):
 def test_blocks_begin_anywhere(checker):
     """Two tokens may be in two blocks, as may 513, and then terms have two exponentials each."""
     parts, counts = checker.margins, [1, 2, 513, 514]
-    model = parts.MODELS["float32, pairwise"]
+    model = checker.float_model.MODELS["float32, pairwise"]
     head = np.array([[0.0], [1.0]])
     one, seen = parts.Readouts(head, head, None, None), np.array(counts, dtype=float)
     every = seen[:, None], np.zeros((4, 1))  # all have much weight

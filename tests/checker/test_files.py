@@ -47,12 +47,6 @@ def test_where_nothing_can_be_confined_nothing_is(files, monkeypatch):
     files.confine(3e9)
 
 
-def test_bytes_of_arrays(files):
-    """As they are, as float64, and looked at by a byte for each entry."""
-    shapes = {"a": (np.dtype("<f4"), (10, 3)), "b": (np.dtype("<f8"), (), "more")}
-    assert files.bytes_of(shapes) == 30 * (4 + 8 + 1) + 8 + 8 + 1
-
-
 # JSON.
 
 
@@ -87,18 +81,13 @@ def test_json_which_is_no_certificate(files, tmp_path, text, words):
 def test_files_which_are_not_there(files, tmp_path):
     with pytest.raises(ValueError, match=r"the data .*nothing is not there"):
         files.data_shapes(tmp_path / "nothing")
-    with pytest.raises(ValueError, match=r"the weights .* is no file"):
+    with pytest.raises(ValueError, match=r"the weights .* is not a file"):
         files.weights_shapes(tmp_path, 1e9)
-
-
-@pytest.mark.parametrize("shape", [[], [1], [2, 3, 4]])
-def test_shapes(files, shape):
-    assert files.shape_of(shape) == tuple(shape)
 
 
 @pytest.mark.parametrize("shape", [[0], [-1], [True], [1.0], ["1"], [[1]], [2, None], [3, 0]])
 def test_what_is_no_shape(files, shape):
-    with pytest.raises(ValueError, match="is no shape"):
+    with pytest.raises(ValueError, match="is not a shape"):
         files.shape_of(shape)
 
 
@@ -156,17 +145,6 @@ def test_weights_are_read_from_where_they_are(files, tmp_path, corrections, meta
         files.weights_shapes(path, 64 * length - 1)
 
 
-def test_bytes_may_follow_or_be_shared(files, tmp_path):
-    """Then two tensors are the same numbers, which harms nobody; their order in a file is any."""
-    arrays = tensors()
-    header = header_of(arrays)
-    header["W_K"] = header["W_Q"]
-    path = tmp_path / "w"
-    written(path, header, body_of(arrays) + b"more")
-    read = files.read_weights(path, files.weights_shapes(path, 1e9))
-    assert (read["W_K"] == arrays["W_Q"]).all()
-
-
 CHANGES = [
     (lambda h: h["W_Q"].update(data_offsets=[0, 47]), "W_Q is cut off"),
     (lambda h: h["W_Q"].update(data_offsets=[-1, 47]), "W_Q is cut off"),
@@ -174,7 +152,7 @@ CHANGES = [
     (lambda h: h["W_Q"].update(data_offsets=[0.0, 48]), "W_Q is cut off"),
     (lambda h: h["W_Q"].update(data_offsets=[True, 49]), "W_Q is cut off"),
     (lambda h: h["W_Q"].update(shape=[2, 3, 2]), "W_Q is cut off"),
-    (lambda h: h["W_Q"].update(shape=[2, 3, 0]), "is no shape"),
+    (lambda h: h["W_Q"].update(shape=[2, 3, 0]), "is not a shape"),
     (lambda h: h["W_Q"].update(dtype="F32"), "W_Q is cut off"),
     (lambda h: h["W_D"].update(data_offsets=[h["W_D"]["data_offsets"][k] + 1 for k in (0, 1)]),
      "W_D is cut off"),
@@ -449,23 +427,3 @@ def test_claims_which_are_asked_for(files):
     ):
         with pytest.raises(ValueError, match=words):
             files.require_claims(content, known, asked)
-
-
-@pytest.mark.parametrize(
-    ("text", "value"), [("0x0p+0", 0.0), ("0x1p-1074", 5e-324), ("0x1.8p+3", 12.0), ("-0x0p+0", 0)]
-)
-def test_bounds(files, text, value):
-    assert files.require_bound({"evidence": {"bound": text}}, "error") == value
-
-
-@pytest.mark.parametrize("text", ["inf", "nan", "-0x1p-1074", "-inf", "0x1p+1024", "x"])
-def test_bounds_which_are_none(files, text):
-    with pytest.raises((ValueError, OverflowError)):
-        files.require_bound({"evidence": {"bound": text}}, "error")
-
-
-def test_statements_are_compared_to_the_letter(files):
-    assert files.require_statement({"statement": "a <= 1"}, "a <= 1") == "a <= 1"
-    for other in ("a <= 1 ", "a < 1", "", None, ["a <= 1"]):
-        with pytest.raises(ValueError, match="it does not state: a <= 1"):
-            files.require_statement({"statement": other}, "a <= 1")

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from real_parts import FREE, MATRIX, evaluated, layer_and_data
 
-WAYS = "alone", "floats", "digits"
-
 
 def shown(checker, weights, data, *, keep=True):
     """Bounds of residuals, scales, Z and its error."""
-    readout = checker.real_claims.readout_of(weights, checker.float_claims.DIGITS)
+    readout = checker.real_claims.readout_of(weights, checker.floating.DIGITS)
     return checker.float_claims.residuals(weights, data, readout, keep, FREE)
 
 
@@ -40,21 +38,19 @@ def cancelling(weights, head):
     return weights | {"W_Q": w_q, "W_K": w_k}
 
 
-@pytest.fixture
-def ways(checker, monkeypatch):
-    """How attention was had: counts by name."""
-    counts, part = dict.fromkeys(WAYS, 0), checker.float_claims
-    attend = part.attend
-
-    def watched(*arguments):
-        attention, error, precise = attend(*arguments)
-        alone = int((error == 2.0 * attention.shape[2] * part.LEFT).sum())
-        parts = alone, attention.shape[0] * attention.shape[1] - alone - precise, precise
-        for name, count in zip(WAYS, parts, strict=True):
-            counts[name] += count
-        return attention, error, precise
-
-    monkeypatch.setattr(part, "attend", watched)
+def ways(checker, weights, data, few=1.0):
+    """How attention of heads on examples is had: alone, in floats, or to digits."""
+    view = checker.views.Examples(data, [slice(None)])
+    floating = checker.floating
+    counts = {"alone": 0, "floats": 0, "digits": 0}
+    numbers = floating.Bounded(weights)
+    heads = checker.attend.Heads(numbers, weights)
+    for *_, (attention, error, unknown) in checker.attend.attend(numbers, heads, view):
+        alone = error == 2.0 * attention.shape[2] * floating.LEFT
+        digits = unknown.sum() if unknown.sum() <= few * unknown.size else 0
+        counts["alone"] += int(alone.sum())
+        counts["digits"] += int(digits)
+        counts["floats"] += int(alone.size - alone.sum() - digits)
     return counts
 
 
@@ -62,7 +58,7 @@ def ways(checker, monkeypatch):
 @pytest.mark.parametrize(("outputs", "parts"), [(0, 0), (3, 0), (0, 2)])
 @pytest.mark.parametrize("chunk", [1, 100, 1 << 18])
 @pytest.mark.parametrize("scale", [0, -400, 300])
-def test_bounds_hold(checker, monkeypatch, ways, shared, outputs, parts, chunk, scale):
+def test_bounds_hold(checker, monkeypatch, shared, outputs, parts, chunk, scale):
     """All ways to have attention, at any scale, with one example at a time or all at once."""
     rng = np.random.default_rng(outputs + parts)
     weights, data = layer_and_data(rng, shared=shared, outputs=outputs, parts=parts)
@@ -81,7 +77,7 @@ def test_bounds_hold(checker, monkeypatch, ways, shared, outputs, parts, chunk, 
         assert (np.abs(MATRIX(found) - z) <= z_error).all()
         assert z_error < 1e-11
         assert shown(checker, weights, data, keep=False)[2] is None
-    assert min(ways.values()) > 0
+    assert min(ways(checker, weights, data).values()) > 0
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -98,29 +94,30 @@ def test_bounds_hold_of_random_layers(checker, monkeypatch, seed):
 
 
 @pytest.mark.parametrize("lead", [44.0, 44.9, 45.1, 46.0])
-def test_a_token_is_alone_from_a_lead_on(checker, ways, lead):
+def test_a_token_is_alone_from_a_lead_on(checker, lead):
     """Below it, its share is had to digits which say so."""
-    tokens = np.array([[[1.0], [0.0]]])
+    data = {"contexts": np.array([[[1.0], [0.0]]]), "queries": np.ones((1, 1))}
     weights = {"W_Q": np.array([[[lead]]]), "W_K": np.ones((1, 1, 1))}
-    attention, error, _ = checker.float_claims.attend(weights, tokens, np.ones((1, 1)), 1, FREE)
-    assert ways["alone"] == (lead > 45)
+    view = checker.views.Examples(data, [slice(None)])
+    ((*_, attention, error),) = checker.floating.attended(weights, view, 1, FREE)
+    assert ways(checker, weights, data)["alone"] == (lead > 45)
     with mpmath.workdps(60):
         off = abs(1 / (1 + mpmath.exp(-mpmath.mpf(lead))) - mpmath.mpf(float(attention[0, 0, 0])))
         assert 2 * off <= float(error[0, 0])
 
 
-def test_contexts_of_one_token(checker, ways):
+def test_contexts_of_one_token(checker):
     rng = np.random.default_rng(0)
     weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
     data["contexts"] = data["contexts"][:, :1]
     with mpmath.workdps(60):
         bounds, distances = shown(checker, weights, data)[0], true_of(weights, data)[1]
         assert (MATRIX(bounds) >= distances).all()
-    assert ways == {"alone": 35, "floats": 0, "digits": 0}
+    assert ways(checker, weights, data) == {"alone": 35, "floats": 0, "digits": 0}
 
 
 @pytest.mark.parametrize(("few", "refined"), [(0.0, 0), (0.19, 0), (0.2, 7), (1.0, 7)])
-def test_as_much_in_fixed_point_as_is_few(checker, monkeypatch, ways, few, refined):
+def test_as_much_in_fixed_point_as_is_few(checker, monkeypatch, few, refined):
     """One head of five has logits which are known to few digits, on 7 examples."""
     rng = np.random.default_rng(0)
     weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
@@ -132,7 +129,7 @@ def test_as_much_in_fixed_point_as_is_few(checker, monkeypatch, ways, few, refin
         assert (MATRIX(bounds) >= distances).all()
         assert (np.abs(MATRIX(found) - z) <= z_error).all()
         assert (z_error < 1e-11) == (refined > 0)
-    assert ways["digits"] == refined
+    assert ways(checker, weights, data, few)["digits"] == refined
 
 
 @pytest.mark.parametrize("name", ["contexts", "queries", "targets", "W_Q", "W_K", "W_V", "W_D"])
@@ -179,39 +176,41 @@ def close(found, expected):
     return np.allclose(np.asarray(found), expected, rtol=1e-8, atol=0)
 
 
-def test_bounds_of_logits_count_all_products(checker):
-    rng, part, gamma = np.random.default_rng(0), checker.float_claims, checker.bounds.gamma
-    weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
-    _, off = part.bounded_logits(weights, data["contexts"], data["queries"])
-    read = np.einsum("td,hdi->thi", abs(data["queries"]), abs(weights["W_Q"]))
-    sizes = np.einsum(
-        "thi,hei,te->th", read, abs(weights["W_K"]), abs(data["contexts"]).max(axis=1)
-    )
-    width, inner = weights["W_Q"].shape[1:]
-    assert (off >= gamma(2 * width + inner) * sizes).all()
-    assert close(off, gamma(2 * width + inner + 8) * sizes)
-
-
 @pytest.fixture
-def attended(checker, monkeypatch):
-    """`attend` for logits of one head on one example, off by so much."""
-    part = checker.float_claims
+def attended(checker):
+    """Attention for logits of one head on one example, off by so much."""
 
     def attended(logits, off):
-        found = np.array([[logits]]), np.array([[off]])
-        monkeypatch.setattr(part, "bounded_logits", lambda *_: found)
-        weights = {"W_Q": np.zeros((1, 1, 1)), "W_K": np.zeros((1, 1, 1))}
-        tokens, queries = np.ones((1, len(logits), 1)), np.ones((1, 1))
-        attention, error, precise = part.attend(weights, tokens, queries, 1, FREE)
-        return attention[0, 0], error[0, 0], precise
+        numbers = checker.floating.Bounded({"W_Q": np.zeros((1, 1, 1))})
+        numbers.gamma = 1.0
+        logits = checker.floating.Sized(np.array([[logits]]), np.array([[[off]]]))
+        with np.errstate(all="ignore"):
+            attention, error, unknown = numbers.softmax(logits, None)
+        return attention[0, 0], error[0, 0], bool(unknown[0, 0])
 
     return attended
 
 
-@pytest.mark.parametrize("off", [0.0, 2.0**-45, 2.0**-40])
+def test_bounds_of_logits_count_all_products(checker):
+    rng, floating, gamma = np.random.default_rng(0), checker.floating, checker.bounds.gamma
+    weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
+    read = np.einsum("td,hdi->thi", abs(data["queries"]), abs(weights["W_Q"]))
+    most = abs(data["contexts"]).max(axis=1)
+    sizes = np.einsum("thi,hei,te->th", read, abs(weights["W_K"]), most)
+    numbers, found = floating.Bounded(weights), []
+    numbers.softmax = lambda logits, _: found.append(logits)
+    view = checker.views.Examples(data, [slice(None)])
+    list(checker.attend.attend(numbers, checker.attend.Heads(numbers, weights), view))
+    assert close(found[0].sizes[..., 0], sizes)
+    assert (found[0].sizes[..., 0] >= sizes).all()
+    width, inner = weights["W_Q"].shape[1:]
+    assert numbers.gamma >= gamma(2 * width + inner)
+
+
+@pytest.mark.parametrize("off", [0.0, 2.0**-45, 2.0**-41])
 def test_bounds_of_attention_have_all_parts(checker, attended, off):
-    attention, error, precise = attended([0.0, -1.0, -70.0], off)
-    assert precise == 0
+    attention, error, unknown = attended([0.0, -1.0, -70.0], off)
+    assert not unknown
     assert attention[2] == 0
     # A relative 2^-45 and what 2^-47 in logits does; sums, quotients, and products with tokens.
     assert error >= off + 2.0**-45 + 2.0**-47 + 2 * checker.bounds.gamma(3)
@@ -220,92 +219,56 @@ def test_bounds_of_attention_have_all_parts(checker, attended, off):
 
 @pytest.mark.parametrize("off", [2.0**-40 * (1 + 2.0**-52), 1.0, 1e6, np.inf, np.nan])
 def test_attention_of_logits_which_are_not_known_is_had_in_digits(attended, off):
-    attention, _, precise = attended([0.0, -1.0, -2.0], off)
-    assert precise == 1
-    assert attention == pytest.approx(1 / 3)  # the weights are zero
+    assert attended([0.0, -1.0, -2.0], off)[2]
 
 
 @pytest.mark.parametrize("off", [0.0, 2.0**-41, 1.0, 0.999e6])
 def test_a_lead_has_to_be_above_what_both_logits_are_off_by(checker, attended, off):
     least = 45.0 + 2 * off
-    one, error, precise = attended([-least * (1 + 1e-8), 0.0, -3 * least], off)
-    assert (list(one), precise) == ([0.0, 1.0, 0.0], 0)
-    assert close(error, 2 * 3 * checker.float_claims.LEFT)
+    one, error, unknown = attended([-least * (1 + 1e-8), 0.0, -3 * least], off)
+    assert (list(one), unknown) == ([0.0, 1.0, 0.0], False)
+    assert close(error, 2 * 3 * checker.floating.LEFT)
     for lead in (least, least * (1 - 1e-8)):
-        _, error, precise = attended([-lead, 0.0, -3 * least], off)
-        assert precise == (off > 2.0**-40)
+        _, error, unknown = attended([-lead, 0.0, -3 * least], off)
+        assert unknown == (off > 2.0**-40)
         assert error > 1e-17
 
 
 @pytest.mark.parametrize("off", [1e6, np.inf, np.nan])
 def test_no_lead_is_enough_where_nothing_is_known(attended, off):
     for logits in ([0.0, -1e300], [0.0, -np.inf], [0.0, np.nan], [np.nan, 0.0], [np.inf, 0.0]):
-        with np.errstate(all="ignore"):
-            assert attended(logits, off)[2] == 1
+        assert attended(logits, off)[2]
 
 
 def test_what_is_left_out_is_less_than_its_bound(checker):
-    assert mpmath.exp(-checker.float_claims.NATS) < checker.float_claims.LEFT
-
-
-@pytest.mark.parametrize("places", [0.0, 1e-3])
-def test_bounds_of_fixed_point_have_all_parts(checker, monkeypatch, places):
-    part, rng = checker.float_claims, np.random.default_rng(0)
-    weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
-    monkeypatch.setattr(part, "floats", lambda x: (checker.fixed.floats(x)[0], places))
-    at = np.array([2, 6]), np.array([4, 0])
-    found, error = part.in_fixed_point(weights, data["contexts"], data["queries"], *at, FREE)
-    assert found.shape == (2, 3)
-    assert close(error, 3 * places + checker.bounds.gamma(7))
+    assert mpmath.exp(-checker.floating.NATS) < checker.floating.LEFT
 
 
 @pytest.mark.parametrize("heads", [1, 4, 5])
-@pytest.mark.parametrize("chunk", [1, 1 << 18])
-def test_bounds_of_outputs_have_all_parts(checker, monkeypatch, heads, chunk):
+def test_bounds_of_outputs_count_rounding_attention_and_readout(checker, monkeypatch, heads):
     """Where targets are what is found, so that nothing but what that is off by is left."""
     part, rng = checker.float_claims, np.random.default_rng(heads)
     weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
     weights = {name: x[:heads] for name, x in weights.items() if name in ("W_Q", "W_K")}
     total, size, width = data["contexts"].shape
-    data["contexts"] = rng.integers(1, 8, (total, size, width)).astype(float)
+    tokens = data["contexts"] = rng.integers(4, 8, (total, size, width)).astype(float)
     readout = rng.integers(-9, 9, (heads * width, 2)).astype(float)
-    number = checker.fixed.fixed([readout], 5)
-    u_error = checker.fixed.floats(number)[1]
-    offs = rng.uniform(0, 1e-3, (total, heads))
-    chosen, starts = np.eye(size)[rng.integers(size, size=(total, heads))], []
-
-    def attend(_, tokens, *__):
-        rows = slice(sum(starts), sum(starts) + len(tokens))
-        starts.append(len(tokens))
-        return chosen[rows], offs[rows], 0
-
-    monkeypatch.setattr(part, "attend", attend)
-    monkeypatch.setattr(part, "CHUNK", chunk)
-    scale = np.frexp(data["contexts"].max(axis=(1, 2)))[1]
-    z = (chosen @ np.ldexp(data["contexts"], -scale[:, None, None])).reshape(total, -1)
-    data["targets"] = np.ldexp(z @ readout, scale[:, None])
-    bounds, scales, found, z_error = part.residuals(weights, data, number, keep=True, work=FREE)
-    assert (scales == scale).all()
-    assert (found == z).all()
-    assert z_error == offs.max()
-    sums = np.abs(readout).reshape(heads, width, 2).sum(axis=1)
-    sizes = z @ np.abs(readout)
+    chosen = np.eye(size)[rng.integers(size, size=(total, heads))]
+    z = (chosen @ (tokens / 8)).reshape(total, -1)
+    data["targets"] = 8 * (z @ readout)
+    sums, sizes = np.abs(readout).reshape(heads, width, 2).sum(axis=1), z @ np.abs(readout)
     counted = checker.bounds.gamma(width + heads.bit_length() + 4) * sizes
-    assert close(
-        bounds, counted + offs @ sums + (z.sum(1) + width * offs.sum(1))[:, None] * u_error
-    )
-    # The same with a readout which is off by more, and without errors of attention.
-    starts.clear()
-    with monkeypatch.context() as patched:
-        patched.setattr(part, "floats", lambda x: (checker.fixed.floats(x)[0], 1.0))
-        bounds = part.residuals(weights, data, number, keep=True, work=FREE)[0]
-    read = z.sum(axis=1) + width * offs.sum(axis=1)
-    assert close(bounds, counted + offs @ sums + read[:, None])
-    offs[:] = 0.0
-    starts.clear()
-    bounds = part.residuals(weights, data, number, keep=True, work=FREE)[0]
-    assert (bounds >= checker.bounds.gamma(width + heads.bit_length()) * sizes).all()
-    assert close(bounds, counted + z.sum(1)[:, None] * u_error)
+    for offs, u_error in ((0.0, 0.0), (1e-3, 0.0), (0.0, 1.0), (1e-3, 1.0)):
+        off = np.full((total, heads), offs)
+        group = next(checker.views.Examples(data, [slice(0, total)]).groups())
+        known = group, tokens, chosen, off
+        monkeypatch.setattr(part, "attended", lambda *_, known=known: [known])
+        monkeypatch.setattr(part, "floats", lambda _, e=u_error: (readout, e))
+        bounds, _, found, z_error = part.residuals(weights, data, None, keep=True, work=FREE)
+        assert (found == z).all()
+        assert z_error == offs
+        read = z.sum(axis=1) + width * off.sum(axis=1)
+        assert close(bounds, counted + off @ sums + read[:, None] * u_error)
 
 
 @pytest.mark.parametrize(("axes", "longest"), [((1, 2), 20), ((0, 1), 9), ((2,), 30)])
@@ -324,20 +287,3 @@ def test_longer_sums_are_left_to_digits(checker, monkeypatch, axes, longest):
     for most, found in ((longest, True), (longest - 1, False)):
         monkeypatch.setattr(checker.float_claims, "LONGEST", most)
         assert (shown(checker, weights, data) is not None) == found
-
-
-@pytest.mark.parametrize("each", [[1, 0, 2, 0, 0, 0, 0], [4, 0, 0, 0, 0, 0, 0], [0] * 7])
-def test_room_for_fixed_point_is_what_is_left_of_it(checker, monkeypatch, each):
-    """An eighth of 7 examples times 5 heads, 4.375, in all."""
-    rng, part = np.random.default_rng(0), checker.float_claims
-    weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
-    attend, counts, rooms = part.attend, iter(each), []
-
-    def counted(*arguments):
-        rooms.append(arguments[3])
-        return *attend(*arguments)[:2], next(counts)
-
-    monkeypatch.setattr(part, "attend", counted)
-    monkeypatch.setattr(part, "CHUNK", 1)
-    shown(checker, weights, data)
-    assert rooms == [4.375 - sum(each[:k]) for k in range(7)]

@@ -53,14 +53,14 @@ def test_corrections_are_judged_whatever_the_record_says(data, paired):
 
 def test_a_file_with_corrections_of_no_bits_is_refused(paired, tmp_path):
     corrected(paired, 5.0).save(tmp_path / "m.safetensors")
-    with pytest.raises(FormatError, match="precision=53 is no number of bits beyond a float64"):
+    with pytest.raises(FormatError, match="precision=53 is not a number of bits beyond a float64"):
         Memorizer.load(tmp_path / "m.safetensors")
 
 
 @pytest.mark.parametrize("precision", [53, 0, -500, 1 << 14, 106.0, True])
 def test_corrections_are_bits_beyond_a_float(paired, precision):
     layer = paired.layer
-    with pytest.raises(ParameterError, match="is no number of bits beyond a float64"):
+    with pytest.raises(ParameterError, match="is not a number of bits beyond a float64"):
         ExtendedLayer(layer, np.zeros((1, *layer.value_weights.shape)), precision)
 
 
@@ -121,7 +121,7 @@ def test_other_arguments_which_are_none(data, paired):
     with pytest.raises(ParameterError, match="value_dim=True is not a positive integer"):
         build_memorizer(data, num_heads=14, value_dim=True)
     for kind in (paired, paired.layer):
-        with pytest.raises(ParameterError, match="dtype='x' is no dtype"):
+        with pytest.raises(ParameterError, match="dtype='x' is not a dtype"):
             kind.astype("x")
 
 

@@ -1,15 +1,14 @@
 """Claims about one layer, function by function, against Python's integers and floats."""
 
-import itertools
+import functools
 import json
 import math
-import time
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from flint import fmpz
-from safetensors.numpy import load_file
 
 from constructive import generators, upper_bound_certificate
 from constructive.support.verdict import pack
@@ -56,10 +55,6 @@ def test_so_many_corrections_are_read(checker, parts, fits):
         return
     with pytest.raises(ValueError, match="more than 128 corrections of W_V"):
         checker.layers.sizes_of(arrays_of(), tensors)
-
-
-def test_shapes_without_weights(checker):
-    assert checker.layers.sizes_of(arrays_of(), {}) == (6, 3, 4, 2, 0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +130,7 @@ def intermediate_mod(weights, data, p, a):
 @pytest.mark.parametrize(("chunk", "total"), [(1, 7), (1, 2), (30, 7), (1 << 18, 7)])
 def test_the_representation_modulo_p(checker, monkeypatch, shared, chunk, total):
     """Integers with one odd entry of exponent 1, so that the power of two taken off is 2^-52."""
-    monkeypatch.setattr(checker.exact_claims, "CHUNK", chunk)
+    monkeypatch.setattr(checker.rank, "CHUNK", chunk)
     rng = np.random.default_rng(chunk)
     size, width, heads, inner = 3, 4, 5, 2
     draw = lambda *shape: rng.integers(-9, 10, size=shape).astype(object)  # noqa: E731
@@ -150,7 +145,9 @@ def test_the_representation_modulo_p(checker, monkeypatch, shared, chunk, total)
     truth = intermediate_mod(weights, data, PRIME, point)
     columns = np.array([0, 19, 7, 8, 3, 12])
     floats = [{name: x.astype(float) for name, x in part.items()} for part in (weights, data)]
-    z = checker.exact_claims.representation(*floats, PRIME, a, columns)
+    view = checker.rank.examples(*floats)
+    wanted = np.arange(total), (PRIME, a), columns
+    z = checker.residues.representation(floats[0], view, *wanted)
     unit = pow(2, 52, PRIME)
     for found, row in zip(z, truth, strict=True):
         assert [int(v) % PRIME for v in found] == [row[j] * unit % PRIME for j in columns]
@@ -171,11 +168,11 @@ def layer_and_data(rank_deficient, total=5):
 def test_what_looks_singular(checker):
     for total in (5, 6):  # of 6 columns
         layer = layer_and_data(rank_deficient=False, total=total)
-        assert not checker.exact_claims.looks_singular(*layer)
-    assert checker.exact_claims.looks_singular(*layer_and_data(rank_deficient=True))
+        assert not checker.rank.looks_singular(*layer)
+    assert checker.rank.looks_singular(*layer_and_data(rank_deficient=True))
     weights, data = layer_and_data(rank_deficient=False)
     weights = {name: x[:1] for name, x in weights.items()}  # 3 columns for 5 examples
-    assert checker.exact_claims.looks_singular(weights, data)
+    assert checker.rank.looks_singular(weights, data)
 
 
 # Groups.
@@ -185,13 +182,21 @@ def grouping(groups, normals=((1, 0, 0), (0, 1, 0))):
     return {"prime": PRIME, "groups": groups, "normals": pack(np.array(normals))}
 
 
+def judged(checker, claim, evidence, weights, data, **more):
+    """What a claim with this evidence states of weights and data, by examples one by one."""
+    about = SimpleNamespace(weights=weights, data=data, tell=checker.steps.silent, **more)
+    every = np.arange(len(data["queries"])), weights["W_Q"].shape[0] * data["queries"].shape[1]
+    about.rows_of_z = lambda: (checker.rank.examples(weights, data), *every)
+    return claim({"evidence": evidence}).check(about)
+
+
 def test_groups_are_those_which_the_theorem_takes(checker):
     """Contexts of one token: one example for each head, whatever else the queries would allow."""
     queries = np.array([[0.0, 1, 0], [1, 0, 0], [1, 0, 1]])
     weights = {"W_Q": np.ones((2, 3, 1))}
     one = {"contexts": np.ones((3, 1, 3)), "queries": queries}
     two = {"contexts": np.stack([np.eye(3)[:2]] * 3), "queries": queries}
-    of = checker.exact_claims.check_grouping
+    of = functools.partial(judged, checker, checker.grouping.Grouping)
     assert of(grouping([[0, 1], [1, 2]]), weights, {k: v[:2] for k, v in one.items()}) == (1, 2)
     assert of(grouping([[0, 2], [2, 3]], ((1, 0, 0), (1, 1, PRIME - 1))), weights, two) == (2, 2)
     for data, groups in (
@@ -211,7 +216,7 @@ def test_groups_are_those_which_the_theorem_takes(checker):
 
 def test_what_groups_have_to_be(checker):
     """Every context of full rank, every group independent, and the only one on its normal."""
-    of = checker.exact_claims.check_grouping
+    of = functools.partial(judged, checker, checker.grouping.Grouping)
     weights = {"W_Q": np.ones((3, 3, 1))}
     contexts = np.stack([np.eye(3)] * 4)
     queries = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0]])
@@ -248,7 +253,8 @@ FIVE = {  # two directions of differences in each context, three of tokens
 
 def test_what_wide_groups_have_to_be(checker):
     """Independent in an order, not those which span an earlier query, and contexts as wide."""
-    of, weights = checker.exact_claims.check_wide_grouping, {"W_Q": np.ones((3, 4, 1))}
+    of = functools.partial(judged, checker, checker.grouping.WideGrouping)
+    weights = {"W_Q": np.ones((3, 4, 1))}
     evidence = wide([[0, 3], [3, 3], [3, 5]], [4, 2, 0, 3, 1], [[0] * 4, [0] * 4, [0, 1, 0, 1]])
     data = dict(FIVE)
     with pytest.raises(ValueError, match="outside of the span of group 2"):
@@ -275,7 +281,8 @@ def test_what_wide_groups_have_to_be(checker):
 
 def test_contexts_of_a_group_are_as_wide_as_it_is_large(checker):
     """Differences count, and tokens in the first group only, which may be empty."""
-    of, weights = checker.exact_claims.check_wide_grouping, {"W_Q": np.ones((2, 4, 1))}
+    of = functools.partial(judged, checker, checker.grouping.WideGrouping)
+    weights = {"W_Q": np.ones((2, 4, 1))}
     queries = np.eye(4)
     one = np.stack([np.eye(4)[:2]] * 4)  # one direction, and two dimensions of tokens
     two = np.stack([np.eye(4)[:3]] * 4)
@@ -326,7 +333,7 @@ def point(value):
 def test_points_which_are_none(checker, value, quick):
     weights, data = layer_and_data(rank_deficient=False)
     with pytest.raises(ValueError, match="a is not between 1 and p"):
-        checker.exact_claims.check_rank(point(value), weights, data, b"", quick)
+        judged(checker, checker.rank.Rank, point(value), weights, data, quick=quick, hashes=b"")
 
 
 @pytest.mark.parametrize("quick", [False, True])
@@ -336,10 +343,10 @@ def test_points_at_which_nothing_is_shown(checker, quick):
     match = "the solution modulo p is wrong" if quick else "twice"
     evidence["columns"] = evidence["columns"] if quick else pack(np.array([0, 1, 2, 3, 3]))
     with pytest.raises(ValueError, match=match):
-        checker.exact_claims.check_rank(evidence, weights, data, b"", quick)
+        judged(checker, checker.rank.Rank, evidence, weights, data, quick=quick, hashes=b"")
     evidence["columns"] = pack(np.array([0, 1, 2, 3, 6]))  # of 2 heads in 3 dimensions
     with pytest.raises(ValueError, match="packed integers misfit"):
-        checker.exact_claims.check_rank(evidence, weights, data, b"", quick)
+        judged(checker, checker.rank.Rank, evidence, weights, data, quick=quick, hashes=b"")
 
 
 # Upper bounds.
@@ -380,60 +387,12 @@ def test_vectors_at_every_scale(checker, scale, order):
         of(evidence_of(9, [vector], [0], zeros=1), data)
 
 
-def moduli_of(checker, bits):
-    """The least number of moduli whose product is beyond so many bits, and these."""
-    moduli = checker.impossible.primes()[: -(-bits // 21)].tolist()
-    assert math.prod(moduli) >> bits
-    assert not math.prod(moduli[:-1]) >> bits + 1
-    return moduli
-
-
 def test_moduli_are_all_primes_between_2_21_and_2_22(checker):
     moduli = checker.impossible.primes()
     assert len(moduli) == 295947 - 155611  # pi(2^22) - pi(2^21)
     assert (np.diff(moduli) > 0).all()
     assert (moduli[0], moduli[-1]) == (2097169, 4194301)
     assert all(fmpz(p).is_prime() for p in moduli[::997].tolist())
-
-
-@pytest.mark.parametrize("constant", [False, True])
-@pytest.mark.parametrize("factor", [1, 2**53 - 1, 2097169 * 2097211, 2097169 * 2097211 * 2047])
-@pytest.mark.parametrize("count", [3, 4, 9, 40])
-def test_no_number_is_zero_modulo_as_many_primes_as_are_asked(checker, constant, factor, count):
-    """Products with a token are multiples of all moduli but the last ones."""
-    primes = checker.impossible.primes().tolist()
-    product = math.prod(primes[:count])
-    x = product // math.gcd(product, factor)
-    tokens = np.array([[float(factor), 0.0], [0.0, 1.0]])
-    bits = x.bit_length() + checker.impossible.reach(tokens) + 3
-    used = moduli_of(checker, bits)
-    assert x * factor % math.prod(used[:count]) == 0
-    assert count < len(used)
-    data = {"contexts": tokens if constant else tokens[:1], "queries": many_queries(9, 2)}
-    evidence = evidence_of(9, [(x, 0)], [0], zeros=int(not constant))
-    with pytest.raises(ValueError, match=r"not (orthogonal|constant)"):
-        checker.impossible.check_impossible(evidence, data)
-    data["contexts"] = np.array([[0.0, 1.0], [0.0, 3.0]])
-    assert checker.impossible.check_impossible(evidence, data)[1] == 1 + constant
-
-
-def test_one_modulus_less_would_not_be_enough(checker, monkeypatch):
-    """Of one token of 53 bits, which is a product of two of the primes and a little more."""
-    primes = checker.impossible.primes()
-    token = int(primes[0] * primes[1]) * 2047
-    assert token < 2**53 < token * 1.001
-    x = math.prod(primes[2:40].tolist())
-    data = {"contexts": np.array([[float(token)]]), "queries": many_queries(2, 1)}
-    evidence = evidence_of(2, [(x,)], [0], zeros=1)
-    with pytest.raises(ValueError, match="not orthogonal"):
-        checker.impossible.check_impossible(evidence, data)
-    used = len(moduli_of(checker, x.bit_length() + 53 + 2))
-    monkeypatch.setattr(checker.impossible, "primes", lambda: primes[: used - 1])
-    with pytest.raises(ValueError, match="would take more than a minute"):
-        checker.impossible.check_impossible(evidence, data)
-    monkeypatch.setattr(checker.impossible, "primes", lambda: primes[:40])
-    monkeypatch.setattr(checker.impossible, "reach", lambda _: 53 - 21 * (used - 40))
-    assert checker.impossible.check_impossible(evidence, data) == (1, 0, 2)  # and it is false
 
 
 @pytest.mark.parametrize(
@@ -458,25 +417,6 @@ def test_how_long_tokens_are_as_integers(checker, tokens, bits):
     unit = Fraction(2) ** (int(np.frexp(used.min(initial=1e308))[1]) - 53)
     whole = [Fraction(x) / unit for x in used.tolist()]
     assert all(x.denominator == 1 and x < 2**bits for x in whole)
-
-
-@pytest.mark.parametrize("zeros", [0, 1])
-def test_every_token_is_looked_at(checker, zeros):
-    tokens = np.ones((1 << 12, 4))
-    tokens[:, 1] = np.arange(1 << 12)
-    tokens[:, 2] = 2 * tokens[:, 1]
-    x = (0, 2, -1, 0) if zeros else (1, -2, 1, 0)
-    data = {"contexts": tokens[::-1].reshape(-1, 2, 4), "queries": many_queries(1 << 11, 4)}
-    evidence = evidence_of(1 << 11, [x], [2], zeros)
-    known = (1, 4 - zeros, 1 << 11)
-    assert checker.impossible.check_impossible(evidence, data) == known
-    for place in (0, 1, 1023, 1024, 3000, (1 << 12) - 1):
-        for entry in (1, 2) if zeros else (0, 1, 2):
-            off = data["contexts"].copy()
-            where = off.reshape(-1, 4)[place]
-            where[entry] = np.nextafter(where[entry], np.inf)
-            with pytest.raises(ValueError, match=r"not (orthogonal|constant)"):
-                checker.impossible.check_impossible(evidence, data | {"contexts": off})
 
 
 def test_only_the_examples_which_are_named_are_looked_at(checker):
@@ -515,13 +455,6 @@ def test_tokens_are_joined_by_contexts(checker):
         assert checker.impossible.components(np.delete(path, [7, 30], axis=0), 50) == 3
         assert checker.impossible.components(np.array([order]), 50) == 1
     assert checker.impossible.components(np.arange(50)[:, None], 50) == 50
-
-
-def test_a_long_path_of_contexts_does_not_take_its_square(checker):
-    order = np.r_[0, 5999:0:-1]
-    start = time.process_time()
-    assert checker.impossible.components(np.stack([order[:-1], order[1:]], axis=1), 6000) == 1
-    assert time.process_time() - start < 0.3
 
 
 def test_different_rows_are_told_apart(checker):
@@ -592,48 +525,6 @@ def test_tokens_are_counted_where_they_are_few(checker, order, heads, bound):
     )  # fmt: skip
 
 
-def least_operations(checker, monkeypatch, tokens, vectors, zeros=0):
-    """The least number of operations which is enough for these tokens and vectors."""
-    data = {"contexts": tokens[:, None], "queries": many_queries(len(tokens), tokens.shape[1])}
-    evidence = evidence_of(len(tokens), vectors, range(len(vectors)), zeros)
-    low, high = 0, 1 << 28
-    while high > low + 1:
-        middle = (low + high) // 2
-        monkeypatch.setattr(checker.impossible, "OPERATIONS", middle)
-        try:
-            checker.impossible.check_impossible(evidence, data)
-        except ValueError as refused:
-            low, high = (middle, high) if "minute" in str(refused) else (low, middle)
-        else:
-            high = middle
-    return high
-
-
-def test_what_vectors_cost(checker, monkeypatch):
-    """In proportion to tokens, to the length of numbers, and to the vectors with forty more."""
-
-    def cost(rows, bits=1, span=0, count=1):
-        tokens = np.zeros((rows, 5))
-        tokens[:, -1] = 1 + np.arange(rows)
-        tokens[0, -1] = 2.0**-span
-        vectors = np.eye(5, dtype=object)[:count] * (1 << bits - 1)
-        return least_operations(checker, monkeypatch, tokens, vectors.tolist(), count)
-
-    def expected(rows, reach, bits=1, count=1):
-        """By each prime: products, remainders of the vectors' numbers, powers of two."""
-        bits += reach + 4
-        each = rows * 5 * (count + 40) + count * 5 * (500 + bits / 4) + 500 * reach
-        return math.ceil(-(-bits // 21) * each)
-
-    for rows, reach in ((16, 57), (32, 58)):  # numbers up to `rows`
-        assert cost(rows) == expected(rows, reach)
-        assert cost(rows, bits=2000) == expected(rows, reach, bits=2000)
-        assert cost(rows, span=900) == expected(rows, reach + 900)
-        assert cost(rows, count=4) == expected(rows, reach, count=4)
-    monkeypatch.undo()
-    assert checker.impossible.OPERATIONS == 1e11
-
-
 @pytest.mark.parametrize(("left", "words"), [(56, "not orthogonal"), (55, "more than a minute")])
 def test_numbers_are_not_longer_than_all_primes_together(checker, monkeypatch, left, words):
     monkeypatch.setattr(checker.impossible, "OPERATIONS", math.inf)
@@ -643,204 +534,7 @@ def test_numbers_are_not_longer_than_all_primes_together(checker, monkeypatch, l
         checker.impossible.check_impossible(evidence_of(3, [(0, 1 << bits - 1)], [1], 1), data)
 
 
-# What is announced grows as what is done: powers of each size, where it is large.
-
-AXES = ("total", "size", "width", "outputs", "heads", "inner", "value_dim", "between")
-SMALLEST = dict.fromkeys(AXES, 1)
-HUGE = 1 << 22
-
-
-def power(cost, axis):
-    """log2 of what doubling one size costs, where it is huge and all others are small."""
-    small = dict.fromkeys(AXES, 3)
-    once, twice = (cost(small | {axis: k * HUGE}) for k in (1, 2))
-    assert once > 0
-    return np.log2(twice / once)
-
-
-def announced(checker, claim, sizes, *, shared=False):
-    """Bytes beside those of the arrays themselves, and operations."""
-    total, size, width, outputs, heads, inner, value_dim, between = sizes.values()
-    contexts = (size, width) if shared else (total, size, width)
-    arrays = arrays_of(contexts=contexts, queries=(total, width), targets=(total, outputs))
-    tensors = tensors_of(
-        W_Q=(heads, width, inner),
-        W_K=(heads, width, inner),
-        W_V=(heads, width, value_dim),
-        W_O=(heads * value_dim, between),
-        W_D=(between, outputs),
-    )
-    shapes = tuple(sizes.values())
-    held, operations = checker.layers.needs(dict.fromkeys(claim.split()), arrays, tensors, shapes)
-    read = checker.files.bytes_of(arrays) + checker.files.bytes_of(tensors)
-    return held - read, operations
-
-
-@pytest.mark.parametrize(
-    ("claim", "powers"),
-    [
-        ("grouping", {"total": 1, "size": 2, "width": 1, "heads": 1, "inner": 0}),
-        ("wide_grouping", {"total": 1, "size": 1, "width": 2, "heads": 1, "inner": 0}),
-        ("rank", {"total": 3, "size": 1, "width": 1, "heads": 1, "inner": 1, "between": 0}),
-        ("rank readout", {"total": 3, "width": 2, "heads": 1, "inner": 2, "between": 1}),
-        ("readout", {"total": 3, "size": 1, "width": 2, "heads": 1, "inner": 2, "outputs": 1}),
-        ("error", {"total": 1, "size": 1, "width": 2, "heads": 1, "value_dim": 1, "between": 1}),
-        ("impossible", {"total": 1, "size": 1, "width": 1, "heads": 0}),
-    ],
-)
-def test_operations_grow_as_they_should(checker, claim, powers):
-    for axis, expected in powers.items():
-        found = power(lambda sizes: announced(checker, claim, sizes)[1], axis)
-        assert abs(found - expected) < 0.1, axis
-
-
-@pytest.mark.parametrize(
-    ("claim", "powers"),
-    [
-        ("grouping", {"total": 1, "size": 1, "width": 1, "heads": 1}),
-        ("wide_grouping", {"total": 1, "size": 1, "width": 1, "heads": 1}),
-        ("rank", {"total": 2, "size": 1, "width": 1, "heads": 1, "inner": 1}),
-        ("readout", {"total": 2, "size": 1, "width": 1, "heads": 1, "inner": 1, "between": 1}),
-        ("error", {"size": 1, "width": 1, "outputs": 1, "heads": 1, "value_dim": 1, "between": 1}),
-        ("impossible", {"total": 1, "size": 1, "width": 1}),
-    ],
-)
-def test_memory_grows_as_it_should(checker, claim, powers):
-    for axis, expected in powers.items():
-        found = power(lambda sizes: announced(checker, claim, sizes)[0], axis)
-        assert abs(found - expected) < 0.1, axis
-
-
-def coefficient(cost, axes, scale, others=SMALLEST):
-    """Of the product of these sizes in a cost, by differences, where all others are small."""
-    total = 0
-    for twice in itertools.product((0, 1), repeat=len(axes)):
-        sizes = {axis: scale << more for axis, more in zip(axes, twice, strict=True)}
-        total += cost(others | sizes) * (-1) ** (len(axes) - sum(twice))
-    return total / scale ** len(axes)
-
-
-@pytest.mark.parametrize(
-    ("claim", "axes", "size", "operations"),
-    [
-        ("grouping", "total width", 24, 6),
-        ("grouping", "size width", 96, None),
-        ("grouping", "width heads", 96 + 32, 2),
-        ("grouping", "heads inner", 96, 0),
-        ("grouping", "total width heads", 0, 2),
-        ("wide_grouping", "total width", 40, None),
-        ("wide_grouping", "total size width", 0, 4),
-        ("wide_grouping", "width heads", 96 + 32, 4),
-        ("wide_grouping", "total width heads", 0, 4),
-        ("rank", "total width", 32, 8),
-        ("rank", "size width", 96, 4),
-        ("rank", "width heads", 96 + 32, 8),
-        ("rank", "width heads inner", 32, 4),
-        ("rank", "heads inner", 96 + 32, 4),
-        ("rank", "total size heads", 0, 4),
-        ("rank", "total width heads", 0, 8),
-        ("rank", "total heads inner", 0, 4),
-        ("readout", "total heads", 88, None),
-        ("readout", "total width heads", 88, None),
-        ("error", "width outputs heads", 264, 50),
-        ("error", "width heads inner", 352, None),
-        ("error", "width heads value_dim", 176, 25),
-        ("error", "outputs heads value_dim", 264, 50),
-        ("error", "outputs heads between", 0, 25),
-        ("error", "heads value_dim between", 176, 25),
-        ("error", "outputs between", 176, 25),
-        ("error", "outputs value_dim", 264, 50),
-        ("error", "size width", 176, None),
-        ("error", "size heads", 720, None),
-        ("error", "heads inner", 720 + 352, None),
-        ("error", "width heads", 720 + 3 * 264, None),
-        ("error", "outputs", 1500 + 176 + 4 * 176 + 32, 100175),
-        ("error", "total size heads", 0, 200000 * (1 + 5 / 8 + 25 / 121) + 100),
-        ("error", "total outputs", 32, 100125),
-        ("error", "total", 32, 500125),  # targets and bounds; else a chunk of examples at a time
-        ("error", "total size width", 0, None),
-        ("error", "total width heads", 0, None),
-        ("impossible", "total size width", 64, 100),
-        ("impossible", "total size", 64 * 9, 100),
-        ("impossible", "width", 128, 200),
-    ],
-)
-def test_what_each_product_of_sizes_costs(checker, claim, axes, size, operations):
-    """Bytes and operations, for the fewest digits of claims about real numbers."""
-    for which, expected in enumerate((size, operations)):
-        if expected is not None:
-            cost = lambda sizes, which=which: announced(checker, claim, sizes)[which]  # noqa: E731
-            assert abs(coefficient(cost, axes.split(), 1 << 20) - expected) < 0.01
-
-
-def test_what_each_example_costs(checker):
-    """A row of Z, columns of the solution and of their random sides, and tables of powers."""
-    for scale in (1 << 10, 1 << 15):
-        cost = lambda sizes: announced(checker, "rank", sizes)[0]  # noqa: E731
-        assert coefficient(cost, ["total"], scale) == 8 * (3 * scale + 4 + 36 + 4096)
-
-
-def test_a_readout_by_itself_holds_z_twice_more(checker):
-    """As it looks whether Z is singular; where heads are few, elimination is what takes most."""
-    sizes = SMALLEST | {"total": 50, "width": 7, "heads": 5}
-    alone, (both, _) = announced(checker, "readout", sizes), announced(checker, "rank", sizes)
-    assert alone[0] - both == 2 * 8 * 50 * 5 * 7
-
-
-def test_claims_cost_as_much_together(checker):
-    sizes = SMALLEST | {"total": 50, "width": 7, "heads": 5}
-    claims = "grouping", "wide_grouping", "rank", "error", "impossible"
-    costs = [announced(checker, claim, sizes)[1] for claim in claims]
-    assert announced(checker, " ".join(claims), sizes)[1] == sum(costs)
-
-
-@pytest.mark.parametrize(("scale", "whole"), [(64, 1), (4096, 0)])
-def test_what_an_inverse_costs(checker, scale, whole):
-    """Of a Z of up to two million entries in fixed point, by iteration: else in floats alone."""
-
-    def needs(which):
-        return lambda sizes: checker.real_claims.needs(tuple(sizes.values()), 5, keep=True)[which]
-
-    size = coefficient(needs(0), ["total", "heads"], scale)
-    assert abs(size - (48 + 40 + (352 + 720) * whole)) < 0.01
-    for which, power, expected in ((0, 2, 48 + 352 * whole), (1, 3, 12 + 250 * whole)):
-        sizes = SMALLEST | {"heads": scale}
-        at = [needs(which)(sizes | {"total": k * scale}) for k in range(1, power + 2)]
-        leading = np.diff(at, power)[0] / (math.factorial(power) * scale**power)
-        assert abs(leading - expected) < 0.01
-    few, more = (
-        [needs(1)(SMALLEST | {"heads": h, "total": k * scale}) for k in (1, 2, 3)]
-        for h in (scale, 2 * scale)
-    )
-    leading = np.diff(np.subtract(more, few), 2)[0] / (2 * scale**3)
-    assert abs(leading - (12 + 100 * whole)) < 0.01
-
-
-def test_what_is_announced_of_many_heads_and_of_two_tokens(checker):
-    """Z is kept whole if it has few entries, however many one example has; two tokens compete."""
-    shapes = 10, 1, 1, 1, 100_000, 1, 1, 1
-    held, _ = checker.real_claims.needs(shapes, 5, keep=True)
-    assert held > 10 * 720 * 100_000
-    one, two = (
-        checker.real_claims.first((10, size, 1, 1, 6, 1, 1, 1), keep=False)[1] for size in (1, 2)
-    )
-    assert two - one > 2e5 * 10 * 6 * 2
-
-
-def test_claims_take_what_they_take_together(checker):
-    """Operations add up; of memory what the largest takes is enough."""
-    sizes = dict(zip(AXES, (500, 7, 20, 3, 40, 5, 4, 6), strict=True))
-    each = {name: announced(checker, name, sizes) for name in ("grouping", "rank", "error")}
-    held, operations = announced(checker, "grouping rank error", sizes)
-    assert operations == sum(count for _, count in each.values())
-    assert max(size for size, _ in each.values()) <= held <= sum(size for size, _ in each.values())
-
-
-def test_a_shared_context_is_counted_once(checker):
-    sizes = dict(zip(AXES, (500, 70, 80, 1, 4, 1, 1, 1), strict=True))
-    for claim in ("impossible", "grouping"):
-        own = announced(checker, claim, sizes)[1]
-        assert announced(checker, claim, sizes, shared=True)[1] < own / 50
+# Pairs.
 
 
 def announced_of_pairs(checker, total=30, size=4, width=5, heads=6, outputs=1):
@@ -859,38 +553,8 @@ def announced_of_pairs(checker, total=30, size=4, width=5, heads=6, outputs=1):
     return held - checker.files.bytes_of(data) - checker.files.bytes_of(weights), operations
 
 
-@pytest.mark.parametrize(
-    ("axis", "small", "large", "powers"),
-    [
-        ("total", 3, 1 << 21, (1, 1)),
-        ("size", 3, 1 << 21, (1, 1)),
-        ("heads", 3, 1 << 18, (1, 1)),
-        ("width", 3, 512, (1, 1.4)),
-        ("outputs", 3, 1 << 20, (2, 0)),
-    ],
-)
-def test_what_pairs_need_grows_as_it_should(checker, axis, small, large, powers):
-    sizes = dict.fromkeys(("total", "size", "width", "heads", "outputs"), small)
-    sizes |= {"total": 6000} if axis in {"size", "width"} else {}
-    once, twice = (announced_of_pairs(checker, **sizes | {axis: k}) for k in (large, 2 * large))
-    for before, after, expected in zip(once, twice, powers, strict=True):
-        assert before > 0
-        assert abs(np.log2(after / before) - expected) < 0.2, (axis, before, after)
-
-
 PAIRED_DATA = {"contexts": (30, 4, 5), "queries": (30, 5), "targets": (30, 2)}
 PAIRED = {"W_Q": (6, 5, 3), "W_K": (6, 5, 3), "W_V": (6, 5, 2), "W_O": (12, 2), "W_D": (2, 2)}
-
-
-@pytest.mark.parametrize(
-    ("data", "weights"),
-    [({}, {}), ({"targets": (30,)}, {"W_D": (2, 1)}), ({"targets": (30, 1)}, {"W_D": (2, 1)})],
-)
-def test_pairs_which_fit(checker, data, weights):
-    assert checker.paired.needs(arrays_of(**PAIRED_DATA | data), tensors_of(**PAIRED | weights)) > (
-        0,
-        0,
-    )
 
 
 @pytest.mark.parametrize(
@@ -928,26 +592,6 @@ def test_pairs_which_do_not_fit(checker, data, weights):
 
 
 @pytest.mark.parametrize(
-    ("axes", "size", "operations"),
-    [
-        ("total size", 0, 202),
-        ("total width", 8 * 25, 4 + 2 * 202 + 18 * 500 + 24 * 64),
-        ("total outputs", 80, 0),
-        ("heads width", 3 * 17 * 3, 2),
-        ("total width heads", 0, 2),
-        ("total width size", 0, 202),
-    ],
-)
-def test_what_each_product_of_sizes_costs_pairs(checker, axes, size, operations):
-    """Bytes and operations of examples, two tokens each; of arrays of heads, four copies."""
-    small = {"total": 1, "size": 2, "width": 1, "heads": 2, "outputs": 1}
-    for which, expected in enumerate((size, operations)):
-        cost = lambda sizes, which=which: announced_of_pairs(checker, **sizes)[which]  # noqa: E731
-        assert abs(coefficient(cost, axes.split(), 64, small) - expected) < 0.01
-    assert announced_of_pairs(checker, **small)[0] > 200 << 19  # what is worked on at a time
-
-
-@pytest.mark.parametrize(
     ("sizes", "words"),
     [
         ({"heads": 1}, "no pair of heads"),
@@ -964,33 +608,6 @@ def test_pairs_which_are_too_few_or_too_large(checker, sizes, words):
 
 
 # What is asked of whom.
-
-
-@pytest.mark.parametrize(
-    "names",
-    [{"grouping"}, {"rank"}, {"error"}, {"readout"}, {"rank", "readout"}, {"error", "readout"}],
-    ids=lambda names: " ".join(sorted(names)),
-)
-def test_what_is_looked_at_for_which_claims(checker, monkeypatch, tmp_path, proved, names):
-    """A quick look whether Z is singular, for readouts without rank; and real numbers."""
-    content = json.loads((proved[3] / "certificate.json").read_text())
-    content["claims"] = {name: content["claims"][name] for name in names}
-    path = tmp_path / "certificate.json"
-    path.write_text(json.dumps(content))
-    looked, real = [], []
-    part = checker.layers
-    monkeypatch.setattr(part, "looks_singular", lambda *given: looked.append(given))
-    monkeypatch.setattr(part.real_claims, "check_real", lambda *given: real.append(given))
-    files = [str(path), *(str(proved[3] / name) for name in ("weights.safetensors", "data.npz"))]
-    assert set(checker.check(files, most=1e9)) == names
-    assert len(looked) == (names & {"rank", "readout"} == {"readout"})
-    held = sum(x.nbytes for x in (proved[0].contexts, proved[0].queries, proved[0].targets))
-    held += sum(x.nbytes for x in load_file(files[1]).values())
-    for bounds, weights, data, shapes, most, _ in real:
-        assert set(bounds) == names & {"error", "readout"}
-        assert (len(weights), len(data), shapes[:3]) == (5, 3, (7, 3, 5))
-        assert 1e9 - 3 * held <= most <= 1e9 - 2 * held  # with what is looked at for their hash
-    assert len(real) == bool(names & {"error", "readout"})
 
 
 def test_who_takes_weights_and_who_does_not(checker, tmp_path, proved):

@@ -1,7 +1,6 @@
 """Numbers, layers and claims of paired heads in the checker; its steps are test_paired_steps.py."""
 
 import math
-from types import SimpleNamespace
 
 import mpmath
 import numpy as np
@@ -15,7 +14,7 @@ def test_constants(checker):
         first, rest = map(mpmath.mpf, checker.bounds.LN2)
         assert int(first * 2**32) == first * 2**32
         assert abs(first + rest - mpmath.log(2)) < mpmath.mpf(2) ** -85
-        assert mpmath.exp(-checker.paired.NATS) < checker.paired.LEFT < 1e-17
+        assert mpmath.exp(-checker.pairs.NATS) < checker.pairs.LEFT < 1e-17
 
 
 @pytest.mark.parametrize("x", [-60.5, -60.0, -37.2, -1e-300, 0.0, 0.3, 1.0, 88.8, 699.9])
@@ -38,22 +37,22 @@ def test_products_of_mixed_scales(checker, spread, width):
     """Within the bound, which is about 2^-90 |x| |y| for each entry."""
     rng = np.random.default_rng(spread)
     x, y = rng.uniform(-1, 1, (2, 20, width)) * 2.0 ** -rng.integers(0, spread + 1, (2, 20, width))
-    high, low, bound = checker.paired.precisely(x, y)
+    high, low, bound = checker.pairs.precisely(x, y)
     with mpmath.workprec(2000):
         for k in range(20):
             truth = mpmath.fdot(map(mpmath.mpf, x[k].tolist()), map(mpmath.mpf, y[k].tolist()))
             assert abs(truth - float(high[k]) - mpmath.mpf(float(low[k]))) <= bound
     size = float(np.abs(x).max() * np.abs(y).max())
     assert bound <= width * size * 2.0**-70
-    several = checker.paired.precisely(x.reshape(4, 5, width), y.reshape(4, 5, width))
+    several = checker.pairs.precisely(x.reshape(4, 5, width), y.reshape(4, 5, width))
     assert several[2] == bound
     assert (several[0].ravel() == high).all()
-    assert checker.paired.precisely(x[:, None], np.stack([y, y], axis=1))[2] == bound
+    assert checker.pairs.precisely(x[:, None], np.stack([y, y], axis=1))[2] == bound
 
 
 def test_digits_are_those_of_the_number(checker):
     x = np.array([1.0, -0.75, 2.0**-70, 1 / 3, 2.0**-300, 2.0**-70 / 3, 2.0**-66 / 7])
-    digits, top, left = checker.paired.split(x)
+    digits, top, left = checker.pairs.split(x)
     with mpmath.workprec(500):
         for k, value in enumerate(x.tolist()):
             parts = [mpmath.ldexp(d[k], top - 20 * i) for i, d in enumerate(digits)]
@@ -88,7 +87,7 @@ def small_layer(**changes):
 
 
 def layer_of(checker, weights, data):
-    return checker.paired.Layer(weights, data, np.arange(3), np.array([2, 3]))
+    return checker.scan.Layer(weights, data, np.arange(3), np.array([2, 3]))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +137,7 @@ def test_layers_are_brought_to_size_one_exactly(checker, scale):
         assert layer.c == max(exponents[0], exponents[1] + layer.a)
     assert (moved.heads == plain.heads).all()
     everyone = np.arange(3)
-    scores = [checker.paired.Tokens(layer, everyone).scores for layer in (moved, plain)]
+    scores = [checker.scan.Tokens(layer, everyone).scores for layer in (moved, plain)]
     assert (scores[0] == scores[1]).all()
     for layer, given in ((plain, data["targets"]), (moved, data["targets"] / power)):
         assert (np.ldexp(layer.targets[:, 0], layer.c) == given).all()
@@ -153,88 +152,16 @@ def test_layers_are_brought_to_size_one_exactly(checker, scale):
 
 def test_rounding_of_scores_and_tails(checker, monkeypatch):
     """As if a rounding were 1e-3: the error of a score, and what is read of tokens far behind."""
-    monkeypatch.setattr(checker.paired, "gamma", lambda terms: 1e-3 * terms)
+    monkeypatch.setattr(checker.scan, "gamma", lambda terms: 1e-3 * terms)
     layer = layer_of(checker, *small_layer())
-    scan = checker.paired.Scan(layer, bounded=False)
-    tokens = checker.paired.Tokens(layer, np.arange(3)).x
+    scan = checker.scan.Scan(layer, bounded=False)
+    tokens = checker.scan.Tokens(layer, np.arange(3)).x
     expected = 6e-3 * np.linalg.norm(layer.key) * np.linalg.norm(tokens, axis=2).max(axis=1)
     assert np.allclose(scan.score_error, expected, rtol=1e-8)
     assert (scan.score_error >= expected).all()
     largest = np.abs(tokens).max(axis=(1, 2))
     assert (scan.largest >= largest).all()
-    assert np.allclose(scan.tail, 2 * 2 * checker.paired.LEFT * largest, rtol=1e-8, atol=0)
+    assert np.allclose(scan.tail, 2 * 2 * checker.pairs.LEFT * largest, rtol=1e-8, atol=0)
 
 
 # What is proved.
-
-
-@pytest.fixture
-def proved(checker, monkeypatch):
-    """Run `prove` on distances, w, q and the reach of R w: the words of its refusal, or None."""
-    part = checker.paired
-
-    def run(bound, *, rank=True, worst=0.5, weight=2.0, q=0.25, reach=3.0, a=3, c=5, before=()):
-        def read(positions, *_):
-            return np.zeros((len(positions), 2)), np.zeros(len(positions))
-
-        nobody = np.empty(0, dtype=np.int64)
-        layer = SimpleNamespace(read=read, a=a, c=c)
-        scan = SimpleNamespace(unlike=lambda _: (nobody, nobody))
-        distances = np.zeros((4, 2))
-        distances[2, 1] = worst
-        found = SimpleNamespace(
-            solutions=lambda: ((np.full(4, weight), each) for each in (*before, q)),
-            reach=lambda w: reach if (w == weight).all() else None,
-            layer=layer,
-        )
-        monkeypatch.setattr(part, "Scan", lambda *_: scan)
-        monkeypatch.setattr(part, "residuals", lambda *_: distances if bound else 1 / 0)
-        monkeypatch.setattr(part, "Blocks", lambda *_: found if rank else 1 / 0)
-        try:
-            with np.errstate(all="ignore"):
-                part.prove(layer, rank, bound)
-        except ValueError as failure:
-            return str(failure).split(":")[0]
-        return None
-
-    return run
-
-
-@pytest.mark.parametrize("c", [-1060, 0, 5, 1000])
-def test_errors_are_compared_at_their_scale(proved, c):
-    power = 2.0**c
-    for bound, refused in ((0.5, False), (0.499, True), (0.6, False)):
-        said = proved({"error": bound * power}, rank=False, c=c)
-        assert said == ("error" if refused else None)
-    for worst in (math.inf, math.nan):
-        assert proved({"error": 1.7e308}, rank=False, worst=worst) == "error"
-
-
-def test_coupling_has_to_contract(proved):
-    assert proved({}) is None
-    for q in (1.0, 1.5, math.nan, math.inf):
-        assert proved({}, q=q) == "rank"
-    assert proved({}, q=1 - 2.0**-53) is None
-    assert proved({}, q=1.0, before=[0.5]) is None
-    assert proved({}, before=[math.nan]) is None
-
-
-def test_any_solution_shows_that_an_exact_readout_is_near(proved):
-    """It is 1 by the last, 1.5 by the one before."""
-    assert proved({"readout": 4.1}, before=[0.5]) is None
-    assert proved({"readout": 4.1}, before=[1.0]) is None
-    assert proved({"readout": 3.9}, before=[0.5]) == "readout"
-
-
-@pytest.mark.parametrize("shift", [-1000, 0, 900])
-def test_readouts_are_compared_at_their_scale(proved, shift):
-    """3 (1/2) / 2 / (1 - 1/4) = 1, times 2^(c - a)."""
-    power = 4 * 2.0**shift
-    for bound, refused in ((1.00001, False), (0.99999, True), (1e-9, True)):
-        said = proved({"readout": bound * power}, c=5 + shift)
-        assert said == ("readout" if refused else None)
-    for broken in ({"worst": math.inf}, {"reach": math.inf}, {"weight": 0.0}, {"reach": math.nan}):
-        assert proved({"readout": 1.7e308}, **broken) == "readout"
-    both = {"readout": 8.0, "error": 20.0}
-    assert proved(both) is None
-    assert proved(both | {"error": 15.0}) == "error"

@@ -171,7 +171,7 @@ def test_pairs_of_several_sizes():
     memorizer, data = strongly_coupled()
     memorizer = changed(memorizer, with_stops(memorizer.record, [4, 7, 10, 13]))
     read, found = steps_of(memorizer, data)
-    bound = inverse._Bound(read, found)
+    bound = inverse.Coupling(read, found)
     shown = np.stack([bound(row) for row in np.eye(13)], axis=1)
     blocks = [block for *_, run in bound.runs for block in run]
     assert np.isfinite(shown).all()

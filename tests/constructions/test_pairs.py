@@ -107,7 +107,7 @@ def test_what_does_not_apply_says_what_to_use():
     assert "num_heads=6" in str(caught.value)
     assert "construction='saturated', which holds 13 with these heads" in str(caught.value)
     build_memorizer(narrow, num_heads=6, construction="paired")
-    with pytest.raises(CapacityError, match="none: one head is no pair"):
+    with pytest.raises(CapacityError, match="none: one head is not a pair"):
         build_memorizer(narrow, num_heads=1, construction="paired")
 
 

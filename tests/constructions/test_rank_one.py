@@ -17,7 +17,7 @@ from constructive import (
 )
 from constructive.theory import wide_grouping
 from constructive.theory.assumptions import wide_regrouping
-from constructive.theory.group_spans import TooNarrow, too_narrow
+from constructive.theory.group_spans import TooNarrow, widths
 
 
 def build(data, heads, **options):
@@ -61,7 +61,7 @@ def test_contexts_which_are_too_narrow_are_named():
     contexts = own.contexts.copy()
     contexts[6:, :, 2:] = 1.0  # differences in two dimensions, for groups of five
     data = Dataset(contexts, own.queries, own.targets)
-    assert too_narrow(data, (6, 5, 5), np.random.default_rng(0)).examples == (6, 7, 8, 9, 10)
+    assert widths(data, (6, 5, 5), np.random.default_rng(0))[1].examples == (6, 7, 8, 9, 10)
     with pytest.raises(AssumptionError, match="no order of the examples suits 3") as caught:
         build(data, 3)
     assert caught.value.witness == tuple(range(6, 16))
@@ -71,7 +71,7 @@ def test_contexts_which_are_too_narrow_are_named():
     contexts = own.contexts.copy()
     contexts[:6, :, 3:] = 0.0
     data = Dataset(contexts, own.queries, own.targets)
-    found = too_narrow(data, (6, 5, 5), np.random.default_rng(0))
+    found = widths(data, (6, 5, 5), np.random.default_rng(0))[1]
     assert found == TooNarrow((0, 1, 2, 3, 4, 5), 3, tokens=True)
     memorizer = build(data, 3)  # others go first
     assert memorizer.record.order[:6] != (0, 1, 2, 3, 4, 5)
@@ -84,11 +84,11 @@ def test_parts_of_a_group_count():
     contexts = rng.integers(-9, 10, (8, 2, 6)).astype(float)
     contexts[5:7, 1] = contexts[5:7, 0] + [[1.0, 2, 3, 4, 5, 6]]
     data = Dataset(contexts, rng.standard_normal((8, 6)), np.zeros(8))
-    assert too_narrow(data, (4, 4), rng) == TooNarrow((5, 6), 1, tokens=False)
-    assert too_narrow(data, (6, 2), rng) is None
+    assert widths(data, (4, 4), rng)[1] == TooNarrow((5, 6), 1, tokens=False)
+    assert widths(data, (6, 2), rng)[1] is None
     later = TooNarrow(tuple(range(8)), 6, tokens=False)
-    assert too_narrow(data, (0, 8), rng) == later  # an empty first group counts as the first one
-    assert too_narrow(data, (8, 0), rng) == TooNarrow(tuple(range(8)), 6, tokens=True)
+    assert widths(data, (0, 8), rng)[1] == later  # an empty first group counts as the first one
+    assert widths(data, (8, 0), rng)[1] == TooNarrow(tuple(range(8)), 6, tokens=True)
 
 
 def test_dependent_queries_of_a_group_are_shared_among_others(tmp_path):
@@ -199,7 +199,7 @@ def test_what_no_order_mends():
 
 
 def test_where_no_order_is_found(monkeypatch):
-    """That is no proof, and the refusal says what to try."""
+    """That is not a proof, and the refusal says what to try."""
     data = generators.integers(num_examples=16, context_size=3, width=6)
     queries = data.queries.copy()
     queries[8] = queries[6] + queries[7]

@@ -152,7 +152,7 @@ def test_the_same_text_twice():
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (Text.words, DataError, "are no numbers of tokens, text after text"),
+        (Text.words, DataError, "are not numbers of tokens, text after text"),
         (lambda: Text.words(""), DataError, "text 0 has 0 tokens, and the prompt is 1"),
         (lambda: Text.words("a", ""), DataError, "text 1 has 0 tokens"),
         (lambda: Text.words("a b", prompt=4), DataError, "3 tokens, and the prompt is 4"),
@@ -170,8 +170,8 @@ def test_the_same_text_twice():
         (lambda: Text(("a",), np.array([0, 1]), np.array([2])), DataError,
          r"ids\[1\] = 1 is none of 1 tokens"),
         (lambda: Text(("a",), np.array([-1]), np.array([1])), DataError, r"ids\[0\] = -1 is none"),
-        (lambda: Text(("a",), np.array([0]), np.array([2])), DataError, "are no numbers of tokens"),
-        (lambda: Text(("a",), np.array([0.0]), np.array([1])), DataError, "no numbers of tokens"),
+        (lambda: Text(("a",), np.array([0]), np.array([2])), DataError, "numbers of tokens"),
+        (lambda: Text(("a",), np.array([0.0]), np.array([1])), DataError, "numbers of tokens"),
     ],
 )  # fmt: skip
 def test_bad_input(make, error, words):
@@ -204,11 +204,11 @@ def test_files(tmp_path_factory, texts, unit):
         ({"vocabulary": ["a", "a"]}, "'a' in the vocabulary is there twice"),
         ({"vocabulary": ["a"]}, "is none of 1 tokens"),
         ({"vocabulary": 7}, "is not a text"),
-        ({"texts": [[0, True]]}, "its texts are no numbers of tokens"),
-        ({"texts": [[0, 1.0]]}, "its texts are no numbers of tokens"),
+        ({"texts": [[0, True]]}, "its texts are not numbers of tokens"),
+        ({"texts": [[0, 1.0]]}, "its texts are not numbers of tokens"),
         ({"texts": [[0, 10**30]]}, "is not a text"),
         ({"texts": [[]]}, "text 0 has 0 tokens"),
-        ({"texts": []}, "no numbers of tokens"),
+        ({"texts": []}, "numbers of tokens"),
         ({"texts": 7}, "is not a text"),
         ({"prompt": 0}, "prompt=0"),
         ({"prompt": "1"}, "prompt='1'"),

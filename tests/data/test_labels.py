@@ -148,7 +148,7 @@ def test_labels_of_rational_weights_and_of_more_bits():
 
 def test_numbers_have_no_labels(examples):
     memorizer = build_memorizer(Dataset(*examples, np.arange(7)))
-    with pytest.raises(ParameterError, match="are no classes") as caught:
+    with pytest.raises(ParameterError, match="are not classes") as caught:
         memorizer.predict_labels(*examples)
     assert "Dataset.of_classes" in caught.value.suggestion
 

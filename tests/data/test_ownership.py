@@ -170,7 +170,7 @@ def test_weights_which_are_no_arrays():
     weights[1] = [[torch.ones(2, requires_grad=True)] * 3] * 2
     with pytest.raises(ParameterError) as caught:
         AttentionLayer(*weights)
-    assert str(caught.value).startswith("key_weights is no array: Can't call numpy() on Tensor")
+    assert str(caught.value).startswith("key_weights is not an array: Can't call numpy() on Tensor")
     assert "torch.stack" in caught.value.suggestion
 
 
@@ -181,7 +181,7 @@ def test_weights_with_gradients_are_copied():
     with torch.no_grad():
         weights[1] *= 2.0
     assert (kept.key_weights == 1.0).all()
-    with pytest.raises(ParameterError, match="corrections is no array"):
+    with pytest.raises(ParameterError, match="corrections is not an array"):
         ExtendedLayer(layer(), [[1], [1, 2]], 106)
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from constructive import (
     DataError,
@@ -106,6 +108,30 @@ def test_integers_and_other_layouts_of_what_is_small(tmp_path):
     assert opened.targets.dtype == np.float64
     assert (opened.queries == np.eye(3, 4)).all()
     assert opened.fingerprint() == Dataset(*(getattr(opened, x) for x in ARRAYS)).fingerprint()
+
+
+INDICES = st.one_of(
+    st.builds(slice, *[st.none() | st.integers(-12, 12)] * 2, st.sampled_from([None, 1, 2, -1])),
+    st.lists(st.integers(-9, 8), max_size=20).map(lambda rows: np.array(rows, dtype=np.int64)),
+    st.lists(st.integers(0, 8), max_size=20).map(lambda rows: np.array(rows, dtype=np.uint8)),
+    st.lists(st.booleans(), min_size=9, max_size=9).map(np.array),
+)
+
+
+@given(INDICES)
+def test_rows_are_those_of_numpy(tmp_path_factory, index):
+    path = tmp_path_factory.mktemp("rows") / "x.npy"
+    array = np.arange(9 * 6.0).reshape(9, 3, 2)
+    np.save(path, array)
+    found = StoredArray.at(path).rows(index)
+    assert found.shape == array[index].shape
+    assert (found == array[index]).all()
+
+
+@pytest.mark.parametrize("index", [[61], [-62], [0, 99]])
+def test_rows_that_are_not_there(stored, index):
+    with pytest.raises(IndexError):
+        stored.contexts_of(np.array(index))
 
 
 def test_chunks_blocks_and_what_is_taken(data, stored, rows_read):

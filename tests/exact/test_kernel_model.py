@@ -14,7 +14,8 @@ def test_every_number_of_a_model_is_in_its_sentence():
     ignored = {"name", "contraction", "overflow"}
     other = {
         "storage": FORMATS["float16"], "unit": 2.0**-53, "output": FORMATS["float16"],
-        "stores_logits": True, "stores_entries": True, "merged": True, "stores_divided": False, "depth": 7, "block": 99,
+        "stores_logits": True, "stores_entries": True, "merged": True, "stores_divided": False,
+        "depth": 7, "block": 99,
     }  # fmt: skip
     for field in fields(model):
         if field.name not in ignored:

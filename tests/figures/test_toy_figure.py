@@ -19,7 +19,7 @@ def test_a_toy_is_drawn_and_listed(tmp_path, monkeypatch):
     assert gallery.files(tmp_path, ["toy"]) == (tmp_path / "toy.txt",)
     assert gallery.files(tmp_path)[-1] == tmp_path / "toy.txt"
     (drawn,) = gallery.draw(tmp_path, only=["toy"])
-    assert (drawn.name, drawn.shows, drawn.paths) == ("toy", "A toy", (tmp_path / "toy.txt",))
+    assert (drawn.name, drawn.title, drawn.paths) == ("toy", "A toy", (tmp_path / "toy.txt",))
     assert drawn.paths[0].read_text() == "a toy"
 
 

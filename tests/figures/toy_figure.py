@@ -4,11 +4,16 @@ from constructive.figures.figure import Figure
 from constructive.support.progress import report
 
 
-def draw(folder, *, executor):  # noqa: ARG001 - as figures are drawn
-    report("play", 0, 1)
-    path = folder / "toy.txt"
-    path.write_text("a toy")
-    return (path,)
+class Toy(Figure):
+    title = "A toy"
+    files = ("toy.txt",)
+    needs = ()
+
+    def draw(self, folder, *, executor=None):  # noqa: ARG002 - as figures are drawn
+        report("play", 0, 1)
+        path = folder / "toy.txt"
+        path.write_text("a toy")
+        return (path,)
 
 
-TOY = Figure("A toy", ("toy.txt",), draw)
+TOY = Toy()

@@ -206,7 +206,7 @@ def scaled(rng, files):
 
 
 def not_finite(rng, files):
-    """An entry which is no number."""
+    """An entry which is not a number."""
     name = NAMES[rng.integers(6)]
     array = files.weights[name].reshape(-1)
     array[rng.integers(array.size)] = rng.choice([np.nan, np.inf, -np.inf])

@@ -41,7 +41,7 @@ def test_nothing_false_is_accepted(tmp_path, family, seed, cases):
     assert not kept
     assert not any(counts[column] for column in campaign.BAD)
     assert counts["tried"] == cases
-    assert counts["accepted, true"] > 0  # what refuses everything is no checker
+    assert counts["accepted, true"] > 0  # what refuses everything is not a checker
     assert counts["refused"] > 0
     assert counts["true, refused"] == 0
     most = 0.05 if family == "decoders" else 0.0  # between one evaluation and all is room

@@ -25,6 +25,7 @@ from constructive import (
     generators,
     upper_bound_certificate,
 )
+from constructive.sequences.constructions.registry import CONSTRUCTIONS
 
 LAYER, PAIRED = "constructive certificate 1", "constructive paired certificate 1"
 SEQUENCE = "constructive sequence certificate 1"
@@ -337,15 +338,10 @@ def honest_sequences():
         ([[0.5, 0.25], [0.125, 3]], [1 << 70, 0], "next"),
         ([[i, i * i % 7] for i in range(9)], [i % 3 for i in range(9)], "last"),
     ]
-    for place, (sequences, labels, task) in enumerate(problems):
-        for embedding in ("power_hash", "product_hash", "separating_set"):
+    for sequences, labels, task in problems:
+        for construction in CONSTRUCTIONS:
             memorizer = build_sequence_memorizer(
-                sequences,
-                labels,
-                task=task,
-                embedding=embedding,
-                backend=["plain", "residual"][place % 2],
-                layout=["deep", "wide"][place % 3 == 1],
+                sequences, labels, task=task, construction=construction
             )
             dataset = SequenceDataset.of(sequences, labels, task)
             things = certify(memorizer, dataset), memorizer, dataset

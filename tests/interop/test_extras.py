@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from constructive import MissingExtraError, Text, build_decoder, build_memorizer, generators
-from constructive.cli import building, sequences
+from constructive.cli import building_digits, sequences
 from constructive.figures import gallery
 from constructive.figures.registry import FIGURES, HOMES
 from constructive.support.progress import progress_to
@@ -67,22 +67,12 @@ def test_figures_miss_extras_before_they_compute(name, module, monkeypatch, tmp_
     assert not list(tmp_path.iterdir())
 
 
-def test_figures_name_what_they_import():
-    """Those that draw without a module that is missing need it not; the others say so."""
-    for name, home in HOMES.items():
-        source = Path(gallery.__file__).with_name(home.split(":")[0].rpartition(".")[2] + ".py")
-        uses = source.read_text()
-        needs = FIGURES[name].needs
-        assert ("sklearn" in needs) == bool(re.search(r"import Stage, digits|data\.real", uses))
-        assert ("matplotlib" in needs) == ("new_figure" in uses)
-
-
 @pytest.mark.parametrize("module", ["matplotlib.figure", "sklearn.datasets"])
 def test_the_demo_misses_extras_before_it_computes(module, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(MissingExtraError, match=r'pip install "\.\[demo\]" in a'):
-        building.demo()
+        building_digits.demo()
     assert not list(tmp_path.iterdir())
 
 

@@ -206,11 +206,11 @@ class OtherArguments(Residual):
         (Residual(), "computes something else than its attention and readout"),
         (OtherArguments(), r"forward\(contexts, queries\) of a OtherArguments fails"),
         (nn.Linear(3, 4), "has 0 MultiheadAttention and 1 Linear, not one of each"),
-        (multihead(add_bias_kv=True), "with bias_k or bias_v is no layer"),
-        (multihead(add_zero_attn=True), "with add_zero_attn is no layer"),
-        (multihead(kdim=5, vdim=5), "with kdim or vdim is no layer"),
+        (multihead(add_bias_kv=True), "with bias_k or bias_v is not a layer"),
+        (multihead(add_zero_attn=True), "with add_zero_attn is not a layer"),
+        (multihead(kdim=5, vdim=5), "with kdim or vdim is not a layer"),
         (MultiheadModule(nn.MultiheadAttention(4, 2), nn.Linear(4, 1)), "batch_first=False"),
-        ("module", "a str is no torch.nn.Module"),
+        ("module", "a str is not a torch.nn.Module"),
     ],
 )
 def test_modules_which_are_something_else(module, message):
@@ -337,7 +337,7 @@ def test_a_module_of_ours_refuses_data_of_other_shapes(other):
 @pytest.mark.parametrize("kind", [torch.int32, np.float32, "float32", torch.complex64])
 def test_dtypes_which_are_none(kind):
     memorizer = build_memorizer(make(), num_heads=8)
-    with pytest.raises(ParameterError, match=r"is no torch.dtype of real numbers"):
+    with pytest.raises(ParameterError, match=r"is not a torch.dtype of real numbers"):
         memorizer.to_torch(kind)
 
 
@@ -366,7 +366,7 @@ def test_one_number_a_target_and_several_do_not_go_together():
 
 
 def test_logits_too_sharp_to_compare():
-    """A comparison which can say nothing is no comparison."""
+    """A comparison which can say nothing is not a comparison."""
     module = multihead(bias=False, heads=1)
     with torch.no_grad():
         module.attention.in_proj_weight[:16] *= 1e8

@@ -22,7 +22,7 @@ from constructive import (
 )
 from constructive.sequences.answers import expected_outputs
 
-SAFE = {"step": "saturating", "max_word_bits": 52}
+SAFE = {"construction": "float_power_hash", "max_word_bits": 52}
 
 
 def problem(total=40, size=3, task="next", decimals=100):
@@ -41,10 +41,12 @@ def run_onnx(path, sequences):
 
 
 @pytest.mark.parametrize("task", ["next", "last", "seq2seq"])
-@pytest.mark.parametrize("backend", ["plain", "residual"])
-def test_every_label_in_float64(tmp_path, task, backend):
+@pytest.mark.parametrize("construction", ["float_separating_set", "float_power_hash"])
+def test_every_label_in_float64(tmp_path, task, construction):
     tokens, labels, _ = given = problem(task=task)
-    memorizer = build_sequence_memorizer(*given[:2], task=task, backend=backend, **SAFE)
+    memorizer = build_sequence_memorizer(
+        *given[:2], task=task, construction=construction, max_word_bits=52
+    )
     assert memorizer.reproduced(SequenceDataset.of(*given)) == 1.0
     arrays = memorizer.arrays(tokens)
     module = memorizer.to_torch()
@@ -71,15 +73,14 @@ def test_small_problems_in_float64(given):
 
 
 def test_long_labels_and_means_which_are_rounded():
-    """1/49 is no float; 49/49 of it is off by a last bit, and labels of 30 bits would see that."""
+    """1/49 is not a float; 49/49 of it is off by a last bit, and labels of 30 bits see that."""
     rng = np.random.default_rng(9)
     tokens = rng.integers(100, size=(60, 49))
     labels = rng.integers(1 << 30, size=60).tolist()
-    for backend in ("plain", "residual"):
-        memorizer = build_sequence_memorizer(tokens, labels, backend=backend, **SAFE)
-        assert memorizer.reproduced(SequenceDataset.of(tokens, labels)) == 1.0
-        outputs = memorizer.to_torch()(torch.tensor(memorizer.arrays(tokens)))
-        assert outputs.round().tolist() == labels
+    memorizer = build_sequence_memorizer(tokens, labels, **SAFE)
+    assert memorizer.reproduced(SequenceDataset.of(tokens, labels)) == 1.0
+    outputs = memorizer.to_torch()(torch.tensor(memorizer.arrays(tokens)))
+    assert outputs.round().tolist() == labels
 
 
 def test_tokens_beyond_all_floats():
@@ -96,7 +97,7 @@ def test_attention_which_no_float_holds(tmp_path):
     attention = dataclasses.replace(memorizer.attention, value_weights=values)
     other = dataclasses.replace(memorizer, attention=attention)
     for export in (other.to_torch, lambda: other.to_onnx(tmp_path / "m.onnx")):
-        with pytest.raises(PrecisionError, match="a weight of 1 bits is no number of float64"):
+        with pytest.raises(PrecisionError, match="a weight of 1 bits is not a number of float64"):
             export()
 
 
@@ -106,14 +107,14 @@ def test_long_words_are_lost_in_floats():
     assert memorizer.predict(tokens) == labels
     assert memorizer.largest_bits > 53
     assert memorizer.reproduced(SequenceDataset.of(*given)) < 0.9
-    with pytest.raises(PrecisionError, match=r"a weight of \d+ bits is no number of float64"):
+    with pytest.raises(PrecisionError, match=r"a weight of \d+ bits is not a number of float64"):
         memorizer.to_torch()
 
 
 def test_few_sequences_fit_float32():
     given = problem(total=12, decimals=64)  # exact tokens
     memorizer = build_sequence_memorizer(
-        *given[:2], step="saturating", max_word_bits=23, embedding="product_hash"
+        *given[:2], construction="float_separating_set", max_word_bits=23
     )
     dataset = SequenceDataset.of(*given)
     assert memorizer.reproduced(dataset, np.float32) == 1.0

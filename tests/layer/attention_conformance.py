@@ -15,7 +15,7 @@ import numpy as np
 from constructive.layers.attend import attend
 from constructive.layers.views import Causal, Own, Shared
 
-HEADS, WIDTH, HEAD_DIM = 2, 3, 2
+HEADS, WIDTH, HEAD_DIM = 2, 6, 2
 DIGITS = 60
 
 

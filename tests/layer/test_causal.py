@@ -15,8 +15,7 @@ from constructive.exact.arithmetics.tabulated import exponentials
 from constructive.exact.formats import rounded
 from constructive.exact.models import FLOAT32, FLOAT64, STORAGES, model_named
 from constructive.layers import residues
-from constructive.layers.causal import bounded
-from constructive.layers.causal.margins import Margins, margins
+from constructive.layers.causal.margins import Margins, average_sizes, margins
 from constructive.layers.exact_logits import exact_positions
 from constructive.layers.views import Causal
 
@@ -319,7 +318,7 @@ def test_averages_in_float32_are_bounds(scale, count):
     weights[0, 1, 1:] = 0.0
     weights /= weights.sum(axis=2, keepdims=True)
     sizes = (scale * rng.random((1, count, 3))).astype(np.float32)
-    bounds = bounded.average_sizes(weights, sizes)
+    bounds = average_sizes(weights, sizes)
     for row in range(2):
         for column in range(3):
             pairs = zip(weights[0, row].tolist(), sizes[0, :, column].tolist(), strict=True)
@@ -330,7 +329,7 @@ def test_averages_in_float32_are_bounds(scale, count):
 
 def test_averages_beyond_float32_have_infinite_bounds():
     sizes = np.array([[[np.inf], [1.0]]], np.float32)
-    assert not bounded.average_sizes(np.array([[[0.5, 0.5]]]), sizes) < np.inf
+    assert not average_sizes(np.array([[[0.5, 0.5]]]), sizes) < np.inf
 
 
 def test_share_is_the_largest_part_of_a_margin():

@@ -71,7 +71,9 @@ def test_a_killed_process_loses_nothing():
     with ProcessPoolExecutor(2) as processes:
         found = run(fatal_elsewhere, [(number, HERE) for number in range(30)], processes)
         assert found == [number * number for number in range(30)]
-        again = run(square, range(5), processes)  # the pool is broken for good, and that is no harm
+        again = run(
+            square, range(5), processes
+        )  # the pool is broken for good, and that is not a harm
     assert again == [0, 1, 4, 9, 16]
 
 
@@ -145,8 +147,8 @@ def test_maps_are_written_and_shown(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"num_heads": []}, r"num_heads=\[\] are no values for a grid"),
-        ({"num_heads": 5}, "num_heads=5 are no values for a grid"),
+        ({"num_heads": []}, r"num_heads=\[\] are not values for a grid"),
+        ({"num_heads": 5}, "num_heads=5 are not values for a grid"),
         ({"num_heads": [0]}, "num_heads=0 is not a positive integer"),
         ({"context_size": [3, 5]}, "contexts of n=5 tokens in d=4 dimensions cannot have rank n"),
         ({"seed": -1}, "seed=-1 is not a non-negative integer"),

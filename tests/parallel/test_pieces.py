@@ -249,11 +249,11 @@ def test_workers_see_that_a_file_has_changed(tmp_path):
     data_of().save_folder(folder)
     elsewhere = Dataset.open(folder).on_disk.file.elsewhere
     assert elsewhere.identity[:2] == (None, None)  # machines number files in their own ways
-    assert elsewhere.mapped()[[3]].tolist() == [data_of().contexts[3].tolist()]
+    assert elsewhere.rows(np.array([3])).tolist() == [data_of().contexts[3].tolist()]
     time.sleep(0.01)
     np.save(folder / "contexts.npy", data_of(1).contexts)
     with pytest.raises(FormatError, match="its time of the last change"):
-        elsewhere.mapped()
+        elsewhere.rows(np.array([3]))
 
 
 def test_a_worker_which_sees_no_folder_says_so(tmp_path):

@@ -1,7 +1,7 @@
 """Programs one production beyond a model, and cases where they break its bound.
 
 Each is what a usual library might do that the model does not allow: more indices in one sum,
-smaller blocks, an exponential that is worse, a constant that is no power of two, a division by
+smaller blocks, an exponential that is worse, a constant that is not a power of two, a division by
 exp(m + log L), another order of the last two products, and more results stored.
 """
 
@@ -215,7 +215,7 @@ LAYERS = {
         UNSCALED, large_logits,
         lambda program: replace(program, form=Softmax("log")),
     ),
-    "a constant that is no power of two": Production(
+    "a constant that is not a power of two": Production(
         UNSCALED, opposite_logits,
         lambda program: replace(program, scale=Scale(2.0**0.5, ("e",))),
     ),

@@ -65,7 +65,7 @@ def test_every_model_has_a_production_beyond():
 
 
 def test_merged_weights_do_not_sum_to_one():
-    """exp(l - (m + log L)) moves all weights at once, so equal tokens are no help there."""
+    """exp(l - (m + log L)) moves all weights at once, so equal tokens are not help there."""
     case = beyond.large_logits()
     program = Program(model="float32, scaled", form=Softmax("log"))
     off = float(case.off(program).max())

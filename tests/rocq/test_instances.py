@@ -141,7 +141,7 @@ def test_long_lists_are_cut_into_pieces_and_files():
 )
 def test_pieces_in_another_order_and_other_lines_are_refused(file, change):
     files = write(instance())
-    with pytest.raises(FormatError, match="this is no file for Rocq"):
+    with pytest.raises(FormatError, match="this is not a file for Rocq"):
         read(THEORY, {**files, file: change(files[file])})
 
 
@@ -181,7 +181,7 @@ def with_line(text, name, value):
 )
 def test_a_file_with_anything_else_is_refused(change, words):
     files = write(instance())
-    with pytest.raises(FormatError, match="this is no file for Rocq") as caught:
+    with pytest.raises(FormatError, match="this is not a file for Rocq") as caught:
         read(THEORY, {MAIN: change(files[MAIN])})
     assert words in str(caught.value)
 
@@ -365,7 +365,7 @@ def test_rocq_refuses_what_does_not_hold(forged):
         values["contexts"] = values["contexts"][::-1].copy()
     elif forged == "point":
         values["point"] += 1
-    else:  # a^(p - 1) is not 1 modulo what is no prime
+    else:  # a^(p - 1) is not 1 modulo what is not a prime
         values["modulus"] += 1
     known = rank.stored(*LAYERS["own"])
     arrays = {name: values[name] for name in ARRAYS}
@@ -416,7 +416,7 @@ def test_what_would_take_more_memory_is_refused_before_it_starts(tmp_path, monke
     assert "max_memory=2 if there is as much" in str(caught.value)
     done = CliRunner().invoke(cli.app, ["check", *files, "--rocq", "--max-memory", "0.5"])
     assert "numbers take Rocq about" in str(done.exception)
-    with pytest.raises(ParameterError, match="max_memory=0 is no size"):
+    with pytest.raises(ParameterError, match="max_memory=0 is not a size"):
         confirm(*files, max_memory=0)
 
 

@@ -25,11 +25,7 @@ def dense(network, inputs):
     def relu(x):
         return flint.fmpq_mat(x.nrows(), 1, [max(entry, flint.fmpq(0)) for entry in x.entries()])
 
-    if network.residual:
-        vector = affine(network.layers[0], vector)
-        for first, second in zip(network.layers[1:-1:2], network.layers[2:-1:2], strict=True):
-            vector += affine(second, relu(affine(first, vector)))
-    else:
-        for layer in network.layers[:-1]:
-            vector = relu(affine(layer, vector))
+    vector = affine(network.layers[0], vector)
+    for first, second in zip(network.layers[1:-1:2], network.layers[2:-1:2], strict=True):
+        vector += affine(second, relu(affine(first, vector)))
     return [Fraction(int(e.p), int(e.q)) for e in affine(network.layers[-1], vector).entries()]

@@ -6,18 +6,27 @@
 An island: this folder imports the standard library, numpy and mpmath, and nothing of the package
 around it. It reads the files itself and has its own arithmetic and its own forward pass:
 
-    command         arguments, and which of the four kinds of certificate it is
-    statements      what claims state
-    files           reading hostile files; what is needed, before it is taken
-    stored          contexts in a folder, which are read by rows
+    command         arguments, and the verdict, once for all claims
+    registry        the four kinds of certificates, and the claims of each
+    claim           what a claim is, and what it is about
+    files, stored   reading hostile files; what is needed, before it is taken; rows of a folder
     steps           what is being done, on stderr: on a terminal, or with --progress
-    layers          certificates of one layer; their claims are in
-      exact_claims    grouping, rank: integers modulo a prime (`modular`)
-      impossible      impossible, for all weights: a set of examples, and integer vectors
-      real_claims     error, readout: digits of 20 bits, with an integer bound (`fixed`)
-    paired          certificates of paired heads: float64 with bounds (`bounds`)
-    decoders        certificates of decoders: residues, and float64 with bounds
+
+    attend          attention, once, for any numbers and any view:
+      views           own contexts, a shared one, all tokens before, or a window
+      residues        integers modulo a prime (`modular`)
+      digits          digits of 20 bits, with an integer bound (`fixed`)
+      floating        float64 with bounds (`bounds`)
+      table           logits which are short integers
+      pairs           high and low parts, for pairs of heads
+    rounding        what programs of a model (`float_model`) make of logits
+
+    layers          certificates of one layer: grouping, rank, error and readout (`real`,
+                    real_claims, float_claims, inverse), executed, impossible
+    paired          certificates of paired heads: scan, coupling
+    decoders        certificates of decoders: rank, recites, executed (recites, margins)
     sequences       certificates of sequence memorizers: Python's integers and Fractions
+                    (columns, networks), and their size
 
 It says on stderr what it needs, and refuses what is more than --max-memory. It prints each claim
 and PROVED, with status 0, or why not, with status 1. docs/certificates.md says why it holds.

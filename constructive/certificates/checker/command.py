@@ -5,14 +5,10 @@ import math
 import sys
 from collections import namedtuple
 
-import decoders
-import layers
-import paired
-import sequences
-from files import confine, read_json, require
+from files import confine, read_json, require, require_claims
+from registry import CLAIMS, KINDS
 from steps import Told, silent
 
-KINDS = {module.FORMAT: module.check for module in (layers, paired, sequences, decoders)}
 Options = namedtuple("Options", "quick asked epsilon most tell", defaults=[silent])
 
 
@@ -31,7 +27,25 @@ def check(files, *, quick=False, asked=(), epsilon=math.inf, most=8e9, tell=sile
     content = read_json(certificate, "certificate", most)
     form = content["format"]
     require(form in KINDS, f"the format of the certificate is {str(form)[:60]!r}")
-    return KINDS[form](content, others, Options(quick, asked, epsilon, most, tell))
+    return verdict(KINDS[form], content, others, Options(quick, asked, epsilon, most, tell))
+
+
+def verdict(kind, content, files, options):
+    """The statements, if all claims hold: what each shows, and what it says; and all together."""
+    known = {claim.name: claim for claim in CLAIMS[kind]}
+    told = require_claims(content, known, options.asked)
+    claims = {name: known[name](told[name]) for name in told}
+    errors = [claim.error for claim in claims.values()]
+    errors = [error for error in errors if error is not None]
+    claimed = max(errors, default=math.inf) <= options.epsilon
+    require(claimed, "error: epsilon is not claimed, or is larger")
+    about, shown = kind(content, files, claims, options), {}
+    for name, claim in claims.items():
+        options.tell(name, 0, 1)
+        shown[name] = claim.statement.format(*claim.check(about))
+        require(told[name]["statement"] == shown[name], f"it does not state: {shown[name]}")
+    about.conclude(claims)
+    return shown
 
 
 def gigabytes(text):

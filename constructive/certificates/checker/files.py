@@ -49,7 +49,7 @@ def confine(most):
 
 def size_of(path, role):
     require(Path(path).exists(), f"the {role} {path} is not there")
-    require(Path(path).is_file(), f"the {role} {path} is no file")
+    require(Path(path).is_file(), f"the {role} {path} is not a file")
     return Path(path).stat().st_size
 
 
@@ -83,7 +83,7 @@ def parsed(text):
 
 def shape_of(listed):
     shape = tuple(listed)
-    require(all(type(k) is int and k > 0 for k in shape), f"{str(shape)[:40]} is no shape")
+    require(all(type(k) is int and k > 0 for k in shape), f"{str(shape)[:40]} is not a shape")
     return shape
 
 
@@ -239,15 +239,3 @@ def require_claims(content, known, asked):
     require(not others, f"not all claims are PROVED: {others}")
     require(content["verdict"] == "PROVED", "its verdict is not PROVED")
     return claims
-
-
-def require_bound(claim, name):
-    """The number which a claim is about, as a fraction would be: finite, and not negative."""
-    bound = float.fromhex(claim["evidence"]["bound"])
-    require(0 <= bound < math.inf, f"the bound of {name} is no number")
-    return bound
-
-
-def require_statement(claim, statement):
-    require(claim["statement"] == statement, f"it does not state: {statement}")
-    return statement

@@ -8,8 +8,11 @@ counting: tokens of a part of the vocabulary which contexts connect differ by on
 than there are.
 """
 
+import math
+
 import numpy as np
 
+from claim import Claim
 from files import require, unpack
 from modular import reduce, residues, times
 
@@ -17,12 +20,33 @@ OPERATIONS = 1e11  # which products with long vectors may take, a minute or so
 SMALLEST, LARGEST = 1 << 21, 1 << 22  # moduli of these products
 
 
+class Impossible(Claim):
+    """More different examples than rows of J can be independent for any weights."""
+
+    name, of_weights = "impossible", False
+    statement = (
+        "for all weights of H = {} heads rank Z <= {} on {} different examples: "
+        "none memorize every labelling"
+    )
+
+    def needs(self, about):
+        """Rows of tokens and of queries, which are sorted, and vectors of Python's integers."""
+        contexts, total = about.contexts, about.shapes[0]
+        tokens, width = math.prod(contexts[:-1]), contexts[-1]
+        digits = [len(x) for vector in self.evidence["vectors"] for x in vector]
+        held = 64 * (tokens + total) * (width + 8) + 160 * len(digits) + 2 * sum(digits) + (8 << 20)
+        return held, 100 * (tokens + total) * width + 1000 * len(digits)
+
+    def check(self, about):
+        return check_impossible(self.evidence, about.data)
+
+
 def check_impossible(evidence, data):
     """H, the bound of the rank, and how many different examples J has."""
     heads, count = evidence["heads"], evidence["count"]
     require(type(heads) is int and heads > 0, "H is not a number of heads")
     total, width = data["queries"].shape
-    require(type(count) is int and 0 < count <= total, "J is no set of examples")
+    require(type(count) is int and 0 < count <= total, "J is not a set of examples")
     chosen = unpack(evidence["examples"], (count,), total)
     require((np.diff(chosen) > 0).all(), "J is not increasing")
     contexts = data["contexts"][chosen] if data["contexts"].ndim == 3 else data["contexts"][None]
@@ -68,10 +92,10 @@ def triangular(evidence, width):
     vectors = [[int(x, 16) for x in vector] for vector in evidence["vectors"]]
     pivots, zeros = evidence["pivots"], evidence["zeros"]
     require(len(pivots) == len(vectors) <= width, "the vectors have other pivots")
-    require(type(zeros) is int and 0 <= zeros <= len(vectors), "`zeros` is no number of vectors")
+    require(type(zeros) is int and 0 <= zeros <= len(vectors), "`zeros` is not a number of vectors")
     require(all(len(vector) == width for vector in vectors), "a vector has another length")
     for i, pivot in enumerate(pivots):
-        require(type(pivot) is int and 0 <= pivot < width, "a pivot is no place")
+        require(type(pivot) is int and 0 <= pivot < width, "a pivot is not a place")
         alone = vectors[i][pivot] and not any(vector[pivot] for vector in vectors[i + 1 :])
         require(alone, "the vectors are not triangular")
     return vectors, zeros

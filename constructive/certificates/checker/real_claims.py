@@ -1,26 +1,24 @@
 """The claims *error* and *readout*, about real numbers: in float64, or with enough digits."""
 
-import math
-from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
 
 import float_claims
-from bounds import LONGEST, chunks, entries, gamma, up
+from attend import Heads, attend
+from bounds import chunks, entries
+from digits import Digits, exponential
 from files import require
-from fixed import BITS, arranged, fixed, floats, integers, multiply
-from softmax import exponential, softmax
+from fixed import BITS, arranged, fixed, integers, multiply
+from floating import DIGITS
+from inverse import GAINED, LARGEST, NEARER, inverse_in_floats, right_inverse_bound
 from steps import silent
+from views import Examples
 
 COUNTS = (5, 7, 10, 14, 20, 28, 40, 56, 80, 112, 160, 224)  # of digits
 MINUTE = 2e12  # operations which more digits may cost
-LARGEST = 2_000_000  # entries of Z up to which it is inverted in fixed point
 CHUNK = 1 << 18  # entries of arrays which are worked on at a time
 LESS = Fraction(99, 100)  # of a residual which more digits would still lower
-GAINED = 50  # bits which a step of the iteration for an inverse gains
-NEAR = 0.1  # |I - Z R| above which R is too far from a right inverse
-NEARER = 2.0**-10  # the same for Z in float64: nothing is lost by that
 
 
 class Work:
@@ -110,7 +108,7 @@ def in_floats(weights, data, keep, work):
     nothing = None, None, None
     with np.errstate(all="ignore"):  # what overflows or is not a number shows nothing
         try:
-            readout = readout_of(weights, float_claims.DIGITS)
+            readout = readout_of(weights, DIGITS)
             found = float_claims.residuals(weights, data, readout, keep, work)
         except OverflowError:  # it takes more digits
             return nothing
@@ -181,81 +179,13 @@ def farthest(out, targets, scales):
 def representation(weights, data, count, whole, work):
     """Rows of Z times 2^-scale, for contexts of size one: rows, scales, and a Fixed (k, H d)."""
     (heads, width, inner), contexts = weights["W_Q"].shape, data["contexts"]
-    w_q = fixed([weights["W_Q"].transpose(1, 0, 2).reshape(width, -1)], count)
-    w_k = fixed([weights["W_K"].transpose(0, 2, 1)], count)
     total, outputs = len(data["queries"]), data["targets"].size // len(data["queries"])
     units = largest(*contexts.shape[-2:], heads, inner, outputs)
-    for rows in chunks(total, units, total * units if whole else CHUNK):
+    view = Examples(data, chunks(total, units, total * units if whole else CHUNK))
+    numbers = Digits(count, work)
+    for (rows, *_), _, tokens, attention in attend(numbers, Heads(numbers, weights), view):
         work.tell(f"outputs to {count} digits of {BITS} bits", rows.start, total)
-        read = multiply(fixed([data["queries"][rows]], count), w_q, count)
-        read = arranged(read, lambda x: x.reshape(-1, heads, inner).transpose(1, 0, 2))
-        absorbed = arranged(multiply(read, w_k, count), lambda x: x.transpose(1, 0, 2))
-        tokens = contexts[rows] if contexts.ndim == 3 else contexts[None]
-        logits = multiply(absorbed, fixed([tokens.transpose(0, 2, 1)], count), count)
         scale = np.frexp(np.abs(tokens).max(axis=(1, 2)))[1]
-        attention = softmax(logits, count, work)
         z = multiply(attention, fixed([tokens], count, scale[:, None, None]), count)
         z = arranged(z, lambda x: x.reshape(-1, heads * width))
         yield rows, np.broadcast_to(scale, z.digits.shape[1]).astype(np.int64), z
-
-
-def right_inverse_bound(z_all, count):
-    """A number kappa = |R| / (1 - |I - Z R|) for some R, by floats or in fixed point; or None.
-
-    In floats Z is taken times a power of two which makes its largest entries about one.
-    """
-    top = max(part.last + BITS * len(part.digits) for part in z_all)
-    pieces = [floats(part, top) for part in z_all]
-    z, error = np.concatenate([piece[0] for piece in pieces]), max(piece[1] for piece in pieces)
-    require(max(z.shape) <= LONGEST, f"Z has more than {LONGEST} columns")
-    found = inverse_in_floats(z, error, NEAR)
-    if found is not None:
-        return found / Fraction(2) ** top
-    if z.size > LARGEST:
-        return None
-    one = np.eye(len(z))
-    turned = arranged(z_all[0], np.transpose)
-    gram = multiply(z_all[0], turned, count)
-    top = gram.last + BITS * len(gram.digits)
-    right = fixed([guess(floats(gram, top)[0])], count)
-    right = right._replace(last=right.last - top)
-    for _ in range(3 + count * BITS // GAINED):  # any R will do: its digits are R, without an error
-        left, error = floats(multiply(gram, right, count))
-        q = float(up(up(np.abs(left - one).sum(axis=1)).max() + up(len(one) * error)))
-        if q < NEAR:
-            wide = multiply(turned, right, count)
-            top = wide.last + BITS * len(wide.digits)
-            wide, error = floats(wide, top)
-            reach = float(up(up(np.abs(wide).sum(axis=1)).max() + up(len(one) * error)))
-            return Fraction(reach) * Fraction(2) ** top / (1 - Fraction(q))
-        if not math.isfinite(q):
-            return None
-        # Where float64 sees a singular matrix, each step makes good what is smaller by 2^50.
-        right = multiply(right, fixed([guess(left)], count), count)._replace(error=0)
-    return None
-
-
-def inverse_in_floats(z, error, near):
-    """The same for Z in float64, whose entries are off by so much at most; if |I - Z R| < near."""
-    one = np.eye(len(z))
-    with np.errstate(all="ignore"):  # what overflows or is not a number shows nothing
-        inverse = z.T @ guess(z @ z.T)
-        for _ in range(3):
-            sums, defect = up(np.abs(inverse).sum(axis=1)), z @ inverse - one
-            off = gamma(z.shape[1] + 2) * (up(np.abs(z) @ sums) + 1)
-            off = up(np.abs(defect).sum(axis=1) + off)
-            q = float(up(off.max() + up(error * up(sums.sum()))))
-            if q < near:
-                return Fraction(float(up(sums.max()))) / (1 - Fraction(q))
-            inverse = inverse - inverse @ defect  # Newton
-    return None
-
-
-def guess(gram):
-    """About the inverse of a matrix, or of one with a little more on its diagonal: any will do."""
-    one = np.eye(len(gram))
-    with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):
-        inverse = np.linalg.inv(gram + one * 2.0**-51 * np.abs(gram).max())
-        if np.isfinite(inverse).all():
-            return inverse
-    return one

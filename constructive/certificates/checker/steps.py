@@ -1,4 +1,4 @@
-"""What the checker is at, for whoever waits. Nothing which is proved depends on it."""
+"""Steps of the checker, told on stderr. Nothing that is proved depends on them."""
 
 import time
 from contextlib import suppress

@@ -1,7 +1,7 @@
 """The claim *error*: `max |f(E_t, e_t) - y_t| <= epsilon` for stored weights in real arithmetic.
 
 Every operation is enclosed (`claims.evaluation`). An example surely beyond epsilon refutes it; one
-whose ball straddles it asks for more bits. Whoever checks the claim has arithmetic of his own, so
+whose ball straddles it asks for more bits. A checker has arithmetic of its own, so
 an error has to be a little below epsilon (`ROOM`), and epsilon more than 0 (but for a readout of
 zeros, where nothing is rounded).
 """

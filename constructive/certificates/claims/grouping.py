@@ -7,7 +7,6 @@ Theorem 10 (`theory.wide_grouping`).
 import numpy as np
 
 from constructive.certificates.claims.kind import ClaimKind, Subject
-from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.data.dataset import Dataset
 from constructive.layers.memorizer import Memorizer
 from constructive.support.progress import report
@@ -24,7 +23,7 @@ class Grouping(ClaimKind):
 
     def applies(self, weights: Memorizer) -> bool:
         """Return whether heads have groups, as neither paired heads nor trained weights have."""
-        return has_groups(weights)
+        return weights.record.grouped
 
     def is_usual(self, weights: Memorizer) -> bool:
         """Return whether these are groups of Theorems 1 and 2."""
@@ -55,16 +54,6 @@ class WideGrouping(Grouping):
         given = subject.weights.record.order or range(subject.data.num_examples)
         order = np.array(given, dtype=np.int64)
         return wide_grouping.prove(subject.data, _groups(subject.weights), order, subject.rng)
-
-
-def has_groups(memorizer: Memorizer) -> bool:
-    """Return whether heads have groups of the theorems.
-
-    Args:
-        memorizer: of any construction
-    """
-    construction = CONSTRUCTIONS.get(memorizer.record.construction)
-    return bool(memorizer.record.heads) and (construction is None or construction.grouped)
 
 
 def _are_wide(memorizer: Memorizer) -> bool:

@@ -13,8 +13,8 @@ certificate carries:
 - The solution X of Z(a)[:, C] X = B modulo p for `ROUNDS` columns B which nobody can choose: they
   are the SHAKE-256 stream of the hashes of data and weights, of p, a and C. If Z(a)[:, C] were
   singular, a random column would lie in its range with probability at most 1/p, and so no X would
-  exist but with probability p^-ROUNDS < 2^-250. Whoever tries 2^128 certificates in search of an
-  accident still fails but for 2^-122. To check Z(a)[:, C] X = B costs O(T^2).
+  exist but with probability p^-ROUNDS < 2^-250. An attacker who tries 2^128 certificates in
+  search of an accident still fails but for 2^-122. To check Z(a)[:, C] X = B costs O(T^2).
 
 The second is the certificate of Kaltofen, Nehring and Saunders (*Quadratic-time certificates in
 linear algebra*, ISSAC 2011), with the verifier's random vectors drawn from a hash function (Fiat

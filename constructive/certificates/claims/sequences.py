@@ -102,7 +102,7 @@ class Size(ClaimKind):
 
 
 def _other_kind(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> str:
-    """What stands for one thing here, and for two in files, which whoever checks reads; or "".
+    """Name the value that is equal in Python but has two encodings in files, or "".
 
     To Python 1, 1.0 and True are equal; in files they are of different kinds.
     """
@@ -120,7 +120,7 @@ def _other_kind(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> str:
     if memorizer.classes is None:
         for label in dataset.classes:
             if not isinstance(label, int):
-                return f"the label {shown(label)} is no integer{suggestion}"
+                return f"the label {shown(label)} is not an integer{suggestion}"
     return ""
 
 

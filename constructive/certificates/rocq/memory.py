@@ -46,7 +46,7 @@ def require_memory(known: Stored, most: float) -> None:
     """
     if not 0 < most < float("inf"):
         raise ParameterError(
-            f"max_memory={most!r} is no size", witness=most, suggestion="max_memory=8"
+            f"max_memory={most!r} is not a size", witness=most, suggestion="max_memory=8"
         )
     needed = gigabytes(known)
     if needed > most:

@@ -40,7 +40,7 @@ def read(theory: Theory, files: Mapping[str, str]) -> Instance:
         files: their texts by their names
 
     Raises:
-        FormatError: for any other text, and for numbers which are no float64
+        FormatError: for any other text, and for numbers which are not float64
 
     Example:
         >>> theory = Theory("some_theory", "some_theory", {"n": "nat"}, "Check n.")
@@ -50,7 +50,7 @@ def read(theory: Theory, files: Mapping[str, str]) -> Instance:
         >>> read(theory, {"stored": files["stored"].replace("Check", "Print")})
         Traceback (most recent call last):
             ...
-        constructive.FormatError: this is no file for Rocq: its beginning or its end
+        constructive.FormatError: this is not a file for Rocq: its beginning or its end
           witness: its beginning or its end
           try: files as `write` writes them
     """
@@ -171,13 +171,15 @@ def _floats(name: str, pairs: list[Any], exponent: int) -> Array:
         return np.zeros((0, 0))
     mantissas, shifts = integers[..., 0], integers[..., 1]
     if (np.abs(mantissas) > 1 << MANTISSA).any() or (shifts > _MOST_SHIFT).any():
-        raise _wrong(f"a number of {name}, which is no float64")
+        raise _wrong(f"a number of {name}, which is not a float64")
     return np.ldexp(mantissas.astype(np.float64), shifts + exponent)
 
 
 def _wrong(what: str) -> FormatError:
     return FormatError(
-        f"this is no file for Rocq: {what}", witness=what, suggestion="files as `write` writes them"
+        f"this is not a file for Rocq: {what}",
+        witness=what,
+        suggestion="files as `write` writes them",
     )
 
 

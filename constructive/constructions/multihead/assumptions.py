@@ -27,7 +27,7 @@ _LOOK_CLOSER = 1e-6
 
 
 _TINY = 1e-150
-"""Length of a token below which its products are no normal numbers: a Gram matrix says nothing."""
+"""Length of a token below which its products are not normal numbers: a Gram matrix says nothing."""
 
 _LARGEST = 1e100
 """Largest entry of contexts or queries; squares and products with weights stay within float64."""
@@ -109,7 +109,9 @@ def least_distance(rows: slice, contexts: Array) -> float | AssumptionError:
             distances = (np.diagonal(factor, axis1=1, axis2=2) / lengths).min(axis=1)
         except np.linalg.LinAlgError:
             distances = np.array([_least_singular_value(context) for context in contexts])
-    distances[~((lengths.min(axis=1) > _TINY) & (distances > 0.0))] = 0.0  # also what is no number
+    distances[~((lengths.min(axis=1) > _TINY) & (distances > 0.0))] = (
+        0.0  # also what is not a number
+    )
     for index in np.flatnonzero(distances < _LOOK_CLOSER):
         rank, coefficients = dependency(contexts[index])
         size = contexts.shape[1]

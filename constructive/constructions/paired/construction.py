@@ -54,7 +54,9 @@ class Paired(Construction):
             dense = rank_one_capacity(num_heads, shapes.context_size)
             if dense >= shapes.num_examples:
                 suggestion += f"; construction='saturated', which holds {dense} with these heads"
-            formula = f"{self.formula} = {holds}" if num_heads > 1 else "none: one head is no pair"
+            formula = (
+                f"{self.formula} = {holds}" if num_heads > 1 else "none: one head is not a pair"
+            )
             raise CapacityError(
                 f"{shapes.num_examples} examples are too many for {num_heads} heads in pairs: a "
                 f"pair takes at most d - 1 = {shapes.width - 1}, so all hold {formula}",

@@ -250,4 +250,4 @@ def _condition(block: Array) -> float:
     if singular:
         return np.inf
     condition = np.linalg.norm(block) * np.linalg.norm(np.triu(inverse)) / np.sqrt(len(block))
-    return float(condition) if condition < np.inf else np.inf  # also if it is no number
+    return float(condition) if condition < np.inf else np.inf  # also if it is not a number

@@ -185,7 +185,7 @@ def _rows(contexts: Array | StoredArray, examples: Integers) -> Array:
     """Rows of a file which has to be the one that was opened, whatever was at its path before."""
     if isinstance(contexts, StoredArray):
         require_seen(contexts.path)
-        contexts = contexts.mapped()
+        return contexts.rows(examples).astype(np.float64, copy=False)
     return contexts[examples].astype(np.float64, copy=False)
 
 

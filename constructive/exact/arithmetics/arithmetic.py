@@ -66,6 +66,14 @@ class Arithmetic(ABC, Generic[Weights, Logits, Matrices]):
         """
         return array
 
+    def tokens(self, array: Numbers) -> tuple[Numbers, Numbers]:
+        """Read tokens once, for logits and for averages.
+
+        Args:
+            array: floats, or rational numbers
+        """
+        return self.keys(array), self.values(array)
+
     @abstractmethod
     def weights(
         self, query_weights: Numbers, key_weights: Numbers, shared: Numbers | None = None

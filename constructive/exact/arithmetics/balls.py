@@ -56,7 +56,9 @@ class BallLogits(NamedTuple):
 class BallMatrices(PerQuery[arb_mat]):
     """Matrices of the queries of a block, made one at a time.
 
-    Attributes:
+    Args:
+        count: how many queries there are
+        make: of the number of a query in its block
         tokens: those that a query sees, by its number, as a matrix (n, d)
     """
 

@@ -43,7 +43,7 @@ class Factors(NamedTuple):
         query_weights: W_Q (H, d, d_h)
         key_weights: W_K (H, d, d_h)
         products: W_Q W_K^T of all heads side by side (d, H d)
-        sizes: |W_Q| |W_K|^T in the same places
+        sizes: `|W_Q| |W_K|^T` in the same places
     """
 
     query_weights: Array

@@ -15,14 +15,17 @@ class Absorbed(NamedTuple):
     """W_Q W_K^T of all heads side by side.
 
     Attributes:
-        matrix: (d, H d); or (d, H n), times the tokens that all queries share
+        matrix: (d, H d); or (d, H n), times the tokens that all queries share; or W_Q alone,
+            (d, H d_h)
         heads: H
         shared: whether these are in it
+        keys: W_K^T (H, d_h, d) where it is not in it, else None
     """
 
     matrix: Numbers
     heads: int
     shared: bool
+    keys: Numbers | None = None
 
 
 class Arrays(Arithmetic[Absorbed, Numbers, Matrices]):
@@ -102,6 +105,15 @@ class Floats(Arrays[Array]):
 
     queries = keys = values = read
 
+    def tokens(self, array: Numbers) -> tuple[Array, Array]:
+        """Round tokens to the dtype, once.
+
+        Args:
+            array: floats
+        """
+        rounded = self.read(array)
+        return rounded, rounded
+
     def product(self, left: Array, right: Array) -> Array:
         """Return `left @ right`.
 
@@ -131,6 +143,51 @@ class Floats(Arrays[Array]):
             values: (k, n, d), or (1, n, d) for all
         """
         return averaged(self.product, attention, values)
+
+
+class FactoredFloats(Floats):
+    """Floats that multiply queries by W_Q, and that by W_K, where it is less work.
+
+    Last digits are not those of `Floats`, which multiplies W_Q by W_K first.
+
+    Attributes:
+        dtype: float32 or float64
+    """
+
+    def weights(
+        self, query_weights: Numbers, key_weights: Numbers, shared: Numbers | None = None
+    ) -> Absorbed:
+        """Multiply the weights of all heads, unless 3 d_h <= d.
+
+        Args:
+            query_weights: W_Q (H, d, d_h)
+            key_weights: W_K (H, d, d_h)
+            shared: tokens (n, d) that all queries see, if they see the same
+        """
+        heads, width, head_dim = query_weights.shape
+        if shared is not None or 3 * head_dim > width:
+            return super().weights(query_weights, key_weights, shared)
+        keys = self.read(key_weights).transpose(0, 2, 1)
+        matrix = side_by_side(self.read(query_weights))
+        return Absorbed(matrix, heads, shared=False, keys=np.ascontiguousarray(keys))
+
+    def logits(self, weights: Absorbed, queries: Numbers, keys: Numbers) -> Numbers:
+        """Return the logits of a block: (k, H, n) or (k, b, H, n).
+
+        Args:
+            weights: of all heads
+            queries: (k, d) or (k, b, d)
+            keys: (k, n, d), or (1, n, d) for all
+        """
+        if weights.keys is None:
+            return super().logits(weights, queries, keys)
+        heads, head_dim, width = weights.keys.shape
+        read = self.product(queries, weights.matrix).reshape(-1, heads, head_dim)
+        absorbed = np.empty((len(read), heads, width), self.dtype)
+        np.matmul(read.transpose(1, 0, 2), weights.keys, out=absorbed.transpose(1, 0, 2))
+        grouped = absorbed.reshape(len(queries), -1, width)
+        logits = self.product(grouped, keys.transpose(0, 2, 1))
+        return logits.reshape(*queries.shape[:-1], heads, -1)
 
 
 def softmax_in_place(logits: Array) -> Array:

@@ -1,7 +1,7 @@
 """Attention in float64 of logits that are short integers in one unit: a table has exponentials.
 
-Where tokens and weights are short dyadic numbers, float64 makes no error in logits (whoever asks
-for this arithmetic has shown it). Exponentials of the differences to the largest one are read from
+Where tokens and weights are short dyadic numbers, float64 makes no error in logits (the caller
+has shown that). Exponentials of the differences to the largest one are read from
 a table that ball arithmetic made; so only sums of positive numbers are rounded.
 """
 

@@ -6,8 +6,8 @@ from importlib.metadata import version
 from typing import Any, ClassVar
 
 from constructive.kernels.formats import as_float64
+from constructive.kernels.inputs import Inputs
 from constructive.kernels.memory import from_layout
-from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked, Spec
 from constructive.support.arrays import Array
 from constructive.support.extras import require_packages
@@ -51,7 +51,7 @@ class Adapter(ABC):
     devices: ClassVar[tuple[str, ...]] = ("cpu",)
 
     @abstractmethod
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return the keyword arguments of `attend`: mask, scale, soft cap and so on.
 
         Args:
@@ -72,7 +72,7 @@ class Adapter(ABC):
             Refused: if the library says that it does not compute this
         """
 
-    def refuses(self, problem: Problem) -> str | None:
+    def refuses(self, problem: Inputs) -> str | None:
         """Return why the library cannot compute a problem, or None.
 
         Args:
@@ -92,7 +92,7 @@ class Adapter(ABC):
         del spec
         return self.fully_masked
 
-    def run(self, problem: Problem, device: str = "cpu") -> Array:
+    def run(self, problem: Inputs, device: str = "cpu") -> Array:
         """Return the output in float64 in the layout (B, H, T_q, d_v).
 
         Args:
@@ -126,14 +126,14 @@ class Adapter(ABC):
         return "" if first is None else version(first)
 
 
-def needs(problem: Problem) -> frozenset[str]:
+def needs(problem: Inputs) -> frozenset[str]:
     """Return what a problem needs of a library beyond q, k, v and a format.
 
     Args:
         problem: the problem
 
     Example:
-        >>> from constructive.kernels import Spec
+        >>> from constructive.kernels import Problem, Spec
         >>> sorted(needs(Problem.build(Spec(heads=(4, 2), scale=0.5))))
         ['grouped heads', 'scale of its own']
     """

@@ -15,8 +15,8 @@ from constructive.kernels.adapters.adapter import (
     Models,
     Packages,
 )  # fmt: skip
+from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal, RightPadding, VariableLengths, Window
-from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked, Spec
 
 
@@ -33,7 +33,7 @@ class FlashAttention(Adapter):
     devices: ClassVar[tuple[str, ...]] = ("cuda",)
     lengths: ClassVar[tuple[type, ...]] = ()
 
-    def refuses(self, problem: Problem) -> str | None:
+    def refuses(self, problem: Inputs) -> str | None:
         """Return why: another mask than causal ones, windows and lengths, or another corner."""
         spec = problem.spec
         for mask in spec.masks:
@@ -47,7 +47,7 @@ class FlashAttention(Adapter):
                 return f"no mask {mask}"
         return super().refuses(problem)
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return softmax_scale, causal, window_size, softcap and alibi_slopes."""
         spec = problem.spec
         found: dict[str, Any] = {"softmax_scale": spec.factor, "causal": _causal(spec)}
@@ -77,7 +77,7 @@ class VariableLength(FlashAttention):
     layout: ClassVar[str] = "packed"
     lengths: ClassVar[tuple[type, ...]] = (VariableLengths, RightPadding)
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, and the options above."""
         import torch  # noqa: PLC0415 - an extra
 
@@ -101,7 +101,7 @@ class KeyValueCache(FlashAttention):
     name: ClassVar[str] = "flash-attn-kvcache"
     lengths: ClassVar[tuple[type, ...]] = (RightPadding,)
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return cache_seqlens, and the options above."""
         import torch  # noqa: PLC0415 - an extra
 

@@ -15,8 +15,8 @@ from constructive.kernels.adapters.adapter import (
 from constructive.kernels.adapters.torch_modules import EAGER
 from constructive.kernels.adapters.torch_sdpa import FLASH
 from constructive.kernels.formats import numpy_dtype
+from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal, RightPadding, VariableLengths, Window
-from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked
 from constructive.support.arrays import Array
 
@@ -33,14 +33,14 @@ class Jax(Adapter):
     can: ClassVar[frozenset[str]] = frozenset({MASK, BIAS, SCALE, GROUPS})
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
 
-    def run(self, problem: Problem, device: str = "cpu") -> Array:
+    def run(self, problem: Inputs, device: str = "cpu") -> Array:
         """Return the output; float64 is enabled for a problem in float64 alone."""
         import jax  # noqa: PLC0415 - an extra
 
         with jax.enable_x64(problem.spec.dtype == "float64"):
             return super().run(problem, device)
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return is_causal, local_window_size, lengths, mask, bias and scale."""
         spec = problem.spec
         found: dict[str, Any] = {} if spec.scale is None else {"scale": spec.scale}
@@ -75,7 +75,7 @@ class Flax(Jax):
     models: ClassVar[Models] = EAGER
     can: ClassVar[frozenset[str]] = frozenset({MASK, BIAS, WIDTH})
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return mask and bias."""
         return masked(problem, everything=problem.mask is not None)
 
@@ -106,14 +106,14 @@ class Keras(Jax):
     name: ClassVar[str] = "keras"
     packages: ClassVar[Packages] = {"keras": "keras", "jax": "jax"}
 
-    def refuses(self, problem: Problem) -> str | None:
+    def refuses(self, problem: Inputs) -> str | None:
         """Return why: Keras computes with another backend."""
         import keras  # noqa: PLC0415 - an extra
 
         other = keras.backend.backend() != "jax"
         return "KERAS_BACKEND is not jax" if other else super().refuses(problem)
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return is_causal, mask, bias and scale."""
         spec = problem.spec
         found: dict[str, Any] = {} if spec.scale is None else {"scale": spec.scale}
@@ -128,7 +128,7 @@ class Keras(Jax):
         return keras.ops.dot_product_attention(q, k, v, **options)
 
 
-def masked(problem: Problem, *, everything: bool) -> dict[str, Any]:
+def masked(problem: Inputs, *, everything: bool) -> dict[str, Any]:
     """Return mask and bias as arrays of numpy.
 
     Args:

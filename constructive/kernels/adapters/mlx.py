@@ -6,8 +6,8 @@ import numpy as np
 
 from constructive.kernels.adapters.adapter import ALL, SOFT_CAP, Adapter, Models, Packages
 from constructive.kernels.formats import numpy_dtype
+from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal
-from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked
 
 
@@ -26,7 +26,7 @@ class Mlx(Adapter):
     fully_masked: ClassVar[FullyMasked] = "mean"
     can: ClassVar[frozenset[str]] = ALL - {SOFT_CAP}
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return scale, mask and sinks."""
         spec, found = problem.spec, {"scale": problem.spec.factor}
         if problem.sinks is not None:

@@ -6,8 +6,8 @@ import numpy as np
 
 from constructive.kernels.adapters.adapter import ALL, SINK, Adapter, Models, Packages
 from constructive.kernels.adapters.torch_modules import EAGER
+from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal
-from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked
 
 OPSET = 23
@@ -60,7 +60,7 @@ class Reference(Adapter):
     fully_masked: ClassVar[FullyMasked] = "zeros"
     can: ClassVar[frozenset[str]] = ALL - {SINK}
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return attn_mask, is_causal, scale, softcap, and `past`, keys that are in a cache."""
         spec = problem.spec
         found: dict[str, Any] = {} if spec.scale is None else {"scale": spec.scale}

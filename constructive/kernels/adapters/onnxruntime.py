@@ -15,8 +15,8 @@ from constructive.kernels.adapters.adapter import (
     Packages,
 )  # fmt: skip
 from constructive.kernels.adapters.onnx_graph import Reference, graph
+from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal, LeftPadding, Mask, RightPadding, Window
-from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked, Spec
 
 _SHORT: Models = {"float32": "flash float32", "float16": "eager float16"}
@@ -66,7 +66,7 @@ class Multihead(Adapter):
     fully_masked: ClassVar[FullyMasked] = "nan"
     can: ClassVar[frozenset[str]] = frozenset({MASK, BIAS, SCALE, WIDTH})
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return unidirectional, key_padding_mask or attention_bias, and scale."""
         spec = problem.spec
         found: dict[str, Any] = {} if spec.scale is None else {"scale": spec.scale}
@@ -103,7 +103,7 @@ class Grouped(Adapter):
     fully_masked: ClassVar[FullyMasked] = "zeros"
     can: ClassVar[frozenset[str]] = ALL - {WIDTH}
 
-    def refuses(self, problem: Problem) -> str | None:
+    def refuses(self, problem: Inputs) -> str | None:
         """Return why: it is always causal, and its queries are the last tokens."""
         spec = problem.spec
         causal = spec.mask(Causal)
@@ -118,7 +118,7 @@ class Grouped(Adapter):
             return "its queries are the last tokens of each sequence"
         return super().refuses(problem)
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return lengths, local_window_size, scale, softcap, head_sink and attention_bias."""
         spec = problem.spec
         found: dict[str, Any] = {"lengths": spec.lengths[1]}

@@ -13,8 +13,8 @@ from constructive.kernels.adapters.adapter import (
     Models,
     Packages,
 )
+from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal
-from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked
 
 
@@ -30,7 +30,7 @@ class OpenVino(Adapter):
     can: ClassVar[frozenset[str]] = frozenset({MASK, BIAS, SCALE, WIDTH})
     hint: ClassVar[str] = "f32"
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return causal, attention_mask and scale."""
         spec = problem.spec
         found: dict[str, Any] = {} if spec.scale is None else {"scale": spec.scale}

@@ -14,8 +14,8 @@ from constructive.kernels.adapters.adapter import (
     Models,
     Packages,
 )  # fmt: skip
+from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal
-from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked
 
 
@@ -30,7 +30,7 @@ class Paddle(Adapter):
     fully_masked: ClassVar[FullyMasked] = "nan"
     can: ClassVar[frozenset[str]] = frozenset({MASK, BIAS, SCALE, GROUPS, WIDTH})
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return is_causal, attn_mask, scale and enable_gqa."""
         spec, found = problem.spec, {}
         if problem.added is not None:

@@ -13,8 +13,8 @@ from constructive.kernels.adapters.adapter import (
     Packages,
     Refused,
 )  # fmt: skip
+from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal, RightPadding, VariableLengths, Window
-from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked
 from constructive.support.arrays import Array
 
@@ -38,7 +38,7 @@ class Prefill(Adapter):
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     masks: ClassVar[tuple[type, ...]] = (Causal, VariableLengths)
 
-    def refuses(self, problem: Problem) -> str | None:
+    def refuses(self, problem: Inputs) -> str | None:
         """Return why: another mask, or another number of keys than of queries."""
         queries, keys = problem.spec.lengths
         if not all(isinstance(mask, self.masks) for mask in problem.spec.masks):
@@ -47,7 +47,7 @@ class Prefill(Adapter):
             return "as many keys as queries"
         return super().refuses(problem)
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return b_start_loc, b_seq_len, max_input_len, is_causal and sm_scale."""
         import torch  # noqa: PLC0415 - an extra
 
@@ -60,7 +60,7 @@ class Prefill(Adapter):
             "sm_scale": problem.spec.factor,
         }
 
-    def run(self, problem: Problem, device: str = "cpu") -> Array:
+    def run(self, problem: Inputs, device: str = "cpu") -> Array:
         """Return the output; the interpreter cannot do bfloat16."""
         if device == "cpu" and problem.spec.dtype == "bfloat16":
             raise Refused("Triton's interpreter multiplies the bits of bfloat16 as integers")
@@ -88,7 +88,7 @@ class Extend(Prefill):
     can: ClassVar[frozenset[str]] = ALL - {BIAS}
     masks: ClassVar[tuple[type, ...]] = (Causal, Window, RightPadding, VariableLengths)
 
-    def refuses(self, problem: Problem) -> str | None:
+    def refuses(self, problem: Inputs) -> str | None:
         """Return why: queries are the last tokens, and windows end at their own key."""
         spec = problem.spec
         queries, keys = spec.lengths
@@ -104,7 +104,7 @@ class Extend(Prefill):
             return "its windows are causal"
         return super(Prefill, self).refuses(problem)
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return lengths, and is_causal, sm_scale, logit_cap, sliding_window_size and sinks."""
         import torch  # noqa: PLC0415 - an extra
 

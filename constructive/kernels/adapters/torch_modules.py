@@ -13,8 +13,8 @@ from constructive.kernels.adapters.adapter import (
     Packages,
 )
 from constructive.kernels.adapters.torch_sdpa import FLASH
+from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal
-from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked
 
 EAGER: Models = {
@@ -42,7 +42,7 @@ class Multihead(Adapter):
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     weights: ClassVar[bool] = False
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return attn_mask, (B H, T_q, T_k): True is hidden, or numbers that are added."""
         import torch  # noqa: PLC0415 - an extra
 
@@ -79,7 +79,7 @@ class MultiheadWeights(Multihead):
     fully_masked: ClassVar[FullyMasked] = "nan"
     weights: ClassVar[bool] = True
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return attn_mask; a hint that it is causal is of no use here."""
         return super().options(problem) | ({"is_causal": False} if problem.mask is not None else {})
 
@@ -96,7 +96,7 @@ class Flex(Adapter):
     can: ClassVar[frozenset[str]] = ALL - {SINK}
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return score_mod, block_mask, scale and enable_gqa."""
         from torch.nn.attention.flex_attention import create_block_mask  # noqa: PLC0415 - an extra
 
@@ -149,7 +149,7 @@ class FlexCompiled(Flex):
         return torch.compile(function)
 
 
-def _changed(problem: Problem) -> Any:  # noqa: ANN401
+def _changed(problem: Inputs) -> Any:  # noqa: ANN401
     """Return the function of torch that puts a soft cap and slopes on logits."""
     import torch  # noqa: PLC0415 - an extra
 

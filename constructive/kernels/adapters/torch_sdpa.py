@@ -12,8 +12,8 @@ from constructive.kernels.adapters.adapter import (
     Packages,
     Refused,
 )  # fmt: skip
+from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal
-from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked
 
 FLASH: Models = {name: f"flash {name}" for name in ("float64", "float32", "float16", "bfloat16")}
@@ -32,7 +32,7 @@ class TorchSdpa(Adapter):
     can: ClassVar[frozenset[str]] = ALL - {SOFT_CAP, SINK}
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return attn_mask or is_causal, scale and enable_gqa."""
         spec, found = problem.spec, {}
         if spec.masks == (Causal("top-left"),) and problem.bias is None:
@@ -55,7 +55,7 @@ class Boolean(TorchSdpa):
 
     name: ClassVar[str] = "torch-boolean"
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return attn_mask, scale and enable_gqa."""
         if problem.added is not None:
             return super().options(problem)
@@ -69,7 +69,7 @@ class Additive(TorchSdpa):
 
     name: ClassVar[str] = "torch-additive"
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return attn_mask, scale and enable_gqa."""
         masked = problem.mask is not None or problem.added is not None
         mask = {"attn_mask": problem.mask_tensor("torch", additive=True)} if masked else {}
@@ -81,13 +81,13 @@ class LowerRight(TorchSdpa):
 
     name: ClassVar[str] = "torch-lower-right"
 
-    def refuses(self, problem: Problem) -> str | None:
+    def refuses(self, problem: Inputs) -> str | None:
         """Return why: there is another mask, or none."""
         if problem.spec.masks != (Causal("bottom-right"),) or problem.bias is not None:
             return "it is for a causal mask, bottom-right, alone"
         return super().refuses(problem)
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return attn_mask, scale and enable_gqa."""
         from torch.nn.attention.bias import causal_lower_right  # noqa: PLC0415 - an extra
 
@@ -146,7 +146,7 @@ class Cudnn(_Backend):
     devices: ClassVar[tuple[str, ...]] = ("cuda",)
 
 
-def _shared(problem: Problem) -> dict[str, Any]:
+def _shared(problem: Inputs) -> dict[str, Any]:
     spec = problem.spec
     found: dict[str, Any] = {} if spec.scale is None else {"scale": spec.scale}
     return found | ({"enable_gqa": True} if spec.group > 1 else {})

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 from constructive.kernels.adapters.adapter import ALL, SINK, SOFT_CAP, Adapter, Models, Packages
 from constructive.kernels.adapters.torch_sdpa import FLASH
+from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal
-from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked
 
 
@@ -26,12 +26,12 @@ class Eager(Adapter):
     can: ClassVar[frozenset[str]] = ALL
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
 
-    def refuses(self, problem: Problem) -> str | None:
+    def refuses(self, problem: Inputs) -> str | None:
         """Return why: no model has both a soft cap and a sink."""
         both = problem.spec.sink and problem.spec.soft_cap is not None
         return "no model has a soft cap and a sink" if both else super().refuses(problem)
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return module, attention_mask, scaling and softcap."""
         import torch  # noqa: PLC0415 - an extra
 
@@ -67,7 +67,7 @@ class Sdpa(Eager):
     fully_masked: ClassVar[FullyMasked] = "zeros"
     can: ClassVar[frozenset[str]] = ALL - {SOFT_CAP, SINK}
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return module, attention_mask, is_causal and scaling."""
         spec = problem.spec
         module = SimpleNamespace(num_key_value_groups=spec.group, is_causal=False)

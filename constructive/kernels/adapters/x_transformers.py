@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 from constructive.kernels.adapters.adapter import ALL, SINK, SOFT_CAP, Adapter, Models, Packages
 from constructive.kernels.adapters.torch_modules import WITHOUT_FLOAT64
 from constructive.kernels.adapters.torch_sdpa import FLASH
+from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal
-from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked, Spec
 
 
@@ -28,7 +28,7 @@ class Plain(Adapter):
         flag = spec.masks == (Causal("bottom-right"),)
         return "mean" if flag and not self.flash else self.fully_masked
 
-    def options(self, problem: Problem) -> dict[str, Any]:
+    def options(self, problem: Inputs) -> dict[str, Any]:
         """Return what Attend is made with, and mask and attn_bias."""
         spec = problem.spec
         made: dict[str, Any] = {"flash": self.flash, "scale": spec.scale}

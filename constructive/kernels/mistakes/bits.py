@@ -51,7 +51,7 @@ def read_as(values: Array, written: str, read: str) -> Array:
     """Return what numbers become whose bits are written in one format and read in another.
 
     Args:
-        values: of any shape; rounded toward zero where they are no numbers of the format
+        values: of any shape; rounded toward zero where they are not numbers of the format
         written: a format of 8 or 16 bits
         read: another one of as many bits
 

@@ -41,8 +41,8 @@ class CausalLayer(HeadShapes):
         skip: whether the readout sees x_i, too
 
     Raises:
-        ParameterError: for what is no array, shapes which do not fit, dtypes other than float32 or
-            float64 or several of them, entries which are not finite, and a window which is no
+        ParameterError: for what is not an array, shapes that do not fit, dtypes other than float32
+            or float64 or several of them, entries that are not finite, and a window that is not a
             positive integer
 
     Example:

@@ -1,5 +1,10 @@
 """By how much the right output is the largest: in real arithmetic, and as floats evaluate it.
 
+Where tokens and W_Q, W_K are short integers times powers of two, logits of heads are as well, and
+float64 makes no error in them (`layers.exact_logits`). What is left are exponentials of multiples
+of one power of two, which are read from a table that ball arithmetic made, and sums of positive
+size, for which there are bounds (`exact.float_model`).
+
 The output for a row z of the representation is f = U^T z, and its logits are f . o_v for the rows
 o_v of the unembedding. Let the true margin of a position be the least f . (o_next - o_v) over all
 other v. Float64 gives it up to a bound; and any evaluation in a `FloatModel` gives logits which
@@ -9,7 +14,7 @@ are off by E_v at most, ::
     |f^ - f|  <=  (1 + gamma_k) |U|^T B + gamma_k |U|^T A + lost                           =: D
     |l^ - l|  <=  gamma_m |O| (|f| + D) + |O| D                                            =: E
 
-with A the averages of `|x|` that `layers.causal.bounded` gives, `|z| <= A`, X >= 1 the largest
+with A the averages of `|x|`, `|z| <= A`, X >= 1 the largest
 `|x|`, and zeta and more of each head (`FloatModel.weighted`); B is zero where z is x. The counts k
 and m are those of `Contraction.readouts`: K and d_out, the entries of z and f, where the readout
 comes before the unembedding; else all roundings are in k, and m = 0. Where logits of heads are
@@ -24,20 +29,25 @@ such evaluation where the margin exceeds E_next + E_v for every other v.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from constructive.exact.arithmetics.tabulated import Tabulated
 from constructive.exact.float_model import FloatModel
 from constructive.exact.models import FLOAT64
 from constructive.exact.upward import up
-from constructive.layers.causal.bounded import enclosed
+from constructive.layers.attend import attend, flat
 from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.exact_logits import ExactLogits
+from constructive.layers.views import Block, Causal
 from constructive.support.arrays import Array
 
 _FEW = 1024
 """Positions whose logits are computed at a time."""
+_LARGE = 2.0**-24
+"""Of attention weights that are worth to be counted: those of others are summed up."""
 _SMALL = 0.25
 """Up to it exp(2 eps) - 1 is at most 2 eps + 4 eps^2: the series is 2 eps + 2 eps^2 (1 + ...)."""
 
@@ -114,7 +124,7 @@ def margins(
     places: Integers,
     longest: int | None = None,
 ) -> Iterator[Margins]:
-    """The margins at some positions, a few at a time.
+    """Bound the margins at some positions, a few at a time.
 
     Args:
         layer: the weights
@@ -144,20 +154,13 @@ def margins(
         outputs,
         np.abs(outputs),
     )
-    for part in enclosed(layer, tokens, known):
-        block = part.block
+    for block, z, attended in _attended(layer, tokens, known):
         right = following[block.rows]
-        sequence, row = np.nonzero(right >= 0)
-        for start in range(0, len(row), _FEW):
-            at = sequence[start : start + _FEW], row[start : start + _FEW]
-            found = _judged(
-                sizes,
-                model,
-                part.representation[at],
-                _Attended(part.sizes[at], block.counts[at[1]], part.large[at], part.rest[at]),
-                right[at],
-            )
-            yield Margins(places[block.rows][at], *found)
+        asked = np.nonzero(right >= 0)
+        for start in range(0, len(asked[0]), _FEW):
+            at = tuple(index[start : start + _FEW] for index in asked)
+            some = _Attended(*(array[at] for array in attended))
+            yield Margins(places[block.rows][at], *_judged(sizes, model, z[at], some, right[at]))
 
 
 def _growth(known: ExactLogits, model: FloatModel, tokens: int) -> float:
@@ -173,14 +176,52 @@ def _growth(known: ExactLogits, model: FloatModel, tokens: int) -> float:
     return float(up(np.array(2.0 * eps + 4.0 * eps**2)))
 
 
-@dataclass(frozen=True, eq=False)
-class _Attended:
-    """Of some positions: A (R, K), n (R,), and of each head m and tau (R, H)."""
+class _Attended(NamedTuple):
+    """Of some positions: A (..., K), n (...), and of each head m and tau (..., H)."""
 
     averages: Array
-    counts: Integers
+    counts: Array
     large: Array
     rest: Array
+
+
+def _attended(
+    layer: CausalLayer, tokens: Array, known: ExactLogits
+) -> Iterator[tuple[Block, Array, _Attended]]:
+    """Yield blocks of positions (s, b), with z (s, b, K) and what bounds its errors."""
+    weights, view = (layer.query_weights, layer.key_weights), Causal(tokens, layer.window)
+    absolute = np.abs(tokens)
+    narrow = absolute.astype(np.float32)
+    for chunk in attend(Tabulated(known.unit, known.most), weights, view):
+        block, attention, z = chunk.block, chunk.attention, flat(chunk.representation)
+        by_group = attention.reshape(len(attention), -1, attention.shape[-1])
+        sizes = average_sizes(by_group, narrow[block.groups, block.keys]).reshape(z.shape)
+        if layer.skip:
+            z = np.concatenate([tokens[chunk.rows], z], axis=2)
+            sizes = np.concatenate([absolute[chunk.rows], sizes], axis=2)
+        heavy = attention >= _LARGE
+        large = np.count_nonzero(heavy, axis=3).astype(np.float64)
+        np.copyto(attention, 0.0, where=heavy)
+        rest = up(up(attention.sum(axis=3)))
+        counts = np.broadcast_to(block.counts.astype(np.float64), z.shape[:2])
+        yield block, z, _Attended(sizes, counts, large, rest)
+
+
+def average_sizes(weights: Array, sizes: Array) -> Array:
+    """Bound averages of sizes |x|, by products in float32, which are off by little.
+
+    Rounding weights, sizes and n products in any order takes a part of gamma_(n+2) at most, with
+    u = 2^-24, and less than (n + 4) 2^-23; underflow takes 2^-125 from each term, times 1 or |x|.
+
+    Args:
+        weights: of attention, one or less in sum (S, R, n), float64
+        sizes: (S, n, d), rounded to float32
+    """
+    terms = sizes.shape[1]
+    with np.errstate(over="ignore"):  # an infinity bounds everything
+        products = (weights.astype(np.float32) @ sizes).astype(np.float64)
+    lost = 2.0**-120 * terms * (1.0 + float(sizes.max()))
+    return up(up(products * (1.0 + (terms + 4) * 2.0**-23)) + lost)
 
 
 def _judged(

@@ -94,7 +94,7 @@ def kruskal_rank(
         seed: of random choices; bounds are proved whatever it is
 
     Raises:
-        DataError: for what is no matrix of real numbers
+        DataError: for what is not a matrix of real numbers
         ParameterError: for a negative budget or seed, or a bound below 1
 
     Example:

@@ -86,27 +86,35 @@ def regroup(
             witness=shown(construction),
             suggestion=" or ".join(map(repr, CONSTRUCTIONS)),
         )
-    search = _wide if construction == "rank_one" else _small
-    return search(dataset, num_heads, seed)
-
-
-def _small(dataset: Dataset, num_heads: int, seed: int) -> Regrouping:
-    """An order for the groups of Theorems 1 and 2."""
-    total, size = dataset.num_examples, dataset.context_size
-    if total > num_heads * (size - 1) + 1:
-        wide = "; or construction='rank_one'" if size <= dataset.width else ""
+    wide = construction == "rank_one"
+    total, size = dataset.num_examples, dataset.width if wide else dataset.context_size
+    most, letter = num_heads * (size - 1) + 1, "d" if wide else "n"
+    if total > most:
+        other = "" if wide or size > dataset.width else "; or construction='rank_one'"
+        ways = "more heads" + other
+        least = "queries of d >= 2 entries" if wide else "contexts of n >= 2 tokens"
         raise CapacityError(
-            f"{total} examples are more than H(n - 1) + 1 = {num_heads * (size - 1) + 1}",
+            f"{total} examples are more than H({letter} - 1) + 1 = {most}",
             witness=total,
-            suggestion="more heads" + wide if size > 1 else "contexts of n >= 2 tokens",
+            suggestion=ways if size > 1 else least,
         )
     rng = np.random.default_rng(seed)
-    ends = [0, *accumulate(group_sizes(total, num_heads))]
-    groups = tuple(pairwise(ends))
+    groups = tuple(pairwise([0, *accumulate(group_sizes(total, num_heads))]))
     order: Indices = np.arange(total)
-    claim = grouping.prove(dataset, groups, rng)
+    if wide:
+        claim = wide_grouping.prove(dataset, groups, order, rng)
+    else:
+        claim = grouping.prove(dataset, groups, rng)
     if claim.verdict is Verdict.PROVED:
         return Regrouping(Verdict.PROVED, order, groups, "the given order")
+    if wide:
+        return wide_regrouping.search(dataset, num_heads, rng)
+    return _search(dataset, groups, seed, rng)
+
+
+def _search(dataset: Dataset, groups: Groups, seed: int, rng: np.random.Generator) -> Regrouping:
+    """An order for the groups of Theorems 1 and 2, but for the given one."""
+    total, size, num_heads = dataset.num_examples, dataset.context_size, len(groups)
     wrong = dependent_contexts(dataset, seed=seed)
     if wrong:
         detail = f"the context of example {wrong[0].example} has rank below n, in every order"
@@ -136,23 +144,6 @@ def _small(dataset: Dataset, num_heads: int, seed: int) -> Regrouping:
         obstacle = flats[0].dependency
     detail = f"none found in {_PASSES} passes; more heads make smaller groups"
     return Regrouping(Verdict.UNDECIDED, None, groups, detail, obstacle)
-
-
-def _wide(dataset: Dataset, num_heads: int, seed: int) -> Regrouping:
-    """An order for those of Theorem 10."""
-    rng = np.random.default_rng(seed)
-    total, most = dataset.num_examples, num_heads * (dataset.width - 1) + 1
-    if total > most:
-        raise CapacityError(
-            f"{total} examples are more than H(d - 1) + 1 = {most}",
-            witness=total,
-            suggestion="more heads" if dataset.width > 1 else "queries of d >= 2 entries",
-        )
-    groups = tuple(pairwise([0, *accumulate(group_sizes(total, num_heads))]))
-    order: Indices = np.arange(total)
-    if wide_grouping.prove(dataset, groups, order, rng).verdict is Verdict.PROVED:
-        return Regrouping(Verdict.PROVED, order, groups, "the given order")
-    return wide_regrouping.search(dataset, num_heads, rng)
 
 
 def _troublesome_first(

@@ -160,7 +160,7 @@ def check(
     Raises:
         CapacityError: if T is more than H(n - 1) + 1
         ParameterError: unless H and the number of subsets are positive, for a confidence which is
-            not between 0 and 1, a negative budget or seed, and what is no executor
+            not between 0 and 1, a negative budget or seed, and what is not an executor
 
     Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Assumptions 1 and 2 and section 3.
 

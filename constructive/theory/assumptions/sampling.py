@@ -99,7 +99,7 @@ def affordable(vectors: Array, size: int, *, budget: float = 1.0, seed: int = 0)
         seed: of the few subsets
 
     Raises:
-        DataError: for what is no matrix of real numbers
+        DataError: for what is not a matrix of real numbers
         ParameterError: for a size beyond T, a negative budget or seed
 
     Example:
@@ -142,9 +142,9 @@ def dependent_share(
             everywhere; None for here
 
     Raises:
-        DataError: for what is no matrix of real numbers
+        DataError: for what is not a matrix of real numbers
         ParameterError: for a size beyond T, no subsets, a confidence which is not between 0 and 1,
-            a negative seed, or what is no executor
+            a negative seed, or what is not an executor
 
     Example:
         >>> plane = np.random.default_rng(0).integers(-9, 9, size=(40, 2)).astype(float)

@@ -37,8 +37,8 @@ from constructive.support.verdict import Verdict
 from constructive.theory import wide_grouping
 from constructive.theory.assumptions.obstacles import Flat, Indices, Regrouping, zero_or_parallel
 from constructive.theory.bounds import group_sizes
-from constructive.theory.context_capacity import context_capacity
-from constructive.theory.group_spans import elements, own_contexts
+from constructive.theory.context_capacity import context_capacity, generic_rows
+from constructive.theory.group_spans import own_contexts
 from constructive.theory.grouping import Groups
 
 _PASSES = 8
@@ -158,9 +158,10 @@ class _Sharing:
         self.rng = rng
         residues = modular.residues(queries, prime, modular.least_exponent(queries))
         self.queries = _Matroid.of(residues, prime, rng)
+        contexts = own_contexts(dataset)
         tokens, differences = (
-            _Matroid.of(elements(dataset, np.full(total, which), prime, rng), prime, rng)
-            for which in (True, False)
+            _Matroid.of(generic_rows(contexts, 1, prime, rng, np.full(total, which)), prime, rng)
+            for which in (False, True)
         )
         self.contexts = [tokens, *[differences] * (num_heads - 1)]
         self.rooms = [dataset.width, *[dataset.width - 1] * (num_heads - 1)]

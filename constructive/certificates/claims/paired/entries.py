@@ -79,16 +79,26 @@ def evaluate(examples: Examples, scan: Scan, *, executor: Executor | None = None
     others = examples.dataset.context_size - 1
     with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
         tail = up(2.0 * others * TAIL * scan.largest)
-        positions, pairs = _coupled(examples, examples.owner, scan, executor)
+        positions, pairs = coupled_entries(examples, examples.owner, scan, executor)
         report("evaluate what is coupled", 0, 1)
         coupled = read(examples, positions, pairs, DIFFERENCE)
     return Entries(scan.own, scan.own_error, positions, pairs, *coupled, tail, scan.largest)
 
 
-def _coupled(
+def coupled_entries(
     examples: Examples, owner: Integers, scan: Scan, executor: Executor | None
 ) -> tuple[Integers, Integers]:
-    """Positions and pairs which are not certified to agree, but for those of the own pairs."""
+    """Return positions and pairs which are not certified to agree, but for those of the own pairs.
+
+    Args:
+        examples: T of them
+        owner: the pair of each position that belongs to one
+        scan: their scores
+        executor: where pieces are done, or None for here
+
+    Raises:
+        UndecidedError: where they are too many
+    """
     total, pairs = len(examples.order), len(examples.stops)
     weights = np.ascontiguousarray(np.concatenate(list(examples.query_weights)).T)
     longest = float(lengths(examples.query_weights).max())

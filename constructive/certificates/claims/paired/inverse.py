@@ -23,13 +23,13 @@ _ROUNDS = 500
 
 _LARGEST_WEIGHT = 1e100
 
-_MARGIN = 2.0
+MARGIN = 2.0
 """How many times bounds of rounding count in N'."""
 
 _SURELY = 0.2, 2.0**100
 """q and w up to which N' needs no look: for c = 2, 0.81^500 times the second is below 1."""
 
-_FACTORS = 2.0, 1.2, 1.02
+FACTORS = 2.0, 1.2, 1.02
 """c of the iterations w = 1 + c N w, which converge where c N has a spectral radius below 1."""
 
 _NEARLY = 0.98
@@ -54,7 +54,7 @@ class Inverse:
     spread: float
 
 
-class _Bound:
+class Coupling:
     """N as a function: N w, rounded up, for positive w (T,); N', if rounding counts `margin` times.
 
     Args:
@@ -107,10 +107,15 @@ class _Bound:
         self.direction: Array = np.zeros(width)  # of the token of the extra example
         self.correction: Array = np.zeros(total)
         if examples.has_extra:
-            token, self.direction = extra or _extra_token(examples)
+            token, self.direction = extra or extra_token(examples)
             self.correction = _correction(entries, token, self.direction, margin)
 
     def __call__(self, weights: Array) -> Array:
+        """Return N w, rounded up.
+
+        Args:
+            weights: w (T,), positive
+        """
         result = up(self.tail * float(up(self.column_sums @ weights)))
         for rows, defect in self.defects:
             part = weights[rows].reshape(*defect.shape[:2], 1)
@@ -123,27 +128,36 @@ class _Bound:
 def bound_inverse(examples: Examples, entries: Entries) -> Inverse:
     """Find w with N w < w. Raises UndecidedError where coupling is not shown to contract."""
     with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
-        extra = _extra_token(examples) if examples.has_extra else None
-        bound = _Bound(examples, entries, extra=extra)
-        found = _contracting(bound, len(examples.order))
+        extra = extra_token(examples) if examples.has_extra else None
+        bound = Coupling(examples, entries, extra=extra)
+        found = contracting(bound, len(examples.order))
         if found is None:
             raise _coupled(examples, entries, "coupling does not contract")
         weights, contraction = found
         if not (contraction <= _SURELY[0] and weights.max() <= _SURELY[1]):
-            found = _contracting(
-                _Bound(examples, entries, _MARGIN, extra), len(examples.order), 1.0
+            found = contracting(
+                Coupling(examples, entries, MARGIN, extra), len(examples.order), 1.0
             )
             if found is None:
                 raise _coupled(examples, entries, "coupling hardly contracts")
             weights, contraction = found
-        spread = 0.0
-        for _, rows, inverse in bound.runs:
-            part = weights[rows].reshape(len(inverse), inverse.shape[2], 1)
-            spread = max(spread, float(up(np.matmul(np.abs(inverse), part)).max(initial=0.0)))
-        if examples.has_extra:
-            extra = np.abs(bound.direction).max() * weights[-1]
-            spread = float(up(spread + up(extra)))
-    return Inverse(weights, contraction, spread)
+        return Inverse(weights, contraction, spread_of(bound, weights))
+
+
+def spread_of(bound: Coupling, weights: Array) -> float:
+    """Return an upper bound of the entries of `|K R| w`.
+
+    Args:
+        bound: of R
+        weights: w (T,)
+    """
+    spread = 0.0
+    for _, rows, inverse in bound.runs:
+        part = weights[rows].reshape(len(inverse), inverse.shape[2], 1)
+        spread = max(spread, float(up(np.matmul(np.abs(inverse), part)).max(initial=0.0)))
+    if bound.direction.any():
+        spread = float(up(spread + up(np.abs(bound.direction).max() * weights[-1])))
+    return spread
 
 
 def _coupled(examples: Examples, entries: Entries, what: str) -> UndecidedError:
@@ -153,14 +167,19 @@ def _coupled(examples: Examples, entries: Entries, what: str) -> UndecidedError:
     )
 
 
-def _contracting(bound: _Bound, total: int, nearly: float = _NEARLY) -> tuple[Array, float] | None:
-    """Some w with N w <= q w for some q < 1, and that q; or None.
+def contracting(bound: Coupling, total: int, nearly: float = _NEARLY) -> tuple[Array, float] | None:
+    """Find some w with N w <= q w for some q < 1, and that q; None where there is none.
 
     Where c N has a spectral radius below 1, w = 1 + c N w converges from below, to the sum of all
     (c N)^k 1, and N w = (w - 1) / c is less than w / c. So the largest c which converges is taken:
     it leaves most room. Nothing has to be aperiodic or connected for that.
+
+    Args:
+        bound: N
+        total: T
+        nearly: the part of 1 - 1/c with which an iteration is content
     """
-    for factor in _FACTORS:
+    for factor in FACTORS:
         content = 1.0 - nearly * (1.0 - 1.0 / factor)
         weights: Array = np.ones(total)
         for _ in range(_ROUNDS):
@@ -192,8 +211,12 @@ def _right_inverses(examples: Examples, own: Array) -> tuple[tuple[slice, slice,
     return tuple(runs)
 
 
-def _extra_token(examples: Examples) -> Extra:
-    """The token `x*` which pair 0 reads from the extra example, and `x* / |x*|^2`, rounded."""
+def extra_token(examples: Examples) -> Extra:
+    """Return the token `x*` which pair 0 reads from the extra example, and `x* / |x*|^2`, rounded.
+
+    Args:
+        examples: of which the last one belongs to no pair
+    """
     tokens = Tokens.of(examples, np.array([len(examples.order) - 1]))
     reach = float(examples.queries[-1] @ examples.query_weights[1, 0])
     scores = tokens.scores[0]

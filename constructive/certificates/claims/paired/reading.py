@@ -1,6 +1,6 @@
 """What heads read from contexts which are in memory, with bounds of the error of that.
 
-Whoever holds `Tokens` asks for as much as he needs of them, so that no context is read from disk
+A holder of `Tokens` reads as much as it needs of them, so that no context is read from disk
 for each of his questions. `read` is for a few examples, whose contexts are read anew.
 """
 
@@ -15,7 +15,7 @@ from constructive.exact.upward import UNIT, gamma, lengths, up
 from constructive.support.arrays import CHUNK_BYTES, Array
 
 _EXPONENTIAL_ERROR = 2.0**-46
-"""Relative error of exponentials, more than theirs: as whoever checks it takes for his own."""
+"""Relative error of exponentials, more than theirs: as a checker takes for its own."""
 
 _SMALL = 0.01
 """Errors up to which first-order bounds of a softmax hold with a few percent to spare."""
@@ -73,14 +73,14 @@ class Tokens:
         contexts, scores = self.contexts[:count], self.scores[:count]
         weights = examples.query_weights[:, pairs].transpose(1, 0, 2)
         reach = dot(examples.queries[self.positions[:count], np.newaxis], weights)
-        attention, error = _attention(
+        attention, error = bounded_attention(
             reach, scores, np.zeros_like(scores), self.score_error[:count]
         )
         # Where s_{t,h} is large and gaps are small, differences of scores have to be better.
         worse = np.flatnonzero(~(error <= _GOOD_ENOUGH))
         if len(worse):
             leading, rest, bounds = dot(contexts[worse], examples.key)
-            attention[worse], error[worse] = _attention(
+            attention[worse], error[worse] = bounded_attention(
                 [each[worse] for each in reach], leading, rest, bounds.max(axis=1)
             )
         combined = signs[0] * attention[:, 0] + signs[1] * attention[:, 1]
@@ -104,7 +104,7 @@ def read(
     return values, errors
 
 
-def _attention(
+def bounded_attention(
     reach: Sequence[Array], scores: Array, rest: Array, score_error: Array
 ) -> tuple[Array, Array]:
     """Attention of both heads (k, 2, n), and a bound (k,) of the sum of all errors.

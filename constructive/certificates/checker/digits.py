@@ -1,9 +1,40 @@
-"""Softmax of logits in fixed point, by exponentials of Python's integers."""
+"""Attention in fixed point, by exponentials of Python's integers."""
 
 import numpy as np
 from mpmath.libmp import from_man_exp, mpf_exp, to_fixed
 
-from fixed import BITS, Fixed, arranged, carried, floats, integers, moved
+from attend import Numbers
+from fixed import BITS, Fixed, arranged, carried, fixed, floats, integers, moved, multiply
+from views import exact_sum
+
+
+class Digits(Numbers):
+    """Numbers of so many digits of 20 bits, and an integer bound of the error of each array.
+
+    work: counts exponentials, and may refuse them
+    """
+
+    def __init__(self, count, work):
+        self.count, self.work = count, work
+
+    def weights(self, w):
+        return fixed([w], self.count)
+
+    def queries(self, x):
+        return fixed([x], self.count)
+
+    def tokens(self, parts):
+        """For averages they are as they are, to be divided by a scale first."""
+        return fixed(parts, self.count), exact_sum(parts)
+
+    def product(self, x, y):
+        return multiply(x, y, self.count)
+
+    def softmax(self, logits, hidden):
+        return softmax(logits, self.count, self.work, hidden)
+
+    def arranged(self, x, function):
+        return arranged(x, function)
 
 
 def exponential(count):
@@ -11,8 +42,9 @@ def exponential(count):
     return 2e5 * (1 + count / 8 + (count / 11) ** 2)
 
 
-def softmax(logits, count, work):
+def softmax(logits, count, work, hidden=None):
     """Attention (B, H, n). Tokens whose share is below e^-cut of the largest one count as zero."""
+    shown = np.True_ if hidden is None else ~hidden
     tokens, unit, widest = logits.digits.shape[-1], BITS * (count - 1), 0
     if tokens == 1:
         return Fixed(np.ones_like(logits.digits[:1]), 0, 0)
@@ -20,12 +52,13 @@ def softmax(logits, count, work):
     if 100 * off >= 1 << unit:
         raise OverflowError("logits need more digits")
     top = logits.last + BITS * len(logits.digits)
-    large = floats(logits, top)[0].argmax(axis=-1)[..., None]  # nearly the largest; others less it:
+    rough = np.where(shown, floats(logits, top)[0], -np.inf)
+    large = rough.argmax(axis=-1)[..., None]  # nearly the largest; others less it:
     less = arranged(logits, lambda x: x - np.take_along_axis(x, large, axis=-1)).digits
     rough = np.ldexp(floats(logits._replace(digits=carried(less)), top)[0], top)
     cut = 14.0 * count  # e^-cut is less than a unit
-    low = rough.max(axis=-1, keepdims=True) * (1 - 2.0**-48) - (cut + 0.1)
-    alive = rough + np.abs(rough) * 2.0**-48 >= low
+    highest = rough.max(axis=-1, keepdims=True, where=shown, initial=-np.inf)
+    alive = shown & (rough + np.abs(rough) * 2.0**-48 >= highest * (1 - 2.0**-48) - (cut + 0.1))
     several = alive & (alive.sum(axis=-1, keepdims=True) > 1)
     digits = np.zeros((count, *rough.shape))
     digits[0] = alive & ~several

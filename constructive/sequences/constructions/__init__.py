@@ -1,0 +1,1 @@
+"""Ways to build a sequence memorizer, one file for each way to embed tokens."""

@@ -1,0 +1,116 @@
+"""What a construction of a sequence memorizer is: how tokens are embedded, and how it compares.
+
+A token is projected to an integer z and reduced modulo q (`projection`), and embedded as h(z).
+Attention adds up h over a context. Examples with different labels must get different sums (or
+residues of their own token); that is checked, and chance is asked again until it holds, so that
+nothing rests on luck.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from constructive.sequences.comparisons import Comparison
+from constructive.sequences.examples import SequenceDataset
+from constructive.sequences.network import Affine, Column, Program, Step
+from constructive.sequences.projection import Projection
+
+_FLOAT64, _FLOAT32 = 53, 24
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """A token-wise network: its program, and what it does to the tokens.
+
+    Attributes:
+        program: from the d entries of a token to the stream (h, t, 0), or (h, 0) where examples
+            need no token of their own
+        hashes: h of each token (V,), long ones as objects
+        prime: P of a power hash, else 0
+        kept: the number of residues of a separating set, else 0
+        heaviest: W above their weights, else 0
+    """
+
+    program: Program
+    hashes: Column
+    prime: int = 0
+    kept: int = 0
+    heaviest: int = 0
+
+
+class SequenceConstruction(ABC):
+    """One way to build a sequence memorizer.
+
+    The laws: sums of `hashes` over contexts, beside the residues of own tokens, tell examples with
+    different labels apart (`SequenceDataset.told_apart`); the program computes these hashes
+    exactly; and two embeddings from one state of `rng` are one.
+
+    Attributes:
+        name: what users ask for
+        embedding: its way to embed tokens, as records name it
+        comparison: by which its networks compare
+    """
+
+    name: ClassVar[str]
+    embedding: ClassVar[str]
+    comparison: ClassVar[Comparison]
+
+    @abstractmethod
+    def embed(
+        self,
+        examples: SequenceDataset,
+        projected: Projection,
+        max_word_bits: int | None,
+        rng: np.random.Generator,
+    ) -> Embedded:
+        """Return an embedding of the tokens that tells the examples apart.
+
+        Args:
+            examples: to be told apart
+            projected: their tokens
+            max_word_bits: of code words, as far as no label alone is longer; None for any number
+            rng: of all random choices
+
+        Raises:
+            PrecisionError: where no such embedding was found
+        """
+
+    def program(
+        self,
+        examples: SequenceDataset,
+        projected: Projection,
+        steps: Iterable[Step],
+        register: str,
+    ) -> Program:
+        """Return the program from the entries of a token to the stream.
+
+        Args:
+            examples: whose tokens are embedded
+            projected: their tokens
+            steps: that read the residue in register z, and leave it there
+            register: that holds h at their end
+        """
+        inputs = tuple(f"x{k}" for k in range(len(projected.weights)))
+        start = {"z": Affine(dict(zip(inputs, projected.weights, strict=True)), projected.offset)}
+        own = [Affine({"z": 1})] if examples.per_position else []
+        reduced = self.comparison.remainder("z", projected.modulus, projected.size)
+        outputs = Affine({register: 1}), *own, Affine()
+        return Program(inputs, start, (*reduced, *steps), outputs)
+
+
+def rounding(units: int, max_word_bits: int | None) -> int:
+    """Return rounding in last bits of a float64; of a float32 where words are made for it.
+
+    Args:
+        units: last bits, of either
+        max_word_bits: of code words; None for any number
+
+    Example:
+        >>> rounding(4, 52), rounding(4, 23) == 4 * 2**29
+        (4, True)
+    """
+    short = max_word_bits is not None and max_word_bits <= _FLOAT32
+    return units << (_FLOAT64 - _FLOAT32) if short else units

@@ -1,0 +1,82 @@
+"""Hashes that are products: a factor for each bit of z, modulo a prime or not."""
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+import numpy as np
+
+from constructive.sequences.comparisons import Comparison
+from constructive.sequences.constructions.construction import Embedded, SequenceConstruction
+from constructive.sequences.examples import SequenceDataset
+from constructive.sequences.network import Affine, Step
+from constructive.sequences.projection import MOST_BITS, Projection
+
+
+def hashed(
+    construction: SequenceConstruction,
+    examples: SequenceDataset,
+    projected: Projection,
+    factors: Sequence[int],
+    prime: int | None = None,
+) -> Embedded | None:
+    """Return the embedding by products of these factors, or None if examples get equal sums.
+
+    Args:
+        construction: of the embedding
+        examples: to be told apart
+        projected: their tokens
+        factors: for each bit of z, lowest first
+        prime: that products are reduced by; None for none
+    """
+    largest = prod(factors) if prime is None else prime * max(factors)
+    short = largest * examples.ids.shape[1] < 1 << MOST_BITS
+    hashes = np.ones(len(projected.residues), dtype=np.int64 if short else object)
+    for bit, factor in enumerate(factors):
+        hashes[(projected.residues >> bit) & 1 == 1] *= factor
+        if prime is not None:
+            hashes %= prime
+    sums = hashes[examples.ids].sum(axis=1)
+    if not short:
+        sums = np.unique(sums, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    if not examples.told_apart(*examples.with_own(sums, projected.residues)):
+        return None
+    steps = products(factors, construction.comparison, prime)
+    program = construction.program(examples, projected, steps, "h")
+    return Embedded(program, hashes, prime=prime or 0)
+
+
+def products(
+    factors: Sequence[int], comparison: Comparison, prime: int | None = None
+) -> Iterator[Step]:
+    """Yield steps that make h, the product of factors over the bits of 0 <= z < 2^len(factors).
+
+    Bits are read highest first. Where h <= bound, a bit b times h is relu(h - bound (1 - b)).
+
+    Args:
+        factors: for each bit of z, lowest first
+        comparison: by which bits are read
+        prime: that h is reduced by; None for none
+
+    Example:
+        >>> from constructive.sequences.comparisons import RAMP
+        >>> len(list(products([2, 3, 5], RAMP)))
+        5
+    """
+    source, bound = "z", 1
+    for bit in reversed(range(len(factors))):
+        factor = factors[bit]
+        rest = {"rest": -(1 << bit)}
+        start = {"rest": Affine({source: 1})}
+        if source == "z":  # h is still 1
+            change = rest | {"h": factor - 1}
+            one = {"h": Affine({}, 1)}
+            yield from comparison.where_at_least("z", 1 << bit, change, start | one)
+        else:
+            zero = {"b": Affine()}
+            yield from comparison.where_at_least("rest", 1 << bit, rest | {"b": 1}, start | zero)
+            gated = Affine({"h": 1, "b": bound}, -bound)
+            yield Step({"gated": gated}, {"h": Affine({"h": 1, "gated": factor - 1})})
+        source, bound = "rest", bound * factor
+        if prime is not None:
+            yield from comparison.remainder("h", prime, bound + 1)
+            bound = min(bound, prime - 1)

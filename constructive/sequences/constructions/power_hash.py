@@ -1,0 +1,61 @@
+"""The power hash: h(z) = alpha^z mod P, below P however long z is.
+
+*Lemma.* Let c_1, ..., c_N be distinct count vectors of total n, on the residues 0, ..., q - 1, and
+P > n a prime. For uniform alpha the probability that some two of the sums sum_z c_i(z) h(z) agree
+is at most C(N, 2) (q - 1) / P.
+*Proof.* Equal sums are equal modulo P, so alpha is a root of sum_z (c_i - c_j)(z) X^z modulo P.
+That polynomial is not zero, since `0 < |c_i - c_j|(z) <= n < P` for some z, and it has degree
+below q, so at most q - 1 roots. There are C(N, 2) pairs. QED
+
+Remainders cost weights, and keep sums short: so it is for floats, whose bits are few.
+"""
+
+import flint
+import numpy as np
+
+from constructive.sequences.comparisons import SATURATING
+from constructive.sequences.constructions.construction import Embedded, SequenceConstruction
+from constructive.sequences.constructions.hashes import hashed
+from constructive.sequences.examples import SequenceDataset
+from constructive.sequences.projection import MOST_BITS, TRIES, Projection, none_found
+
+
+class FloatPowerHash(SequenceConstruction):
+    """Powers modulo the smallest prime that was found, where it takes many tokens to tell apart."""
+
+    name = "float_power_hash"
+    embedding = "power_hash"
+    comparison = SATURATING
+
+    def embed(
+        self,
+        examples: SequenceDataset,
+        projected: Projection,
+        max_word_bits: int | None,  # noqa: ARG002 - it has no code words
+        rng: np.random.Generator,
+    ) -> Embedded:
+        """Return the embedding of the first prime and base that tell the examples apart.
+
+        Raises:
+            PrecisionError: where no prime was found whose sums fit into int64
+        """
+        most = MOST_BITS - examples.ids.shape[1].bit_length()
+        for bits in range(2, most):
+            for _ in range(TRIES):
+                prime = _prime_from(int(rng.integers(1 << (bits - 1), 1 << bits)))
+                base = int(rng.integers(1, prime))
+                factors = [pow(base, 1 << bit, prime) for bit in range(projected.bits)]
+                embedded = hashed(self, examples, projected, factors, prime)
+                if embedded is not None:
+                    return embedded
+        raise none_found("prime", most)
+
+
+FLOAT_POWER_HASH = FloatPowerHash()
+
+
+def _prime_from(number: int) -> int:
+    """The smallest prime which is not below a number."""
+    while not flint.fmpz(number).is_prime():
+        number += 1
+    return number

@@ -1,0 +1,365 @@
+"""What the checker asks of every claim, on every kind of data: `check_checker_claim`.
+
+A new claim, or a known one of another view, is a line of `KINDS`.
+"""
+
+import base64
+import contextlib
+import copy
+import dataclasses
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+from islands import EVIL, mutate_bytes, mutate_fields
+
+from constructive import (
+    Dataset,
+    SequenceDataset,
+    Text,
+    build_decoder,
+    build_memorizer,
+    build_sequence_memorizer,
+    certify,
+    generators,
+    upper_bound_certificate,
+)
+
+NAMES = {
+    "Dataset": ("certificate.json", "weights.safetensors", "data.npz"),
+    "Text": ("certificate.json", "decoder.safetensors", "text.json"),
+    "SequenceDataset": ("certificate.json", "memorizer.json", "data.json"),
+}
+
+UNREAD = {"retries"}
+"""Fields which are for people."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """Weights (or none) and data, the claims which hold of them, and what they need beside them.
+
+    spoil: for each claim (weights, data) of which it is false
+    beside: a claim which has to be there, too
+    options: of certify
+    """
+
+    weights: object
+    data: object
+    spoil: dict
+    beside: dict = dataclasses.field(default_factory=dict)
+    options: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def claims(self):
+        return tuple(self.spoil)
+
+    def certificate(self, weights, data):
+        if weights is None:
+            return upper_bound_certificate(data, **self.options)
+        return certify(weights, data, claims=list(self.claims), **self.options)
+
+
+def layers(data, claims, heads=3, **options):
+    """Claims about one layer, and data for which each of them is false."""
+    memorizer = build_memorizer(data, num_heads=heads, **options)
+    moved = Dataset(data.contexts, data.queries, data.targets + 1)
+    index = np.arange(data.num_examples)
+    index[1] = 0
+    twice = data.take(index)
+    false = {"error": moved, "readout": moved, "executed": moved}
+    return memorizer, {name: (memorizer, false.get(name, twice)) for name in claims}
+
+
+ASKED = ("grouping", "rank", "error", "readout")
+
+
+def own_contexts():
+    data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+    memorizer, spoilt = layers(data, ASKED)
+    return Kind(memorizer, data, spoilt)
+
+
+def shared_context():
+    data = generators.shared_context(num_examples=7, context_size=3, width=5, target_dim=2, seed=1)
+    memorizer, spoilt = layers(data, ASKED)
+    return Kind(memorizer, data, spoilt)
+
+
+def extended():
+    data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+    memorizer, spoilt = layers(data, ("rank", "error", "readout"), precision=120)
+    return Kind(memorizer, data, spoilt)
+
+
+def wide_groups():
+    data = generators.integers(num_examples=10, context_size=5, width=4, seed=3)
+    memorizer, spoilt = layers(data, ("wide_grouping", "rank"), construction="rank_one")
+    return Kind(memorizer, data, spoilt)
+
+
+def executed(model="float32, pairwise", **more):
+    data = generators.integers(num_examples=7, context_size=3, width=5, seed=4)
+    memorizer, spoilt = layers(data, ("executed",), heads=4, construction="generic", **more)
+    return Kind(memorizer, data, spoilt, options={"model": model})
+
+
+def pairs():
+    data = generators.gaussian(num_examples=31, context_size=3, width=8, seed=4)
+    claims = "rank", "error", "readout"
+    memorizer, spoilt = layers(data, claims, heads=12, construction="paired")
+    return Kind(memorizer, data, spoilt, beside={"readout": "rank"})
+
+
+def decoder(storage="float32", model=None, **options):
+    text = Text.words("a rat sat, a cat sat")
+    built = build_decoder(text, width=16, **options).stored_as(storage)
+    turned = dataclasses.replace(built, unembedding=built.unembedding[::-1].copy())
+    same = dataclasses.replace(
+        built, embedding=0 * built.embedding + 1, positions=0 * built.positions
+    )
+    spoilt = {"rank": (same, text), "recites": (turned, text), "executed": (turned, text)}
+    return Kind(built, text, spoilt, options={"model": model} if model else {})
+
+
+def several_texts():
+    text = Text.bytes("abracadabra", "acrylic", "xyz", prompt=2)
+    built = build_decoder(text, width=24)
+    turned = dataclasses.replace(built, unembedding=built.unembedding[::-1].copy())
+    false = dict.fromkeys(("recites", "executed"), (turned, text))
+    return Kind(built, text, {"rank": None} | false)
+
+
+def sequences(task):
+    tokens = [[(1, 2), (3, 4), (1, 2)], [(1, 2), (3, 4), (3, 4)], [(5, 0)] * 3]
+    labels = [[7, 8, 7], [9, 7, 7], [11, 11, 11]] if task == "seq2seq" else [7, 8, 9]
+    memorizer = build_sequence_memorizer(tokens, labels, task=task)
+    other = SequenceDataset.of(tokens, (np.array(labels) + 1).tolist(), task)
+    spoilt = {"equality": (memorizer, other), "size": None}
+    return Kind(memorizer, SequenceDataset.of(tokens, labels, task), spoilt)
+
+
+def upper_bound(make):
+    data = make(num_examples=30, context_size=2, width=4, seed=0)
+    contexts = data.contexts.copy()
+    contexts[..., -1] = 0.25
+    known = Dataset(contexts, data.queries, data.targets)
+    return Kind(None, known, {"impossible": (None, data)}, options={"num_heads": 7})
+
+
+KINDS = {
+    "own contexts": own_contexts,
+    "a shared context": shared_context,
+    "corrections": extended,
+    "wide groups": wide_groups,
+    "executed": executed,
+    "executed, exact": lambda: executed(exact_logits=True),
+    "executed, any contraction": lambda: executed("float32, any contraction", exact_logits=True),
+    "executed, scaled": lambda: executed("float32, scaled"),
+    "pairs": pairs,
+    "decoder": decoder,
+    "decoder, window": lambda: decoder(window=3),
+    "decoder, bfloat16": lambda: decoder("bfloat16"),
+    "decoder, scaled": lambda: decoder(model="float32, scaled"),
+    "several texts": several_texts,
+    "next": lambda: sequences("next"),
+    "last": lambda: sequences("last"),
+    "seq2seq": lambda: sequences("seq2seq"),
+    "upper bound": lambda: upper_bound(generators.uniform),
+}
+
+
+class Files:
+    """Files of a certificate, in a folder, and what the checker says of others in their place."""
+
+    def __init__(self, kind, folder, checker):
+        self.kind, self.folder, self.checker = kind, folder, checker
+        self.names = [
+            name
+            for name, there in zip(
+                NAMES[type(kind.data).__name__], (True, kind.weights is not None, True), strict=True
+            )
+            if there
+        ]
+        self.certificate = kind.certificate(kind.weights, kind.data)
+        assert self.certificate.proved, str(self.certificate)
+        self.save(self.certificate, kind.weights, kind.data)
+        self.contents = [self.path(name).read_bytes() for name in self.names]
+
+    def path(self, name):
+        return self.folder / name
+
+    def save(self, *things):
+        kept = [thing for thing in things if thing is not None]
+        for name, thing in zip(self.names, kept, strict=True):
+            thing.save(self.path(name))
+
+    def restore(self):
+        for name, content in zip(self.names, self.contents, strict=True):
+            self.path(name).write_bytes(content)
+
+    @property
+    def content(self):
+        """The certificate as JSON, anew."""
+        return json.loads(self.contents[0])
+
+    def said(self, content=None, *options):
+        """The status of the checker, and what it prints, of another certificate."""
+        if content is not None:
+            self.path(self.names[0]).write_text(json.dumps(content))
+        printed = io.StringIO()
+        files = [str(self.path(name)) for name in self.names]
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+            status = self.checker.main([*files, *options])
+        return status, printed.getvalue()
+
+    def only(self, *names):
+        """A certificate of some of its claims, which are true by themselves."""
+        content = self.content
+        content["claims"] = {name: content["claims"][name] for name in names}
+        return content
+
+    def require_honest(self, status, printed):
+        """What is proved is what was proved before, word by word."""
+        lines = printed.splitlines()
+        assert lines[-1].startswith("PROVED" if status == 0 else "NOT PROVED: ")
+        if status == 0:
+            true = {claim.statement for claim in self.certificate.claims}
+            assert {line.split(maxsplit=1)[1] for line in lines[:-1]} <= true, printed
+
+
+def refused(said, *words):
+    status, printed = said
+    assert status == 1, printed
+    assert printed.startswith("NOT PROVED: ")
+    assert any(word in printed for word in words or [""]), printed
+
+
+def check_checker_claim(files, name):
+    """A claim is proved if it is true, and refused in whatever way it is forged."""
+    files.restore()
+    names = sorted({name, files.kind.beside.get(name, name)})
+    check_honest(files, name, names)
+    check_words(files, name, names)
+    check_evidence(files, name, names)
+    check_bound(files, name, names)
+    if files.kind.spoil[name]:
+        check_false(files, name, names)
+
+
+def check_honest(files, name, names):
+    status, printed = files.said(files.only(*names), "--claims", name)
+    assert status == 0, printed
+    assert files.certificate[name].statement in printed
+    files.require_honest(status, printed)
+    refused(files.said(None, "--claims", "beauty"), "does not claim all that is asked")
+    refused(files.said(None, "--max-memory", "1e-6"), "--max-memory")
+
+
+def check_words(files, name, names):
+    """Verdicts, statements, and what it is about."""
+    changes = [
+        (lambda c: c["claims"][name].update(statement="all"), "does not state"),
+        (
+            lambda c: c["claims"][name].update(verdict="UNDECIDED"),
+            f"not all claims are PROVED: {name}",
+        ),
+        (lambda c: c["claims"][name].pop("evidence"), "evidence"),
+        (lambda c: c["claims"].update(beauty=c["claims"][name]), "nothing known"),
+        (lambda c: c.update(claims={}), "claims nothing"),
+        (lambda c: c.update(verdict="REFUTED"), "its verdict is not PROVED"),
+        (lambda c: c.update(format="constructive certificate 0"), "format"),
+        (lambda c: c["data"].update(sha256="0" * 64), "other data"),
+        (lambda c: c["data"].update(more=1), "other data", "something else"),
+    ]
+    if files.kind.weights is not None:
+        changes.append((lambda c: c["weights"].update(sha256="0" * 64), "other weights"))
+    for change, *words in changes:
+        content = files.only(*names)
+        change(content)
+        refused(files.said(content), *words)
+
+
+def packed(text):
+    """Integers which a certificate packs, or None."""
+    with contextlib.suppress(ValueError, TypeError):
+        values = np.frombuffer(base64.b64decode(text, validate=True), "<u4")
+        return values if len(values) > 1 else None
+    return None
+
+
+def check_evidence(files, name, names):
+    """Each field dropped, of another kind, or off: refused, or the same is stated."""
+    evidence = files.content["claims"][name]["evidence"] or {}
+    for place, (field, value) in enumerate(evidence.items()):
+        if field not in UNREAD:
+            content = files.only(*names)
+            del content["claims"][name]["evidence"][field]
+            refused(files.said(content))
+        some = EVIL[place % 3 :: 3]  # each of them, for some field of some kind
+        others = [x for x in some if x != value or type(x) is not type(value)]
+        numbers = packed(value)
+        if numbers is not None:
+            changes = numbers[::-1], np.roll(numbers, 1), numbers[:-1], 0 * numbers, numbers + 1
+            others += [base64.b64encode(x.astype("<u4").tobytes()).decode() for x in changes]
+        if type(value) is int:
+            others += [value + 1, value - 1, 2 * value, float(value)]
+        for other in others:
+            content = files.only(*names)
+            content["claims"][name]["evidence"][field] = copy.deepcopy(other)
+            files.require_honest(*files.said(content))
+
+
+def check_bound(files, name, names):
+    """A bound which is far too good, with the statement which it would prove."""
+    evidence = files.content["claims"][name]["evidence"] or {}
+    if "bound" not in evidence:
+        return
+    bound = float.fromhex(evidence["bound"])
+    far = 1e9 if name == "recites" else 1e-60
+    for better in (bound * far, bound * far**2):
+        content = files.only(*names)
+        claim = content["claims"][name]
+        claim["evidence"]["bound"] = float(better).hex()
+        assert repr(bound) in claim["statement"]
+        claim["statement"] = claim["statement"].replace(repr(bound), repr(float(better)))
+        refused(files.said(content), f"{name}: ", "not shown")
+    for none in ("nan", "inf", "-0x1p-9"):
+        content = files.only(*names)
+        content["claims"][name]["evidence"]["bound"] = none
+        refused(files.said(content), f"bound of {name} is not a number")
+
+
+def check_false(files, name, names):
+    """Other weights or data, of which the claim is false, though the certificate is about them."""
+    weights, data = files.kind.spoil[name]
+    files.save(files.certificate, weights, data)
+    refused(files.said(files.only(*names)), "it is about other")
+    about = json.loads(json.dumps(dataclasses.asdict(dataclasses.replace(
+        files.kind.certificate(weights, data), claims=()
+    )), default=str))  # fmt: skip
+    content = files.only(*names) | {part: about[part] for part in ("data", "weights")}
+    for quick in ((), ("--quick",)):
+        status, printed = files.said(content, *quick)
+        refused((status, printed))
+        assert "about other" not in printed
+    files.restore()
+
+
+def check_mutants(files, seed, count=60):
+    """Random changes of a field or of bytes: what is proved is what was proved before."""
+    rng, proved = np.random.default_rng(seed), 0
+    for step in range(count):
+        files.restore()
+        which = 0 if step % 2 else int(rng.integers(len(files.names)))
+        path = Path(files.path(files.names[which]))
+        if step % 2:
+            path.write_bytes(mutate_fields(rng, files.content))
+        else:
+            path.write_bytes(mutate_bytes(rng, files.contents[which]))
+        status, printed = files.said()
+        files.require_honest(status, printed)
+        proved += status == 0
+    files.restore()
+    assert proved < count  # the mutants are seen

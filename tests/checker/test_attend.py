@@ -1,0 +1,119 @@
+"""Attention in the checker: every arithmetic, on every view, against one definition."""
+
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from real_parts import FREE
+
+SIZE, WIDTH, HEADS, INNER = 6, 3, 2, 2
+VIEWS = "own", "shared", "causal", "window"
+PRIME = 4194287
+
+
+def problem(checker, kind):
+    """Weights, a view, and for each row its query and the tokens which it sees: short integers."""
+    rng = np.random.default_rng(VIEWS.index(kind))
+    draw = lambda *shape: rng.integers(-3, 4, shape) / 2.0  # noqa: E731
+    weights = {name: draw(HEADS, WIDTH, INNER) for name in ("W_Q", "W_K")}
+    views = checker.views
+    if kind in ("own", "shared"):
+        contexts = draw(SIZE, WIDTH) if kind == "shared" else draw(5, SIZE, WIDTH)
+        data = {"contexts": contexts, "queries": draw(5, WIDTH)}
+        view = views.Examples(data, [slice(0, 2), slice(2, 5)])
+        seen = [contexts if kind == "shared" else contexts[t] for t in range(5)]
+        return weights, view, list(zip(data["queries"], seen, strict=True))
+    codes, window = (draw(4, WIDTH), draw(SIZE, WIDTH)), 3 if kind == "window" else None
+    texts = [rng.integers(4, size=SIZE), rng.integers(4, size=4)]
+    view, rows = views.Causal(codes, texts, HEADS, window, entries=4), []
+    for ids in texts:
+        x = codes[0][ids] + codes[1][: len(ids)]
+        begin = [max(0, i + 1 - window) if window else 0 for i in range(len(ids))]
+        rows += [(x[i], x[begin[i] : i + 1]) for i in range(len(ids))]
+    return weights, view, rows
+
+
+def logits_of(weights, query, tokens):
+    """Logits (H, n), which floats hold."""
+    return np.einsum("nd,hdi,hei,e->hn", tokens, weights["W_K"], weights["W_Q"], query)
+
+
+def softmax(logits):
+    with mpmath.workdps(40):
+        powers = [[mpmath.exp(x) for x in row] for row in logits.tolist()]
+        return np.array([[float(x / sum(row)) for x in row] for row in powers])
+
+
+def attended(checker, numbers, weights, view):
+    """For each row what its block has: attention of all heads, places of what it sees."""
+    heads = checker.attend.Heads(numbers, weights)
+    for group, block, tokens, found in checker.attend.attend(numbers, heads, view):
+        count = len(range(99)[block.rows]) if block.rows != slice(None) else len(group.queries)
+        for row in range(count):
+            shown = slice(None) if block.hidden is None else ~block.hidden[row, 0]
+            yield row, shown, tokens, found
+
+
+ARITHMETICS = {
+    "digits": lambda checker, _: checker.digits.Digits(7, FREE),
+    "bounded": lambda checker, weights: checker.floating.Bounded(weights),
+    "shares": lambda checker, _: checker.executed.Shares(),
+    "table": lambda checker, _: checker.table.Table(2.0**-4, 600.0),
+}
+
+
+def attention_of(checker, name, found):
+    """As floats, and bounds of what each head's attention is off by."""
+    if name == "digits":
+        return checker.fixed.floats(found)
+    if name == "table":
+        return found, 1e-14
+    return found[0], found[1][..., None] if name == "bounded" else 1e-4
+
+
+@pytest.mark.parametrize("name", ARITHMETICS)
+@pytest.mark.parametrize("kind", VIEWS)
+def test_attention_is_that_of_its_definition(checker, kind, name):
+    weights, view, rows = problem(checker, kind)
+    numbers, seen = ARITHMETICS[name](checker, weights), 0
+    for row, shown, _, found in attended(checker, numbers, weights, view):
+        attention, off = attention_of(checker, name, found)
+        true = softmax(logits_of(weights, *rows[seen]))
+        mine = attention[row][:, shown]
+        error = np.abs(mine - true).sum(axis=1)
+        assert (error <= np.max(np.broadcast_to(off, attention.shape)[row], axis=1) + 1e-13).all()
+        if name != "shares":  # which are bounds from above
+            hidden = np.ones(attention.shape[2], dtype=bool)
+            hidden[shown] = False
+            assert not attention[row][:, hidden].any()
+        else:
+            assert (mine >= true * (1 - 1e-15)).all()
+        seen += 1
+    assert seen == len(rows)
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_averages_modulo_a_prime_are_those_of_integers(checker, kind):
+    """exp(x) stands for a^(x times a power of two), which is found from the smallest entries."""
+    weights, view, rows = problem(checker, kind)
+    a, own = 12345, view.queries is view.tokens
+    columns = np.arange(HEADS * WIDTH + own * WIDTH)
+    every = np.arange(len(rows)), (PRIME, a), columns
+    z = checker.residues.representation(weights, view, *every)
+    units = [unit_of(x) for x in (view.tokens, view.queries, weights["W_Q"], weights["W_K"])]
+    for found, (query, tokens) in zip(z, rows, strict=True):
+        expected = [Fraction(x) / units[0] for x in query] if own else []
+        for logits in logits_of(weights, query, tokens):
+            exponents = [Fraction(x) / (units[0] * units[1] * units[2] * units[3]) for x in logits]
+            powers = [pow(a, int(x) % (PRIME - 1), PRIME) for x in exponents]
+            inverse = pow(sum(powers), -1, PRIME)
+            for column in tokens.T:
+                whole = [int(Fraction(x) / units[0]) for x in column]
+                expected.append(sum(map(int.__mul__, powers, whole)) * inverse)
+        assert [int(x) % PRIME for x in found] == [int(x) % PRIME for x in expected]
+
+
+def unit_of(x):
+    """2^e, for which the smallest entry is between 2^52 and 2^53 in size."""
+    return Fraction(2) ** (int(np.frexp(np.abs(x[x != 0]).min())[1]) - 53)
