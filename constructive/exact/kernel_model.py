@@ -132,12 +132,10 @@ class KernelModel(FloatModel):
             "differences of maxima"
         )
         stored = self.storage.name
+        if self.stores_entries:
+            yield f"q and k once scaled, and two constants, may be stored in {stored}"
         if self.stores_logits:
-            entries = "q and k once scaled, two constants, " * self.stores_entries
-            yield (
-                f"{entries}logits (raw, scaled, capped, with bias) and a bias may be stored in "
-                f"{stored}"
-            )
+            yield f"logits (raw, scaled, capped, with bias) and a bias may be stored in {stored}"
         if self.stored_unit:
             what = "exponentials or weights" if self.stores_divided else "exponentials"
             yield f"{what} are stored in {stored} once at most, summed before or after that"

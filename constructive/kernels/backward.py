@@ -331,6 +331,8 @@ def _is_same(found: Array, made: Array, slack: Array, sizes: Array, close: float
     parts = (np.split(array, sizes) for array in (found, made, slack))
     for each, other, near in zip(*parts, strict=True):
         known = np.isfinite(other) & (np.abs(other) < _LARGEST)
+        if (np.isfinite(each) & ~known).any():
+            return False
         if overflows and 2 * np.isfinite(each).sum() > each.size:
             known &= np.isfinite(each)
         elif not np.array_equal(np.isfinite(each), known):

@@ -8,7 +8,7 @@ from constructive import ParameterError
 from constructive.kernels import Backward, Paged, Problem, Spec, battery, diagnose, examine
 from constructive.kernels.backward import BackwardReport
 from constructive.kernels.batteries import problems
-from constructive.kernels.masks import LeftPadding, RightPadding
+from constructive.kernels.masks import Causal, LeftPadding, RightPadding
 from constructive.kernels.mistakes.bits import read_as
 from constructive.kernels.places import PLACES
 
@@ -335,3 +335,17 @@ def test_the_slope_of_a_soft_cap_shows_in_gradients():
         assert report.passed == is_right
         if not is_right:
             assert "1 - |tanh|" in str(report)
+
+
+def test_large_gradients_of_something_else_have_no_name():
+    """Some mistakes lead to infinite numbers, which must not match whatever is finite."""
+    spec = Spec(heads=(2, 2), queries=20, keys=40, masks=(Causal("bottom-right"),))
+    backward = Backward.of(Problem.build(spec, "ties"))
+    random = np.random.default_rng(0)
+    noise = [
+        random.standard_normal(each.shape) * 1e35
+        for each in (backward.dq, backward.dk, backward.dv)
+    ]
+    assert BackwardReport(backward, *noise).explanations == ()
+    noise[0][:, :, ::3] = np.inf
+    assert BackwardReport(backward, *noise).explanations == ()

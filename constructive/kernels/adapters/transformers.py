@@ -4,7 +4,6 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from constructive.kernels.adapters.adapter import ALL, SINK, SOFT_CAP, Adapter, Models, Packages
-from constructive.kernels.adapters.torch_modules import WITHOUT_FLOAT64
 from constructive.kernels.adapters.torch_sdpa import FLASH
 from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal
@@ -18,7 +17,11 @@ class Eager(Adapter):
     packages: ClassVar[Packages] = {"transformers": "transformers", "torch": "torch"}
     library: ClassVar[str] = "torch"
     layout: ClassVar[str] = "BHTd"
-    models: ClassVar[Models] = WITHOUT_FLOAT64
+    models: ClassVar[Models] = {
+        "float32": "flash float32",
+        "float16": "logits float16",
+        "bfloat16": "logits bfloat16",
+    }
     fully_masked: ClassVar[FullyMasked] = "mean"
     can: ClassVar[frozenset[str]] = ALL
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")

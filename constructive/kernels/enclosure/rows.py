@@ -12,6 +12,8 @@ from constructive.support.arrays import Array
 
 _ENTRIES = 1 << 18
 """Of a matrix of logits that is computed at once: two megabytes."""
+_PARTS = 4
+"""Of the queries under a mask: fewer of them see fewer keys, and others are left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +67,10 @@ def pieces(given: Inputs) -> Iterator[Rows]:
     if given.visible is not None:
         visible = np.broadcast_to(given.visible, whole).reshape(split)
     sinks = None if given.sinks is None else given.sinks.reshape(groups, share, 1)
-    for pair, group, rows in _places(batch, groups, share, queries, keys):
+    entries = _ENTRIES
+    if visible is not None:
+        entries = min(entries, max(entries // _PARTS, share * queries * keys // _PARTS))
+    for pair, group, rows in _places(batch, groups, share, queries, keys, entries):
         place = (pair, group, slice(None), rows)
         some = q[place]
         flat = (len(pair), some.shape[1] * some.shape[2])
@@ -114,11 +119,11 @@ def _exponent(values: Array) -> int:
 
 
 def _places(
-    batch: int, groups: int, share: int, queries: int, keys: int
+    batch: int, groups: int, share: int, queries: int, keys: int, entries: int
 ) -> Iterator[tuple[Integers, Integers, slice]]:
     """Pairs and queries of a piece."""
-    several = max(1, _ENTRIES // (share * queries * keys))
-    length = max(1, _ENTRIES // (share * keys))
+    several = max(1, entries // (share * queries * keys))
+    length = max(1, entries // (share * keys))
     for first in range(0, batch * groups, several):
         pair: Integers = np.arange(first, min(first + several, batch * groups), dtype=np.int64)
         for start in range(0, queries, length):
