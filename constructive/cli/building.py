@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -14,17 +14,18 @@ from constructive.cli.common import (
     Data,
     Examples,
     Force,
+    Json,
     MemorizerFile,
     Pieces,
-    Say,
+    Quiet,
     Seed,
+    WeightsFile,
     Width,
     app,
-    folder_output,
-    one_output,
     processes,
     progress_bar,
 )
+from constructive.cli.outputs import Say, folder_output, one_output, print_json
 from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.data.stored import NAMES
 from constructive.support.errors import ParameterError
@@ -38,11 +39,19 @@ else:
 _AUTO = Construction("auto")
 FewestOr = Annotated[
     int | None,
-    typer.Option("--heads", "-H", help="Number H of heads; by default the fewest, with some room."),
+    typer.Option("--heads", "-H", help="Number H of heads; by default a few more than the fewest."),
 ]
 ValueDim = Annotated[
     int | None,
-    typer.Option(help="Value dimension d_v; by default d_out, and fewer examples fit below."),
+    typer.Option(help="Value dimension d_v; default d_out; smaller values reduce capacity."),
+]
+ConstructionName = Annotated[
+    Construction,
+    typer.Option(help="How to build the weights; `constructive explain` compares the choices."),
+]
+HeadDim = Annotated[
+    int | None,
+    typer.Option(help="Head dimension d_h; by default n for saturated heads, else 1."),
 ]
 
 
@@ -71,42 +80,44 @@ _GENERATORS = {
 def build(
     data: Data,
     heads: FewestOr = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the weights go.")] = Path(
-        "memorizer.safetensors"
-    ),
-    head_dim: Annotated[
-        int | None,
-        typer.Option(help="Head dimension d_h; by default n for saturated heads, 1 else."),
-    ] = None,
+    output: WeightsFile = Path("memorizer.safetensors"),
+    head_dim: HeadDim = None,
     value_dim: ValueDim = None,
-    construction: Annotated[
-        Construction, typer.Option(help="Which one; `constructive explain` compares them.")
-    ] = _AUTO,
+    construction: ConstructionName = _AUTO,
     shared_keys: Annotated[
-        bool, typer.Option("--shared-keys", help="One key direction for all heads.")
+        bool,
+        typer.Option("--shared-keys", help="Give the keys of all heads one common direction."),
     ] = False,
     exact_logits: Annotated[
         bool,
-        typer.Option("--exact-logits", help="No error of float32 in logits; for short data."),
+        typer.Option(
+            "--exact-logits",
+            help="Choose weights for which float32 computes attention logits without rounding; "
+            "for data with few significant bits.",
+        ),
     ] = False,
     precision: Annotated[
-        str, typer.Option(help="Bits of the readout, or 'auto': float64 where that suffices.")
+        str,
+        typer.Option(
+            help="Bits of the readout: 53 is float64; 'auto' takes more if float64 is too coarse."
+        ),
     ] = "53",
     tolerance: Annotated[
-        float, typer.Option(help="Largest error handed out, relative to the largest target.")
+        float, typer.Option(help="Fail if the error exceeds this fraction of the largest target.")
     ] = 1e-6,
     seed: Seed = 0,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
-            help="Folder which keeps finished pairs of heads, so that the same command goes on "
-            "where it was ended (paired heads only)."
+            help="Folder for finished pairs of heads; the same command then resumes after an "
+            "interruption (paired heads only)."
         ),
     ] = None,
     jobs: Pieces = 1,
     force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Build weights which memorize a data set, and save them.
+    """Build weights that memorize a data set, and save them.
 
     Examples:
 
@@ -116,9 +127,10 @@ def build(
 
         constructive build data.npz --construction paired --jobs 2 --checkpoint finished-pairs
     """
-    output, say = one_output(output, inputs={"DATA": data}, force=force)
+    inputs = {"DATA": data}
+    output, say = one_output(output, ".safetensors", inputs=inputs, force=force, quiet=quiet)
     dataset = constructive.Dataset.open(data)
-    with processes(jobs) as executor, progress_bar():
+    with processes(jobs) as executor, progress_bar(quiet=quiet):
         memorizer = constructive.build_memorizer(
             dataset,
             num_heads=heads,
@@ -141,17 +153,19 @@ def build(
 def explain(
     data: Data,
     heads: FewestOr = None,
-    head_dim: Annotated[int | None, typer.Option(help="Head dimension d_h.")] = None,
+    head_dim: HeadDim = None,
     value_dim: ValueDim = None,
-    construction: Annotated[Construction, typer.Option(help="As for `build`.")] = _AUTO,
+    construction: ConstructionName = _AUTO,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Say which construction `build` would use, and what each would hold and cost.
+    """Say which construction `build` would use, and what each can memorize and costs.
 
     Example:
 
         constructive explain data.npz --heads 1000
     """
-    with progress_bar():
+    with progress_bar(quiet=quiet):
         report("what contexts allow", 0, 1)
         explanation = constructive.explain(
             constructive.Dataset.open(data),
@@ -160,9 +174,33 @@ def explain(
             value_dim=value_dim,
             construction=str(construction),
         )
-        text = str(explanation)
-    typer.echo(text)
+        if as_json:
+            print_json(**_described(explanation))
+        else:
+            typer.echo(str(explanation))
     _ = explanation.plan  # raises what `build` would raise
+
+
+def _described(explanation: "constructive.Explanation") -> dict[str, Any]:
+    """Return what --json prints of it."""
+    chosen = explanation.chosen
+    return {
+        "num_heads": explanation.num_heads,
+        "asked": explanation.asked,
+        "chosen": None if chosen.plan is None else chosen.construction,
+        "constructions": [
+            {
+                "construction": option.construction,
+                "theorem": CONSTRUCTIONS[option.construction].theorem,
+                "capacity": option.plan and option.plan.capacity,
+                "head_dim": option.plan and option.plan.head_dim,
+                "operations": option.plan and option.operations,
+                "memory_bytes": option.plan and option.memory,
+                "refusal": option.refusal and option.refusal.problem,
+            }
+            for option in explanation.options
+        ],
+    }
 
 
 def _bits(text: str) -> int:
@@ -179,16 +217,18 @@ def _bits(text: str) -> int:
 @app.command()
 def export(
     memorizer: MemorizerFile,
-    output: Annotated[Path, typer.Option("--output", "-o", help=".onnx file.")] = Path(
-        "memorizer.onnx"
-    ),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="File to write the model to, .onnx.")
+    ] = Path("memorizer.onnx"),
     shared: Annotated[
-        bool, typer.Option("--shared", help="A model for one context of all examples.")
+        bool, typer.Option("--shared", help="Give the model one context that all examples share.")
     ] = False,
     single: Annotated[
-        bool, typer.Option("--float32", help="Round weights to float32; measure what is left.")
+        bool,
+        typer.Option("--float32", help="Round the weights to float32, which makes errors larger."),
     ] = False,
     force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write a saved memorizer as an ONNX model, with inputs contexts and queries.
 
@@ -198,7 +238,8 @@ def export(
 
         constructive export memorizer.safetensors -o memorizer.onnx
     """
-    output, say = one_output(output, inputs={"MEMORIZER": memorizer}, force=force)
+    inputs = {"MEMORIZER": memorizer}
+    output, say = one_output(output, ".onnx", inputs=inputs, force=force, quiet=quiet)
     loaded = constructive.Memorizer.load(memorizer)
     if single:
         loaded = loaded.astype(np.float32)
@@ -211,9 +252,11 @@ def predict(
     memorizer: MemorizerFile,
     data: Data,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help=".npy or .csv file for the predictions.")
+        Path | None,
+        typer.Option("--output", "-o", help="File to write the predictions to, .npy or .csv."),
     ] = None,
     force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Run a saved memorizer on a data set, and compare with its targets.
 
@@ -224,12 +267,13 @@ def predict(
         constructive predict memorizer.safetensors data.npz -o predictions.csv
     """
     inputs = {"MEMORIZER": memorizer, "DATA": data}
-    output, say = one_output(output, inputs=inputs, force=force)
+    either = "" if output is None else output.suffix.lower()  # `predictions` knows the two
+    output, say = one_output(output, either, inputs=inputs, force=force, quiet=quiet)
     if output is not None:
         predictions.require_kind(output)
     loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.open(data)
     classes, total = loaded.record.classes, dataset.num_examples
-    with progress_bar():
+    with progress_bar(quiet=quiet):
         report("evaluate", 0, 2)
         error, outputs = loaded.max_error(dataset), None
         report("evaluate", 1, 2)
@@ -253,17 +297,21 @@ def generate(
     context_size: ContextSize,
     width: Width,
     target_dim: Annotated[
-        int | None, typer.Option(min=1, help="Entries d_out of a target.")
+        int | None,
+        typer.Option(min=1, help="Number d_out of entries of a target; by default one number."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
+    seed: Seed = 0,
     single: Annotated[
         bool, typer.Option("--float32", help="Round all numbers to float32.")
     ] = False,
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", help=".npz file, or a folder: a name without an ending."),
+        typer.Option(
+            "--output", "-o", help="What to write: an .npz file, or a folder if it has no ending."
+        ),
     ] = Path("data.npz"),
     force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Make a data set to try things on.
 
@@ -277,13 +325,13 @@ def generate(
     """
     on_disk = _names_folder(output)
     if on_disk:
-        say: Say = folder_output(output, NAMES, force=force)
+        say: Say = folder_output(output, NAMES, force=force, quiet=quiet)
     else:
-        output, say = one_output(output, inputs={}, force=force)
+        output, say = one_output(output, ".npz", inputs={}, force=force, quiet=quiet)
     if context_size > width:
         typer.echo(
             f"warning: contexts of n={context_size} tokens in d={width} dimensions cannot have "
-            f"rank {context_size}, which Theorems 1 and 2 ask for; -d {context_size} would do",
+            f"rank {context_size}, which Theorems 1 and 2 require; try -d {context_size}",
             err=True,
         )
     dataset = getattr(constructive.generators, _GENERATORS[kind])(
@@ -301,7 +349,7 @@ def generate(
 
 
 def _names_folder(output: Path) -> bool:
-    """Whether it is a name without an ending, and of no file, device or link."""
+    """Whether it is a name without an ending, and not that of a file, device or link."""
     if output.suffix or output == Path("-") or output.is_symlink():
         return False
     return output.is_dir() or not output.exists()

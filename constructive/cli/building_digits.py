@@ -9,23 +9,18 @@ import typer
 from rich.table import Table
 
 import constructive
-from constructive.cli.common import (
-    Force,
-    Say,
-    app,
-    progress_bar,
-    require_no_dash,
-    several_outputs,
-)
+from constructive.cli.common import Force, Quiet, Seed, app, progress_bar
+from constructive.cli.outputs import Say, require_no_dash, several_outputs
 
 
 @app.command()
 def demo(
     folder: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for all files, made if need be.")
+        Path, typer.Option("--output", "-o", help="Folder for all files; it may be a new one.")
     ] = Path("constructive-demo"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the embedding and of the weights.")] = 0,
+    seed: Seed = 0,
     force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Memorize 1,797 images of handwritten digits, with true, random and real-valued targets.
 
@@ -48,7 +43,9 @@ def demo(
     folder.mkdir(parents=True, exist_ok=True)
     names = "digits-saturation.png", "digits.npz", "digits.safetensors", "digits.json"
     written = [folder / name for name in names]
-    say = several_outputs({path.name: path for path in written}, inputs={}, force=force)
+    say = several_outputs(
+        {path.name: path for path in written}, inputs={}, force=force, quiet=quiet
+    )
     count, size, width = digits.contexts.shape
     say(
         f"{count} images of 8 x 8 pixels, as contexts of n = {size} patches in d = {width}.\n"
@@ -62,7 +59,7 @@ def demo(
     ):  # fmt: skip
         table.add_column(heading, justify="left" if heading == "targets" else "right")
     first = last = None
-    with progress_bar():
+    with progress_bar(quiet=quiet):
         for outcome in digits_demo.run(digits, seed=seed):
             first, last = first or outcome, outcome
             record, layer = outcome.memorizer.built, outcome.memorizer.layer
@@ -86,7 +83,7 @@ def demo(
             f"which a head\ngives all but 1e-6 of its attention to one token. Drawn in {picture}.\n"
         )
     if last is not None:
-        _prove_and_check(last.memorizer, last.dataset, written, say)
+        _prove_and_check(last.memorizer, last.dataset, written, say, quiet=quiet)
 
 
 def _prove_and_check(
@@ -94,15 +91,17 @@ def _prove_and_check(
     dataset: "constructive.Dataset",
     written: Sequence[Path],
     say: Say,
+    *,
+    quiet: bool,
 ) -> None:
     """Write data, weights and certificate beside the picture, and let the checker read them."""
     _, data, weights, proof = written
-    with progress_bar():
+    with progress_bar(quiet=quiet):
         certificate = constructive.certify(memorizer, dataset)
     dataset.save(data)
     memorizer.save(weights)
     certificate.save(proof)
-    with progress_bar():
+    with progress_bar(quiet=quiet):
         checked = constructive.check(proof, weights, data)
     size = sum(path.stat().st_size for path in written) / 1e6
     say(f"{certificate}\n\nAll {size:.0f} MB of it are in the folder {data.parent}.\n")

@@ -1,8 +1,7 @@
 """Commands that prove things of files: certify, upper-bound, check."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,23 +11,19 @@ from constructive.cli.common import (
     CertificateFile,
     Data,
     Force,
+    Heads,
+    Json,
     MemorizerFile,
     Pieces,
+    Quiet,
     app,
     end,
-    hand_out,
-    one_output,
     processes,
     progress_bar,
     require_rocq,
 )
+from constructive.cli.outputs import one_output, print_json, write_certificate
 from constructive.support.errors import ParameterError
-
-if TYPE_CHECKING:
-    ClaimOption = str
-else:
-    ClaimOption = StrEnum("ClaimOption", {name: name for name in CLAIMS["layer"]})
-"""The values of --claim."""
 
 
 @app.command("certify")
@@ -36,21 +31,35 @@ def certify_command(
     memorizer: MemorizerFile,
     data: Data,
     output: CertificateFile = Path("certificate.json"),
-    claim: Annotated[
-        list[ClaimOption] | None, typer.Option(help="A claim; repeat it. By default all.")
+    claims: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What to prove, separated by commas; by default all that apply of "
+            f"{', '.join(CLAIMS['layer'])}."
+        ),
     ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(help="Error to prove; by default 1e-6 of the largest target.")
+        float | None,
+        typer.Option(help="Largest error to allow; by default 1e-6 of the largest target."),
     ] = None,
     delta: Annotated[
-        float | None, typer.Option(help="Distance to an exact readout; by default what is shown.")
+        float | None,
+        typer.Option(
+            help="Largest distance of the stored readout from an exact one; by default the "
+            "smallest that can be proved."
+        ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Of the claim executed, such as 'float32, any contraction'."),
+        typer.Option(
+            help="Which float32 programs the claim 'executed' is about, such as "
+            "'float32, any contraction'; by default those of this library."
+        ),
     ] = None,
     jobs: Pieces = 1,
     force: Force = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Prove that stored weights memorize stored data, and write a certificate.
 
@@ -60,25 +69,28 @@ def certify_command(
 
         constructive certify memorizer.safetensors data.npz
 
-        constructive certify memorizer.safetensors data.npz --claim rank --claim error
+        constructive certify memorizer.safetensors data.npz --claims rank,error
     """
     inputs = {"MEMORIZER": memorizer, "DATA": data}
-    output, say = one_output(output, inputs=inputs, force=force)
+    output, say = one_output(
+        output, ".json", inputs=inputs, force=force, quiet=quiet, as_json=as_json
+    )
     loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.open(data)
-    claims = tuple(map(str, claim)) if claim else None
-    with processes(jobs) as executor, progress_bar():
+    chosen = tuple(name.strip() for listed in claims or () for name in listed.split(","))
+    with processes(jobs) as executor, progress_bar(quiet=quiet):
         certificate = constructive.certify(
-            loaded, dataset, claims=claims, epsilon=epsilon, delta=delta, model=model,
+            loaded, dataset, claims=chosen or None, epsilon=epsilon, delta=delta, model=model,
             executor=executor)  # fmt: skip
-    hand_out(certificate, output, say)
+    write_certificate(certificate, output, say, as_json=as_json)
 
 
 @app.command("upper-bound")
 def upper_bound(
     data: Data,
-    heads: Annotated[int, typer.Option("--heads", "-H", help="Number H of heads.")],
+    heads: Heads,
     output: CertificateFile = Path("upper-bound.json"),
     force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Prove that no weights of H heads memorize all labellings of a data set.
 
@@ -88,10 +100,10 @@ def upper_bound(
 
         constructive upper-bound data.npz --heads 20
     """
-    output, say = one_output(output, inputs={"DATA": data}, force=force)
-    with progress_bar():
+    output, say = one_output(output, ".json", inputs={"DATA": data}, force=force, quiet=quiet)
+    with progress_bar(quiet=quiet):
         certificate = constructive.upper_bound_certificate(constructive.Dataset.open(data), heads)
-    hand_out(certificate, output, say)
+    write_certificate(certificate, output, say)
 
 
 @app.command("check")
@@ -114,23 +126,32 @@ def check_command(
     ],
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Rank by random products (others than it are quick anyway)."),
+        typer.Option(
+            "--quick",
+            help="Check the rank claim probabilistically, with random vectors (much faster).",
+        ),
     ] = False,
     max_memory: Annotated[
-        float, typer.Option(help="GB which the checker may take; it refuses before it takes more.")
+        float,
+        typer.Option(help="Memory in GB that the checker may use; it refuses to start for more."),
     ] = 8.0,
     formal: Annotated[
-        bool, typer.Option("--rocq", help="Have Rocq prove the claim rank, or impossible, instead.")
+        bool,
+        typer.Option(
+            "--rocq", help="Have Rocq prove the claim instead: rank, or impossible for all weights."
+        ),
     ] = False,
     folder: Annotated[
         Path | None,
         typer.Option(help="With --rocq: a new folder for a copy of all that Rocq compiled."),
     ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Check a certificate with the independent checker, in a process of its own.
 
     Exit status 0 only if every claim of the certificate holds, 1 if the checker says NOT PROVED,
-    2 if a file is not there or is in the place of another.
+    2 if a file does not exist or is given in the place of another.
 
     With --rocq: Rocq proves rank Z = T of the stored numbers, or of an upper bound that all weights
     miss some labels. It gets the numbers as integers and powers of two. Its theory is compiled
@@ -159,20 +180,24 @@ def check_command(
     if formal:
         if quick:
             raise ParameterError(
-                "--rocq is never quick", witness="--quick", suggestion="--rocq without it"
+                "--rocq has no quick way", witness="--quick", suggestion="--rocq without --quick"
             )
         from constructive.certificates.rocq.confirm import confirm
 
-        with progress_bar():
+        with progress_bar(quiet=quiet):
             confirmed = confirm(
                 certificate, weights, files[-1], folder=folder, max_memory=max_memory
             )
-        typer.echo(confirmed.report)
-        end(proved=confirmed.proved)
-        return
-    with progress_bar():
-        checked = constructive.check(
-            certificate, weights, files[-1], quick=quick, max_memory=max_memory
-        )
-    typer.echo(checked.report.rstrip())
-    end(proved=checked.proved)
+        proved, text = confirmed.proved, confirmed.report
+    else:
+        with progress_bar(quiet=quiet):
+            checked = constructive.check(
+                certificate, weights, files[-1], quick=quick, max_memory=max_memory
+            )
+        proved, text = checked.proved, checked.report.rstrip()
+    if as_json:
+        verdict = constructive.Verdict.PROVED if proved else constructive.Verdict.UNDECIDED
+        print_json(verdict=verdict.name, report=text.splitlines())
+    else:
+        typer.echo(text)
+    end(proved=proved)

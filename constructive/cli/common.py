@@ -1,4 +1,4 @@
-"""What all commands share: the application, its end with bad input, files, and the progress bar."""
+"""What all commands share: the application, its options, its end with bad input, progress."""
 
 import multiprocessing
 import os
@@ -6,35 +6,37 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Executor, InvalidStateError, ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from constructive import __version__
 from constructive.cli.environment import environment
-from constructive.support.errors import ConstructiveError, OutputError, ParameterError
-from constructive.support.files import (
-    STANDARD_OUTPUT,
-    require_folder,
-    require_writable,
-    same_file,
-    way_out,
-)
+from constructive.support.errors import ConstructiveError, ParameterError
+from constructive.support.files import way_out
 from constructive.support.progress import progress_to
 
-if TYPE_CHECKING:
-    from constructive.certificates.certificate import Certificate
-
-Force = Annotated[bool, typer.Option("--force", help="Overwrite files which exist.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
 """Every command that writes a file has this, and calls `one_output` or `several_outputs`."""
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet", "-q", help="Show no progress, and print nothing about files that are written."
+    ),
+]
+"""Every command that takes long has this, and gives it to `progress_bar`."""
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Print one JSON document for programs instead of the text."),
+]
+"""Commands with this print by `print_json`."""
 
 Data = Annotated[
     Path, typer.Argument(help=".npz file or folder with contexts, queries and targets.")
@@ -42,31 +44,32 @@ Data = Annotated[
 
 MemorizerFile = Annotated[Path, typer.Argument(help=".safetensors file from `build`.")]
 CertificateFile = Annotated[
-    Path, typer.Option("--output", "-o", help="Where the certificate goes.")
+    Path, typer.Option("--output", "-o", help="File to write the certificate to, .json.")
 ]
-Examples = Annotated[int, typer.Option("--examples", "-T", min=1, help="Number T.")]
-ContextSize = Annotated[int, typer.Option("--context-size", "-n", min=1, help="Tokens n.")]
-Width = Annotated[int, typer.Option("--width", "-d", min=1, help="Entries d of a token.")]
+WeightsFile = Annotated[Path, typer.Option("--output", "-o", help="File to write the weights to.")]
+Examples = Annotated[int, typer.Option("--examples", "-T", min=1, help="Number T of examples.")]
+ContextSize = Annotated[
+    int, typer.Option("--context-size", "-n", min=1, help="Number n of tokens in a context.")
+]
+Width = Annotated[
+    int, typer.Option("--width", "-d", min=1, help="Number d of entries of a token or query.")
+]
 Heads = Annotated[int, typer.Option("--heads", "-H", min=1, help="Number H of heads.")]
 HeadsOrFewest = Annotated[
     int | None,
-    typer.Option("--heads", "-H", min=1, help="Number H of heads; by default the fewest."),
+    typer.Option(
+        "--heads", "-H", min=1, help="Number H of heads; by default the fewest that suffice."
+    ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random choices.")]
 
-Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to compute with.")]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of processes to run.")]
 Pieces = Annotated[
     int,
-    typer.Option("--jobs", "-j", min=1, help="Processes to compute with (paired heads only)."),
+    typer.Option("--jobs", "-j", min=1, help="Number of processes to run (paired heads only)."),
 ]
 """How many processes `processes` has."""
 
-Say = Callable[[str | Table], None]
-"""How such a command speaks: on standard output, unless a file goes there."""
-
-Output = TypeVar("Output", Path, Path | None)
-
-_DASH = Path("-")
 _INTERRUPTED = 130
 """The status with which typer ends a command after Ctrl-C, as shells do."""
 _SILENCE = 30.0
@@ -78,6 +81,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},  # and so of all commands
 )
 
 
@@ -145,6 +149,19 @@ def main() -> None:
         lines.append(f"  try: {way_out(error, usual)}")
         typer.echo("\n".join(lines), err=True)
         sys.exit(2)
+    except MemoryError as error:
+        typer.echo(f"MemoryError: {_too_large(error)}", err=True)
+        sys.exit(2)
+
+
+def _too_large(error: MemoryError) -> str:
+    """Say in three parts that memory is short; numpy names the array that did not fit."""
+    found = ParameterError(
+        "this needs more memory than is free",
+        witness=str(error) or None,
+        suggestion="fewer or smaller examples, or `generate` a folder, whose contexts stay on disk",
+    )
+    return str(found)
 
 
 def _plain() -> bool:
@@ -159,98 +176,6 @@ def console(*, width: int | None = None, stderr: bool = False) -> Console:
 
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
     sys.exit(143)
-
-
-def one_output(output: Output, *, inputs: Mapping[str, Path], force: bool) -> tuple[Output, Say]:
-    """Look at the --output of a command before it works: its path, and how to speak.
-
-    inputs: the files it reads, by their names in its usage
-
-    `-` is standard output. Raises OutputError as `several_outputs` does.
-    """
-    path = STANDARD_OUTPUT if output == _DASH else output
-    return path, _looked_at({"--output": path}, inputs, force=force)
-
-
-def folder_output(output: Path, names: Sequence[str], *, force: bool) -> Say:
-    """Look at a folder which a command will write as --output: how to speak.
-
-    names: the files which it will have
-
-    Raises OutputError for what cannot be written, and for such a folder which exists, unless
-    forced.
-    """
-    if require_folder(output, names) and not force:
-        raise OutputError(
-            f"cannot write {output}: it exists already",
-            witness=str(output),
-            suggestion="--force to overwrite it, or another path",
-        )
-    return typer.echo
-
-
-def several_outputs(
-    outputs: Mapping[str, Path | None], *, inputs: Mapping[str, Path], force: bool
-) -> Say:
-    """Look at all that a command will write, before it works: how to speak.
-
-    outputs, inputs: paths by their names in its usage; files without such a name by their own
-
-    Raises OutputError for an output which cannot be written, which is an input or another output,
-    for one which exists, unless forced, and for `-`, where several files would run together.
-    """
-    for role, path in outputs.items():
-        require_no_dash(role, path)
-    return _looked_at(outputs, inputs, force=force)
-
-
-def require_no_dash(role: str, path: Path | None) -> None:
-    """Raise OutputError for standard output in a command which writes several files."""
-    if path == _DASH:
-        raise OutputError(
-            f"{role} - is standard output, but this command writes several files",
-            witness="-",
-            suggestion=f"a path for {role}",
-        )
-
-
-def _looked_at(
-    outputs: Mapping[str, Path | None], inputs: Mapping[str, Path], *, force: bool
-) -> Say:
-    taken, aside = dict(inputs), False
-    for role, given in inputs.items():  # a folder of data is all of its files
-        if given.is_dir():
-            taken |= {f"{role} ({file.name})": file for file in sorted(given.iterdir())}
-    for role, path in outputs.items():
-        if path is None:
-            continue
-        for other, file in taken.items():
-            if same_file(path, file):
-                raise OutputError(
-                    f"cannot write {path}: {role} and {other} are one file",
-                    witness=str(file),
-                    suggestion=f"another path for {role}",
-                )
-        target = require_writable(path)
-        if target.is_old_file and not force:
-            raise target.refused("it exists already", "--force to overwrite it, or another path")
-        taken[role] = path
-        aside = aside or target.is_standard_output
-
-    def say(text: str | Table) -> None:
-        if isinstance(text, Table):
-            console(width=100, stderr=aside).print(text)
-        else:
-            typer.echo(text, err=aside)
-
-    return say
-
-
-def hand_out(certificate: "Certificate", output: Path, say: Say) -> None:
-    """Write a certificate whatever it says; status 1 unless all of it is PROVED."""
-    certificate.save(output)
-    say(f"{certificate}\n\nwritten to {output}")
-    end(proved=certificate.proved)
 
 
 def end(*, proved: bool) -> None:
@@ -268,8 +193,11 @@ def require_rocq(formal: bool, folder: Path | None) -> None:
 
 
 @contextmanager
-def progress_bar() -> Iterator[None]:
-    """A progress bar on stderr where that is a terminal, else a line there now and then."""
+def progress_bar(*, quiet: bool = False) -> Iterator[None]:
+    """Show a progress bar on stderr if that is a terminal, else a line there now and then."""
+    if quiet:
+        yield
+        return
     drawn = console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, console=drawn, transient=True, disable=not drawn.is_terminal) as bar:
@@ -312,7 +240,7 @@ def _common(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
+            "--version", "-V", callback=_print_version, is_eager=True, help="Print the version."
         ),
     ] = False,
 ) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from constructive.cli.common import Force, Seed, app, console, folder_output, progress_bar
+from constructive.cli.common import Force, Quiet, Seed, app, console, progress_bar
+from constructive.cli.outputs import folder_output
 from constructive.support.errors import ParameterError
 from constructive.support.progress import report
 
@@ -36,9 +37,13 @@ class FileFormat(StrEnum):
 
 
 Shapes = Annotated[
-    list[str] | None, typer.Option("--shape", help="Only this shape; may be repeated.")
+    list[str] | None,
+    typer.Option("--shape", help="Only the problems of this shape; may be repeated."),
 ]
-Cases = Annotated[list[str] | None, typer.Option("--case", help="Only this case; may be repeated.")]
+Cases = Annotated[
+    list[str] | None,
+    typer.Option("--case", help="Only this case, a pattern of inputs; may be repeated."),
+]
 
 
 @kernels.command("list")
@@ -64,18 +69,26 @@ def list_adapters() -> None:
 
 @kernels.command()
 def run(
-    adapter: Annotated[str, typer.Argument(help="Its name in `list`, or MODULE:CLASS of yours.")],
-    device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda.")] = "cpu",
+    adapter: Annotated[
+        str, typer.Argument(help="A name from `list`, or MODULE:CLASS of your own.")
+    ],
+    device: Annotated[str, typer.Option(help="Where to compute: cpu or cuda.")] = "cpu",
     dtype: Annotated[
         list[str] | None,
-        typer.Option(help="Format of inputs; may be repeated. By default all of the adapter."),
+        typer.Option(
+            help="Number format of inputs, such as bfloat16; may be repeated. By default all "
+            "formats of the adapter."
+        ),
     ] = None,
     shape: Shapes = None,
     case: Cases = None,
     seed: Seed = 0,
-    reports: Annotated[int, typer.Option(min=0, help="Whole reports to print.")] = 1,
+    reports: Annotated[
+        int, typer.Option(min=0, help="Number of full reports of wrong outputs to print.")
+    ] = 1,
+    quiet: Quiet = False,
 ) -> None:
-    """Run a library on problems whose answers are known, and print what came out.
+    """Run a library on problems whose answers are known, and compare its outputs with them.
 
     The table counts problems (`cases`), outputs that are right in every row (`exact`), wrong ones
     that one mistake explains (`diagnosed`) and others (`wrong`), what the library does not compute
@@ -122,7 +135,7 @@ def run(
         table.add_column(header, justify="left" if header == "dtype" else "right")
     runs: list[Run] = []
     passed = True
-    with progress_bar():
+    with progress_bar(quiet=quiet):
         for name, suite in suites.items():
             done: list[Run] = []
             for count, (label, spec) in enumerate(suite.items()):
@@ -147,18 +160,22 @@ def run(
 
 @kernels.command()
 def export(
-    folder: Annotated[Path, typer.Argument(help="Folder to write; its files have names of ours.")],
-    dtype: Annotated[str, typer.Option(help="Format of inputs.")] = "float32",
+    folder: Annotated[Path, typer.Argument(help="Folder to write the problems to.")],
+    dtype: Annotated[str, typer.Option(help="Number format of inputs.")] = "float32",
     shape: Shapes = None,
     case: Cases = None,
     seed: Seed = 0,
     fully_masked: Annotated[
-        str, typer.Option(help="What a row without a visible key is: zeros, nan or mean.")
+        str,
+        typer.Option(
+            help="Expected output of a query that sees no key: zeros, nan or mean (of the values)."
+        ),
     ] = "zeros",
     file_format: Annotated[
-        FileFormat, typer.Option("--format", help="Of the files of tensors.")
+        FileFormat, typer.Option("--format", help="File format of the tensors.")
     ] = FileFormat.safetensors,
     force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write problems with their answers into a folder, for kernels in other languages.
 
@@ -181,8 +198,8 @@ def export(
         for name, spec in suite.items()
     }
     _require_cases(case)
-    say = folder_output(folder, file_names(specs, file_format), force=force)
-    with progress_bar():
+    say = folder_output(folder, file_names(specs, file_format), force=force, quiet=quiet)
+    with progress_bar(quiet=quiet):
         count = write(folder, specs, file_format=file_format, cases=case)
     say(f"{count} problems written to {folder}")
 

@@ -1,5 +1,6 @@
-"""The command recite: a decoder for a file, what it says, and the proof."""
+"""The commands recite and continue: a decoder for a file, what it says, and the proof."""
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -7,14 +8,17 @@ from typing import Annotated
 import typer
 
 import constructive
-from constructive.cli.common import Force, Say, Seed, app, progress_bar, several_outputs
-from constructive.support.errors import DataError, MissingExtraError
+from constructive.cli.common import Force, Quiet, Seed, WeightsFile, Width, app, progress_bar
+from constructive.cli.outputs import Say, require_ending, several_outputs
+from constructive.support.errors import DataError, MissingExtraError, shown
 from constructive.support.progress import report
 
 _PIECE = 256
-"""Tokens which are decoded between two looks at the progress bar."""
+"""Tokens that are decoded between two looks at the progress bar."""
+_DIGITS = 18
+"""Digits of a number that fits into 64 bits."""
 _QUOTED = 72
-"""Characters of the text which are printed."""
+"""Characters of the text that are printed."""
 
 
 class TextUnit(StrEnum):
@@ -26,49 +30,55 @@ class TextUnit(StrEnum):
 
 @app.command()
 def recite(
-    file: Annotated[Path, typer.Argument(help="The text; it is read as bytes, words are UTF-8.")],
+    file: Annotated[
+        Path, typer.Argument(help="File with the text, in UTF-8 unless --unit is bytes.")
+    ],
     unit: Annotated[
-        TextUnit, typer.Option(help="What a token is: a word or a character between, or a byte.")
+        TextUnit,
+        typer.Option(help="What a token is: a word or a character between words; or a byte."),
     ] = TextUnit.words,
-    width: Annotated[int, typer.Option("--width", "-d", min=1, help="Width d of a token.")] = 256,
+    width: Width = 256,
     heads: Annotated[
         int | None,
-        typer.Option("--heads", "-H", min=1, help="Number H of heads; by default a few above N/d."),
+        typer.Option(
+            "--heads", "-H", min=1, help="Number H of heads; by default a few more than N/d."
+        ),
     ] = None,
     head_dim: Annotated[
         int | None, typer.Option(min=1, help="Head dimension d_h; by default d.")
     ] = None,
     window: Annotated[
-        int | None, typer.Option(min=1, help="Tokens which a position sees; by default all so far.")
+        int | None,
+        typer.Option(min=1, help="Number of tokens that a position attends to; by default all."),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Tokens N from the start of the file; by default all.")
+        int | None,
+        typer.Option(min=1, help="Number N of tokens from the start of the file; by default all."),
     ] = None,
     seed: Seed = 0,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the weights go.")] = Path(
-        "decoder.safetensors"
-    ),
-    text: Annotated[Path, typer.Option(help="Where the tokens go, for `check`.")] = Path(
-        "text.json"
-    ),
-    certificate: Annotated[Path, typer.Option(help="Where the certificate goes.")] = Path(
-        "decoder-certificate.json"
-    ),
+    output: WeightsFile = Path("decoder.safetensors"),
+    text: Annotated[
+        Path, typer.Option(help="File to write the tokens to, for `check`, .json.")
+    ] = Path("text.json"),
+    certificate: Annotated[
+        Path, typer.Option(help="File to write the certificate to, .json.")
+    ] = Path("decoder-certificate.json"),
     picture: Annotated[
         Path | None,
         typer.Option(
-            help="PNG or SVG file: who attends where, and margins.  [default: decoder.png]"
+            help="PNG or SVG file to draw attention and margins in.  [default: decoder.png]"
         ),
     ] = None,
     force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Build a causal attention layer which recites a file from its first token, and prove it.
+    """Build a causal attention layer that recites a file from its first token, and prove it.
 
-    It decodes greedily and compares with the file byte by byte; `certify` proves that every next
-    token has the largest logit, in real arithmetic and for every float32 program of a model; and
-    the independent checker reads the files. Exit status 0 if all of that holds, else 1; all files
-    are written in any case. The picture needs the extra `demo` (matplotlib); without it there is
-    none, and `--picture` is refused.
+    The command decodes greedily and compares the text with the file, byte by byte. Then it proves
+    that every next token has the largest logit, in real arithmetic and for every float32 program of
+    a model. At last the independent checker reads the files. Exit status 0 if all of that holds,
+    else 1; all files are written in any case. The picture needs the extra `demo` (matplotlib);
+    without it none is drawn, and `--picture` is refused. `constructive continue` runs the decoder.
 
     Examples:
 
@@ -80,7 +90,8 @@ def recite(
     outputs = {
         "--output": output, "--text": text, "--certificate": certificate, "--picture": drawn,
     }  # fmt: skip
-    say = several_outputs(outputs, inputs={"FILE": file}, force=force)
+    say = several_outputs(outputs, inputs={"FILE": file}, force=force, quiet=quiet)
+    require_ending(output, ".safetensors")
     draws = _can_draw(say, asked=picture is not None)
     stored = file.read_bytes()
     asked = _read(file, stored, unit, limit)
@@ -89,7 +100,7 @@ def recite(
         f"{file}: {_described(unit, limit)}N = {len(asked):,} tokens, "
         f"V = {len(asked.vocabulary):,} different ones"
     )
-    with progress_bar():
+    with progress_bar(quiet=quiet):
         decoder = constructive.build_decoder(
             asked, width=width, num_heads=heads, head_dim=head_dim, window=window, seed=seed
         )
@@ -101,18 +112,59 @@ def recite(
     say(_compared(recited, content, len(stored)))
     decoder.save(output)
     asked.save(text)
-    with progress_bar():
+    with progress_bar(quiet=quiet):
         proof = constructive.certify(decoder, asked)
     proof.save(certificate)
     say(f"\n{proof}\n\n$ constructive check {certificate} {output} {text}")
-    with progress_bar():  # the bar counts its seconds
+    with progress_bar(quiet=quiet):  # the bar counts its seconds
         report("the checker reads the files and proves it again", 0, 1)
         checked = constructive.check(certificate, output, text)
     say(f"{checked.report.rstrip()}\n\nwritten to {output}, {text} and {certificate}")
     if draws:
-        _draw(decoder, asked, drawn, say)
+        _draw(decoder, asked, drawn, say, quiet=quiet)
     if recited != content or not (proof.proved and checked.proved):
         raise typer.Exit(1)
+
+
+@app.command("continue")
+def continue_command(
+    decoder: Annotated[Path, typer.Argument(help=".safetensors file from `recite`.")],
+    prompt: Annotated[
+        str, typer.Argument(help="Start of the text; numbers and spaces if tokens are numbers.")
+    ],
+    length: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of tokens to print, the prompt included; by default until the text ends.",
+        ),
+    ] = None,
+) -> None:
+    """Let a saved decoder continue a prompt, and print the text.
+
+    Each token is the one with the largest logit. The decoder knows the tokens of its text only.
+
+    Example:
+
+        constructive continue decoder.safetensors "Attention"
+    """
+    loaded = constructive.Decoder.load(decoder)
+    said = loaded.joined(loaded.generate(_tokens(prompt, loaded.unit), length))
+    typer.echo(" ".join(map(str, said)) if isinstance(said, tuple) else said)
+
+
+def _tokens(prompt: str, unit: str) -> str | bytes | list[int]:
+    """Return a prompt as a decoder takes it."""
+    if unit == "ids":
+        words = prompt.split()
+        if all(word.isdecimal() and len(word) <= _DIGITS for word in words):
+            return list(map(int, words))
+        raise DataError(
+            f"the prompt {shown(prompt)} is not a list of numbers, and tokens are numbers here",
+            witness=shown(prompt),
+            suggestion='numbers with spaces between them, such as "3 14 15"',
+        )
+    return os.fsencode(prompt) if unit == "bytes" else prompt
 
 
 def _read(file: Path, content: bytes, unit: TextUnit, limit: int | None) -> "constructive.Text":
@@ -187,11 +239,16 @@ def _can_draw(say: Say, *, asked: bool) -> bool:
 
 
 def _draw(
-    decoder: "constructive.Decoder", text: "constructive.Text", picture: Path, say: Say
+    decoder: "constructive.Decoder",
+    text: "constructive.Text",
+    picture: Path,
+    say: Say,
+    *,
+    quiet: bool,
 ) -> None:
     from constructive.figures import drawing, recital
 
-    with progress_bar():
+    with progress_bar(quiet=quiet):
         report("draw", 0, 1)
         figure = drawing.new_figure(*recital.SIZE)
         recital.draw_recital(figure, decoder, text)

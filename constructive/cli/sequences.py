@@ -9,7 +9,16 @@ import typer
 from rich.table import Table
 
 import constructive
-from constructive.cli.common import Force, app, hand_out, one_output, progress_bar, several_outputs
+from constructive.cli.common import (
+    CertificateFile,
+    Force,
+    Quiet,
+    Seed,
+    WeightsFile,
+    app,
+    progress_bar,
+)
+from constructive.cli.outputs import one_output, several_outputs, write_certificate
 from constructive.data import byte_windows
 from constructive.sequences.constructions.registry import CONSTRUCTIONS
 from constructive.support.errors import DataError
@@ -41,38 +50,50 @@ _DEFAULT = Construction("product_hash")
 
 @sequence.command("build")
 def build_command(
-    corpus: Annotated[Path, typer.Argument(help="A file; it is read as bytes.")],
+    corpus: Annotated[Path, typer.Argument(help="File with the text; it is read as bytes.")],
     question: Annotated[
         Question, typer.Option(help="What is memorized: the next byte, or the number of a line.")
     ] = Question.next_byte,
     window: Annotated[
         int | None,
-        typer.Option(min=1, help="Bytes n of a window; by default as few as decide the next one."),
+        typer.Option(
+            min=1,
+            help="Number n of bytes in a window; by default the fewest that determine the next.",
+        ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Sequences N to memorize; by default all.")
+        int | None, typer.Option(min=1, help="Number N of sequences to memorize; by default all.")
     ] = None,
     construction: Annotated[
-        Construction, typer.Option(help="How it is built; for floats float_..., and 52 bits.")
+        Construction,
+        typer.Option(
+            help="How to build the weights; those named float_... can be rounded to float64 if "
+            "--max-word-bits is 52."
+        ),
     ] = _DEFAULT,
     max_word_bits: Annotated[
-        int | None, typer.Option(min=1, help="Bits of code words; 52 for float64.")
+        int | None,
+        typer.Option(min=1, help="Largest number of bits of a weight that stores labels."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 0,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the weights go.")] = Path(
-        "sequences.json"
-    ),
+    seed: Seed = 0,
+    output: WeightsFile = Path("sequences.json"),
     data: Annotated[
-        Path, typer.Option(help="Where sequences and labels go, for `certify` and `check`.")
+        Path,
+        typer.Option(
+            "--save-data",
+            help="File to write the sequences and labels to, for `certify` and `check`.",
+        ),
     ] = Path("sequences-data.json"),
     picture: Annotated[
-        Path | None, typer.Option(help="PNG or SVG file with parameters against N.")
+        Path | None,
+        typer.Option(help="PNG or SVG file to draw the number of parameters against N in."),
     ] = None,
     force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Memorize a text: the next byte of every window of n bytes, or which line it is.
 
-    The first 64, 256, 1024, ... sequences are memorized, too, to see how parameters grow.
+    The first 64, 256, 1024, ... sequences are also memorized, to show how parameters grow.
     `--picture` needs the extra `demo` (matplotlib).
 
     Examples:
@@ -81,13 +102,13 @@ def build_command(
 
         constructive sequence build README.md --question line --construction separating_set
     """
-    outputs = {"--output": output, "--data": data, "--picture": picture}
-    say = several_outputs(outputs, inputs={"CORPUS": corpus}, force=force)
+    outputs = {"--output": output, "--save-data": data, "--picture": picture}
+    say = several_outputs(outputs, inputs={"CORPUS": corpus}, force=force, quiet=quiet)
     if picture is not None:
         from constructive.figures import drawing
 
         drawing.require_matplotlib()
-    with progress_bar():
+    with progress_bar(quiet=quiet):
         report("read the text", 0, 1)
         examples = _read(corpus, question, window)
     if limit is not None:
@@ -103,7 +124,7 @@ def build_command(
     tokens = examples.tokens.tolist()
     from constructive.sequences.growth import growth
 
-    with progress_bar():
+    with progress_bar(quiet=quiet):
         points = list(growth(tokens, examples.labels, **options))
         report("write weights and data", 0, 1)
         memorizer = points[-1].memorizer
@@ -122,11 +143,13 @@ def build_command(
 @sequence.command("ask")
 def ask_command(
     memorizer: Annotated[Path, typer.Argument(help=".json file from `sequence build`.")],
-    question: Annotated[str, typer.Argument(help="A line, or the n bytes before the next one.")],
+    question: Annotated[
+        str, typer.Argument(help="The text of a line, or the n bytes before the one to predict.")
+    ],
 ) -> None:
-    """Ask what was memorized: the number of a line, or the byte which follows.
+    """Ask what was memorized: the number of a line, or the byte that follows.
 
-    What was not memorized gets some answer, too.
+    Text that was not memorized gets some answer as well.
 
     Example:
 
@@ -148,13 +171,12 @@ def ask_command(
 @sequence.command("certify")
 def certify_command(
     memorizer: Annotated[Path, typer.Argument(help=".json file from `sequence build`.")],
-    data: Annotated[Path, typer.Argument(help=".json file from `sequence build --data`.")],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where the certificate goes.")
-    ] = Path("sequences-certificate.json"),
+    data: Annotated[Path, typer.Argument(help=".json file from `sequence build --save-data`.")],
+    output: CertificateFile = Path("sequences-certificate.json"),
     force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Prove that every label is put out, and that weights are no more than the theorem allows.
+    """Prove that every label is returned, and that there are no more weights than the theorem says.
 
     Exit status 0 if both are PROVED, else 1; the certificate is written in any case. `constructive
     check` gives it to the independent checker.
@@ -164,15 +186,15 @@ def certify_command(
         constructive sequence certify sequences.json sequences-data.json
     """
     inputs = {"MEMORIZER": memorizer, "DATA": data}
-    output, say = one_output(output, inputs=inputs, force=force)
-    with progress_bar():
+    output, say = one_output(output, ".json", inputs=inputs, force=force, quiet=quiet)
+    with progress_bar(quiet=quiet):
         report("read the memorizer and the data", 0, 1)
         loaded, dataset = (
             constructive.SequenceMemorizer.load(memorizer),
             constructive.SequenceDataset.load(data),
         )
         certificate = constructive.certify(loaded, dataset)
-    hand_out(certificate, output, say)
+    write_certificate(certificate, output, say)
 
 
 def _read(corpus: Path, question: Question, window: int | None) -> byte_windows.TextExamples:

@@ -1,4 +1,4 @@
-"""Commands which compute many things: figures, capacity-map."""
+"""Commands that compute many things: figures, capacity-map."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import constructive
-from constructive.cli.common import (
-    Force,
-    Jobs,
-    app,
-    one_output,
-    processes,
-    progress_bar,
-    require_no_dash,
-    several_outputs,
-)
+from constructive.cli.common import Force, Jobs, Quiet, Seed, Width, app, processes, progress_bar
+from constructive.cli.outputs import one_output, require_no_dash, several_outputs
 from constructive.figures.registry import FIGURES
 
 if TYPE_CHECKING:
@@ -29,13 +21,15 @@ else:
 @app.command()
 def figures(
     folder: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for PNG, SVG and text files.")
+        Path, typer.Option("--output", "-o", help="Folder for the PNG, SVG and text files.")
     ] = Path(),
     only: Annotated[
-        list[Figure] | None, typer.Option(help="A figure; repeat it. By default all.")
+        list[Figure] | None,
+        typer.Option(help="Draw only this figure; may be repeated. By default all."),
     ] = None,
     jobs: Jobs = 1,
     force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Redo the figures of the paper by construction, without training anything.
 
@@ -52,8 +46,8 @@ def figures(
     names = list(map(str, only)) if only else None
     require_no_dash("--output", folder)
     written = {path.name: path for path in gallery.files(folder, names)}
-    say = several_outputs(written, inputs={}, force=force)
-    with processes(jobs) as executor, progress_bar():
+    say = several_outputs(written, inputs={}, force=force, quiet=quiet)
+    with processes(jobs) as executor, progress_bar(quiet=quiet):
         for drawn in gallery.draw(folder, only=names, executor=executor):
             say(f"{drawn.seconds:7.1f} s  {drawn.title}")
             for path in drawn.paths:
@@ -64,19 +58,31 @@ def figures(
 
 @app.command("capacity-map")
 def capacity_map_command(
-    heads: Annotated[list[int], typer.Option("--heads", "-H", min=1, help="H; repeat it.")],
-    context_size: Annotated[list[int], typer.Option("-n", min=1, help="n; repeat it.")],
-    width: Annotated[int, typer.Option("--width", "-d", min=1, help="d.")],
+    heads: Annotated[
+        list[int],
+        typer.Option("--heads", "-H", min=1, help="Number H of heads; may be repeated."),
+    ],
+    context_size: Annotated[
+        list[int],
+        typer.Option(
+            "--context-size", "-n", min=1, help="Number n of tokens in a context; may be repeated."
+        ),
+    ],
+    width: Width,
     head_dim: Annotated[
-        list[int] | None, typer.Option(min=1, help="d_h; repeat it. By default 1.")
+        list[int] | None,
+        typer.Option(min=1, help="Head dimension d_h; may be repeated. By default 1."),
     ] = None,
-    shared: Annotated[bool, typer.Option("--shared", help="One context for all examples.")] = False,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Use one context for all examples.")
+    ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help=".csv file for the map.")
+        Path | None, typer.Option("--output", "-o", help="File to write the map to, .csv.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of data and weights.")] = 0,
+    seed: Seed = 0,
     jobs: Jobs = 1,
     force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Prove the largest rank of Z over all weights on a grid of H, n and d_h.
 
@@ -84,8 +90,8 @@ def capacity_map_command(
 
         constructive capacity-map -H 10 -H 20 -n 16 -n 32 -d 64 --shared --jobs 2 -o map.csv
     """
-    output, say = one_output(output, inputs={}, force=force)
-    with processes(jobs) as executor, progress_bar():
+    output, say = one_output(output, ".csv", inputs={}, force=force, quiet=quiet)
+    with processes(jobs) as executor, progress_bar(quiet=quiet):
         found = constructive.capacity_map(
             num_heads=heads,
             context_size=context_size,

@@ -183,10 +183,11 @@ def nonzero_parameter_count(*, num_examples: int, plan: "Plan", width: int, targ
         49
     """
     require_positive(width=width, target_dim=target_dim, head_dim=plan.head_dim)
+    each, larger = divmod(num_examples, plan.num_heads)  # as `group_sizes` has them
     columns = 0
-    for size in group_sizes(num_examples, plan.num_heads):
+    for size, count in ((each + 1, larger), (each, plan.num_heads - larger)):
         saturating = size < min(plan.head_dim, width)
-        columns += 1 if plan.rank_one else size + saturating
+        columns += count * (1 if plan.rank_one else size + saturating)
     values = plan.num_heads * (width + 1) * target_dim + target_dim
     return 2 * width * columns + values
 

@@ -14,6 +14,7 @@ measure zero (Sard). Orders below N are of labels from a finite set, or of weigh
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.table import Table
@@ -199,6 +200,69 @@ def three_layer_widths(num_examples: int, inputs: int) -> tuple[int, int]:
     return 4 * quarter, 4 * -(-num_examples // (4 * quarter))
 
 
+@dataclass(frozen=True)
+class Need:
+    """What a theorem needs to memorize T examples with real labels.
+
+    Attributes:
+        head_dim: d_h
+        theorem: its name
+        num_heads: the smallest H
+        capacity: how many examples these heads memorize
+        parameters: the entries of all weights
+        nonzero_parameters: those of them that are not zero
+    """
+
+    head_dim: int
+    theorem: str
+    num_heads: int
+    capacity: int
+    parameters: int
+    nonzero_parameters: int
+
+
+def needs(*, num_examples: int, context_size: int, width: int) -> Iterator[Need]:
+    """Yield the smallest H of each theorem and what its weights cost, for growing d_h.
+
+    Args:
+        num_examples: T
+        context_size: n, the number of tokens in a context
+        width: d, the number of entries of a token or a query
+
+    Raises:
+        ParameterError: where T, n or d is not a positive integer
+        CapacityError: where n = 1 and T > 1
+
+    Example:
+        >>> next(needs(num_examples=7, context_size=3, width=5)).num_heads
+        3
+    """
+    require_positive(num_examples=num_examples, context_size=context_size, width=width)
+    powers = [1 << k for k in range(int(context_size).bit_length()) if 1 << k < context_size]
+    for head_dim in (*powers, context_size):
+        for built in THEOREMS.values():
+            if not built.rank_one and head_dim == 1 < num_examples:
+                continue  # r = 1 holds one example
+            heads = heads_needed(
+                num_examples,
+                context_size=context_size,
+                head_dim=None if built.rank_one else head_dim,
+            )
+            chosen = built.plan(
+                num_examples=num_examples,
+                context_size=context_size,
+                num_heads=heads,
+                head_dim=head_dim,
+            )
+            count = parameter_count(
+                num_heads=heads, width=width, head_dim=head_dim, value_dim=1, target_dim=1
+            )
+            nonzero = nonzero_parameter_count(
+                num_examples=num_examples, plan=chosen, width=width, target_dim=1
+            )
+            yield Need(head_dim, built.theorem, heads, chosen.capacity, count, nonzero)
+
+
 def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
     """For growing d_h: the smallest H by each theorem, and what its weights cost, as text.
 
@@ -224,40 +288,19 @@ def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
           3  1        3      7         109       109          0.064                 7       15
           3  2        3      7         109        49          0.064                 7       15
     """
-    require_positive(num_examples=num_examples, context_size=context_size, width=width)
     table = Table(box=None, pad_edge=False, show_edge=False)
     for heading in (
         "d_h", "theorem", "H", "holds", "parameters", "not zero", "N / parameter",
         "at most (shared)", "at most",
     ):  # fmt: skip
         table.add_column(heading, justify="left" if heading == "theorem" else "right")
-    powers = [1 << k for k in range(int(context_size).bit_length()) if 1 << k < context_size]
-    for head_dim in (*powers, context_size):
-        for built in THEOREMS.values():
-            if not built.rank_one and head_dim == 1 < num_examples:
-                continue  # r = 1 holds one example
-            heads = heads_needed(
-                num_examples,
-                context_size=context_size,
-                head_dim=None if built.rank_one else head_dim,
-            )
-            chosen = built.plan(
-                num_examples=num_examples,
-                context_size=context_size,
-                num_heads=heads,
-                head_dim=head_dim,
-            )
-            count = parameter_count(
-                num_heads=heads, width=width, head_dim=head_dim, value_dim=1, target_dim=1
-            )
-            nonzero = nonzero_parameter_count(
-                num_examples=num_examples, plan=chosen, width=width, target_dim=1
-            )
-            table.add_row(
-                str(head_dim), built.theorem.split()[-1], str(heads), str(chosen.capacity),
-                f"{count:,}", f"{nonzero:,}", f"{num_examples / count:.2g}",
-                str(rank_one_capacity(heads, context_size)), str(heads * width),
-            )  # fmt: skip
+    for need in needs(num_examples=num_examples, context_size=context_size, width=width):
+        table.add_row(
+            str(need.head_dim), need.theorem.split()[-1], str(need.num_heads),
+            str(need.capacity), f"{need.parameters:,}", f"{need.nonzero_parameters:,}",
+            f"{num_examples / need.parameters:.2g}",
+            str(rank_one_capacity(need.num_heads, context_size)), str(need.num_heads * width),
+        )  # fmt: skip
     heading = (
         f"N = {num_examples} examples of n = {context_size} tokens, d = {width}, "
         "one real label each"

@@ -37,7 +37,7 @@ def test_certify_and_check(built, tmp_path):
 def test_claims_and_bounds_reach_certify(built, tmp_path):
     built(
         "certify", "memorizer.safetensors", "data.npz", "-o", "c.json",
-        "--claim", "error", "--claim", "readout", "--epsilon", "1e-9", "--delta", "1e-8",
+        "--claims", "error, readout", "--epsilon", "1e-9", "--delta", "1e-8",
     )  # fmt: skip
     claims = json.loads((tmp_path / "c.json").read_text())["claims"]
     assert list(claims) == ["error", "readout"]
@@ -46,7 +46,7 @@ def test_claims_and_bounds_reach_certify(built, tmp_path):
 
 
 def test_what_float32_makes_of_it(built):
-    text = built("certify", "memorizer.safetensors", "data.npz", "--claim", "executed")
+    text = built("certify", "memorizer.safetensors", "data.npz", "--claims", "executed")
     assert "'float32, pairwise'" in text
     assert "by rounding, at example" in text
     assert built("check", *FILES).splitlines()[-1] == "PROVED"
@@ -107,7 +107,7 @@ def test_paired_heads_are_explained_built_certified_and_checked(run, tmp_path):
     command = [sys.executable, "-I", str(CHECKER), *FILES]
     alone = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert alone.stderr + alone.stdout == text
-    other = "--claim", "grouping", "--force"
+    other = "--claims", "grouping", "--force"
     text = run("certify", "memorizer.safetensors", "data.npz", *other, status=2)
     assert "not claims about paired heads" in text
 

@@ -183,8 +183,8 @@ def test_standard_output_is_for_one_file(words, option):
 @pytest.mark.parametrize(
     ("words", "given", "roles"),
     [
-        ("sequence build", {"output": "a", "data": "a"}, "--data and --output"),
-        ("sequence build", {"data": "a.png", "picture": "./a.png"}, "--picture and --data"),
+        ("sequence build", {"output": "a", "data": "a"}, "--save-data and --output"),
+        ("sequence build", {"data": "a.png", "picture": "./a.png"}, "--picture and --save-data"),
     ],
 )
 def test_two_outputs_are_two_files(folder, words, given, roles):
@@ -196,7 +196,7 @@ def test_two_outputs_are_two_files(folder, words, given, roles):
 def test_two_new_outputs_by_a_link(folder):
     (folder / "link").symlink_to("new")
     given = arguments(WRITING["sequence build"], output="new", data="link")
-    assert "--data and --output are one file" in refusal("sequence build", *given)
+    assert "--save-data and --output are one file" in refusal("sequence build", *given)
 
 
 @pytest.mark.parametrize("words", [words for words in WRITING if words not in FOLDER])

@@ -151,7 +151,7 @@ def test_margins_are_bounded_once(monkeypatch, run):
     steps = []
 
     @contextmanager
-    def told():
+    def told(**_quiet):
         with progress_to(lambda step, _done, _total: steps.append(step)):
             yield
 

@@ -14,7 +14,7 @@ def corpus(tmp_path):
 
 
 def test_the_next_byte(run, corpus):
-    printed = run("sequence", "build", "text.txt", "-o", "m.json", "--data", "d.json",
+    printed = run("sequence", "build", "text.txt", "-o", "m.json", "--save-data", "d.json",
                   "--picture", "curve.png")  # fmt: skip
     assert "N = 73 different windows and what follows, n = 13 bytes" in printed
     rows = [line.split() for line in printed.splitlines() if line.split()[1:2] == ["all"]]
@@ -28,7 +28,7 @@ def test_the_next_byte(run, corpus):
     printed = run("sequence", "certify", "m.json", "d.json", "-o", "c.json")
     assert "Certificate: PROVED" in printed
     assert run("check", "c.json", "m.json", "d.json").strip().endswith("PROVED")
-    run("sequence", "build", "text.txt", "--limit", 20, "-o", "few.json", "--data", "e.json")
+    run("sequence", "build", "text.txt", "--limit", 20, "-o", "few.json", "--save-data", "e.json")
     printed = run("sequence", "certify", "few.json", "d.json", "-o", "c.json", "--force", status=1)
     assert "equality  REFUTED" in printed
     assert "NOT PROVED" in run("check", "c.json", "few.json", "d.json", status=1)
@@ -78,7 +78,7 @@ def test_questions_which_cannot_be_asked(run):
     run("sequence", "build", "text.txt", "--limit", 16, "-o", "m.json")
     printed = run("sequence", "ask", "m.json", "the", status=2)
     assert "what follows 3 bytes was not memorized" in printed
-    run("sequence", "build", "lines.txt", "--question", "line", "-o", "l.json", "--data", "ld.json")
+    run("sequence", "build", "lines.txt", "--question", "line", "-o", "l.json", "--save-data", "ld.json")
     assert "7 bytes are more than n=5" in run("sequence", "ask", "l.json", "a longer"[:7], status=2)
 
 

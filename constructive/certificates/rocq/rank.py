@@ -137,7 +137,7 @@ def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset
         >>> made.values["n"], len(made.values["inverse"])
         (2, 3)
     """
-    prime, value, chosen = evidence_of(certificate, "rank", _read, "certify --claim rank")
+    prime, value, chosen = evidence_of(certificate, "rank", _read, "certify --claims rank")
     layer, known = memorizer.layer.leading, stored(memorizer, dataset)
     fits = 1 < value < prime < modular.LARGEST_MODULUS and len(chosen) == dataset.num_examples
     if not (fits and (np.diff(chosen) > 0).all() and chosen[-1] < layer.num_heads * layer.width):
