@@ -218,7 +218,8 @@ def test_the_commands_of_a_page_overwrite_nothing():
             if not re.match("constructive |python -I constructive/", line):
                 continue
             line = line.partition("  #")[0]  # noqa: PLW2901
-            new = re.findall(r"(?:-o|--output|--save-data|--picture|--text|--certificate) (\S+)", line)
+            options = "-o|--output|--save-data|--picture|--text|--certificate"
+            new = re.findall(rf"(?:{options}) (\S+)", line)
             read = set(re.findall(r"\S+\.(?:npz|json|safetensors)", line)) - set(new)
             assert not set(new) & set(made), (page.name, line)
             if page.name in {"README.md", "cli.md", "capacity.md", "memorize-a-text.md"}:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from constructive.support.errors import FormatError
-from constructive.support.files import replacing
+from constructive.support.files import read_file, replacing
 from constructive.support.tables import Sheet
 from constructive.support.verdict import Claim, Verdict, no_boolean
 
@@ -106,8 +106,9 @@ class Certificate:
             FormatError: if it is not a certificate
             OSError: if it cannot be read
         """
+        stored = read_file(path)
         try:
-            content = json.loads(Path(path).read_bytes())
+            content = json.loads(stored)
             if content["format"] not in FORMATS:
                 raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
             claims = tuple(

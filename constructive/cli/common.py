@@ -14,12 +14,13 @@ from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
+from numpy.linalg import LinAlgError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from constructive import __version__
 from constructive.cli.environment import environment
-from constructive.support.errors import ConstructiveError, ParameterError
+from constructive.support.errors import ConstructiveError, ParameterError, PrecisionError
 from constructive.support.files import way_out
 from constructive.support.progress import progress_to
 
@@ -149,19 +150,20 @@ def main() -> None:
         lines.append(f"  try: {way_out(error, usual)}")
         typer.echo("\n".join(lines), err=True)
         sys.exit(2)
-    except MemoryError as error:
-        typer.echo(f"MemoryError: {_too_large(error)}", err=True)
+    except (MemoryError, LinAlgError) as error:
+        typer.echo(f"{type(error).__name__.lstrip('_')}: {_as_ours(error)}", err=True)
         sys.exit(2)
 
 
-def _too_large(error: MemoryError) -> str:
-    """Say in three parts that memory is short; numpy names the array that did not fit."""
-    found = ParameterError(
-        "this needs more memory than is free",
-        witness=str(error) or None,
-        suggestion="fewer or smaller examples, or `generate` a folder, whose contexts stay on disk",
-    )
-    return str(found)
+def _as_ours(error: MemoryError | LinAlgError) -> ConstructiveError:
+    """Say in three parts what Python and numpy say in one."""
+    if isinstance(error, MemoryError):  # numpy names the array that did not fit
+        problem = "this needs more memory than is free"
+        ways = "fewer or smaller examples, or data in a folder, whose contexts stay on disk"
+    else:
+        problem = "an algorithm of linear algebra failed on these numbers"
+        ways = "entries of data and weights that are closer to 1"
+    return PrecisionError(problem, witness=str(error) or None, suggestion=ways)
 
 
 def _plain() -> bool:

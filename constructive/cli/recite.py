@@ -11,6 +11,7 @@ import constructive
 from constructive.cli.common import Force, Quiet, Seed, WeightsFile, Width, app, progress_bar
 from constructive.cli.outputs import Say, require_ending, several_outputs
 from constructive.support.errors import DataError, MissingExtraError, shown
+from constructive.support.files import read_file
 from constructive.support.progress import report
 
 _PIECE = 256
@@ -93,7 +94,7 @@ def recite(
     say = several_outputs(outputs, inputs={"FILE": file}, force=force, quiet=quiet)
     require_ending(output, ".safetensors")
     draws = _can_draw(say, asked=picture is not None)
-    stored = file.read_bytes()
+    stored = read_file(file)
     asked = _read(file, stored, unit, limit)
     content = _as_bytes(asked.joined(asked.tokens))
     say(

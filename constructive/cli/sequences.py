@@ -22,6 +22,7 @@ from constructive.cli.outputs import one_output, several_outputs, write_certific
 from constructive.data import byte_windows
 from constructive.sequences.constructions.registry import CONSTRUCTIONS
 from constructive.support.errors import DataError
+from constructive.support.files import read_file
 from constructive.support.progress import report
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def certify_command(
 
 
 def _read(corpus: Path, question: Question, window: int | None) -> byte_windows.TextExamples:
-    content = corpus.read_bytes()
+    content = read_file(corpus)
     if question is Question.next_byte:
         return byte_windows.windows(content, window)
     if window is not None:

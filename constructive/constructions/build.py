@@ -24,7 +24,7 @@ from constructive.layers.layer import Layer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import BuildRecord
 from constructive.layers.shapes import FLOAT64
-from constructive.support.arguments import require_positive, require_seed
+from constructive.support.arguments import require_not_negative, require_positive, require_seed
 from constructive.support.errors import AssumptionError, ParameterError, PrecisionError
 from constructive.support.parallel import require_executor
 from constructive.support.progress import report
@@ -288,6 +288,7 @@ def _check_parameters(
     if not (_is_real(tolerance) and tolerance > 0.0):
         message = f"tolerance={tolerance!r} is not positive"
         raise ParameterError(message, witness=tolerance, suggestion="a number such as 1e-6")
+    require_not_negative(tolerance=tolerance)  # and not beyond all floats
     bits = isinstance(precision, int) and not isinstance(precision, bool)
     if precision != "auto" and not (bits and FLOAT64 <= precision <= _MOST_BITS):  # type: ignore[operator]
         message = f"precision={precision!r} is not a number of bits"

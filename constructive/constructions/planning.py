@@ -22,7 +22,7 @@ from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.support import tables
-from constructive.support.arguments import require_positive
+from constructive.support.arguments import require_positive, require_size
 from constructive.support.errors import CapacityError, ConstructiveError, ParameterError
 from constructive.theory.bounds import Plan
 from constructive.theory.values import heads_for_values
@@ -180,8 +180,8 @@ def explain(
         exact_logits: whether float32 must make no error in logits
 
     Raises:
-        ParameterError: for an unknown construction or a count below 1; `Explanation.plan` raises
-            what says why nothing can be built
+        ParameterError: for an unknown construction, and for a count below 1 or larger than any
+            array; `Explanation.plan` raises what says why nothing can be built
 
     Example:
         >>> from constructive import explain, generators
@@ -189,6 +189,8 @@ def explain(
         >>> explain(data, num_heads=100).plan.construction
         'paired'
     """
+    sizes = {"num_heads": num_heads, "head_dim": head_dim, "value_dim": value_dim}
+    require_size(**{name: size for name, size in sizes.items() if size is not None})
     options = Options(head_dim, value_dim, arithmetic, exact_logits=exact_logits)
     return explain_survey(Survey(dataset), num_heads, construction, options)
 

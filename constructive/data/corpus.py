@@ -19,7 +19,7 @@ from constructive.data.tokens import Joined, Token, joined, no_text, require_voc
 from constructive.support.arguments import is_integer, require_positive
 from constructive.support.arrays import Integers, private
 from constructive.support.errors import DataError, FormatError, ParameterError, shown
-from constructive.support.files import replacing
+from constructive.support.files import read_file, replacing
 
 FORMAT = "constructive text 1"
 
@@ -374,8 +374,9 @@ class Text:
             FormatError: if it is not one
             OSError: if it cannot be read
         """
+        stored = read_file(path)
         try:
-            content = json.loads(Path(path).read_bytes())
+            content = json.loads(stored)
             if content["format"] != FORMAT:
                 raise ValueError(f"its format is {shown(content['format'])}, not {FORMAT!r}")
             vocabulary, texts = tuple(content["vocabulary"]), content["texts"]

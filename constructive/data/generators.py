@@ -33,6 +33,7 @@ from constructive.data.stored import write_folder
 from constructive.support.arguments import is_integer, require_positive, require_seed
 from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import DataError, ParameterError, shown
+from constructive.support.memory import require_memory
 
 _DRAWN_BYTES = 1 << 20
 """Size of the numbers that are drawn at a time."""
@@ -115,7 +116,13 @@ def _generator(draw: Callable[..., _Draws]) -> _Generator:
         require_seed(seed)
         targets = (num_examples,) if target_dim is None else (num_examples, target_dim)
         shapes = _Shapes((num_examples, context_size, width), (num_examples, width), targets)
-        return _drawn(draw(np.random.default_rng(seed), shapes, **options), dtype, folder)
+        least = max(num_examples, context_size) * width
+        require_memory("queries", _dtype(dtype).itemsize * least, "fewer examples")
+        draws = draw(np.random.default_rng(seed), shapes, **options)
+        if folder is None:
+            size = _dtype(dtype).itemsize * math.prod(draws.shape)
+            require_memory("contexts", size, "fewer examples, or a folder, where they stay on disk")
+        return _drawn(draws, dtype, folder)
 
     common = inspect.signature(_Generator.__call__)
     _, *sizes, _ = common.parameters.values()  # but for self and options

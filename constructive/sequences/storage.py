@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 from constructive.sequences.network import Network, Number, SparseMatrix
 from constructive.support.errors import FormatError, ParameterError
-from constructive.support.files import replacing
+from constructive.support.files import read_file, replacing
 
 Json = Any
 """What the json module reads and writes."""
@@ -236,7 +236,7 @@ class JsonFile(ABC):
             FormatError: if it is not one
             OSError: if it cannot be read
         """
-        text = Path(path).read_bytes()
+        text = read_file(path)
         made_by = f"{cls.__name__}.save"
         try:
             content = json.loads(text, object_pairs_hook=_without_duplicates)

@@ -3,7 +3,10 @@
 import operator
 from numbers import Real
 
-from constructive.support.errors import ParameterError
+from constructive.support.errors import ParameterError, shown
+
+_LARGEST = (1 << 63) - 1
+"""The largest size of an array."""
 
 
 def require_positive(**counts: int) -> None:
@@ -14,12 +17,31 @@ def require_positive(**counts: int) -> None:
             raise ParameterError(message, witness=value, suggestion=f"{name} >= 1")
 
 
+def require_size(**sizes: int) -> None:
+    """Raise ParameterError, with its name, for what cannot be the size of an array."""
+    require_positive(**sizes)
+    for name, value in sizes.items():
+        if value > _LARGEST:
+            raise ParameterError(
+                f"{name}={shown(value)} is larger than any array",
+                witness=shown(value),
+                suggestion=f"{name} <= {_LARGEST}",
+            )
+
+
 def require_not_negative(**amounts: float) -> None:
     """Raise ParameterError, with its name, for what is not a number of 0 or more."""
     for name, value in amounts.items():
         if not (isinstance(value, Real) and value >= 0):
             message = f"{name}={value!r} is not a number of 0 or more"
             raise ParameterError(message, witness=value, suggestion=f"{name} >= 0")
+        try:
+            float(value)
+        except OverflowError as error:
+            message = f"{name}={shown(value)} is larger than any float"
+            raise ParameterError(
+                message, witness=shown(value), suggestion=f"{name} <= 1e308"
+            ) from error
 
 
 def require_pair(name: str, value: object, suggestion: str) -> None:

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from constructive.support.errors import OutputError
+from constructive.support.errors import FormatError, OutputError
 
 STANDARD_OUTPUT = Path("/dev/stdout")
 """For every function that takes a path."""
@@ -138,6 +138,32 @@ def same_file(first: Path, second: Path) -> bool:
     except OSError:  # one of them is not there yet
         return os.path.realpath(first) == os.path.realpath(second)
     return os.path.samestat(one, other) and not stat.S_ISCHR(one.st_mode)
+
+
+def read_file(path: str | Path) -> bytes:
+    """Read all bytes of a file.
+
+    Args:
+        path: the file
+
+    Raises:
+        FormatError: for a folder
+        OSError: for a file that does not exist or may not be read
+
+    Example:
+        >>> read_file(tempfile.gettempdir())
+        Traceback (most recent call last):
+            ...
+        constructive.FormatError: ... is a folder, not a file
+          witness: ...
+          try: the path of a file
+    """
+    try:
+        return Path(path).read_bytes()
+    except IsADirectoryError as error:
+        raise FormatError(
+            f"{path} is a folder, not a file", witness=str(path), suggestion="the path of a file"
+        ) from error
 
 
 def way_out(error: OSError, otherwise: str = "another path") -> str:

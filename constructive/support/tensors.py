@@ -17,6 +17,7 @@ from safetensors.numpy import save
 
 from constructive.support.arrays import Array
 from constructive.support.errors import FormatError
+from constructive.support.files import read_file
 
 Made = TypeVar("Made")
 
@@ -73,7 +74,7 @@ def load(path: str | Path, form: Form, make: Callable[[dict[str, Array], Any], M
         FormatError: if it is not such a file
         OSError: if it cannot be read
     """
-    content = Path(path).read_bytes()
+    content = read_file(path)
     try:
         if content.startswith(b"PK"):
             raise ValueError("it is a zip archive, as data sets are")

@@ -4,10 +4,8 @@ More heads than examples memorize nothing more: where differences of tokens span
 all, k + (H - 1) delta >= T for H >= T, so that c(E; H) = c(E; T).
 """
 
-import math
-import os
-
 from constructive.support.errors import ParameterError
+from constructive.support.memory import physical_memory
 
 MOST = 10**5
 """Heads that nobody needs for fewer examples; as many take a minute or two to build."""
@@ -40,7 +38,7 @@ def require_heads(num_heads: int, num_examples: int, each: int) -> None:
           try: at most 7 heads: more heads than examples memorize nothing more
     """
     needed = 8 * _COPIES * num_heads * each
-    if needed <= _memory() and num_heads <= max(num_examples, MOST):
+    if needed <= physical_memory() and num_heads <= max(num_examples, MOST):
         return
     gigabytes, minutes = -(-needed // 10**9), -(-2 * num_heads // MOST)
     most = min(num_examples, num_heads)
@@ -52,14 +50,6 @@ def require_heads(num_heads: int, num_examples: int, each: int) -> None:
         if num_heads > num_examples
         else "fewer heads, or smaller dimensions of a head",
     )
-
-
-def _memory() -> float:
-    """Return the bytes of memory of this machine; infinity where it does not say."""
-    try:
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, ValueError, OSError):
-        return math.inf
 
 
 def _count(number: int) -> str:

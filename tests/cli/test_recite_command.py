@@ -92,7 +92,7 @@ def test_one_token_and_any_bytes(run, folder):
         (["empty.txt"], "DataError: empty.txt is empty"),
         (["latin.txt"], "latin.txt is not UTF-8: byte 3 is 233"),
         (["none.txt"], "FileNotFoundError"),
-        (["."], "IsADirectoryError"),
+        (["."], "FormatError: . is a folder"),
         (["cat.txt", "--output", "cat.txt"], "--output and FILE are one file"),
         (["cat.txt", "--text", "a", "--certificate", "./a"], "--certificate and --text are one"),
         (["cat.txt", "--picture", "none/p.png"], "no such folder"),
@@ -201,3 +201,39 @@ def test_decoding_in_pieces(monkeypatch):
         found = recite._decoded(decoder, text)
     assert joined(found, "words") == CAT
     assert steps == [("recite", done, 26) for done in range(1, 26, 4)]
+
+
+@pytest.mark.parametrize(("unit", "prompt"), [("words", "the cat "), ("bytes", "the ca")])
+def test_a_saved_decoder_continues_a_prompt(run, folder, unit, prompt):
+    (folder / "cat.txt").write_bytes(CAT.replace("\r", "").encode())
+    run("recite", "cat.txt", "--width", 64, "--unit", unit)
+    assert run("continue", "decoder.safetensors", prompt) == CAT.replace("\r\n", "\n\n")
+    shorter = run("continue", "decoder.safetensors", prompt, "--length", 7)
+    assert CAT.startswith(shorter.removesuffix("\n"))
+    assert len(shorter) < len(CAT)
+
+
+def test_a_decoder_of_token_ids_takes_numbers(run, folder):
+    decoder = build_decoder(Text.of([3, 14, 15, 9, 2, 6]), width=32)
+    decoder.save(folder / "ids.safetensors")
+    assert run("continue", "ids.safetensors", "3 14").split() == ["3", "14", "15", "9", "2", "6"]
+    for prompt in ("three", "-3", "9" * 5000, ""):
+        text = run("continue", "ids.safetensors", "--", prompt, status=2)
+        assert text.startswith("DataError")
+        assert "try: " in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["decoder.safetensors", "the zebra"], "DataError: the token 'zebra'"),
+        (["decoder.safetensors", ""], "DataError: no token"),
+        (["decoder.safetensors", "the", "--length", "10000"], "ParameterError: length=10000"),
+        (["decoder.safetensors", "the", "--length", "0"], "--length"),
+        (["cat.txt", "the"], "FormatError: cat.txt is not a decoder"),
+        (["none.safetensors", "the"], "FileNotFoundError"),
+    ],
+)
+def test_what_a_decoder_cannot_continue(run, folder, arguments, words):
+    build_decoder(Text.words(CAT), width=64).save(folder / "decoder.safetensors")
+    assert words in run("continue", *arguments, status=2)

@@ -78,7 +78,8 @@ def test_questions_which_cannot_be_asked(run):
     run("sequence", "build", "text.txt", "--limit", 16, "-o", "m.json")
     printed = run("sequence", "ask", "m.json", "the", status=2)
     assert "what follows 3 bytes was not memorized" in printed
-    run("sequence", "build", "lines.txt", "--question", "line", "-o", "l.json", "--save-data", "ld.json")
+    lines = "--question", "line", "-o", "l.json", "--save-data", "ld.json"
+    run("sequence", "build", "lines.txt", *lines)
     assert "7 bytes are more than n=5" in run("sequence", "ask", "l.json", "a longer"[:7], status=2)
 
 

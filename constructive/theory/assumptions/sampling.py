@@ -23,7 +23,7 @@ from constructive.support.arguments import (
     require_seed,
 )
 from constructive.support.arrays import Array, Integers, checked_matrix, row_chunks
-from constructive.support.errors import ParameterError
+from constructive.support.errors import ParameterError, shown
 from constructive.support.parallel import ordered_map
 
 Drawn = tuple[int, tuple[int, ...]]
@@ -35,6 +35,8 @@ _FEWEST = 100
 """Subsets which are drawn whatever the budget is."""
 _SECONDS = 30.0
 """What a budget of 1.0 allows, on one core or two."""
+_MOST = 10**9
+"""Subsets beyond which nobody waits for the estimate."""
 _PILOT = 8
 """Subsets, none of the sample, which tell how others will be decided."""
 _CHOLESKY = 25e9
@@ -153,6 +155,12 @@ def dependent_share(
     """
     sample = subsets if isinstance(subsets, Sample) else Sample(subsets)
     require_positive(subsets=sample.subsets)
+    if sample.subsets > _MOST:
+        raise ParameterError(
+            f"subsets={shown(sample.subsets)} would take days",
+            witness=shown(sample.subsets),
+            suggestion=f"subsets <= {_MOST}",
+        )
     require_seed(seed)
     if not 0.0 < confidence < 1.0:
         raise ParameterError(
