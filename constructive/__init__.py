@@ -11,6 +11,7 @@ The imports below are for those who read them; each name is imported when it is 
 from typing import TYPE_CHECKING
 
 from constructive.support.lazy import attach
+from constructive.support.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from constructive.certificates.certificate import Certificate as Certificate
@@ -75,10 +76,6 @@ if TYPE_CHECKING:
     from constructive.theory.published import published_bounds as published_bounds
     from constructive.theory.values import ValueBounds as ValueBounds
     from constructive.theory.values import value_bounds as value_bounds
-
-__version__ = "0.1.0"
-DISTRIBUTION = "constructive-attention"
-"""The name on package indexes, where `constructive` would be too general."""
 
 if not TYPE_CHECKING:  # which would take every name for one that is there
     __getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -9,14 +9,14 @@ import sys
 from importlib.metadata import metadata
 from pathlib import Path
 
-import constructive
+from constructive.support.version import DISTRIBUTION, __version__
 
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
 project = "constructive"
 author = "the constructive contributors"
 copyright = author  # noqa: A001 - Sphinx wants this name
-version = release = constructive.__version__
+version = release = __version__
 
 extensions = [
     "myst_parser",
@@ -65,7 +65,7 @@ html_show_sourcelink = False
 html_copy_source = False
 
 # The repository is known where `[project.urls]` in pyproject.toml names it, or who builds does.
-_about = metadata(constructive.DISTRIBUTION)
+_about = metadata(DISTRIBUTION)
 _urls = dict(url.split(", ", 1) for url in _about.get_all("Project-URL") or [])
 _repository = _urls.get("Repository") or os.environ.get("READTHEDOCS_GIT_CLONE_URL", "")
 if _repository.startswith("https://"):  # a link at the foot of every page

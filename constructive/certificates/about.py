@@ -6,10 +6,10 @@ from typing import Any
 import flint
 import numpy as np
 
-from constructive import __version__
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array
 from constructive.support.fingerprint import fingerprint
+from constructive.support.version import __version__
 
 
 def describe_arrays(arrays: dict[str, Array]) -> dict[str, Any]:

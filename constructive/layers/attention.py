@@ -93,8 +93,8 @@ class AttentionLayer(HeadShapes):
             ParameterError: if d_v < d_out, as such a layer has too few outputs, and for weights
                 which `AttentionLayer` refuses
         """
-        num_heads, width, _ = query_weights.shape
-        target_dim = effective_readout.shape[1]
+        num_heads, target_dim = len(query_weights), effective_readout.shape[1]
+        width = len(effective_readout) // num_heads
         value_dim = target_dim if value_dim is None else value_dim
         if value_dim < target_dim:
             message = f"value_dim={value_dim} is less than the d_out={target_dim} of the targets"
@@ -115,12 +115,16 @@ class AttentionLayer(HeadShapes):
     def tensors(self) -> dict[str, Array]:
         """The weights by the names which files give them."""
         return {
-            "W_Q": self.query_weights,
-            "W_K": self.key_weights,
+            **self.head_tensors,
             "W_V": self.value_weights,
             "W_O": self.output_weights,
             "W_D": self.readout_weights,
         }
+
+    @property
+    def width(self) -> int:
+        """d, the number of entries of a token or a query."""
+        return int(self.value_weights.shape[1]) if self.value_weights.ndim > 1 else 0
 
     precision = FLOAT64
     corrections: ClassVar[tuple[Array, ...]] = ()

@@ -25,6 +25,7 @@ from constructive.exact.formats import rounded
 from constructive.exact.models import model_named
 from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.decoder_record import DecoderRecord, read_record
+from constructive.layers.shapes import head_weights
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, Rebuilt, private
 from constructive.support.errors import DataError, ParameterError, shown
@@ -375,7 +376,7 @@ class Decoder(Rebuilt):
             return cls(
                 arrays["embedding"],
                 arrays["positions"],
-                CausalLayer(arrays["W_Q"], arrays["W_K"], arrays["U"], about["window"]),
+                CausalLayer(*head_weights(arrays), arrays["U"], about["window"]),
                 arrays["unembedding"],
                 tuple(about["vocabulary"]),
                 about["unit"],

@@ -10,6 +10,7 @@ from constructive.layers.attention import AttentionLayer
 from constructive.layers.extended import ExtendedLayer
 from constructive.layers.layer import Layer
 from constructive.layers.record import BuildRecord, TrainedRecord, read_record
+from constructive.layers.shapes import head_weights
 from constructive.support import tensors
 from constructive.support.arrays import Array
 from constructive.support.files import replacing
@@ -47,7 +48,8 @@ def load(path: str | Path, make: Callable[[Layer, BuildRecord | TrainedRecord], 
 
 
 def _layer(arrays: dict[str, Array], precision: int) -> Layer:
-    layer = AttentionLayer(*(arrays[name] for name in ("W_Q", "W_K", "W_V", "W_O", "W_D")))
+    after = (arrays[name] for name in ("W_V", "W_O", "W_D"))
+    layer = AttentionLayer(*head_weights(arrays), *after)
     if "W_V_corrections" in arrays:
         return ExtendedLayer(layer, arrays["W_V_corrections"], precision)
     return layer

@@ -89,7 +89,7 @@ def attended(
     Raises:
         VanishingDenominatorError: where a softmax denominator is 0 modulo p
     """
-    heads, entries = np.divmod(columns, weights[0].shape[1])
+    heads, entries = np.divmod(columns, view.queries.shape[-1])
     own = (heads == 0) & skip
     for chunk in attend(arithmetic, weights, view, chunk_bytes=chunk_bytes):
         z = chunk.representation.entries(heads - skip, entries)

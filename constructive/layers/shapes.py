@@ -29,6 +29,11 @@ class HeadShapes(Rebuilt):
         return int(self.query_weights.shape[1])
 
     @property
+    def head_tensors(self) -> dict[str, npt.NDArray[Any]]:
+        """What attention is made of, by the names which files give it."""
+        return {"W_Q": self.query_weights, "W_K": self.key_weights}
+
+    @property
     def head_dim(self) -> int:
         """d_h, the inner dimension of W_K W_Q^T."""
         return int(self.query_weights.shape[2])
@@ -37,6 +42,15 @@ class HeadShapes(Rebuilt):
     def num_parameters(self) -> int:
         """The number of entries of the weights."""
         return sum(array.size for array in vars(self).values())
+
+
+def head_weights(tensors: dict[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:
+    """Return the first two arrays of a layer, from tensors of a file.
+
+    Args:
+        tensors: by the names which files give them
+    """
+    return tensors["W_Q"], tensors["W_K"]
 
 
 def check_targets(dataset: ExampleShapes, target_dim: int) -> None:

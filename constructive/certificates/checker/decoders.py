@@ -102,7 +102,7 @@ def read_texts(path, most):
 
 
 def require_shapes(shapes, count, longest):
-    embedding, positions, w_q, w_k, u, unembedding = (shape for _, shape, _ in shapes.values())
+    embedding, positions, w_q, w_k, u, unembedding = (shapes[name][1] for name in NAMES)
     require(all(kind == "<f4" for kind, *_ in shapes.values()), "the weights are not float32")
     require(len(w_q) == 3 and len(u) == len(unembedding) == 2, "the weights have other axes")
     heads, width, _ = w_q

@@ -87,12 +87,12 @@ def shape_of(listed):
     return shape
 
 
-def weights_shapes(path, most):
-    """Those of a layer, which may have corrections."""
-    return tensor_shapes(path, ("W_Q", "W_K", "W_V", "W_O", "W_D"), most, "W_V_corrections")[0]
+def weights_shapes(path, most, more=("W_V_corrections",)):
+    """Those of a layer, which may have corrections, or what else there may be."""
+    return tensor_shapes(path, ("W_Q", "W_K", "W_V", "W_O", "W_D"), most, more)[0]
 
 
-def tensor_shapes(path, names, most, more=None):
+def tensor_shapes(path, names, most, more=()):
     """Type, shape and place of each tensor of a .safetensors file, and what else it says.
 
     The file is a length, JSON, and bytes.
@@ -103,7 +103,7 @@ def tensor_shapes(path, names, most, more=None):
         require(length <= total - 8, "the header of the weights is cut off")
         require(64 * length <= most, "the header of the weights is too large for --max-memory")
         header = parsed(file.read(length))
-    names = [*names, *[more] * (more in header)]
+    names = [*names, *(name for name in more if name in header)]
     require(set(header) - {"__metadata__"} == set(names), f"the weights are not {names}")
     for name in names:
         kind, shape = {"F64": "<f8", "F32": "<f4"}[header[name]["dtype"]], header[name]["shape"]

@@ -19,7 +19,8 @@ def residuals(weights, data, readout, keep, work):
     readout: W_V W_O W_D in fixed point (H d, d_out);  keep: whether Z is wanted
     Nothing for sums which are too long.
     """
-    (heads, width, inner), contexts = weights["W_Q"].shape, data["contexts"]
+    (heads, width, _), contexts = weights["W_V"].shape, data["contexts"]
+    inner = weights["W_Q"].shape[2]
     total, size, columns = len(data["queries"]), contexts.shape[-2], heads * width
     if max(columns, size, inner) > LONGEST:
         return None

@@ -102,7 +102,8 @@ def attended(weights, view, most, work):
             units = tokens.shape[2] * max(tokens.shape[1], weights["W_Q"].shape[2])
             for part in chunks(len(examples), units, CHUNK):
                 at = examples[part], heads[part]
-                attention[at], error[at] = in_fixed_point(weights, tokens, group.queries, at, work)
+                found = in_fixed_point(weights, group.tokens[0], group.queries, at, work)
+                attention[at], error[at] = found
         yield group, tokens, attention, error
 
 

@@ -58,7 +58,7 @@ class Layer(About):
 
     def rows_of_z(self):
         """A view, which of its rows Z has, and how many columns that has."""
-        columns = math.prod(self.weights["W_Q"].shape[:2])
+        columns = math.prod(self.weights["W_V"].shape[:2])
         return examples(self.weights, self.data), np.arange(self.shapes[0]), columns
 
     def conclude(self, claims):

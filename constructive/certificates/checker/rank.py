@@ -81,7 +81,7 @@ def looks_singular(weights, data, tell=silent):
 
     It may have rank T all the same, but hardly ever; so nobody needs to look for its inverse.
     """
-    view, columns = examples(weights, data), math.prod(weights["W_Q"].shape[:2])
+    view, columns = examples(weights, data), math.prod(weights["W_V"].shape[:2])
     rng, p = np.random.default_rng(view.total), 4194287
     for a in rng.integers(2, p, size=POINTS).tolist() if view.total <= columns else ():
         mixing = reduce(rng.integers(p, size=(columns, view.total)).astype(np.float64), p)

@@ -178,7 +178,8 @@ def farthest(out, targets, scales):
 
 def representation(weights, data, count, whole, work):
     """Rows of Z times 2^-scale, for contexts of size one: rows, scales, and a Fixed (k, H d)."""
-    (heads, width, inner), contexts = weights["W_Q"].shape, data["contexts"]
+    (heads, width, _), contexts = weights["W_V"].shape, data["contexts"]
+    inner = weights["W_Q"].shape[2]
     total, outputs = len(data["queries"]), data["targets"].size // len(data["queries"])
     units = largest(*contexts.shape[-2:], heads, inner, outputs)
     view = Examples(data, chunks(total, units, total * units if whole else CHUNK))

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive import __version__
 from constructive.constructions.multihead.directions import KeyDirection
 from constructive.constructions.options import Options
 from constructive.constructions.paired.coupling import Reader
@@ -32,6 +31,7 @@ from constructive.support.parallel import (
 )
 from constructive.support.progress import report
 from constructive.support.stored import StoredArray
+from constructive.support.version import __version__
 
 _STEP = "build pairs of heads"
 _FIELDS = tuple(field.name for field in dataclasses.fields(Block))

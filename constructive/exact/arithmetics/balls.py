@@ -139,19 +139,21 @@ class Balls(Arithmetic[BallFactors, BallLogits, BallMatrices]):
     def averages(
         self,
         attention: BallMatrices,
-        values: Numbers,  # noqa: ARG002 - attention has them as matrices
+        values: Numbers,
     ) -> BallMatrices:
         """Return the averages of each query: (H, d).
 
         Args:
             attention: of a block
-            values: the keys of the block
+            values: (k, n, d), or (1, n, d) for all
         """
 
+        of_group = lru_cache(maxsize=1)(lambda group: exact_matrix(values[group]))
+
         def average(query: int) -> arb_mat:
-            weights = attention[query]
+            weights, tokens = attention[query], of_group(attention.group(query, len(values)))
             with working_precision(self.prec):
-                return weights * attention.tokens(query)
+                return weights * tokens
 
         return BallMatrices(len(attention), average, attention.tokens)
 

@@ -68,7 +68,12 @@ class CausalLayer(HeadShapes):
     @property
     def tensors(self) -> dict[str, Array]:
         """The weights by the names which files give them."""
-        return {"W_Q": self.query_weights, "W_K": self.key_weights, "U": self.readout_weights}
+        return {**self.head_tensors, "U": self.readout_weights}
+
+    @property
+    def width(self) -> int:
+        """d, the number of entries of a token."""
+        return len(self.readout_weights) // (self.num_heads + self.skip)
 
     @property
     def num_parameters(self) -> int:
@@ -171,7 +176,7 @@ def _check(tensors: dict[str, Array], *, skip: bool) -> None:
             witness=tuple(sorted(map(str, kinds))),
             suggestion="all float32, or all float64",
         )
-    w_q, w_k, readout = tensors.values()
+    w_q, w_k, readout = (tensors[name] for name in ("W_Q", "W_K", "U"))
     shapes = {name: array.shape for name, array in tensors.items()}
     fits = w_q.ndim == 3 and w_q.shape == w_k.shape and readout.ndim == 2 and w_q.size
     if not fits or readout.shape[0] != (len(w_q) + skip) * w_q.shape[1] or not readout.size:

@@ -1,8 +1,8 @@
-"""A campaign against the checker and certify. Run: python tests/benchmarks/hostile.py
+"""A campaign against the checker and certify. Run: python tests/campaign/hostile.py
 
 Hostile triples of certificate, weights and data in three families: mutations of honest ones, claims
 which are built to be false, and spoilt files; and files which ask for much. What is accepted is
-judged by code which shares nothing with what it judges (tests/hostile/judges.py). The same arrays
+judged by code which shares nothing with what it judges (tests/campaign/judges.py). The same arrays
 go to certify: what it proves and refutes is judged, and what it proves the checker has to accept.
 Decoders are a family of their own, with forgeries and a judge of their own; every fifth is
 certify's.
@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "hostile"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 FAMILIES = {
     "mutations": (0.40, 250),

@@ -1,4 +1,4 @@
-"""A slice of the campaign of tests/benchmarks/hostile.py, with fixed seeds; and it can fail."""
+"""A slice of the campaign of tests/campaign/hostile.py, with fixed seeds; and it can fail."""
 
 import json
 import sys

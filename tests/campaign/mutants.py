@@ -1,14 +1,15 @@
 """Mutation testing of the checker and of what certify proves with, by hand; it takes hours.
 
     python -m pip install mutmut
-    python tests/benchmarks/mutants.py constructive/certificates/checker --processes 2
+    python tests/campaign/mutants.py constructive/certificates/checker --processes 2
 
 Every mutant is one change in one place, by the operators of mutmut: numbers, operators, keywords,
 names, branches. (Its other operators put None or nothing in the place of arguments and of what is
 assigned, which any run of the code sees, or alter the words of messages.) For each a process is
 forked, which puts the mutant in the place of the module and runs the tests of that module until one
 fails: those first which killed most mutants before. What survives is written down with its line,
-and has to be killed by a new test, or explained in docs/mutants.md. A mutant with which one
+and has to be killed by a new test, or explained. Counts and survivors of each module go into
+mutants.json beside this file, and its table into docs/mutants.md. A mutant with which one
 test takes longer than SECONDS counts as killed. With --brief 8 the longest tests are left out, and
 no test is begun after eight seconds: what survives has yet to meet the rest, by --only REPORT.
 """
@@ -29,6 +30,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import libcst as cst
+import mutant_records
 import numpy as np
 import pytest
 from libcst.metadata import MetadataWrapper, PositionProvider
@@ -43,11 +45,11 @@ SECONDS = 60
 LOADED = "hypothesis", "hypothesis.extra.numpy", "flint", "mpmath", "scipy.linalg"
 """What the tests import, imported once and not by every fork."""
 
-CAMPAIGN = "tests/hostile/test_campaign.py"
+CAMPAIGN = "tests/campaign/test_campaign.py"
 HONEST = f"{CAMPAIGN}::test_honest_triples_stay_true_at_any_scale"
 HOSTILE = f"{CAMPAIGN}::test_nothing_false_is_accepted"
-IMPOSSIBLE = "tests/hostile/test_impossible.py"
-NEEDS = "tests/hostile/test_needs.py"
+IMPOSSIBLE = "tests/campaign/test_impossible.py"
+NEEDS = "tests/campaign/test_needs.py"
 LONGEST = {HOSTILE, NEEDS}
 TOO_LONG = [
     "tests/checker/test_paired.py::test_thirty_thousand_examples_are_proved_and_checked",
@@ -61,19 +63,32 @@ def checks(names: str) -> list[str]:
     return [f"tests/checker/test_{name}.py" for name in names.split()]
 
 
-LAYERS = "checker upper_bounds"
+LAYERS = "checker checker_conformance upper_bounds"
+PAIRS = [*checks("paired_steps paired_bounds layers paired soundness"), HONEST, HOSTILE]
+SEQUENCES = [*checks("sequence_parts sequence_checker soundness"), HOSTILE]
+DECODERS = checks("decoder_checker decoder_rounding decoder_models")
+REAL = checks(f"attend float_claims real_claims arithmetic layers soundness {LAYERS}")
 TESTS = {
-    "certificates/checker/paired": [
-        *checks("paired_steps paired_bounds layers paired soundness"), HONEST, HOSTILE
-    ],
-    "certificates/checker/decoders": checks("decoder_checker decoder_rounding"),
-    "certificates/checker/executed": checks("exact_logits executed"),
+    **{f"certificates/checker/{name}": PAIRS for name in ("paired", "pairs", "scan", "coupling")},
+    **{
+        f"certificates/checker/{name}": SEQUENCES
+        for name in ("sequences", "networks", "columns", "size")
+    },
+    **{
+        f"certificates/checker/{name}": DECODERS
+        for name in ("decoders", "margins", "recites", "table")
+    },
+    **{
+        f"certificates/checker/{name}": [*REAL, HONEST, HOSTILE, NEEDS]
+        for name in ("floating", "float_claims", "real", "inverse", "digits")
+    },
+    "certificates/checker/attend": [*checks(f"attend {LAYERS} decoder_checker paired"), HOSTILE],
+    "certificates/checker/views": [*checks(f"attend {LAYERS} decoder_checker paired"), HOSTILE],
+    "certificates/checker/residues": checks(f"attend layers {LAYERS} decoder_checker"),
+    "certificates/checker/executed": checks("exact_logits executed checker_conformance"),
+    "certificates/checker/rounding": [*checks("executed exact_logits"), *DECODERS],
     "certificates/checker/float_model": [
         *checks("decoder_rounding decoder_checker executed"), "tests/exact/test_float_model.py"
-    ],
-    "certificates/claims/recites": checks("decoder_claims decoder_checker"),
-    "certificates/checker/sequences": [
-        *checks("sequence_parts sequence_checker soundness"), HOSTILE
     ],
     "certificates/checker/files": [
         *checks(f"files {LAYERS} sequence_checker paired"), HONEST, HOSTILE
@@ -82,25 +97,23 @@ TESTS = {
     "certificates/checker/bounds": [
         *checks(f"bounds paired_steps paired {LAYERS}"), HONEST, HOSTILE
     ],
-    "certificates/checker/float_claims": [
-        *checks("float_claims real_claims layers soundness"), HONEST, HOSTILE, NEEDS
-    ],
     "certificates/checker/fixed": [*checks(f"arithmetic {LAYERS}"), HONEST, HOSTILE],
     "certificates/checker/modular": [*checks(f"arithmetic layers {LAYERS}"), HONEST, HOSTILE],
-    "certificates/checker/real_claims": [
-        *checks(f"real_claims layers arithmetic soundness {LAYERS}"), HONEST, HOSTILE, NEEDS
-    ],
     "certificates/checker": [*checks(f"layers {LAYERS} soundness"), HONEST, HOSTILE, NEEDS],
+    "certificates/checker/impossible": [*checks(f"layers {LAYERS}"), IMPOSSIBLE, NEEDS],
+    "certificates/claims/recites": checks("decoder_claims decoder_checker"),
     "certificates/claims/sequences": [*checks("claims sequence_checker"), "tests/sequences"],
-    "certificates/checker/impossible": [
-        *checks(f"layers {LAYERS}"), IMPOSSIBLE, NEEDS
-    ],
     "certificates/claims/impossible": [*checks("claims upper_bounds"), "tests/theorem", HOSTILE],
     "theory/context": [*checks("upper_bounds"), "tests/theorem", IMPOSSIBLE],
     "certificates/claims/paired": [*checks("paired_steps paired_claims paired soundness"), HOSTILE],
-    "certificates/claims": [*checks(f"claims certify {LAYERS} soundness"), HOSTILE],
+    "certificates/claims": [*checks(f"claim_kinds claims certify {LAYERS} soundness"), HOSTILE],
+    "layers/rounding": checks("executed exact_logits"),
+    "layers/exact_logits": ["tests/layer", *checks("exact_logits decoder_rounding")],
+    "layers/causal": ["tests/layer", *DECODERS],
+    "layers": ["tests/layer", *checks(f"claims {LAYERS}")],
     "exact/directed": ["tests/exact/test_directed.py", *checks("bounds claims paired_steps")],
     "exact/verified": checks("claims bounds certify"),
+    "exact/arithmetics": ["tests/layer", *checks(f"claims executed {LAYERS}")],
     "exact": ["tests/exact", *checks(f"claims bounds paired_steps certify {LAYERS}"), HOSTILE],
 }  # fmt: skip
 """Which tests look at which modules, quick ones first: the longest match."""
@@ -261,19 +274,19 @@ def chosen(path: Path, options: argparse.Namespace) -> list[tuple[str, str]]:
     return [listed[k] for k in sorted(some)]
 
 
-def survivors(path: Path, options: argparse.Namespace) -> Counter:
+def survivors(path: Path, options: argparse.Namespace) -> tuple[Counter, list[str]]:
     """Run all mutants of a file, and write down those which no test kills."""
     for name in LOADED:
         importlib.import_module(name)
     if path.parent == CHECKER:
-        sys.path.insert(0, str(ROOT / "tests" / "hostile"))
+        sys.path.insert(0, str(ROOT / "tests" / "campaign"))
         import triples  # made once: these mutants do not change the package
 
         for honest in (triples.honest_layers, triples.honest_pairs, triples.honest_bounds):
             honest()
         triples.honest_sequences()
     gc.freeze()  # forks need not look through what is here already
-    counts, kills, running = Counter(), Counter(), {}
+    counts, kills, running, left = Counter(), Counter(), {}, []
     waiting = [*chosen(path, options)[::-1], (UNCHANGED, path.read_text())]  # from the end
     while waiting or running:
         while waiting and len(running) < options.processes:
@@ -295,9 +308,10 @@ def survivors(path: Path, options: argparse.Namespace) -> Counter:
             continue
         counts["survived" if survived else "killed"] += 1
         if survived:
+            left.append(told)
             with options.report.open("a") as file:
                 file.write(told + "\n")
-    return counts
+    return counts, left
 
 
 def main() -> None:
@@ -316,7 +330,8 @@ def main() -> None:
         if path.name in ("__init__.py", "__main__.py"):
             continue
         start = time.time()
-        counts = survivors(path, options)
+        counts, left = survivors(path, options)
+        mutant_records.add(path, counts, left, sampled=options.sample is not None)
         name = path.relative_to(ROOT)
         minutes = (time.time() - start) / 60
         print(

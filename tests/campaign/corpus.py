@@ -3,8 +3,8 @@
 Run it once with each version and compare the folders; what differs is what a change means to
 change, or a fault::
 
-    PYTHONPATH=before python tests/benchmarks/corpus.py before-corpus
-    PYTHONPATH=after python tests/benchmarks/corpus.py after-corpus
+    PYTHONPATH=before python tests/campaign/corpus.py before-corpus
+    PYTHONPATH=after python tests/campaign/corpus.py after-corpus
     diff -r before-corpus after-corpus
 
 All weights are built anew from seeds, so a certificate, which names the hashes of weights and data,
