@@ -30,16 +30,16 @@ from constructive.cli.common import (
 from constructive.cli.outputs import one_output, print_json
 from constructive.support.errors import AssumptionError, ParameterError
 from constructive.theory import proofs, published, rocq
-from constructive.theory.assumptions.regrouping import CONSTRUCTIONS
+from constructive.theory.bounds import THEOREMS
 
 if TYPE_CHECKING:
     from constructive.theory.assumptions.report import Report
 
     Construction = str
 else:
-    Construction = StrEnum("Construction", {name: name for name in CONSTRUCTIONS})
+    Construction = StrEnum("Construction", {name: name for name in THEOREMS})
 """The values of --construction."""
-_DEFAULT = Construction(CONSTRUCTIONS[0])
+_DEFAULT = Construction("saturated")
 
 
 @app.command("assumptions")

@@ -53,7 +53,7 @@ def test_whatever_is_built(construction):
 def test_memory_counts_and_what_fits_is_built(monkeypatch):
     assert exact_capacity(OWN, 8).exact  # one more than examples
     assert build_memorizer(OWN, num_heads=8).max_error(OWN) < 1e-9
-    monkeypatch.setattr(many_heads, "_memory", lambda: 8 * 4 * 100.0)
+    monkeypatch.setattr(many_heads, "physical_memory", lambda: 8 * 4 * 100.0)
     many_heads.require_heads(10, 20, 10)
     with pytest.raises(ParameterError, match="1 GB") as caught:
         many_heads.require_heads(11, 20, 10)
