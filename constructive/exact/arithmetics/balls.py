@@ -147,7 +147,6 @@ class Balls(Arithmetic[BallFactors, BallLogits, BallMatrices]):
             attention: of a block
             values: (k, n, d), or (1, n, d) for all
         """
-
         of_group = lru_cache(maxsize=1)(lambda group: exact_matrix(values[group]))
 
         def average(query: int) -> arb_mat:
