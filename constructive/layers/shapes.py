@@ -44,7 +44,9 @@ class HeadShapes(Rebuilt):
         return sum(array.size for array in vars(self).values())
 
 
-def head_weights(tensors: dict[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:
+def head_weights(
+    tensors: dict[str, npt.NDArray[Any]],
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return the first two arrays of a layer, from tensors of a file.
 
     Args:

@@ -161,7 +161,7 @@ def layer_and_data(rank_deficient, total=5):
     }
     if rank_deficient:
         data["contexts"][4], data["queries"][4] = data["contexts"][1], data["queries"][1]
-    weights = {name: rng.standard_normal((2, 3, 2)) for name in ("W_Q", "W_K")}
+    weights = {name: rng.standard_normal((2, 3, 2)) for name in ("W_Q", "W_K", "W_V")}
     return weights, data
 
 
