@@ -1,5 +1,6 @@
 """What several reports on one kernel have in common: the mistakes that lead to all of them."""
 
+import re
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -10,6 +11,9 @@ from constructive.kernels.report import PART, Report, of_kinds, same_rows
 
 _MOST_REPORTS = 6
 """Reports whose explanations are tried on all others."""
+_SHARE = 1.0 / 3.0
+"""Of wrong outputs that a mistake has to lead to."""
+_SIZE = re.compile(r" \([^)]*\)$")
 _NEAR = 2.0**-6
 """Distances of rows that may be roundings."""
 
@@ -34,35 +38,52 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
     failed = [report for report in given if not report.passed]
     if not failed:
         return ()
-    some = _spread(failed)
-    tried: set[str] = set()
-    for first in some:
-        new = [each.sentence for each in first.explanations if each.is_whole]
-        left = _left(given, [name for name in new if name not in tried], _explains)
-        if left:
-            return of_kinds(left)
-        tried.update(new)
-    tried.clear()
     where = failed[0].where
-    for first in some:
-        new = [each.sentence for each in first.explanations if each.wrong == 1.0]
-        left = _left(failed, [name for name in new if name not in tried], _leads_to)
-        if left:
-            return tuple(f"{words}{where}" for words in of_kinds(left))
-        tried.update(new)
+    for is_whole in (True, False):
+        tried: set[str] = set()
+        for first in _spread(failed):
+            names = [
+                each.sentence
+                for each in first.explanations
+                if (each.is_whole if is_whole else each.wrong == 1.0)
+                and _stem(each.sentence) not in tried
+            ]
+            left = _left(given if is_whole else failed, names, _explains if is_whole else _leads_to)
+            if left:
+                return tuple(f"{name}{'' if is_whole else where}" for name in of_kinds(left))
+            tried.update(map(_stem, names))
     return tuple(f"{words}{where}" for words in failed[0].kinds)
 
 
 def _left(
-    reports: list[Report], names: list[str], holds: Callable[[Report, Made | None], bool]
+    reports: list[Report], names: list[str], holds: Callable[[Report, Made], bool]
 ) -> list[str]:
-    """Return the names of mistakes of which something holds in all reports."""
-    for report in reports if names else ():
-        made = mistakes(Bench.of(report.problem, report.memory))
-        names = [name for name in names if holds(report, made.get(name))]
-        if not names:
+    """Return the names of mistakes that some reports agree on and that none contradicts.
+
+    Sizes of blocks or splits may differ from shape to shape. A mistake may have no meaning for a
+    problem, and where an output is NaN, much may have led to it: but a third of the wrong outputs
+    have to be explained.
+    """
+    agreed = dict.fromkeys(names, 0)
+    for report in reports:
+        if not agreed:
             break
-    return names
+        by_stem: dict[str, list[Made]] = {}
+        for name, made in mistakes(Bench.of(report.problem, report.memory)).items():
+            by_stem.setdefault(_stem(name), []).append(made)
+        for name in list(agreed):
+            several = by_stem.get(_stem(name), [])
+            if any(holds(report, made) for made in several):
+                agreed[name] += not report.passed
+            elif several and (report.passed or not report.is_odd):
+                del agreed[name]
+    wrong = sum(not report.passed for report in reports)
+    return [name for name, count in agreed.items() if count >= _SHARE * wrong]
+
+
+def _stem(name: str) -> str:
+    """Return a sentence without the size of blocks or splits in brackets at its end."""
+    return _SIZE.sub("", name)
 
 
 def _spread(failed: list[Report]) -> list[Report]:
@@ -71,21 +92,19 @@ def _spread(failed: list[Report]) -> list[Report]:
     return failed[::step]
 
 
-def _explains(report: Report, made: Made | None) -> bool:
-    """Return whether a mistake leads to an output in every row; without any, that it is right."""
+def _explains(report: Report, made: Made) -> bool:
+    """Return whether a mistake leads to an output in every row."""
     rows = report.problem.answer.checked & ~report.problem.answer.empty
-    if made is None:
-        return not (report.wrong & rows).any()
     with np.errstate(all="ignore"):
         same, _ = same_rows(report.out, made(), report.problem.spec.output)
     return bool(same[rows].all())
 
 
-def _leads_to(report: Report, made: Made | None) -> bool:
+def _leads_to(report: Report, made: Made) -> bool:
     """Return whether a mistake leads to all that is wrong; where that is NaN, to most of it."""
     rows = report.wrong & ~report.problem.answer.empty
-    if made is None or not rows.any():
-        return not rows.any()
+    if not rows.any():
+        return True
     with np.errstate(all="ignore"):
         same, _ = same_rows(report.out, made(), report.problem.spec.output)
     return float(same[rows].mean()) >= (PART if report.is_odd else 1.0)

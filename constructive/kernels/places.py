@@ -31,11 +31,12 @@ class Place:
     whole: Callable[[Array], Array]
     view: Callable[[Any], Any]
 
-    def flat(self, array: Array) -> Array:
+    def flat(self, array: Array, *, from_start: bool = False) -> Array:
         """Return what a kernel reads that takes an array as contiguous, whatever its strides.
 
         Args:
             array: of any shape; NaN stands for what is behind the memory
+            from_start: whether it reads from the start of the memory, not of the array
 
         Example:
             >>> PLACES["spread"].flat(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
@@ -44,7 +45,7 @@ class Place:
                    [3., 4.]])
         """
         whole = self.whole(array)
-        address = self.view(whole).ctypes.data - whole.ctypes.data
+        address = 0 if from_start else self.view(whole).ctypes.data - whole.ctypes.data
         memory = whole.ravel()[address // whole.itemsize :][: array.size]
         found = np.pad(memory, (0, array.size - memory.size), constant_values=np.nan)
         return found.reshape(array.shape)

@@ -22,6 +22,8 @@ BLOCKS = (16, 32, 64, 128, 8)
 """Sizes of blocks that kernels use."""
 Memory = Pool | str
 """How a kernel got its arrays: pages, or a name of `places.PLACES`."""
+SPLITS = (2, 4, 8, 3)
+"""Numbers of splits that kernels use."""
 SAME: Any = object()
 """Of an argument: as the problem has it."""
 
@@ -49,6 +51,18 @@ class Bench:
             memory: how the kernel got its arrays
         """
         return cls(problem, np.arange(problem.spec.queries), memory=memory)
+
+    @cached_property
+    def splits(self) -> dict[int, str]:
+        """Sizes of splits of the keys, and what they are called."""
+        keys = self.problem.spec.keys
+        sizes = {block: f"splits of {block}" for block in BLOCKS}
+        for parts in SPLITS:
+            sizes[-(-keys // parts)] = f"{parts} splits"
+            for block in BLOCKS:
+                size = -(-keys // (parts * block)) * block
+                sizes.setdefault(size, f"{parts} splits of blocks of {block}")
+        return {size: words for size, words in sizes.items() if size < keys}
 
     @cached_property
     def visible(self) -> Booleans:

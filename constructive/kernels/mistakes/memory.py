@@ -1,5 +1,6 @@
 """Mistakes about memory: strides that are ignored, layouts, and padding that is read."""
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from constructive.kernels.answer import grouped
 from constructive.kernels.masks import Booleans
 from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
-from constructive.kernels.places import PLACES, Place
+from constructive.kernels.places import PLACES
 from constructive.support.arrays import Array
 
 _PARTS = ("queries", "keys", "values", "keys and values", "queries, keys and values")
@@ -19,7 +20,11 @@ def strides(bench: Bench) -> Mistakes:
         for what in _PARTS:
             yield (
                 f"strides of {what} are ignored: memory is read as if it were contiguous",
-                partial(_flat, bench, PLACES[bench.memory], what),
+                partial(_flat, bench, PLACES[bench.memory].flat, what),
+            )
+            yield (
+                f"strides and the offset of {what} are ignored: memory is read from its start",
+                partial(_flat, bench, partial(PLACES[bench.memory].flat, from_start=True), what),
             )
     spec = bench.problem.spec
     if spec.d_v != spec.head_dim:
@@ -34,11 +39,11 @@ def layouts_of_inputs(bench: Bench) -> Mistakes:
     for what in _PARTS:
         yield (
             f"{what} are laid out as (B, T, H, d), and read as (B, H, T, d)",
-            partial(_flat, bench, PLACES["swapped"], what),
+            partial(_flat, bench, PLACES["swapped"].flat, what),
         )
         yield (
             f"{what} are laid out as (B, H, T, d), and read as (B, T, H, d)",
-            partial(_flat, bench, _OTHERWISE, what),
+            partial(_flat, bench, _reshaped, what),
         )
 
 
@@ -48,22 +53,10 @@ def _reshaped(array: Array) -> Array:
     return array.reshape(batch, tokens, heads, width).swapaxes(1, 2)
 
 
-def _itself(array: Array) -> Array:
-    return array
-
-
-class _Otherwise(Place):
-    def flat(self, array: Array) -> Array:
-        return _reshaped(array)
-
-
-_OTHERWISE = _Otherwise(_itself, _itself)
-
-
-def _flat(bench: Bench, place: Place, what: str) -> Array:
+def _flat(bench: Bench, read: Callable[[Array], Array], what: str) -> Array:
     problem = bench.problem
     q, k, v = (
-        place.flat(array) if name in what else array
+        read(array) if name in what else array
         for name, array in (("queries", problem.q), ("keys", problem.k), ("values", problem.v))
     )
     raw = grouped(problem.spec, q[:, :, bench.rows], k)

@@ -5,10 +5,9 @@ from functools import partial
 import numpy as np
 
 from constructive.exact.formats import FORMATS, nearest
-from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
+from constructive.kernels.mistakes.bench import BLOCKS, SPLITS, Bench, Mistakes
 from constructive.support.arrays import Array
 
-_SPLITS = (2, 4, 8, 3)
 _ROWS = (16, 64, 128)
 _HEADS_FIRST, _BATCH_FIRST = -1, -2
 """In the place of rows of a block: logsumexps in another order of their axes."""
@@ -17,9 +16,7 @@ _HEADS_FIRST, _BATCH_FIRST = -1, -2
 def merging(bench: Bench) -> Mistakes:
     """Yield logsumexps of other rows, of other sizes, or of fewer bits."""
     spec = bench.problem.spec
-    sizes = {-(-spec.keys // parts): f"{parts} splits" for parts in _SPLITS if parts < spec.keys}
-    sizes |= {block: f"splits of {block}" for block in BLOCKS if block < spec.keys}
-    for size, words in sizes.items():
+    for size, words in bench.splits.items():
         for how, sentence in (
             ("scaled", "logsumexps of splits are multiplied by the scale once more"),
             ("bfloat16", "logsumexps of splits are rounded to bfloat16"),
@@ -50,10 +47,10 @@ def lost(bench: Bench) -> Mistakes:
     """Yield keys that no split reads, and splits that are not merged."""
     keys, visible = bench.problem.spec.keys, bench.problem.visible
     j = np.arange(keys)
-    sizes = {f"{parts} splits": -(-keys // parts) for parts in _SPLITS if parts < keys}
+    sizes = {f"{parts} splits": -(-keys // parts) for parts in SPLITS if parts < keys}
     for block in BLOCKS:
         blocks = -(-keys // block)
-        for parts in (parts for parts in _SPLITS if parts < blocks):
+        for parts in (parts for parts in SPLITS if parts < blocks):
             sizes[f"{parts} splits of blocks of {block}"] = -(-blocks // parts) * block
             size = blocks // parts * block
             if size * parts < keys:
@@ -62,7 +59,7 @@ def lost(bench: Bench) -> Mistakes:
                     f"{block} is rounded down",
                     bench.sees(visible & (j < size * parts)),
                 )
-    for parts in _SPLITS:
+    for parts in SPLITS:
         if parts < keys and keys % parts:
             yield (
                 f"keys behind {parts} splits of {keys // parts} are not read: the size of splits "

@@ -5,10 +5,8 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.masks import Integers
-from constructive.kernels.mistakes.bench import BLOCKS, Bench, Made, Mistakes
+from constructive.kernels.mistakes.bench import BLOCKS, SPLITS, Bench, Made, Mistakes
 from constructive.support.arrays import Array
-
-_SPLITS = (2, 4, 8, 3)
 
 
 def denominators(bench: Bench) -> Mistakes:
@@ -266,10 +264,7 @@ class _Carry:
 
 def splits(bench: Bench) -> Mistakes:
     """Yield results of splits of the keys that are merged in a wrong way."""
-    keys = bench.problem.spec.keys
-    sizes = {-(-keys // parts): f"{parts} splits" for parts in _SPLITS if parts < keys}
-    sizes |= {block: f"splits of {block}" for block in BLOCKS if block < keys}
-    for size, words in sizes.items():
+    for size, words in bench.splits.items():
         for how, sentence in (
             ("equal", "are averaged, not weighted by their sums"),
             ("maxima", "are weighted by their largest logits without their sums"),
@@ -375,7 +370,7 @@ def sinks(bench: Bench) -> Mistakes:
     yield "sinks have the opposite sign", partial(bench.averaged, sinks=-found)
     yield "sinks are multiplied by the scale", partial(bench.averaged, sinks=found * spec.factor)
     yield "the sink is counted twice", partial(bench.averaged, sinks=found + np.log(2.0))
-    for parts in _SPLITS:
+    for parts in SPLITS:
         more = found + np.log(float(parts))
         yield f"the sink is counted in each of {parts} splits", partial(bench.averaged, sinks=more)
     for block in BLOCKS:
