@@ -147,6 +147,7 @@ class Problem(Inputs):
             ParameterError: if there is no such adapter
 
         Example:
+            >>> from constructive.kernels.masks import Causal
             >>> Problem.build(Spec(masks=(Causal(),))).options("torch")
             {'is_causal': True}
         """
