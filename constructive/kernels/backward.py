@@ -326,6 +326,8 @@ def _beyond(difference: Array, slack: Array) -> Booleans:
 
 def _is_same(found: Array, made: Array, slack: Array, sizes: Array, close: float) -> bool:
     """Return whether gradients are those of a mistake: numbers, and where they are not finite."""
+    if made.shape != found.shape:  # an output: this mistake says nothing about gradients
+        return False
     # Where numbers are nearly too large for float32, a kernel has infinite ones among them.
     overflows = float(np.abs(np.nan_to_num(made, posinf=np.inf)).max()) > _NEARLY_TOO_LARGE
     parts = (np.split(array, sizes) for array in (found, made, slack))
