@@ -62,9 +62,9 @@ def _left(
 
     Sizes of blocks or splits may differ from shape to shape. A mistake may have no meaning for a
     problem, and where an output is NaN, much may have led to it: but a third of the wrong outputs
-    have to be explained.
+    for which it has one have to be explained, and one that is not NaN in every row.
     """
-    agreed = dict.fromkeys(names, 0)
+    agreed, asked, told = dict.fromkeys(names, 0), dict.fromkeys(names, 0), set()
     for report in reports:
         if not agreed:
             break
@@ -73,12 +73,22 @@ def _left(
             by_stem.setdefault(_stem(name), []).append(made)
         for name in list(agreed):
             several = by_stem.get(_stem(name), [])
+            asked[name] += bool(several) and not report.passed
             if any(holds(report, made) for made in several):
                 agreed[name] += not report.passed
+                if not report.passed and _tells(report):
+                    told.add(name)
             elif several and (report.passed or not report.is_odd):
                 del agreed[name]
-    wrong = sum(not report.passed for report in reports)
-    return [name for name, count in agreed.items() if count >= _SHARE * wrong]
+    return [
+        name for name, count in agreed.items() if name in told and count >= _SHARE * asked[name]
+    ]
+
+
+def _tells(report: Report) -> bool:
+    """Return whether an output is more than NaN in every row."""
+    right = report.problem.answer.checked & ~report.problem.answer.empty & ~report.wrong
+    return not report.is_odd or bool(right.any())
 
 
 def _stem(name: str) -> str:

@@ -139,7 +139,8 @@ class Report:
     @property
     def _is_zero(self) -> bool:
         """Whether all wrong rows are zero, which is more to the point than what leads to it."""
-        return not self.out[self.wrong & ~self.problem.answer.empty].any()
+        wrong = self.out[self.wrong & ~self.problem.answer.empty]
+        return bool(len(wrong) and not wrong.any())
 
     def _chosen(self) -> Integers:
         """Return some queries with wrong rows, and some without, in order."""

@@ -27,10 +27,11 @@ KINDS: tuple[Callable[[Bench], Mistakes], ...] = (
     tiles.transposed, tiles.diagonals_inside, addresses.heads,
     addresses.sequences, pages.pages, pages.counts_of_pages, memory.strides,
     memory.layouts_of_inputs, logits.soft_caps, softmax.sinks, logits.slopes, logits.biases,
-    logits.scale, masks.blocks, logits.hidden, softmax.padding, softmax.twice, softmax.maxima,
+    logits.scale, masks.blocks, memory.padding_that_is_read, logits.hidden,
+    softmax.padding, softmax.twice, softmax.maxima,
     softmax.denominators, softmax.rescaling, carried.carried, softmax.splits, merging.merging,
     merging.lost, bits.bits, precision.precision, addresses.layouts, addresses.rows,
-    addresses.coordinates, memory.padding_that_is_read,
+    addresses.coordinates,
 )  # fmt: skip
 """In the order in which they are tried."""
 
