@@ -182,7 +182,8 @@ def nonzero_parameter_count(*, num_examples: int, plan: "Plan", width: int, targ
         >>> nonzero_parameter_count(num_examples=7, plan=narrow, width=5, target_dim=1)
         49
     """
-    require_positive(width=width, target_dim=target_dim, head_dim=plan.head_dim)
+    require_positive(num_examples=num_examples, num_heads=plan.num_heads, head_dim=plan.head_dim)
+    require_positive(width=width, target_dim=target_dim)
     each, larger = divmod(num_examples, plan.num_heads)  # as `group_sizes` has them
     columns = 0
     for size, count in ((each + 1, larger), (each, plan.num_heads - larger)):

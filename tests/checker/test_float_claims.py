@@ -249,7 +249,7 @@ def test_bounds_of_outputs_count_rounding_attention_and_readout(checker, monkeyp
     """Where targets are what is found, so that nothing but what that is off by is left."""
     part, rng = checker.float_claims, np.random.default_rng(heads)
     weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
-    weights = {name: x[:heads] for name, x in weights.items() if name in ("W_Q", "W_K")}
+    weights = {name: x[:heads] for name, x in weights.items() if name in ("W_Q", "W_K", "W_V")}
     total, size, width = data["contexts"].shape
     tokens = data["contexts"] = rng.integers(4, 8, (total, size, width)).astype(float)
     readout = rng.integers(-9, 9, (heads * width, 2)).astype(float)

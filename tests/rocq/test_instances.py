@@ -314,7 +314,7 @@ def test_an_axiom_by_the_name_of_an_expected_one_is_another(theory, tmp_path, li
     ("arguments", "words"),
     [
         (["c", "w", "d", "--folder", "x"], "--folder is for Rocq"),
-        (["c", "w", "d", "--rocq", "--quick"], "never quick"),
+        (["c", "w", "d", "--rocq", "--quick"], "no quick way"),
     ],
 )
 def test_options_which_do_not_go_together(arguments, words):
