@@ -1,0 +1,1 @@
+"""Instances for verifiers of neural networks, with proved answers."""
