@@ -36,6 +36,10 @@ class Hardness(NamedTuple):
     sign: float | None = None
 
 
+UNKNOWN = Hardness()
+"""Nothing is known of how hard an instance is."""
+
+
 @dataclass(frozen=True, eq=False)
 class Instance:
     """A network and a property, with a proved answer.
@@ -60,7 +64,7 @@ class Instance:
     answer: Answer
     proof: Witness | Refutations
     family: str
-    hardness: Hardness = Hardness()
+    hardness: Hardness = UNKNOWN
 
     def __post_init__(self) -> None:
         shape = self.network.input_dim, self.network.output_dim

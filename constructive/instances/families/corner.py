@@ -28,9 +28,7 @@ class Corner(Planted):
     """Peaks at a corner of the box."""
 
     name: ClassVar[str] = "corner"
-    purpose: ClassVar[str] = (
-        "a sharp maximum at a corner of the box, which gradients lead away from"
-    )
+    purpose: ClassVar[str] = "a sharp maximum at a corner, which gradients lead away from"
     options: ClassVar[Mapping[str, Option]] = MappingProxyType({**Planted.options, "decoy": DECOY})
 
     def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:

@@ -25,9 +25,7 @@ class Shadow(Planted):
     """Sums of a head that rises out of nothing, and one that falls."""
 
     name: ClassVar[str] = "shadow"
-    purpose: ClassVar[str] = (
-        "an attention weight far below the largest one, which must not be cut off"
-    )
+    purpose: ClassVar[str] = "a weight far below the largest one, which must not be cut off"
 
     def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:
         """Draw the box and the corner t.
@@ -44,11 +42,15 @@ class Shadow(Planted):
         rise = short_slope(options["scale"] / dim)
         fall = short_slope(_FALL / dim)
         at_point = float(signs @ point)
-        nothing, values = np.zeros(dim), np.array([[1.0], [0.0]])
+
+        def head(slope: float, offset: float, height: float) -> Head:
+            slopes = np.stack([slope * signs, np.zeros(dim)])
+            return Head(slopes, np.array([offset, 0.0]), np.array([[height], [0.0]]))
+
         network = Network(
             (
-                Head([rise * signs, nothing], [-rise * (at_point + dim), 0.0], values),
-                Head([-fall * signs, nothing], [fall * at_point + _START, 0.0], _HEIGHT * values),
+                head(rise, -rise * (at_point + dim), 1.0),
+                head(-fall, fall * at_point + _START, _HEIGHT),
             )
         )
 
