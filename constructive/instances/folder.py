@@ -48,13 +48,13 @@ _WRITERS = {"vnnlib": version_1, "vnnlib2": version_2}
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _README = """# Instances for verifiers of neural networks, with proved answers
 
-Made by {distribution} {version}, with the graph `{graph}`: {count} instances, {sat} of them sat, of
-the families {families}.
+Made by {distribution} {version}, with the graph `{graph}`: {count} instances, {sat} of them sat.
+Families: {families}.
 
-- `onnx/`: networks, sums of softmax heads: f(x) = sum_h V_h^T softmax(A_h x + b_h). ONNX opset
+- `onnx/`: networks, sums of softmax heads f(x) = sum_h V_h^T softmax(A_h x + b_h). ONNX opset
   {opset}, IR version {ir}; one input X, one output Y, batch 1; operators {operators}.
-- {properties}: the property of each instance. *sat* if some input of the box has outputs that meet
-  the conditions, else *unsat*.
+- {properties}: the property of each instance. It is
+  *sat* if some input of the box has outputs that meet the conditions, else *unsat*.
 - `instances.csv`: network, property and timeout in seconds.
 - `expected.csv`: the answer of each instance, the margin by which it holds, a bound of what float32
   rounds, and bounds of the probability that one evaluation of a search finds a witness (empty where
@@ -63,9 +63,10 @@ the families {families}.
 
 Each answer holds in real arithmetic, by the margin in `expected.csv`. The margin is at least twice
 the bound of rounding, so the answer also holds for every float32 evaluation of this model:
-{model}.
-TF32 and bfloat16 execution are not such evaluations. A scorer that accepts witnesses within 1e-4 of
-the box should compare outputs in float32 or better.
+
+{model}
+
+Execution in TF32 or bfloat16 is not an evaluation of this model.
 
 Licence: Apache-2.0.
 """
@@ -175,6 +176,7 @@ def save(
         rows = [EXPECTED, *map(_expected, instances)]
         (new / "expected.csv").write_text(_table(rows), encoding="utf-8")
         sat = sum(each.answer == "sat" for each in instances)
+        clauses = filter(None, [*MODEL.of_networks().split("; "), way.exception])
         about = _README.format(
             distribution=DISTRIBUTION,
             version=__version__,
@@ -186,7 +188,7 @@ def save(
             ir=IR_VERSION,
             operators=way.operators,
             properties=" and ".join(starmap("`{}/` (VNN-LIB {})".format, _versions(vnnlib))),
-            model=MODEL.of_layers(),
+            model="\n".join(f"- {clause}" for clause in clauses),
         )
         (new / "README.md").write_text(about, encoding="utf-8")
 

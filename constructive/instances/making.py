@@ -72,8 +72,8 @@ def make(
 ) -> list[Instance]:
     """Make instances in groups, such as twins, until there are as many as were asked for.
 
-    Families take turns. Numbers of inputs, and options that are given as ranges, are drawn for each
-    group, uniformly in their logarithms. Options go to the families that take them.
+    Families take turns. Numbers of inputs, and options with ranges, are drawn for each group,
+    uniformly in their logarithms. Options go to the families that take them.
 
     Args:
         count: how many instances, at least
@@ -128,10 +128,11 @@ def _ranges(
                 witness=shown(kind),
                 suggestion=", ".join(FAMILIES),
             )
-    known = {option for kind in kinds for option in FAMILIES[kind].options}
+    known = {name: option for kind in kinds for name, option in FAMILIES[kind].options.items()}
+    usual = {name: option.drawn for name, option in known.items() if option.drawn is not None}
     ranges: dict[str, tuple[float, float]] = {}
-    for name, given in {"dims": dims, **options}.items():
-        if name not in known | {"dims"}:
+    for name, given in {"dims": dims, **usual, **options}.items():
+        if name not in {*known, "dims"}:
             raise ParameterError(
                 f"no family of {', '.join(kinds) or 'none'} takes {name}",
                 witness=name,

@@ -12,7 +12,6 @@ import numpy as np
 from constructive.instances.graphs.split import Split
 from constructive.instances.network import Head, Network
 from constructive.instances.properties import Box
-from constructive.instances.rounding import logit_sizes
 
 if TYPE_CHECKING:
     from constructive.interop.onnx_graph import Graph
@@ -24,6 +23,7 @@ class Exponentials(Split):
     """Softmax as Exp, ReduceSum and Div."""
 
     name: ClassVar[str] = "exp"
+    exception: ClassVar[str] = "exponentials of the logits themselves, which are at most 40 in size"
     operators: ClassVar[str] = "Gemm, Exp, ReduceSum, Div, MatMul, Add"
 
     def refuses(self, network: Network, box: Box) -> str | None:
@@ -33,7 +33,11 @@ class Exponentials(Split):
             network: f
             box: of inputs
         """
-        largest = max(float(logit_sizes(head, box).max()) for head in network.heads)
+        middle, radius = (box.lower + box.upper) / 2.0, box.widths / 2.0
+        largest = max(
+            float((np.abs(h.slopes @ middle + h.offsets) + np.abs(h.slopes) @ radius).max())
+            for h in network.heads
+        )
         return f"logits may be {largest:.3g}, above {_LARGEST:g}" if largest > _LARGEST else None
 
     def softmax(self, graph: "Graph", head: Head, logits: str, number: int) -> str:

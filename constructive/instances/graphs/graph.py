@@ -28,10 +28,13 @@ class NetworkGraph(ABC):
     Attributes:
         name: as `--graph` takes it
         operators: that it uses, in words
+        exception: what its evaluations do otherwise than programs of the model of floating point,
+            with the same bound of rounding; "" for nothing
     """
 
     name: ClassVar[str]
     operators: ClassVar[str]
+    exception: ClassVar[str] = ""
 
     def refuses(self, network: Network, box: Box) -> str | None:
         """Return why this graph does not compute the network in float32, or None.
