@@ -141,7 +141,7 @@ def test_a_margin_below_the_rounding_is_refused():
 
 
 def test_hardness_by_points_of_the_box():
-    """No more of the box has f >= c than is promised; outside of B' signs are those of the decoy."""
+    """No more of the box has f >= c than is promised; outside of B' signs are the decoy's."""
     random = np.random.default_rng(0)
     for name in ("needle", "corner"):
         family = FAMILIES[name]()
