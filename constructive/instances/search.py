@@ -1,8 +1,8 @@
 """Search for refutations in floating point. What it finds is proved by `slabs`, or is nothing.
 
 Along a direction g the box is cut into slabs, in halves until each has a bound. Heads that depend
-on g . x alone (*ridges*) are bounded by their values at the ends of a slab, and at the centre if that is within;
-what is left of the threshold is for the other heads.
+on g . x alone (*ridges*) are bounded by their values at the ends of a slab, and at the centre if
+that is within; what is left of the threshold is for the other heads.
 
 The weights lambda of a bound are those of softmax over the tokens below c, at a point where the
 head is largest: one on the line through a centre, or a minimum that L-BFGS finds. For one token
