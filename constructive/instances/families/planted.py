@@ -37,9 +37,6 @@ _FINE = 2.0**-16
 _ROOM = 0.5
 """The part of the margin that an unsat proof has to leave."""
 
-OneDimensional = tuple[Callable[[arb], arb], Callable[[arb], arb]]
-"""A part that falls with u and one that rises, whose sum bounds f."""
-
 
 @dataclass(frozen=True, eq=False)
 class Plan:
