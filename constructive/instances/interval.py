@@ -34,13 +34,15 @@ and products of two of them neither underflow nor overflow in float64.
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from constructive.exact.compensated import exponential
 from constructive.exact.upward import TINY, UNIT, gamma, up
 from constructive.instances.network import Network
-from constructive.instances.properties import Box
+from constructive.instances.proof import Refutation
+from constructive.instances.properties import Atom, Box
 from constructive.support.arrays import Array, Rebuilt
 from constructive.support.errors import ParameterError
 
@@ -117,6 +119,36 @@ class AttentionRanges(Rebuilt):
             lengths = np.abs(head.slopes[:, np.newaxis] - head.slopes).sum(axis=2)
             total += 0.5 * float(up((up(steps) * up(lengths)).sum()))
         return float(up(np.array(total)))
+
+
+@dataclass(frozen=True)
+class Interval(Refutation):
+    """The interval form, which needs no evidence: whoever checks it computes the bound again.
+
+    Attributes:
+        atom: the index of the atom that is refuted
+
+    Example:
+        >>> from constructive.instances.network import Head
+        >>> network = Network((Head([[2.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]]),))
+        >>> round(Interval(0).margin(network, Box([-1.0], [1.0]), Atom([1.0], 1.0)), 6)
+        0.119203
+    """
+
+    kind: ClassVar[str] = "interval"
+
+    atom: int
+
+    def margin(self, network: Network, box: Box, atom: Atom) -> float:
+        """Return c less the bound of w . f.
+
+        Args:
+            network: f
+            box: of inputs
+            atom: w . f >= c
+        """
+        bound = attention_ranges(network, box).upper_bound(atom.coefficients)
+        return math.nextafter(atom.threshold - bound, -math.inf)
 
 
 def attention_ranges(network: Network, box: Box) -> AttentionRanges:

@@ -33,7 +33,7 @@ def network_of(layer: Layer, context: Array) -> Network:
         True
     """
     floats = layer.floats("instances")
-    tokens = as_array("context", context).astype(np.float64)
+    tokens = as_array(context).astype(np.float64)
     if tokens.ndim != 2 or tokens.shape[1] != floats.width:
         raise ParameterError(
             f"the context is not one of n tokens with {floats.width} entries",
