@@ -29,7 +29,8 @@ CLEARANCE = 1e-3
 """The least margin of an answer."""
 _STEPS, _COARSE = 1 << 16, 1 << 19
 """Radii are found up to so many float32 numbers: factors of 1 + 2^-7, and of 1 + 2^-4 by search."""
-_DUAL_FACTOR = 1.02
+_OCTAVE = 1 << 23
+"""As many float32 numbers as there are up to twice a number."""
 _LEAST, _MOST = 1e-6, 64.0
 """Radii that are tried."""
 _BUDGET = 3000
@@ -136,8 +137,8 @@ def largest_proved(
         network: f
         point: x (d,)
         disjuncts: what is bad
-        dual: whether to go on with weighted means of each head, in steps of 2%, where the interval
-            form fails
+        dual: whether to go on with weighted means of each head, where the interval form fails, up
+            to four times the radius
     """
 
     def at(radius: float, *, dual: bool) -> tuple[Property, Refutations] | None:
@@ -145,18 +146,19 @@ def largest_proved(
         proof = refuted(network, wanted, dual=dual)
         return (wanted, proof) if proof else None
 
-    found, low, high = at(_LEAST, dual=False), _bits(_LEAST), _bits(_MOST)
+    found = at(_LEAST, dual=False)
+    low, high = _bits(_LEAST), _bits(_MOST)
     while found and high - low > _STEPS:
         middle = (low + high) // 2
         better = at(_number(middle), dual=False)
         low, high = (middle, high) if better else (low, middle)
         found = better or found
-    while found and dual:
-        low = _bits(_number(low) * _DUAL_FACTOR)
-        better = at(_number(low), dual=True)
-        if better is None or _number(low) > _MOST:
-            break
-        found = better
+    high = min(low + 2 * _OCTAVE, _bits(_MOST))
+    while found and dual and high - low > _COARSE:
+        middle = (low + high) // 2
+        better = at(_number(middle), dual=True)
+        low, high = (middle, high) if better else (low, middle)
+        found = better or found
     return found
 
 
@@ -174,11 +176,12 @@ def nearest_witness(
         beyond: a radius within which there is no witness
         seed: of the search
     """
+    conceivable = max(min(_highest(network, atom) for atom in atoms) for atoms in disjuncts)
 
     def at(radius: float) -> tuple[Property, Witness] | None:
         wanted = Property(around(point, radius), disjuncts)
         needed = max(CLEARANCE, 2.0 * property_rounding(network, wanted))
-        if not needed < np.inf:
+        if not needed <= conceivable:
             return None
         for method in ("sign", "adam"):
             attempt = search(
@@ -201,6 +204,12 @@ def nearest_witness(
         low, high = (low, middle) if better else (middle, high)
         found = better or found
     return found
+
+
+def _highest(network: Network, atom: Atom) -> float:
+    """About the largest w . f - c that any input could have."""
+    tops = [(head.values @ atom.coefficients).max() for head in network.heads]
+    return float(sum(tops)) - atom.threshold
 
 
 def _bits(number: float) -> int:
