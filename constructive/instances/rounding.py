@@ -11,11 +11,12 @@ H heads, and for each head (Proposition 20.7,
     eta  = gamma_(r + 2) S + d 2^-120                         errors of l_i - max l
     zeta = the error of an average of n terms (`FloatModel.average`), exp's error included
 
-    |computed f_k - f_k|  <=  sum_h max_i |V_ik| ((e^(2 eta) (1 + zeta)(1 + gamma_H)) - 1)
+    |computed f_k - f_k|  <=  sum_h max_i |V_ik| (e^(2 eta) (1 + zeta)(1 + gamma_(H n)) - 1)
                               + H flushed(n) max(1, max |V_ik|).
 
 Two of the roundings in eta are that of l_i - max l, which is at most 2 S in size; terms with the
-factor zero are exact. The last line is what underflow takes.
+factor zero are exact. One sum may have the values of all heads, so it has H n terms. The last line
+is what underflow takes.
 
 TF32 and bfloat16 execution are not evaluations of this model: they round x and A to 11 or 8 bits
 first, and so move logits by S 2^-11 or S 2^-8.
@@ -64,7 +65,7 @@ def output_rounding(network: Network, box: Box, model: FloatModel = MODEL) -> Ar
     """
     tokens, count = network.num_tokens, len(network.heads)
     zeta, flushed = float(model.average(tokens)), float(model.flushed(tokens))
-    added = float(model.gamma(count))
+    added = float(model.gamma(count * tokens))
     total = np.zeros(network.output_dim)
     for head in network.heads:
         sizes = logit_sizes(head, box)

@@ -23,12 +23,14 @@ class Option:
         least: the smallest value
         most: the largest value
         meaning: of the option, in words
+        drawn: the range that it is drawn from, for many instances; None for the default
     """
 
     default: float
     least: float
     most: float
     meaning: str
+    drawn: tuple[float, float] | None = None
 
 
 MARGIN = Option(0.05, 1e-3, 10.0, "distance of thresholds from the maximum")

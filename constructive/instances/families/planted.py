@@ -27,7 +27,7 @@ from constructive.instances.search import refute_by_slabs
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
 
-SCALE = Option(64.0, 1.0, 4096.0, "slope of the sharpest logits, beta")
+SCALE = Option(64.0, 1.0, 4096.0, "slope of the sharpest logits, beta", drawn=(16.0, 256.0))
 _DIGITS = 6
 """Significant bits of a slope, so that logits at the planted point are exact in float32."""
 _BITS = 96
