@@ -79,7 +79,7 @@ def robust(
         >>> twins = robust(memorizer, data, example=1)
         >>> twins.unsat.answer, twins.sat.answer
         (<Answer.UNSAT: 'unsat'>, <Answer.SAT: 'sat'>)
-        >>> bool((twins.unsat.wanted.box.widths < twins.sat.wanted.box.widths).all())
+        >>> bool((twins.unsat.property.box.widths < twins.sat.property.box.widths).all())
         True
     """
     if not 0 <= example < data.num_examples or not epsilon > 0:
