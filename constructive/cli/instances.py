@@ -5,9 +5,21 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
-from constructive.cli.common import Force, Jobs, Quiet, Seed, app, processes, progress_bar
-from constructive.cli.outputs import folder_output
+from constructive.cli.common import (
+    Force,
+    Jobs,
+    Json,
+    Quiet,
+    Seed,
+    app,
+    console,
+    end,
+    processes,
+    progress_bar,
+)
+from constructive.cli.outputs import folder_output, print_json
 from constructive.support.errors import ParameterError
 
 instances = typer.Typer(
@@ -97,6 +109,80 @@ def make(
         save(folder, group, graph=graph, vnnlib=str(vnnlib), timeout=timeout)
     sat = sum(each.answer == "sat" for each in group)
     say(f"{len(group)} instances, {sat} of them sat, written to {folder}")
+
+
+@instances.command("check")
+def check_command(
+    folder: Annotated[Path, typer.Argument(readable=False, help="Folder of instances.")],
+    max_memory: Annotated[
+        float, typer.Option(help="Memory in GB that each process of the checker may use.")
+    ] = 8.0,
+    jobs: Jobs = 1,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Check the proofs of all answers with the independent checker, in a process of its own.
+
+    It reads the ONNX and VNN-LIB files itself, and accounts for every row and every file. Exit
+    status 0 only if every answer is proved, 1 if one is not.
+
+    Example:
+
+        constructive instances check folder --jobs 2
+    """
+    from constructive.instances.checking import check
+
+    with progress_bar(quiet=quiet):
+        checked = check(folder, jobs=jobs, max_memory=max_memory)
+    if as_json:
+        print_json(verdict=checked.verdict.name, report=str(checked).splitlines())
+    else:
+        typer.echo(str(checked))
+    end(proved=checked.proved)
+
+
+@instances.command("score")
+def score_command(
+    folder: Annotated[Path, typer.Argument(readable=False, help="Folder of instances.")],
+    results: Annotated[
+        Path, typer.Argument(readable=False, help=".csv file of a verifier, as in VNN-COMP.")
+    ],
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare the results of a verifier with the proved answers.
+
+    Rows of RESULTS have the name of an instance or its .vnnlib file; then sat, unsat, unknown,
+    timeout or error; then perhaps a witness ((X_0 v) ... (Y_0 v)), or the path of one. Witnesses
+    are replayed in onnxruntime and in float64. They may be outside of the box, and miss the
+    property, by 1e-4 as in VNN-COMP; others do not show that sat is right.
+
+    Exit status 1 if a result is FALSE: sat and unsat confused.
+
+    Example:
+
+        constructive instances score folder results.csv
+    """
+    from constructive.instances.scoring import Outcome, score
+
+    with progress_bar(quiet=quiet):
+        found = score(folder, results)
+    if as_json:
+        print_json(**found.document())
+        end(proved=not found.false)
+        return
+    table = Table(box=None, pad_edge=False)
+    outcomes = [outcome.value for outcome in Outcome]
+    for header in ("family", "answer", "witnesses", *outcomes):
+        table.add_column(header, justify="right" if header in outcomes else "left")
+    for key, counts in found.counts().items():
+        table.add_row(*key, *(str(counts[outcome]) for outcome in Outcome))
+    console(width=120).print(table)
+    for row in found.false:
+        typer.echo(f"FALSE: {row.expected.name}: {row.said}, but {row.reason}")
+    if found.others:
+        typer.echo(f"{found.others} rows are about no instance of the folder")
+    end(proved=not found.false)
 
 
 def _named(text: str) -> tuple[str, str]:

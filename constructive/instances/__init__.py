@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from constructive.support.lazy import attach
 
 if TYPE_CHECKING:
+    from constructive.instances.checking import check as check
     from constructive.instances.families import FAMILIES as FAMILIES
     from constructive.instances.families.family import Family as Family
     from constructive.instances.folder import save as save
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from constructive.instances.properties import Atom as Atom
     from constructive.instances.properties import Box as Box
     from constructive.instances.properties import Property as Property
+    from constructive.instances.scoring import Score as Score
+    from constructive.instances.scoring import score as score
 else:
     __getattr__, _, __all__ = attach(__name__, __file__)
 
