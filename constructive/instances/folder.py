@@ -156,8 +156,9 @@ def save(
         for done, instance in enumerate(instances):
             report("write instances", done, len(instances))
             name, model = instance.network_name, networks.get(instance.network_name)
+            way.check(instance.network, instance.property.box)
             if model is None:
-                model = networks[name] = way.written(instance.network, instance.property.box)
+                model = networks[name] = way.written(instance.network)
                 (new / f"onnx/{name}.onnx").write_bytes(model)
             hashes = {"onnx": _hash(model)}
             for kind in VNNLIB[vnnlib]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
+import numpy as np
 from flint import arb, fmpq
 
 from constructive.exact.directed import lower
@@ -45,7 +46,7 @@ class Witness:
     """An input that meets all atoms of a disjunct.
 
     Attributes:
-        point: x, d exact numbers
+        point: x, d exact numbers, which float32 has: others are not inputs of a graph
     """
 
     point: tuple[Fraction, ...]
@@ -59,7 +60,8 @@ class Witness:
             network: f
             wanted: the property
         """
-        if not wanted.box.contains(self.point):
+        in_float32 = all(Fraction(float(np.float32(x))) == x for x in self.point)
+        if not (in_float32 and wanted.box.contains(self.point)):
             return -float("inf")
         outputs = network.enclosed(self.point)
 

@@ -1,8 +1,8 @@
 """Search for refutations in floating point. What it finds is proved by `slabs`, or is nothing.
 
 Along a direction g the box is cut into slabs, in halves until each has a bound. Heads that depend
-on g . x alone (*ridges*) are bounded by their values at the ends of a slab; what is left of the
-threshold is for the other heads.
+on g . x alone (*ridges*) are bounded by their values at the ends of a slab, and at the centre if
+that is within; what is left of the threshold is for the other heads.
 
 The weights lambda of a bound are those of softmax over the tokens below c, at a point where the
 head is largest: one on the line through a centre, or a minimum that L-BFGS finds. For one token
@@ -27,8 +27,8 @@ _WEIGHTS = 2.0**30
 _TILTS = 2.0**24
 _BOUNDS = 2.0**40
 """The grids of tilts, and of bounds of heads."""
-_PAD = 2.0**-28
-"""What is added to bounds that are meant to be attained."""
+_PAD = 2.0**-18
+"""What is added to bounds that are meant to be attained; grids of tilts cost less."""
 _DEPTH = 16
 """How often the box is halved along g, at most."""
 _HALVINGS = 60
@@ -242,7 +242,8 @@ def refute_by_slabs(
         found: list[HeadBound | None] = [None] * len(heads)
         left = target
         for i in np.flatnonzero(ridges).tolist():
-            top, at = max((heads[i].at(on_line(at)), at) for at in (start, end))
+            ends = start, end, min(max(middle, start), end)
+            top, at = max((heads[i].at(on_line(at)), at) for at in ends)
             bound = on_grid(top + _PAD * max(1.0, abs(top)))
             found[i] = heads[i].bounded(bound, on_line(at), box, direction, (start, end))
             left -= bound

@@ -55,16 +55,15 @@ class NetworkGraph(ABC):
             network: f
         """
 
-    def written(self, network: Network, box: Box) -> bytes:
-        """Return the bytes of the ONNX model.
+    def check(self, network: Network, box: Box) -> None:
+        """Check that this graph computes a network in float32.
 
         Args:
             network: f
             box: of inputs
 
         Raises:
-            MissingExtraError: without onnx
-            ParameterError: where the graph does not compute the network in float32
+            ParameterError: where it does not
         """
         reason = self.refuses(network, box)
         if reason is not None:
@@ -73,6 +72,16 @@ class NetworkGraph(ABC):
                 witness=self.name,
                 suggestion="graph='split', or a smaller scale",
             )
+
+    def written(self, network: Network) -> bytes:
+        """Return the bytes of the ONNX model.
+
+        Args:
+            network: f
+
+        Raises:
+            MissingExtraError: without onnx
+        """
         require("onnx", extra="onnx", purpose="writing instances")
         from constructive.interop.onnx_graph import Graph, Value  # noqa: PLC0415 - onnx is optional
 
