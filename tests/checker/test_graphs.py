@@ -21,7 +21,7 @@ def data():
 
 def values(checker, made, point, weights):
     """w . f at a point, from below, by the checker."""
-    heads = checker.softmaxes.heads_of(made.outputs, weights)
+    heads = checker.softmaxes.heads_of(made.outputs, weights, made.box)
     exact = checker.dyadic.integers(np.asarray(point, np.float32))
     return float(checker.softmaxes.least_at(heads, made.box, exact))
 

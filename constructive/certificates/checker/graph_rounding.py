@@ -22,7 +22,7 @@ from dyadic import UNIT, fraction, interval
 from files import require
 from float_model import MODELS, averaged, gamma_of, steps_of
 from rounding import growth
-from softmaxes import highest
+from softmaxes import highest, slopes_of
 
 HIGHEST, LOWEST = 80, -40  # of logits that exp is taken of as they are
 LARGEST = 2.0**100  # of any number on the way, but for exponentials
@@ -71,10 +71,8 @@ def off(part, box, model):
 
 def require_moderate(logits, box):
     """Logits of which exp is taken as they are: bounds on the box."""
-    slopes = logits.slopes
-    if slopes is None:
-        slopes = np.full((len(logits.offsets), 0), 0, dtype=object)
-    offsets, unit = logits.offsets * (1 << UNIT), logits.unit + UNIT
+    slopes, unit = slopes_of(logits, box), logits.unit + UNIT
+    offsets = logits.offsets * (1 << UNIT)
     most = max(highest(slopes, box) + offsets)
     least = max(offsets - highest(-slopes, box))
     low, high = interval(least, unit).a, interval(most, unit).b
