@@ -32,6 +32,8 @@ _PAD = 2.0**-18
 _DEPTH = 16
 """How often the box is halved along g, at most."""
 _HALVINGS = 60
+_FLAT = 1e-300
+"""More than the width of a box along an axis in which it is flat."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,12 +130,13 @@ class FloatHead:
         proved = total <= 1.0 - 2.0**-40
         return HeadBound(Fraction(bound), weights, tilts) if proved else None
 
-    def highest(self, box: Box, bound: float) -> Array:
+    def highest(self, box: Box, bound: float, start: Array) -> Array:
         """Find the point of a box where the head is largest, as if c were its value: (d,).
 
         Args:
             box: of inputs
             bound: c, with tokens above and below it
+            start: a point of the box (d,)
         """
         from scipy.optimize import minimize  # noqa: PLC0415 - it takes long to import
 
@@ -151,34 +154,39 @@ class FloatHead:
 
         found = minimize(
             objective,
-            np.zeros(len(middle)),
+            (start - middle) / np.maximum(radius, _FLAT),
             jac=True,
             method="L-BFGS-B",
             bounds=[(-1.0, 1.0)] * len(middle),
-            options={"maxiter": 500, "ftol": 1e-14, "gtol": 1e-10},
+            options={"maxiter": 100, "ftol": 1e-10, "gtol": 1e-6},
         )
-        best: Array = middle + radius * found.x
+        best: Array = np.clip(middle + radius * found.x, box.lower, box.upper)
         return best
 
     def maximum(self, box: Box, tolerance: float) -> HeadBound:
-        """Bound the head on a box: the least c that bisection can show.
+        """Bound the head on a box: the least c that can be shown, up to a tolerance.
+
+        Every second c is just above the largest value that was seen. If one token is above c, this
+        converges as Newton's method does (Dinkelbach). The others halve what is left.
 
         Args:
             box: of inputs
             tolerance: width of the last interval
         """
-        least, most = float(self.values.min()), float(self.values.max())
-        none = np.zeros(self.slopes.shape[1])
-        tokens = len(self.values)
+        point: Array = (box.lower + box.upper) / 2.0
+        most = float(self.values.max())
+        least = self.at(point)
+        none, tokens = np.zeros(self.slopes.shape[1]), len(self.values)
         best = HeadBound(Fraction(most), np.zeros(tokens, np.int64), np.zeros(tokens))
-        for _ in range(_HALVINGS):
+        for turn in range(_HALVINGS):
             if most - least <= tolerance:
                 break
-            bound = on_grid((least + most) / 2.0)
-            point = self.highest(box, bound) if least < bound < most else none
+            bound = on_grid((least + most) / 2.0 if turn % 2 else least + 0.75 * tolerance)
+            if self.values.min() < bound < most:
+                point = self.highest(box, bound, point)
             found = self.bounded(bound, point, box, none, (0.0, 0.0))
             if found is None:
-                least = bound
+                least = max(bound, self.at(point))
             else:
                 most, best = bound, found
         return best

@@ -8,6 +8,9 @@ FAMILIES: Registry[type[Family]] = Registry(
         "needle": "constructive.instances.families.needle:Needle",
         "corner": "constructive.instances.families.corner:Corner",
         "shadow": "constructive.instances.families.shadow:Shadow",
+        "robust": "constructive.instances.families.robust:Robust",
+        "relabelled": "constructive.instances.families.relabelled:Relabelled",
+        "classes": "constructive.instances.families.classes:Classes",
     }
 )
 """As `--kind` takes them."""
