@@ -27,9 +27,9 @@ class Hardness(NamedTuple):
     says nothing.
 
     Attributes:
-        random: of uniform random points of the box (Theorem 20.4)
+        random: of uniform random points of the box (Proposition 20.4)
         sign: of points of ascent along signs of gradients, with uniform starts and step sizes that
-            are not negative and depend on neither start nor f (Theorem 20.5)
+            are not negative and depend on neither start nor f (Proposition 20.5)
     """
 
     random: float | None = None

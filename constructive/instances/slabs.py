@@ -1,4 +1,4 @@
-"""Upper bounds of softmax heads by weighted means: Theorem 20.2, in ball arithmetic.
+"""Upper bounds of softmax heads by weighted means: Proposition 20.2, in ball arithmetic.
 
 Let v be the values of a head, c a number, lambda > 0 on some tokens with v_j < c, sum 1, and ::
 

@@ -1,4 +1,4 @@
-"""How hard a planted point is to find: Theorems 20.4 and 20.5, in balls."""
+"""How hard a planted point is to find: Propositions 20.4 and 20.5, in balls."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 Token 0 of the first head has logit 0 and value 1. Each coordinate has two guards, of logits
 beta (x_i - t_i) - gamma and -beta (x_i - t_i) - gamma, and of value 0. The second head is
-eta sigma(w s . (x - t) + z). Theorems 20.3 to 20.5 are about it.
+eta sigma(w s . (x - t) + z). Propositions 20.3 to 20.5 are about it.
 """
 
 import math

@@ -2,7 +2,7 @@
 
 One head has its maximum at a planted point t; every other head depends on u = w s . (x - t) alone,
 for signs s. On the line x = t + s u / (d w) the sum of all heads is as large as it gets for that u
-(Theorem 20.3), so the maximum over the box is at most one over u, which is enclosed in balls.
+(Proposition 20.3), so the maximum over the box is at most one over u, which is enclosed in balls.
 """
 
 from abc import abstractmethod
@@ -36,9 +36,6 @@ _FINE = 2.0**-16
 """How far an enclosed maximum may be from the largest value that was seen."""
 _ROOM = 0.5
 """The part of the margin that an unsat proof has to leave."""
-
-OneDimensional = tuple[Callable[[arb], arb], Callable[[arb], arb]]
-"""A part that falls with u and one that rises, whose sum bounds f."""
 
 
 @dataclass(frozen=True, eq=False)
