@@ -20,13 +20,18 @@ import numpy as np
 from bounds import up
 from dyadic import UNIT, fraction, interval
 from files import require
-from float_model import MODELS, averaged, exponents, gamma_of, steps_of, stretch
+from float_model import MODELS, averaged, gamma_of, steps_of
 from rounding import growth
-from softmaxes import highest
+from softmaxes import highest, slopes_of
 
 HIGHEST, LOWEST = 80, -40  # of logits that exp is taken of as they are
 LARGEST = 2.0**100  # of any number on the way, but for exponentials
-KNOWN = {name: model for name, model in MODELS.items() if name.startswith("float32")}
+MOST = 1024  # terms of a sum of exponentials of logits as they are
+KNOWN = {
+    name: model
+    for name, model in MODELS.items()
+    if not (model.stored or model.free or model.constants or model.merged)
+}
 
 
 def rounding_of(outputs, weights, box, model):
@@ -47,17 +52,16 @@ def off(part, box, model):
     """The same for one row of softmax and its values."""
     logits, raw = part.row
     sizes = float(logits.sizes.max())
-    tops = max(1.0, sizes, part.size) * part.terms * stretch(model)
-    require(tops < LARGEST, "numbers may overflow")
+    require(max(1.0, sizes, part.size) * part.terms < LARGEST, "numbers may overflow")
     if raw:
+        require(part.terms <= MOST, "sums of exponentials may overflow")
         require_moderate(logits, box)
-    steps = int(logits.steps.max()) + 2 + 2 * model.constants + 6 * model.merged
-    moved = gamma_of(model, steps) * sizes + 2.0 * logits.lost * stretch(model)
-    moved += exponents(model, part.terms)
+    steps = int(logits.steps.max()) + 2
+    moved = gamma_of(model, steps) * sizes + 2.0 * logits.lost
     zeta, flushed = (float(x) for x in averaged(model, np.float64(part.terms)))
     flushed = flushed * 2.0**58 if raw else flushed
     larger = float(growth(up(2.0 * up(moved))))
-    others = gamma_of(model, part.steps + model.constants)
+    others = gamma_of(model, part.steps)
     factors = (1.0 + larger) * (1.0 + zeta) * (1.0 + others)
     # (1 + a)(1 + b)(1 + c) - 1 in terms, so that nothing cancels
     part_of = larger + zeta + others + larger * (zeta + others) + zeta * others * (1.0 + larger)
@@ -67,10 +71,8 @@ def off(part, box, model):
 
 def require_moderate(logits, box):
     """Logits of which exp is taken as they are: bounds on the box."""
-    slopes = logits.slopes
-    if slopes is None:
-        slopes = np.full((len(logits.offsets), 0), 0, dtype=object)
-    offsets, unit = logits.offsets * (1 << UNIT), logits.unit + UNIT
+    slopes, unit = slopes_of(logits, box), logits.unit + UNIT
+    offsets = logits.offsets * (1 << UNIT)
     most = max(highest(slopes, box) + offsets)
     least = max(offsets - highest(-slopes, box))
     low, high = interval(least, unit).a, interval(most, unit).b
@@ -81,7 +83,7 @@ def require_moderate(logits, box):
 def sentence(name):
     """What a float32 evaluation of a graph is."""
     words = [
-        f"{name}: each logit computed once, from the numbers of the graph as they are",
+        f"{name}: each operator of the graph once, from its numbers as they are",
         *steps_of(MODELS[name]),
         "no TF32 or bfloat16 execution, and no parts in fewer bits",
     ]

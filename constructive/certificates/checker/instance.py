@@ -92,7 +92,7 @@ def satisfied(problem, witness):
 
 
 def slack(problem, condition, point):
-    heads = heads_of(problem.outputs, condition.weights)
+    heads = heads_of(problem.outputs, condition.weights, problem.box)
     return least_at(heads, problem.box, point) - condition.threshold
 
 
@@ -106,7 +106,7 @@ def refuted(problem, refutations):
         place, kind = evidence["atom"], evidence["kind"]
         known = type(place) is int and 0 <= place < len(conditions) and kind in REFUTATIONS
         require(known, "a refutation is of no condition, or of an unknown kind")
-        heads = heads_of(problem.outputs, conditions[place].weights)
+        heads = heads_of(problem.outputs, conditions[place].weights, problem.box)
         most = REFUTATIONS[kind](heads, problem.box, evidence)
         margin = conditions[place].threshold - most
         require(margin > 0, "a refutation does not reach the threshold")

@@ -68,10 +68,9 @@ def inputs(shape, lower, upper):
     slopes[varying, range(len(varying))] = 1 << UNIT
     reach = [max(abs(low), abs(high)) for low, high in zip(lower, upper, strict=True)]
     sizes = np.array([math.ldexp(size, -UNIT) for size in reach])  # float32 numbers: exact
-    return Affine(
-        offsets.reshape(shape), slopes.reshape(*shape, -1), UNIT, sizes.reshape(shape),
-        np.zeros(shape, np.int64), FLUSH,
-    )  # fmt: skip
+    steps = np.zeros(len(lower), np.int64)
+    flat = Affine(offsets, slopes, UNIT, sizes, steps, FLUSH)
+    return on_entries(flat, lambda array: array.reshape(shape))
 
 
 def of_constant(array):
@@ -183,10 +182,11 @@ def added(one, other):
 
 
 def on_entries(x, move):
-    """Another arrangement of the entries."""
+    """Another arrangement of the entries, or some of them, which may be constants."""
     slopes = x.slopes
     if slopes is not None:
-        slopes = np.stack([move(slopes[..., k]) for k in range(slopes.shape[-1])], axis=-1)
+        moved = [move(slopes[..., k]) for k in range(slopes.shape[-1])]
+        slopes = np.stack(moved, axis=-1) if any(part.any() for part in moved) else None
     return x._replace(
         offsets=move(x.offsets), slopes=slopes, sizes=move(x.sizes), steps=move(x.steps)
     )

@@ -40,7 +40,14 @@ def box_of(lower, upper):
     return Box(lower, upper, np.flatnonzero(lower != upper))
 
 
-def heads_of(outputs, weights):
+def slopes_of(logits, box):
+    """Slopes of logits (n, varying), in their unit."""
+    if logits.slopes is None:
+        return np.full((len(logits.offsets), len(box.varying)), 0, dtype=object)
+    return logits.slopes
+
+
+def heads_of(outputs, weights, box):
     """Heads whose sum is a combination of outputs, in the order of the graph.
 
     outputs: parts of each;  weights: pairs of an output and its integer factor
@@ -55,10 +62,7 @@ def heads_of(outputs, weights):
     found = []
     for row, unit, values in known.values():
         logits = row.logits
-        slopes = logits.slopes
-        if slopes is None:
-            slopes = np.full((len(logits.offsets), 0), 0, dtype=object)
-        found.append(Head(slopes, logits.offsets, logits.unit, values, unit))
+        found.append(Head(slopes_of(logits, box), logits.offsets, logits.unit, values, unit))
     require(found, "a condition is about no head")
     return found
 
