@@ -45,9 +45,7 @@ def make(
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Family: needle, corner, shadow, robust, relabelled or classes; may be repeated."
-        ),
+        typer.Option(help="Family: needle, corner, shadow or another; may be repeated."),
     ] = None,
     count: Annotated[int, typer.Option(min=1, help="Number of instances, at least.")] = 100,
     dim: Annotated[str, typer.Option(help="Number of inputs, or a range LEAST:MOST.")] = "2:32",
@@ -64,7 +62,7 @@ def make(
         typer.Option("--set", help="NAME=VALUE or NAME=LEAST:MOST of another option of a family."),
     ] = None,
     seed: Seed = 0,
-    graph: Annotated[str, typer.Option(help="ONNX graph: split, fused, exp or flat.")] = "split",
+    graph: Annotated[str, typer.Option(help="ONNX graph: split, fused or exp.")] = "split",
     vnnlib: Annotated[VnnLib, typer.Option(help="Versions of VNN-LIB.")] = VnnLib.both,
     timeout: Annotated[float, typer.Option(min=0.0, help="Seconds, for instances.csv.")] = 60.0,
     jobs: Jobs = 1,
