@@ -30,6 +30,7 @@ from constructive.instances.proof import text_of
 from constructive.instances.rounding import MODEL
 from constructive.instances.vnnlib import version_1, version_2
 from constructive.support.arguments import require_positive
+from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError, shown
 from constructive.support.files import replacing_folder
 from constructive.support.progress import report
@@ -157,15 +158,16 @@ def save(
             report("write instances", done, len(instances))
             name, model = instance.network_name, networks.get(instance.network_name)
             way.check(instance.network, instance.property.box)
+            fixed = way.fixed(instance.network)
             if model is None:
                 model = networks[name] = way.written(instance.network)
                 (new / f"onnx/{name}.onnx").write_bytes(model)
             hashes = {"onnx": _hash(model)}
             for kind in VNNLIB[vnnlib]:
-                text = _WRITERS[kind](instance.property).encode()
+                text = _WRITERS[kind](instance.property.after(fixed)).encode()
                 (new / f"{kind}/{instance.name}.vnnlib").write_bytes(text)
                 hashes[kind] = _hash(text)
-            proof = json.dumps(proof_document(instance, hashes), indent=None)
+            proof = json.dumps(proof_document(instance, hashes, fixed), indent=None)
             (new / f"proofs/{instance.name}.json").write_text(proof + "\n", encoding="utf-8")
         report("write instances", len(instances), len(instances))
         first = VNNLIB[vnnlib][0]
@@ -194,12 +196,13 @@ def save(
         (new / "README.md").write_text(about, encoding="utf-8")
 
 
-def proof_document(instance: Instance, hashes: dict[str, str]) -> dict[str, Any]:
+def proof_document(instance: Instance, hashes: dict[str, str], fixed: Array) -> dict[str, Any]:
     """Return what the proof file of an instance says.
 
     Args:
         instance: with its proof
         hashes: SHA-256 of the files of its network and property: "onnx", "vnnlib", "vnnlib2"
+        fixed: values of the inputs of the graph that come before those of the network (m,)
     """
     return {
         "format": FORMAT,
@@ -207,7 +210,7 @@ def proof_document(instance: Instance, hashes: dict[str, str]) -> dict[str, Any]
         **hashes,
         "model": MODEL.name,
         "rounding": text_of(instance.rounding),
-        **instance.proof.document(),
+        **instance.proof.after(fixed).document(),
     }
 
 

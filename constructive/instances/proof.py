@@ -12,6 +12,7 @@ from flint import arb, fmpq
 from constructive.exact.directed import lower
 from constructive.instances.network import Network
 from constructive.instances.properties import Atom, Box, Property
+from constructive.support.arrays import Array
 
 
 def exact_ball(value: float | Fraction) -> arb:
@@ -71,6 +72,18 @@ class Witness:
 
         return max(min(slack(atom) for atom in atoms) for atoms in wanted.disjuncts)
 
+    def after(self, fixed: Array) -> "Witness":
+        """Return the witness of a graph with more inputs, which come first and have one value.
+
+        Args:
+            fixed: their values (m,)
+
+        Example:
+            >>> Witness((Fraction(1, 2),)).after(np.array([0.25])).point
+            (Fraction(1, 4), Fraction(1, 2))
+        """
+        return Witness((*map(Fraction, fixed.tolist()), *self.point))
+
     def document(self) -> dict[str, Any]:
         """Return the entries of a proof file."""
         return {"witness": [text_of(value) for value in self.point]}
@@ -98,6 +111,15 @@ class Refutation(ABC):
             box: of inputs
             atom: w . f >= c, which is refuted if the margin is positive
         """
+
+    def after(self, fixed: Array) -> "Refutation":
+        """Return the proof for a graph with more inputs, which come first and have one value.
+
+        Args:
+            fixed: their values (m,)
+        """
+        del fixed
+        return self
 
     def evidence(self) -> Mapping[str, Any]:
         """Return what proof files say of it beside its kind and its atom."""
@@ -131,6 +153,14 @@ class Refutations:
         if any(not 0 <= part.atom < len(atoms) for part, atoms in pairs):
             return -float("inf")
         return min(part.margin(network, wanted.box, atoms[part.atom]) for part, atoms in pairs)
+
+    def after(self, fixed: Array) -> "Refutations":
+        """Return the proofs for a graph with more inputs, which come first and have one value.
+
+        Args:
+            fixed: their values (m,)
+        """
+        return Refutations(tuple(part.after(fixed) for part in self.parts))
 
     def document(self) -> dict[str, Any]:
         """Return the entries of a proof file."""

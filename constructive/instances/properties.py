@@ -136,6 +136,20 @@ class Property(Rebuilt):
         """Return k, the number of outputs that its atoms are about."""
         return len(self.disjuncts[0][0].coefficients)
 
+    def after(self, fixed: Array) -> "Property":
+        """Return the property of a graph with more inputs, which come first and have one value.
+
+        Args:
+            fixed: their values (m,)
+
+        Example:
+            >>> bad = Property(Box([0.0], [1.0]), ((Atom([1.0], 0.5),),))
+            >>> bad.after(np.array([0.25])).box.upper
+            array([0.25, 1.  ])
+        """
+        ends = (np.concatenate([fixed, end]) for end in (self.box.lower, self.box.upper))
+        return Property(Box(*ends), self.disjuncts)
+
     def least_slack(self, outputs: Array) -> Array:
         """Return how far outputs are inside of the best disjunct; negative where outside: (N,).
 

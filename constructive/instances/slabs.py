@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
+import numpy as np
 from flint import arb, arb_mat
 
 from constructive.exact.directed import lower
@@ -168,6 +169,15 @@ class Slabs(Refutation):
                 left = Fraction(atom.threshold) - sum(bound.bound for bound in slab.heads)
                 margin = left if margin is None else min(margin, left)
         return nothing if margin is None or at < end else lower(margin)
+
+    def after(self, fixed: Array) -> "Slabs":
+        """Return slabs whose direction has a zero for each input that comes first.
+
+        Args:
+            fixed: values of these inputs (m,)
+        """
+        direction = np.concatenate([np.zeros(len(fixed)), self.direction])
+        return Slabs(self.atom, direction, self.slabs)
 
     def evidence(self) -> dict[str, Any]:
         """Return the direction and the slabs."""

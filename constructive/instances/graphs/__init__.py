@@ -7,6 +7,7 @@ GRAPHS: Registry[type[NetworkGraph]] = Registry(
     {
         "split": "constructive.instances.graphs.split:Split",
         "fused": "constructive.instances.graphs.fused:Fused",
+        "flat": "constructive.instances.graphs.flat:Flat",
         "exp": "constructive.instances.graphs.exponentials:Exponentials",
     }
 )

@@ -46,6 +46,17 @@ class NetworkGraph(ABC):
         del network, box
         return None
 
+    def fixed(self, network: Network) -> Array:
+        """Return the inputs of the model that come before x, and have one value: (m,).
+
+        There are none by default.
+
+        Args:
+            network: f
+        """
+        del network
+        return np.zeros(0)
+
     @abstractmethod
     def add(self, graph: "Graph", network: Network) -> None:
         """Add the nodes that compute `Y` from `X`.
@@ -90,7 +101,7 @@ class NetworkGraph(ABC):
         kind = np.float32
         model: Any = graph.model(
             "network",
-            [Value("X", kind, (1, network.input_dim))],
+            [Value("X", kind, (1, len(self.fixed(network)) + network.input_dim))],
             Value("Y", kind, (1, network.output_dim)),
         )
         return bytes(model.SerializeToString(deterministic=True))
