@@ -9,7 +9,7 @@ H heads, and for each head (Proposition 20.7,
     S    = max_i  |b_i| + sum_j |a_ij| max(|l_j|, |u_j|)      sizes of its logits on the box
     r    = max_i  #{j: a_ij != 0} + 1                         terms of a logit
     eta  = gamma_(r + 2) S + d 2^-120                         errors of l_i - max l
-    zeta = the error of an average of n terms (`FloatModel.average`), exp's error included
+    zeta = the error of an average of n terms, exp's error included (FloatModel.average)
 
     |computed f_k - f_k|  <=  sum_h max_i |V_ik| (e^(2 eta) (1 + zeta)(1 + gamma_(H n)) - 1)
                               + H flushed(n) max(1, max |V_ik|).
@@ -107,8 +107,8 @@ def property_rounding(network: Network, wanted: Property, model: FloatModel = MO
 def gradient_bound(network: Network, atom: Atom) -> float:
     """Bound the 1-norm of the gradient of w . f, anywhere (Lemma 20.8).
 
-    The gradient of a head is sum_{i < j} p_i p_j (v_i - v_j)(a_i - a_j), and
-    sum_{i < j} p_i p_j |v_i - v_j| is at most a quarter of the largest difference of values.
+    The gradient of a head is `sum_{i < j} p_i p_j (v_i - v_j)(a_i - a_j)`, and
+    `sum_{i < j} p_i p_j |v_i - v_j|` is at most a quarter of the largest difference of values.
 
     Args:
         network: heads with outputs V
@@ -133,7 +133,7 @@ def gradient_bound(network: Network, atom: Atom) -> float:
 def needed_margin(network: Network, wanted: Property) -> float:
     """Return the least margin at which an answer is shipped, the largest over all atoms.
 
-    Scorers accept witnesses slightly outside of the box, so it is 1e-3 + 1e-4 sup |grad f|_1; and
+    Scorers accept witnesses slightly outside of the box, so it is `1e-3 + 1e-4 sup |grad f|_1`; and
     at least twice the bound of rounding.
 
     Args:

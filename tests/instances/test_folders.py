@@ -75,7 +75,7 @@ def test_what_tools_see_says_nothing_of_the_answer(tmp_path, some):
             assert not re.search("sat", name + content.decode(errors="replace"), re.IGNORECASE)
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("graph", OPERATORS)
 def test_graphs_are_static_and_compute_the_network(tmp_path, some, graph):
     save(tmp_path / "folder", some, graph=graph)
     random = np.random.default_rng(0)
@@ -102,6 +102,10 @@ def test_graphs_are_static_and_compute_the_network(tmp_path, some, graph):
             witness = np.float32([[float(v) for v in whole]])
             (found,) = session.run(None, {"X": witness})
             assert each.property.least_slack(found.astype(np.float64))[0] > each.margin / 2
+
+
+def test_every_graph_is_tested():
+    assert set(GRAPHS) == {*OPERATORS, "flat"}  # test_flat_graph.py has the last
 
 
 def test_exponentials_that_overflow_are_refused(tmp_path):
