@@ -23,6 +23,7 @@ QUICK = [
     ("fuzzed files", 21, 80),
     ("certify", 31, 12),
     ("decoders", 40, 60),
+    ("instances", 50, 60),
 ]
 """Families, seeds and numbers of cases that are always run."""
 SLOW = [
@@ -31,6 +32,7 @@ SLOW = [
     *(("fuzzed files", seed, 200) for seed in range(20, 22)),
     *(("certify", seed, 30) for seed in range(30, 32)),
     *(("decoders", seed, 150) for seed in range(40, 44)),
+    *(("instances", seed, 200) for seed in range(50, 54)),
 ]
 """Some thousand."""
 
@@ -50,7 +52,8 @@ def test_nothing_false_is_accepted(tmp_path, family, seed, cases):
     assert counts["accepted, true"] > 0  # what refuses everything is not a checker
     assert counts["refused"] > 0
     assert counts["true, refused"] == 0
-    most = 0.05 if family == "decoders" else 0.0  # between one evaluation and all is room
+    # Between one evaluation and all is room; networks that were changed may be right or wrong.
+    most = 0.05 if family in ("decoders", "instances") else 0.0
     assert counts["not judged"] <= most * cases
 
 
