@@ -29,7 +29,7 @@ from constructive.support.errors import ConstructiveError, ParameterError
 
 TOKENS = Option(4, 2, 64, "tokens of a context; at most dim are taken")
 HEADS = Option(4, 1, 64, "heads")
-DUAL = Option(1, 0, 1, "1: widen the proved box by weighted means of each head, too")
+DUAL = Option(1, 0, 1, "1: also widen the proved box by weighted means of each head")
 CONSTRUCTIONS = ("generic", "saturated", "rank_one")
 _TRIES = 12
 
