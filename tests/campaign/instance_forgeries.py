@@ -514,9 +514,10 @@ FORGERIES = (
 
 def forgery(rng):
     """A case: a folder with one change, or two."""
-    base = pick(rng, honest())
-    folder, words = copy.deepcopy(base), []
+    words = []
     while not words:
+        base = pick(rng, honest())
+        folder = copy.deepcopy(base)
         for _ in range(rng.choice([1, 2], p=[0.8, 0.2])):
             try:
                 found = pick(rng, FORGERIES)(rng, folder)

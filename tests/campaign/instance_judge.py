@@ -20,7 +20,7 @@ LINE = re.compile(
     r"(\S+) +(sat|unsat): .* by a margin of (\S+); float32 is off by at most (\S+) \((.*)\)"
 )
 ASSERT = re.compile(r"\(([<>]=) ([XY])(?:_|\[0,)(\d+)\]? (?:(-?[0-9.]+)|Y(?:_|\[0,)(\d+)\]?)\)")
-POINTS = 300
+POINTS = 120
 SLACK = 1e-9  # of float64
 
 
@@ -28,7 +28,7 @@ def true_of(base, folder, printed):
     """True, False, or None where this cannot tell."""
     try:
         return all_true(base, folder, printed)
-    except (ValueError, KeyError, IndexError, TypeError):
+    except Exception:
         return False  # what this cannot read should not have been accepted
 
 
