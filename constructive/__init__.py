@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from constructive.data.corpus import Text as Text
     from constructive.data.dataset import Dataset as Dataset
     from constructive.data.mixing import token_mixing as token_mixing
+    from constructive.data.padded import Padded as Padded
+    from constructive.data.padded import padded as padded
     from constructive.data.rational import RationalDataset as RationalDataset
     from constructive.layers.attention import AttentionLayer as AttentionLayer
     from constructive.layers.causal.layer import CausalLayer as CausalLayer

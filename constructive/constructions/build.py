@@ -131,6 +131,7 @@ def build_memorizer(
         precision,
         executor,
         None if checkpoint is None else Path(checkpoint),
+        data.lengths is not None,
     )
     survey = Survey(data)
     explained = explain_survey(survey, num_heads, construction, options)

@@ -35,7 +35,7 @@ from constructive.layers import residues
 from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.short_weights import shortened
-from constructive.layers.views import examples
+from constructive.layers.views import Own, Shared, examples
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError
 from constructive.support.progress import report
@@ -130,19 +130,21 @@ def drawn(
         key_weights[1:] = key_weights[0]
     some = rng.permutation(dataset.num_examples)[:_SAMPLE]
     contexts = dataset.contexts if dataset.shared_context else dataset.contexts[some]
-    size = _deviations(query_weights, key_weights, contexts, dataset.queries[some])
+    size = _deviations(query_weights, key_weights, examples(contexts, dataset.queries[some]))
     weights = query_weights * (deviation / size)[:, np.newaxis, np.newaxis], key_weights
     return shortened(weights, dataset) if options.exact_logits else weights
 
 
-def _deviations(query_weights: Array, key_weights: Array, contexts: Array, queries: Array) -> Array:
+def _deviations(query_weights: Array, key_weights: Array, view: Own | Shared) -> Array:
     """Of each head, the root mean square over examples of logits less their mean: (H,)."""
-    squares = np.zeros(len(query_weights))
+    squares, seen = np.zeros(len(query_weights)), True if view.hidden is None else ~view.hidden
     for head, (w_q, w_k) in enumerate(zip(query_weights, key_weights, strict=True)):
-        logits = np.einsum(
-            "...nd,td->tn" if contexts.ndim == 2 else "tnd,td->tn", contexts, queries @ w_q @ w_k.T
-        )
-        squares[head] = logits.var(axis=1).mean()
+        asked = view.queries @ w_q @ w_k.T
+        if view.is_shared:
+            logits = np.einsum("...nd,td->tn", view.tokens[0], asked)
+        else:
+            logits = np.einsum("tnd,td->tn", view.tokens, asked)
+        squares[head] = logits.var(axis=1, where=seen).mean()
     return np.sqrt(np.where(squares > 0, squares, 1.0))
 
 
@@ -209,5 +211,5 @@ GENERIC = Generic(
     "c(E; H) of generic contexts",
     "Theorem 9",
     has_min_norm_readout=True,
-    options={FLOAT: USUAL | {"exact_logits"}},
+    options={FLOAT: USUAL | {"exact_logits", "lengths"}},
 )

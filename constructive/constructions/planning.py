@@ -191,7 +191,9 @@ def explain(
     """
     sizes = {"num_heads": num_heads, "head_dim": head_dim, "value_dim": value_dim}
     require_size(**{name: size for name, size in sizes.items() if size is not None})
-    options = Options(head_dim, value_dim, arithmetic, exact_logits=exact_logits)
+    require_examples(dataset)
+    several = dataset.lengths is not None
+    options = Options(head_dim, value_dim, arithmetic, exact_logits=exact_logits, lengths=several)
     return explain_survey(Survey(dataset), num_heads, construction, options)
 
 

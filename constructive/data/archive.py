@@ -6,14 +6,15 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from constructive.data.shapes import LENGTHS
 from constructive.support.errors import FormatError
 
-_CLASSES = "classes"
+_MORE = frozenset({"classes", LENGTHS})
 _HOW = "numpy.savez(path, contexts=..., queries=..., targets=...), or Dataset.save"
 
 
 def read_archive(path: str | Path, names: Sequence[str]) -> dict[str, Any]:
-    """The arrays of these names, and `classes` if there is one.
+    """Return the arrays of these names, and `classes` and `lengths` if there are such.
 
     Args:
         path: the file
@@ -55,7 +56,7 @@ def _read_arrays(file: BinaryIO, names: Sequence[str]) -> dict[str, Any]:
     if missing:
         raise KeyError(f"no array named {' or '.join(missing)} among {archive.files}")
     arrays = {}
-    for name in (*names, *({_CLASSES} & {*archive.files})):
+    for name in (*names, *sorted(_MORE & {*archive.files})):
         try:
             arrays[name] = archive[name]
         except ValueError as error:  # numpy advises to load objects, which may run programs

@@ -102,7 +102,7 @@ def _probes(
         for first in range(0, dataset.num_examples, _AT_ONCE):
             rows = slice(first, first + _AT_ONCE)
             queries = dataset.queries[rows].astype(np.float64)
-            contexts = dataset.contexts_of(rows)
+            contexts = dataset.filled.contexts_of(rows)
             yield np.broadcast_to(contexts, (len(queries), *contexts.shape[1:])), queries, first
 
 

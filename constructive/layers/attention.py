@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
+from constructive.data.padded import own_contexts
 from constructive.exact.arithmetics.floats import FactoredFloats
 from constructive.exact.models import FLOAT32
 from constructive.layers.attend import Chunk, attend, flat
@@ -305,21 +306,20 @@ class AttentionLayer(HeadShapes):
             f"d_v={self.value_dim}, d_out={self.target_dim}, {self.query_weights.dtype})"
         )
 
-    def checked_inputs(
-        self, contexts: npt.ArrayLike, queries: npt.ArrayLike
-    ) -> tuple[Array, Array]:
-        """The inputs as arrays.
+    def checked_inputs(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> tuple[Any, Array]:
+        """Return the inputs as arrays; contexts of different lengths as `Padded`.
 
         Args:
-            contexts: (T, n, d) or one shared (n, d)
+            contexts: (T, n, d) or one shared (n, d), or T arrays (n_i, d)
             queries: (T, d)
 
         Raises:
             DataError: if their shapes do not fit the layer
         """
-        contexts, queries = as_array(contexts), as_array(queries)
-        self._require_fit(contexts.shape, queries.shape)
-        return contexts, queries
+        own, queries = own_contexts(contexts), as_array(queries)
+        read = as_array(contexts) if own is None else own
+        self._require_fit(read.shape, queries.shape)
+        return read, queries
 
     def _require_fit(self, contexts: tuple[int, ...], queries: tuple[int, ...]) -> None:
         """Raise DataError for shapes which do not fit the layer."""

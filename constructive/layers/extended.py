@@ -158,9 +158,9 @@ class ExtendedLayer(NotFloats):
             DataError: if shapes do not fit the layer
             PrecisionError: if an output cannot be enclosed
         """
-        contexts, queries = self.leading.checked_inputs(contexts, queries)
-        nothing = np.zeros(len(queries))
-        rows = enclose(self, self.precision + _GUARD_BITS)(Dataset(contexts, queries, nothing))
+        inputs = self.leading.checked_inputs(contexts, queries)
+        nothing = np.zeros(len(inputs[1]))
+        rows = enclose(self, self.precision + _GUARD_BITS)(Dataset(*inputs, nothing))
         outputs = np.array([[float(x) for x in row.output.entries()] for row in rows])
         if not np.isfinite(outputs).all():
             example = int(np.argwhere(~np.isfinite(outputs))[0][0])

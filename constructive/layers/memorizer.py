@@ -64,7 +64,8 @@ class Memorizer:
         same.
 
         Args:
-            contexts: (T, n, d) or one shared (n, d); (n, d) for one query (d,)
+            contexts: (T, n, d) or one shared (n, d), or T arrays (n_i, d) of different lengths;
+                (n, d) for one query (d,)
             queries: (T, d), or (d,) for one example
 
         Raises:
@@ -179,7 +180,8 @@ class Memorizer:
     ) -> "torch.nn.Module":
         """The layer as a PyTorch module, with the same weights.
 
-        `forward(contexts, queries)` gives what `predict` does, as tensors. Rounding to float32 or
+        `forward(contexts, queries)` gives what `predict` does, as tensors; contexts of different
+        lengths are one tensor with a third argument, the mask of `padded`. Rounding to float32 or
         bfloat16 is not for free: measure, as with `astype`. `float_model` of the module names the
         model of floating-point programs that it belongs to in float32, for the claim *executed*;
         in bfloat16 it belongs to none.
@@ -237,8 +239,8 @@ class Memorizer:
         """Write an ONNX model of the layer, whole or not at all.
 
         Inputs contexts (T, n, d) and queries (T, d), output predictions (T,) or (T, d_out), in the
-        dtype of the weights; T and n are free. Its metadata have the `float_model` that it belongs
-        to in float32.
+        dtype of the weights; T and n are free, but all contexts of one run have one length. Its
+        metadata have the `float_model` that it belongs to in float32.
 
         Args:
             path: the file, .onnx; an old one of that name is replaced
@@ -275,10 +277,11 @@ def _one_more_axis(contexts: npt.ArrayLike, queries: npt.ArrayLike) -> npt.Array
     A context (n, d) may be the only one or shared; so it is the queries which tell.
     """
     try:
-        asked, given = as_array(queries), as_array(contexts).shape
+        asked = as_array(queries)
+        if asked.ndim != 1:
+            return None
+        given = as_array(contexts).shape
     except UNREADABLE:  # the layer says what is wrong
-        return None
-    if asked.ndim != 1:
         return None
     if len(given) != 2:
         raise DataError(

@@ -120,11 +120,9 @@ def intermediate(
     Raises:
         VanishingDenominatorError: where a softmax denominator is 0 modulo p
     """
-    units = modular.least_exponent(dataset.contexts), modular.least_exponent(dataset.queries)
-    weights, view = (
-        (layer.query_weights, layer.key_weights),
-        examples(dataset.contexts, dataset.queries),
-    )
+    weights = layer.query_weights, layer.key_weights
+    view = examples(dataset.contexts, dataset.queries)
+    units = modular.least_exponent(view.tokens), modular.least_exponent(view.queries)
     out = np.empty((dataset.num_examples, len(columns)), dtype)
     for rows, z in attended(
         Residues(point, *units), weights, view, columns, chunk_bytes=chunk_bytes

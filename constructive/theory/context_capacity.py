@@ -110,7 +110,7 @@ def context_capacity(
         holds = spans.tokens + (num_heads - 1) * spans.differences
         blamed = different if total > holds else different[:0]
         return ContextCapacity(min(total, holds), min(total, holds), num_heads, blamed, spans)
-    contexts = dataset.contexts[different]
+    contexts = dataset.filled.contexts[different]
     nothing = spans_of(contexts[:0])
     found = ContextCapacity(0, total, num_heads, different[:0], nothing)
     common = np.arange(total)

@@ -98,6 +98,7 @@ def with_room(dataset: Dataset, known: LeastHeads) -> FewestHeads:
 
 def _seen_in_floats(dataset: Dataset, inputs: int) -> tuple[int, str]:
     """The heads for all examples by the dimensions which float64 sees, and how to say so."""
+    dataset = dataset.filled
     grams, scale = np.zeros((2, dataset.width, dataset.width)), np.abs(dataset.contexts).max() or 1
     for _, contexts in dataset.context_chunks():
         tokens = contexts / scale
