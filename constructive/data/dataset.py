@@ -100,10 +100,11 @@ class Dataset(Examples):
         Args:
             contexts: as for `Dataset`
             queries: (T, d)
-            labels: T strings, T integers or T Booleans; classes are those which occur, sorted
+            labels: T strings, T integers or T Booleans: a list, an array, a tensor, or a column
+                of pandas, categories among them; classes are those that occur, sorted
 
         Raises:
-            DataError: for labels of other or several types, and as for a `Dataset`
+            DataError: for labels of other or several types or missing ones, and as for a `Dataset`
 
         Example:
             >>> data = Dataset.of_classes([[1, 0], [1, 1]], [[2, 3], [4, 6]], ["dog", "cat"])
@@ -113,7 +114,12 @@ class Dataset(Examples):
         return cls(contexts, queries, *one_hot(labels))
 
     @classmethod
-    def from_torch(cls, examples: Any) -> "Dataset":  # noqa: ANN401 - of a library that may be absent
+    def from_torch(
+        cls,
+        examples: Any,  # noqa: ANN401 - of a library that may be absent
+        *,
+        labels: bool = False,
+    ) -> "Dataset":
         """Read a PyTorch data set. Equal inputs with equal targets are merged, with a warning.
 
         No weights give two outputs for one input (`distinct`), so that a data set with repeated
@@ -121,8 +127,9 @@ class Dataset(Examples):
 
         Args:
             examples: `torch.utils.data.TensorDataset(contexts, queries, targets)`, or any data set
-                with a length whose examples are such triples, a `Subset` among them. For class
-                labels take `Dataset.of_classes(*examples.tensors)`
+                with a length whose examples are such triples, a `Subset` among them. Contexts
+                may have different lengths
+            labels: whether targets are class labels, as for `of_classes`
 
         Raises:
             ParameterError: for what gives no examples by index
@@ -136,7 +143,8 @@ class Dataset(Examples):
             >>> Dataset.from_torch(TensorDataset(*tensors))
             Dataset(T=2, n=3, d=3, d_out=1, own contexts, float32)
         """
-        given = Dataset(*arrays_of(examples))
+        make = Dataset.of_classes if labels else Dataset
+        given = make(*arrays_of(examples))
         merged = given.distinct()
         if len(merged) < len(given):
             warnings.warn(
