@@ -106,7 +106,8 @@ COLUMNS = {
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_columns_of_pandas_are_labels(name):
-    targets, classes = one_hot(COLUMNS[name](pytest.importorskip("pandas")))
+    pandas = pytest.importorskip("pandas")
+    targets, classes = one_hot(COLUMNS[name](pandas))
     assert classes == ("a", "b")
     assert targets.tolist() == [[0.0, 1.0], [1.0, 0.0]]
 
