@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from constructive.support.errors import DataError as DataError
     from constructive.support.errors import FormatError as FormatError
     from constructive.support.errors import MissingExtraError as MissingExtraError
+    from constructive.support.errors import OutOfMemoryError as OutOfMemoryError
     from constructive.support.errors import OutputError as OutputError
     from constructive.support.errors import ParameterError as ParameterError
     from constructive.support.errors import PrecisionError as PrecisionError

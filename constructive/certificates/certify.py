@@ -16,6 +16,7 @@ from constructive.layers.memorizer import Memorizer
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.errors import DataError, ParameterError, shown
+from constructive.support.foreign import in_three_parts
 
 if TYPE_CHECKING:
     import torch
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _DATA = Dataset, RationalDataset, SequenceDataset, Text
 
 
+@in_three_parts
 def certify(
     memorizer: "Memorizer | SequenceMemorizer | Decoder | torch.nn.Module",
     dataset: Dataset | SequenceDataset | Text,
@@ -142,10 +144,10 @@ def _checked_claims(claims: object, weights: object, family: ClaimFamily) -> tup
         return tuple(name for name, kind in known.items() if kind.is_usual(weights))
     asked = [claims] if isinstance(claims, str) else claims
     listed = list(asked) if isinstance(asked, Iterable) else []
-    unknown = [name for name in listed if name not in known]
+    unknown = [name for name in listed if not isinstance(name, str) or name not in known]
     if unknown or not listed:
         raise ParameterError(
-            f"claims={claims!r} are not claims about {family.name_of(weights)}",
+            f"claims={shown(claims)} are not claims about {family.name_of(weights)}",
             witness=unknown or None,
             suggestion=f"some of {', '.join(known)}",
         )

@@ -16,6 +16,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.stored import FILES
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
+from constructive.support.arguments import as_path
 from constructive.support.errors import FormatError, ParameterError, shown
 from constructive.support.progress import listened, report
 from constructive.support.verdict import Verdict, no_boolean
@@ -115,10 +116,10 @@ def check(
           witness: none.json
           try: three files in this order: certificate, memorizer, data (two for an upper bound)
     """
-    if not 0 < max_memory < math.inf:
+    if not (isinstance(max_memory, int | float) and 0 < max_memory < math.inf):
         raise ParameterError(
-            f"max_memory={max_memory!r} is not a size",
-            witness=max_memory,
+            f"max_memory={shown(max_memory)} is not a size",
+            witness=shown(max_memory),
             suggestion="max_memory=8",
         )
     given = {_CERTIFICATE: certificate, _WEIGHTS: weights, _DATA: data}
@@ -165,7 +166,7 @@ def _path_of(role: str, given: object, folder: Path) -> Path:
     if isinstance(given, Dataset) and given.on_disk:
         given = given.on_disk.folder
     if isinstance(given, str | Path):
-        _require_role(Path(given), role, given)
+        _require_role(as_path(given), role, given)
         return Path(given).resolve()
     if not isinstance(given, Saved):
         raise ParameterError(
@@ -184,7 +185,7 @@ def _path_of(role: str, given: object, folder: Path) -> Path:
 
 
 def _require_role(path: Path, role: str, given: object) -> None:
-    if not path.exists():
+    if not os.path.exists(path):  # noqa: PTH110 - False also for a name that is too long
         problem = f"the {role} {given} is not there"
     elif path.is_dir() and all((path / name).is_file() for name in FILES):
         if role == _DATA:

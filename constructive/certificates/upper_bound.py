@@ -9,8 +9,10 @@ from constructive.certificates.families import ALL_WEIGHTS
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
 from constructive.support.arguments import require_positive, require_seed
+from constructive.support.foreign import in_three_parts
 
 
+@in_three_parts
 def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) -> Certificate:
     """Prove that no weights of H heads memorize all labellings of the examples.
 

@@ -24,8 +24,14 @@ from constructive.layers.layer import Layer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import BuildRecord
 from constructive.layers.shapes import FLOAT64
-from constructive.support.arguments import require_not_negative, require_positive, require_seed
+from constructive.support.arguments import (
+    as_path,
+    require_not_negative,
+    require_positive,
+    require_seed,
+)
 from constructive.support.errors import AssumptionError, ParameterError, PrecisionError
+from constructive.support.foreign import in_three_parts
 from constructive.support.parallel import require_executor
 from constructive.support.progress import report
 from constructive.theory import bounds
@@ -38,6 +44,7 @@ _LADDER = (106, 212, 424, 848)
 _MOST_BITS = 4096
 
 
+@in_three_parts
 def build_memorizer(
     dataset: Dataset | RationalDataset,
     *,
@@ -130,7 +137,7 @@ def build_memorizer(
         saturated_fraction,
         precision,
         executor,
-        None if checkpoint is None else Path(checkpoint),
+        None if checkpoint is None else as_path(checkpoint),
         data.lengths is not None,
     )
     survey = Survey(data)
@@ -290,8 +297,9 @@ def _check_parameters(
         message = f"tolerance={tolerance!r} is not positive"
         raise ParameterError(message, witness=tolerance, suggestion="a number such as 1e-6")
     require_not_negative(tolerance=tolerance)  # and not beyond all floats
+    automatic = isinstance(precision, str) and precision == "auto"
     bits = isinstance(precision, int) and not isinstance(precision, bool)
-    if precision != "auto" and not (bits and FLOAT64 <= precision <= _MOST_BITS):  # type: ignore[operator]
+    if not automatic and not (bits and FLOAT64 <= precision <= _MOST_BITS):  # type: ignore[operator]
         message = f"precision={precision!r} is not a number of bits"
         suggestion = f"{FLOAT64} (float64) to {_MOST_BITS}, or 'auto'"
         raise ParameterError(message, witness=precision, suggestion=suggestion)

@@ -137,15 +137,18 @@ def drawn(
 
 def _deviations(query_weights: Array, key_weights: Array, view: Own | Shared) -> Array:
     """Of each head, the root mean square over examples of logits less their mean: (H,)."""
-    squares, seen = np.zeros(len(query_weights)), True if view.hidden is None else ~view.hidden
+    sizes, seen = np.ones(len(query_weights)), True if view.hidden is None else ~view.hidden
     for head, (w_q, w_k) in enumerate(zip(query_weights, key_weights, strict=True)):
         asked = view.queries @ w_q @ w_k.T
         if view.is_shared:
             logits = np.einsum("...nd,td->tn", view.tokens[0], asked)
         else:
             logits = np.einsum("tnd,td->tn", view.tokens, asked)
-        squares[head] = logits.var(axis=1, where=seen).mean()
-    return np.sqrt(np.where(squares > 0, squares, 1.0))
+        exponent = np.frexp(np.abs(logits).max())[1]  # squares of large logits overflow
+        square = np.ldexp(logits, -exponent).var(axis=1, where=seen).mean()
+        if square > 0:
+            sizes[head] = np.ldexp(np.sqrt(square), exponent)
+    return sizes
 
 
 def represented(

@@ -164,7 +164,7 @@ def refusal(
 
 def require_arithmetic(arithmetic: object) -> None:
     """Raise ParameterError for what is not a kind of arithmetic."""
-    if arithmetic not in (FLOAT, RATIONAL):
+    if not isinstance(arithmetic, str) or arithmetic not in (FLOAT, RATIONAL):
         raise ParameterError(
             f"unknown arithmetic={shown(arithmetic)}",
             witness=shown(arithmetic),

@@ -23,7 +23,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.support import tables
 from constructive.support.arguments import require_positive, require_size
-from constructive.support.errors import CapacityError, ConstructiveError, ParameterError
+from constructive.support.errors import CapacityError, ConstructiveError, ParameterError, shown
 from constructive.theory.bounds import Plan
 from constructive.theory.values import heads_for_values
 
@@ -212,10 +212,10 @@ def explain_survey(
         ParameterError: as `explain` does
     """
     names, dataset = tuple(CONSTRUCTIONS), survey.dataset
-    if construction not in (AUTO, *names):
-        message = f"unknown construction={construction!r}"
+    if not isinstance(construction, str) or construction not in (AUTO, *names):
+        message = f"unknown construction={shown(construction)}"
         suggestion = f"one of 'auto', {', '.join(map(repr, names))}"
-        raise ParameterError(message, witness=construction, suggestion=suggestion)
+        raise ParameterError(message, witness=shown(construction), suggestion=suggestion)
     require_examples(dataset)
     require_arithmetic(options.arithmetic)
     for name, count in {"head_dim": options.head_dim, "value_dim": options.value_dim}.items():

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from constructive.data.shapes import LENGTHS
+from constructive.support.arguments import as_path
 from constructive.support.errors import FormatError
 
 _MORE = frozenset({"classes", LENGTHS})
@@ -24,14 +25,14 @@ def read_archive(path: str | Path, names: Sequence[str]) -> dict[str, Any]:
         FormatError: if the file is not such an archive, or a folder
         OSError: if it cannot be read
     """
-    if Path(path).is_dir():
+    if as_path(path).is_dir():
         raise FormatError(
             f"{path} is a folder, no .npz archive",
             witness=str(path),
             suggestion="Dataset.open, which takes folders with contexts.npy, queries.npy and "
             "targets.npy, too",
         )
-    with Path(path).open("rb") as file:
+    with as_path(path).open("rb") as file:
         try:
             return _read_arrays(file, names)
         except Exception as error:  # readers of zip and npy raise nearly everything

@@ -17,6 +17,7 @@ from constructive.data.repeats import first_of_each, refusal
 from constructive.data.shapes import ARRAYS, LENGTHS, check_shapes
 from constructive.data.stored import StoredContexts, read_folder, write_folder
 from constructive.data.torch_examples import arrays_of
+from constructive.support.arguments import as_path
 from constructive.support.arrays import UNREADABLE, Array, as_array, finite_array, frozen
 from constructive.support.errors import DataError
 from constructive.support.files import replacing
@@ -341,7 +342,7 @@ class Dataset(Examples):
             >>> Dataset.open(folder)
             Dataset(T=1, n=2, d=2, d_out=1, own contexts, float64)
         """
-        return owning(*read_folder(path)) if Path(path).is_dir() else cls.load(path)
+        return owning(*read_folder(path)) if as_path(path).is_dir() else cls.load(path)
 
     @classmethod
     def load(cls, path: str | Path) -> "Dataset":

@@ -17,10 +17,13 @@ the proof are ours.
 import numpy as np
 
 from constructive.data.dataset import Dataset, owning
+from constructive.data.shapes import require_examples
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError, DataError
+from constructive.support.foreign import in_three_parts
 
 
+@in_three_parts
 def token_mixing(dataset: Dataset) -> Dataset:
     """The data set which the second layer sees: every token and query plus the mean of its context.
 
@@ -42,6 +45,7 @@ def token_mixing(dataset: Dataset) -> Dataset:
         >>> build_memorizer(mixed, num_heads=3).max_error(mixed) < 1e-9
         True
     """
+    require_examples(dataset, Dataset)
     if dataset.shared_context:
         _, first, counts = np.unique(
             dataset.queries + 0.0, axis=0, return_index=True, return_counts=True

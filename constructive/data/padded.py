@@ -42,7 +42,8 @@ class Padded:
     lengths: Integers
 
     def __post_init__(self) -> None:
-        tokens, lengths = self.tokens, _checked_lengths(self.lengths, self.tokens.shape)
+        tokens = finite_array("contexts", vars(self)["tokens"], copy=False)
+        lengths = _checked_lengths(self.lengths, tokens.shape)
         beyond = np.arange(tokens.shape[1]) >= lengths[:, np.newaxis]
         filled = np.where(beyond[..., np.newaxis], tokens[:, :1], tokens)
         object.__setattr__(self, "tokens", frozen(filled))

@@ -33,6 +33,7 @@ def positions(kind: str, size: int, width: int, *, seed: int = 0) -> Array:
     require_positive(size=size, width=width)
     require_seed(seed)
     rng = np.random.default_rng(seed)
+    kind = kind if isinstance(kind, str) else shown(kind)
     if kind == "sinusoidal":
         return sinusoidal_positions(size, width)
     if kind == "gaussian":

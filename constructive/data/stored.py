@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from constructive.data.labels import Label, require_classes
 from constructive.data.shapes import ARRAYS, LENGTHS, check_shapes
+from constructive.support.arguments import as_path
 from constructive.support.arrays import Array, finite_array
 from constructive.support.errors import DataError, FormatError
 from constructive.support.files import replacing_folder
@@ -125,7 +126,7 @@ def read_folder(path: str | Path) -> Folder:
         DataError: for arrays that are not a data set
         OSError: where they cannot be read
     """
-    folder = Path(path).resolve()
+    folder = as_path(path).resolve()
     missing = [name for name in FILES if not (folder / name).exists()]
     if missing:
         raise FormatError(

@@ -21,6 +21,7 @@ from constructive.support.arrays import UNREADABLE, Array, as_array
 from constructive.support.errors import DataError, ParameterError
 from constructive.support.extras import require
 from constructive.support.files import replacing
+from constructive.support.foreign import in_three_parts
 
 if TYPE_CHECKING:
     import torch
@@ -56,6 +57,7 @@ class Memorizer:
         """The record of a memorizer which was built. Raises ParameterError for trained weights."""
         return self.record.built
 
+    @in_three_parts
     def predict(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array | Fractions:
         """Evaluate the layer: (T,) if it memorized targets of shape (T,), else (T, d_out).
 
@@ -117,6 +119,7 @@ class Memorizer:
             )
         return labels_of(self.predict(contexts, queries), self.record.classes)
 
+    @in_three_parts
     def max_error(self, dataset: Dataset | RationalDataset) -> float:
         """Largest `|f(E, e) - y|` over the examples and the entries of their targets.
 

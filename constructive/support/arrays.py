@@ -168,7 +168,10 @@ def finite_array(name: str, values: object, *, copy: bool) -> Array:
         raise DataError(message, witness=index, suggestion="fill or drop masked entries")
     kind = array.dtype.newbyteorder("=")
     if kind.kind in "biu":
-        if array.size and int(np.abs(array.astype(object)).max()) > _LARGEST_EXACT_INTEGER:
+        if (
+            array.size
+            and int(np.abs(array.reshape(-1).astype(object)).max()) > _LARGEST_EXACT_INTEGER
+        ):
             message = f"{name} has integers beyond 2^53, which float64 cannot hold exactly"
             raise DataError(message, suggestion="smaller integers, or floats")
         kind = np.dtype(np.float64)

@@ -94,5 +94,9 @@ class OutputError(ConstructiveError, OSError):
     """A file cannot be written where it was asked for."""
 
 
+class OutOfMemoryError(ConstructiveError, MemoryError):
+    """Arrays do not fit into the memory that is free."""
+
+
 class MissingExtraError(ConstructiveError, ImportError):
     """A feature needs an optional dependency which is not installed."""

@@ -22,6 +22,7 @@ from constructive.data.shapes import require_examples
 from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer
 from constructive.support.arguments import require_positive, require_seed
+from constructive.support.foreign import in_three_parts
 from constructive.support.progress import report
 from constructive.theory.context_capacity import ContextCapacity, context_capacity
 from constructive.theory.many_heads import require_heads
@@ -59,6 +60,7 @@ class ExactCapacity:
         return f"ExactCapacity({self.lower} probably, at most {self.upper}, {shape})"
 
 
+@in_three_parts
 def exact_capacity(
     dataset: Dataset, num_heads: int, head_dim: int = 1, *, attempts: int = 2, seed: int = 0
 ) -> ExactCapacity:

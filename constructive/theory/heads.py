@@ -9,6 +9,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
 from constructive.support.arguments import require_seed
 from constructive.support.errors import CapacityError, ParameterError
+from constructive.support.foreign import in_three_parts
 from constructive.theory import bounds
 from constructive.theory.context_capacity import LeastHeads, least_heads
 
@@ -34,6 +35,7 @@ class FewestHeads:
     reason: str
 
 
+@in_three_parts
 def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
     """The fewest heads which the contexts of a data set allow, with a margin in conditioning.
 

@@ -201,7 +201,8 @@ def _saturated_head(
     if size >= min(head_dim, width):
         return Head(group, query_weights, key_weights, 0.0)
     w_star_queries = saturation.dataset.queries @ group.dual_basis @ key_vectors
-    logit_range = (2.0 * radius * _row_lengths(w_star_queries))[:, np.newaxis]
+    with np.errstate(over="ignore", invalid="ignore"):  # what is no number saturates nothing
+        logit_range = (2.0 * radius * _row_lengths(w_star_queries))[:, np.newaxis]
     chosen = saturation.sharpen(group, _Needed(saturation.nats, logit_range, _NOTHING))
     if isinstance(chosen, AssumptionError):
         return chosen

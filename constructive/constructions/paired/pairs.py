@@ -154,7 +154,8 @@ class _Look:
     """At all queries, by several pairs at once."""
 
     def __init__(self, kind: Kind, sought: Sequence[_Sought]) -> None:
-        columns = [each.columns(kind.exponent).astype(np.float32) for each in sought]
+        with np.errstate(over="ignore"):  # such a pair is refused by its condition
+            columns = [each.columns(kind.exponent).astype(np.float32) for each in sought]
         self.kind, self.sought = kind, sought
         self.weights = np.ascontiguousarray(np.concatenate(columns, axis=1).T)
         self.splits = np.cumsum([part.shape[1] for part in columns])[:-1]
@@ -167,7 +168,8 @@ class _Look:
         The examples of a pair itself need nothing: -inf.
         """
         coarse = self.kind.ordered.coarse
-        products = np.split(self.weights @ coarse.unit[rows].T, self.splits)
+        with np.errstate(invalid="ignore"):
+            products = np.split(self.weights @ coarse.unit[rows].T, self.splits)
         alone = np.float32(NATS) * coarse.inverse_length[rows] * coarse.inverse_gap[rows]
         positions = np.arange(*rows.indices(len(coarse.unit)))
         for each, product, slack in zip(self.sought, products, self.slacks, strict=True):

@@ -20,11 +20,13 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from constructive.data.dataset import Dataset
+from constructive.data.shapes import require_examples
 from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError, ParameterError, shown
+from constructive.support.foreign import in_three_parts
 from constructive.support.progress import report
 from constructive.support.verdict import Verdict
 from constructive.theory import grouping, wide_grouping
@@ -51,6 +53,7 @@ _MOVES = 400
 """Examples which are tried in the place of one that finds none."""
 
 
+@in_three_parts
 def regroup(
     dataset: Dataset, num_heads: int, *, construction: str = "saturated", seed: int = 0
 ) -> Regrouping:
@@ -77,6 +80,7 @@ def regroup(
         >>> found.verdict.name, len(set(found.order[:3]) & {0, 1, 2}) < 3
         ('PROVED', True)
     """
+    require_examples(dataset, Dataset)
     require_positive(num_heads=num_heads)
     require_heads(operator.index(num_heads), dataset.num_examples, dataset.width)
     require_seed(seed)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from constructive.data.dataset import Dataset
+from constructive.data.shapes import require_examples
 from constructive.exact.directed import percent
 from constructive.support.arguments import require_not_negative, require_positive, require_seed
+from constructive.support.foreign import in_three_parts
 from constructive.support.tables import Sheet
 from constructive.support.verdict import Verdict
 from constructive.theory.assumptions.contexts import DependentContext, dependent_contexts
@@ -130,6 +132,7 @@ class Report:
         return [(f"Grouping for H = {self.num_heads}", known, how)]
 
 
+@in_three_parts
 def check(
     dataset: Dataset,
     num_heads: int | None = None,
@@ -175,6 +178,7 @@ def check(
         >>> report.assumption_1.name, report.assumption_2.name, report.construction.name
         ('REFUTED', 'PROVED', 'PROVED')
     """
+    require_examples(dataset, Dataset)
     require_positive(subsets=SUBSETS if subsets is None else subsets)
     require_not_negative(budget=budget)
     require_seed(seed)
