@@ -1,4 +1,4 @@
-"""Weights which a theorem promises: multi-head attention layers built to memorize, not trained.
+"""Weights that a theorem promises: multi-head attention layers built to memorize, not trained.
 
 >>> from constructive import build_memorizer, generators
 >>> data = generators.uniform(num_examples=1861, context_size=32, width=64, seed=0)

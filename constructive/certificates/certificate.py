@@ -26,7 +26,7 @@ Facts = tuple[tuple[str, str], ...]
 class Certificate:
     """Claims about a memorizer and its data, with what an independent checker needs.
 
-    It is not a Boolean: ask `proved`. `repr` is one line, `str` a table, and so is the HTML which
+    It is not a Boolean: ask `proved`. `repr` is one line, `str` a table, and so is the HTML that
     notebooks show. Made by `certify` and `upper_bound_certificate`.
 
     Attributes:

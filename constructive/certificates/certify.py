@@ -39,9 +39,9 @@ def certify(
 ) -> Certificate:
     """Prove what a memorizer does on a data set, in exact and ball arithmetic.
 
-    A claim which cannot be decided does not raise: its verdict is UNDECIDED. Paired heads are
+    A claim that cannot be decided does not raise: its verdict is UNDECIDED. Paired heads are
     proved in float64 with bounds, without a T x T matrix (`claims.paired`); where that fails and T
-    is small, they are judged as any others. Options which claims do not have are refused: those
+    is small, they are judged as any others. Options that claims do not have are refused: those
     about sequences have none, those about decoders the `seed`.
 
     Args:
@@ -89,8 +89,8 @@ def certify(
             other machines; None for here. The certificate is the same
 
     Raises:
-        ParameterError: for arguments which make no sense, a memorizer with rational weights, which
-            needs no certificate, an executor for a proof which has no pieces, and a module which
+        ParameterError: for arguments that make no sense, a memorizer with rational weights, which
+            needs no certificate, an executor for a proof that has no pieces, and a module that
             `Memorizer.from_torch` refuses
         DataError: for data whose shapes do not fit the layer, or of another kind
 

@@ -22,7 +22,7 @@ from constructive.support.progress import listened, report
 from constructive.support.verdict import Verdict, no_boolean
 
 CHECKER = Path(__file__).with_name("checker")
-"""The folder which Python runs. It imports nothing of this package."""
+"""The folder that Python runs. It imports nothing of this package."""
 
 _CERTIFICATE, _WEIGHTS, _DATA = "certificate", "memorizer", "data"
 _KINDS = {
@@ -32,9 +32,9 @@ _KINDS = {
     corpus.FORMAT: _DATA,
 }
 _STEP = re.compile(r"\.\.\. (.{1,99}): (\d{1,18}) of (\d{1,18})\n")
-"""A line of the checker which tells what it is at (`checker/steps.py`)."""
+"""A line of the checker that tells what it is at (`checker/steps.py`)."""
 _HEAD = 4096
-"""Bytes of a file which say what it is."""
+"""Bytes of a file that say what it is."""
 _LENGTH = 8
 """Bytes before the JSON of a .safetensors file."""
 _ORDER = "three files in this order: certificate, memorizer, data (two for an upper bound)"
@@ -98,13 +98,13 @@ def check(
         data: a file of `Dataset.save`, `SequenceDataset.save` or `Text.save`, or the object; a
             folder of `Dataset.save_folder`, of which contexts are read a few at a time where the
             certificate is of paired heads
-        quick: check the rank claim by products with vectors which nobody can choose, in O(T^2),
+        quick: check the rank claim by products with vectors that nobody can choose, in O(T^2),
             instead of by elimination (others than that are quick anyway)
-        max_memory: GB which the checker may take: from the shapes it says what it needs, and
+        max_memory: GB that the checker may take: from the shapes it says what it needs, and
             refuses what is more before it takes it; by default 8
 
     Raises:
-        FormatError: for a file which is not there, or may not be read, or is one of another role
+        FormatError: for a file that is not there, or may not be read, or is one of another role
         ParameterError: for what is neither a file nor such an object, such as a PyTorch module,
             for rational weights, which no file holds, and for no size
 

@@ -52,7 +52,7 @@ def one_output(
 ) -> tuple[Output, Say]:
     """Check --output before the work starts; return its path and an echo function.
 
-    ending: that of files which the command writes; names may have none, or one of their own
+    ending: that of files that the command writes; names may have none, or one of their own
     inputs: the files it reads, by their names in its usage
 
     `-` is standard output. Raises OutputError as `several_outputs` does, for an ending of another

@@ -43,7 +43,7 @@ from constructive.theory.bounds import Plan, group_sizes
 from constructive.theory.values import require_room
 
 _DEVIATIONS = (3.0, 1.5, 6.0)
-"""Standard deviations of logits which are tried, the likely best first."""
+"""Standard deviations of logits that are tried, the likely best first."""
 _SAMPLE = 256
 """Examples on which standard deviations are measured."""
 DOUBTFUL = 1e7
@@ -110,7 +110,7 @@ class Generic(Construction):
 
 
 def trials(total: int, columns: int) -> tuple[float, ...]:
-    """The standard deviations of logits which are tried, for a system of these sizes."""
+    """The standard deviations of logits that are tried, for a system of these sizes."""
     operations = 2.0 * total**2 * columns
     if operations > _LARGE:
         return _DEVIATIONS[:1]

@@ -155,7 +155,7 @@ def refusal(
             witness = refused
             suggestion = f"none of {', '.join(refused)}, or arithmetic={FLOAT!r}"
         case "precision":
-            problem = f"precision={witness!r} is for readouts which W_V holds, and d_v < d_out"
+            problem = f"precision={witness!r} is for readouts that W_V holds, and d_v < d_out"
             suggestion = f"precision={FLOAT64}, or value_dim={target_dim}"
         case _:
             problem = f"construction={name!r} has no {first}={witness!r}"

@@ -1,7 +1,7 @@
 """Which construction is used: what each would hold and cost, and the choice of "auto".
 
 Operations and bytes are estimates from the leading terms, to compare constructions with; bytes are
-beside the data and the weights. "auto" takes the first construction with the shortest readout which
+beside the data and the weights. "auto" takes the first construction with the shortest readout that
 holds the examples, as long as that is cheap: that of Theorem 1, of Theorem 2, then random heads.
 Such a readout is the least sensitive to rounding, and of those the heads of Theorem 1 are as well
 conditioned as any where contexts are own ones, and far better on a shared one (docs/precision.md).
@@ -33,7 +33,7 @@ CHEAP_OPERATIONS, CHEAP_BYTES = 1e11, 1 << 30
 
 
 _QUICK = 1e10
-"""Operations of an elimination which may be done to print a table: about a second."""
+"""Operations of an elimination that may be done to print a table: about a second."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Option:
 class Explanation:
     """The choice among all constructions. `str` is a table; `plan` is what would be built.
 
-    What a construction holds is promised for data of these shapes which meet what its theorem asks
+    What a construction holds is promised for data of these shapes that meet what its theorem asks
     for. For a data set of up to 2,000 examples or so the table says what its very contexts allow,
     too (Theorem 8).
 
@@ -171,7 +171,7 @@ def explain(
 
     Args:
         dataset: T examples; only their shapes count, if H is given
-        num_heads: H; by default the fewest which hold these data, with some room (`fewest_heads`),
+        num_heads: H; by default the fewest that hold these data, with some room (`fewest_heads`),
             and which hold them by this construction; for "paired" the latter alone, by shapes
         head_dim: d_h; by default what suits each construction
         value_dim: d_v; by default d_out
@@ -200,7 +200,7 @@ def explain(
 def explain_survey(
     survey: Survey, num_heads: int | None, construction: str, options: Options
 ) -> Explanation:
-    """The same of data which are surveyed, so that a build knows what planning has found.
+    """The same of data that are surveyed, so that a build knows what planning has found.
 
     Args:
         survey: what is known of T examples

@@ -187,7 +187,7 @@ class Dataset(Examples):
             examples: their indices, or a Boolean for each of the T examples
 
         Raises:
-            DataError: for an index which is not from -T to T - 1 (the witness is the first), for
+            DataError: for an index that is not from -T to T - 1 (the witness is the first), for
                 what are not integers or not T Booleans in one axis, and where nothing is taken
 
         Example:
@@ -323,8 +323,8 @@ class Dataset(Examples):
 
         Of a folder with `contexts.npy`, `queries.npy` and `targets.npy` the contexts (float32 or
         float64, in C order) are read once here, to see that they are finite, and later whenever
-        they are needed, some at a time. A file which changes meanwhile is refused then, by its
-        inode, size and time of change; and at the end of `certify` by its hash, for a program which
+        they are needed, some at a time. A file that changes meanwhile is refused then, by its
+        inode, size and time of change; and at the end of `certify` by its hash, for a program that
         writes through a mapping of the file does not change its time each time.
 
         Args:
@@ -412,7 +412,7 @@ def owning(
     targets: Any,  # noqa: ANN401
     classes: tuple[Label, ...] = (),
 ) -> Dataset:
-    """A data set which takes over arrays that nobody else holds: only for those just made.
+    """A data set that takes over arrays that nobody else holds: only for those just made.
 
     They become read-only, and are not copied.
 

@@ -12,7 +12,7 @@ from constructive.support.errors import DataError
 
 
 def repeated_inputs(dataset: Examples) -> tuple[int, int] | None:
-    """Two examples which are the same input, contexts being multisets of tokens, or None.
+    """Two examples that are the same input, contexts being multisets of tokens, or None.
 
     Example:
         >>> from constructive import Dataset

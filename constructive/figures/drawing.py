@@ -57,12 +57,12 @@ def save_both(figure: Any, folder: Path, name: str) -> tuple[Path, ...]:  # noqa
 
 
 def both(name: str) -> tuple[str, ...]:
-    """The files which `save_both` writes."""
+    """The files that `save_both` writes."""
     return f"{name}.png", f"{name}.svg"
 
 
 def describe(axes: Any, *, x: str, y: str, title: str = "") -> None:  # noqa: ANN401
-    """Name the axes, and take away lines which say nothing."""
+    """Name the axes, and take away lines that say nothing."""
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     if title:

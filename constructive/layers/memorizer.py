@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Memorizer:
     """A layer whose weights were constructed to reproduce every target of a data set.
 
-    `repr` is one line, `str` a table, and so is the HTML which notebooks show.
+    `repr` is one line, `str` a table, and so is the HTML that notebooks show.
 
     Attributes:
         layer: the weights: `AttentionLayer`, or `ExtendedLayer` where the readout has more bits, or
@@ -54,7 +54,7 @@ class Memorizer:
 
     @property
     def built(self) -> BuildRecord:
-        """The record of a memorizer which was built. Raises ParameterError for trained weights."""
+        """The record of a memorizer that was built. Raises ParameterError for trained weights."""
         return self.record.built
 
     @in_three_parts
@@ -71,7 +71,7 @@ class Memorizer:
             queries: (T, d), or (d,) for one example
 
         Raises:
-            DataError: if the shapes do not fit the layer, and for inputs which a rational layer
+            DataError: if the shapes do not fit the layer, and for inputs that a rational layer
                 does not take (`RationalLayer.intermediate`)
             PrecisionError: if the readout has more bits, and an output cannot be enclosed
 
@@ -92,7 +92,7 @@ class Memorizer:
     def predict_labels(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> npt.NDArray[Any]:
         """The class of the largest output, for each example: (T,), or one label for one query.
 
-        Every input gets the label of some class. What is proved of them, for the examples which
+        Every input gets the label of some class. What is proved of them, for the examples that
         were memorized, follows from the claim *error* (`data.labels`).
 
         Args:
@@ -112,7 +112,7 @@ class Memorizer:
         """
         if not self.record.classes:
             raise ParameterError(
-                "the targets which were memorized are not classes",
+                "the targets that were memorized are not classes",
                 witness=self.record.construction,
                 suggestion="build_memorizer(Dataset.of_classes(contexts, queries, labels)), or "
                 "predict for numbers",
@@ -143,7 +143,7 @@ class Memorizer:
             dtype: float32 or float64
 
         Raises:
-            ParameterError: for weights which are not floats, or a readout beyond float64; for
+            ParameterError: for weights that are not floats, or a readout beyond float64; for
                 another dtype, and for weights beyond its range
         """
         layer = self.layer.floats(f"arrays of {dtype_of(dtype)}")
@@ -197,8 +197,8 @@ class Memorizer:
 
         Raises:
             MissingExtraError: without torch
-            ParameterError: for a readout beyond float64, for rational weights, for shapes which
-                `MultiheadAttention` does not have, and for a dtype which is no `torch.dtype` of
+            ParameterError: for a readout beyond float64, for rational weights, for shapes that
+                `MultiheadAttention` does not have, and for a dtype that is no `torch.dtype` of
                 real numbers
         """
         layer = self.layer.floats("PyTorch modules")
@@ -226,8 +226,8 @@ class Memorizer:
 
         Raises:
             MissingExtraError: without torch
-            ParameterError: for a module which is or does something else, as far as these
-                comparisons in float64 show. They are not proof: a module which differs elsewhere is
+            ParameterError: for a module that is or does something else, as far as these
+                comparisons in float64 show. They are not proof: a module that differs elsewhere is
                 not found out
             DataError: for examples whose shapes do not fit, whatever the module is
         """
@@ -277,7 +277,7 @@ class Memorizer:
 def _one_more_axis(contexts: npt.ArrayLike, queries: npt.ArrayLike) -> npt.ArrayLike | None:
     """One query (d,) as (1, d), or None where queries have an axis of examples, or are not array.
 
-    A context (n, d) may be the only one or shared; so it is the queries which tell.
+    A context (n, d) may be the only one or shared; so it is the queries that tell.
     """
     try:
         asked = as_array(queries)

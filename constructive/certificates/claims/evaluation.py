@@ -85,7 +85,7 @@ def evaluate_in_floats(
 
     Args:
         layer: weights of float64 or float32
-        dataset: T examples which fit it
+        dataset: T examples that fit it
         representation: whether to keep Z
     """
     total = dataset.num_examples

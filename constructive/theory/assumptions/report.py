@@ -40,7 +40,7 @@ class Report:
         share: of subsets of n queries, how many are dependent: an estimate (None if T < n)
         position: the same for subsets of min(d, T): general position
         num_heads: H, for which the conditions of the construction were looked at; or None
-        regrouping: an order of the examples which meets these conditions, or why there is none;
+        regrouping: an order of the examples that meets these conditions, or why there is none;
             None without H
     """
 
@@ -162,7 +162,7 @@ def check(
 
     Raises:
         CapacityError: if T is more than H(n - 1) + 1
-        ParameterError: unless H and the number of subsets are positive, for a confidence which is
+        ParameterError: unless H and the number of subsets are positive, for a confidence that is
             not between 0 and 1, a negative budget or seed, and what is not an executor
 
     Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Assumptions 1 and 2 and section 3.
