@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -116,20 +117,39 @@ def check(
           witness: none.json
           try: three files in this order: certificate, memorizer, data (two for an upper bound)
     """
+    _require_size(max_memory)
+    given = {_CERTIFICATE: certificate, _WEIGHTS: weights, _DATA: data}
+    given = {role: thing for role, thing in given.items() if thing is not None}
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [_path_of(role, thing, Path(folder)) for role, thing in given.items()]
+        return run_checker([*map(str, paths), *["--quick"] * quick], max_memory=max_memory)
+
+
+def run_checker(arguments: Sequence[str], *, max_memory: float = 8.0) -> Checked:
+    """Run the independent checker in a process of its own.
+
+    Args:
+        arguments: of its command line
+        max_memory: GB that it may take
+
+    Raises:
+        ParameterError: for no size
+    """
+    _require_size(max_memory)
+    command = [sys.executable, "-I", str(CHECKER), *arguments]
+    command += ["--max-memory", repr(float(max_memory))]
+    with tempfile.TemporaryDirectory() as folder:
+        status, report = _run(command, Path(folder) / "stdout")
+    return Checked(Verdict.PROVED if status == 0 else Verdict.UNDECIDED, report)
+
+
+def _require_size(max_memory: float) -> None:
     if not (isinstance(max_memory, int | float) and 0 < max_memory < math.inf):
         raise ParameterError(
             f"max_memory={shown(max_memory)} is not a size",
             witness=shown(max_memory),
             suggestion="max_memory=8",
         )
-    given = {_CERTIFICATE: certificate, _WEIGHTS: weights, _DATA: data}
-    given = {role: thing for role, thing in given.items() if thing is not None}
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [_path_of(role, thing, Path(folder)) for role, thing in given.items()]
-        command = [sys.executable, "-I", str(CHECKER), *map(str, paths)]
-        command += ["--max-memory", repr(float(max_memory)), *["--quick"] * quick]
-        status, report = _run(command, Path(folder) / "stdout")
-    return Checked(Verdict.PROVED if status == 0 else Verdict.UNDECIDED, report)
 
 
 def _run(command: list[str], printed: Path) -> tuple[int, str]:

@@ -194,6 +194,15 @@ class FloatModel:
         loaded = f"weights and data rounded to {self.storage.name} first"
         return "; ".join([loaded, logits, self.contraction.of_layers, *self._clauses()])
 
+    def of_networks(self) -> str:
+        """Say what a program of this model is that evaluates a sum of softmax heads.
+
+        Its logits are affine functions of an input (`instances.network`).
+        """
+        logits = "each logit computed once, as one sum of products with inputs and an offset"
+        outputs = "each output one sum over tokens for each head and one over heads, or one of both"
+        return "; ".join([logits, outputs, *self._clauses()])
+
     def of_decoders(self) -> str:
         """Say what a program of this model is that evaluates a decoder."""
         once = "each logit of a head computed once"

@@ -32,9 +32,10 @@ class Case:
     """Files of one case, and what they are for.
 
     write:     puts them into a folder, and gives their names
-    kind:      "layer", "sequence" or "decoder": who judges what is printed
+    kind:      "layer", "sequence", "decoder" or "instances": who judges what is printed
     true:      what is known of the claims by construction: True, False, or None
     arguments: more for the command
+    judge:     of instances: called with what is printed, True, False or None
     """
 
     label: str
@@ -42,6 +43,7 @@ class Case:
     kind: str = "layer"
     true: bool | None = None
     arguments: list = field(default_factory=list)
+    judge: object = None
 
 
 def of_triple(label, triple, *, true=None, arguments=()):
