@@ -33,6 +33,7 @@ from constructive.layers.recital import recital
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError, ParameterError, PrecisionError
+from constructive.support.foreign import in_three_parts
 from constructive.support.progress import report
 from constructive.theory.many_heads import require_heads
 
@@ -51,6 +52,7 @@ A single sharp head may see nothing but the last token, whose rows are nearly eq
 """
 
 
+@in_three_parts
 def build_decoder(
     text: Text,
     *,

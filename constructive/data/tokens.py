@@ -12,7 +12,7 @@ Joined = str | bytes | tuple[int, ...]
 
 
 def require_vocabulary(vocabulary: tuple[Token, ...], unit: str) -> None:
-    """Raise ParameterError for an unknown unit, or tokens which are not all different ones of it.
+    """Raise ParameterError for an unknown unit, or tokens that are not all different ones of it.
 
     Args:
         vocabulary: strings for "words", integers from 0 to 255 for "bytes", any for "ids"

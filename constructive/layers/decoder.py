@@ -8,7 +8,7 @@ and one for the end of a text.
 import dataclasses
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -185,17 +185,25 @@ class Decoder(Rebuilt):
             tokens: of the vocabulary; or a string of words, or bytes, if those are the tokens
 
         Raises:
-            DataError: for one which is not in the vocabulary, and for none
+            DataError: for a token that is not in the vocabulary, for none, and for no sequence
         """
         listed: list[Any]
         if isinstance(tokens, str) and self.unit == "words":
             listed = re.findall(r"\w+|\W", tokens)
         elif isinstance(tokens, str) and self.unit == "bytes":
             listed = list(tokens.encode())
-        else:
+        elif isinstance(tokens, Iterable):
             listed = list(tokens)
+        else:
+            raise DataError(
+                f"tokens are a {type(tokens).__name__}, not a sequence",
+                witness=type(tokens).__name__,
+                suggestion="tokens of the text that it was built for, in a list",
+            )
         number = {token: index for index, token in enumerate(self.vocabulary)}
-        unknown = [token for token in listed if token not in number]
+        unknown = [
+            token for token in listed if not isinstance(token, Hashable) or token not in number
+        ]
         if unknown or not listed:
             found = f"the token {shown(unknown[0])} is none of" if unknown else "no token, of"
             raise DataError(
@@ -297,6 +305,12 @@ class Decoder(Rebuilt):
         Raises:
             DataError: for a text of another vocabulary, or with more positions
         """
+        if not isinstance(text, Text):
+            raise DataError(
+                f"the text is a {type(text).__name__}, not a Text",
+                witness=type(text).__name__,
+                suggestion="Text.words(string), Text.bytes(string) or Text.load(path)",
+            )
         if text.vocabulary != self.vocabulary or text.unit != self.unit:
             raise DataError(
                 f"the text has other tokens than the decoder: {text!r}",

@@ -201,7 +201,7 @@ class Runner:
                 memorizer, dataset, options = objects(rng, triple)
                 certificate = certify(memorizer, dataset, **options)
         except constructive.ConstructiveError:
-            self.count(family, "refused")  # in words, as for data which are not data
+            self.count(family, "refused")  # in words, as for data that are not data
             return
         except BaseException:
             files = triple.write(self.work)

@@ -159,7 +159,7 @@ def test_the_judge_of_instances_believes_honest_folders(runner):
 
 
 def test_the_judge_of_decoders_knows_all_answers(tmp_path):
-    """Margins of 0.9 and more; rows of Z which are made equal; and what float32 may do to them."""
+    """Margins of 0.9 and more; rows of Z that are made equal; and what float32 may do to them."""
     text = Text.of([0, 1])
     rows = np.array([[0.0, 0.1], [0.25, 1.0], [-1.0, -1.0]], np.float32)
     readout = np.zeros((6, 2), np.float32)

@@ -8,7 +8,8 @@ import pytest
 from real_parts import FREE
 
 SIZE, WIDTH, HEADS, INNER = 6, 3, 2, 2
-VIEWS = "own", "shared", "causal", "window"
+VIEWS = "own", "shared", "causal", "window", "lengths"
+LENGTHS = np.array([3, 6, 1, 2, 6])
 PRIME = 4194287
 
 
@@ -21,11 +22,17 @@ def problem(checker, kind, entries=4):
     draw = lambda *shape: rng.integers(-3, 4, shape) / 2.0  # noqa: E731
     weights = {name: draw(HEADS, WIDTH, INNER) for name in ("W_Q", "W_K")}
     views = checker.views
-    if kind in ("own", "shared"):
+    if kind in ("own", "shared", "lengths"):
         contexts = draw(SIZE, WIDTH) if kind == "shared" else draw(5, SIZE, WIDTH)
         data = {"contexts": contexts, "queries": draw(5, WIDTH)}
-        view = views.Examples(data, [slice(0, 2), slice(2, 5)])
         seen = [contexts if kind == "shared" else contexts[t] for t in range(5)]
+        if kind == "lengths":
+            data |= {"contexts": contexts * 99.0, "lengths": LENGTHS}  # what is beyond is not read
+            seen = [tokens[:length] for tokens, length in zip(seen, LENGTHS, strict=True)]
+            for tokens, own in zip(data["contexts"], seen, strict=True):
+                tokens[: len(own)] = own
+            data = views.of_lengths(data)
+        view = views.Examples(data, [slice(0, 2), slice(2, 5)])
         return weights, view, list(zip(data["queries"], seen, strict=True))
     codes, window = (draw(4, WIDTH), draw(SIZE, WIDTH)), 3 if kind == "window" else None
     texts = [rng.integers(4, size=SIZE), rng.integers(4, size=4)]
