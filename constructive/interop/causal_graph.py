@@ -9,19 +9,26 @@ from constructive.interop.onnx_graph import Graph, Value
 from constructive.support.arrays import Array
 
 
-def model(tensors: Mapping[str, Array], *, window: int | None, float_model: str) -> onnx.ModelProto:
+def model(
+    tensors: Mapping[str, Array],
+    *,
+    window: int | None,
+    float_model: str,
+    longest: int | None = None,
+) -> onnx.ModelProto:
     """Return the model with input `ids` (S, N), int64, and output `logits` (S, N, V + 1), float32.
 
     S and N are free. Its initializers have the names and shapes that a file of `Decoder.save`
     gives them. Its metadata name the model of floating-point programs that it belongs to. It has
     passed onnx's own checker. All H N N logits of heads are stored at once. Runtimes refuse ids of
-    V or more, and more tokens than there are positions; ids from -V to -1 they count from the end,
+    V or more, and more tokens than there are positions, unless these are periodic; ids from -V to -1 they count from the end,
     as ONNX has it.
 
     Args:
         tensors: `Decoder.tensors`, which are copied
         window: how many tokens a position sees, itself among them; None for all up to itself
         float_model: `Decoder.float_model`
+        longest: `Decoder.longest`, where positions are periodic
 
     Example:
         >>> from constructive import Text, build_decoder
@@ -50,6 +57,9 @@ def model(tensors: Mapping[str, Array], *, window: int | None, float_model: str)
         hidden = graph.node("Or", hidden, earlier, name="hidden")
 
     tokens = graph.node("Gather", "embedding", "ids", name="tokens")
+    if longest is not None:
+        period = graph.constant("period", np.array(len(tensors["positions"])))
+        place = graph.node("Mod", place, period, name="periodic")
     placed = graph.node("Gather", "positions", place, name="placed")
     tokens = graph.node("Add", tokens, placed, name="x")
     each = graph.node("Unsqueeze", tokens, second, name="x_of_heads")  # (S, 1, N, d)

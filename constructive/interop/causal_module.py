@@ -20,12 +20,14 @@ class DecoderModule(nn.Module):
         tensors: `Decoder.tensors`, which are copied, and become parameters
         window: how many tokens a position sees, itself among them; None for all up to itself
         float_model: `Decoder.float_model`
+        longest: `Decoder.longest`, where positions are periodic
 
     Attributes:
         float_model: the model of floating-point programs that it belongs to on CPUs, in float32
             (`exact.models`); fused kernels of other devices may fold log2 e and merge parts, as
             "float32, scaled" allows
         window: how many tokens a position sees, itself among them; None for all up to itself
+        longest: the most tokens of a text, where positions are periodic; else None
         embedding: (V, d)
         positions: (L, d)
         W_Q: (H, d, d_h)
@@ -50,10 +52,15 @@ class DecoderModule(nn.Module):
     unembedding: Tensor
 
     def __init__(
-        self, tensors: Mapping[str, Array], *, window: int | None, float_model: str
+        self,
+        tensors: Mapping[str, Array],
+        *,
+        window: int | None,
+        float_model: str,
+        longest: int | None = None,
     ) -> None:
         super().__init__()
-        self.float_model, self.window = float_model, window
+        self.float_model, self.window, self.longest = float_model, window, longest
         for name, array in tensors.items():
             self.register_parameter(name, nn.Parameter(torch.tensor(array)))
 
@@ -88,7 +95,8 @@ class DecoderModule(nn.Module):
                 witness=tuple(ids.shape),
                 suggestion="torch.tensor(decoder.ids(prompt)[None])",
             )
-        length, most = ids.shape[1], len(self.positions)
+        length, rows = ids.shape[1], len(self.positions)
+        most = rows if self.longest is None else self.longest
         if length > most:
             raise DataError(
                 f"{length} tokens are more than the {most} positions of this decoder",
@@ -96,7 +104,10 @@ class DecoderModule(nn.Module):
                 suggestion=f"sequences of at most {most} tokens",
             )
         try:
-            return embedding(ids, self.embedding) + self.positions[:length]
+            if length <= rows:
+                return embedding(ids, self.embedding) + self.positions[:length]
+            places = torch.arange(length, device=ids.device) % rows
+            return embedding(ids, self.embedding) + self.positions[places]
         except IndexError as error:
             wrong = ids[(ids < 0) | (ids >= len(self.embedding))]
             raise DataError(

@@ -2,7 +2,7 @@
 
 Token v at position i is x_i = embedding_v + position_i; the layer gives f_i, and the next token is
 the one with the largest logit f_i . o_v. The rows o_v of the unembedding are one for each token,
-and one for the end of a text.
+and one for the end of a text. Positions may be periodic: then position i has row i mod L' of L'.
 """
 
 import dataclasses
@@ -59,11 +59,14 @@ class Decoder(Rebuilt):
         vocabulary: the tokens
         unit: what a token is: "words", "bytes" or "ids"
         record: how it was built
+        longest: the most tokens of a text, where positions are periodic; None where each position
+            has a row of its own
         remembered: what was computed of these weights and is asked for again, such as margins
 
     Raises:
         ParameterError: for arrays whose shapes or dtypes do not fit, a layer without a skip
-            connection, an unknown unit, and a vocabulary which is none of that unit
+            connection, an unknown unit, a vocabulary which is none of that unit, and a longest
+            text that is not a positive integer
     """
 
     embedding: Array
@@ -73,6 +76,7 @@ class Decoder(Rebuilt):
     vocabulary: tuple[Token, ...]
     unit: str
     record: DecoderRecord
+    longest: int | None = None
     remembered: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -80,6 +84,8 @@ class Decoder(Rebuilt):
             object.__setattr__(self, name, private(name, getattr(self, name)))
         object.__setattr__(self, "vocabulary", tuple(self.vocabulary))
         require_vocabulary(self.vocabulary, self.unit)
+        if self.longest is not None:
+            require_positive(longest=self.longest)
         if not self.layer.skip:
             raise ParameterError(
                 "the layer of a decoder has no skip connection",
@@ -126,7 +132,7 @@ class Decoder(Rebuilt):
     @property
     def num_positions(self) -> int:
         """L, the longest text which it knows positions for."""
-        return len(self.positions)
+        return len(self.positions) if self.longest is None else self.longest
 
     @property
     def end(self) -> int:
@@ -162,8 +168,26 @@ class Decoder(Rebuilt):
                 witness=numbers.shape[1],
                 suggestion=f"sequences of at most {self.num_positions} tokens",
             )
-        embedded: Array = self.embedding[numbers] + self.positions[: numbers.shape[1]]
+        embedded: Array = self.embedding[numbers] + self.placed(np.arange(numbers.shape[1]))
         return embedded
+
+    def placed(self, places: npt.ArrayLike) -> Array:
+        """Return the rows of positions: (..., d).
+
+        Args:
+            places: numbers of positions, from 0, of any shape
+
+        Example:
+            >>> from constructive import Text, build_decoder
+            >>> decoder = build_decoder(Text.words("the cat sat"), width=32)
+            >>> bool((decoder.placed([2, 0]) == decoder.positions[[2, 0]]).all())
+            True
+        """
+        numbers = np.asarray(places)
+        rows: Array = self.positions[
+            numbers if self.longest is None else numbers % len(self.positions)
+        ]
+        return rows
 
     def every_token(self, text: Text) -> tuple[Array, Array]:
         """The two parts of each different token of texts at each position it has there.
@@ -176,7 +200,7 @@ class Decoder(Rebuilt):
         """
         starts = np.repeat(np.cumsum(text.lengths) - text.lengths, text.lengths)
         pairs = np.unique(np.stack([text.ids, np.arange(len(text)) - starts]), axis=1)
-        return self.embedding[pairs[0]], self.positions[pairs[1]]
+        return self.embedding[pairs[0]], self.placed(pairs[1])
 
     def ids(self, tokens: "str | bytes | Sequence[Token]") -> Integers:
         """The numbers of tokens (N,).
@@ -266,7 +290,7 @@ class Decoder(Rebuilt):
             following = int((z @ layer.readout_weights @ outputs).argmax())
             if following == self.end:
                 return
-            seen[len(ids)] = self.embedding[following] + self.positions[len(ids)]
+            seen[len(ids)] = self.embedding[following] + self.placed(len(ids))
             ids.append(following)
 
     def recites(self, text: Text) -> bool:
@@ -351,14 +375,18 @@ class Decoder(Rebuilt):
 
     def described(self) -> str:
         """What is not an array, as JSON."""
-        return json.dumps(
-            {
-                "vocabulary": list(self.vocabulary),
-                "unit": self.unit,
-                "window": self.layer.window,
-                "record": dataclasses.asdict(self.record),
-            }
-        )
+        about = {
+            "vocabulary": list(self.vocabulary),
+            "unit": self.unit,
+            "window": self.layer.window,
+            "record": dataclasses.asdict(self.record),
+        }
+        return json.dumps(about | self.periodic)
+
+    @property
+    def periodic(self) -> dict[str, int]:
+        """What files and certificates say of positions: nothing unless they are periodic."""
+        return {} if self.longest is None else {"longest": self.longest}
 
     @classmethod
     def load(cls, path: str | Path) -> "Decoder":
@@ -381,6 +409,7 @@ class Decoder(Rebuilt):
                 tuple(about["vocabulary"]),
                 about["unit"],
                 read_record(about["record"]),
+                about.get("longest"),
             )
 
         return load(path, FORM, made)
@@ -395,7 +424,10 @@ class Decoder(Rebuilt):
         from constructive.interop import causal_module  # noqa: PLC0415 - torch is optional
 
         return causal_module.DecoderModule(
-            self.tensors, window=self.layer.window, float_model=self.float_model
+            self.tensors,
+            window=self.layer.window,
+            float_model=self.float_model,
+            longest=self.longest,
         )
 
     def to_onnx(self, path: str | Path) -> None:
@@ -412,7 +444,10 @@ class Decoder(Rebuilt):
         from constructive.interop import causal_graph  # noqa: PLC0415 - onnx is optional
 
         model = causal_graph.model(
-            self.tensors, window=self.layer.window, float_model=self.float_model
+            self.tensors,
+            window=self.layer.window,
+            float_model=self.float_model,
+            longest=self.longest,
         )
         with replacing(path) as file:
             file.write(model.SerializeToString())

@@ -62,7 +62,7 @@ def added_tokens(decoder: Decoder, text: Text) -> Array:
     with np.errstate(over="ignore"):
         added = token + position
         tokens = added.astype(np.float32)
-        filled = decoder.embedding[0] + decoder.positions[: text.longest]
+        filled = decoder.embedding[0] + decoder.placed(np.arange(text.longest))
     rest = added - token
     exact = (tokens == added) & (rest == position) & (added - rest == token)
     if not exact.all() or not np.isfinite(filled).all():

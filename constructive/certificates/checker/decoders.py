@@ -1,6 +1,7 @@
 """Certificates of decoders: one causal layer which recites texts, token by token.
 
-Token v at position i is x_i = embedding_v + position_i. Head h of position i averages the x_j up to
+Token v at position i is x_i = embedding_v + position_i, with row i mod L' of positions where they
+are periodic. Head h of position i averages the x_j up to
 i, or the last `window` of them, by softmax of x_j . W_K W_Q^T x_i; U^T (x_i, averages) is the
 output, and its products with the rows of the unembedding are the logits.
 """
@@ -49,10 +50,15 @@ class Decoder(About):
         require(storage in KEPT, "the storage is none")
         fits = same(about["vocabulary"], vocabulary) and about["unit"] == unit
         require(fits, "decoder and text have different vocabularies")
-        require_shapes(shapes, len(vocabulary), max(map(len, self.texts)))
+        longest, more = max(map(len, self.texts)), {"window": window, "storage": storage}
+        if "longest" in about:  # positions are periodic
+            periods = about["longest"]
+            require(type(periods) is int and periods >= longest, "a text has no positions")
+            longest, more = 1, more | {"longest": periods}
+        self.period = shapes["positions"][1][0] if "longest" in about else None
+        require_shapes(shapes, len(vocabulary), longest)
         announce(*needs(claims, shapes, self.texts, window), options.most)
         self.weights, self.window, self.storage = read_weights(files[0], shapes), window, storage
-        more = {"window": window, "storage": storage}
         hashed = require_about(content, self.weights, "weights", **more)
         self.hashes = bytes.fromhex(data["sha256"]) + hashed
         self.quick, self.tell = options.quick, options.tell
@@ -61,7 +67,8 @@ class Decoder(About):
 
     def view(self):
         codes = self.weights["embedding"], self.weights["positions"]
-        return Causal(codes, self.texts, len(self.weights["W_Q"]), self.window, ENTRIES)
+        heads = len(self.weights["W_Q"])
+        return Causal(codes, self.texts, heads, self.window, ENTRIES, self.period)
 
     def rows_of_z(self):
         """A view, which of its rows Z has, and how many columns that has."""
