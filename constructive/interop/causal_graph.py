@@ -18,10 +18,10 @@ def model(
 ) -> onnx.ModelProto:
     """Return the model with input `ids` (S, N), int64, and output `logits` (S, N, V + 1), float32.
 
-    S and N are free. Its initializers have the names and shapes that a file of `Decoder.save`
-    gives them. Its metadata name the model of floating-point programs that it belongs to. It has
-    passed onnx's own checker. All H N N logits of heads are stored at once. Runtimes refuse ids of
-    V or more, and more tokens than there are positions, unless these are periodic; ids from -V to -1 they count from the end,
+    S and N are free. Its initializers have the names and shapes of `Decoder.tensors`. Its metadata
+    name the model of floating-point programs that it belongs to. It has passed onnx's own checker.
+    All H N N logits of heads are stored at once. Runtimes refuse ids of V or more, and more tokens
+    than there are positions, unless these are periodic; ids from -V to -1 they count from the end,
     as ONNX has it.
 
     Args:

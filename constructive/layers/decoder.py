@@ -23,23 +23,19 @@ from constructive.exact.arithmetics.floats import Floats
 from constructive.exact.directed import fixed, percent
 from constructive.exact.formats import rounded
 from constructive.exact.models import model_named
+from constructive.layers import decoder_files
 from constructive.layers.causal.layer import CausalLayer
-from constructive.layers.decoder_record import DecoderRecord, read_record
-from constructive.layers.shapes import head_weights
+from constructive.layers.decoder_record import DecoderRecord
+from constructive.layers.packed.packing import pack, packable
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, Rebuilt, private
 from constructive.support.errors import DataError, ParameterError, shown
 from constructive.support.extras import require
 from constructive.support.files import replacing
 from constructive.support.tables import Sheet
-from constructive.support.tensors import Form, load, serialized
 
 if TYPE_CHECKING:
     import torch
-
-FORM = Form(
-    "constructive decoder 1", "decoder", "a decoder", "Decoder.save or `constructive recite`"
-)
 
 Integers = npt.NDArray[np.int64]
 
@@ -128,6 +124,31 @@ class Decoder(Rebuilt):
     def num_parameters(self) -> int:
         """The number of entries of all weights."""
         return sum(array.size for array in self.tensors.values())
+
+    @property
+    def num_stored(self) -> int:
+        """The number of entries that a file stores: all, but for those that a formula gives."""
+        return self._stored[0]
+
+    @property
+    def num_bits(self) -> int:
+        """The bits of those entries: 32 each, or fewer where all weights are integers.
+
+        The vocabulary is not counted. `layers.decoder_files.sizes` compares whole files.
+        """
+        return self._stored[1]
+
+    @property
+    def _stored(self) -> tuple[int, int]:
+        """Numbers and bits, which are counted once."""
+        if "stored" not in self.remembered:
+            plain = self.num_parameters, 32 * self.num_parameters
+            if packable(self.tensors):
+                packed = pack(self.tensors, self.record.seed)
+                plain = packed.num_stored, packed.num_bits
+            self.remembered["stored"] = plain
+        numbers, bits = self.remembered["stored"]
+        return numbers, bits
 
     @property
     def num_positions(self) -> int:
@@ -361,7 +382,8 @@ class Decoder(Rebuilt):
         """Write a .safetensors file, whole or not at all.
 
         Tensors embedding, positions, W_Q, W_K, U and unembedding; the vocabulary, the window and
-        the record are JSON in the metadata.
+        the record are JSON in the metadata. Where all weights are integers, they are packed into
+        few bits, and reading the file gives the same arrays (`layers.decoder_files`).
 
         Args:
             path: the file, .safetensors; an old one of that name is replaced
@@ -369,19 +391,13 @@ class Decoder(Rebuilt):
         Raises:
             OutputError: where it cannot be written
         """
-        content = serialized(self.tensors, {"format": FORM.name, FORM.key: self.described()})
+        content = decoder_files.file_content(self)
         with replacing(path) as file:
             file.write(content)
 
     def described(self) -> str:
         """What is not an array, as JSON."""
-        about = {
-            "vocabulary": list(self.vocabulary),
-            "unit": self.unit,
-            "window": self.layer.window,
-            "record": dataclasses.asdict(self.record),
-        }
-        return json.dumps(about | self.periodic)
+        return json.dumps(decoder_files.about(self))
 
     @property
     def periodic(self) -> dict[str, int]:
@@ -399,20 +415,7 @@ class Decoder(Rebuilt):
             FormatError: if it is not one
             OSError: if it cannot be read
         """
-
-        def made(arrays: dict[str, Array], about: dict[str, Any]) -> "Decoder":
-            return cls(
-                arrays["embedding"],
-                arrays["positions"],
-                CausalLayer(*head_weights(arrays), arrays["U"], about["window"]),
-                arrays["unembedding"],
-                tuple(about["vocabulary"]),
-                about["unit"],
-                read_record(about["record"]),
-                about.get("longest"),
-            )
-
-        return load(path, FORM, made)
+        return decoder_files.read(path)
 
     def to_torch(self) -> "torch.nn.Module":
         """The decoder as a PyTorch module: `forward(ids)` of shape (S, N) gives logits.

@@ -13,8 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
+import packed
 from claim import About
 from files import (
+    BYTES,
     announce,
     parsed,
     read_json,
@@ -23,13 +25,18 @@ from files import (
     require_about,
     same,
     tensor_shapes,
+    weights_header,
 )
 from float_model import KEPT, MODELS
 from margins import ENTRIES, NAMES, real_margins
 from rank import ROUNDS
 from views import Causal, rows_at_once
 
-FORMATS = {"weights": "constructive decoder 1", "data": "constructive text 1"}
+FORMATS = {
+    "weights": "constructive decoder 1",
+    "packed": "constructive decoder 2",
+    "data": "constructive text 1",
+}
 KINDS = {"words": str, "bytes": int, "ids": int}
 
 
@@ -42,9 +49,7 @@ class Decoder(About):
         require(len(files) == 2, "the files are CERTIFICATE WEIGHTS DATA")
         self.texts, self.prompt, unit, vocabulary, data = read_texts(files[1], options.most)
         require(same(content["data"], data), "it is about other data")
-        shapes, metadata = tensor_shapes(files[0], NAMES, options.most)
-        require(metadata["format"] == FORMATS["weights"], "the weights are not decoder")
-        about = parsed(metadata["decoder"])
+        shapes, about, read = read_about(files[0], options.most)
         window, storage = about["window"], about["record"]["storage"]
         require(window is None or (type(window) is int and window > 0), "the window is none")
         require(storage in KEPT, "the storage is none")
@@ -58,7 +63,7 @@ class Decoder(About):
         self.period = shapes["positions"][1][0] if "longest" in about else None
         require_shapes(shapes, len(vocabulary), longest)
         announce(*needs(claims, shapes, self.texts, window), options.most)
-        self.weights, self.window, self.storage = read_weights(files[0], shapes), window, storage
+        self.weights, self.window, self.storage = read(), window, storage
         hashed = require_about(content, self.weights, "weights", **more)
         self.hashes = bytes.fromhex(data["sha256"]) + hashed
         self.quick, self.tell = options.quick, options.tell
@@ -83,6 +88,22 @@ class Decoder(About):
     @property
     def places(self):
         return sum(len(ids) - self.prompt + 1 for ids in self.texts)
+
+
+def read_about(path, most):
+    """Types and shapes of weights, what else is said of them, and what reads them."""
+    metadata = weights_header(path, most)[0]["__metadata__"]
+    if metadata["format"] == FORMATS["packed"]:
+        places, _ = tensor_shapes(path, ("about", "bits"), most, kinds=BYTES)
+        require(all(len(shape) == 1 for _, shape, _ in places.values()), "bytes have other axes")
+        content = read_weights(path, places)
+        about = packed.described(content["about"].tobytes(), most)
+        rules, seed = about["weights"], about["record"]["seed"]
+        shapes = packed.shapes_of(rules)
+        return shapes, about, lambda: packed.read(rules, content["bits"], seed)
+    require(metadata["format"] == FORMATS["weights"], "the weights are not decoder")
+    shapes, _ = tensor_shapes(path, NAMES, most)
+    return shapes, parsed(metadata["decoder"]), lambda: read_weights(path, shapes)
 
 
 def read_texts(path, most):
