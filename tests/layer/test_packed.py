@@ -26,6 +26,10 @@ def decoder():
     return compact()[0]
 
 
+def content(decoder):
+    return decoder_files.file_content(decoder.tensors, decoder.about())
+
+
 def same_bits(one, other):
     return all((one[name].view("u4") == other[name].view("u4")).all() for name in one)
 
@@ -98,19 +102,19 @@ def test_a_packed_file(decoder, tmp_path):
         decoder.vocabulary, decoder.unit, decoder.longest, decoder.layer.window, decoder.record
     ]  # fmt: skip
     plain = changed(decoder, "U", (1, 0), 0.5)
-    assert len(decoder_files.file_content(plain)) > 3 * len(decoder_files.file_content(decoder))
+    assert len(content(plain)) > 3 * len(content(decoder))
 
 
 def test_other_decoders_have_the_files_they_had():
     decoder, _ = small()
     metadata = {"format": "constructive decoder 1", "decoder": decoder.described()}
-    assert decoder_files.file_content(decoder) == serialized(decoder.tensors, metadata)
+    assert content(decoder) == serialized(decoder.tensors, metadata)
 
 
 def described(decoder):
     """What a packed file says, and its bits."""
     packed = pack(decoder.tensors, decoder.record.seed)
-    about = decoder_files.about(decoder) | {"weights": packed.rules}
+    about = decoder.about() | {"weights": packed.rules}
     return json.loads(json.dumps(about)), np.packbits(packed.bits, bitorder="little")
 
 
