@@ -67,7 +67,7 @@ def require_integers(weights: dict[str, Array], model: FloatModel) -> None:
                 suggestion="a decoder of build_decoder(text, parameters='few')",
             )
     readout = weights["U"].astype(np.float64)
-    parts = _parts(readout, model.factors)
+    parts = readout_parts(readout, model.factors)
     largest = float(sum(np.abs(part).sum(axis=0) for part in parts).max())
     if largest >= EXACT:
         raise PrecisionError(
@@ -165,8 +165,19 @@ def _judged(
     return least.min(axis=1), most.min(axis=1), error[each, worst], share[each, worst]
 
 
-def _parts(readout: Array, form: Format | None) -> tuple[Array, ...]:
-    """The readout, or its two parts where a format does not hold it."""
+def readout_parts(readout: Array, form: Format | None) -> tuple[Array, ...]:
+    """Return the readout, or two parts that add up to it where a format does not hold it.
+
+    Args:
+        readout: U, integers in float64
+        form: that factors of products are rounded to, or None
+
+    Example:
+        >>> from constructive.exact.formats import FORMATS
+        >>> high, low = readout_parts(np.array([[1000.0], [-3.0]]), FORMATS["bfloat16"])
+        >>> high.tolist(), low.tolist()
+        ([[1024.0], [-0.0]], [[-24.0], [-3.0]])
+    """
     if form is None or (nearest(readout, form) == readout).all():
         return (readout,)
     high = _SPLIT * np.rint(readout / _SPLIT)
