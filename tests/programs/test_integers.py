@@ -7,6 +7,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from compact_parts import changed, compact
 from hypothesis import given, settings
 
 from constructive import ParameterError, PrecisionError, Text, Verdict, certify
@@ -17,7 +18,6 @@ from constructive.layers.causal.saturated import picks, read
 from constructive.layers.drawn_programs import choices, drawn
 from constructive.layers.recital import recital
 from constructive.strategies import programs
-from tests.checker.compact_parts import changed, compact
 
 PAIRWISE = ["float32, pairwise", "float32, pairwise, blocks of 16", *INTEGER_MODELS]
 SHORT = Text.words("a b, a c, b d. a d")

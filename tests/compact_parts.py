@@ -1,14 +1,13 @@
 """Small compact decoders for tests: sign tokens, saturated heads, and a readout of integers."""
 
 import dataclasses
-import re
 
 import numpy as np
 
-from constructive import Text
+from constructive import CausalLayer, Decoder, Text
 from constructive.layers.causal.saturated import read
+from constructive.layers.decoder_record import DecoderRecord
 from constructive.layers.packed.drawn import drawn_signs
-from tests.checker.decoder_parts import by_hand
 
 WINDOW = 8
 SCALE = 64
@@ -45,9 +44,19 @@ def compact(
     u[0, outputs] = 1.0  # the constant, which o_v multiplies by -|c_v|^2 S
     squares = -(points**2).sum(1, keepdims=True) * spacing
     unembedding = np.concatenate([2 * points, squares], axis=1)
-    decoder = by_hand(text, weights | {"U": u, "unembedding": unembedding}, window=window)
-    record = dataclasses.replace(decoder.record, seed=seed)
-    return dataclasses.replace(decoder, longest=len(text), record=record), text
+    weights = weights | {"U": u, "unembedding": unembedding}
+    weights = {name: np.asarray(array, np.float32) for name, array in weights.items()}
+    decoder = Decoder(
+        weights["embedding"],
+        weights["positions"],
+        CausalLayer(weights["W_Q"], weights["W_K"], weights["U"], window),
+        weights["unembedding"],
+        text.vocabulary,
+        text.unit,
+        DecoderRecord(seed, len(text), 1.0, 0.0, 0.0),
+        len(text),
+    )
+    return decoder, text
 
 
 def picked(x, w_q, w_k, window):
@@ -101,8 +110,3 @@ def changed(decoder, name, place=None, value=None, array=None):
     )
     names = "embedding", "positions", "unembedding"
     return dataclasses.replace(decoder, layer=layer, **{key: tensors[key] for key in names})
-
-
-def license_text(content):
-    """The words of a text, as `constructive recite` takes them."""
-    return Text.words("".join(re.findall(r"\w+|\W", content)))

@@ -5,17 +5,16 @@ import zlib
 
 import numpy as np
 import pytest
+from compact_parts import changed, compact
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from constructive import Decoder, FormatError
+from constructive import Decoder, FormatError, Text, build_decoder
 from constructive.layers import decoder_files
 from constructive.layers.packed.drawn import drawn_signs
 from constructive.layers.packed.packing import NAMES, pack, packable, unpack
 from constructive.support.tensors import serialized
-from tests.checker.compact_parts import changed, compact
-from tests.checker.decoder_parts import small
 
 BITS = {"W_Q": (2, 3, 1), "W_K": (2, 3, 1), "U": (9, 2), "embedding": (4, 3)}
 SHAPES = BITS | {"positions": (8, 3), "unembedding": (5, 2)}
@@ -106,7 +105,7 @@ def test_a_packed_file(decoder, tmp_path):
 
 
 def test_other_decoders_have_the_files_they_had():
-    decoder, _ = small()
+    decoder = build_decoder(Text.words("a rat sat"), width=16)
     metadata = {"format": "constructive decoder 1", "decoder": decoder.described()}
     assert content(decoder) == serialized(decoder.tensors, metadata)
 
