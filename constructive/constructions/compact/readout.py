@@ -5,9 +5,10 @@ A spacing S has to leave room: an output is a sum of integers and exact in float
 most 2 gamma_{k+1} max(2 |c f| + c^2 S) together (Proposition 3), and the room is half of this.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.linalg import LinAlgError
 
 from constructive.constructions.compact.cells import Cells
@@ -44,7 +45,7 @@ class Problem(NamedTuple):
         cells: of the output
     """
 
-    rows: Array
+    rows: npt.NDArray[Any]
     cheap: Array
     cells: Cells
 
