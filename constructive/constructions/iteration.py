@@ -8,7 +8,6 @@ Where the structured part is all of Z one step is enough, and it refines the sol
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, gmres
 
 from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
@@ -38,6 +37,8 @@ def scales(targets: Array) -> Array:
 
 def iterate(system: System[Unknown], targets: Array) -> tuple[Unknown, Array]:
     """U, and the residual Y - Z U (T, d_out), which is not finite where the system is singular."""
+    from scipy.sparse.linalg import LinearOperator, gmres  # noqa: PLC0415 - long to import
+
     shape = targets.shape
 
     def product(flat: Array) -> Array:

@@ -391,13 +391,22 @@ class Decoder(Rebuilt):
         Raises:
             OutputError: where it cannot be written
         """
-        content = decoder_files.file_content(self)
+        content = decoder_files.file_content(self.tensors, self.about())
         with replacing(path) as file:
             file.write(content)
 
     def described(self) -> str:
         """What is not an array, as JSON."""
-        return json.dumps(decoder_files.about(self))
+        return json.dumps(self.about())
+
+    def about(self) -> dict[str, Any]:
+        """Return what is not an array, as JSON values."""
+        return {
+            "vocabulary": list(self.vocabulary),
+            "unit": self.unit,
+            "window": self.layer.window,
+            "record": dataclasses.asdict(self.record),
+        } | self.periodic
 
     @property
     def periodic(self) -> dict[str, int]:
@@ -415,7 +424,7 @@ class Decoder(Rebuilt):
             FormatError: if it is not one
             OSError: if it cannot be read
         """
-        return decoder_files.read(path)
+        return decoder_files.read(path, cls)
 
     def to_torch(self) -> "torch.nn.Module":
         """The decoder as a PyTorch module: `forward(ids)` of shape (S, N) gives logits.

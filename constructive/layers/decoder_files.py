@@ -5,12 +5,12 @@ unit, the window, the record, the longest text where positions are periodic, and
 columns (`layers.packed`). `bits` are the columns themselves, the lowest bit of each byte first.
 """
 
-import dataclasses
 import json
 import lzma
 import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,8 +21,7 @@ from constructive.layers.shapes import head_weights
 from constructive.support.arrays import Array
 from constructive.support.tensors import Form, load, serialized
 
-if TYPE_CHECKING:
-    from constructive.layers.decoder import Decoder
+Made = TypeVar("Made")
 
 FORM = Form(
     "constructive decoder 1", "decoder", "a decoder", "Decoder.save or `constructive recite`"
@@ -48,49 +47,32 @@ class Sizes(NamedTuple):
     xz: int
 
 
-def sizes(decoder: "Decoder", content: bytes) -> Sizes:
+def sizes(file: int, content: bytes) -> Sizes:
     """Compare the file of a decoder with the text that it recites.
 
     Args:
-        decoder: which is not written
+        file: bytes of it
         content: the text
 
     Example:
-        >>> from constructive import Text, build_decoder
-        >>> decoder = build_decoder(Text.words("the cat sat"), width=32)
-        >>> found = sizes(decoder, b"the cat sat")
-        >>> found.text, found.xz
-        (11, 68)
+        >>> sizes(700, b"the cat sat")
+        Sizes(file=700, text=11, xz=68)
     """
     packed = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
-    return Sizes(len(file_content(decoder)), len(content), len(packed))
+    return Sizes(file, len(content), len(packed))
 
 
-def about(decoder: "Decoder") -> dict[str, Any]:
-    """Return what is not an array, as JSON values.
-
-    Args:
-        decoder: that is described
-    """
-    return {
-        "vocabulary": list(decoder.vocabulary),
-        "unit": decoder.unit,
-        "window": decoder.layer.window,
-        "record": dataclasses.asdict(decoder.record),
-    } | decoder.periodic
-
-
-def file_content(decoder: "Decoder") -> bytes:
+def file_content(tensors: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:
     """Return the content of a file: packed where all weights are integers.
 
     Args:
-        decoder: that is to be written
+        tensors: the weights by name
+        about: what is not an array, as JSON values
     """
-    if not packable(decoder.tensors):
-        described = json.dumps(about(decoder))
-        return serialized(decoder.tensors, {"format": FORM.name, FORM.key: described})
-    packed = pack(decoder.tensors, decoder.record.seed)
-    content = about(decoder) | {"weights": packed.rules}
+    if not packable(tensors):
+        return serialized(tensors, {"format": FORM.name, FORM.key: json.dumps(about)})
+    packed = pack(tensors, about["record"]["seed"])
+    content = {**about, "weights": packed.rules}
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     arrays: dict[str, Any] = {
         "about": np.frombuffer(zlib.compress(text.encode(), 9), np.uint8),
@@ -99,21 +81,37 @@ def file_content(decoder: "Decoder") -> bytes:
     return serialized(arrays, {"format": PACKED})
 
 
-def read(path: str | Path) -> "Decoder":
+def read(path: str | Path, make: Callable[..., Made]) -> Made:
     """Read a file of either kind.
 
     Args:
         path: the file
+        make: called with embedding, positions, layer, unembedding, vocabulary, unit, record, and
+            the longest text or None
 
     Raises:
         FormatError: if it is not one
         OSError: if it cannot be read
     """
-    return load(path, FORM, _made, {PACKED: _unpacked})
+
+    def made(arrays: dict[str, Array], content: dict[str, Any]) -> Made:
+        return make(
+            arrays["embedding"],
+            arrays["positions"],
+            CausalLayer(*head_weights(arrays), arrays["U"], content["window"]),
+            arrays["unembedding"],
+            tuple(content["vocabulary"]),
+            content["unit"],
+            read_record(content["record"]),
+            content.get("longest"),
+        )
+
+    others = {PACKED: lambda arrays, _: made(*_unpacked(arrays))}
+    return load(path, FORM, made, others)
 
 
-def _unpacked(arrays: dict[str, Any], nothing: object) -> "Decoder":  # noqa: ARG001
-    """Make a decoder of a packed file."""
+def _unpacked(arrays: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Return the weights of a packed file, and what is said of them."""
     if set(arrays) != {"about", "bits"} or any(a.dtype != np.uint8 for a in arrays.values()):
         raise ValueError(f"its tensors are {sorted(arrays)}")
     reader = zlib.decompressobj()
@@ -128,21 +126,4 @@ def _unpacked(arrays: dict[str, Any], nothing: object) -> "Decoder":  # noqa: AR
     if sum(float(np.prod(shape)) for shape in shapes) > _MOST_BYTES:
         raise ValueError(f"its weights have shapes {shapes}")
     bits = np.unpackbits(arrays["bits"], bitorder="little")
-    tensors = unpack(content["weights"], bits, content["record"]["seed"])
-    return _made(tensors, content)
-
-
-def _made(arrays: dict[str, Array], content: dict[str, Any]) -> "Decoder":
-    """Make a decoder of its weights, and of what is said of it."""
-    from constructive.layers.decoder import Decoder  # noqa: PLC0415 - it has `load`, which is this
-
-    return Decoder(
-        arrays["embedding"],
-        arrays["positions"],
-        CausalLayer(*head_weights(arrays), arrays["U"], content["window"]),
-        arrays["unembedding"],
-        tuple(content["vocabulary"]),
-        content["unit"],
-        read_record(content["record"]),
-        content.get("longest"),
-    )
+    return unpack(content["weights"], bits, content["record"]["seed"]), content

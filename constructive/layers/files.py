@@ -41,6 +41,7 @@ def load(path: str | Path, make: Callable[[Layer, BuildRecord | TrainedRecord], 
     def made(arrays: dict[str, Array], fields: dict[str, Any]) -> Made:
         record = read_record(fields)
         layer = _layer(arrays, record.precision)
+        tensors.require_known(arrays, layer.tensors)
         record.require_heads(layer.num_heads)
         return make(layer, record)
 

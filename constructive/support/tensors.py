@@ -62,6 +62,27 @@ class Form(NamedTuple):
     written_by: str
 
 
+def require_known(found: Mapping[str, Array], known: Mapping[str, Array]) -> None:
+    """Refuse tensors that a reader would leave out: the weights of another kind of layer.
+
+    Args:
+        found: tensors of a file, by name
+        known: tensors of what was read
+
+    Raises:
+        ValueError: with their names
+
+    Example:
+        >>> require_known({"W_Q": np.eye(2), "slopes": np.ones(3)}, {"W_Q": np.eye(2)})
+        Traceback (most recent call last):
+            ...
+        ValueError: it has tensors that are not known: slopes
+    """
+    unknown = sorted(set(found) - set(known))
+    if unknown:
+        raise ValueError(f"it has tensors that are not known: {', '.join(unknown)}")
+
+
 def load(
     path: str | Path,
     form: Form,

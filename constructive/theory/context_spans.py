@@ -13,11 +13,10 @@ from math import gcd, lcm
 
 import flint
 import numpy as np
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 
 from constructive.exact import dyadic, modular
 from constructive.support.arrays import Array, Integers, row_chunks
+from constructive.support.components import components
 
 Vectors = tuple[tuple[int, ...], ...]
 
@@ -88,9 +87,8 @@ def count_spans(contexts: Array) -> tuple[int, int]:
     different, ids = np.unique(tokens, axis=0, return_inverse=True)
     ids, count = ids.reshape(contexts.shape[:2]), len(different)
     edges = np.stack([np.repeat(ids[:, :1], ids.shape[1], axis=1), ids]).reshape(2, -1)
-    graph = coo_matrix((np.ones(edges.shape[1]), edges), shape=(count, count))
-    parts, _ = connected_components(graph, directed=False)
-    return count, count - int(parts)
+    parts = components(edges, count)
+    return count, count - len(np.unique(parts))
 
 
 def _triangular(

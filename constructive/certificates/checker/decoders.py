@@ -28,6 +28,7 @@ from files import (
     weights_header,
 )
 from float_model import KEPT, MODELS
+from integers import are_integers, integer_margins
 from margins import ENTRIES, NAMES, real_margins
 from rank import ROUNDS
 from views import Causal, rows_at_once
@@ -82,7 +83,17 @@ class Decoder(About):
 
     @cached_property
     def margins(self):
-        """The least margin, and the largest part of one which rounding may take."""
+        """The least margin, and the largest part of one which rounding may take.
+
+        Integers are exact. Where they decide nothing, bounds may, but for models of integers.
+        """
+        if are_integers(self.weights):
+            try:
+                return integer_margins(self)
+            except ValueError:
+                if self.model.factors:
+                    raise
+        require(not self.model.factors, "its model is of decoders of integers")
         return real_margins(self)
 
     @property
@@ -156,6 +167,7 @@ def needs(claims, shapes, texts, window):
     pairs = sum(length * min(length, rows + (window or length)) for length in lengths)
     once = 2 * pairs * heads * width + 2 * total * (heads + 1) * width * (width + outputs)
     once += 2 * heads * width * inner * (2 * width + 5 * total) + 10**6 * len(texts)
+    held += 8 * longest * heads  # which tokens heads read
     operations = 0
     if "rank" in claims:
         held += 8 * total * (total + 3 * ROUNDS + 4096 + min(window or 0, longest))

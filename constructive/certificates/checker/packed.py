@@ -39,6 +39,11 @@ class Bits:
         self.take(int(ones[-1]) + 1)
         return np.diff(ones, prepend=-1) - 1
 
+    def coded(self, count, width):
+        """Rice's code: the low bits of all, then what is above them in unary."""
+        low = self.fields(count, width)
+        return low + self.unary(count).astype(np.float64) * 2.0**width
+
 
 class Columns:
     """What rules know of the matrix that they make."""
@@ -66,21 +71,33 @@ def constant(columns, index, value, row=0, other=None):
     return made
 
 
-def digit(columns, index, place, scale):
+def of_rows(columns, index, mask, scale):
     del index
-    return digits_of(np.arange(columns.rows), place, scale)
+    return parities(np.arange(columns.rows), mask, scale)
 
 
-def order(columns, index, place, scale):
+def of_order(columns, index, mask, scale):
     del index
     known = columns.order is not None and len(columns.order) >= columns.rows
     require(known, "there is no order of tokens")
-    return digits_of(columns.order[: columns.rows], place, scale)
+    return parities(columns.order[: columns.rows], mask, scale)
 
 
-def digits_of(numbers, place, scale):
-    require(0 <= place < 63, "there is no such digit")
-    return scale * (1 - 2 * (numbers >> place & 1))
+def parities(numbers, mask, scale):
+    """The scale, or minus it where an odd number of binary digits are in number and mask."""
+    require(mask >= 0, "there is no such mask")
+    common, odd = numbers & mask, np.zeros(len(numbers), np.int64)
+    while common.any():
+        odd, common = odd ^ (common & 1), common >> 1
+    return np.where(odd, -scale, scale)
+
+
+def by_classes(columns, index, first, step, width):
+    del index
+    classes = columns.bits.coded(columns.rows, width)
+    made = np.empty(columns.rows)
+    made[np.argsort(-classes, kind="stable")] = np.arange(columns.rows)
+    return first + step * made
 
 
 def parabola(columns, index, first, spacing):
@@ -103,8 +120,7 @@ def fields(columns, index, low, step, width):
 def integers(columns, index, width):
     del index
     negative = columns.bits.take(columns.rows).astype(bool)
-    sizes = columns.bits.fields(columns.rows, width)
-    sizes = sizes + (columns.bits.unary(columns.rows).astype(np.float64) * 2.0**width)
+    sizes = columns.bits.coded(columns.rows, width)
     return np.where(negative, -sizes, sizes) + 0.0  # there is one zero
 
 
@@ -116,10 +132,11 @@ def floats(columns, index):
 
 RULES = {
     "constant": (constant, (1, 3)),
-    "digit": (digit, (2,)),
-    "order": (order, (2,)),
+    "parity": (of_rows, (2,)),
+    "order": (of_order, (2,)),
     "parabola": (parabola, (2,)),
     "drawn": (drawn, (1,)),
+    "places": (by_classes, (3,)),
     "fields": (fields, (3,)),
     "integers": (integers, (1,)),
     "floats": (floats, (0,)),

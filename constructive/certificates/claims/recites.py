@@ -71,7 +71,7 @@ def margins_of(subject: Subject[Decoder, Text]) -> Margins:
         PrecisionError: where there are none
     """
     decoder = subject.weights
-    model = model_named(subject.options.model, decoder.record.storage)
+    model = model_named(subject.options.model, decoder.record.storage, decoder=True)
     return subject.once(Margins, lambda: recital(decoder, subject.data, model=model))
 
 

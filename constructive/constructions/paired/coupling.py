@@ -5,15 +5,18 @@ entries, is not formed.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from constructive.constructions.paired.ordering import Integers, Ordered
 from constructive.exact.arithmetics.floats import Floats, softmax_in_place
 from constructive.layers.attend import attend
 from constructive.layers.views import examples
 from constructive.support.arrays import Array
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +78,7 @@ class Coupling:
 
     own: Array
     again: Array
-    leftover: csr_array
+    leftover: "csr_array"
     extra: Array
     reader: Reader | None
 
@@ -93,6 +96,8 @@ def assemble(
     positions, columns, values = leftover
     total, width = ordered.queries.shape
     index = columns[:, np.newaxis] * width + np.arange(width)
+    from scipy.sparse import csr_array  # noqa: PLC0415 - long to import
+
     matrix = csr_array(
         (values.ravel(), (np.repeat(positions, width), index.ravel())),
         shape=(total, ordered.num_pairs * width),

@@ -66,7 +66,7 @@ def pack(tensors: Mapping[str, Array], seed: int) -> Packed:
         >>> tensors["W_K"] = tensors["W_Q"]
         >>> packed = pack(tensors, 0)
         >>> packed.rules["embedding"]
-        {'shape': [2, 2], 'columns': [[1, 'digit', 0, 1], [1, 'constant', -3]]}
+        {'shape': [2, 2], 'columns': [[1, 'parity', 1, 1], [1, 'constant', -3]]}
         >>> unpack(packed.rules, packed.bits, 0)["U"].tolist()
         [[1.0, -3.0], [-1.0, -3.0]]
     """

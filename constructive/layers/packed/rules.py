@@ -21,6 +21,7 @@ BitArray = npt.NDArray[np.uint8]
 LARGEST = 1 << 24
 """Integers that float32 holds have at most this size."""
 
+_LARGEST_MASK = 1 << 31
 _FEW_BITS = 26
 """Fields of integers have fewer."""
 
@@ -160,44 +161,83 @@ class Constant(Rule):
         return column
 
 
-class Digit(Rule):
-    """A binary digit of the number of the row: a where it is 0, and -a where it is 1."""
+class Parity(Rule):
+    """Parities of the number of a row and a mask: a, or -a where an odd number of digits agree.
 
-    name = "digit"
+    A mask with one binary digit gives this digit of the number.
+    """
+
+    name = "parity"
 
     def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:  # noqa: ARG002
-        """Try all digits."""
+        """Read the mask at the numbers that are powers of two, and compare all others."""
         numbers = self._numbers(matrix)
-        size = int(abs(values[0])) if len(values) else 0
-        if numbers is None or not (np.abs(values) == size).all():
+        if numbers is None or not len(values):
             return None
-        for place in range(len(numbers).bit_length()):
-            signs = 1 - 2 * (numbers >> place & 1)
-            for scale in (size, -size):
-                if (scale * signs == values).all():
-                    return Stored((place, scale), _NO_BITS)
-        return None
+        row_of = {number: row for row, number in enumerate(numbers.tolist())}
+        places = [1 << place for place in range(int(numbers.max()).bit_length())]
+        if 0 not in row_of or any(place not in row_of for place in places):
+            return None
+        scale = float(values[row_of[0]])
+        mask = sum(place for place in places if values[row_of[place]] != scale)
+        if not scale or not scale.is_integer() or abs(scale) > LARGEST:
+            return None
+        same = (scale * parity(numbers & mask) == values).all()
+        return Stored((mask, int(scale)), _NO_BITS) if same else None
 
     def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:  # noqa: ARG002
-        """Compute the digits."""
-        place, scale = parameters
+        """Compute the parities."""
+        mask, scale = parameters
         numbers = self._numbers(matrix)
-        if numbers is None or not 0 <= place < numbers.itemsize * 8 - 1:
-            raise ValueError("its digits are of no numbers")
-        return (scale * (1 - 2 * (numbers >> place & 1))).astype(np.float64)
+        if numbers is None or not 0 <= mask < _LARGEST_MASK:
+            raise ValueError("its parities are of no numbers")
+        return (scale * parity(numbers & mask)).astype(np.float64)
 
     def _numbers(self, matrix: Matrix) -> Integers | None:
         return np.arange(matrix.shape[0])
 
 
-class OrderDigit(Digit):
-    """The same digit of the place of a token in the order that the unembedding gives."""
+class OrderParity(Parity):
+    """The same of the place of a token in the order that the unembedding gives."""
 
     name = "order"
 
     def _numbers(self, matrix: Matrix) -> Integers | None:
         order = matrix.order
         return None if order is None or len(order) < matrix.shape[0] else order[: matrix.shape[0]]
+
+
+class Places(Rule):
+    """Equidistant numbers for places in an order, which classes give: the largest class first.
+
+    In a class rows keep their order. So few bits tell the places, where there are few classes.
+    """
+
+    name = "places"
+    numbers = 1
+
+    def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:  # noqa: ARG002
+        """Find the fewest classes."""
+        numbers = _integers(values)
+        if numbers is None or len(numbers) < 2 or len(np.unique(numbers)) < len(numbers):
+            return None
+        rows = np.argsort(-numbers, kind="stable")
+        steps = np.diff(numbers[rows])
+        if (steps != steps[0]).any():
+            return None
+        classes = np.empty(len(rows), np.int64)
+        begins = np.append(0, np.cumsum(np.diff(rows) < 0))
+        classes[rows] = begins[-1] - begins
+        width, coded = _coded(classes)
+        return Stored((int(numbers[rows[0]]), int(steps[0]), width), coded)
+
+    def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:  # noqa: ARG002
+        """Sort the classes."""
+        first, step, width = parameters
+        classes = _decoded(bits, matrix.shape[0], width)
+        column = np.empty(matrix.shape[0])
+        column[np.argsort(-classes, kind="stable")] = np.arange(matrix.shape[0])
+        return float(first) + float(step) * column
 
 
 class Parabola(Rule):
@@ -278,7 +318,7 @@ class Fields(Rule):
 
 
 class Coded(Rule):
-    """Integers by Rice's code: a sign and the low bits, and what is above them in unary."""
+    """Integers by Rice's code: a sign, the low bits, and what is above them in unary."""
 
     name = "integers"
     numbers = 1
@@ -288,24 +328,15 @@ class Coded(Rule):
         numbers = _integers(values)
         if numbers is None:
             return None
-        sizes = np.abs(numbers)
-        taken = [
-            int((sizes >> width).sum()) + len(sizes) * (width + 2) for width in range(_FEW_BITS)
-        ]
-        width = int(np.argmin(taken))
-        signs, low = (numbers < 0).astype(np.uint8), _bits_of(sizes & (1 << width) - 1, width)
-        above = sizes >> width
-        unary = np.zeros(int(above.sum()) + len(above), np.uint8)
-        unary[np.cumsum(above + 1) - 1] = 1
-        return Stored((width,), np.concatenate([signs, low, unary]))
+        width, coded = _coded(np.abs(numbers))
+        return Stored((width,), np.concatenate([(numbers < 0).astype(np.uint8), coded]))
 
     def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:  # noqa: ARG002
-        """Read low bits, and what is above them."""
+        """Read signs, and sizes."""
         (width,) = parameters
-        rows = matrix.shape[0]
-        signs, low = bits.take(rows), _fields(bits, rows, width)
-        sizes = low + np.ldexp(bits.runs(rows).astype(np.float64), width)
-        return np.where(signs, -sizes, sizes)
+        signs = bits.take(matrix.shape[0])
+        sizes = _decoded(bits, matrix.shape[0], width)
+        return np.where(signs, 0.0 - sizes, sizes)
 
 
 class Floats(Rule):
@@ -331,10 +362,11 @@ RULES: dict[str, Rule] = {
     rule.name: rule
     for rule in (
         Constant(),
-        Digit(),
-        OrderDigit(),
+        Parity(),
+        OrderParity(),
         Parabola(),
         DrawnSigns(),
+        Places(),
         Fields(),
         Coded(),
         FLOATS,
@@ -355,6 +387,38 @@ def _bits_of(numbers: Integers, width: int) -> BitArray:
     """Binary digits of integers, the lowest first, number after number."""
     digits = (numbers[:, np.newaxis] >> np.arange(width) & 1).astype(np.uint8)
     return digits.reshape(-1)
+
+
+def parity(numbers: Integers) -> Integers:
+    """Return -1 for numbers with an odd number of binary digits 1, else 1.
+
+    Args:
+        numbers: not negative, below 2^32
+
+    Example:
+        >>> parity(np.array([0, 1, 2, 3])).tolist()
+        [1, -1, -1, 1]
+    """
+    folded = numbers.copy()
+    for shift in (16, 8, 4, 2, 1):
+        folded ^= folded >> shift
+    return 1 - 2 * (folded & 1)
+
+
+def _coded(sizes: Integers) -> tuple[int, BitArray]:
+    """Write integers of at least 0 by Rice's code, in the fewest bits, and how many are low."""
+    taken = [int((sizes >> width).sum()) + len(sizes) * (width + 1) for width in range(_FEW_BITS)]
+    width = int(np.argmin(taken))
+    above = sizes >> width
+    unary = np.zeros(int(above.sum()) + len(above), np.uint8)
+    unary[np.cumsum(above + 1) - 1] = 1
+    return width, np.concatenate([_bits_of(sizes & (1 << width) - 1, width), unary])
+
+
+def _decoded(bits: Bits, count: int, width: int) -> Array:
+    """Read integers by Rice's code."""
+    low = _fields(bits, count, width)
+    return low + np.ldexp(bits.runs(count).astype(np.float64), width)
 
 
 def _fields(bits: Bits, count: int, width: int) -> Array:

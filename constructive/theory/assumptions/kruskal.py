@@ -26,13 +26,12 @@ from itertools import pairwise
 import flint
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
 from constructive.support.arguments import require_not_negative, require_positive, require_seed
 from constructive.support.arrays import Array, checked_matrix
+from constructive.support.components import components
 from constructive.theory.assumptions import enumeration, search
 from constructive.theory.assumptions.numerical import unit_rows
 
@@ -195,8 +194,8 @@ def _dependent_blocks(vectors: Array, rng: np.random.Generator) -> list[npt.NDAr
     else:
         rows, columns = np.nonzero(used)
         total = sum(vectors.shape)
-        edges = coo_array((np.ones(len(rows)), (rows, len(vectors) + columns)), (total, total))
-        labels = connected_components(edges, directed=False)[1][: len(vectors)]
+        edges = np.stack([rows, len(vectors) + columns])
+        labels = components(edges, total)[: len(vectors)]
     order = np.argsort(labels, kind="stable")
     ends = np.flatnonzero(np.diff(labels[order])) + 1
     blocks = np.split(order, ends)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from scipy.special import betaincinv
 
 from constructive.exact import dyadic, gram
 from constructive.support.arguments import (
@@ -263,6 +262,8 @@ def clopper_pearson(hits: int, trials: int, confidence: float) -> tuple[float, f
         >>> low, round(high, 5)
         (0.0, 0.00106)
     """
+    from scipy.special import betaincinv  # noqa: PLC0415 - for the tables of assumptions only
+
     tail = (1.0 - confidence) / 2.0
     low = float(betaincinv(hits, trials - hits + 1, tail)) if hits else 0.0
     high = float(betaincinv(hits + 1, trials - hits, 1.0 - tail)) if hits < trials else 1.0

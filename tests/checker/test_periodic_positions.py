@@ -4,10 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
+from decoder_parts import by_hand, saved
 
 from constructive import Decoder, ParameterError, Text, certify, check
 from constructive.support.errors import DataError
-from tests.checker.decoder_parts import by_hand, saved
 
 PERIOD = 3
 LENGTH = 8

@@ -5,17 +5,17 @@ import zlib
 
 import numpy as np
 import pytest
+from compact_parts import changed, compact
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from constructive import Decoder, FormatError
+from constructive import Decoder, FormatError, Text, build_decoder
 from constructive.layers import decoder_files
 from constructive.layers.packed.drawn import drawn_signs
-from constructive.layers.packed.packing import NAMES, pack, packable, unpack
+from constructive.layers.packed.packing import NAMES, order_of, pack, packable, unpack
+from constructive.layers.packed.rules import parity
 from constructive.support.tensors import serialized
-from tests.checker.compact_parts import changed, compact
-from tests.checker.decoder_parts import small
 
 BITS = {"W_Q": (2, 3, 1), "W_K": (2, 3, 1), "U": (9, 2), "embedding": (4, 3)}
 SHAPES = BITS | {"positions": (8, 3), "unembedding": (5, 2)}
@@ -24,6 +24,10 @@ SHAPES = BITS | {"positions": (8, 3), "unembedding": (5, 2)}
 @pytest.fixture(scope="module")
 def decoder():
     return compact()[0]
+
+
+def content(decoder):
+    return decoder_files.file_content(decoder.tensors, decoder.about())
 
 
 def same_bits(one, other):
@@ -48,6 +52,9 @@ def weights(draw):
     if draw(st.booleans()):
         line = draw(st.integers(-3, 3)) - np.array(draw(st.permutations(range(5))))
         made["unembedding"] = np.stack([2.0 * line, -7.0 * line**2], 1).astype(np.float32)
+        order = order_of(line)[:4]
+        made["embedding"][:, 1] = parity(order & draw(st.integers(0, 7)))
+        made["positions"][:, 2] = 3.0 * parity(np.arange(8) & draw(st.integers(0, 7)))
     return made
 
 
@@ -66,11 +73,29 @@ def test_formulas_take_no_bits(decoder):
     packed = pack(decoder.tensors, 0)
     for name in ("W_Q", "W_K", "positions"):
         kinds = {run[1] for run in packed.rules[name]["columns"]}
-        assert kinds <= {"drawn", "constant", "digit"}
+        assert kinds <= {"drawn", "constant", "parity"}
     other = pack(decoder.tensors, 1)
     assert len(other.bits) > len(packed.bits)
     unpacked = unpack(other.rules, other.bits, 1)
     assert same_bits(unpacked, decoder.tensors)
+
+
+def test_places_in_few_classes_take_few_bits():
+    """Of 200 tokens in three classes, which keep their order, each takes two bits or so."""
+    rng = np.random.default_rng(0)
+    classes = rng.choice(3, 200, p=[0.7, 0.2, 0.1])
+    order = np.empty(200)
+    order[np.argsort(-classes, kind="stable")] = np.arange(200)
+    line = {"unembedding": (50.0 - 2.0 * order)[:, None].astype(np.float32)}
+    others = {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}
+    packed = pack(others | line, 0)
+    assert packed.rules["unembedding"]["columns"] == [[1, "places", 50, -2, 0]]
+    assert len(packed.bits) < 2 * 200
+    assert same_bits(unpack(packed.rules, packed.bits, 0), others | line)
+    shuffled = {"unembedding": rng.permutation(200.0 - np.arange(200))[:, None].astype("f4")}
+    packed = pack(others | shuffled, 0)
+    assert 6 * 200 < len(packed.bits) <= 8 * 200
+    assert same_bits(unpack(packed.rules, packed.bits, 0), others | shuffled)
 
 
 def test_the_line_of_the_unembedding_is_a_formula(decoder):
@@ -98,19 +123,19 @@ def test_a_packed_file(decoder, tmp_path):
         decoder.vocabulary, decoder.unit, decoder.longest, decoder.layer.window, decoder.record
     ]  # fmt: skip
     plain = changed(decoder, "U", (1, 0), 0.5)
-    assert len(decoder_files.file_content(plain)) > 3 * len(decoder_files.file_content(decoder))
+    assert len(content(plain)) > 3 * len(content(decoder))
 
 
 def test_other_decoders_have_the_files_they_had():
-    decoder, _ = small()
+    decoder = build_decoder(Text.words("a rat sat"), width=16)
     metadata = {"format": "constructive decoder 1", "decoder": decoder.described()}
-    assert decoder_files.file_content(decoder) == serialized(decoder.tensors, metadata)
+    assert content(decoder) == serialized(decoder.tensors, metadata)
 
 
 def described(decoder):
     """What a packed file says, and its bits."""
     packed = pack(decoder.tensors, decoder.record.seed)
-    about = decoder_files.about(decoder) | {"weights": packed.rules}
+    about = decoder.about() | {"weights": packed.rules}
     return json.loads(json.dumps(about)), np.packbits(packed.bits, bitorder="little")
 
 
