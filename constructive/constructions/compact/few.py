@@ -1,6 +1,7 @@
 """The construction of decoders with few parameters, as `build_decoder` finds it."""
 
-from constructive.constructions.compact.build import FORMATS, Options, build_dense
+from constructive.constructions.compact.build import build_compact
+from constructive.constructions.compact.options import FORMATS, Options
 from constructive.constructions.decoder_kind import DecoderKind, DecoderOptions
 from constructive.data.corpus import Text
 from constructive.layers.decoder import Decoder
@@ -39,7 +40,7 @@ class Few(DecoderKind):
             )
         wanted = text.different(window)
         chosen = Options(options.outputs, readout, bool(options.every), window, options.seed)
-        return build_dense(text, wanted, chosen)
+        return build_compact(text, wanted, chosen)
 
 
 FEW = Few()

@@ -162,6 +162,20 @@ def rounded_together(real: list[Shortest], share: float) -> tuple[Array, int] | 
     return best
 
 
+def rounded_at(real: list[Shortest], share: float, spacing: int) -> tuple[Array, int] | None:
+    """Return the integers of several outputs at one spacing; None where one leaves a cell.
+
+    Args:
+        real: the shortest readout of each output
+        share: of the spacing that each position needs as room, below 1/2
+        spacing: S
+    """
+    try:
+        return _at([Rounding(each, share) for each in real], spacing)
+    except LinAlgError:
+        return None
+
+
 def _at(roundings: list[Rounding], spacing: int) -> tuple[Array, int] | None:
     """The integers of all outputs at one spacing; None where one leaves a cell."""
     columns = []
