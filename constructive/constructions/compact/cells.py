@@ -14,8 +14,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from constructive.support.arrays import Array, Integers
+
+Booleans = npt.NDArray[np.bool_]
 
 
 class Cells(NamedTuple):
@@ -32,9 +35,9 @@ class Cells(NamedTuple):
     upper: Array
 
     @property
-    def equations(self) -> "Array":
-        """Which positions have an equation: (N,), booleans."""
-        same: Array = self.lower == self.upper
+    def equations(self) -> Booleans:
+        """Which positions have an equation (N,)."""
+        same: Booleans = self.lower == self.upper
         return same
 
     def room(self, outputs: Array, spacing: float | Array) -> Array:
@@ -82,7 +85,7 @@ def base_of(count: int, outputs: int) -> int:
         >>> base_of(519, 1), base_of(519, 2), base_of(512, 3)
         (519, 23, 8)
     """
-    base = max(2, math.floor(count ** (1 / outputs)))
+    base = max(2, math.floor(math.pow(count, 1 / outputs)))
     while base**outputs < count:
         base += 1
     return base

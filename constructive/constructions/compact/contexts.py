@@ -9,7 +9,7 @@ import numpy as np
 
 from constructive.constructions.compact.tokens import Layout
 from constructive.data.corpus import Text
-from constructive.layers.causal.saturated import picks, read
+from constructive.layers.causal.saturated import Signs, picks, read
 from constructive.support.arrays import Array, Integers
 from constructive.support.progress import report
 
@@ -22,7 +22,7 @@ class Contexts(NamedTuple):
         following: the token that follows each of them (R,)
     """
 
-    rows: Array
+    rows: Signs
     following: Integers
 
 

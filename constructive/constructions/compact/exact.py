@@ -24,29 +24,25 @@ class Margins(NamedTuple):
 
     Attributes:
         least: the smallest margin, an integer
-        share: what rounding may take of a margin, at most; 0 where logits are exact, infinite
-            where sums of the readout reach 2^24
-        largest: the largest sum of sizes of a column of U
+        share: what rounding may take of a margin, at most; 0 where logits are exact
     """
 
     least: float
     share: float
-    largest: float
 
 
 def margins(contexts: Contexts, readout: Array, unembedding: Array) -> Margins:
-    """Return the margins at all positions.
+    """Return the margins of some positions, where outputs are exact.
 
     All numbers are integers below 2^53, so that float64 is exact.
 
     Args:
         contexts: rows and what follows them
-        readout: the rows of U that have entries, integers (K, k)
+        readout: the rows of U that they meet, integers (K, k)
         unembedding: O, integers (V + 1, k)
     """
-    largest = float(np.abs(readout).sum(axis=0).max())
     bound = gamma(unembedding.shape[1])
-    step = max(1, _ENTRIES // max(unembedding.size // unembedding.shape[1], len(readout)))
+    step = max(1, _ENTRIES // max(len(unembedding), len(readout)))
     least, share = np.inf, 0.0
     for start in range(0, len(contexts.following), step):
         part = slice(start, start + step)
@@ -64,7 +60,7 @@ def margins(contexts: Contexts, readout: Array, unembedding: Array) -> Margins:
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = np.where(margin > 0.0, error / margin, np.inf)
         share = max(share, float(shares.max()))
-    return Margins(least, share if largest < 1 / UNIT else np.inf, largest)
+    return Margins(least, share)
 
 
 def gamma(terms: int) -> float:

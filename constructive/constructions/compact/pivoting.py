@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
-from constructive.constructions.compact.cells import Cells
+from constructive.constructions.compact.cells import Booleans, Cells
 from constructive.support.arrays import Array
 
 STEPS = 20
@@ -35,7 +35,7 @@ class Solved(NamedTuple):
 
     multipliers: Array
     outputs: Array
-    active: Array
+    active: Booleans
     factors: int
     pivots: float
 

@@ -5,9 +5,10 @@ A spacing S has to leave room: an output is a sum of integers and exact in float
 most 2 gamma_{k+1} max(2 |c f| + c^2 S) together (Proposition 3), and the room is half of this.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.linalg import LinAlgError
 
 from constructive.constructions.compact.cells import Cells
@@ -44,7 +45,7 @@ class Problem(NamedTuple):
         cells: of the output
     """
 
-    rows: Array
+    rows: npt.NDArray[Any]
     cheap: Array
     cells: Cells
 
@@ -159,6 +160,20 @@ def rounded_together(real: list[Shortest], share: float) -> tuple[Array, int] | 
             break
         best = finer
     return best
+
+
+def rounded_at(real: list[Shortest], share: float, spacing: int) -> tuple[Array, int] | None:
+    """Return the integers of several outputs at one spacing; None where one leaves a cell.
+
+    Args:
+        real: the shortest readout of each output
+        share: of the spacing that each position needs as room, below 1/2
+        spacing: S
+    """
+    try:
+        return _at([Rounding(each, share) for each in real], spacing)
+    except LinAlgError:
+        return None
 
 
 def _at(roundings: list[Rounding], spacing: int) -> tuple[Array, int] | None:

@@ -12,8 +12,8 @@ digits of j, and 2 w for all others. So a_i and b_j are odd, no two keys of a wi
 the largest logit leads by 128 (Proposition 2).
 
 Gated heads belong to one block of a long text. Binary digits of the block's number are signs of
-the token, too; queries add GATE times the number of digits that differ from the block of the head,
-with a minus. So outside its block a head reads the token with the smallest key, whatever q is.
+the token, too. Queries subtract, for each of these digits that is not that of the head's block,
+more than q . x can be: so outside its block a head reads the token with the smallest key.
 """
 
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.layers.packed.drawn import drawn_signs
+from constructive.layers.packed.rules import parity
 from constructive.support.arrays import Array, Integers
 
 SCALE = 64
@@ -49,7 +50,7 @@ class Layout:
 
     @property
     def width(self) -> int:
-        """d, odd."""
+        """d; without the digits of blocks it has to be odd."""
         return 1 + self.code + self.parities + self.blocks
 
     @property
@@ -96,25 +97,35 @@ class Layout:
         """
         shape = count, self.width, 1
         queries = SCALE * drawn_signs("W_Q", self.seed, shape)
+        return queries, self._keys(drawn_signs("W_K", self.seed, shape))
+
+    def gated_heads(self, first: int, count: int, block: int) -> tuple[Array, Array]:
+        """Return W_Q and W_K of pairs of heads of one block, both (2, count, d, 1).
+
+        A pair has one key. Inside its block queries are opposite, so one head reads the token with
+        the largest key and the other one that with the smallest; outside both read the latter.
+
+        Args:
+            first: the number of the first pair among all
+            count: the number of pairs
+            block: the number of the block
+        """
+        shape = first + count, self.width, 1
+        queries, keys = (drawn_signs(name, self.seed, shape)[first:] for name in ("W_Q", "W_K"))
+        inner = self.width - self.blocks
+        queries[:, inner:] = 0.0
+        keys[:, inner:] = 0.0
+        both = np.stack([queries, -queries])
+        gate = float((inner + 1) // 2)
+        digits = 1.0 - 2.0 * (block >> np.arange(self.blocks) & 1)
+        both[:, :, inner:, 0] = gate * digits
+        both[:, :, 0] -= gate * self.blocks
+        return SCALE * both, np.stack([self._keys(keys)] * 2)
+
+    def _keys(self, signs: Array) -> Array:
+        """Signs (count, d, 1), times the sizes of entries of keys."""
         sizes = np.full(self.width, 2.0 * self.window, np.float32)
         sizes[0] = 0.0
         low = 1 + self.code
         sizes[low : low + self.digits] = 2.0 ** np.arange(self.digits)
-        keys = drawn_signs("W_K", self.seed, shape) * sizes[:, np.newaxis]
-        return queries, np.abs(keys) * np.sign(keys) + 0.0
-
-
-def parity(numbers: Integers) -> Integers:
-    """Return -1 for numbers with an odd number of binary digits 1, else 1.
-
-    Args:
-        numbers: not negative, below 2^32
-
-    Example:
-        >>> parity(np.array([0, 1, 2, 3])).tolist()
-        [1, -1, -1, 1]
-    """
-    folded = numbers.copy()
-    for shift in (16, 8, 4, 2, 1):
-        folded ^= folded >> shift
-    return 1 - 2 * (folded & 1)
+        return signs * sizes[:, np.newaxis] + 0.0  # there is one zero
