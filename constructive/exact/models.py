@@ -9,7 +9,7 @@ integers only (`layers.causal.integers`).
 from collections.abc import Iterator
 from dataclasses import replace
 
-from constructive.exact.contractions import AnyContraction
+from constructive.exact.contractions import AnyContraction, Projected
 from constructive.exact.float_model import MOST_TERMS, FloatModel
 from constructive.exact.formats import FORMATS, TF32
 from constructive.support.errors import ParameterError, shown
@@ -59,6 +59,7 @@ INTEGER_MODELS = {
             MODELS["float32, pairwise, blocks of 16"],
             name=f"float32, {form.name} products",
             factors=form,
+            contraction=Projected(),
         ),
     )
 }

@@ -44,7 +44,7 @@ KINDS = {"words": str, "bytes": int, "ids": int}
 class Decoder(About):
     """Weights, and texts as numbers of tokens."""
 
-    format = "constructive decoder certificate 1"
+    format, period = "constructive decoder certificate 1", None
 
     def __init__(self, content, files, claims, options):
         require(len(files) == 2, "the files are CERTIFICATE WEIGHTS DATA")
@@ -61,7 +61,7 @@ class Decoder(About):
             periods = about["longest"]
             require(type(periods) is int and periods >= longest, "a text has no positions")
             longest, more = 1, more | {"longest": periods}
-        self.period = shapes["positions"][1][0] if "longest" in about else None
+            self.period = shapes["positions"][1][0]
         require_shapes(shapes, len(vocabulary), longest)
         announce(*needs(claims, shapes, self.texts, window), options.most)
         self.weights, self.window, self.storage = read(), window, storage

@@ -91,9 +91,9 @@ def of_layers(model, exact):
 
 def of_decoders(model):
     """What a program is that evaluates a decoder."""
-    order = f"{PAIRS} (queries and keys first, or their matrix first; heads together with entries "
-    order += "of tokens, never with tokens; averages before the readout, and that before the "
-    order += "unembedding)"
+    matrix = "" if model.factors else ", or their matrix first"
+    order = f"{PAIRS} (queries and keys first{matrix}; heads together with entries of tokens, "
+    order += "never with tokens; averages before the readout, and that before the unembedding)"
     once = "each logit of a head computed once"
     return "; ".join([once, ANY if model.free else order, *steps_of(model)])
 

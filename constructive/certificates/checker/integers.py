@@ -87,7 +87,9 @@ def read_out(weights, x, window, model):
     for part in chunks(heads, total * inner, ENTRIES):
         w_q, w_k = weights["W_Q"][part], weights["W_K"][part]
         queries, keys = (np.einsum("nd,hdk->nhk", x, w) for w in (w_q, w_k))
-        require_held(x, w_q, w_k, queries, keys, model)
+        form = model.factors or (model.stored and (model.kept, model.bits, model.top))
+        fits = not form or (held(queries, form).all() and held(keys, form).all())
+        require(fits, f"{form and form[0]} does not hold queries or keys")
         top, place = (queries * keys).sum(axis=2), np.arange(total)[:, None]
         winner = np.broadcast_to(place, top.shape).copy()
         second = np.full(top.shape, -(1 << 62))
@@ -103,20 +105,6 @@ def read_out(weights, x, window, model):
             rows = weights["U"][(head + 1) * width : (head + 2) * width]
             outputs += x[winner[:, head - part.start]] @ rows
     return outputs
-
-
-def require_held(x, w_q, w_k, queries, keys, model):
-    """Require that formats of fewer bits hold what heads make of tokens, in whatever order."""
-    form = model.factors or (model.stored and (model.kept, model.bits, model.top))
-    if not form:
-        return
-    wanted = [queries, keys]
-    for head in range(len(w_q) if model.factors else 0):
-        matrix = w_k[head] @ w_q[head].T
-        wanted += [matrix, x @ matrix, x @ matrix.T]
-        require(all(held(each, form).all() for each in wanted), f"{form[0]} does not hold factors")
-        wanted = []
-    require(all(held(each, form).all() for each in wanted), f"{form[0]} does not hold factors")
 
 
 def held(whole, form):

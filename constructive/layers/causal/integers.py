@@ -14,8 +14,8 @@ is off by twice that at most. So f . o_v is off by 2 (n - 1) e^-128 sum |U| |o_v
 This needs a model that rounds to nearest, computes z before the product with U and that before the
 one with the unembedding, and divides sums of exponentials by nothing but their sum. Where parts are
 merged by logsumexp, or constants multiply logits, nothing is known here. Where factors of products
-are rounded to fewer bits, all of them have to be numbers of that format: tokens, W_Q, W_K, what
-they make of tokens in either order, and U or its two parts.
+are rounded to fewer bits, all of them have to be numbers of that format: tokens, W_Q, W_K, queries
+and keys, which such models compute first, and U or its two parts.
 
 Source: Propositions 2 and 3; the construction is ours.
 """
@@ -75,11 +75,11 @@ def require_integers(weights: dict[str, Array], model: FloatModel) -> None:
             witness=int(largest),
             suggestion="a smaller readout: the sum has to be less than 2^24",
         )
-    held = {"W_Q": weights["W_Q"], "W_K": weights["W_K"]}
     if model.factors is not None:
-        _require_held(held | {f"part {i} of U": p for i, p in enumerate(parts)}, model.factors)
+        held = {"entries of W_Q": weights["W_Q"], "entries of W_K": weights["W_K"]}
+        _require_held(held | {"entries of U": np.concatenate(parts)}, model.factors)
     if model.stored_unit:
-        _require_held(weights, model.storage)
+        _require_held({f"entries of {name}": w for name, w in weights.items()}, model.storage)
 
 
 def integer_margins(
@@ -189,21 +189,16 @@ def _require_held(arrays: dict[str, Array], form: Format) -> None:
         exact = array.astype(np.float64)
         if not (nearest(exact, form) == exact).all():
             raise PrecisionError(
-                f"{name} has entries that {form.name} does not hold",
+                f"there are {name} that {form.name} does not hold",
                 witness=name,
                 suggestion="another model=, or weights of fewer bits",
             )
 
 
 def _require_factors(x: Array, heads: tuple[Array, Array], model: FloatModel) -> None:
-    """Require that formats hold what heads make of tokens, in whatever order."""
+    """Require that formats of fewer bits hold queries and keys."""
     form = model.factors or (model.storage if model.stored_unit else None)
     if form is None:
         return
     for w_q, w_k in zip(*(w.astype(np.float64) for w in heads), strict=True):
-        found = {"queries": x @ w_q, "keys": x @ w_k}
-        if model.factors is not None:
-            found |= {"products of W_K and W_Q": w_k @ w_q.T}
-            found |= {"their products with queries": x @ w_q @ w_k.T}
-            found |= {"their products with tokens": x @ w_k @ w_q.T}
-        _require_held(found, form)
+        _require_held({"queries": x @ w_q, "keys": x @ w_k}, form)
