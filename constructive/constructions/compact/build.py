@@ -9,7 +9,7 @@ is found from Gram matrices that are exact in float32 (`pivoting`), and rounded 
 The unembedding has k + 1 columns for k outputs. The last column of U is a single 1, which takes the
 constant entry of the token: it adds -|c_v|^2 S to the logits.
 
-Source: Propositions 2 to 5 (proofs/20); the construction is ours.
+Source: Propositions 2 to 5 (proofs/21); the construction is ours.
 """
 
 from constructive.constructions.compact.assemble import Plan

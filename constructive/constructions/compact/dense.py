@@ -37,13 +37,18 @@ def build_dense(plan: Plan, *, every: bool, largest: float) -> Decoder | None:
     heads = max(1, math.ceil(wished / each) - 1)
     for _ in range(ATTEMPTS):
         built = _with_heads(plan, heads, every=every)
-        if built is not None and built.record.share < 1.0:
-            if np.abs(built.layer.readout_weights).max() < largest:
-                return built
+        if built is not None and _fits(built, largest):
+            return built
         heads = max(heads + 1, math.ceil(heads * MORE_HEADS))
         if heads > _MOST * len(following) / each + _MOST:
             break
     return None
+
+
+def _fits(decoder: Decoder, largest: float) -> bool:
+    """Whether entries of U are short enough, and margins bear float32."""
+    size = float(np.abs(decoder.layer.readout_weights).max())
+    return size < largest and decoder.record.share < 1.0
 
 
 def _with_heads(plan: Plan, heads: int, *, every: bool) -> Decoder | None:

@@ -13,7 +13,7 @@ This holds for programs that round to nearest, keep logits in float32, mask with
 -2^24 or less, and evaluate exp(l - max l) without fusing the product into the exponent. It does not
 hold for exp2(fma(l, c, -m c)), nor for products with the reciprocal of a rounded logsumexp.
 
-Source: Proposition 2; the construction is ours.
+Source: Proposition 21.2 (proofs/21); the construction is ours.
 """
 
 from typing import Any, NamedTuple
