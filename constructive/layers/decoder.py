@@ -7,7 +7,6 @@ and one for the end of a text. Positions may be periodic: then position i has ro
 
 import dataclasses
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,16 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from rich.table import Table
 
 from constructive.data.corpus import Text
-from constructive.data.tokens import Joined, Token, joined, require_vocabulary
+from constructive.data.tokens import Joined, Token, joined, numbers_of, require_vocabulary
 from constructive.exact.arithmetics.floats import Floats
-from constructive.exact.directed import fixed, percent
 from constructive.exact.formats import rounded
 from constructive.exact.models import model_named
-from constructive.layers import decoder_files
+from constructive.layers import decoder_files, decoder_table
 from constructive.layers.causal.layer import CausalLayer
+from constructive.layers.decoder_checks import require_parts
 from constructive.layers.decoder_record import DecoderRecord
 from constructive.layers.packed.packing import pack, packable
 from constructive.support.arguments import require_positive
@@ -82,33 +80,7 @@ class Decoder(Rebuilt):
         require_vocabulary(self.vocabulary, self.unit)
         if self.longest is not None:
             require_positive(longest=self.longest)
-        if not self.layer.skip:
-            raise ParameterError(
-                "the layer of a decoder has no skip connection",
-                witness=self.layer.inner_dim,
-                suggestion="CausalLayer(..., skip=True), with a readout of (H + 1) d rows",
-            )
-        width, count = self.layer.width, len(self.vocabulary)
-        shapes = {name: array.shape for name, array in self.tensors.items()}
-        wanted = {
-            "embedding": (count, width),
-            "positions": (len(self.positions), width),
-            "unembedding": (count + 1, self.layer.target_dim),
-        }
-        if not len(self.positions) or any(shapes[name] != shape for name, shape in wanted.items()):
-            raise ParameterError(
-                f"arrays have shapes {shapes}, for {count} tokens",
-                witness=shapes,
-                suggestion="embedding (V, d), positions (L, d), unembedding (V + 1, d_out)",
-            )
-        kinds = {str(array.dtype) for array in self.tensors.values()}
-        finite = all(np.isfinite(array).all() for array in self.tensors.values())
-        if kinds != {"float32"} or not finite:
-            raise ParameterError(
-                f"arrays are {', '.join(sorted(kinds))}{'' if finite else ', not all finite'}",
-                witness=tuple(sorted(kinds)),
-                suggestion="finite float32",
-            )
+        require_parts(self.layer, self.tensors, len(self.vocabulary))
 
     @property
     def tensors(self) -> dict[str, Array]:
@@ -232,23 +204,7 @@ class Decoder(Rebuilt):
         Raises:
             DataError: for one which is not in the vocabulary, and for none
         """
-        listed: list[Any]
-        if isinstance(tokens, str) and self.unit == "words":
-            listed = re.findall(r"\w+|\W", tokens)
-        elif isinstance(tokens, str) and self.unit == "bytes":
-            listed = list(tokens.encode())
-        else:
-            listed = list(tokens)
-        number = {token: index for index, token in enumerate(self.vocabulary)}
-        unknown = [token for token in listed if token not in number]
-        if unknown or not listed:
-            found = f"the token {shown(unknown[0])} is none of" if unknown else "no token, of"
-            raise DataError(
-                f"{found} the {len(self.vocabulary)} of this decoder",
-                witness=shown(unknown[0]) if unknown else None,
-                suggestion="tokens of the text it was built for, one or more",
-            )
-        return np.array([number[token] for token in listed], dtype=np.int64)
+        return numbers_of(tokens, self.vocabulary, self.unit)
 
     def logits(self, tokens: "str | bytes | Sequence[Token]") -> Array:
         """The logits at each position of a text: (N, V + 1), the last one for the end of a text.
@@ -492,26 +448,4 @@ class Decoder(Rebuilt):
         )
 
     def _sheet(self) -> Sheet:
-        record, layer = self.record, self.layer
-        built = "" if record.storage == "float32" else ", as built in float32"
-        facts = (
-            ("parameters", f"{self.num_parameters:,}"),
-            ("condition of Z", f"{record.condition:.0e} (estimate)"),
-            ("smallest margin", f"{fixed(record.margin, 2, above=False)} (measured{built})"),
-            ("of it float32 may take", f"{percent(record.share, 0)} at worst{built}"),
-            ("seed", str(record.seed)),
-        )
-        table = Table(box=None, pad_edge=False, show_edge=False)
-        for heading in ("tensor", "shape", "what"):
-            table.add_column(heading)
-        about = {
-            "embedding": "a row for each token",
-            "positions": "a row for each position",
-            "W_Q": "queries of each head",
-            "W_K": "keys of each head",
-            "U": f"effective readout of x and {layer.num_heads} heads",
-            "unembedding": "a row for each token, and for the end",
-        }
-        for name, array in self.tensors.items():
-            table.add_row(name, " x ".join(map(str, array.shape)), about[name])
-        return Sheet(f"Decoder: {self._summary()}", facts, table)
+        return decoder_table.sheet(self._summary(), self.record, self.tensors)

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from constructive.layers.packed.rules import FLOATS, RULES, BitArray, Bits, Matrix, Stored
+from constructive.layers.packed.registry import FLOATS, RULES
+from constructive.layers.packed.rules import BitArray, Bits, Matrix, Stored
 from constructive.support.arguments import is_integer
 from constructive.support.arrays import Array, Integers
 
