@@ -123,7 +123,7 @@ def test_long_texts_are_built_block_by_block(options, monkeypatch):
 
 
 def test_pairs_add_zero_outside_their_block_only():
-    layout = Layout(window=8, code=4, parities=6, period=6, blocks=2, seed=0)
+    layout = Layout(window=8, code=4, parities=7, period=6, blocks=2, seed=0)
     rng = np.random.default_rng(0)
     order = rng.permutation(8)
     tokens = layout.embedding(order)[rng.integers(8, size=200)] + layout.positions()[:200]
