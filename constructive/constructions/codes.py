@@ -5,6 +5,9 @@ import numpy as np
 from constructive.support.arrays import Array
 
 _STEPS = 200
+_PRODUCTS = 1 << 28
+"""Inner products in all steps together, unless these are only a few steps."""
+_FEWEST = 20
 _STEP = 0.3
 _SHARP = 20.0, 400.0
 """Of repulsion, at the beginning and what is added until the end: only near points count."""
@@ -28,8 +31,9 @@ def spread_codes(rng: np.random.Generator, count: int, width: int) -> Array:
         True
     """
     points = _unit(rng.standard_normal((count, width)))
-    for step in range(_STEPS):
-        cooled = 1.0 - step / _STEPS
+    steps = max(_FEWEST, min(_STEPS, _PRODUCTS // count**2))
+    for step in range(steps):
+        cooled = 1.0 - step / steps
         sharp = _SHARP[0] + _SHARP[1] * (1.0 - cooled)
         moved = np.empty_like(points)
         rows = max(1, _ENTRIES // count)

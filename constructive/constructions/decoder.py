@@ -49,7 +49,8 @@ def build_decoder(
             less; only for many parameters
         window: how many tokens a position sees, itself among them; by default all up to itself
             where a width is given, else 16, and 8 for few parameters, where it is a power of two
-        code_width: d_out, the entries of an output; by default d; only for many parameters
+        code_width: d_out, the entries of an output; by default d where a width is given, else 16;
+            only for many parameters
         outputs: k, the numbers that choose a token; by default the fewest that work; only for few
             parameters
         readout: "int8", "int16" or "float32", the format that the integers of the readout fit;

@@ -57,7 +57,7 @@ A single sharp head may see nothing but the last token, whose rows are nearly eq
 
 
 _Shape = tuple[int, int, int, int | None]
-_DEFAULT_WINDOW = 16
+_DEFAULTS = {"head_dim": 1, "window": 16, "code_width": 16}
 _DEFAULT_WIDTHS = (32, 64, 128)
 """Of heads of rank one, where no width is given: the first one whose margins bear float32."""
 _LAST_WIDTH = 256
@@ -78,9 +78,8 @@ class Many(DecoderKind):
         if "width" in given:
             return _built_wide(text, **given, seed=options.seed)
         for width in _DEFAULT_WIDTHS:
-            small = {"head_dim": 1, "window": _DEFAULT_WINDOW} | given
             try:
-                found = _built_wide(text, width=width, **small, seed=options.seed)
+                found = _built_wide(text, width=width, **(_DEFAULTS | given), seed=options.seed)
             except (CapacityError, DataError, PrecisionError):
                 continue
             if found.record.share < 1.0:

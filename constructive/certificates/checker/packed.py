@@ -130,6 +130,19 @@ def floats(columns, index):
     return np.packbits(bits, bitorder="little").view("<f4")
 
 
+def paired(rule):
+    """A rule for the first rows; those of the second half repeat these with a sign."""
+
+    def made(columns, index, sign, *parameters):
+        require(sign in (1, -1), "pairs have another sign")
+        first = columns.rows - columns.rows // 2
+        inner = Columns(columns.bits, columns.name, (first, columns.count), columns.seed, None)
+        given = rule(inner, index, *parameters) + 0.0
+        return np.concatenate([given, sign * given[2 * first - columns.rows :] + 0.0])
+
+    return made
+
+
 RULES = {
     "constant": (constant, (1, 3)),
     "parity": (of_rows, (2,)),
@@ -140,6 +153,9 @@ RULES = {
     "fields": (fields, (3,)),
     "integers": (integers, (1,)),
     "floats": (floats, (0,)),
+    "paired drawn": (paired(drawn), (2,)),
+    "paired fields": (paired(fields), (4,)),
+    "paired integers": (paired(integers), (2,)),
 }
 
 

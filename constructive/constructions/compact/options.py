@@ -53,7 +53,8 @@ def layout_of(text: Text, options: Options, *, block: int | None) -> Layout:
         block: binary digits of a position within a block; None for one block
     """
     code = 1 + max(1, (len(text.vocabulary) - 1).bit_length())
-    parities = PARITIES + (code + PARITIES) % 2  # an odd number of signs, with the constant
+    odd = block is None  # queries have an odd number of signs: with the constant, or without it
+    parities = PARITIES + (code + PARITIES + (not odd)) % 2
     whole = max(_LEAST_PERIOD, options.window.bit_length() - 1, (text.longest - 1).bit_length())
     blocks = 0 if block is None else whole - block
     return Layout(options.window, code, parities, whole - blocks, blocks, options.seed)

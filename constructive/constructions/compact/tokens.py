@@ -50,7 +50,7 @@ class Layout:
 
     @property
     def width(self) -> int:
-        """d; without the digits of blocks it has to be odd."""
+        """d, odd; where there are blocks, even without the digits of these."""
         return 1 + self.code + self.parities + self.blocks
 
     @property
@@ -113,10 +113,11 @@ class Layout:
         shape = first + count, self.width, 1
         queries, keys = (drawn_signs(name, self.seed, shape)[first:] for name in ("W_Q", "W_K"))
         inner = self.width - self.blocks
+        queries[:, 0] = 0.0  # an odd number of signs is left
         queries[:, inner:] = 0.0
         keys[:, inner:] = 0.0
-        both = np.stack([queries, -queries])
-        gate = float((inner + 1) // 2)
+        both = np.stack([queries, 0.0 - queries])
+        gate = float(inner // 2)
         digits = 1.0 - 2.0 * (block >> np.arange(self.blocks) & 1)
         both[:, :, inner:, 0] = gate * digits
         both[:, :, 0] -= gate * self.blocks

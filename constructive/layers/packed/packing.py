@@ -86,7 +86,7 @@ def pack(tensors: Mapping[str, Array], seed: int) -> Packed:
             key, best = min(_candidates(values, index, matrix), key=_size)
             listed.append((key, *best.parameters))
             bits.append(best.bits)
-            count += RULES[key].numbers * len(values)
+            count += RULES[key].counted(len(values))
         if order is None:
             order = order_of(columns[:, 0])
         runs = [[len(list(same)), *rule] for rule, same in groupby(listed)]

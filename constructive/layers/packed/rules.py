@@ -105,6 +105,14 @@ class Rule(ABC):
     name: ClassVar[str]
     numbers: ClassVar[int] = 0
 
+    def counted(self, rows: int) -> int:
+        """Count the entries of a column that are stored.
+
+        Args:
+            rows: of the column
+        """
+        return self.numbers * rows
+
     @abstractmethod
     def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:
         """Return what stores a column; None where this rule does not give it.
