@@ -84,9 +84,9 @@ def exact_sum(parts):
     if len(parts) == 1:
         return parts[0].astype(np.float64)
     one, other = (part.astype(np.float64) for part in parts)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # infinity is not such a sum, nor is NaN
         tokens = (one + other).astype(np.float32).astype(np.float64)
-    rest = tokens - one
-    exact = ((rest == other) & (tokens - rest == one)).all()
+        rest = tokens - one
+        exact = ((rest == other) & (tokens - rest == one)).all()
     require(exact, "a token and its position do not add exactly")
     return tokens
