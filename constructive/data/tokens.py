@@ -40,7 +40,7 @@ def require_vocabulary(vocabulary: tuple[Token, ...], unit: str) -> None:
 
 
 def joined(tokens: Sequence[Token], unit: str) -> Joined:
-    """Tokens one after the other: a string of words, bytes, or a tuple of token ids.
+    """Return tokens one after the other: a string of words, bytes, or a tuple of token ids.
 
     Args:
         tokens: of one unit

@@ -53,7 +53,7 @@ FORMATS = {
 
 
 def nearest(values: Array, form: Format) -> Array:
-    """Numbers rounded to nearest in a format, ties to even; infinite beyond its range.
+    """Return numbers rounded to nearest in a format, ties to even; infinite beyond its range.
 
     Underflow is gradual. Rounding is monotone, so it keeps bounds.
 
@@ -89,7 +89,7 @@ def nearest(values: Array, form: Format) -> Array:
 
 
 def rounded(weights: Array, storage: str) -> Array:
-    """Weights rounded to nearest in a format, ties to even, as float32.
+    """Return weights rounded to nearest in a format, ties to even, as float32.
 
     Args:
         weights: float32

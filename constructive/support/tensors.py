@@ -26,7 +26,7 @@ _LENGTH = 8
 
 
 def serialized(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
-    """The content of a .safetensors file.
+    """Return the content of a .safetensors file.
 
     Args:
         tensors: arrays by name
@@ -84,7 +84,7 @@ def require_known(found: Mapping[str, Array], known: Mapping[str, Array]) -> Non
 
 
 def load(path: str | Path, form: Form, make: Callable[[dict[str, Array], Any], Made]) -> Made:
-    """What `make` makes of the arrays and the description in a file.
+    """Return what `make` makes of the arrays and the description in a file.
 
     Args:
         path: the file
