@@ -74,9 +74,7 @@ def numbers_of(
             suggestion="tokens of the text that it was built for, in a list",
         )
     number = {token: index for index, token in enumerate(vocabulary)}
-    unknown = [
-        token for token in listed if not isinstance(token, Hashable) or token not in number
-    ]
+    unknown = [token for token in listed if not isinstance(token, Hashable) or token not in number]
     if unknown or not listed:
         found = f"the token {shown(unknown[0])} is none of" if unknown else "no token, of"
         raise DataError(
@@ -88,7 +86,7 @@ def numbers_of(
 
 
 def joined(tokens: Sequence[Token], unit: str) -> Joined:
-    """Tokens one after the other: a string of words, bytes, or a tuple of token ids.
+    """Return tokens one after the other: a string of words, bytes, or a tuple of token ids.
 
     Args:
         tokens: of one unit
