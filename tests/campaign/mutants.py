@@ -79,13 +79,14 @@ TESTS = {
     },
     **{
         f"certificates/checker/{name}": DECODERS
-        for name in ("decoders", "margins", "recites", "table")
+        for name in ("decoders", "margins", "recites")
     },
     **{f"certificates/checker/{name}": GRAPHS for name in ("graphs", "operators", "protobuf")},
     **{f"certificates/checker/{name}": BOUNDS for name in ("softmaxes", "dyadic")},
     **{f"certificates/checker/{name}": FOLDERS for name in ("folder", "instance")},
     "certificates/checker/graph_rounding": [*checks("graph_rounding"), *FOLDERS],
     "certificates/checker/properties": [*checks("instance_properties"), *FOLDERS],
+    "certificates/checker/table": [*checks("attend"), *DECODERS],
     **{
         f"certificates/checker/{name}": [*REAL, HONEST, HOSTILE, NEEDS]
         for name in ("floating", "float_claims", "real", "inverse", "digits")
