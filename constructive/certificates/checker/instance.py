@@ -9,6 +9,8 @@ import hashlib
 from collections import namedtuple
 from fractions import Fraction
 
+import numpy as np
+
 from bounds import above
 from dyadic import UNIT, decimal_below, exact, is_single, rounded
 from files import require
@@ -69,11 +71,13 @@ def check_instance(content, graph, properties):
     pairs, sentence = prove(problem, content[EVIDENCE[answer]])
     stated = exact(content["rounding"])
     require(stated >= 0, "the bound of rounding is negative")
-    rounding = max(problem.rounding(condition) for condition, _ in pairs)
-    for condition, margin in pairs:
-        enough = margin >= 2 * max(stated, problem.rounding(condition))
-        require(enough, "the margin is less than twice what rounding does")
-    margin = min(margin for _, margin in pairs)
+    roundings = [problem.rounding(condition) for condition, _ in pairs]
+    margins = [margin for _, margin in pairs]
+    enough = all(
+        margin >= 2 * max(stated, off) for margin, off in zip(margins, roundings, strict=True)
+    )
+    require(enough, "the margin is less than twice what rounding does")
+    margin, rounding = min(margins), max(roundings)
     sentence += (
         f", by a margin of {decimal_below(margin)}; float32 is off by at most {above(rounding)} "
         f"({content['model']})"
@@ -88,7 +92,7 @@ def satisfied(problem, witness):
     require(right, "the witness has another length")
     entries = [exact(entry) for entry in witness]
     require(all(map(is_single, entries)), "the witness is not made of float32 numbers")
-    point = box_of([rounded(x, UNIT) for x in entries], box.upper).lower
+    point = np.array([rounded(x, UNIT) for x in entries], dtype=object)
     inside = (point >= box.lower).all() and (point <= box.upper).all()
     require(inside, "the witness is outside of the box")
     shown = []
