@@ -41,7 +41,7 @@ class Built:
         heads: a record for each head
         shared_keys: whether all heads score tokens along one key direction
         order: the examples in the order in which heads take them; empty where it is as given
-        coupled: entries beside the groups which are not saturated, and were solved for
+        coupled: entries beside the groups that are not saturated, and were solved for
         fraction: share of the examples on which heads had to saturate
     """
 

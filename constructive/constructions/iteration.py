@@ -54,7 +54,7 @@ def iterate(system: System[Unknown], targets: Array) -> tuple[Unknown, Array]:
 
 
 def require_solved(residual: Array, condition: float, what: str) -> None:
-    """Raise PrecisionError for a residual which is not finite; `what` may be singular then."""
+    """Raise PrecisionError for a residual that is not finite; `what` may be singular then."""
     if not np.isfinite(residual).all():
         raise PrecisionError(
             f"{what} is singular, or numbers are too far apart for float64 "

@@ -100,5 +100,5 @@ NARROW_VALUES = NarrowValues(
     "max(H d_v, floor(H d_v / d_out) d)",
     "Proposition 18.1",
     has_min_norm_readout=True,
-    options={FLOAT: (USUAL - {WIDE, "precision"}) | {NARROW, "exact_logits"}},
+    options={FLOAT: (USUAL - {WIDE, "precision"}) | {NARROW, "exact_logits", "lengths"}},
 )

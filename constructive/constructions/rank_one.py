@@ -30,7 +30,7 @@ _NOTHING = Assumptions(least_token_distance=0.0)
 """What Theorem 10 asks of single contexts."""
 
 _SHOWN = 16
-"""Examples of a witness which a message shows."""
+"""Examples of a witness that a message shows."""
 
 
 class RankOne(Dense):
@@ -95,7 +95,7 @@ class RankOne(Dense):
         if claim.verdict is not Verdict.PROVED:
             return AssumptionError(
                 f"{claim.detail}; Theorem 10 needs independent queries in each group, none of an "
-                "earlier group in the span of a later one, and contexts which span as much as "
+                "earlier group in the span of a later one, and contexts that span as much as "
                 "a group has examples",
                 witness=claim.witness,
                 suggestion="another order of the examples",

@@ -30,7 +30,7 @@ class Shape(ABC):
 
     @abstractmethod
     def systems(self, z: Array, product: Product) -> Iterator[Array]:
-        """The matrices made of Z (T, H d) which have to have rank T, one after the other."""
+        """The matrices made of Z (T, H d) that have to have rank T, one after the other."""
 
     @abstractmethod
     def targets(self, targets: Array) -> list[Array]:
@@ -154,7 +154,7 @@ class Slots(Narrow):
         return cls(slots % target_dim, width, target_dim)
 
     def _parts(self) -> list[tuple[Integers, Integers]]:
-        """Heads, and the entries of the targets which just these heads serve."""
+        """Heads, and the entries of the targets that just these heads serve."""
         serves = np.zeros((self.target_dim, len(self.served)), dtype=bool)
         serves[self.served, np.arange(len(self.served))[:, np.newaxis]] = True
         kinds, which = np.unique(serves, axis=0, return_inverse=True)
@@ -170,11 +170,11 @@ class Slots(Narrow):
             yield split[:, heads].reshape(len(z), -1)
 
     def targets(self, targets: Array) -> list[Array]:
-        """The entries which they serve."""
+        """The entries that they serve."""
         return [targets[:, entries] for _, entries in self._parts()]
 
     def weights(self, solutions: list[Array]) -> tuple[Array, Array]:
-        """Each solution in its slots, and the entries which they serve."""
+        """Each solution in its slots, and the entries that they serve."""
         heads, value_dim = self.served.shape
         values = np.zeros((heads, self.width, value_dim))
         for (some, entries), solution in zip(self._parts(), solutions, strict=True):

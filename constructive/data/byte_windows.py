@@ -1,6 +1,6 @@
 """Text as sequences: lines, or windows of bytes, whose tokens are (position, byte).
 
-With positions in the tokens a multiset is a sequence: attention which does not see the order can
+With positions in the tokens a multiset is a sequence: attention that does not see the order can
 still tell "ab" from "ba". Short lines are filled up with the byte -1.
 """
 
@@ -86,11 +86,11 @@ def lines(text: bytes) -> TextExamples:
 
 
 def windows(text: bytes, size: int | None = None) -> TextExamples:
-    """What comes next? Each different window of n bytes, and the byte which follows it.
+    """What comes next? Each different window of n bytes, and the byte that follows it.
 
     Args:
         text: two bytes or more
-        size: n; by default the smallest which decides the next byte everywhere
+        size: n; by default the smallest that decides the next byte everywhere
 
     Raises:
         DataError: for a text that is too short, a size that is not a length of its windows, and
@@ -118,7 +118,7 @@ def windows(text: bytes, size: int | None = None) -> TextExamples:
             raise DataError(
                 f"{window!r} is followed by {first!r}, and at byte {place + size} by {following!r}",
                 witness=place + size,
-                suggestion="longer windows, or none given, for the shortest which will do",
+                suggestion="longer windows, or none given, for the shortest that will do",
             )
     tokens = np.stack([encode(window, size) for window in known])
     return TextExamples(tokens, list(known.values()))
@@ -141,7 +141,7 @@ def _deciding(text: bytes) -> int:
         raise DataError(
             f"{high} bytes do not decide the next one everywhere",
             witness=high,
-            suggestion="a text which repeats itself less",
+            suggestion="a text that repeats itself less",
         )
     while low < high:
         middle = (low + high) // 2

@@ -33,6 +33,7 @@ from constructive.data.stored import write_folder
 from constructive.support.arguments import is_integer, require_positive, require_seed
 from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import DataError, ParameterError, shown
+from constructive.support.foreign import in_three_parts
 from constructive.support.memory import require_memory
 
 _DRAWN_BYTES = 1 << 20
@@ -98,6 +99,7 @@ class _Generator(Protocol):
 def _generator(draw: Callable[..., _Draws]) -> _Generator:
     """The generator of a function that takes random numbers, shapes, and options by keyword."""
 
+    @in_three_parts
     @wraps(draw)
     def generate(
         *,
@@ -118,6 +120,7 @@ def _generator(draw: Callable[..., _Draws]) -> _Generator:
         shapes = _Shapes((num_examples, context_size, width), (num_examples, width), targets)
         least = max(num_examples, context_size) * width
         require_memory("queries", _dtype(dtype).itemsize * least, "fewer examples")
+        require_memory("targets", _dtype(dtype).itemsize * math.prod(targets), "fewer examples")
         draws = draw(np.random.default_rng(seed), shapes, **options)
         if folder is None:
             size = _dtype(dtype).itemsize * math.prod(draws.shape)

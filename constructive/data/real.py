@@ -83,7 +83,7 @@ def text_windows(count: int, size: int) -> npt.NDArray[np.int64]:
         size: the number of bytes of each
 
     Raises:
-        ParameterError: for a count or a size which is not a positive integer
+        ParameterError: for a count or a size that is not a positive integer
         DataError: for more windows than are different; the witness is how many are
         MissingExtraError: without scikit-learn
 
@@ -116,8 +116,8 @@ def random_attention_layer(tokens: Array, *, num_heads: int, seed: int) -> Array
         seed: of the weights
 
     Raises:
-        ParameterError: for H which is not a positive integer or is more than d, and for a seed
-            which is not a non-negative integer
+        ParameterError: for H that is not a positive integer or is more than d, and for a seed
+            that is not a non-negative integer
 
     Example:
         >>> random_attention_layer(np.ones((2, 3, 4)), num_heads=2, seed=0).shape

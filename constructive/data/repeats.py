@@ -12,7 +12,7 @@ from constructive.support.errors import DataError
 
 
 def repeated_inputs(dataset: Examples) -> tuple[int, int] | None:
-    """Two examples which are the same input, contexts being multisets of tokens, or None.
+    """Two examples that are the same input, contexts being multisets of tokens, or None.
 
     Example:
         >>> from constructive import Dataset
@@ -64,7 +64,11 @@ def first_of_each(dataset: Examples) -> Integers:
     _, queries = np.unique(dataset.queries + 0.0, axis=0, return_inverse=True)
     keys = [queries.reshape(-1)]
     repeated = np.unique(keys[0], return_counts=True)[1].max() > 1
-    if repeated and not dataset.shared_context:
+    if repeated and dataset.lengths is not None:
+        inputs = [_multiset(dataset, example) for example in range(dataset.num_examples)]
+        number = {tokens: place for place, tokens in enumerate(inputs)}
+        keys.append(np.array([number[tokens] for tokens in inputs]))
+    elif repeated and not dataset.shared_context:
         tokens = dataset.contexts.reshape(-1, dataset.width) + 0.0
         _, ids = np.unique(tokens, axis=0, return_inverse=True)
         multisets = np.sort(ids.reshape(dataset.num_examples, -1), axis=1)
@@ -109,7 +113,13 @@ def token_numbers(contexts: Array) -> Integers:
 
 
 def _multiset(dataset: Examples, example: int) -> bytes:
-    """A context without the order of its tokens, which attention does not see."""
+    """A context without the order of its tokens, which attention does not see.
+
+    Of different lengths, contexts are one input where all tokens occur in the same proportions.
+    """
     context = dataset.contexts[example] + 0.0
+    if dataset.lengths is not None:
+        tokens, counts = np.unique(context, axis=0, return_counts=True)
+        context = np.repeat(tokens, counts // np.gcd.reduce(counts), axis=0)
     ordered: bytes = context[np.lexsort(context.T)].tobytes()
     return ordered

@@ -10,7 +10,7 @@ rounded sum and its error (Knuth), both exact; the errors are summed in plain ar
 
 but for underflow (Ogita, Rump and Oishi, *Accurate sum and dot product*, SIAM J. Sci. Comput. 2005,
 section 5): the terms may be 10^8 times the sum, and `high` is still good to its last digit. Two
-such results that nearly agree have a difference which is good, too, if it is taken of both parts.
+such results that nearly agree have a difference that is good, too, if it is taken of both parts.
 Of each term a product and the four parts of its error may underflow, and lose 2^-1075 each.
 
 *Exponentials* of -700 <= x <= 700. With k = rint(x / ln 2), f = (x - k L_1) - k L_2 where L_1 has

@@ -1,8 +1,8 @@
 """Matrices of floats over the rational numbers: ranks, and dependencies with their coefficients.
 
 Floats are dyadic rationals, so a matrix of them has one true rank, whatever a tolerance says. Most
-matrices are decided modulo a prime: rows which are independent there are independent over the
-rational numbers, since a minor which is not 0 modulo p is not 0. For the others python-flint
+matrices are decided modulo a prime: rows that are independent there are independent over the
+rational numbers, since a minor that is not 0 modulo p is not 0. For the others python-flint
 eliminates integers.
 
 Example:
@@ -24,19 +24,19 @@ from constructive.exact import gram, modular
 from constructive.support.arrays import Array, checked_array
 
 _ATTEMPTS = 4
-"""Random mixtures which are tried on a matrix before python-flint decides."""
+"""Random mixtures that are tried on a matrix before python-flint decides."""
 BATCHED = 48
 """Rows of a matrix up to which a batch is eliminated at once."""
 _SHOWN = 8
-"""Terms of a dependency which are printed."""
+"""Terms of a dependency that are printed."""
 _SIGNIFICAND = 53
 _AT_ONCE = 1 << 18
-"""Entries which are looked at together."""
+"""Entries that are looked at together."""
 
 
 @dataclass(frozen=True)
 class Dependency:
-    """Rows of a matrix which are dependent, no fewer of them being so, and exact coefficients.
+    """Rows of a matrix that are dependent, no fewer of them being so, and exact coefficients.
 
     Attributes:
         rows: k indices, ascending
@@ -54,10 +54,10 @@ class Dependency:
         """Whether the combination of the rows of a matrix is zero, in exact arithmetic.
 
         Args:
-            matrix: (N, d), with all rows which the indices count
+            matrix: (N, d), with all rows that the indices count
 
         Raises:
-            DataError: for entries which are not finite numbers of 64 bits at most
+            DataError: for entries that are not finite numbers of 64 bits at most
 
         Example:
             >>> Dependency((0, 1), (Fraction(2), Fraction(-1))).holds(np.array([[0.1], [0.2]]))
@@ -105,7 +105,7 @@ def integers(matrix: Array) -> tuple[flint.fmpz_mat, list[int]]:
         M (N, d) and N exponents
 
     Raises:
-        DataError: for entries which are not finite numbers of 64 bits at most
+        DataError: for entries that are not finite numbers of 64 bits at most
 
     Example:
         >>> integers(np.array([[0.5, 1.0]]))
@@ -131,7 +131,7 @@ def rank(matrix: Array) -> int:
         matrix: (N, d)
 
     Raises:
-        DataError: for entries which are not finite numbers of 64 bits at most
+        DataError: for entries that are not finite numbers of 64 bits at most
 
     Example:
         >>> rank(np.array([[0.1, 0.3], [0.3, 0.9]]))  # in binary, 0.3 is not three times 0.1
@@ -143,14 +143,14 @@ def rank(matrix: Array) -> int:
 def kernel(matrix: Array) -> flint.fmpz_mat:
     """A basis of the vectors x with A x = 0, exactly, as integer columns: (d, d - rank).
 
-    A tall matrix is decided by rows which span the others modulo a prime. Whether they do so over
+    A tall matrix is decided by rows that span the others modulo a prime. Whether they do so over
     the rational numbers is checked exactly.
 
     Args:
         matrix: A (N, d), of floats
 
     Raises:
-        DataError: for entries which are not finite numbers of 64 bits at most
+        DataError: for entries that are not finite numbers of 64 bits at most
 
     Example:
         >>> kernel(np.array([[1.0, 2.0], [0.5, 1.0]]))
@@ -181,7 +181,7 @@ def dependency(matrix: Array, rows: npt.ArrayLike | None = None) -> Dependency |
         rows: indices into the matrix (k,); by default all
 
     Raises:
-        DataError: for entries which are not finite numbers of 64 bits at most
+        DataError: for entries that are not finite numbers of 64 bits at most
 
     Example:
         >>> print(dependency(np.array([[1.0, 0.0], [0.0, 1.0], [3.0, -0.5]])))
@@ -211,7 +211,7 @@ def independent(blocks: Array, rng: np.random.Generator) -> npt.NDArray[np.bool_
         rng: what is drawn changes the time it takes, not the answer
 
     Raises:
-        DataError: for entries which are not finite numbers of 64 bits at most
+        DataError: for entries that are not finite numbers of 64 bits at most
 
     Example:
         >>> blocks = np.array([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])
@@ -230,7 +230,7 @@ def decide(
 ) -> Decided:
     """Whether the rows of matrices (B, k, d) are independent, by the cheapest proof that holds.
 
-    In this order: a Cholesky factorization (`gram`), a reason to be dependent which can be seen,
+    In this order: a Cholesky factorization (`gram`), a reason to be dependent that can be seen,
     elimination modulo a prime, and exact elimination.
 
     Args:
@@ -240,7 +240,7 @@ def decide(
         most: how many matrices may be decided by exact elimination; by default all
 
     Raises:
-        DataError: for entries which are not finite numbers of 64 bits at most
+        DataError: for entries that are not finite numbers of 64 bits at most
 
     Example:
         >>> blocks = np.array([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])
@@ -286,7 +286,7 @@ def _full_rank(blocks: Array, rng: np.random.Generator) -> npt.NDArray[np.bool_]
 def has_full_rank(matrix: Array) -> bool:
     """Whether the rows of a matrix of floats (k, d) are independent, exactly.
 
-    Rows which seem dependent may be few, and are decided sooner than all.
+    Rows that seem dependent may be few, and are decided sooner than all.
 
     Args:
         matrix: (k, d), of floats
@@ -333,17 +333,17 @@ def _repeating(blocks: Array) -> npt.NDArray[np.bool_]:
 
 
 def span_members(matrix: Array, rows: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """All rows of a matrix (T, d) which lie in the span of some of them, exactly.
+    """All rows of a matrix (T, d) that lie in the span of some of them, exactly.
 
     Args:
         matrix: (T, d), of floats
-        rows: indices of those which span
+        rows: indices of those that span
 
     Returns:
         indices of rows, ascending
 
     Raises:
-        DataError: for entries which are not finite numbers of 64 bits at most
+        DataError: for entries that are not finite numbers of 64 bits at most
 
     Example:
         >>> span_members(np.array([[1.0, 0, 0], [0, 1, 0], [3, 2, 0], [0, 0, 1]]), [0, 1])

@@ -1,4 +1,4 @@
-"""Softmax in float64 of logits which are off by known bounds, with bounds of what that does.
+"""Softmax in float64 of logits that are off by known bounds, with bounds of what that does.
 
 Let b_i be the logits less that of one token, the reference, and e_i bounds of their errors. There
 are two bounds of the sum over i of `|a_i - alpha_i|`, for the shares a_i that are returned and

@@ -39,7 +39,7 @@ def up(values: Array) -> Array:
     """Bounds, above what a sum of at most LONGEST products would be without rounding.
 
     Args:
-        values: sums of products which are not negative, as float64 computed them, of any shape
+        values: sums of products that are not negative, as float64 computed them, of any shape
 
     Example:
         >>> up(np.array([1e-200]) * 1e-200) > 0

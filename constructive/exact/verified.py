@@ -22,7 +22,7 @@ from constructive.support.arrays import Array
 _NEAR = 0.1
 """q above which R is too far from a right inverse: its norm may be any number then."""
 _STEPS = 3
-"""Candidates R which are tried, each a step of Newton's iteration from the one before."""
+"""Candidates R that are tried, each a step of Newton's iteration from the one before."""
 
 
 def right_inverse_bound(midpoints: Array, error: float) -> float:

@@ -1,6 +1,6 @@
 """Figure 2: how many examples are memorized, against H, n, d and d_h.
 
-The paper trains layers on more examples than fit, and counts those which were fitted. Here nothing
+The paper trains layers on more examples than fit, and counts those that were fitted. Here nothing
 is trained:
 
 - *The curve* is c(E; H) of data with more examples than that: what no weights exceed (Theorem 8).
@@ -37,7 +37,7 @@ CLOSE = 1e-6
 MARKS = {
     "Theorem 1": ("x", drawing.BLUE, ""),
     "Theorem 2": ("+", drawing.ORANGE, ""),
-    # A caret which touches its number from below, since Hd is so near.
+    # A caret that touches its number from below, since Hd is so near.
     "Theorem 10": (6, drawing.VERMILLION, ": H(d - 1) + 1"),
     "generic": ("D", drawing.GREEN, ", as many as proved"),
 }

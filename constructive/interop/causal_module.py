@@ -77,7 +77,7 @@ class DecoderModule(nn.Module):
 
         Raises:
             DataError: for what is no (S, N), for more tokens than there are positions, and, where
-                PyTorch says so, which is on the CPU, for numbers which are not tokens
+                PyTorch says so, which is on the CPU, for numbers that are not tokens
         """
         tokens = self._embedded(ids)
         if self.window is not None and ids.shape[1] > 2 * self.window:

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
+from constructive.data.padded import own_contexts
 from constructive.exact.arithmetics.floats import FactoredFloats
 from constructive.exact.models import FLOAT32
 from constructive.layers.attend import Chunk, attend, flat
@@ -43,7 +44,7 @@ class AttentionLayer(HeadShapes):
         query_weights: W_Q (H, d, d_h)
         key_weights: W_K (H, d, d_h)
         value_weights: W_V (H, d, d_v)
-        output_weights: W_O (H d_v, d_o); in layers which are built d_o is the larger one of d_v and
+        output_weights: W_O (H d_v, d_o); in layers that are built d_o is the larger one of d_v and
             d_out
         readout_weights: W_D (d_o, d_out)
 
@@ -91,7 +92,7 @@ class AttentionLayer(HeadShapes):
 
         Raises:
             ParameterError: if d_v < d_out, as such a layer has too few outputs, and for weights
-                which `AttentionLayer` refuses
+                that `AttentionLayer` refuses
         """
         num_heads, target_dim = len(query_weights), effective_readout.shape[1]
         width = len(effective_readout) // num_heads
@@ -253,7 +254,7 @@ class AttentionLayer(HeadShapes):
         return out
 
     def check_fits(self, dataset: Dataset) -> None:
-        """Refuse a data set which does not fit the layer.
+        """Refuse a data set that does not fit the layer.
 
         Args:
             dataset: T examples
@@ -305,24 +306,23 @@ class AttentionLayer(HeadShapes):
             f"d_v={self.value_dim}, d_out={self.target_dim}, {self.query_weights.dtype})"
         )
 
-    def checked_inputs(
-        self, contexts: npt.ArrayLike, queries: npt.ArrayLike
-    ) -> tuple[Array, Array]:
-        """The inputs as arrays.
+    def checked_inputs(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> tuple[Any, Array]:
+        """Return the inputs as arrays; contexts of different lengths as `Padded`.
 
         Args:
-            contexts: (T, n, d) or one shared (n, d)
+            contexts: (T, n, d) or one shared (n, d), or T arrays (n_i, d)
             queries: (T, d)
 
         Raises:
             DataError: if their shapes do not fit the layer
         """
-        contexts, queries = as_array(contexts), as_array(queries)
-        self._require_fit(contexts.shape, queries.shape)
-        return contexts, queries
+        own, queries = own_contexts(contexts), as_array(queries)
+        read = as_array(contexts) if own is None else own
+        self._require_fit(read.shape, queries.shape)
+        return read, queries
 
     def _require_fit(self, contexts: tuple[int, ...], queries: tuple[int, ...]) -> None:
-        """Raise DataError for shapes which do not fit the layer."""
+        """Raise DataError for shapes that do not fit the layer."""
         fits = (
             len(queries) == 2
             and len(contexts) in (2, 3)
@@ -351,7 +351,7 @@ def dtype_of(dtype: npt.DTypeLike) -> np.dtype[Any]:
 
 
 def require_single_target(target_dim: int, *, scalar_targets: bool) -> None:
-    """Raise ParameterError for outputs (T,) of a layer which has several for each example."""
+    """Raise ParameterError for outputs (T,) of a layer that has several for each example."""
     if scalar_targets and target_dim != 1:
         raise ParameterError(
             f"scalar_targets=True, but the layer has d_out={target_dim}",

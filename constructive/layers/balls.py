@@ -50,7 +50,7 @@ class BallLayer:
         """Enclose the layer on each example of a data set.
 
         Args:
-            dataset: T examples which fit it
+            dataset: T examples that fit it
         """
         weights = self.layer.query_weights, self.layer.key_weights
         view = examples(dataset.contexts, dataset.queries)
@@ -103,7 +103,7 @@ def intermediate(enclosed: BallLayer, dataset: Dataset) -> arb_mat:
 
     Args:
         enclosed: the layer in balls
-        dataset: T examples which fit it
+        dataset: T examples that fit it
     """
     entries: list[arb] = []
     for row in enclosed(dataset):

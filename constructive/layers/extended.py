@@ -1,7 +1,7 @@
 """A layer whose readout carries more bits than float64.
 
 Its values are a sum of float64 arrays, W_V = leading + corrections, each about 2^-53 of the one
-before. So every weight is an exact dyadic rational, stored in a format which everybody reads; and
+before. So every weight is an exact dyadic rational, stored in a format that everybody reads; and
 the layer is evaluated in balls, since a float64 evaluation would throw those bits away.
 """
 
@@ -27,7 +27,7 @@ from constructive.support.errors import ParameterError, PrecisionError
 PART_BITS = 53
 _GUARD_BITS = 64
 _MOST_BITS = 1 << 13
-"""Bits of a readout which a layer may have; more are built by nobody."""
+"""Bits of a readout that a layer may have; more are built by nobody."""
 _WIDEST = 1 << 14
 """Bits of working precision after which a solve is given up."""
 
@@ -46,7 +46,7 @@ class ExtendedLayer(NotFloats):
         precision: bits of the readout
 
     Raises:
-        ParameterError: for corrections which do not fit, or are not finite
+        ParameterError: for corrections that do not fit, or are not finite
     """
 
     leading: AttentionLayer
@@ -137,7 +137,7 @@ class ExtendedLayer(NotFloats):
         return self.leading.intermediate(contexts, queries)
 
     def check_fits(self, dataset: Dataset) -> None:
-        """Refuse a data set which does not fit the layer.
+        """Refuse a data set that does not fit the layer.
 
         Args:
             dataset: T examples
@@ -158,16 +158,16 @@ class ExtendedLayer(NotFloats):
             DataError: if shapes do not fit the layer
             PrecisionError: if an output cannot be enclosed
         """
-        contexts, queries = self.leading.checked_inputs(contexts, queries)
-        nothing = np.zeros(len(queries))
-        rows = enclose(self, self.precision + _GUARD_BITS)(Dataset(contexts, queries, nothing))
+        inputs = self.leading.checked_inputs(contexts, queries)
+        nothing = np.zeros(len(inputs[1]))
+        rows = enclose(self, self.precision + _GUARD_BITS)(Dataset(*inputs, nothing))
         outputs = np.array([[float(x) for x in row.output.entries()] for row in rows])
         if not np.isfinite(outputs).all():
             example = int(np.argwhere(~np.isfinite(outputs))[0][0])
             raise PrecisionError(
                 f"the output of example {example} cannot be enclosed in float64",
                 witness=example,
-                suggestion="inputs of the size of the data which were memorized",
+                suggestion="inputs of the size of the data that were memorized",
             )
         return outputs
 
@@ -200,9 +200,9 @@ def solve(
 
     Args:
         layer: its W_Q and W_K, (H, d, d_h)
-        dataset: T examples which fit the layer
+        dataset: T examples that fit the layer
         columns: T independent columns of Z, on which U is not zero
-        precision: bits which the sum carries; the working precision is raised until balls give them
+        precision: bits that the sum carries; the working precision is raised until balls give them
 
     Raises:
         PrecisionError: where 2^14 bits do not suffice, or U leaves the range of float64

@@ -23,7 +23,7 @@ Made = TypeVar("Made")
 
 
 def save(path: str | Path, layer: Layer, record: BuildRecord | TrainedRecord) -> None:
-    """Write it, whole or not at all. Raises ParameterError for weights which are not floats."""
+    """Write it, whole or not at all. Raises ParameterError for weights that are not floats."""
     written = json.dumps(dataclasses.asdict(record))
     content = tensors.serialized(layer.tensors, {"format": FORM.name, FORM.key: written})
     with replacing(path) as file:

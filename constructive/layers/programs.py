@@ -115,6 +115,9 @@ class Program:
             w_q, w_k, w_v, w_o, w_d = map(machine.load, layer.tensors.values())
             view = examples(dataset.contexts, dataset.queries)
             logits, x = self._logits(machine, view, w_q, w_k)
+            if view.hidden is not None:
+                hidden = view.hidden[:, np.newaxis]
+                logits = logits._replace(array=np.where(hidden, -np.inf, logits.array))
             arrays = {
                 "a": logits,
                 "x": x,

@@ -83,7 +83,7 @@ class RationalLayer(NotFloats):
 
     @property
     def tensors(self) -> dict[str, Array]:
-        """Nothing which files hold; raises ParameterError."""
+        """Nothing that files hold; raises ParameterError."""
         raise ParameterError(
             "a .safetensors file holds floats, not Fractions",
             witness=type(self).__name__,

@@ -26,7 +26,7 @@ def expected_outputs(
 
 
 def _integer(label: Hashable) -> int | None:
-    """The integer which a label is equal to."""
+    """The integer that a label is equal to."""
     equal = isinstance(label, int) or (isinstance(label, float | Fraction) and label % 1 == 0)
     return int(label) if equal else None  # type: ignore[call-overload] # a number, as asked
 

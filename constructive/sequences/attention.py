@@ -57,7 +57,7 @@ class UniformAttention:
 
     @classmethod
     def summing(cls, context_size: int, width: int) -> "UniformAttention":
-        """Attention which writes the sum of the first entries into the last one: W_V is n there.
+        """Attention that writes the sum of the first entries into the last one: W_V is n there.
 
         Args:
             context_size: n
@@ -89,7 +89,7 @@ class UniformAttention:
 
     @property
     def nonzero_parameters(self) -> int:
-        """Weights which are not zero."""
+        """Weights that are not zero."""
         return sum(1 for weight in self.numbers() if weight)
 
     @property

@@ -2,7 +2,7 @@
 
 With a scale W above all labels, the table is a *set of integers*: s = W (key + 1) - label, one for
 each key, all positive. For an integer z, 0 <= W (z + 1) - s < W just where z is the key, and then
-W (z + 1) - s is the label: it is that difference which the network has to find. It cuts the sorted
+W (z + 1) - s is the label: it is that difference that the network has to find. It cuts the sorted
 set into blocks; the differences between neighbours in a block are the digits of one long integer
 T, its *code word*. One comparison a block finds the code word of the block of z; then it is read
 bit by bit, and each digit that was read is taken from W (z + 1) - s, which is held as X, more by

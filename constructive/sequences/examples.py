@@ -244,7 +244,7 @@ class SequenceDataset(Rebuilt, JsonFile):
 
         Contexts are compared by sums of 64 mixed bits of their values, which is quick. Equal
         multisets have equal sums, so True is certain. False is wrong once in 2^64 pairs or so, and
-        for no data which were made before the salt was drawn.
+        for no data that were made before the salt was drawn.
 
         Args:
             values: of each token (V,)

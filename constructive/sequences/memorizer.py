@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 class SequenceMemorizer(JsonFile):
     """Two token-wise ReLU networks around one layer of uniform attention, in exact arithmetic.
 
-    `repr` is one line, `str` a table, and so is the HTML which notebooks show.
+    `repr` is one line, `str` a table, and so is the HTML that notebooks show.
 
     Attributes:
         task: what a label belongs to: "next", "last" or "seq2seq"
@@ -53,14 +53,14 @@ class SequenceMemorizer(JsonFile):
             next
         attention: adds up h over the context, in the last entry of the stream: (h, t, S)
         classifier: from the stream to the label
-        symbols: tokens which are not numbers, in the order of the integers that stand for them;
+        symbols: tokens that are not numbers, in the order of the integers that stand for them;
             None for numbers
-        classes: labels which are not integers, in the order of the integers that stand for them;
+        classes: labels that are not integers, in the order of the integers that stand for them;
             None for integers
         record: how it was built
 
     Raises:
-        ParameterError: for parts which do not fit together
+        ParameterError: for parts that do not fit together
     """
 
     FORMAT = "constructive sequence memorizer 1"
@@ -93,7 +93,7 @@ class SequenceMemorizer(JsonFile):
 
         Args:
             sequences: any number of them, of n tokens each; tokens may be any numbers, and symbols
-                must be those which were memorized
+                must be those that were memorized
 
         Raises:
             DataError: for other tokens, and for sequences of another length
@@ -138,7 +138,7 @@ class SequenceMemorizer(JsonFile):
                 f"the data are for task={dataset.task!r} and n={size}, the memorizer is for "
                 f"{self.task!r} and n={self.context_size}",
                 witness=(dataset.task, size),
-                suggestion="the data which it was built for",
+                suggestion="the data that it was built for",
             )
         tokens = dataset.tokens
         if dataset.symbols is not None or self.symbols is not None:
@@ -207,7 +207,7 @@ class SequenceMemorizer(JsonFile):
         return tokens[ids]
 
     def reproduced(self, dataset: SequenceDataset, dtype: npt.DTypeLike = np.float64) -> float:
-        """The share of labels which are left when all is computed in floats. Measured, not proved.
+        """The share of labels that are left when all is computed in floats. Measured, not proved.
 
         Words of more bits than a float has are lost: expect 1.0 for a construction of floats and
         `max_word_bits=52`, and chance for long words. Attention is computed as exported models do,
@@ -215,7 +215,7 @@ class SequenceMemorizer(JsonFile):
         another order.
 
         Args:
-            dataset: the sequences, and the labels which are compared
+            dataset: the sequences, and the labels that are compared
             dtype: of all numbers; float64, the default, or float32
 
         Raises:
@@ -291,7 +291,7 @@ class SequenceMemorizer(JsonFile):
 
     @property
     def nonzero_parameters(self) -> int:
-        """Weights and biases which are not zero."""
+        """Weights and biases that are not zero."""
         return sum(part.nonzero_parameters for part in self._parts)
 
     @property
@@ -306,7 +306,7 @@ class SequenceMemorizer(JsonFile):
 
     @property
     def total_bits(self) -> int:
-        """Bits of all weights of the two networks which are not zero."""
+        """Bits of all weights of the two networks that are not zero."""
         return self.embedding.total_bits + self.classifier.total_bits
 
     @property

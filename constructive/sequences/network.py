@@ -30,7 +30,7 @@ class Affine:
     """A sum of coefficients times named quantities, and a constant.
 
     Attributes:
-        terms: coefficients by the names of quantities; those which are zero are left out
+        terms: coefficients by the names of quantities; those that are zero are left out
         constant: by default 0
 
     Example:
@@ -126,7 +126,7 @@ class SparseMatrix:
 
     @classmethod
     def of(cls, rows: Iterable[Affine], names: Sequence[str]) -> "SparseMatrix":
-        """Rows which are affine functions of quantities with these names, in this order.
+        """Rows that are affine functions of quantities with these names, in this order.
 
         Args:
             rows: one for each entry of W x + b
@@ -174,7 +174,7 @@ class SparseMatrix:
 
     @property
     def nonzero(self) -> int:
-        """Weights and biases which are not zero."""
+        """Weights and biases that are not zero."""
         return sum(map(len, self.values)) + sum(1 for bias in self.biases if bias)
 
     @property
@@ -183,7 +183,7 @@ class SparseMatrix:
         return len(self.biases) * (self.width + 1)
 
     def numbers(self) -> Iterable[Number]:
-        """All weights and biases which are not zero."""
+        """All weights and biases that are not zero."""
         for row in self.values:
             yield from row
         yield from (bias for bias in self.biases if bias)
@@ -234,7 +234,7 @@ class Network:
         return list(zip(self.layers[1:-1:2], self.layers[2:-1:2], strict=True))
 
     def numbers(self) -> Iterable[Number]:
-        """All weights and biases which are not zero."""
+        """All weights and biases that are not zero."""
         return chain.from_iterable(layer.numbers() for layer in self.layers)
 
     @property
@@ -254,7 +254,7 @@ class Network:
 
     @property
     def nonzero_parameters(self) -> int:
-        """Weights and biases which are not zero."""
+        """Weights and biases that are not zero."""
         return sum(layer.nonzero for layer in self.layers)
 
     @property
@@ -269,7 +269,7 @@ class Network:
 
     @property
     def total_bits(self) -> int:
-        """Bits of all weights which are not zero."""
+        """Bits of all weights that are not zero."""
         return sum(map(bits, self.numbers()))
 
 
@@ -343,7 +343,7 @@ def _combined(
 
 
 def _normalised(column: Column) -> Column:
-    """Fractions which are integers as integers, which are quicker."""
+    """Fractions that are integers as integers, which are quicker."""
     if Fraction not in set(map(type, column)):
         return column
     for place, value in enumerate(column):

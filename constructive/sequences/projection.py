@@ -57,7 +57,7 @@ def project(examples: SequenceDataset, rng: np.random.Generator) -> Projection:
 
     Raises:
         PrecisionError: where no projection of weights up to 2^40 tells the examples apart, or no
-            modulus which fits into int64
+            modulus that fits into int64
     """
     width = examples.tokens.shape[1]
     unit = lcm(*(x.denominator for x in examples.tokens.ravel()))
@@ -103,7 +103,7 @@ def smallest_modulus(
         the modulus, and the residues (V,)
 
     Raises:
-        PrecisionError: where none was found which fits into int64, or the values do not suit
+        PrecisionError: where none was found that fits into int64, or the values do not suit
     """
     if size.bit_length() <= MOST_BITS:
         values = values.astype(np.int64)  # quicker than objects

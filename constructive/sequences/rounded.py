@@ -124,7 +124,7 @@ def float_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
     """The type float64 or float32, as numpy calls it.
 
     Args:
-        dtype: anything which numpy takes for one
+        dtype: anything that numpy takes for one
 
     Raises:
         ParameterError: for others

@@ -37,7 +37,7 @@ def written(number: Number) -> str:
 
 
 def number(text: str) -> Number:
-    """The number which `written` wrote.
+    """The number that `written` wrote.
 
     Args:
         text: what it wrote
@@ -83,7 +83,7 @@ def encoded(value: Hashable) -> Json:
 
 
 def decoded(content: Json) -> Hashable:
-    """The value which `encoded` encoded.
+    """The value that `encoded` encoded.
 
     Args:
         content: what it returned

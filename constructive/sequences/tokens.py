@@ -67,7 +67,7 @@ def exact_vectors(tokens: tuple[Hashable, ...]) -> npt.NDArray[Any] | None:
     """Tokens as integers and Fractions (V, d), or None if some are not numbers.
 
     Raises:
-        DataError: for vectors of different lengths, and numbers which are not finite
+        DataError: for vectors of different lengths, and numbers that are not finite
 
     Example:
         >>> exact_vectors((0.5, 2))
@@ -109,7 +109,7 @@ def known_vectors(
             raise DataError(
                 f"unknown token {shown(unknown[0])}",
                 witness=shown(unknown[0]),
-                suggestion=f"one of the {len(known)} symbols which were memorized",
+                suggestion=f"one of the {len(known)} symbols that were memorized",
             )
         return np.array([[known[token]] for token in tokens], dtype=object)
     vectors = exact_vectors(tokens)
@@ -121,7 +121,7 @@ def known_vectors(
 def other_tokens(token: object, width: int) -> DataError:
     """The error for a token that is not a vector of so many numbers."""
     return DataError(
-        f"the tokens are not vectors of {width} numbers, as those which were memorized",
+        f"the tokens are not vectors of {width} numbers, as those that were memorized",
         witness=shown(token),
         suggestion="tokens of the same kind",
     )

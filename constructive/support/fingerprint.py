@@ -1,4 +1,4 @@
-"""The SHA-256 of named arrays, as certificates have it, also of arrays which come in blocks."""
+"""The SHA-256 of named arrays, as certificates have it, also of arrays that come in blocks."""
 
 import hashlib
 from collections.abc import Mapping

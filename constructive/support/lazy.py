@@ -1,4 +1,4 @@
-"""Names of a package which are imported when they are first used (PEP 562).
+"""Names of a package that are imported when they are first used (PEP 562).
 
 A package lists them as imports under `if TYPE_CHECKING:`, which editors and type checkers read, and
 nobody runs; the same lines, as text, say here where each name lives.

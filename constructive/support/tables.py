@@ -54,7 +54,7 @@ class Sheet:
         return "\n".join([self.title, *facts, *([""] if facts and body else []), *body])
 
     def html(self) -> str:
-        """An HTML fragment which says the same, for notebooks; all text is escaped."""
+        """An HTML fragment that says the same, for notebooks; all text is escaped."""
         facts = [_row([("th", "left", name), ("td", "left", value)]) for name, value in self.facts]
         columns = self.table.columns
         rows = zip(*(column.cells for column in columns), strict=True)

@@ -22,7 +22,7 @@ from constructive.support.files import read_file
 Made = TypeVar("Made")
 
 _LENGTH = 8
-"""Bytes which say how long the header is; and what its end is a multiple of."""
+"""Bytes that say how long the header is; and what its end is a multiple of."""
 
 
 def serialized(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:

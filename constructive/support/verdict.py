@@ -43,7 +43,7 @@ class Verdict(enum.Enum):
         """REFUTED if one is, else UNDECIDED if one is or there are none, else PROVED.
 
         Args:
-            verdicts: of the claims which have to hold together
+            verdicts: of the claims that have to hold together
         """
         if any(verdict is cls.REFUTED for verdict in verdicts):
             return cls.REFUTED

@@ -54,7 +54,7 @@ class MapPoint:
 
 @dataclass(frozen=True)
 class CapacityMap:
-    """Points of a grid, in its order. `str` is a table, and so is the HTML which notebooks show.
+    """Points of a grid, in its order. `str` is a table, and so is the HTML that notebooks show.
 
     Attributes:
         points: one for each H, n and d_h; the last of these changes first
@@ -126,7 +126,7 @@ def capacity_map(
         executor: where points are computed (`constructive.support.parallel`); None for here
 
     Raises:
-        ParameterError: for sizes which are not positive or are none at all, for n > d, where no
+        ParameterError: for sizes that are not positive or are none at all, for n > d, where no
             context has rank n, for a negative seed, and for what is not an executor
 
     Example:

@@ -30,8 +30,8 @@ STATEMENT = (
 )
 _ATTEMPTS = 8
 _AT_ONCE = 1 << 20
-"""Products of queries and normals which are held at a time."""
-_OTHER = "certify the data which the memorizer was built for"
+"""Products of queries and normals that are held at a time."""
+_OTHER = "certify the data that the memorizer was built for"
 
 Groups = tuple[tuple[int, int], ...]
 

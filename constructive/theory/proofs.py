@@ -1,4 +1,4 @@
-"""Run the literate proofs: each statement has its proof on paper, and checks which run.
+"""Run the literate proofs: each statement has its proof on paper, and checks that run.
 
 A page of `proofs/` is Markdown. A section with a proof, from **Proof.** to QED, is a statement; its
 `>>>` blocks check it. They hand every instance to `holds(kind, condition)`, of one of these kinds:
@@ -64,7 +64,7 @@ class Outcome:
 
 @dataclass
 class Ledger:
-    """Counts the instances which hold, and stops at one which does not.
+    """Counts the instances that hold, and stops at one that does not.
 
     Example:
         >>> holds = Ledger()

@@ -1,6 +1,6 @@
 """The theorems of this package beside other published bounds for memorization.
 
-Counts are of the parameters which suffice for T = N examples with one real label each. Bounds
+Counts are of the parameters that suffice for T = N examples with one real label each. Bounds
 which a paper states up to constants or logarithms are not evaluated: their order is given. Networks
 on vectors take all of an example as their input, D = (n + 1) d numbers.
 

@@ -40,7 +40,7 @@ _LAST_LINES = 30
 
 @dataclass(frozen=True)
 class Theorem:
-    """A theorem which Rocq has checked.
+    """A theorem that Rocq has checked.
 
     Attributes:
         name: its name in the sources
@@ -119,7 +119,7 @@ def check(folder: Path | None = None) -> Report:
 
 @contextmanager
 def compiled(name: str) -> Iterator[Path]:
-    """Copy the sources into a temporary folder, and compile one file and those which it needs.
+    """Copy the sources into a temporary folder, and compile one file and those that it needs.
 
     Compiled files and makefiles that were there before would be believed, so none is reused.
 
@@ -218,7 +218,7 @@ def _require_libraries(output: str) -> None:
         missing = re.search(r"Unable to locate library\s.*?mathcomp.*", output)
     if missing is not None:
         raise MissingExtraError(
-            "the formal proofs need libraries of Rocq which are not installed",
+            "the formal proofs need libraries of Rocq that are not installed",
             witness=missing[0],
             suggestion=_INSTALL,
         )

@@ -69,8 +69,8 @@ def value_bounds(
         head_dim: d_h
         value_dim: d_v
         target_dim: d_out, the number of entries of a target
-        tokens: k, the number of dimensions which all tokens span; by default d
-        differences: delta, the number of dimensions which differences of two tokens of one context
+        tokens: k, the number of dimensions that all tokens span; by default d
+        differences: delta, the number of dimensions that differences of two tokens of one context
             span, such as n - 1 of a shared one; by default k
 
     Raises:

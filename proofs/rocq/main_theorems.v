@@ -4,7 +4,8 @@
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals sequences exp.
 From Memorization Require Import Definitions Capacity Exact_rank Generic_contexts Kernels.
-From Memorization Require Import adequacy curve readout theorem_1 theorem_2 theorem_3 theorem_4.
+From Memorization Require Import adequacy curve readout theorem_1 theorem_2 theorem_3 hermite.
+From Memorization Require Import theorem_4.
 From Memorization Require Import theorem_8 theorem_9 shared_context.
 From Memorization Require Import theorem_10 theorem_10_representatives corollaries hyperplane.
 From Memorization Require Import narrow_readout positive_vector rank_open almost_all_queries.
@@ -50,6 +51,10 @@ Check theorem_3_d.
 Print Assumptions theorem_3_d.
 Check theorem_4.
 Print Assumptions theorem_4.
+Check e_transcendental.
+Print Assumptions e_transcendental.
+Check hermite.
+Print Assumptions hermite.
 Check theorem_8_weights.
 Print Assumptions theorem_8_weights.
 Check theorem_8.

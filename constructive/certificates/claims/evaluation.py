@@ -85,7 +85,7 @@ def evaluate_in_floats(
 
     Args:
         layer: weights of float64 or float32
-        dataset: T examples which fit it
+        dataset: T examples that fit it
         representation: whether to keep Z
     """
     total = dataset.num_examples
@@ -166,7 +166,7 @@ def evaluate(enclosed: BallLayer, dataset: Dataset, *, representation: bool) -> 
 def context_exponents(dataset: Dataset) -> npt.NDArray[np.int64]:
     """The least e_t with all entries of E_t below 2^(e_t) in size: (T,)."""
     exponents = np.empty(dataset.num_examples, dtype=np.int64)
-    for rows, contexts in dataset.context_chunks():
+    for rows, contexts in dataset.filled.context_chunks():
         exponents[rows] = np.frexp(np.abs(contexts).max(axis=(1, 2)))[1]
     return exponents
 

@@ -1,4 +1,4 @@
-"""Key directions: one vector u which scores the tokens of every context with distinct numbers.
+"""Key directions: one vector u that scores the tokens of every context with distinct numbers.
 
 Both theorems saturate a head along the scores E_t u: as s -> +-infinity, softmax(s E_t u + anything
 bounded) tends to the one-hot vector at the largest (smallest) score. How fast depends on the *gap*
@@ -17,7 +17,7 @@ from constructive.data.repeats import token_numbers
 from constructive.support.arrays import CHUNK_BYTES, Array
 
 TRIALS = 8
-"""Random directions which are scored."""
+"""Random directions that are scored."""
 
 TRIALS_FOR_ALL = 32
 """The same, where one direction has to do for all heads and examples."""
@@ -26,10 +26,10 @@ _COMPARED = 2048
 """Examples by which these are compared first."""
 
 KEPT = 4
-"""Directions which the heads take in turn, unless they share one."""
+"""Directions that the heads take in turn, unless they share one."""
 
 _QUANTILE = 0.01
-"""Directions are compared by the gap which all but this share of the contexts exceed."""
+"""Directions are compared by the gap that all but this share of the contexts exceed."""
 
 TIE = 1e-12
 """Gaps of scores below this, relative to the scores, are looked at again: tokens may be equal."""
@@ -73,7 +73,7 @@ def propose(
 
 
 def candidates_for_all(dataset: Dataset, rng: np.random.Generator) -> Array:
-    """Directions (d, k) for heads which have to saturate on every example they do not take.
+    """Directions (d, k) for heads that have to saturate on every example they do not take.
 
     There are `TRIALS_FOR_ALL` random ones. Where there are many examples, some of them say which
     `TRIALS` of these are worth a look at all.

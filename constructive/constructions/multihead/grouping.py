@@ -10,7 +10,7 @@ groups are consecutive examples, in the order given. With each group S come two 
   the saturating vector w is chosen.
 
 Both come from one QR factorization of the queries, and exist because these are independent. Heads
-which need a few vectors of either take them from the factorization (`Factored`).
+that need a few vectors of either take them from the factorization (`Factored`).
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The entries x_{t,p} of paired heads which are not zero: the blocks, and the leftover coupling.
+"""The entries x_{t,p} of paired heads that are not zero: the blocks, and the leftover coupling.
 
 Only these are ever evaluated: T rows in the diagonal blocks, and a few beside them. Z, of T x H d
 entries, is not formed.

@@ -159,7 +159,7 @@ def look(dataset: Dataset, rng: np.random.Generator, *, full_rank: bool) -> Seen
 def arrange(dataset: Dataset, seen: Seen, num_heads: int) -> Ordered:
     """Sort the examples, and share them among H // 2 pairs as evenly as possible.
 
-    Where one example is left over, it is the extra one which the readout absorbs: that with the
+    Where one example is left over, it is the extra one that the readout absorbs: that with the
     widest gap.
     """
     direction = seen.direction

@@ -249,5 +249,6 @@ def _condition(block: Array) -> float:
     inverse, singular = lapack.dtrtri(reflectors[: len(block)])
     if singular:
         return np.inf
-    condition = np.linalg.norm(block) * np.linalg.norm(np.triu(inverse)) / np.sqrt(len(block))
+    with np.errstate(over="ignore", invalid="ignore"):
+        condition = np.linalg.norm(block) * np.linalg.norm(np.triu(inverse)) / np.sqrt(len(block))
     return float(condition) if condition < np.inf else np.inf  # also if it is not a number

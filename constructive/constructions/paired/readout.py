@@ -33,7 +33,7 @@ class Readout:
 
     effective: (P, 2, d, d_out)
     residual:  (T, d_out), Y - f by position, from x_{t,p} as a forward pass rounds them: logits of
-               size c have other errors there than in what was solved. Pairs which are saturated
+               size c have other errors there than in what was solved. Pairs that are saturated
                on an example cancel there, and are left out.
     condition: the largest estimated condition number of a block, in the infinity norm
     ranks:     (P,), estimated rank of each block

@@ -39,7 +39,7 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(Block))
 
 @dataclass(frozen=True)
 class _Remote:
-    """Examples which another process reads.
+    """Examples that another process reads.
 
     place: the folder of all arrays;  stored: the contexts, if they are in a file of their own
     """
@@ -182,7 +182,7 @@ def _examples(
 
 
 def _rows(contexts: Array | StoredArray, examples: Integers) -> Array:
-    """Rows of a file which has to be the one that was opened, whatever was at its path before."""
+    """Rows of a file that has to be the one that was opened, whatever was at its path before."""
     if isinstance(contexts, StoredArray):
         require_seen(contexts.path)
         return contexts.rows(examples).astype(np.float64, copy=False)

@@ -3,7 +3,7 @@
 Weights, queries and tokens are exact dyadic rationals; all operations are enclosed: products,
 exponentials, and the quotient of the softmax.
 
-*Which tokens matter.* A head which saturates on an example leaves all tokens but one with next to
+*Which tokens matter.* A head that saturates on an example leaves all tokens but one with next to
 no attention. So logits are first bounded in float64, which is rigorous too (`Bounded`). Tokens
 whose logits are surely less than the largest one by `prec` bits get the ball [0, 2^-prec]; logits
 and exponentials are enclosed only for the others, with python-flint. The bound is not an estimate:
@@ -207,7 +207,7 @@ def _attention(
         logits = (row * products[head] * transposed).entries()
         reference = max(logits[i].mid() for i in index)
         weights = [(logits[i] - reference).exp() for i in index]
-        # Each token left out has at most 2^-prec of the weight of one which is not.
+        # Each token left out has at most 2^-prec of the weight of one that is not.
         total = sum(weights, arb(0)) * (1 + none * (visible - len(index)))
         for i, weight in zip(index, weights, strict=True):
             attention[head * size + i] = weight / total

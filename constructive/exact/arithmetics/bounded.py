@@ -9,7 +9,7 @@ Algorithms*, sections 3.1 and 3.5. A sum of k products is off by at most ::
 in whatever order, and with or without fused operations.
 
 *Logits* are x^T (W_K W_Q^T) e. Where heads are sharp, they are large, and so are their errors; of
-those which are not certain of one token, logits are computed anew from their factors with
+those that are not certain of one token, logits are computed anew from their factors with
 compensated products, as if in twice the precision (`exact.compensated`).
 
 *Values* are tokens times a power of two for each group, 2^(-a), with which their entries are below

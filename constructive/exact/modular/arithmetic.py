@@ -16,9 +16,9 @@ BLOCK = 1024
 _MANTISSA = 53
 """Bits of a float64."""
 _CACHE = 1 << 14
-"""Entries which are reduced at a time, so that the passes of a reduction stay in a cache."""
+"""Entries that are reduced at a time, so that the passes of a reduction stay in a cache."""
 _AT_ONCE = 1 << 21
-"""Entries of a product which are held beside the array from which it is subtracted."""
+"""Entries of a product that are held beside the array from which it is subtracted."""
 
 Integers = npt.NDArray[np.int64]
 
@@ -99,7 +99,7 @@ def residues(array: Array, modulus: int, exponent: int) -> Array:
     Args:
         array: float32 or float64, finite, of any shape
         modulus: m, 2^22 at most
-        exponent: of the power of two which divides all entries
+        exponent: of the power of two that divides all entries
 
     Returns:
         balanced residues, of the shape of the array

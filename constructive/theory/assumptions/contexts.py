@@ -1,4 +1,4 @@
-"""Assumption 2, exactly: which contexts have rank n, and the dependency of those which do not."""
+"""Assumption 2, exactly: which contexts have rank n, and the dependency of those that do not."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
-"""Every k vectors are independent: a proof, or the k which are not.
+"""Every k vectors are independent: a proof, or the k that are not.
 
 Over a prime field, take the images of the T vectors under a random linear map to k + 1 dimensions.
-Vectors which are dependent over the rational numbers have dependent images. So divide the image
+Vectors that are dependent over the rational numbers have dependent images. So divide the image
 space by k - 2 of the images: two of the others complete a dependent set only if they become
 parallel, that is, equal as points of a projective plane. Equal points are found by sorting. That
 costs T^(k - 1) / (k - 2)! / 2 operations in place of the T^k / k! subsets of plain enumeration,
@@ -23,12 +23,12 @@ from constructive.support.arrays import Array
 from constructive.support.progress import report
 
 _AT_ONCE = 1 << 19
-"""Points of projective planes which are computed at a time."""
+"""Points of projective planes that are computed at a time."""
 _ATTEMPTS = 8
 """Random maps, each with a prime of its own, before an image of zero is given up."""
 
 _OVERHEAD = 5000
-"""Points which could be computed in the time that a set of k - 3 divisors takes."""
+"""Points that could be computed in the time that a set of k - 3 divisors takes."""
 _TABLE_PAYS = 1 << 20
 """Inverses from which on a table of all p is quicker."""
 
@@ -42,7 +42,7 @@ class UndecidedError(Exception):
 
 
 def cost(total: int, size: int) -> int:
-    """Roughly the number of points which are computed to decide subsets of this size."""
+    """Roughly the number of points that are computed to decide subsets of this size."""
     planes = comb(total, max(size - 2, 0))
     return planes * total + _OVERHEAD * comb(total, max(size - 3, 0))
 

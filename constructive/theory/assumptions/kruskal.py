@@ -6,7 +6,7 @@ three parts, each with its own kind of truth:
 - A *proved lower bound*: the best of these arguments.
 
   - enumeration: every k at a time, by `enumeration`, as far as a budget allows
-  - blocks: a dependent set without dependent parts lies in one block of vectors which share no
+  - blocks: a dependent set without dependent parts lies in one block of vectors that share no
     nonzero coordinate with the others; independent blocks hold none
   - moment curve: rows (a, a x, a x^2, ...) with distinct x, exactly or modulo a prime: Vandermonde,
     every d independent
@@ -15,7 +15,7 @@ three parts, each with its own kind of truth:
     all rounding
 
 - A *proved upper bound*: a dependent subset of size k + 1 with its exact coefficients.
-- An *estimate*: the share of random subsets which are dependent (`sampling`).
+- An *estimate*: the share of random subsets that are dependent (`sampling`).
 """
 
 import math
@@ -38,7 +38,7 @@ from constructive.theory.assumptions.numerical import unit_rows
 _ROUNDING = 2.0**-53
 _ROWS_AT_ONCE = 1024
 _FACTORED = 96
-"""Bits of a number which is factored in no time."""
+"""Bits of a number that is factored in no time."""
 _ALWAYS = 2
 """Zero and parallel vectors are found by one sort, whatever the budget is."""
 
@@ -51,7 +51,7 @@ class KruskalRank:
         lower: a proved lower bound
         argument: what proves it, in words
         violation: a dependent subset with exact coefficients, or None
-        near_miss: vectors (their indices) which are independent, but only by a rounding error, or
+        near_miss: vectors (their indices) that are independent, but only by a rounding error, or
             None
         count, width: T and d
     """
@@ -88,8 +88,8 @@ def kruskal_rank(
     Args:
         vectors: T vectors of d entries, (T, d)
         wanted: a bound that is enough: larger subsets are not looked at; by default d
-        budget: points which enumeration may compute: 1e8 are all triples of 10,000 vectors
-        search_budget: inner products which the search for dependent subsets may compute
+        budget: points that enumeration may compute: 1e8 are all triples of 10,000 vectors
+        search_budget: inner products that the search for dependent subsets may compute
         seed: of random choices; bounds are proved whatever it is
 
     Raises:
@@ -146,7 +146,7 @@ class _Budgets:
 
 @dataclass(frozen=True)
 class _Part:
-    """What is known of one block; `lower` is at most the bound which was wanted."""
+    """What is known of one block; `lower` is at most the bound that was wanted."""
 
     lower: int
     argument: str
@@ -247,7 +247,7 @@ def _distinct_nodes(rows: list[tuple[int, int]], prime: int | None) -> bool:
 
 
 def _coherence_bound(vectors: Array, wanted: int, budget: float) -> int:
-    """The largest k up to `wanted` which coherence proves (0 if it would cost too much).
+    """The largest k up to `wanted` that coherence proves (0 if it would cost too much).
 
     All rounding is bounded: a unit vector computed from d entries is off by (d + 10) u, a product
     of such vectors by d u, with u = 2^-53; whitening is by a matrix of floats, taken as it is.

@@ -32,7 +32,7 @@ def dependency(vectors: Array) -> tuple[int, Array]:
 
 
 def describe_dependency(rows: list[int], coefficients: Array) -> tuple[tuple[int, ...], str]:
-    """The rows which take part in a dependency, and the dependency in words.
+    """The rows that take part in a dependency, and the dependency in words.
 
     Example:
         >>> describe_dependency([4, 7, 9], np.array([2.0, -1.0, 1e-18]))

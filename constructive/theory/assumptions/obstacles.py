@@ -24,7 +24,7 @@ class Regrouping(Rebuilt):
         order: the T examples, group after group, for `Dataset.take` (read-only); or None
         groups: (start, stop) of each head's group in that order
         detail: how it was found or why not
-        dependency: queries (or tokens, if a context has rank below n) which stand in the way, or
+        dependency: queries (or tokens, if a context has rank below n) that stand in the way, or
             None
         members: all queries in the span of these, or examples whose contexts span too little
     """
@@ -80,7 +80,7 @@ class Flat:
 
 
 def zero_or_parallel(queries: Array, rng: np.random.Generator) -> Dependency | None:
-    """A zero query, or two which are parallel; or None if none were found.
+    """A zero query, or two that are parallel; or None if none were found.
 
     Args:
         queries: (T, d)

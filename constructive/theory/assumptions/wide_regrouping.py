@@ -1,4 +1,4 @@
-"""Groups for Theorem 10 in another order of the examples, of sizes which need not be even.
+"""Groups for Theorem 10 in another order of the examples, of sizes that need not be even.
 
 What is asked of groups is of three kinds (`theory.wide_grouping`).
 
@@ -44,7 +44,7 @@ from constructive.theory.grouping import Groups
 _PASSES = 8
 """Orders in which the examples are dealt out."""
 _BLAMED = 4
-"""Dependencies among queries which are looked at after each."""
+"""Dependencies among queries that are looked at after each."""
 
 
 def search(dataset: Dataset, num_heads: int, rng: np.random.Generator) -> Regrouping:
@@ -150,7 +150,7 @@ class _Matroid:
 
 
 class _Sharing:
-    """Groups which are being filled, with the examples that found no place yet."""
+    """Groups that are being filled, with the examples that found no place yet."""
 
     def __init__(self, dataset: Dataset, num_heads: int, rng: np.random.Generator) -> None:
         prime = next(modular.safe_primes())
@@ -183,7 +183,7 @@ class _Sharing:
         return sharing
 
     def place_all(self) -> None:
-        """Find places for loose examples, up to the first which finds none."""
+        """Find places for loose examples, up to the first that finds none."""
         while self.loose and self._place(self.loose[-1]):
             self.loose.pop()
 
@@ -237,7 +237,7 @@ class _Sharing:
         return True
 
     def _spanned(self) -> list[Indices]:
-        """Queries beside each group which seem to be in its span."""
+        """Queries beside each group that seem to be in its span."""
         rows, prime = self.queries.rows, self.queries.prime
         found = []
         for members in self.members:

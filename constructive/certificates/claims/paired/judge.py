@@ -25,7 +25,7 @@ from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
 
 _ROOM = 2
-"""A distance which is claimed is this much more than what is shown, as a checker has
+"""A distance that is claimed is this much more than what is shown, as a checker has
 another R and another w."""
 _SLACKS = 4.0
 """An error has to be within epsilon by so many times the bound of its rounding, for others round

@@ -1,4 +1,4 @@
-"""What heads read from contexts which are in memory, with bounds of the error of that.
+"""What heads read from contexts that are in memory, with bounds of the error of that.
 
 A holder of `Tokens` reads as much as it needs of them, so that no context is read from disk
 for each of his questions. `read` is for a few examples, whose contexts are read anew.
@@ -128,7 +128,7 @@ def bounded_attention(
     exponentials = exponential(below)
     attention = exponentials / exponentials.sum(axis=2, keepdims=True)
     # If exponentials w_i are off by e_i w_i, shares are off by 2 delta / (1 - delta) in all, for
-    # delta = sum_i alpha_i e_i. Those which are taken for 0 are below exp(-700) of the largest one:
+    # delta = sum_i alpha_i e_i. Those that are taken for 0 are below exp(-700) of the largest one:
     # far less than gamma, below.
     each = up(1.01 * (_EXPONENTIAL_ERROR + spread))
     delta = up((attention * each).sum(axis=2))
