@@ -58,7 +58,7 @@ class Certificate:
         raise no_boolean("a certificate", "its .proved, or its .verdict")
 
     def __getitem__(self, name: str) -> Claim:
-        """The claim of that name. Raises KeyError if it was not asked for."""
+        """Return the claim of that name. Raises KeyError if it was not asked for."""
         for claim in self.claims:
             if claim.name == name:
                 return claim
@@ -172,7 +172,7 @@ def _about_layers(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, F
 
 
 def _about_sequences(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, Facts]:
-    """The same for a certificate of a sequence memorizer."""
+    """Return the same for a certificate of a sequence memorizer."""
     described = (
         f"N = {data['sequences']}, n = {data['context_size']}, {data['tokens']} tokens, task "
         f"{data['task']}; SHA-256 {data['sha256'][:16]}..."
@@ -184,7 +184,7 @@ def _about_sequences(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str
 
 
 def _about_decoders(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, Facts]:
-    """The same for a certificate of a decoder."""
+    """Return the same for a certificate of a decoder."""
     heads, width, head_dim = weights["W_Q"]["shape"]
     described = (
         f"S = {data['texts']}, {data['tokens']} tokens, V = {data['vocabulary']}; "

@@ -153,7 +153,7 @@ def _require_size(max_memory: float) -> None:
 
 
 def _run(command: list[str], printed: Path) -> tuple[int, str]:
-    """The status of the checker, and all it wrote but for its steps, which are reported.
+    """Return the status of the checker, and all it wrote but for its steps, which are reported.
 
     Steps come on stderr while it runs; stdout goes to a file, as two pipes may block each other.
     """
@@ -182,7 +182,7 @@ def _run(command: list[str], printed: Path) -> tuple[int, str]:
 
 
 def _path_of(role: str, given: object, folder: Path) -> Path:
-    """The file of a role; an object is written to one, unless it is on disk already."""
+    """Return the file of a role; an object is written to one, unless it is on disk already."""
     if isinstance(given, Dataset) and given.on_disk:
         given = given.on_disk.folder
     if isinstance(given, str | Path):

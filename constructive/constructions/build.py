@@ -220,7 +220,7 @@ def _first_built(
 
 
 def _in_arithmetic(dataset: Dataset | RationalDataset, arithmetic: str) -> Any:  # noqa: ANN401
-    """The data in that arithmetic. Raises ParameterError where they are none."""
+    """Return the data in that arithmetic. Raises ParameterError where they are none."""
     require_arithmetic(arithmetic)
     rational = isinstance(dataset, RationalDataset)
     require_examples(dataset)
@@ -243,7 +243,7 @@ def _extended(
     tolerance: float,
     rng: np.random.Generator,
 ) -> Memorizer:
-    """The memorizer with the first readout of these precisions that is exact enough."""
+    """Return the memorizer with the first readout of these precisions that is exact enough."""
     total = dataset.num_examples
     found = residues.search(layer, dataset, rng)
     if found.rank < total:

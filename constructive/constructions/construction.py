@@ -93,11 +93,11 @@ class Construction(ABC):
 
     @abstractmethod
     def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
-        """What would be built. CapacityError or ParameterError says why nothing can be."""
+        """Plan a build. CapacityError or ParameterError says why nothing can be built."""
 
     @abstractmethod
     def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:
-        """What that would take."""
+        """Estimate what the build takes."""
 
     @abstractmethod
     def build(
@@ -110,7 +110,7 @@ class Construction(ABC):
 
 
 def unsaturated_heads(stops: Iterable[int], ranks: Iterable[int]) -> tuple[HeadRecord, ...]:
-    """Records of heads without a saturating part.
+    """Return records of heads without a saturating part.
 
     Args:
         stops: (H,), where the groups end, which are consecutive examples
@@ -127,7 +127,7 @@ def unsaturated_heads(stops: Iterable[int], ranks: Iterable[int]) -> tuple[HeadR
 
 
 def largest(residuals: Array) -> Array:
-    """The largest `|f - y|` for each entry of the targets (d_out,), infinite if it is not a number.
+    """Return the largest `|f - y|` for each entry of the targets (d_out,), infinite if it is NaN.
 
     residuals: (T, d_out)
     """

@@ -56,13 +56,13 @@ class Generic(Construction):
     """Random heads."""
 
     def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
-        """As many examples as contexts of these shapes hold where they are generic."""
+        """Plan for as many examples as generic contexts of these shapes allow."""
         holds = require_room(shapes, num_heads)
         inner = 1 if options.head_dim is None else options.head_dim
         return Plan(self.name, num_heads, inner, holds, rank_one=inner == 1)
 
     def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:  # noqa: ARG002
-        """Z, and its factors, for each trial."""
+        """Return Z, and its factors, for each trial."""
         total, size, width = shapes.num_examples, shapes.context_size, shapes.width
         columns = num_heads * width
         keys = size if shapes.shared_context else width + size
@@ -110,7 +110,7 @@ class Generic(Construction):
 
 
 def trials(total: int, columns: int) -> tuple[float, ...]:
-    """The standard deviations of logits that are tried, for a system of these sizes."""
+    """Return the standard deviations of logits that are tried, for a system of these sizes."""
     operations = 2.0 * total**2 * columns
     if operations > _LARGE:
         return _DEVIATIONS[:1]
@@ -120,7 +120,7 @@ def trials(total: int, columns: int) -> tuple[float, ...]:
 def drawn(
     dataset: Dataset, plan: Plan, deviation: float, options: Options, rng: np.random.Generator
 ) -> tuple[Array, Array]:
-    """W_Q and W_K (H, d, d_h), Gaussian, with logits of that deviation within contexts.
+    """Return W_Q and W_K (H, d, d_h), Gaussian, with logits of that deviation within contexts.
 
     Rounded to few bits where logits have to be exact; DataError where data have too many.
     """
@@ -154,7 +154,7 @@ def _deviations(query_weights: Array, key_weights: Array, view: Own | Shared) ->
 def represented(
     dataset: Dataset, weights: tuple[Array, Array], plan: Plan
 ) -> intermediate.Intermediate:
-    """Z of these W_Q and W_K, as others want it."""
+    """Return Z of these W_Q and W_K, as others want it."""
     z = np.empty((dataset.num_examples, plan.num_heads * dataset.width))
     for chunk in attend(Floats(np.float64), weights, examples(dataset.contexts, dataset.queries)):
         z[chunk.rows] = chunk.representation.reshape(len(chunk.representation), -1)

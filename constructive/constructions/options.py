@@ -62,7 +62,7 @@ class Options:
     lengths: bool = False
 
     def asked(self, target_dim: int) -> Iterator[tuple[str, object]]:
-        """The names of the options that are asked for, and their values.
+        """Yield the names of the options that are asked for, and their values.
 
         Args:
             target_dim: d_out
@@ -102,7 +102,7 @@ def refusal(
     *,
     planning: bool = False,
 ) -> ParameterError | None:
-    """What to say of the first option that a construction does not take, or None.
+    """Return the error about the first option that a construction does not take, or None.
 
     Args:
         construction: which is to be built

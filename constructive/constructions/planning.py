@@ -165,7 +165,7 @@ def explain(
     arithmetic: str = "float",
     exact_logits: bool = False,
 ) -> Explanation:
-    """What `build_memorizer` would do with these arguments, and why; nothing is built.
+    """Explain what `build_memorizer` would do with these arguments, and build nothing.
 
     Operations and memory are estimates from the shapes alone.
 
@@ -200,7 +200,7 @@ def explain(
 def explain_survey(
     survey: Survey, num_heads: int | None, construction: str, options: Options
 ) -> Explanation:
-    """The same of data that are surveyed, so that a build knows what planning has found.
+    """Return the same of data that are surveyed, so that a build knows what planning has found.
 
     Args:
         survey: what is known of T examples
@@ -244,7 +244,7 @@ def explain_survey(
 
 
 def _heads(survey: Survey, num_heads: int | None, value_dim: int | None) -> tuple[int, str]:
-    """H as an integer of Python, and why it is that, where nobody asked for it."""
+    """Return H as an integer of Python, and why it is that, where nobody asked for it."""
     dataset = survey.dataset
     if num_heads is not None:
         require_positive(num_heads=num_heads)
@@ -275,7 +275,7 @@ def _fewest_of(option: Callable[[int], Option], least: int, most: int) -> int:
 
 
 def _cheapest(options: dict[str, Option]) -> Option:
-    """The choice of "auto" (see above)."""
+    """Return the choice of "auto" (see above)."""
     found = list(options.values())
     dense = [option for option in found if _is_dense(option)]
     last = [option for option in dense if isinstance(option.refusal, CapacityError)][-1:] or dense[

@@ -81,7 +81,7 @@ class Needed:
     def of(
         cls, direction: KeyDirection, *, logits: Array | float = 0.0, scale: Array | float = 0.0
     ) -> "Needed":
-        """From logits (T,), the range of the logits of W*, and scale (T,), |b_1.e_t|."""
+        """Make it from logits (T,), the range of the logits of W*, and scale (T,), |b_1.e_t|."""
         total = NATS + logits
         return cls(total / direction.top_gap + scale, total / direction.bottom_gap + scale)
 
@@ -91,7 +91,7 @@ class Needed:
         return np.maximum(self.at_top, self.at_bottom)
 
     def at(self, reach: Array) -> Array:
-        """What is needed where w.e_t = reach_t: (T,)."""
+        """Return what is needed where w.e_t = reach_t: (T,)."""
         return np.where(reach > 0, self.at_top, self.at_bottom)
 
 
@@ -114,7 +114,7 @@ class Window:
         return len(self.turn)
 
     def screen(self, projected: Array, needed: Array) -> Integers:
-        """The examples that are not saturated for every w in the window, at its sharpness.
+        """Return the examples that are not saturated for every w in the window, at its sharpness.
 
         projected: (axes, C), unit queries along the turned axes;  needed: (C,), -inf for examples
             that are not asked for
@@ -139,7 +139,7 @@ class Saturating:
 
 
 def window_of(projected: Array, needed: Array, weight: Array, slack: float) -> Window:
-    """A window, from a sample of the examples without the group itself.
+    """Return a window, from a sample of the examples without the group itself.
 
     It lies where arcs are rarest: queries need not point everywhere alike.
 
@@ -223,7 +223,7 @@ def sharpen(
 def _least_covered(
     projected: Array, needed: Array, required: npt.NDArray[np.bool_], window: Window
 ) -> tuple[float, float]:
-    """The middle of a gap between arcs, but for a few that are not required, and its c.
+    """Return the middle of a gap between arcs, but for a few that are not required, and its c.
 
     The least c is taken at which there is one.
     """

@@ -29,7 +29,7 @@ class TextExamples:
     labels: list[int] | list[bytes]
 
     def first(self, total: int) -> "TextExamples":
-        """The first sequences.
+        """Return the first sequences.
 
         Args:
             total: how many
@@ -38,7 +38,7 @@ class TextExamples:
 
 
 def encode(text: bytes, size: int) -> Integers:
-    """A text as one sequence of tokens (n, 2), filled up with -1.
+    """Return a text as one sequence of tokens (n, 2), filled up with -1.
 
     Args:
         text: at most n bytes
@@ -63,7 +63,7 @@ def encode(text: bytes, size: int) -> Integers:
 
 
 def lines(text: bytes) -> TextExamples:
-    r"""Which line is this? Each different line, without its end, and its first number from 1.
+    r"""Pose the question which line this is: each different line, and its first number from 1.
 
     Args:
         text: lines with any usual ends; n is the length of the longest
@@ -86,7 +86,7 @@ def lines(text: bytes) -> TextExamples:
 
 
 def windows(text: bytes, size: int | None = None) -> TextExamples:
-    """What comes next? Each different window of n bytes, and the byte that follows it.
+    """Pose the question what comes next: each different window of n bytes, and the next byte.
 
     Args:
         text: two bytes or more
@@ -125,7 +125,7 @@ def windows(text: bytes, size: int | None = None) -> TextExamples:
 
 
 def _deciding(text: bytes) -> int:
-    """The smallest n such that n bytes decide what follows, everywhere in the text.
+    """Return the smallest n such that n bytes decide what follows, everywhere in the text.
 
     What n bytes decide n + 1 bytes decide as well, so it is found by halving.
     """

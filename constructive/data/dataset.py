@@ -93,7 +93,7 @@ class Dataset(Examples):
         queries: Any,  # noqa: ANN401
         labels: Any,  # noqa: ANN401
     ) -> "Dataset":
-        """Examples with a class label each: targets are one-hot, a column for each class.
+        """Return examples with a class label each: targets are one-hot, a column for each class.
 
         `Memorizer.predict_labels` gives labels back; a certificate of the claim *error* with an
         epsilon below 1/2 proves all of them, by a margin of 1 - 2 epsilon (`data.labels`).
@@ -181,7 +181,7 @@ class Dataset(Examples):
         return (self[index] for index in range(self.num_examples))
 
     def take(self, examples: npt.ArrayLike) -> "Dataset":
-        """Some of the examples, in the given order.
+        """Return some of the examples, in the given order.
 
         Args:
             examples: their indices, or a Boolean for each of the T examples
@@ -199,7 +199,7 @@ class Dataset(Examples):
         return owning(contexts, self.queries[index], self.targets[index], self.classes)
 
     def distinct(self) -> "Dataset":
-        """The data with each input once: the first example of each, in the given order.
+        """Return the data with each input once: the first example of each, in the given order.
 
         Inputs are equal if their queries are, and their contexts have the same tokens, in any
         order, as attention does not see it. Returns the data themselves where all differ.
@@ -221,7 +221,7 @@ class Dataset(Examples):
         return self if len(kept) == len(self) else self.take(kept)
 
     def with_constant(self) -> "Dataset":
-        """The data with an entry 1 appended to every token and every query: d becomes d + 1.
+        """Return the data with an entry 1 appended to every token and every query: d becomes d + 1.
 
         A layer without biases does on them what one with biases does on the data as they are.
 
@@ -238,7 +238,7 @@ class Dataset(Examples):
         return owning(contexts, with_one(self.queries), self.targets, self.classes)
 
     def last_token_queries(self) -> "Dataset":
-        """The data with the last token of each context as its query, as in a language model.
+        """Return the data with the last token of each context as its query, as in a language model.
 
         Raises:
             DataError: for a shared context, where all queries would be one
@@ -376,7 +376,7 @@ class Dataset(Examples):
 
 
 def _indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
-    """Indices of some of `total` examples, or a Boolean for each."""
+    """Return indices of some of `total` examples, or a Boolean for each."""
 
     def refuse(problem: str, witness: object) -> DataError:
         ways = f"indices from 0 to {total - 1}, or {total} Booleans, in a list or array"
@@ -412,7 +412,7 @@ def owning(
     targets: Any,  # noqa: ANN401
     classes: tuple[Label, ...] = (),
 ) -> Dataset:
-    """A data set that takes over arrays that nobody else holds: only for those just made.
+    """Return a data set that takes over arrays that nobody else holds: only for those just made.
 
     They become read-only, and are not copied.
 
@@ -447,5 +447,5 @@ def _fill(
 
 
 def with_one(array: Array) -> Array:
-    """An entry 1 appended along the last axis."""
+    """Return an entry 1 appended along the last axis."""
     return np.concatenate([array, np.ones((*array.shape[:-1], 1), array.dtype)], axis=-1)

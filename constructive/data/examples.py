@@ -66,7 +66,7 @@ class Examples(ExampleShapes):
         return max(float(tokens.max()), -float(tokens.min()))
 
     def stored_rows(self, rows: slice | npt.NDArray[Any]) -> Array:
-        """Contexts of some examples as they are stored: (rows, n, d), or (1, n, d) if shared.
+        """Return contexts of some examples as stored: (rows, n, d), or (1, n, d) if shared.
 
         Args:
             rows: which examples, as a slice, indices, or a Boolean for each
@@ -80,7 +80,7 @@ class Examples(ExampleShapes):
         return chosen
 
     def contexts_of(self, rows: slice | npt.NDArray[Any]) -> Array:
-        """Contexts of some examples as float64: (rows, n, d), or (1, n, d) if shared.
+        """Return contexts of some examples as float64: (rows, n, d), or (1, n, d) if shared.
 
         Args:
             rows: which examples, as a slice, indices, or a Boolean for each
@@ -115,7 +115,7 @@ class Examples(ExampleShapes):
             yield rows, self.contexts_of(rows)
 
     def fingerprint(self) -> bytes:
-        """The SHA-256 of the arrays, by which certificates name a data set."""
+        """Return the SHA-256 of the arrays, by which certificates name a data set."""
         if self.on_disk:
             return self.on_disk.sha256
         return fingerprint(self.arrays)
@@ -141,7 +141,7 @@ class Examples(ExampleShapes):
             self.on_disk.require_unchanged(self.queries, self.targets)
 
     def __eq__(self, other: object) -> bool:
-        """Whether shapes, dtypes, all entries and names of classes are the same."""
+        """Return whether shapes, dtypes, all entries and names of classes are the same."""
         if isinstance(other, Examples) and (self.on_disk or other.on_disk):
             same = same_classes(self.classes, other.classes)
             return same and self.fingerprint() == other.fingerprint()

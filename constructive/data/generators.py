@@ -304,7 +304,7 @@ def integers(  # noqa: D417 - callers do not give the others
 
 
 def moment_curve_points(nodes: Integers, width: int) -> Array:
-    """Points (1, t, ..., t^(d-1)) mod p, centred, at distinct integer nodes 0 <= t < p: (T, d).
+    """Return points (1, t, ..., t^(d-1)) mod p, centred, at distinct nodes 0 <= t < p: (T, d).
 
     The prime p is the smallest above the largest node; any min(T, d) points are independent (the
     proof is in `moment_curve`).

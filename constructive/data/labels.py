@@ -43,7 +43,7 @@ def one_hot(labels: object) -> tuple[Array, tuple[Label, ...]]:
 
 
 def require_classes(classes: object, columns: int | None = None) -> tuple[Label, ...]:
-    """The names of classes, if they are some: of one type, different, and as many as columns.
+    """Return the names of classes, if they have one type, differ, and are as many as columns.
 
     Raises:
         DataError: for anything else
@@ -75,7 +75,7 @@ def require_classes(classes: object, columns: int | None = None) -> tuple[Label,
 
 
 def same_classes(one: tuple[Label, ...], other: tuple[Label, ...]) -> bool:
-    """Whether names are equal and of one type: for Python, True is 1.
+    """Return whether names are equal and of one type: for Python, True is 1.
 
     Example:
         >>> same_classes((0, 1), (0, 1)), same_classes((0, 1), (False, True))
@@ -85,7 +85,7 @@ def same_classes(one: tuple[Label, ...], other: tuple[Label, ...]) -> bool:
 
 
 def labels_of(outputs: npt.NDArray[Any], classes: tuple[Label, ...]) -> npt.NDArray[Any]:
-    """The class of the largest output, which is the last axis; of equal ones the first.
+    """Return the class of the largest output, which is the last axis; of equal ones the first.
 
     Example:
         >>> labels_of(np.array([[0.1, 0.9], [0.8, 0.2]]), ("cat", "dog"))

@@ -25,7 +25,7 @@ from constructive.support.foreign import in_three_parts
 
 @in_three_parts
 def token_mixing(dataset: Dataset) -> Dataset:
-    """The data set that the second layer sees: every token and query plus the mean of its context.
+    """Add the mean of its context to every token and query, as one layer of attention does.
 
     The result is the stored data set: sums are rounded to its floats, and all that is proved of it
     afterwards (`assumptions.check`, `certify`) is exact for these floats. Targets stay as they are.

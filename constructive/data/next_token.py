@@ -39,7 +39,7 @@ class Language:
     ambiguous: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
 
     def decode(self, predictions: npt.ArrayLike) -> list[str]:
-        """The tokens whose numbers are nearest to predictions.
+        """Return the tokens whose numbers are nearest to predictions.
 
         Args:
             predictions: (T,), what a memorizer puts out

@@ -12,7 +12,7 @@ Positions = Literal["sinusoidal", "gaussian", "signs", "none"]
 
 
 def positions(kind: str, size: int, width: int, *, seed: int = 0) -> Array:
-    """A positional encoding by its name.
+    """Return a positional encoding by its name.
 
     Args:
         kind: "sinusoidal" (Vaswani et al., 2017), "gaussian" (as learned ones are initialized:
@@ -50,7 +50,7 @@ def positions(kind: str, size: int, width: int, *, seed: int = 0) -> Array:
 
 
 def sinusoidal_positions(size: int, width: int) -> Array:
-    """The positional encoding of Vaswani et al. (2017), section 3.5: (n, d).
+    """Return the positional encoding of Vaswani et al. (2017), section 3.5: (n, d).
 
     Args:
         size: n

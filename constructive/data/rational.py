@@ -42,7 +42,7 @@ class RationalDataset(ExampleShapes):
         check_shapes(self.contexts.shape, self.queries.shape, self.targets.shape)
 
     def context(self, example: int) -> Fractions:
-        """The context of one example: (n, d).
+        """Return the context of one example: (n, d).
 
         Args:
             example: its index
@@ -52,7 +52,7 @@ class RationalDataset(ExampleShapes):
 
 
 def fractions(name: str, values: object) -> Fractions:
-    """An array of Fractions with the values of integers, Fractions or floats."""
+    """Return an array of Fractions with the values of integers, Fractions or floats."""
     if isinstance(values, np.ndarray) or hasattr(values, "detach"):
         array = as_array(values)
     else:  # lists of long integers stay what they are

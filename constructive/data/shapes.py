@@ -27,7 +27,7 @@ class ExampleShapes(Rebuilt):
         return len(self.queries)
 
     def __eq__(self, other: object) -> bool:
-        """Whether shapes, dtypes, all entries and names of classes are the same."""
+        """Return whether shapes, dtypes, all entries and names of classes are the same."""
         if not isinstance(other, ExampleShapes):
             return NotImplemented
         one, two = self.arrays, other.arrays

@@ -190,7 +190,7 @@ def write_folder(
 
 
 def _loaded(path: Path) -> npt.NDArray[Any]:
-    """A small array, in memory. Raises FormatError."""
+    """Return a small array, in memory. Raises FormatError."""
     try:
         if not path.is_file():  # opening a pipe would wait
             raise OSError("it is not a regular file")
@@ -203,7 +203,7 @@ def _loaded(path: Path) -> npt.NDArray[Any]:
 
 
 def _largest(first: int, block: Array) -> float:
-    """The largest size of an entry. Raises DataError for one that is not finite."""
+    """Return the largest size of an entry. Raises DataError for one that is not finite."""
     largest = max(float(block.max()), -float(block.min()))  # a NaN is both
     if not math.isfinite(largest):
         index = tuple(int(i) for i in np.argwhere(~np.isfinite(block))[0])

@@ -86,7 +86,7 @@ def numbers_of(
 
 
 def joined(tokens: Sequence[Token], unit: str) -> Joined:
-    """Tokens one after the other: a string of words, bytes, or a tuple of token ids.
+    """Return tokens one after the other: a string of words, bytes, or a tuple of token ids.
 
     Args:
         tokens: of one unit

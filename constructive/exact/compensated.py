@@ -44,7 +44,7 @@ _LARGEST = 700.0
 
 
 def dot(left: Array, right: Array) -> tuple[Array, Array, Array]:
-    """Products x.y along the last axis as high + low, and bounds of their errors.
+    """Return products x.y along the last axis as high + low, and bounds of their errors.
 
     `high` is high + low rounded. Bounds are NaN after an overflow.
 
@@ -89,14 +89,14 @@ def _two_sum(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def _leading(x: Array) -> Array:
-    """The leading 26 bits of x (Veltkamp)."""
+    """Return the leading 26 bits of x (Veltkamp)."""
     scaled = _SPLITTER * x
     high: Array = scaled - (scaled - x)
     return high
 
 
 def exponential(x: Array) -> Array:
-    """exp(x) with a relative error of at most 2^-49; 0 below -700, for exp(-700); NaN above 700.
+    """Return exp(x) with a relative error of at most 2^-49; 0 below -700, NaN above 700.
 
     Args:
         x: exponents, of any shape

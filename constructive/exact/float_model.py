@@ -356,7 +356,7 @@ class FloatModel:
 
     @staticmethod
     def _small(share: Array, count: Array) -> Array:
-        """Bounds t / (1 - t) for t < 1/2, else infinite ones."""
+        """Return bounds t / (1 - t) for t < 1/2, else infinite ones."""
         inside = (share < _HALF) & (count <= MOST_TERMS)
         safe = np.minimum(share, _HALF)
         return np.where(inside, up(safe / (1.0 - safe)), np.inf)

@@ -62,7 +62,7 @@ _FAR = 1 << 12
 
 
 def scaled(vectors: Array) -> Array:
-    """Vectors times powers of two, one for each column and one for each vector: sizes below one.
+    """Scale vectors by powers of two, for each column and each vector, to sizes below one.
 
     The largest entry of a vector is 1/2 or more, but of a zero vector. What underflows is rounded.
 
@@ -88,7 +88,7 @@ def scaled(vectors: Array) -> Array:
 
 
 def independent(blocks: Array) -> npt.NDArray[np.bool_]:
-    """Which matrices of a batch (B, k, d) are proved to have independent rows: (B,).
+    """Return which matrices of a batch (B, k, d) are proved to have independent rows: (B,).
 
     Args:
         blocks: rows that `scaled` has made
@@ -114,7 +114,7 @@ def independent(blocks: Array) -> npt.NDArray[np.bool_]:
 
 
 def _definite(grams: Array) -> npt.NDArray[np.bool_]:
-    """Which Cholesky factorizations run to their end: (B,)."""
+    """Return which Cholesky factorizations run to their end: (B,)."""
     try:
         factors = np.linalg.cholesky(grams)
     except np.linalg.LinAlgError:  # of one of them at least

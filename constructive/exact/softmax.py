@@ -25,7 +25,7 @@ _SMALL = 0.01
 
 
 def differences(high: Array, low: Array, errors: Array, top: Integers) -> tuple[Array, Array]:
-    """Logits less that of a reference, and bounds of their errors, which are 0 for itself.
+    """Return logits less that of a reference, and bounds of their errors, which are 0 for itself.
 
     Args:
         high: logits (..., n)
@@ -43,7 +43,7 @@ def differences(high: Array, low: Array, errors: Array, top: Integers) -> tuple[
 
 
 def shares(below: Array, spread: Array, top: Integers) -> tuple[Array, Array]:
-    """Attention, and bounds of the sum of all its errors.
+    """Return attention, and bounds of the sum of all its errors.
 
     Args:
         below: logits less that of the reference (..., n)

@@ -64,7 +64,7 @@ ASSUMPTIONS = AssumptionTable()
 
 
 def render(found: list[Row]) -> str:
-    """The table as text."""
+    """Return the table as text."""
     table = Table(box=None, pad_edge=False)
     for heading in (
         "data", "stage", "Assumption 2", "Assumption 1", "Kruskal rank",

@@ -110,7 +110,7 @@ class Capacity(Picture):
     inches = 12.6, 6.6
 
     def sweeps(self) -> tuple[Sweep, ...]:
-        """The four sweeps; heads are as wide as contexts unless d_h is swept."""
+        """Return the four sweeps; heads are as wide as contexts unless d_h is swept."""
         heads, tokens, width = self.heads, self.tokens, self.width
         head_counts, lengths, widths, dims = self.swept
         return (
@@ -149,7 +149,7 @@ CAPACITY = Capacity()
 
 
 def measure(task: tuple[int, int, int, int, bool]) -> tuple[MapPoint, tuple[Built, ...]]:
-    """The capacity at H, n, d_h and d, with own contexts or a shared one, and what was built."""
+    """Measure the capacity at H, n, d_h and d, and what was built there."""
     heads, size, inner, width, shared = task
     (point,) = capacity_map(
         num_heads=[heads], context_size=[size], head_dim=[inner], width=width, shared_context=shared
@@ -158,7 +158,7 @@ def measure(task: tuple[int, int, int, int, bool]) -> tuple[MapPoint, tuple[Buil
 
 
 def goals(point: MapPoint) -> tuple[Goal, ...]:
-    """What theorems promise at these sizes."""
+    """Return what theorems promise at these sizes."""
     first = Goal("Theorem 1", "saturated", point.theorem_1)
     if point.shared_context:
         return (first,)

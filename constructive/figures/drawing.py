@@ -30,7 +30,7 @@ def require_picture(path: Path) -> None:
 
 
 def new_figure(width: float, height: float) -> Any:  # noqa: ANN401 - of matplotlib, if installed
-    """An empty figure, in inches. Raises MissingExtraError without matplotlib."""
+    """Return an empty figure, in inches. Raises MissingExtraError without matplotlib."""
     figures = require("matplotlib.figure", extra="demo", purpose="a picture")
     return figures.Figure(figsize=(width, height), layout="constrained")
 
@@ -52,12 +52,12 @@ def save(figure: Any, path: Path) -> Path:  # noqa: ANN401
 
 
 def save_both(figure: Any, folder: Path, name: str) -> tuple[Path, ...]:  # noqa: ANN401
-    """The picture as NAME.png and NAME.svg."""
+    """Return the picture as NAME.png and NAME.svg."""
     return tuple(save(figure, folder / file) for file in both(name))
 
 
 def both(name: str) -> tuple[str, ...]:
-    """The files that `save_both` writes."""
+    """Return the files that `save_both` writes."""
     return f"{name}.png", f"{name}.svg"
 
 

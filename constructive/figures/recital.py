@@ -39,7 +39,7 @@ _TICKS = np.array([0.0, 0.01, 0.1, 0.3, 0.6, 1.0])
 
 
 def attention(decoder: Decoder, ids: npt.ArrayLike, *, last: int, heads: int) -> Array:
-    """Attention weights of the first heads at the last positions of a text: (h, b, N).
+    """Return attention weights of the first heads at the last positions of a text: (h, b, N).
 
     Args:
         decoder: the weights

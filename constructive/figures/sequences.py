@@ -25,7 +25,7 @@ _STYLES = (drawing.ORANGE, "s"), (drawing.GREEN, "^"), (drawing.BLUE, "o")
 def random_sequences(
     total: int, context_size: int = CONTEXT_SIZE, denominator: int = 100
 ) -> tuple[list[list[tuple[Fraction, ...]]], list[int]]:
-    """Contexts of different tokens, entries k / denominator from 0 to 1, and random labels from 1.
+    """Draw contexts of different tokens, entries k / denominator, and random labels from 1.
 
     >>> sequences, labels = random_sequences(3)
     >>> len(sequences), len(sequences[0]), len(sequences[0][0]), len(labels)
@@ -41,7 +41,7 @@ def random_sequences(
 
 
 def multihead_parameters(total: int, context_size: int) -> int:
-    """Parameters of the attention layer of Theorem 2 for as many examples, in the least width n.
+    """Count parameters of the layer of Theorem 2 for as many examples, in the least width n.
 
     >>> multihead_parameters(4096, context_size=8)
     14626

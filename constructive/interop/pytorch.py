@@ -160,7 +160,7 @@ def check_dtype(dtype: torch.dtype | None) -> None:
 
 
 def multihead_module(layer: AttentionLayer, *, scalar_targets: bool) -> MultiheadModule:
-    """The layer as `torch.nn.MultiheadAttention` and `torch.nn.Linear`, without biases.
+    """Return the layer as `torch.nn.MultiheadAttention` and `torch.nn.Linear`, without biases.
 
     Queries are multiplied by sqrt(d_h), as the module divides by it: in float32 it belongs to the
     model "float32, scaled", unless d_h is a power of 16 (`MultiheadModule.float_model`).

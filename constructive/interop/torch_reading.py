@@ -218,7 +218,7 @@ def _with_biases(
     last: Array,
     biases: Sequence[Array | None],
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Weights for tokens with a constant entry (see the top of this file)."""
+    """Return weights for tokens with a constant entry (see the top of this file)."""
     heads, width, inner = query.shape
     ends = 3 * width, output.shape[1], last.shape[1]
     projected, after, outputs = (

@@ -79,7 +79,7 @@ class AttentionLayer(HeadShapes):
         effective_readout: Array,
         value_dim: int | None = None,
     ) -> "AttentionLayer":
-        """The layer with f = U^T z, for U = effective_readout of shape (H d, d_out).
+        """Return the layer with f = U^T z, for U = effective_readout of shape (H d, d_out).
 
         U_h fills the first d_out columns of W_Vh; W_O and W_D copy them through (identities padded
         with zeros). `build_memorizer` then draws others (`with_outputs`).
@@ -146,7 +146,7 @@ class AttentionLayer(HeadShapes):
         return self
 
     def with_outputs(self, rng: np.random.Generator) -> "AttentionLayer":
-        """The same f, with W_O and W_D that are drawn; W_V undoes them exactly (`layers.outputs`).
+        """Return the same f with random W_O and W_D; W_V undoes them exactly (`layers.outputs`).
 
         Args:
             rng: of all that is drawn
@@ -156,7 +156,7 @@ class AttentionLayer(HeadShapes):
         return AttentionLayer(self.query_weights, self.key_weights, values, output, readout)
 
     def floats(self, purpose: str) -> "AttentionLayer":  # noqa: ARG002 - nothing is refused
-        """The layer itself, whatever floats are for.
+        """Return the layer itself, as its weights are floats already.
 
         Args:
             purpose: what they are for
@@ -204,7 +204,7 @@ class AttentionLayer(HeadShapes):
     def attention(
         self, contexts: npt.ArrayLike, queries: npt.ArrayLike, *, chunk_bytes: int = CHUNK_BYTES
     ) -> Array:
-        """The softmax weights alpha of every head on every example: (T, H, n).
+        """Return the softmax weights alpha of every head on every example: (T, H, n).
 
         Args:
             contexts: (T, n, d) or one shared (n, d)
@@ -221,7 +221,7 @@ class AttentionLayer(HeadShapes):
     def intermediate(
         self, contexts: npt.ArrayLike, queries: npt.ArrayLike, *, chunk_bytes: int = CHUNK_BYTES
     ) -> Array:
-        """The intermediate representation Z, a row z for each example: (T, H d).
+        """Return the intermediate representation Z, a row z for each example: (T, H d).
 
         Args:
             contexts: (T, n, d) or one shared (n, d)
@@ -272,7 +272,7 @@ class AttentionLayer(HeadShapes):
         check_targets(dataset, self.target_dim)
 
     def max_error(self, dataset: Dataset) -> float:
-        """Largest `|f - y|` over the data, as evaluated in the dtype of the weights.
+        """Return largest `|f - y|` over the data, as evaluated in the dtype of the weights.
 
         Args:
             dataset: T examples
@@ -288,7 +288,7 @@ class AttentionLayer(HeadShapes):
         return float(np.max(worst))
 
     def astype(self, dtype: npt.DTypeLike) -> "AttentionLayer":
-        """The same layer with weights rounded to float32 or float64.
+        """Return the same layer with weights rounded to float32 or float64.
 
         Args:
             dtype: one of the two
@@ -339,7 +339,7 @@ class AttentionLayer(HeadShapes):
 
 
 def dtype_of(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    """What numpy reads a dtype as. Raises ParameterError if it is none."""
+    """Read a dtype as numpy does. Raises ParameterError for anything else."""
     try:
         return np.dtype(dtype)
     except TypeError as error:

@@ -99,7 +99,7 @@ def effective_readout(layer: Layer) -> arb_mat:
 
 
 def intermediate(enclosed: BallLayer, dataset: Dataset) -> arb_mat:
-    """Z in balls: (T, H d).
+    """Return Z in balls: (T, H d).
 
     Args:
         enclosed: the layer in balls

@@ -87,7 +87,7 @@ class ExtendedLayer(NotFloats):
         return f"{self.leading.in_words}, readout of {self.precision} bits"
 
     def with_outputs(self, rng: np.random.Generator) -> "ExtendedLayer":
-        """The same f, with W_O and W_D that are drawn; W_V undoes them exactly (`layers.outputs`).
+        """Return the same f with random W_O and W_D; W_V undoes them exactly (`layers.outputs`).
 
         Args:
             rng: of all that is drawn
@@ -125,7 +125,7 @@ class ExtendedLayer(NotFloats):
         return self.leading.num_parameters
 
     def intermediate(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array:
-        """The intermediate representation Z in floats: (T, H d).
+        """Return the intermediate representation Z in floats: (T, H d).
 
         Args:
             contexts: (T, n, d) or one shared (n, d)
@@ -172,7 +172,7 @@ class ExtendedLayer(NotFloats):
         return outputs
 
     def max_error(self, dataset: Dataset) -> float:
-        """An upper bound of `|f - y|` over the data, from balls.
+        """Return an upper bound of `|f - y|` over the data, from balls.
 
         Args:
             dataset: T examples
@@ -231,7 +231,7 @@ def solve(
 def _split(
     solution: arb_mat, columns: npt.NDArray[np.int64], width: int, parts: int
 ) -> tuple[Array, ...]:
-    """Midpoints as sums of float64 numbers, each the rounding of what is left."""
+    """Return midpoints as sums of float64 numbers, each the rounding of what is left."""
     rest = [x.mid() for x in solution.entries()]
     arrays = []
     for _ in range(parts):

@@ -31,7 +31,7 @@ def save(path: str | Path, layer: Layer, record: BuildRecord | TrainedRecord) ->
 
 
 def load(path: str | Path, make: Callable[[Layer, BuildRecord | TrainedRecord], Made]) -> Made:
-    """What `make` makes of the layer and the record in a file.
+    """Return what `make` makes of the layer and the record in a file.
 
     Raises:
         FormatError: if it is not such a file

@@ -90,7 +90,7 @@ class Memorizer:
     __call__ = predict
 
     def predict_labels(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> npt.NDArray[Any]:
-        """The class of the largest output, for each example: (T,), or one label for one query.
+        """Return the class of the largest output of each example: (T,), or one label.
 
         Every input gets the label of some class. What is proved of them, for the examples that
         were memorized, follows from the claim *error* (`data.labels`).
@@ -121,7 +121,7 @@ class Memorizer:
 
     @in_three_parts
     def max_error(self, dataset: Dataset | RationalDataset) -> float:
-        """Largest `|f(E, e) - y|` over the examples and the entries of their targets.
+        """Return largest `|f(E, e) - y|` over the examples and the entries of their targets.
 
         As the dtype of the weights evaluates it; an upper bound, from balls, where the readout has
         more bits; 0.0 just where f == y, if the layer is rational.
@@ -137,7 +137,7 @@ class Memorizer:
         return self.layer.max_error(dataset)
 
     def astype(self, dtype: npt.DTypeLike) -> "Memorizer":
-        """The same memorizer with rounded weights; measure `max_error` anew.
+        """Return the same memorizer with rounded weights; measure `max_error` anew.
 
         Args:
             dtype: float32 or float64
@@ -181,7 +181,7 @@ class Memorizer:
     def to_torch(
         self, dtype: "torch.dtype | None" = None, *, multihead: bool = False
     ) -> "torch.nn.Module":
-        """The layer as a PyTorch module, with the same weights.
+        """Return the layer as a PyTorch module, with the same weights.
 
         `forward(contexts, queries)` gives what `predict` does, as tensors; contexts of different
         lengths are one tensor with a third argument, the mask of `padded`. Rounding to float32 or
@@ -300,7 +300,7 @@ class Memorizer:
 
 
 def _one_more_axis(contexts: npt.ArrayLike, queries: npt.ArrayLike) -> npt.ArrayLike | None:
-    """One query (d,) as (1, d), or None where queries have an axis of examples, or are not array.
+    """Return one query (d,) as (1, d), or None where queries have an axis of examples.
 
     A context (n, d) may be the only one or shared; so it is the queries that tell.
     """

@@ -259,7 +259,7 @@ def _times(machine: Machine, array: Labelled, constant: float) -> Labelled:
 
 
 def _turned(found: Labelled, wanted: str) -> Array:
-    """An array with its axes in this order; those that are missing have a length of one."""
+    """Return an array with its axes in this order; those that are missing have a length of one."""
     there = [index for index in wanted if index in found.indices]
     turned = found.array.transpose([found.indices.index(index) for index in there])
     return turned[tuple(slice(None) if index in there else np.newaxis for index in wanted)]

@@ -104,7 +104,7 @@ class BuildRecord:
         return all(head.stop - head.start <= k for head, k in zip(self.heads, most, strict=False))
 
     def summary(self, layer: Layer) -> str:
-        """What a memorizer is, in a line.
+        """Describe a memorizer in a line.
 
         Args:
             layer: the weights of the memorizer
@@ -116,7 +116,7 @@ class BuildRecord:
         )
 
     def title(self, layer: Layer) -> str:
-        """The title of its table.
+        """Return the title of its table.
 
         Args:
             layer: the weights of the memorizer
@@ -124,7 +124,7 @@ class BuildRecord:
         return f"{self.construction} heads, {layer.in_words}"
 
     def facts(self, layer: Layer) -> Facts:
-        """What stands above the heads in its table, as names and texts.
+        """Return the lines above the heads in its table, as names and texts.
 
         Args:
             layer: the weights of the memorizer
@@ -188,7 +188,7 @@ class TrainedRecord:
         )
 
     def summary(self, layer: Layer) -> str:
-        """What a memorizer is, in a line.
+        """Describe a memorizer in a line.
 
         Args:
             layer: the weights of the memorizer
@@ -196,7 +196,7 @@ class TrainedRecord:
         return f"of a {self.source}, {layer!r}"
 
     def title(self, layer: Layer) -> str:
-        """The title of its table.
+        """Return the title of its table.
 
         Args:
             layer: the weights of the memorizer
@@ -204,7 +204,7 @@ class TrainedRecord:
         return f"weights of a {self.source}, {layer.in_words}"
 
     def facts(self, layer: Layer) -> Facts:
-        """What stands in its table, as names and texts.
+        """Return the lines of its table, as names and texts.
 
         Args:
             layer: the weights of the memorizer
@@ -226,7 +226,7 @@ def _sizes(layer: Layer, heads: str) -> str:
 
 
 def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
-    """A record from the fields of its JSON.
+    """Return a record from the fields of its JSON.
 
     Raises:
         TypeError, ValueError, KeyError, OverflowError: for anything else

@@ -73,7 +73,7 @@ def attended(
     skip: bool = False,
     chunk_bytes: int | None = None,
 ) -> Iterator[tuple[Any, Array]]:
-    """Some columns of Z(a), times one power of two, as balanced residues, a few rows at a time.
+    """Yield some columns of Z(a), times a power of two, as balanced residues, by rows.
 
     Args:
         arithmetic: the point, and the units of tokens and queries
@@ -107,7 +107,7 @@ def intermediate(
     dtype: type[np.floating[Any]] = np.float64,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Array:
-    """Some columns of Z(a), times one power of two, as balanced residues: (T, len(columns)).
+    """Return some columns of Z(a), times one power of two, as balanced residues: (T, len(columns)).
 
     Args:
         layer: its W_Q and W_K, (H, d, d_h)
@@ -189,7 +189,7 @@ def search_rows(
 
 
 def _likely_columns(total: int, parts: tuple[int, int], rng: np.random.Generator) -> Integers:
-    """T columns that are probably independent, or all."""
+    """Return T columns that are probably independent, or all."""
     count, width = parts
     sizes = [len(share) for share in np.array_split(np.arange(total), count)]
     if max(sizes) > width:
@@ -207,7 +207,7 @@ def evaluate(
     columns: Integers,
     rng: np.random.Generator,
 ) -> tuple[Point, Array | None, int]:
-    """Z at a random point without a vanishing denominator (else None), and how many had one.
+    """Return Z at a random point without a vanishing denominator (else None), and how many had one.
 
     Args:
         layer: its W_Q and W_K, (H, d, d_h)

@@ -233,7 +233,7 @@ class Causal(View):
     def hidden(
         self, rows: npt.NDArray[np.int64], keys: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.bool_]:
-        """Which tokens positions do not see: (b, n).
+        """Return which tokens positions do not see: (b, n).
 
         Args:
             rows: positions (b,)
@@ -258,7 +258,7 @@ def examples(contexts: Numbers | Padded, queries: Numbers) -> Own | Shared:
 
 
 def _examples(view: View, num_heads: int, chunk_bytes: int, itemsize: int) -> Iterator[slice]:
-    """Slices of examples whose queries, logits and averages fit together."""
+    """Yield slices of examples whose queries, logits and averages fit together."""
     size, width = view.tokens.shape[1:]
     step = max(1, chunk_bytes // (num_heads * (2 * width + size) * itemsize))
     for start in range(0, len(view.queries), step):

@@ -71,7 +71,7 @@ class Sizes:
 
 
 def dictionary_bound(keys: int, label_bits: int, key_bits: int) -> int:
-    """The bound for a dictionary alone.
+    """Return the bound for a dictionary alone.
 
     Args:
         keys: M

@@ -76,7 +76,7 @@ class Blocks:
         return self.answer_bits + self.first_bits + (self.entries - 1) * self.digit_bits
 
     def words(self) -> list[int]:
-        """The code word of each block: its first member or nothing, then differences."""
+        """Return the code word of each block: its first member or nothing, then differences."""
         found = []
         for members in self.members:
             word = members[0] if self.first_bits else 0
@@ -193,7 +193,7 @@ def steps(blocks: Blocks, comparison: Comparison, noise: int = 0) -> list[Step]:
 
 
 def _find(blocks: Blocks, comparison: Comparison) -> list[Step]:
-    """The code word T of the block of z, and X."""
+    """Return the code word T of the block of z, and X."""
     words = blocks.words()
     firsts = [0 if blocks.first_bits else members[0] for members in blocks.members]
     above = blocks.scale * (blocks.domain + 1)

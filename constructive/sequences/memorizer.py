@@ -87,7 +87,7 @@ class SequenceMemorizer(JsonFile):
                 raise _misfit(f"a {name} is there twice", len(listed))
 
     def predict(self, sequences: Sequence[Any]) -> list[Any]:
-        """The label of each sequence; for seq2seq a list of labels, one for each token.
+        """Return the label of each sequence; for seq2seq a list of labels, one for each token.
 
         Exact: all numbers on the way are integers or Fractions.
 
@@ -102,7 +102,7 @@ class SequenceMemorizer(JsonFile):
         return self.labelled(self.outputs(columns, ids), len(ids))
 
     def encode(self, sequences: Sequence[Any]) -> tuple[list[Column], Integers]:
-        """What the network reads: a column (V,) for each entry of tokens, and their indices (N, n).
+        """Encode tokens as the network reads them: columns (V,) for entries, and indices (N, n).
 
         A symbol is its index.
 
@@ -124,7 +124,7 @@ class SequenceMemorizer(JsonFile):
         return [tokens[:, k] for k in range(tokens.shape[1])], ids
 
     def encode_dataset(self, dataset: SequenceDataset) -> tuple[list[Column], Integers]:
-        """The same for a data set.
+        """Return the same for a data set.
 
         Args:
             dataset: of the same task, context size and kind of tokens
@@ -149,7 +149,7 @@ class SequenceMemorizer(JsonFile):
         return [tokens[:, k] for k in range(tokens.shape[1])], dataset.ids
 
     def outputs(self, columns: list[Column], ids: Integers) -> Column:
-        """What the classifier gives for each example: integers, for classes their indices.
+        """Return the output of the classifier for each example: integers, for classes indices.
 
         Args:
             columns: of `encode`, a column (V,) for each entry of tokens
@@ -163,7 +163,7 @@ class SequenceMemorizer(JsonFile):
         return self.classifier([column[:, chosen].reshape(-1) for column in stream])[0]
 
     def labelled(self, outputs: Column, count: int) -> list[Any]:
-        """Outputs of `count` sequences as labels; None where one stands for no class.
+        """Return outputs of `count` sequences as labels; None where one stands for no class.
 
         Args:
             outputs: of `outputs`
@@ -186,7 +186,7 @@ class SequenceMemorizer(JsonFile):
         return classes[value] if known else None
 
     def arrays(self, sequences: Sequence[Any], dtype: npt.DTypeLike = np.float64) -> Floats:
-        """Sequences as the exported models take them: (N, n, d), rounded to floats.
+        """Return sequences as the exported models take them: (N, n, d), rounded to floats.
 
         Args:
             sequences: as for `predict`
@@ -207,7 +207,7 @@ class SequenceMemorizer(JsonFile):
         return tokens[ids]
 
     def reproduced(self, dataset: SequenceDataset, dtype: npt.DTypeLike = np.float64) -> float:
-        """The share of labels that are left when all is computed in floats. Measured, not proved.
+        """Measure the share of labels that are right when all is computed in floats.
 
         Words of more bits than a float has are lost: expect 1.0 for a construction of floats and
         `max_word_bits=52`, and chance for long words. Attention is computed as exported models do,
@@ -232,7 +232,7 @@ class SequenceMemorizer(JsonFile):
         return sum(met(out, values[label]) for out, label in pairs) / len(found)
 
     def to_torch(self, dtype: "torch.dtype | None" = None) -> "torch.nn.Module":
-        """A PyTorch module with the same weights: `interop.sequence_module.SequenceModule`.
+        """Return a PyTorch module with the same weights: `interop.sequence_module.SequenceModule`.
 
         `forward(sequences)` takes (N, n, d) (`arrays`) and gives outputs (N,), or (N, n) for
         seq2seq: labels when rounded, for classes their indices. Measure `reproduced` before.

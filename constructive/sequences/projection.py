@@ -49,7 +49,7 @@ class Projection:
 
 
 def project(examples: SequenceDataset, rng: np.random.Generator) -> Projection:
-    """Random integer combinations of the entries, then the smallest modulus that was found.
+    """Return random integer combinations of the entries, then the smallest modulus that was found.
 
     Args:
         examples: whose tokens are projected
@@ -91,7 +91,7 @@ def smallest_modulus(
     suits: Callable[[Integers], bool],
     rng: np.random.Generator,
 ) -> tuple[int, Integers]:
-    """A modulus, of as few bits as were found, whose residues suit; all values suit as they are.
+    """Find a modulus of few bits whose residues suit; all values suit as they are.
 
     Args:
         values: integers (V,), not negative

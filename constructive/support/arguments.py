@@ -63,7 +63,7 @@ def require_seed(seed: object) -> None:
 
 
 def is_integer(value: object) -> bool:
-    """Whether it is an integer, of Python or numpy, and no Boolean."""
+    """Return whether it is an integer, of Python or numpy, and no Boolean."""
     try:
         operator.index(value)  # type: ignore[arg-type] # that is the question
     except TypeError:

@@ -45,7 +45,7 @@ def row_chunks(total: int, bytes_per_row: int, chunk_bytes: int = CHUNK_BYTES) -
 
 
 def as_array(values: object) -> npt.NDArray[Any]:
-    """What numpy makes of numbers, tensors with gradients and arrays of other libraries among them.
+    """Read numbers as numpy does, also tensors with gradients and arrays of other libraries.
 
     Tensors are read as they are now, from wherever they lie; gradients do not flow through it.
     bfloat16 and float8, which numpy does not have, become float32, exactly. Raises one of
@@ -69,7 +69,7 @@ def as_array(values: object) -> npt.NDArray[Any]:
 
 
 def private(name: str, values: object) -> npt.NDArray[Any]:
-    """A read-only copy as an array; also of what only looks like one, such as a tensor.
+    """Return a read-only copy as an array; also of what only looks like one, such as a tensor.
 
     Raises:
         ParameterError: for what numpy cannot hold in an array
@@ -92,7 +92,7 @@ def private(name: str, values: object) -> npt.NDArray[Any]:
 
 
 def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A read-only view of an array that nobody else holds, and of its bases.
+    """Return a read-only view of an array that nobody else holds, and of its bases.
 
     numpy makes no view writable whose base is not; so the view can be handed out.
 

@@ -51,7 +51,7 @@ def _remade(
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it; long ones are cut.
+    """Return a value as a message shows it; long ones are cut.
 
     Example:
         >>> shown("cat"), shown(10**5000)

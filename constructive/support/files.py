@@ -125,7 +125,7 @@ def require_writable(path: str | Path) -> Target:
 
 
 def same_file(first: Path, second: Path) -> bool:
-    """Whether two paths are of one file, also by a link; devices keep nothing, and are not files.
+    """Return whether two paths are of one file, also by a link; devices are not files.
 
     Args:
         first: a path
@@ -169,7 +169,7 @@ def read_file(path: str | Path) -> bytes:
 
 
 def way_out(error: OSError, otherwise: str = "another path") -> str:
-    """What to try where the system refuses: room for a full disk, and else what is said.
+    """Return what to try where the system refuses: room on a full disk, else what is given.
 
     Args:
         error: of the system
@@ -305,7 +305,7 @@ def require_folder(path: str | Path, names: Sequence[str]) -> bool:
 
 
 def _folders(names: Sequence[str]) -> set[str]:
-    """The folders within a folder that has files of these names."""
+    """Return the folders within a folder that has files of these names."""
     return {parent.as_posix() for name in names for parent in PurePosixPath(name).parents} - {"."}
 
 
@@ -359,12 +359,12 @@ def replacing_folder(path: str | Path, names: Sequence[str]) -> Iterator[Path]:
 
 
 def _temporary(name: Path) -> Path:
-    """A new name in the same folder."""
+    """Return a new name in the same folder."""
     return name.with_name(f".constructive-{secrets.token_hex(8)}.tmp")
 
 
 def _real(path: str | Path) -> Path:
-    """The same without links and dots, but for a link at its end."""
+    """Return the same without links and dots, but for a link at its end."""
     path = Path(path)
     return path.resolve() if path.name in {"", ".."} else path.parent.resolve() / path.name
 

@@ -54,12 +54,12 @@ class Fingerprint:
         self.block(array)
 
     def digest(self) -> bytes:
-        """The hash of what was added so far."""
+        """Return the hash of what was added so far."""
         return self._hashed.digest()
 
 
 def fingerprint(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """The `Fingerprint` of whole arrays.
+    """Return the `Fingerprint` of whole arrays.
 
     Args:
         arrays: by their names in files

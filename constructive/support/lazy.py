@@ -15,7 +15,7 @@ from typing import Any
 def attach(
     package: str, source: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` of a package, by the imports in its text.
+    """Return `__getattr__`, `__dir__` and `__all__` of a package, by the imports in its text.
 
     Args:
         package: its `__name__`
@@ -44,7 +44,7 @@ def attach(
         return found
 
     def names() -> list[str]:
-        """The public names, imported already or not, and the version."""
+        """Return the public names, imported already or not, and the version."""
         return sorted({"__version__", *homes})
 
     return attribute, names, sorted(homes)

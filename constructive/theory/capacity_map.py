@@ -111,7 +111,7 @@ def capacity_map(
     seed: int = 0,
     executor: Executor | None = None,
 ) -> CapacityMap:
-    """Exact capacities of uniform data for all combinations of H, n and d_h.
+    """Return exact capacities of uniform data for all combinations of H, n and d_h.
 
     Each point has one example more than the bound that is known beforehand: H(n - 1) + 2 with a
     shared context, H d + 1 without.
@@ -154,7 +154,7 @@ def capacity_map(
 
 
 def _values(name: str, given: Iterable[int]) -> list[int]:
-    """The values of one axis of the grid, checked."""
+    """Return the values of one axis of the grid, checked."""
     values = list(given) if isinstance(given, Iterable) else []
     if not values:
         raise ParameterError(

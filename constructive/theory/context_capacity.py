@@ -84,7 +84,7 @@ def context_capacity(
     rng: np.random.Generator,
     different: Integers | None = None,
 ) -> ContextCapacity:
-    """Bounds of c(E; H), from one elimination modulo a prime, and exact spans.
+    """Return bounds of c(E; H), from one elimination modulo a prime, and exact spans.
 
     Examples that are one input have one row of Z, and count once.
 
@@ -137,7 +137,7 @@ def generic_rows(
     rng: np.random.Generator,
     differences: npt.NDArray[np.bool_] | None = None,
 ) -> Array:
-    """A random element of each L_t, modulo a prime: (T, H d); or of D_t at each head.
+    """Return a random element of each L_t, modulo a prime: (T, H d); or of D_t at each head.
 
     The part of each head is a combination of tokens; the sums of coefficients agree for all heads,
     as integers, and are zero for differences.
@@ -167,7 +167,7 @@ def generic_rows(
 
 
 def dependent_rows(factors: modular.Factors, rng: np.random.Generator) -> Integers:
-    """The rows that take part in some dependency, but with a chance of T / p each time.
+    """Return the rows that take part in some dependency, but with a chance of T / p each time.
 
     Args:
         factors: of the matrix of rows
@@ -199,7 +199,7 @@ class LeastHeads(NamedTuple):
 
 
 def least_heads(dataset: Dataset, rng: np.random.Generator) -> LeastHeads:
-    """The smallest H that contexts allow for all different inputs.
+    """Return the smallest H that contexts allow for all different inputs.
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)

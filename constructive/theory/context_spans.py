@@ -41,7 +41,7 @@ class Spans:
 
 
 def spans_of(contexts: Array) -> Spans:
-    """The spans of contexts (C, n, d), decided over the rational numbers.
+    """Return the spans of contexts (C, n, d), decided over the rational numbers.
 
     Args:
         contexts: finite floats
@@ -59,7 +59,7 @@ def spans_of(contexts: Array) -> Spans:
 
 
 def dimensions(contexts: Array) -> tuple[int, int]:
-    """Only k and delta of `spans_of`, which is quicker.
+    """Return only k and delta of `spans_of`, which is quicker.
 
     Args:
         contexts: finite floats (C, n, d)
@@ -74,7 +74,7 @@ def dimensions(contexts: Array) -> tuple[int, int]:
 
 
 def count_spans(contexts: Array) -> tuple[int, int]:
-    """Bounds of both dimensions by counting: V tokens, and V less the parts that contexts join.
+    """Bound both dimensions by counting: V tokens, and V less the parts that contexts join.
 
     Args:
         contexts: (C, n, d)
@@ -94,7 +94,7 @@ def count_spans(contexts: Array) -> tuple[int, int]:
 def _triangular(
     zero: list[list[int]], constant: list[list[int]]
 ) -> tuple[Vectors, tuple[int, ...]]:
-    """The vectors of the first list, then some of the second, each with a pivot.
+    """Return the vectors of the first list, then some of the second, each with a pivot.
 
     The second list spans the first, so that there are as many vectors in the end as it has.
     """
@@ -131,13 +131,13 @@ class _Part:
     differences: bool
 
     def modulo(self, residues: Array, prime: int) -> Array:
-        """The rows (C, n, d) modulo a prime, from those of the tokens."""
+        """Return the rows (C, n, d) modulo a prime, from those of the tokens."""
         if not self.differences:
             return residues
         return modular.reduce(residues[:, 1:] - residues[:, :1], prime)
 
     def exact(self, context: Array, row: int) -> list[int]:
-        """One of these rows, times a power of two that makes it integers."""
+        """Return one of these rows, times a power of two that makes it integers."""
         if self.differences:
             pairs = zip(context[row + 1].tolist(), context[0].tolist(), strict=True)
             entries = [Fraction(a) - Fraction(b) for a, b in pairs]
@@ -147,7 +147,7 @@ class _Part:
         return [int(x * unit) for x in entries]
 
     def first_off(self, contexts: Array, kernel: flint.fmpz_mat) -> tuple[int, int] | None:
-        """A row that is not orthogonal to all columns of a matrix, as (context, row); or None."""
+        """Find a row that is not orthogonal to all columns, as (context, row); or None."""
         size = contexts.shape[1]
         whole, exponents = dyadic.integers(contexts.reshape(-1, contexts.shape[2]))
         products = (whole * kernel).tolist()
@@ -169,7 +169,7 @@ _tokens, _differences = _Part(differences=False), _Part(differences=True)
 
 
 def _orthogonal(contexts: Array, part: _Part) -> list[list[int]]:
-    """A basis of the vectors that are orthogonal to all rows, over the rational numbers."""
+    """Return a basis of the vectors that are orthogonal to all rows, over the rational numbers."""
     width = contexts.shape[2]
     rows = [part.exact(contexts[c], row) for c, row in _spanning(contexts, part)]
     while True:
@@ -216,6 +216,6 @@ def _spanning(contexts: Array, part: _Part) -> list[tuple[int, int]]:
 
 
 def _chunks(contexts: Array) -> Iterator[tuple[Array, int]]:
-    """A few contexts at a time, and the index of the first."""
+    """Yield a few contexts at a time, and the index of the first."""
     for rows in row_chunks(len(contexts), 8 * contexts.shape[1] * contexts.shape[2]):
         yield contexts[rows], rows.start

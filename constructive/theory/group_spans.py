@@ -40,7 +40,7 @@ class TooNarrow:
 def widths(
     dataset: Dataset, sizes: tuple[int, ...], rng: np.random.Generator
 ) -> tuple[Verdict, TooNarrow | None]:
-    """Whether the contexts of all groups are wide enough, and if not, a part that is too narrow.
+    """Decide whether contexts of all groups are wide enough; if not, name a narrow part.
 
     Args:
         dataset: T examples
@@ -78,6 +78,6 @@ def widths(
 
 
 def own_contexts(dataset: Dataset) -> Array:
-    """The context of each example (T, n, d), without copies of a shared one."""
+    """Return the context of each example (T, n, d), without copies of a shared one."""
     shape = dataset.num_examples, dataset.context_size, dataset.width
     return np.broadcast_to(dataset.contexts, shape)

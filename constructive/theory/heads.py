@@ -37,7 +37,7 @@ class FewestHeads:
 
 @in_three_parts
 def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
-    """The fewest heads that the contexts of a data set allow, with a margin in conditioning.
+    """Return the fewest heads that the contexts of a data set allow, with a margin in conditioning.
 
     No fewer memorize it, whatever its queries and the weights are (Theorem 8); as many do for
     almost all queries (Theorem 9). For some they do not, whatever their number (Proposition 15.5):
@@ -66,7 +66,7 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
 
 
 def with_room(dataset: Dataset, known: LeastHeads) -> FewestHeads:
-    """The fewest heads of a data set, and some room.
+    """Return the fewest heads of a data set, and some room.
 
     Args:
         dataset: T examples
@@ -99,7 +99,7 @@ def with_room(dataset: Dataset, known: LeastHeads) -> FewestHeads:
 
 
 def _seen_in_floats(dataset: Dataset, inputs: int) -> tuple[int, str]:
-    """The heads for all examples by the dimensions that float64 sees, and how to say so."""
+    """Return the heads for all examples by the dimensions that float64 sees, and how to say so."""
     dataset = dataset.filled
     grams, scale = np.zeros((2, dataset.width, dataset.width)), np.abs(dataset.contexts).max() or 1
     for _, contexts in dataset.context_chunks():
@@ -124,7 +124,7 @@ def heads_needed(num_examples: Dataset) -> int: ...
 def heads_needed(
     num_examples: int | Dataset, context_size: int | None = None, head_dim: int | None = None
 ) -> int:
-    """The smallest H whose bound holds T examples, or which the contexts of a data set allow.
+    """Return the smallest H that holds T examples, or that the contexts of a data set allow.
 
     For sizes Theorem 1's if d_h is given, else Theorem 2's. For a data set the number that its
     contexts allow: no fewer heads hold it (Theorem 8), and as many do for almost all queries

@@ -62,7 +62,7 @@ class Report:
 
 
 def sources() -> Path:
-    """The folder of the formal proofs.
+    """Return the folder of the formal proofs.
 
     Example:
         >>> (sources() / "statements" / "Definitions.v").exists()
@@ -72,7 +72,7 @@ def sources() -> Path:
 
 
 def files(folder: Path) -> list[Path]:
-    """The sources in a folder, relative to it, in the order of their names.
+    """Return the sources in a folder, relative to it, in the order of their names.
 
     Example:
         >>> files(sources())[0].as_posix()
@@ -82,7 +82,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def printed(text: str) -> tuple[Theorem, ...]:
-    r"""The theorems in what Rocq prints for `main_theorems.v`.
+    r"""Return the theorems in what Rocq prints for `main_theorems.v`.
 
     Example:
         >>> text = "sum\n     : Sum\nAxioms:\nboolp.choice\n  : forall x, x\nR.zero : R.int\n"
@@ -225,7 +225,7 @@ def _require_libraries(output: str) -> None:
 
 
 def table(theorems: Sequence[Theorem]) -> str:
-    """Each theorem, its file, and how many axioms of which modules; then the axioms by name."""
+    """Write a table of theorems, their files and axioms; then the axioms by name."""
     rows = Table(box=None, pad_edge=False, show_edge=False)
     for heading in ("theorem", "file", "axioms"):
         rows.add_column(heading)

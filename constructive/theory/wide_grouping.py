@@ -86,7 +86,7 @@ def prove(
 
 
 def in_words(narrow: TooNarrow) -> str:
-    """What is too narrow, and how."""
+    """Describe what is too narrow, and how."""
     what = "tokens" if narrow.tokens else "differences of tokens"
     return (
         f"the {what} of {len(narrow.examples)} examples of one group span "

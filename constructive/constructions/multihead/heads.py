@@ -193,7 +193,7 @@ class _Needed:
 def _saturated_head(
     group: Group, key_vectors: Array, saturation: _Saturation, radius: Array, head_dim: int
 ) -> Head | AssumptionError:
-    """W = W* + c u w^T, with W* e_t = v_t for the key vectors v_t (|S|, d)."""
+    """Return W = W* + c u w^T, with W* e_t = v_t for the key vectors v_t (|S|, d)."""
     size, width = group.size, saturation.dataset.width
     query_weights, key_weights = np.zeros((2, width, head_dim))
     query_weights[:, :size] = group.dual_basis
@@ -220,7 +220,7 @@ def key_vectors(
     directions: Sequence[KeyDirection],
     rng: np.random.Generator,
 ) -> Array:
-    """The shortest v_t (T, d) with E_t v_t = l_t, for the logits l_t that its own head gives t.
+    """Return the shortest v_t (T, d) with E_t v_t = l_t, the logits that its own head gives t.
 
     The i-th example of a group attends to the token of i-th rank along the key direction of its
     head, extreme ranks last. All examples at once, a few contexts at a time.
@@ -246,7 +246,7 @@ def attended_vectors(
     jitter: Array,
     assumed: Assumptions,
 ) -> Array:
-    """Vectors v_t (rows, d) with which each example attends to its token of a rank by scores.
+    """Return v_t (rows, d), by which each example attends to its token of a rank by scores.
 
     contexts: (rows, n, d) or (1, n, d);  directions: (rows, d), along which tokens are scored
     rank: (rows,), from the smallest score on;  jitter: (rows, n), added to the logits
@@ -261,7 +261,7 @@ def attended_vectors(
 
 
 def _solve_contexts(contexts: Array, logits: Array, assumed: Assumptions) -> Array:
-    """The shortest v_t (rows, d) with E_t v_t = l_t; contexts (rows, n, d) or (1, n, d)."""
+    """Return the shortest v_t (rows, d) with E_t v_t = l_t; contexts (rows, n, d) or (1, n, d)."""
     vectors: Array
     gram = contexts @ contexts.transpose(0, 2, 1)
     if not assumed.well_conditioned:
@@ -281,7 +281,7 @@ def _row_lengths(vectors: Array) -> Array:
 
 
 def _rank_one_head(group: Group, saturation: _Saturation, head_dim: int) -> Head | AssumptionError:
-    """W = a b^T with b = b_1 + c b_0."""
+    """Return W = a b^T with b = b_1 + c b_0."""
     dataset = saturation.dataset
     direction = saturation.direction.vector
     scales = _group_scales(group, saturation)

@@ -98,7 +98,7 @@ class _Sought:
     watched: Array
 
     def columns(self, exponent: int) -> Array:
-        """All of these, the watched ones times 2^exponent."""
+        """Return all of these, the watched ones times 2^exponent."""
         return np.concatenate([self.axes, np.ldexp(self.watched, exponent)], axis=1)
 
 
@@ -163,7 +163,7 @@ class _Look:
         self.slacks = [slack * float(np.linalg.norm(part)) for part in columns]
 
     def at(self, rows: slice) -> Iterator[tuple[Single, Single]]:
-        """For each pair projections (axes, C) and what is needed (C,), of unit queries.
+        """Yield for each pair projections (axes, C) and what is needed (C,), of unit queries.
 
         The examples of a pair itself need nothing: -inf.
         """
@@ -227,7 +227,7 @@ def _settled(
     exponent = coarse.query_exponent + coarse.gap_exponent
 
     def reached(at: Integers, vectors: Array) -> tuple[Array, Needed]:
-        """Products with some vectors (d, m) of position at, and what is needed there."""
+        """Return products with some vectors (d, m) of position at, and what is needed there."""
         queries = ordered.queries[at]
         watched = sought.watched.T @ queries.T
         return vectors.T @ queries.T, kind.needed(sought.pair, watched, at)

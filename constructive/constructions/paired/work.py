@@ -51,7 +51,7 @@ class _Remote:
     gap_exponent: int
 
     def read(self) -> Ordered:
-        """The examples as they were sent."""
+        """Return the examples as they were sent."""
         arrays = arrays_at(self.place)
         return Ordered(
             partial(_rows, arrays["contexts"] if self.stored is None else self.stored),
@@ -128,7 +128,7 @@ def build_all(ordered: Ordered, recipe: Recipe, dataset: Dataset, options: Optio
 
 
 def reader_of(ordered: Ordered, block: Block | None) -> Reader | None:
-    """Who reads the extra example, if there is one: a head of the first pair of this block."""
+    """Return the head that reads the extra example, if there is one, in this block."""
     if block is None or not ordered.has_extra:
         return None
     return Reader.of(ordered, block.query_weights[0], block.key_weights[0])

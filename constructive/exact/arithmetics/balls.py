@@ -158,7 +158,7 @@ class Balls(Arithmetic[BallFactors, BallLogits, BallMatrices]):
 
 
 def relevant_tokens(logits: BoundedLogits, prec: int, hidden: Hidden | None = None) -> Booleans:
-    """Which tokens may have attention above 2^-prec: (..., H, n), one of each head at least.
+    """Return which tokens may have attention above 2^-prec: (..., H, n), one of each head at least.
 
     Args:
         logits: of a block
@@ -188,7 +188,7 @@ def _attention(
     seen: Booleans | None,
     prec: int,
 ) -> arb_mat:
-    """Softmax attention (H, n) of all heads on one query, at the precision in force."""
+    """Return softmax attention (H, n) of all heads on one query, at the precision in force."""
     heads, size = matters.shape
     visible = size if seen is None else int(np.count_nonzero(seen))
     none = arb(0.5, 0.5) * arb(2) ** -prec

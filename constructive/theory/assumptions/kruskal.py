@@ -155,7 +155,7 @@ class _Part:
 
 
 def _of_block(vectors: Array, wanted: int, budgets: _Budgets) -> _Part:
-    """Bounds for the vectors of a block, some of which are dependent."""
+    """Return bounds for the vectors of a block, some of which are dependent."""
     count = len(vectors)
     wanted = min(wanted, count)  # a subset has no more vectors than there are
     lower, spent, argument = 0, 0.0, "enumeration"
@@ -187,7 +187,7 @@ def _of_block(vectors: Array, wanted: int, budgets: _Budgets) -> _Part:
 
 
 def _dependent_blocks(vectors: Array, rng: np.random.Generator) -> list[npt.NDArray[np.int64]]:
-    """The vectors block by block, without the blocks whose vectors are independent."""
+    """Return the vectors block by block, without the blocks whose vectors are independent."""
     used = vectors != 0
     if used.all():
         labels = np.zeros(len(vectors), dtype=np.int64)
@@ -203,7 +203,7 @@ def _dependent_blocks(vectors: Array, rng: np.random.Generator) -> list[npt.NDAr
 
 
 def _too_few_dimensions(vectors: Array, wanted: int) -> Dependency | None:
-    """A dependency of at most `wanted` vectors if all of them span fewer dimensions."""
+    """Return a dependency of at most `wanted` vectors if all of them span fewer dimensions."""
     prime = next(modular.safe_primes())
     residues = modular.residues(vectors, prime, modular.least_exponent(vectors))
     dimensions = modular.rank(residues, prime)
@@ -213,7 +213,7 @@ def _too_few_dimensions(vectors: Array, wanted: int) -> Dependency | None:
 
 
 def _on_moment_curve(vectors: Array) -> bool:
-    """Whether all rows are (a, a x, a x^2, ...), with distinct x; exactly, or modulo a prime.
+    """Return whether all rows are (a, a x, a x^2, ...) with distinct x, also modulo a prime.
 
     A prime modulo which they are divides all minors of the two columns next to each other with the
     first two; so it divides their greatest common divisor, which is 1 for other vectors.
@@ -238,7 +238,7 @@ def _on_moment_curve(vectors: Array) -> bool:
 
 
 def _distinct_nodes(rows: list[tuple[int, int]], prime: int | None) -> bool:
-    """Whether the x of (a, a x) are defined and distinct, modulo a prime or as fractions."""
+    """Return whether the x of (a, a x) are defined and distinct, modulo a prime or as fractions."""
     if not all(a if prime is None else a % prime for a, _ in rows):
         return False
     if prime is None:
@@ -247,7 +247,7 @@ def _distinct_nodes(rows: list[tuple[int, int]], prime: int | None) -> bool:
 
 
 def _coherence_bound(vectors: Array, wanted: int, budget: float) -> int:
-    """The largest k up to `wanted` that coherence proves (0 if it would cost too much).
+    """Return the largest k up to `wanted` that coherence proves (0 if it would cost too much).
 
     All rounding is bounded: a unit vector computed from d entries is off by (d + 10) u, a product
     of such vectors by d u, with u = 2^-53; whitening is by a matrix of floats, taken as it is.

@@ -117,7 +117,7 @@ def regroup(
 
 
 def _search(dataset: Dataset, groups: Groups, seed: int, rng: np.random.Generator) -> Regrouping:
-    """An order for the groups of Theorems 1 and 2, but for the given one."""
+    """Return an order for the groups of Theorems 1 and 2, but for the given one."""
     total, size, num_heads = dataset.num_examples, dataset.context_size, len(groups)
     wrong = dependent_contexts(dataset, seed=seed)
     if wrong:
@@ -153,7 +153,7 @@ def _search(dataset: Dataset, groups: Groups, seed: int, rng: np.random.Generato
 def _troublesome_first(
     queue: list[int], stuck: list[int], flats: list[Flat], rng: np.random.Generator
 ) -> list[int]:
-    """The examples that found no place, and those in their way, before all others."""
+    """Return the examples that found no place, and those in their way, before all others."""
     first = sorted({*stuck, *(member for flat in flats for member in flat.members)})
     rest = sorted(set(queue) - set(first))
     return [*rng.permutation(first).tolist(), *rng.permutation(rest).tolist()]
@@ -187,7 +187,7 @@ class _Filling:
         return self._exchange(example, heads)
 
     def obstacle(self, example: int) -> Dependency | None:
-        """A dependency that keeps an example out of a group."""
+        """Return a dependency that keeps an example out of a group."""
         for head in np.argsort(
             [len(members) - room for members, room in zip(self.members, self.rooms, strict=True)]
         ).tolist():

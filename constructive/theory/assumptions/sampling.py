@@ -87,7 +87,7 @@ class Sample:
 
 
 def affordable(vectors: Array, size: int, *, budget: float = 1.0, seed: int = 0) -> Sample:
-    """The sample of a size that a budget allows: at most 5,000 subsets, and at least 100.
+    """Return the sample of a size that a budget allows: at most 5,000 subsets, and at least 100.
 
     It follows from T, d, the size of subsets, and from how a few subsets are decided which are not
     among the sample: not from a clock. So a sample can be drawn again, and its size has nothing to
@@ -209,7 +209,7 @@ def _checked(vectors: Array, size: int) -> Array:
 
 
 def _draw(total: int, size: int, number: int, rng: np.random.Generator) -> Integers:
-    """Random subsets (number, size) of `total` vectors."""
+    """Return random subsets (number, size) of `total` vectors."""
     return np.stack([rng.choice(total, size, replace=False) for _ in range(number)])
 
 
@@ -250,12 +250,12 @@ def _dependent_among(
 
 
 def _is_dependent(vectors: Array, drawn: Drawn) -> bool:
-    """Whether a subset is dependent, exactly."""
+    """Return whether a subset is dependent, exactly."""
     return not dyadic.has_full_rank(vectors[list(drawn[1])])
 
 
 def clopper_pearson(hits: int, trials: int, confidence: float) -> tuple[float, float]:
-    """The exact confidence interval of a probability.
+    """Return the exact confidence interval of a probability.
 
     Example:
         >>> low, high = clopper_pearson(0, 5000, 0.99)

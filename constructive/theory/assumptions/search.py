@@ -107,7 +107,7 @@ def _price(unit: npt.NDArray[np.float32], width: int) -> float:
 
 
 def _whitened(vectors: Array) -> npt.NDArray[np.float32]:
-    """The vectors with their second moments made equal in all directions, of length one."""
+    """Return the vectors with their second moments made equal in all directions, of length one."""
     _, unit = unit_rows(vectors.astype(np.float64, copy=False))
     values, axes = np.linalg.eigh(unit.T @ unit)
     kept = values > 1e-12 * values[-1]
@@ -116,7 +116,7 @@ def _whitened(vectors: Array) -> npt.NDArray[np.float32]:
 
 
 def _candidates(unit: npt.NDArray[np.float32], steps: int, width: int) -> list[tuple[int, ...]]:
-    """Subsets that seem dependent, each once, smallest first."""
+    """Return subsets that seem dependent, each once, smallest first."""
     total = len(unit)
     seen: set[tuple[int, ...]] = set()
     chunk = max(1, min(1024, _AT_ONCE // (total * max(width, 1))))
@@ -162,7 +162,7 @@ def _orthogonal(
 def _pursue(
     unit: npt.NDArray[np.float32], targets: Subsets, steps: int, width: int
 ) -> set[tuple[int, ...]]:
-    """The pursuit from a few targets (B,); W partial subsets are kept for each."""
+    """Return the pursuit from a few targets (B,); W partial subsets are kept for each."""
     count, dim = len(targets), unit.shape[1]
     each = np.arange(count)[:, np.newaxis]
     chosen = targets[:, np.newaxis, np.newaxis]  # (B, W, step + 1)
@@ -193,7 +193,7 @@ def _pursue(
 
 
 def _different(rows: list[int]) -> bool:
-    """Whether no vector was taken twice, for want of another."""
+    """Return whether no vector was taken twice, for want of another."""
     return len(set(rows)) == len(rows)
 
 

@@ -99,7 +99,7 @@ class Examples:
         return bool(self.stops[-1] < len(self.order))
 
     def contexts(self, positions: Integers) -> Array:
-        """Contexts times 2^-a in float64, read now: (k, n, d)."""
+        """Return contexts times 2^-a in float64, read now: (k, n, d)."""
         scaled_down: Array = np.ldexp(
             self.dataset.contexts_of(self.order[positions]), -self.exponent
         )

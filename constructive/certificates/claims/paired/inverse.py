@@ -194,7 +194,7 @@ def contracting(bound: Coupling, total: int, nearly: float = _NEARLY) -> tuple[A
 
 
 def _right_inverses(examples: Examples, own: Array) -> tuple[tuple[slice, slice, Array], ...]:
-    """Approximate R_p = D_p^T (D_p D_p^T)^-1; any numbers will do."""
+    """Return approximate R_p = D_p^T (D_p D_p^T)^-1; any numbers will do."""
     sizes = np.diff(examples.stops, prepend=0)
     breaks = np.flatnonzero(np.diff(sizes)) + 1
     runs = []
@@ -226,7 +226,7 @@ def extra_token(examples: Examples) -> Extra:
 
 
 def _correction(entries: Entries, token: Array, direction: Array, margin: float) -> Array:
-    """The last column of `|X R - I|`: (T,), for what is read along `x* / |x*|^2`."""
+    """Return the last column of `|X R - I|`: (T,), for what is read along `x* / |x*|^2`."""
     last = len(entries.tail) - 1
     if ((entries.positions == last) & (entries.pairs == 0)).any():
         raise UndecidedError("pair 0 does not agree on the extra example; another seed=")

@@ -64,7 +64,7 @@ class PairedProof(Strategy):
 
 
 def applies(memorizer: Memorizer, dataset: Dataset) -> bool:
-    """Whether these are paired heads of rank one, along one key direction, for these examples.
+    """Return whether these are paired heads of rank one, along one key, for these examples.
 
     The record is not trusted: its order and its groups have to fit the data, and that the readout
     has no more bits than a float is seen by the layer.
