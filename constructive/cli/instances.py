@@ -62,7 +62,7 @@ def make(
         typer.Option("--set", help="NAME=VALUE or NAME=LEAST:MOST of another option of a family."),
     ] = None,
     seed: Seed = 0,
-    graph: Annotated[str, typer.Option(help="ONNX graph: split, fused or exp.")] = "split",
+    graph: Annotated[str, typer.Option(help="ONNX graph: split, fused, flat or exp.")] = "split",
     vnnlib: Annotated[VnnLib, typer.Option(help="Versions of VNN-LIB.")] = VnnLib.both,
     timeout: Annotated[float, typer.Option(min=0.0, help="Seconds, for instances.csv.")] = 60.0,
     jobs: Jobs = 1,

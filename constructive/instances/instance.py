@@ -104,7 +104,7 @@ class Instance:
 
 
 class Twins(NamedTuple):
-    """One network and one box with two thresholds, and opposite answers.
+    """One network and two properties with opposite answers: thresholds or boxes differ.
 
     Attributes:
         sat: the instance with a witness

@@ -123,7 +123,7 @@ class AttentionRanges(Rebuilt):
 
 @dataclass(frozen=True)
 class Interval(Refutation):
-    """The interval form, which needs no evidence: whoever checks it computes the bound again.
+    """The interval form. It needs no evidence, since a checker computes the bound again.
 
     Attributes:
         atom: the index of the atom that is refuted

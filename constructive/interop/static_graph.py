@@ -63,7 +63,7 @@ def _checked(layer: AttentionLayer, context: Array) -> Array:
 
 
 def _affine(layer: AttentionLayer, tokens: Array) -> onnx.ModelProto:
-    """Logits X A_h, values E U_h."""
+    """Return logits X A_h, values E U_h."""
     graph, kind = Graph(OPSET, IR_VERSION), layer.query_weights.dtype
     heads = []
     pairs = zip(layer.query_weights, layer.key_weights, _readouts(layer), strict=True)
@@ -78,7 +78,7 @@ def _affine(layer: AttentionLayer, tokens: Array) -> onnx.ModelProto:
 
 
 def _bilinear(layer: AttentionLayer, size: int) -> onnx.ModelProto:
-    """Logits q_h k_h^T, of keys and queries that are both computed."""
+    """Return logits q_h k_h^T, of keys and queries that are both computed."""
     graph, kind, width = Graph(OPSET, IR_VERSION), layer.query_weights.dtype, layer.width
     ends = {name: graph.constant(name, np.array([at])) for name, at in (
         ("first", 0), ("middle", size * width), ("last", (size + 1) * width), ("columns", 1),
@@ -101,7 +101,7 @@ def _bilinear(layer: AttentionLayer, size: int) -> onnx.ModelProto:
 
 
 def _readouts(layer: AttentionLayer) -> Array:
-    """W_V W_O W_D of each head, in float64: (H, d, d_out)."""
+    """Return W_V W_O W_D of each head, in float64: (H, d, d_out)."""
     w_v, w_o, w_d = (layer.tensors[name].astype(np.float64) for name in ("W_V", "W_O", "W_D"))
     readouts: Array = w_v @ w_o.reshape(layer.num_heads, layer.value_dim, -1) @ w_d
     return readouts

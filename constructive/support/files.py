@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, NamedTuple
 
+from constructive.support.arguments import as_path
 from constructive.support.errors import FormatError, OutputError
 
 STANDARD_OUTPUT = Path("/dev/stdout")
@@ -106,7 +107,8 @@ def require_writable(path: str | Path) -> Target:
           witness: /no such folder
           try: create the folder first, or another path
     """
-    path, name, status = Path(path), Path(os.path.realpath(path)), None
+    path, status = as_path(path), None
+    name = Path(os.path.realpath(path))
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -123,7 +125,7 @@ def require_writable(path: str | Path) -> Target:
 
 
 def same_file(first: Path, second: Path) -> bool:
-    """Whether two paths are of one file, also by a link; devices keep nothing, and are not files.
+    """Return whether two paths are of one file, also by a link; devices are not files.
 
     Args:
         first: a path
@@ -159,7 +161,7 @@ def read_file(path: str | Path) -> bytes:
           try: the path of a file
     """
     try:
-        return Path(path).read_bytes()
+        return as_path(path).read_bytes()
     except IsADirectoryError as error:
         raise FormatError(
             f"{path} is a folder, not a file", witness=str(path), suggestion="the path of a file"
@@ -167,7 +169,7 @@ def read_file(path: str | Path) -> bytes:
 
 
 def way_out(error: OSError, otherwise: str = "another path") -> str:
-    """What to try where the system refuses: room for a full disk, and else what is said.
+    """Return what to try where the system refuses: room on a full disk, else what is given.
 
     Args:
         error: of the system
@@ -270,12 +272,15 @@ def require_folder(path: str | Path, names: Sequence[str]) -> bool:
             links or write-protected files in it, and where the folder around it does not exist or
             is not writable
     """
-    path, real = Path(path), _real(path)
+    path = as_path(path)
+    real = _real(path)
     _require_around(path, real.parent, "the folder around it is read-only")
     try:
         found = real.lstat()
     except FileNotFoundError:
         return False
+    except OSError as error:  # a name that is too long
+        raise _refused(path, f"{error.strerror}", path) from error
     if not stat.S_ISDIR(found.st_mode):
         raise _refused(path, "it is not a folder", path)
     allowed, folders = set(names), _folders(names)
@@ -300,7 +305,7 @@ def require_folder(path: str | Path, names: Sequence[str]) -> bool:
 
 
 def _folders(names: Sequence[str]) -> set[str]:
-    """The folders within a folder that has files of these names."""
+    """Return the folders within a folder that has files of these names."""
     return {parent.as_posix() for name in names for parent in PurePosixPath(name).parents} - {"."}
 
 
@@ -325,7 +330,8 @@ def replacing_folder(path: str | Path, names: Sequence[str]) -> Iterator[Path]:
         >>> [file.name for file in target.iterdir()]
         ['a.txt']
     """
-    path, real = Path(path), _real(path)
+    path = as_path(path)
+    real = _real(path)
     require_folder(path, names)
     new = _temporary(real)
     old = new.with_suffix(".old")
@@ -353,12 +359,12 @@ def replacing_folder(path: str | Path, names: Sequence[str]) -> Iterator[Path]:
 
 
 def _temporary(name: Path) -> Path:
-    """A new name in the same folder."""
+    """Return a new name in the same folder."""
     return name.with_name(f".constructive-{secrets.token_hex(8)}.tmp")
 
 
 def _real(path: str | Path) -> Path:
-    """The same without links and dots, but for a link at its end."""
+    """Return the same without links and dots, but for a link at its end."""
     path = Path(path)
     return path.resolve() if path.name in {"", ".."} else path.parent.resolve() / path.name
 

@@ -67,6 +67,10 @@ LAYERS = "checker checker_conformance upper_bounds"
 PAIRS = [*checks("paired_steps paired_bounds layers paired soundness"), HONEST, HOSTILE]
 SEQUENCES = [*checks("sequence_parts sequence_checker soundness"), HOSTILE]
 DECODERS = checks("decoder_checker decoder_rounding decoder_models")
+INSTANCES = [
+    *checks("graphs instance_properties softmaxes graph_rounding"),
+    *(f"tests/instances/test_{name}.py" for name in ("checking", "flat_graph")),
+]
 REAL = checks(f"attend float_claims real_claims arithmetic layers soundness {LAYERS}")
 TESTS = {
     **{f"certificates/checker/{name}": PAIRS for name in ("paired", "pairs", "scan", "coupling")},
@@ -76,7 +80,15 @@ TESTS = {
     },
     **{
         f"certificates/checker/{name}": DECODERS
-        for name in ("decoders", "margins", "recites", "table")
+        for name in ("decoders", "margins", "recites")
+    },
+    "certificates/checker/table": [*checks("attend"), *DECODERS],
+    **{
+        f"certificates/checker/{name}": INSTANCES
+        for name in (
+            "dyadic", "folder", "graph_rounding", "graphs", "instance", "operators", "properties",
+            "protobuf", "softmaxes",
+        )
     },
     **{
         f"certificates/checker/{name}": [*REAL, HONEST, HOSTILE, NEEDS]

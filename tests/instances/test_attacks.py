@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from constructive import ParameterError
+from constructive import ParameterError, instances
 from constructive.instances.attacks import STEPS, _Ascent, search
 from constructive.instances.network import Head, Network
 from constructive.instances.properties import Atom, Box, Property
@@ -70,6 +70,32 @@ def test_gradients_find_more_than_random_points():
     wanted = Property(box, ((Atom([1.0], np.float32(attained - 1e-5)),),))
     found = {method: search(network, wanted, method).slack >= 0 for method in STEPS}
     assert found == {"random": False, "sign": True, "normalised": True, "adam": True}
+
+
+def test_searches_find_no_more_than_is_promised():
+    """Needles of which random points find a tenth at most, and searches that enter few of them."""
+    seeds, budget = 12, 20_000
+    promised, found = np.zeros(2), dict.fromkeys(STEPS, 0)
+    for seed in range(seeds):
+        sat = instances.planted(dim=4, scale=128.0, seed=seed).sat
+        assert None not in sat.hardness
+        promised += np.minimum(1.0, np.array(sat.hardness) * budget)
+        for method in ("random", "sign"):
+            found[method] += search(sat.network, sat.property, method, budget=budget).slack >= 0
+    assert found["random"] <= promised[0] + 4 * np.sqrt(promised[0])
+    assert found["sign"] <= promised[1] + 4 * np.sqrt(promised[1])
+    assert promised[0] < 1
+
+
+def test_needles_without_a_decoy_are_found():
+    """Gradients lead to them, so that the comparison above can fail."""
+    family = instances.FAMILIES["needle"]()
+    found = 0
+    for seed in range(4):
+        pair = family.make(4, seed=seed, scale=128.0, decoy=0.0)
+        (sat,) = (each for each in pair if each.answer is instances.Answer.SAT)
+        found += search(sat.network, sat.property, "sign", budget=20_000).slack >= 0
+    assert found == 4
 
 
 def test_a_method_that_is_not_there_is_refused():

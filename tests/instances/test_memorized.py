@@ -13,10 +13,10 @@ from constructive.instances.attacks import STEPS, search
 from constructive.instances.families.classes import overtaken
 from constructive.instances.families.robust import leaves, robust
 from constructive.instances.interval import Interval
-from constructive.instances.of_layers import network_of
+from constructive.instances.of_layers import _readouts, network_of, network_of_token
 from constructive.instances.radii import TOLERANCE, around, largest_proved, refuted, widened
 
-KINDS = ["robust", "classes", "relabelled"]
+KINDS = ["robust", "classes", "relabelled", "token"]
 
 
 def twins_of(kind, dim, seed, **options):
@@ -108,6 +108,36 @@ def test_what_is_not_an_example_is_refused():
         robust(memorizer, data, epsilon=1e-9)
     with pytest.raises(ParameterError, match="context"):
         network_of(memorizer.layer, data.contexts[0][:, :4])
+
+
+def test_the_network_of_a_token_is_the_layer_with_that_token():
+    """Its input moves the token, and the layer computes the same of the context with it."""
+    data = generators.uniform(num_examples=7, context_size=3, width=6, seed=2)
+    layer = build_memorizer(data, num_heads=3, construction="generic").layer
+    context, query = np.array(data.contexts[1]), data.queries[1]
+    values = np.concatenate([*_readouts(layer)], axis=1)
+    basis = np.linalg.svd(values)[0][:, 3:]
+    for token in range(3):
+        network = network_of_token(layer, context, query, token)
+        assert network.input_dim == 3
+        assert all(np.flatnonzero(h.slopes.any(axis=1)).tolist() == [token] for h in network.heads)
+        for z in np.random.default_rng(token).normal(size=(5, 3)):
+            moved = context.copy()
+            moved[token] += basis @ z
+            expected = layer(moved[np.newaxis], query[np.newaxis])
+            assert network(z[np.newaxis]) == pytest.approx(expected, abs=1e-4)
+            assert abs(expected - data.targets[1]).max() > 1e-3
+
+
+def test_tokens_that_cannot_move_are_refused():
+    data = generators.uniform(num_examples=7, context_size=3, width=3, seed=2)
+    layer = build_memorizer(data, num_heads=3, construction="generic").layer
+    with pytest.raises(ParameterError, match="direction"):
+        network_of_token(layer, data.contexts[0], data.queries[0])
+    wide = generators.uniform(num_examples=7, context_size=3, width=6, seed=2)
+    layer = build_memorizer(wide, num_heads=3, construction="generic").layer
+    with pytest.raises(ParameterError, match="token 3"):
+        network_of_token(layer, wide.contexts[0], wide.queries[0], 3)
 
 
 def test_relabelled_ends_at_the_other_example():

@@ -230,12 +230,7 @@ def split(node, x, sizes):
     ends = np.cumsum(sizes).tolist()
     parts = [(slice(None),) * axis + (slice(end - size, end),) for end, size in
              zip(ends, sizes.tolist(), strict=True)]  # fmt: skip
-    return [settled(on_entries(x, lambda array, part=part: array[part])) for part in parts]
-
-
-def settled(x):
-    """A part of the input in which nothing varies is a constant."""
-    return x if x.slopes is None or x.slopes.any() else x._replace(slopes=None)
+    return [on_entries(x, lambda array, part=part: array[part]) for part in parts]
 
 
 def rows_of(x, *, raw):

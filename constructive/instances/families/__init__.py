@@ -10,6 +10,7 @@ FAMILIES: Registry[type[Family]] = Registry(
         "shadow": "constructive.instances.families.shadow:Shadow",
         "robust": "constructive.instances.families.robust:Robust",
         "relabelled": "constructive.instances.families.relabelled:Relabelled",
+        "token": "constructive.instances.families.token:Token",
         "classes": "constructive.instances.families.classes:Classes",
     }
 )

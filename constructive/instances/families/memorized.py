@@ -23,12 +23,13 @@ from constructive.instances.of_layers import network_of
 from constructive.instances.proof import Witness
 from constructive.instances.properties import Property
 from constructive.instances.radii import Disjuncts, largest_proved, nearest_witness
+from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
 from constructive.support.errors import ConstructiveError, ParameterError
 
 TOKENS = Option(4, 2, 64, "tokens of a context; at most dim are taken")
 HEADS = Option(4, 1, 64, "heads")
-DUAL = Option(1, 0, 1, "1: widen the proved box by weighted means of each head, too")
+DUAL = Option(1, 0, 1, "1: also widen the proved box by weighted means of each head")
 CONSTRUCTIONS = ("generic", "saturated", "rank_one")
 _TRIES = 12
 
@@ -106,13 +107,41 @@ class Memorized(Family):
             options: of the family
         """
 
+    def width(self, dim: int, heads: int) -> int:
+        """Return the width of the data for so many inputs: by default the same.
+
+        Args:
+            dim: d, the number of inputs of the network
+            heads: of the memorizer, which is not used by default
+        """
+        del heads
+        return dim
+
+    def around(self, memorizer: Memorizer, data: Dataset) -> tuple[Network, Array]:
+        """Return the network, and the point of the first example: by default its query.
+
+        Args:
+            memorizer: of the data
+            data: what is memorized
+
+        Raises:
+            ParameterError: for numbers beyond float32
+        """
+        return network_of(memorizer.layer, data.contexts[0]), np.asarray(data.queries[0])
+
     def search(
-        self, network: Network, data: Dataset, options: Mapping[str, float], seed: int
+        self,
+        network: Network,
+        point: Array,
+        data: Dataset,
+        options: Mapping[str, float],
+        seed: int,
     ) -> Search:
         """Return how to find a box with a witness: by default by ascent (`nearest_witness`).
 
         Args:
             network: around the first example
+            point: of the first example (d,)
             data: what is memorized
             options: of the family
             seed: of the search
@@ -120,7 +149,7 @@ class Memorized(Family):
         bad = self.bad(data, options)
 
         def ascent(beyond: float) -> tuple[Property, Witness] | None:
-            return nearest_witness(network, data.queries[0], bad, beyond=beyond, seed=seed)
+            return nearest_witness(network, point, bad, beyond=beyond, seed=seed)
 
         return ascent
 
@@ -156,18 +185,21 @@ class Memorized(Family):
         tokens, heads = min(int(options["tokens"]), dim), int(options["heads"])
         count = max(heads * (tokens - 1) + 1, 2)
         drawn = generators.uniform(
-            num_examples=count, context_size=tokens, width=dim, seed=int(random.integers(1 << 31))
+            num_examples=count,
+            context_size=tokens,
+            width=self.width(dim, heads),
+            seed=int(random.integers(1 << 31)),
         )
         data = self.data(drawn, random, options)
         construction = str(random.choice(CONSTRUCTIONS))
         swapped, seed = bool(random.integers(2)), int(random.integers(1 << 31))
         try:
             memorizer = build_memorizer(data, num_heads=heads, construction=construction)
-            network = network_of(memorizer.layer, data.contexts[0])
+            network, point = self.around(memorizer, data)
         except ConstructiveError:  # the data do not meet an assumption, or weights are too large
             return None
         return twins_around(
-            network, data.queries[0], self.bad(data, options),
-            self.search(network, data, options, seed), name=name, family=self.name,
+            network, point, self.bad(data, options),
+            self.search(network, point, data, options, seed), name=name, family=self.name,
             dual=bool(options["dual"]), swapped=swapped,
         )  # fmt: skip

@@ -21,6 +21,7 @@ from constructive.instances.proof import Witness
 from constructive.instances.properties import Atom, Property
 from constructive.instances.radii import CLEARANCE, Disjuncts, around
 from constructive.instances.rounding import property_rounding
+from constructive.support.arrays import Array
 
 DISTANCE = Option(0.1, 0.001, 10.0, "largest distance of an entry of the two queries")
 _THRESHOLD = 0.875
@@ -65,19 +66,25 @@ class Relabelled(Memorized):
         return ((Atom(np.ones(1), _THRESHOLD),),)
 
     def search(
-        self, network: Network, data: Dataset, options: Mapping[str, float], seed: int
+        self,
+        network: Network,
+        point: Array,
+        data: Dataset,
+        options: Mapping[str, float],
+        seed: int,
     ) -> Search:
         """Return the box that reaches the second query, which is a witness by construction.
 
         Args:
             network: around the first example
+            point: its query (d,)
             data: what is memorized
             options: of the family
             seed: not used
         """
         del seed
-        radius = float(np.abs(data.queries[1] - data.queries[0]).max())
-        wanted = Property(around(data.queries[0], radius), self.bad(data, options))
+        radius = float(np.abs(data.queries[1] - point).max())
+        wanted = Property(around(point, radius), self.bad(data, options))
         witness = Witness(tuple(Fraction(x) for x in data.queries[1].tolist()))
         needed = max(CLEARANCE, 2.0 * property_rounding(network, wanted))
 

@@ -105,8 +105,8 @@ move=> /shiftl_exact ->; rewrite Z_of_intK /exp_series.toR ZdyadicE mulrCA; cong
 by rewrite -expfzDr ?pnatr_eq0 // addrC subrK.
 Qed.
 
-(* The program on stored arrays, whose powers of two are eE (contexts), eq (queries), eQ, eK, eV,  *)
-(* eO, eD (weights), eY (targets) and ee (epsilon)                                                *)
+(* The program on stored arrays, whose powers of two are eE (contexts), eq (queries), eQ, eK, eV, *)
+(* eO, eD (weights), eY (targets) and ee (epsilon)                                               *)
 Definition check_stored_error P r N (eE eq eQ eK eV eO eD eY ee : int) :=
   let unit := eE + (eV + eO + eD) in
   check_error P r N (Z_of_int (eE + eK + eQ + eq)) (Z_of_int (eY - unit)) (Z_of_int (ee - unit)).

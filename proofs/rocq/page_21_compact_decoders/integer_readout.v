@@ -1,6 +1,6 @@
-(* proofs/21-compact.md: Proposition 3. Sums of integers whose sizes add up to 2^p at most are    *)
-(* exact in a format of p bits, in any order; and the tokens that integers decide are decided in  *)
-(* real arithmetic, too.                                                                          *)
+(* proofs/21-compact-decoders.md: Proposition 21.3. Sums of integers whose sizes add up to less   *)
+(* than 2^p are exact in a format of p bits, in any order; and the tokens that integers decide    *)
+(* are decided in real arithmetic, too.                                                           *)
 From mathcomp Require Import all_ssreflect all_algebra.
 
 Set Implicit Arguments.

@@ -1,6 +1,6 @@
-(* proofs/21-compact.md: Proposition 2. Tokens are signs, heads are integers. (a) Each head has a *)
-(* winner in each window, whose logit leads by 128 or more. (b) In real arithmetic the head gives *)
-(* the winner's token, but for 2 (w - 1) exp(-128).                                               *)
+(* proofs/21-compact-decoders.md: Proposition 21.2 (a) and (b). Tokens are signs, heads are       *)
+(* integers. (a) Each head has a winner in each window, whose logit leads by 128 or more. (b) In  *)
+(* real arithmetic the head gives the winner's token, but for 2 (w - 1) exp(-128).                *)
 From mathcomp Require Import all_ssreflect all_algebra zify ring ssrZ.
 From mathcomp.analysis Require Import reals sequences exp.
 From Memorization Require Import Definitions softmax.
@@ -50,7 +50,8 @@ Proof.
 move=> us vs od; suff [y e] : exists y, dot_product u v = 2 * y + d%:R.
   by rewrite e natz; lia.
 have s c : exists y, u 0 c * v 0 c = 2 * y + 1.
-  by have [y ->] := sign_odd (us c); have [z ->] := sign_odd (vs c); exists (2 * y * z + y + z); ring.
+  have [y ->] := sign_odd (us c); have [z ->] := sign_odd (vs c).
+  by exists (2 * y * z + y + z); ring.
 have [y yE] := fin_all_exists s; exists (\sum_c y c).
 by rewrite /dot_product (eq_bigr _ (fun c _ => yE c)) big_split -mulr_sumr sumr_const card_ord.
 Qed.
