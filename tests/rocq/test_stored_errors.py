@@ -1,7 +1,8 @@
-"""`check --rocq` of the claim *error*: what the files say, and what Rocq proves of it or refuses."""
+"""`check --rocq` of the claim *error*: what files say, and what Rocq proves of it or refuses."""
 
 import dataclasses
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ from constructive.certificates.rocq.confirm import confirm, confirm_instance
 from constructive.certificates.rocq.definitions import Stored, write
 from constructive.certificates.rocq.error import ARRAYS, THEORY, instance_of, known_of, precision
 from constructive.certificates.rocq.reading import read, require_same
+
+HOW_TO = Path(__file__).parent.parent.parent / "docs" / "how-to" / "verify-a-certificate.md"
 
 needs_rocq = pytest.mark.skipif(shutil.which("coqc") is None, reason="Rocq (coqc) is not installed")
 
@@ -166,3 +169,20 @@ def test_the_command_confirms_both_and_keeps_both(tmp_path):
     assert done.output.endswith("PROVED\n")
     for claim in ("rank", "error"):
         assert (folder / claim / "stored.vo").exists()
+
+
+@needs_rocq
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled_once")
+def test_the_how_to_shows_what_the_command_prints(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = HOW_TO.read_text()
+    (command,) = [line for line in page.splitlines() if line.endswith("--rocq")]
+    data = generators.uniform(num_examples=7, context_size=3, width=5)
+    memorizer = build_memorizer(data, num_heads=3)
+    data.save("small.npz")
+    memorizer.save("small.safetensors")
+    certify(memorizer, data).save("small.json")
+    done = CliRunner().invoke(cli.app, command.split()[1:])
+    assert done.exit_code == 0, done.output
+    assert f"```text\n{done.stdout}```" in page
