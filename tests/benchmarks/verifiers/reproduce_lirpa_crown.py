@@ -20,7 +20,9 @@ class Network(nn.Module):
         self.first, self.second = head(1.0, 0.0), head(-1 / 49, -50 / 49)
 
     def forward(self, x):
-        return self.first(x) @ torch.tensor([[1.0], [0]]) + self.second(x) @ torch.tensor([[6.0], [0]])
+        return self.first(x) @ torch.tensor([[1.0], [0]]) + self.second(x) @ torch.tensor(
+            [[6.0], [0]]
+        )
 
 
 low, high = torch.tensor([[-99.0]]), torch.tensor([[-1.0]])
