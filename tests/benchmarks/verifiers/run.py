@@ -122,16 +122,19 @@ def problem_of(folder, instance, timeout):
 
 
 def judged(name, command, folder, made, timeout):
-    """Run one verifier: its version, score and seconds for an instance."""
+    """Run one verifier: its line of the table, and how often it failed by what it said."""
     adapter = Adapter(command)
     results, started = folder.with_name(f"{name}.csv"), time.monotonic()
+    errors = Counter()
     with results.open("w") as file:
         for instance in made:
             reply = adapter.ask(problem_of(folder, instance, timeout))
+            if reply.startswith("error"):
+                errors[reply.partition(",")[2]] += 1
             file.write(f"{instance.name},{reply.replace('timed-out', 'timeout')}\n")
     adapter.stop()
     seconds = (time.monotonic() - started) / len(made)
-    return adapter.version, instances.score(folder, results), seconds
+    return row(name, adapter.version, instances.score(folder, results), seconds), errors
 
 
 def row(name, version, score, seconds):
@@ -139,7 +142,6 @@ def row(name, version, score, seconds):
     outcomes = Counter((row.expected.answer, row.outcome) for row in score.rows)
     total = Counter(row.outcome for row in score.rows)
     false = Counter(row.expected.family for row in score.false)
-    errors = Counter(row.reason for row in score.rows if row.outcome is Outcome.ERROR)
     kinds = ", ".join(f"{count} {family}" for family, count in sorted(false.items()))
     cells = [
         name,
@@ -151,7 +153,7 @@ def row(name, version, score, seconds):
         f"{total[Outcome.ERROR] + total[Outcome.UNSHOWN] + total[Outcome.MISSING]}",
         f"{seconds:.2f} s",
     ]
-    return f"| {' | '.join(cells)} |", errors
+    return f"| {' | '.join(cells)} |"
 
 
 def main():
@@ -188,16 +190,15 @@ def main():
         file, *arguments = VERIFIERS[name]
         python = sys.executable if file in OURS else options.python
         try:
-            found = judged(
+            line, errors = judged(
                 name, [python, ADAPTERS / file, *arguments], folder, made, options.timeout
             )
         except MissingError:
             print(f"| {name} | not found | | | | | | |")
             continue
-        line, errors = row(name, *found)
         print(
             line,
-            *(f"  {count} x {reason}" for reason, count in errors.items()),
+            *(f"  {count} x {message}" for message, count in errors.items()),
             sep="\n",
             flush=True,
         )
