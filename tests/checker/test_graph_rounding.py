@@ -133,6 +133,7 @@ def test_numbers_that_may_overflow_are_refused(checker):
     for made in (
         single([[2.0**120], [0.0]], [0.0, 0.0]),
         single([[1.0], [0.0]], [0.0, 0.0], [[2.0**120], [0.0]]),
+        single([[2.0**98]] + [[0.0]] * 7, [0.0] * 8),
     ):
         with pytest.raises(ValueError, match="overflow"):
             bounds(checker, made, unit_box(1))
