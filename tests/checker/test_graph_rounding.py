@@ -168,3 +168,15 @@ def test_models_that_are_known(checker):
         assert words.startswith(name)
         assert "TF32" in words
         assert "any order" in words
+
+
+def test_errors_of_logits_and_of_averages_multiply(checker):
+    made = single([[2.0**20], [0.0]], [0.0, 0.0])
+    bound, read = bounds(checker, made, unit_box(1))
+    model = checker.float_model
+    logits = 2.0**20 * model.gamma_of(read.model, 3)
+    larger = float(checker.rounding.growth(np.float64(2.0 * logits)))
+    zeta = float(model.averaged(read.model, np.float64(2.0))[0])
+    whole = (1.0 + larger) * (1.0 + zeta) - 1.0
+    assert larger > 0.3
+    assert whole <= bound[0] < whole * (1.0 + 1e-6)
