@@ -180,3 +180,10 @@ def test_errors_of_logits_and_of_averages_multiply(checker):
     whole = (1.0 + larger) * (1.0 + zeta) - 1.0
     assert larger > 0.3
     assert whole <= bound[0] < whole * (1.0 + 1e-6)
+
+
+def test_what_underflow_takes_counts(checker):
+    """A value that is not a normal number may be read as zero."""
+    made = single([[0.0], [0.0]], [20.0, 0.0], [[2.0**-127], [0.0]])
+    bound, _ = bounds(checker, made, unit_box(1))
+    assert 2.0**-127 < bound[0] < 2.0**-90
