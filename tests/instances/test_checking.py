@@ -24,6 +24,7 @@ from constructive.instances import (
     save,
 )
 from constructive.instances.interval import Interval
+from constructive.instances.replaying import TOLERANCE
 from constructive.instances.vnnlib import version_1, version_2
 
 FAMILIES = "needle", "corner", "shadow", "robust", "classes", "relabelled"
@@ -372,8 +373,9 @@ def test_progress_and_jobs(checker, folder, capsys):
     assert capsys.readouterr().err.startswith("... instances: 0 of 2\n")
 
 
-def test_margins_beyond_what_scorers_accept(said, tmp_path):
+def test_margins_beyond_what_scorers_accept(checker, said, tmp_path):
     """A steep network, whose margin does not reach 1e-4 outside of the box."""
+    assert Fraction(TOLERANCE).limit_denominator(10**6) == checker.instance.NEAR
     for slope, words in ((4096.0, "no input of the box"), (64.0, "no input within 1e-4")):
         network = Network((Head([[slope], [0.0]], [-slope, 0.0], [[1.0], [0.0]]),))
         wanted = Property(Box([-1.0], [1.0]), ((Atom([1.0], 0.5625),),))
