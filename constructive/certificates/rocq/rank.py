@@ -42,6 +42,7 @@ def confirmed(instance: Instance) -> list[str]:
 
 THEORY = Theory(
     name="checker/attention_rank",
+    claim="rank",
     modules="Definitions attention_program attention_rank",
     definitions={
         **dict.fromkeys(["modulus", "order", "point"], "int63"),
@@ -108,6 +109,24 @@ def stored(memorizer: Memorizer, dataset: Dataset) -> Stored:
         "H": layer.num_heads,
     }
     return Stored(dict(zip(ARRAYS, arrays, strict=True)), sizes, dataset.num_examples**2)
+
+
+def known_of(
+    certificate: Certificate,  # noqa: ARG001 - other claims need it
+    memorizer: Memorizer,
+    dataset: Dataset,
+) -> Stored:
+    """The numbers of `stored`, which do not depend on the certificate.
+
+    Args:
+        certificate: any
+        memorizer: H heads
+        dataset: T examples
+
+    Raises:
+        DataError: for data which do not fit the weights
+    """
+    return stored(memorizer, dataset)
 
 
 def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -> Instance:
