@@ -9,7 +9,7 @@ import typer
 
 import constructive
 from constructive.cli.common import Force, Quiet, Seed, WeightsFile, app, progress_bar
-from constructive.cli.outputs import Say, require_ending, several_outputs
+from constructive.cli.outputs import Say, several_outputs
 from constructive.support.errors import DataError, MissingExtraError, shown
 from constructive.support.files import read_file
 from constructive.support.progress import report
@@ -137,9 +137,9 @@ def recite(
     written = {
         "--output": output, "--text": text, "--certificate": certificate, "--picture": drawn,
     }  # fmt: skip
-    say = several_outputs(written, inputs={"FILE": file}, force=force, quiet=quiet)
-    require_ending(output, ".safetensors")
-    draws = _can_draw(say, asked=picture is not None)
+    endings = {"--output": ".safetensors", "--text": ".json", "--certificate": ".json"}
+    say = several_outputs(written, inputs={"FILE": file}, force=force, quiet=quiet, endings=endings)
+    draws = _can_draw(drawn, say, asked=picture is not None)
     stored = read_file(file)
     asked = _read(file, stored, unit, limit)
     content = _as_bytes(asked.joined(asked.tokens))
@@ -301,10 +301,14 @@ def _compared(recited: bytes, content: bytes, size: int) -> str:
     return f"NOT RECITED: byte {same:,} of {len(content):,} is the first which differs"
 
 
-def _can_draw(say: Say, *, asked: bool) -> bool:
-    """Whether there will be a picture. Raises MissingExtraError where one was asked for."""
+def _can_draw(picture: Path, say: Say, *, asked: bool) -> bool:
+    """Return whether there will be a picture.
+
+    Raises OutputError for a name of another format, and MissingExtraError where one was asked for.
+    """
     from constructive.figures import drawing
 
+    drawing.require_picture(picture)
     try:
         drawing.require_matplotlib()
     except MissingExtraError as error:

@@ -9,6 +9,7 @@ from constructive.data.corpus import Text
 from constructive.layers.decoder import Decoder
 from constructive.support.arguments import require_seed
 from constructive.support.errors import ParameterError, shown
+from constructive.support.foreign import in_three_parts
 from constructive.support.registry import Registry
 
 HOMES = {
@@ -20,6 +21,7 @@ DECODERS: Registry[DecoderKind] = Registry(HOMES)
 """All constructions of decoders, by name. A new one is a file, and a line above."""
 
 
+@in_three_parts
 def build_decoder(
     text: Text,
     *,

@@ -1,7 +1,7 @@
 """Tokens of texts: words, bytes, or the ids of any tokenizer."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -16,7 +16,7 @@ Joined = str | bytes | tuple[int, ...]
 
 
 def require_vocabulary(vocabulary: tuple[Token, ...], unit: str) -> None:
-    """Raise ParameterError for an unknown unit, or tokens which are not all different ones of it.
+    """Raise ParameterError for an unknown unit, or tokens that are not all different ones of it.
 
     Args:
         vocabulary: strings for "words", integers from 0 to 255 for "bytes", any for "ids"
@@ -54,7 +54,7 @@ def numbers_of(
         unit: what a token is
 
     Raises:
-        DataError: for one that is not in the vocabulary, and for none
+        DataError: for a token that is not in the vocabulary, for none, and for no sequence
 
     Example:
         >>> numbers_of("no, no", ("no", ",", " "), "words").tolist()
@@ -65,10 +65,16 @@ def numbers_of(
         listed = re.findall(r"\w+|\W", tokens)
     elif isinstance(tokens, str) and unit == "bytes":
         listed = list(tokens.encode())
-    else:
+    elif isinstance(tokens, Iterable):
         listed = list(tokens)
+    else:
+        raise DataError(
+            f"tokens are a {type(tokens).__name__}, not a sequence",
+            witness=type(tokens).__name__,
+            suggestion="tokens of the text that it was built for, in a list",
+        )
     number = {token: index for index, token in enumerate(vocabulary)}
-    unknown = [token for token in listed if token not in number]
+    unknown = [token for token in listed if not isinstance(token, Hashable) or token not in number]
     if unknown or not listed:
         found = f"the token {shown(unknown[0])} is none of" if unknown else "no token, of"
         raise DataError(
@@ -80,7 +86,7 @@ def numbers_of(
 
 
 def joined(tokens: Sequence[Token], unit: str) -> Joined:
-    """Tokens one after the other: a string of words, bytes, or a tuple of token ids.
+    """Return tokens one after the other: a string of words, bytes, or a tuple of token ids.
 
     Args:
         tokens: of one unit

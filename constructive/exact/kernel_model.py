@@ -176,7 +176,7 @@ _LAZY = math.log(256.0)
 
 
 def _rows() -> Iterator[KernelModel]:
-    """All models of kernels."""
+    """Yield all models of kernels."""
     in_float32 = FORMATS["float32"]
     flash = KernelModel(
         "flash float32",

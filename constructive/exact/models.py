@@ -28,7 +28,7 @@ STORAGES = "float32", "bfloat16", "float16"
 
 
 def _rows() -> Iterator[FloatModel]:
-    """All models of certificates."""
+    """Yield all models of certificates."""
     in_float32 = FORMATS["float32"]
     for storage in STORAGES:
         pairwise = FloatModel(

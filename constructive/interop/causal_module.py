@@ -70,14 +70,14 @@ class DecoderModule(nn.Module):
             self.register_parameter(name, nn.Parameter(torch.tensor(array)))
 
     def forward(self, ids: Tensor) -> Tensor:
-        """The logits at each position: (S, N, V + 1), the last one for the end of a text.
+        """Return the logits at each position: (S, N, V + 1), the last one for the end of a text.
 
         Args:
             ids: numbers of tokens (S, N); `Decoder.ids` finds them
 
         Raises:
             DataError: for what is no (S, N), for more tokens than there are positions, and, where
-                PyTorch says so, which is on the CPU, for numbers which are not tokens
+                PyTorch says so, which is on the CPU, for numbers that are not tokens
         """
         tokens = self._embedded(ids)
         if self.window is not None and ids.shape[1] > 2 * self.window:
@@ -144,7 +144,7 @@ class DecoderModule(nn.Module):
         return [high, self.U - high]
 
     def _embedded(self, ids: Tensor) -> Tensor:
-        """Tokens with their positions: (S, N, d)."""
+        """Return tokens with their positions: (S, N, d)."""
         whole = ids.dtype in {torch.int64, torch.int32}
         if ids.ndim != 2 or not whole or not ids.numel():
             raise DataError(
@@ -175,5 +175,5 @@ class DecoderModule(nn.Module):
 
 
 def _seen(length: int, window: int, device: torch.device) -> Tensor:
-    """Which positions each one sees in its window: (N, N)."""
+    """Return which positions each one sees in its window: (N, N)."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril().triu(1 - window)

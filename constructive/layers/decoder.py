@@ -202,7 +202,7 @@ class Decoder(Rebuilt):
             tokens: of the vocabulary; or a string of words, or bytes, if those are the tokens
 
         Raises:
-            DataError: for one which is not in the vocabulary, and for none
+            DataError: for a token that is not in the vocabulary, for none, and for no sequence
         """
         return numbers_of(tokens, self.vocabulary, self.unit)
 
@@ -298,6 +298,12 @@ class Decoder(Rebuilt):
         Raises:
             DataError: for a text of another vocabulary, or with more positions
         """
+        if not isinstance(text, Text):
+            raise DataError(
+                f"the text is a {type(text).__name__}, not a Text",
+                witness=type(text).__name__,
+                suggestion="Text.words(string), Text.bytes(string) or Text.load(path)",
+            )
         if text.vocabulary != self.vocabulary or text.unit != self.unit:
             raise DataError(
                 f"the text has other tokens than the decoder: {text!r}",

@@ -115,6 +115,9 @@ class Program:
             w_q, w_k, w_v, w_o, w_d = map(machine.load, layer.tensors.values())
             view = examples(dataset.contexts, dataset.queries)
             logits, x = self._logits(machine, view, w_q, w_k)
+            if view.hidden is not None:
+                hidden = view.hidden[:, np.newaxis]
+                logits = logits._replace(array=np.where(hidden, -np.inf, logits.array))
             arrays = {
                 "a": logits,
                 "x": x,
@@ -256,7 +259,7 @@ def _times(machine: Machine, array: Labelled, constant: float) -> Labelled:
 
 
 def _turned(found: Labelled, wanted: str) -> Array:
-    """An array with its axes in this order; those that are missing have a length of one."""
+    """Return an array with its axes in this order; those that are missing have a length of one."""
     there = [index for index in wanted if index in found.indices]
     turned = found.array.transpose([found.indices.index(index) for index in there])
     return turned[tuple(slice(None) if index in there else np.newaxis for index in wanted)]

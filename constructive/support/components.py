@@ -7,7 +7,7 @@ from constructive.support.arrays import Integers
 
 
 def components(edges: npt.ArrayLike, count: int) -> Integers:
-    """The number of the component that each vertex is in, from 0 on: (count,).
+    """Return the number of the component that each vertex is in, from 0 on: (count,).
 
     Args:
         edges: pairs of vertices (2, E), from 0 to count - 1

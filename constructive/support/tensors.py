@@ -22,11 +22,11 @@ from constructive.support.files import read_file
 Made = TypeVar("Made")
 
 _LENGTH = 8
-"""Bytes which say how long the header is; and what its end is a multiple of."""
+"""Bytes that say how long the header is; and what its end is a multiple of."""
 
 
 def serialized(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
-    """The content of a .safetensors file.
+    """Return the content of a .safetensors file.
 
     Args:
         tensors: arrays by name
@@ -89,7 +89,7 @@ def load(
     make: Callable[[dict[str, Array], Any], Made],
     others: Mapping[str, Callable[[dict[str, Array], Any], Made]] | None = None,
 ) -> Made:
-    """What `make` makes of the arrays and the description in a file.
+    """Return what `make` makes of the arrays and the description in a file.
 
     Args:
         path: the file

@@ -405,7 +405,7 @@ def as_packed(rng, files):
 
 
 def other_evidence(rng, files):
-    """A column, a point or a prime which is another, and anything anywhere."""
+    """A column, a point or a prime that is another, and anything anywhere."""
     trails = [trail for trail in leaves(files.content) if trail]
     trail = trails[rng.integers(len(trails))]
     value = EVIL[rng.integers(len(EVIL))]

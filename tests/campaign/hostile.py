@@ -33,6 +33,7 @@ FAMILIES = {
     "large demands": (0.002, 10),
     "certify": (0.068, 100),
     "decoders": (0.05, 100),
+    "instances": (0.02, 50),
 }
 """Shares of all cases, and how many are run at a time."""
 

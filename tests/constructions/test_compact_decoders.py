@@ -235,3 +235,12 @@ def test_single_steps_leave_room_or_give_up():
     assert np.array_equal(found, np.rint(found))
     assert cells.room(rows @ found, spacing).min() >= needed
     assert polished(rows, start, cells, 4.0, 1.9) is None
+
+
+def test_first_positions_of_blocks_may_be_followed_by_anything(monkeypatch):
+    monkeypatch.setattr(compact, "LARGEST", 60)
+    monkeypatch.setattr(compact, "BLOCK", 6)
+    text = Text.of([(7 * i * i + i // 3) % 11 for i in range(200)])
+    decoder = build_decoder(text, parameters="few")
+    assert decoder.layer.readout_weights[1:11].any()  # of the token itself
+    assert_recites(decoder, text)

@@ -56,6 +56,7 @@ class OfModel(Claim):
 class Executed(OfModel):
     """*executed* of a layer: rounding takes no more than what the claim leaves for it."""
 
+    of_lengths = True
     statement = "max |fl(f(E_t, e_t)) - y_t| <= {!r}{} for every program fl of the model {!r}: {}"
 
     @property

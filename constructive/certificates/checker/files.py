@@ -15,6 +15,7 @@ import numpy as np
 from bounds import above
 
 ARRAYS = ("contexts", "queries", "targets")
+LENGTHS = "lengths"  # of contexts, where these are different
 PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 LARGEST_INTEGER = 1 << 53  # up to which float64 holds every integer
 
@@ -131,12 +132,14 @@ def read_weights(path, shapes):
 
 
 def data_shapes(path):
-    """Type and shape of contexts, queries and targets in an .npz file, as numpy writes it.
+    """Type and shape of contexts, queries and targets in an .npz file, and of lengths if any.
 
     An entry without .npy is what numpy would read instead of the one with it. A folder has a .npy
     file for each.
     """
     if Path(path).is_dir():
+        several = (Path(path) / f"{LENGTHS}.npy").exists()
+        require(not several, "a folder holds contexts of one length only")
         headers = {name: npy_header(Path(path) / f"{name}.npy", name) for name in ARRAYS}
         return {name: (kind, shape) for name, (kind, shape, *_) in headers.items()}
     found = {}
@@ -144,7 +147,7 @@ def data_shapes(path):
         names = archive.namelist()
         named = {name.removesuffix(".npy") for name in names}
         require(len(named) == len(names), "the data name an array twice")
-        for name in ARRAYS:
+        for name in (*ARRAYS, *({LENGTHS} & named)):
             entry = archive.getinfo(f"{name}.npy")
             # Others are unpacked whole, and headers of other versions may be gigabytes long.
             require(entry.compress_type in PACKED, f"{name} are packed in another way")

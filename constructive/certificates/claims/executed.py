@@ -190,7 +190,7 @@ def judge(
 
 
 def _logits(found: Rounding, example: int) -> str:
-    """The part of a bound that is due to logits, in words."""
+    """Return the part of a bound that is due to logits, in words."""
     if found.exact == 1.0:
         return "none of that by logits, which are exact"
     entry = int(found.bounds[example].argmax())

@@ -3,7 +3,8 @@
 The heads of a block come in pairs with one key and opposite queries, and U has opposite entries
 for them. Inside the block they read different tokens. Outside of it both read the same token, so a
 pair adds exactly zero, as all sums are of integers below 2^24. So each block is a system of its
-own, and memory is that of a block.
+own, and memory is that of a block. The skip connection is part of the first one: at the first
+position of a text a pair reads one token twice.
 """
 
 import math
@@ -27,15 +28,22 @@ from constructive.layers.decoder import Decoder
 from constructive.support.arrays import Array, Integers
 from constructive.support.progress import report
 
-_ROOM = 1.25
-"""The spacing of all blocks, relative to the least one of the first block."""
+_ROOMS = 1.25, 1.6, 2.2
+"""Spacings of all blocks that are tried, relative to the least one of the first block."""
 
 
 class _Block(NamedTuple):
-    """A block: W_Q and W_K of its pairs of heads (2, P, d, 1), what they meet, and S."""
+    """A block: W_Q and W_K of its pairs (2, P, d, 1), their integers, and what adds up there."""
 
     heads: tuple[Array, Array]
+    entries: Array
     part: Part
+
+
+class _Skip(NamedTuple):
+    """The readout of the token itself, which the first block finds, and S, for all blocks."""
+
+    entries: Array
     spacing: int
 
 
@@ -50,33 +58,47 @@ def build_blocks(plan: Plan, *, every: bool, largest: float) -> Decoder | None:
     Returns:
         None where there is no such readout
     """
-    layout = plan.layout
-    total = ((plan.text.longest - 1) >> layout.period) + 1
+    guess = _built(plan, _Where(0, 0), None, None, every=every)
+    if guess is None:
+        return None
+    for room in _ROOMS:
+        built = _at(plan, math.ceil(room * guess[1].spacing) + 1, every=every, largest=largest)
+        if built is not None:
+            return built
+    return None
+
+
+class _Where(NamedTuple):
+    """The number of a block, and of its first pair."""
+
+    block: int
+    pair: int
+
+
+def _at(plan: Plan, spacing: int, *, every: bool, largest: float) -> Decoder | None:
+    """A decoder with one spacing for all blocks; None where a block has no readout."""
+    total = ((plan.text.longest - 1) >> plan.layout.period) + 1
     found: list[_Block] = []
-    spacing, pairs, size = None, 0, 0.0
+    skip, pairs, size = None, 0, 0.0
     for number in range(total):
         report("blocks", number, total)
         if not len(_positions(plan, number)):
             continue
-        block = _built(plan, number, pairs, spacing, every=every)
-        if block is None:
+        built = _built(plan, _Where(number, pairs), skip, spacing, every=every)
+        if built is None:
             return None
-        if spacing is None:  # all blocks have one, so the first one is built again
-            spacing = math.ceil(_ROOM * block.spacing)
-            block = _built(plan, number, pairs, spacing, every=every)
-            if block is None:
-                return None
-        entries = np.abs(block.part.entries)
-        size += 2.0 * float(entries.sum(axis=0).max())
+        block, skip = built
+        sizes = np.abs(block.entries)
+        size += 2.0 * float(sizes.sum(axis=0).max())
         expected = size / (number + 1) * total
-        if entries.max() >= largest or max(size, 0.8 * expected) >= EXACT:
+        if sizes.max() >= largest or max(size, 0.8 * expected) >= EXACT:
             return None
         found.append(block)
         pairs += block.heads[0].shape[1]
-    return None if spacing is None else _together(plan, found, spacing)
+    return None if skip is None else _together(plan, found, skip)
 
 
-def _together(plan: Plan, found: list[_Block], spacing: int) -> Decoder | None:
+def _together(plan: Plan, found: list[_Block], skip: _Skip) -> Decoder | None:
     """The decoder of all blocks: the first heads of all pairs, and then the second ones."""
     layout = plan.layout
     heads = [
@@ -84,34 +106,39 @@ def _together(plan: Plan, found: list[_Block], spacing: int) -> Decoder | None:
         for which in (0, 1)
     ]
     outputs, inner = plan.points.shape[1], slice(1, layout.width - layout.blocks)
-    entries = np.concatenate([block.part.entries for block in found])
+    entries = np.concatenate([block.entries for block in found])
     pairs = len(heads[0]) // 2
     readout = np.zeros((2 * pairs + 1, layout.width, outputs))
+    readout[0, inner] = skip.entries
     readout[1 : pairs + 1, inner] = entries.reshape(pairs, -1, outputs)
     readout[pairs + 1 :, inner] = -readout[1 : pairs + 1, inner]
-    parts = [block.part for block in found]
     flat = readout.reshape(-1, outputs)
-    built = assembled(plan, (heads[0], heads[1]), flat, parts, spacing)
+    parts = [block.part for block in found]
+    built = assembled(plan, (heads[0], heads[1]), flat, parts, skip.spacing)
     return built if built.record.share < 1.0 else None
 
 
 def _built(
-    plan: Plan, number: int, first: int, spacing: int | None, *, every: bool
-) -> _Block | None:
-    """A block, with its pairs numbered from the first; None where there is no readout."""
-    wanted = _positions(plan, number)
+    plan: Plan, where: _Where, skip: _Skip | None, spacing: int | None, *, every: bool
+) -> tuple[_Block, _Skip] | None:
+    """A block, and the readout of tokens, which is found with the first one."""
+    wanted = _positions(plan, where.block)
     following = following_of(plan.text, wanted)
+    own = _own(plan, wanted)
     cells = cells_of(plan.points, following, every=every)
-    each = plan.layout.width - plan.layout.blocks - 1
-    pairs = max(1, math.ceil(columns_for(cells, every=every) / each))
+    moved = np.zeros((len(wanted), len(cells)))
+    if skip is not None:
+        moved = own.astype(np.float64) @ skip.entries / skip.spacing
+        cells = [cell.moved(-off) for cell, off in zip(cells, moved.T, strict=True)]
+    pairs = max(1, math.ceil(columns_for(cells, every=every) / own.shape[1]))
     for _ in range(ATTEMPTS):
-        heads = plan.layout.gated_heads(first, pairs, number)
-        rows = _rows(plan, wanted, heads)
-        cheap = np.ones(rows.shape[1])
-        real = [shortest(Problem(rows, cheap, cell)) for cell in cells]
+        heads = plan.layout.gated_heads(where.pair, pairs, where.block)
+        met = _met(plan, wanted, heads)
+        rows = met if skip is not None else np.concatenate([own, met], axis=1)
+        real = [shortest(Problem(rows, np.ones(rows.shape[1]), cell)) for cell in cells]
         solved: list[Shortest] = [one for one in real if one is not None]
         if len(solved) == len(real):
-            outputs = np.stack([one.solved.outputs for one in solved], axis=1)
+            outputs = np.stack([one.solved.outputs for one in solved], axis=1) + moved
             share = share_of(outputs - plan.shift, plan.centred)
             rounded = (
                 rounded_together(solved, share)
@@ -120,11 +147,15 @@ def _built(
             )
             if rounded is not None:
                 entries, taken = rounded
-                seen = np.concatenate([np.ones((len(rows), 1), np.int8), rows], axis=1)
+                if skip is None:
+                    skip = _Skip(entries[: own.shape[1]], taken)
+                    entries = entries[own.shape[1] :]
+                ones = np.ones((len(rows), 1), np.int8)
+                seen = Contexts(np.concatenate([ones, own, met], axis=1), following)
                 condition = max(one.solved.pivots for one in solved)
-                constant = np.zeros(entries.shape[1])
-                part = Part(Contexts(seen, following), entries, constant, condition)
-                return _Block(heads, part, taken)
+                together = np.concatenate([skip.entries, entries])
+                part = Part(seen, together, np.zeros(entries.shape[1]), condition)
+                return _Block(heads, entries, part), skip
         pairs = max(pairs + 1, math.ceil(pairs * MORE_HEADS))
     return None
 
@@ -143,7 +174,15 @@ def _places(plan: Plan, wanted: Integers) -> Integers:
     return places
 
 
-def _rows(plan: Plan, wanted: Integers, heads: tuple[Array, Array]) -> Signs:
+def _own(plan: Plan, wanted: Integers) -> Signs:
+    """The tokens themselves, without the constant and the digits of blocks (R, d')."""
+    layout, text = plan.layout, plan.text
+    tokens = layout.embedding(plan.order[: text.end])[text.ids[wanted]]
+    tokens += layout.positions()[_places(plan, wanted)]
+    return tokens[:, 1 : layout.width - layout.blocks].astype(np.int8)
+
+
+def _met(plan: Plan, wanted: Integers, heads: tuple[Array, Array]) -> Signs:
     """What pairs of heads add: the differences of the tokens that they read (R, P (d - 1))."""
     layout, text = plan.layout, plan.text
     embedding, table = layout.embedding(plan.order[: text.end]), layout.positions()

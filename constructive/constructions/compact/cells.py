@@ -40,6 +40,14 @@ class Cells(NamedTuple):
         same: Booleans = self.lower == self.upper
         return same
 
+    def moved(self, offsets: Array) -> "Cells":
+        """Return the cells, each of them moved.
+
+        Args:
+            offsets: what is added to all bounds, in units of the spacing (N,)
+        """
+        return Cells(self.centres + offsets, self.lower + offsets, self.upper + offsets)
+
     def room(self, outputs: Array, spacing: float | Array) -> Array:
         """Return the distance of outputs to the border of their cells, negative outside.
 

@@ -16,6 +16,8 @@ _CONSTANT = 100
 """How much cheaper the entries of the constant and of "not the most frequent" are."""
 _CODE = 5
 """How much cheaper those of the token's own code are."""
+_HOPELESS = 2.0
+"""Times the format: more heads do not make entries so much smaller."""
 _MOST = 4
 """Columns for each position, at most."""
 
@@ -37,18 +39,16 @@ def build_dense(plan: Plan, *, every: bool, largest: float) -> Decoder | None:
     heads = max(1, math.ceil(wished / each) - 1)
     for _ in range(ATTEMPTS):
         built = _with_heads(plan, heads, every=every)
-        if built is not None and _fits(built, largest):
-            return built
+        if built is not None and built.record.share < 1.0:
+            size = float(np.abs(built.layer.readout_weights).max())
+            if size < largest:
+                return built
+            if size >= _HOPELESS * largest:
+                return None
         heads = max(heads + 1, math.ceil(heads * MORE_HEADS))
         if heads > _MOST * len(following) / each + _MOST:
             break
     return None
-
-
-def _fits(decoder: Decoder, largest: float) -> bool:
-    """Whether entries of U are short enough, and margins bear float32."""
-    size = float(np.abs(decoder.layer.readout_weights).max())
-    return size < largest and decoder.record.share < 1.0
 
 
 def _with_heads(plan: Plan, heads: int, *, every: bool) -> Decoder | None:

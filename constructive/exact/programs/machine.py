@@ -168,7 +168,7 @@ class Machine:
         return self.model.exp_error - (0.0 if self.edge else self.model.unit)
 
     def _stepped(self, exact: Array) -> Array:
-        """Numbers of the format, or any at the edge; zeros where that is done."""
+        """Return numbers of the format, or any at the edge; zeros where that is done."""
         near = exact if self.edge else exact.astype(np.float32).astype(np.float64)
         return np.where(np.abs(near) < self.model.smallest, 0.0, near) if self.flush else near
 
