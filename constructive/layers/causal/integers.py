@@ -3,7 +3,7 @@
 Let all weights be integers, and the entries of tokens signs. Where the heads are saturated
 (`layers.causal.saturated`) every program of a model computes the same z, the tokens that the heads
 read, bit for bit. Where the sizes of each column of U add up to less than 2^24, it then computes
-f = U^T z without error, in any order. So only the last product may round (Proposition 3)::
+f = U^T z without error, in any order. So only the last product may round (Proposition 21.3)::
 
     logits   f . o_v, without error where the sum of |f_k o_vk| is less than 2^24; else off by
              gamma_k times that sum at most
@@ -17,7 +17,7 @@ merged by logsumexp, or constants multiply logits, nothing is known here. Where 
 are rounded to fewer bits, all of them have to be numbers of that format: tokens, W_Q, W_K, queries
 and keys, which such models compute first, and U or its two parts.
 
-Source: Propositions 2 and 3; the construction is ours.
+Source: Propositions 21.2 and 21.3; the construction is ours.
 """
 
 from collections.abc import Iterator

@@ -7,7 +7,7 @@ addition the largest logit of each position leads by 128 or more, then all other
 together are at most (w - 1) e^-128 < (w - 1) 2^-184, and evaluation in floating point rounds them
 away: they meet a 1 in the denominator, and a +1 or -1 in each entry of the average. So z_h **is**
 the token of the largest logit, bit for bit, in float32, and also where attention is stored in
-bfloat16 or float16 (Proposition 2).
+bfloat16 or float16 (Proposition 21.2).
 
 This holds for programs that round to nearest, keep logits in float32, mask with -inf or with
 -2^24 or less, and evaluate exp(l - max l) without fusing the product into the exponent. It does not
@@ -73,7 +73,7 @@ def picks(
     Raises:
         ParameterError: if shapes do not fit, for a window that is not a positive integer, and for
             a first position that is not there
-        PrecisionError: where Proposition 2 does not apply: for entries that are not signs or not
+        PrecisionError: where Proposition 21.2 does not apply: for entries that are not signs or not
             integers, logits that float32 may round, and leads below 128; the witness is the first
             such entry, the sum of sizes, or the position, head and lead
 
