@@ -385,7 +385,7 @@ def _indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
     try:
         index = as_array(examples)
     except UNREADABLE as error:
-        raise refuse(f"the examples to take are not array: {error}", None) from error
+        raise refuse(f"the examples to take are not an array: {error}", None) from error
     if index.ndim != 1:
         raise refuse(f"the examples to take have {index.ndim} axes, not one", index.shape)
     if not index.size:
@@ -402,7 +402,7 @@ def _indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
         raise refuse(f"the examples to take have dtype {index.dtype}", str(index.dtype))
     beyond = index[(index < -total) | (index >= total)]
     if len(beyond):
-        raise refuse(f"{total} examples have none with index {beyond[0]}", int(beyond[0]))
+        raise refuse(f"there is no example with index {beyond[0]} among {total}", int(beyond[0]))
     return index
 
 
