@@ -332,7 +332,7 @@ def programs(  # noqa: D417 - Hypothesis fills in draw
         ('x', ('W_K', ('W_Q', 'e')))
     """
     storage = model.partition(",")[0]
-    row = model_named(model, storage)
+    row = model_named(model, storage, decoder=decoder)
     return drawn(row, lambda options: draw(st.sampled_from(options)), decoder=decoder)
 
 

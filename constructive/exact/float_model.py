@@ -116,6 +116,8 @@ class FloatModel:
         contraction: what may be multiplied at once
         constants: roundings by constants on the way to an exponential
         merged: whether parts may be divided and merged by logsumexp
+        factors: the format that factors of products are rounded to; None where they are not.
+            Bounds here are of programs that do not round them.
     """
 
     name: str
@@ -128,6 +130,7 @@ class FloatModel:
     contraction: Contraction = Pairwise()  # noqa: RUF009 - it has no state
     constants: int = 0
     merged: bool = False
+    factors: Format | None = None
 
     @property
     def stored_unit(self) -> float:
@@ -215,6 +218,14 @@ class FloatModel:
             f"sums in {OPERATIONS[self.unit]}, in any order, rounding to nearest, with or without "
             "fused multiply-add"
         )
+        if self.factors is not None:
+            yield (
+                f"factors of all products rounded to {self.factors.name} first, but those of "
+                "outputs with the unembedding and those that rescale sums; a readout that "
+                f"{self.factors.name} does not hold in two parts, 128 times U / 128 rounded to "
+                "integers, and the rest"
+            )
+            yield "tokens that a position does not see have no logit, or one of -2^24 or less"
         if self.stored_unit:
             yield (
                 "tokens, queries, keys, either exponentials or attention weights, averages, "

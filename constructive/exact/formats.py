@@ -50,6 +50,8 @@ FORMATS = {
     )
 }
 """By name."""
+TF32 = Format("TF32", 11, 2.0**-126, (2.0 - 2.0**-10) * 2.0**127, 2.0**-126)
+"""What tensor cores make of float32 factors. No array has this type."""
 
 
 def nearest(values: Array, form: Format) -> Array:

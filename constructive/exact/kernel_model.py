@@ -49,6 +49,7 @@ class KernelModel(FloatModel):
         contraction: not used here
         constants: roundings from the sum that is a logit to an exponent
         merged: whether splits may be divided and merged by logsumexp
+        factors: not used here; `operand_unit` says what is rounded
         output: the format of results
         matrix_unit: of an addition in a product of matrices
         operand_unit: error of operands of matrix products, which are rounded or cut off

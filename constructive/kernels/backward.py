@@ -22,7 +22,8 @@ from constructive.kernels.formats import as_float64
 from constructive.kernels.hypotheses import LARGEST_VALUE
 from constructive.kernels.masks import Booleans
 from constructive.kernels.mistakes.bench import Made
-from constructive.kernels.mistakes.gradients import GradientBench, gradients
+from constructive.kernels.mistakes.gradient_bench import GradientBench
+from constructive.kernels.mistakes.gradients import gradients
 from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
@@ -349,16 +350,8 @@ def _dv_alone(backward: Backward) -> list[tuple[str, Made]]:
     """Return mistakes about dv, with dq and dk as they should be."""
     right, spec = backward.dv, backward.problem.spec
     others = {
-        "dv is that of the next key": np.roll(right, -1, 2),
-        "dv is that of the key before": np.roll(right, 1, 2),
-        "dv is that of the next KV head": np.roll(right, -1, 1),
-        "dv is that of the next sequence": np.roll(right, -1, 0),
         "dv is summed over sequences": right.sum(0, keepdims=True) + 0.0 * right,
-        "dv is averaged over query heads of a group, not summed": right / spec.group,
         "dv is multiplied by the scale": right * spec.factor,
-        "dv is twice as large": right * 2.0,
-        "dv is zero": np.zeros_like(right),
-        "dv has the opposite sign": -right,
     }
     first = np.concatenate([backward.dq.ravel(), backward.dk.ravel()])
     return [

@@ -83,13 +83,19 @@ def require_known(found: Mapping[str, Array], known: Mapping[str, Array]) -> Non
         raise ValueError(f"it has tensors that are not known: {', '.join(unknown)}")
 
 
-def load(path: str | Path, form: Form, make: Callable[[dict[str, Array], Any], Made]) -> Made:
+def load(
+    path: str | Path,
+    form: Form,
+    make: Callable[[dict[str, Array], Any], Made],
+    others: Mapping[str, Callable[[dict[str, Array], Any], Made]] | None = None,
+) -> Made:
     """Return what `make` makes of the arrays and the description in a file.
 
     Args:
         path: the file
         form: which kind it has to be
         make: called with arrays by name and the JSON; may raise what a file can make it raise
+        others: the same for other formats of such files, by name; they may have no description
 
     Raises:
         FormatError: if it is not such a file
@@ -103,9 +109,11 @@ def load(path: str | Path, form: Form, make: Callable[[dict[str, Array], Any], M
         stop = _LENGTH + int.from_bytes(content[:_LENGTH], "little")
         metadata = json.loads(content[_LENGTH:stop]).get("__metadata__") or {}
         found = metadata.get("format")
-        if found != form.name:
+        makers = {form.name: make, **(others or {})}
+        if found not in makers:
             raise ValueError(f"its format is {found!r}, not {form.name!r}")
-        return make(tensors, json.loads(metadata[form.key]))
+        said = metadata[form.key] if found == form.name else metadata.get(form.key, "null")
+        return makers[found](tensors, json.loads(said))
     except (
         SafetensorError, ValueError, TypeError, KeyError, RecursionError, OverflowError,
     ) as error:  # fmt: skip

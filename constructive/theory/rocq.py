@@ -118,13 +118,13 @@ def check(folder: Path | None = None) -> Report:
 
 
 @contextmanager
-def compiled(name: str) -> Iterator[Path]:
-    """Copy the sources into a temporary folder, and compile one file and those that it needs.
+def compiled(*names: str) -> Iterator[Path]:
+    """Copy the sources into a temporary folder, and compile some files and those that they need.
 
     Compiled files and makefiles that were there before would be believed, so none is reused.
 
     Args:
-        name: of the file in the folder, without `.v`
+        names: of the files in the folder, without `.v`
 
     Raises:
         MissingExtraError: where Rocq, its libraries or make are not installed
@@ -134,11 +134,11 @@ def compiled(name: str) -> Iterator[Path]:
     with _copy() as copy:
         status, output = _make(copy, "Makefile.coq")
         if not status:
-            status, output = _make(copy, "-f", "Makefile.coq", f"{name}.vo")
+            status, output = _make(copy, "-f", "Makefile.coq", *(f"{name}.vo" for name in names))
         _require_libraries(output)
         if status:
             raise OutputError(
-                f"{name}.v does not compile: {output}",
+                f"{', '.join(names)} does not compile: {output}",
                 witness=str(copy),
                 suggestion="constructive prove --rocq",
             )

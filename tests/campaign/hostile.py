@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = map(str, Path(__file__).parents[:2])
 
 FAMILIES = {
     "mutations": (0.40, 250),

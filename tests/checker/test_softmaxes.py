@@ -143,6 +143,31 @@ def test_a_tilt_is_needed_on_a_slab(checker):
                 checker.softmaxes.most_by_slabs(heads, ends, both)
 
 
+@given(st.integers(0, 10**6), st.integers(1, 3), st.sampled_from([0.25, 2.0, 30.0]))
+def test_no_slope_is_steeper_than_the_bound(checker, seed, dims, size):
+    made = network(2, 4, dims, 1, seed=seed, size=size)
+    box, step = unit_box(dims), 2.0**-20
+    heads, ends = heads_of(checker, made, box)
+    bound = float(checker.softmaxes.steepness(heads))
+    random = np.random.default_rng(seed)
+    near = points(box, 60, seed)
+    moved = near + step * random.choice([-1.0, 1.0], near.shape)
+    assert np.abs(made(near) - made(moved)).max() <= bound * step + 1e-12
+    wide = checker.softmaxes.wider(ends, Fraction(1, 10**4))
+    for side, sign in (("lower", -1), ("upper", 1)):
+        apart = sign * (getattr(wide, side) - getattr(ends, side)) - Fraction(2**149, 10**4)
+        assert all(0 <= x <= 1 for x in apart)
+
+
+def test_the_bound_of_steepness_is_reached(checker):
+    """At the middle of a sigmoid of height 2 and slope 8: 2 * 8 / 4; equal values count nothing."""
+    made = Network((Head([[8.0], [0.0], [-80.0]], [0.0, 0.0, -200.0], [[2.0], [0.0], [2.0]]),))
+    heads, _ = heads_of(checker, Network((Head([[8.0], [0.0]], [0.0, 0.0], [[2.0], [0.0]]),)))
+    assert 4 <= checker.softmaxes.steepness(heads) < 4 + Fraction(1, 10**6)
+    heads, _ = heads_of(checker, made)
+    assert 40 <= checker.softmaxes.steepness(heads) < 40 + Fraction(1, 10**6)
+
+
 HOLDS = (0.8, [0, 1, 1], [0, 0, 0])
 
 

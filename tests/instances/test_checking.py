@@ -9,7 +9,21 @@ import numpy as np
 import pytest
 
 from constructive import FormatError, ParameterError, Verdict
-from constructive.instances import Atom, Property, check, make, planted, save
+from constructive.instances import (
+    Answer,
+    Atom,
+    Box,
+    Head,
+    Instance,
+    Network,
+    Property,
+    Refutations,
+    check,
+    make,
+    planted,
+    save,
+)
+from constructive.instances.interval import Interval
 from constructive.instances.vnnlib import version_1, version_2
 
 FAMILIES = "needle", "corner", "shadow", "robust", "classes", "relabelled"
@@ -356,3 +370,16 @@ def test_memory(said, folder):
 def test_progress_and_jobs(checker, folder, capsys):
     assert checker.main(["instances", str(folder), "--progress", "--jobs", "2"]) == 0
     assert capsys.readouterr().err.startswith("... instances: 0 of 2\n")
+
+
+def test_margins_beyond_what_scorers_accept(said, tmp_path):
+    """A steep network, whose margin does not reach 1e-4 outside of the box."""
+    for slope, words in ((4096.0, "no input of the box"), (64.0, "no input within 1e-4")):
+        network = Network((Head([[slope], [0.0]], [-slope, 0.0], [[1.0], [0.0]]),))
+        wanted = Property(Box([-1.0], [1.0]), ((Atom([1.0], 0.5625),),))
+        proof = Refutations((Interval(0),))
+        one = Instance("own", network, wanted, Answer.UNSAT, proof, "own")
+        save(tmp_path / words, [one])
+        status, printed = said(tmp_path / words)
+        assert status == 0, printed
+        assert f"unsat: {words}" in printed

@@ -26,7 +26,8 @@ around it. It reads the files itself and has its own arithmetic and its own forw
     layers          certificates of one layer: grouping, rank, error and readout (`real`,
                     real_claims, float_claims, inverse), executed, impossible
     paired          certificates of paired heads: scan, coupling
-    decoders        certificates of decoders: rank, recites, executed (recites, margins)
+    decoders        certificates of decoders: rank, recites, executed (recites, margins, integers)
+                    packed: weights of few bits; integers: sums in int64
     sequences       certificates of sequence memorizers: Python's integers and Fractions
                     (columns, networks), and their size
 

@@ -93,21 +93,27 @@ def weights_shapes(path, most, more=("W_V_corrections",)):
     return tensor_shapes(path, ("W_Q", "W_K", "W_V", "W_O", "W_D"), most, more)[0]
 
 
-def tensor_shapes(path, names, most, more=()):
-    """Type, shape and place of each tensor of a .safetensors file, and what else it says.
-
-    The file is a length, JSON, and bytes.
-    """
-    total, found = size_of(path, "weights"), {}
+def weights_header(path, most):
+    """The header of a .safetensors file, which is a length, JSON, and bytes; and its length."""
+    total = size_of(path, "weights")
     with reading(path, "weights"), Path(path).open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         require(length <= total - 8, "the header of the weights is cut off")
         require(64 * length <= most, "the header of the weights is too large for --max-memory")
-        header = parsed(file.read(length))
+        return parsed(file.read(length)), length, total
+
+
+NUMBERS = {"F64": "<f8", "F32": "<f4"}
+BYTES = {"U8": "|u1"}
+
+
+def tensor_shapes(path, names, most, more=(), kinds=NUMBERS):
+    """Type, shape and place of each tensor of a .safetensors file, and what else it says."""
+    (header, length, total), found = weights_header(path, most), {}
     names = [*names, *(name for name in more if name in header)]
     require(set(header) - {"__metadata__"} == set(names), f"the weights are not {names}")
     for name in names:
-        kind, shape = {"F64": "<f8", "F32": "<f4"}[header[name]["dtype"]], header[name]["shape"]
+        kind, shape = kinds[header[name]["dtype"]], header[name]["shape"]
         start, stop = header[name]["data_offsets"]
         kind, shape = np.dtype(kind), shape_of(shape)
         whole = type(start) is int and stop - start == math.prod(shape) * kind.itemsize

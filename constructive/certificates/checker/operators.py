@@ -128,9 +128,9 @@ def multiplied(left, right):
     require(left.sizes.shape[1] == right.sizes.shape[0], "matrices do not fit")
     require(left.slopes is None or right.slopes is None, "both factors vary")
     shape = left.sizes.shape[0], right.sizes.shape[1]
-    offsets, slopes = product(left.offsets, right.offsets), None
     varying = next((x.slopes.shape[-1] for x in (left, right) if x.slopes is not None), 0)
     require(math.prod(shape) * (varying + 1) <= MOST, "the graph is too large")
+    offsets, slopes = product(left.offsets, right.offsets), None
     if left.slopes is not None:
         turned = right.offsets.T
         slopes = np.stack([product(turned, row) for row in left.slopes])

@@ -13,6 +13,10 @@ is at most 1, then the head is at most c there: sum_{v_i > c} (v_i - c) e^{l_i} 
 most sum_{v_j < c} (c - v_j) e^{l_j} (weighted arithmetic and geometric means). Where no value is
 above c nothing is needed. Any lambda and mu will do, so they are rounded first, as are g, a and b.
 
+Steepness. A gradient is sum_{i < j} p_i p_j (v_i - v_j)(a_i - a_j), and sum_{i < j} p_i p_j
+|v_i - v_j| is at most a quarter of the largest difference of values. So a head changes by at most
+that times the largest 1-norm of a_i - a_j with v_i != v_j, times the largest change of an input.
+
 Intervals. The weight of token i is 1 / sum_j exp(l_j - l_i), so it is between l and h, by the range
 of each difference on the box; and for any t a head is t + sum_i p_i (v_i - t), so at most
 t + sum_i max(l_i (v_i - t), h_i (v_i - t)).
@@ -23,6 +27,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from bounds import up
 from dyadic import INTERVALS, UNIT, exact, exponential, fraction, interval, rounded
 from files import require
 
@@ -110,6 +115,30 @@ def above_at(t, values, low, high):
     """Above t sum_i p_i + sum_i p_i (v_i - t), for weights between bounds whose sum is 1."""
     parts = zip(values, low, high, strict=True)
     return t + sum(max(least * (v - t), most * (v - t)) for v, least, most in parts)
+
+
+def wider(box, by):
+    """A box whose bounds that vary are moved outward by a Fraction, or a little more."""
+    step = 1 + int(by * (1 << UNIT))
+    lower, upper = box.lower.copy(), box.upper.copy()
+    lower[box.varying] -= step
+    upper[box.varying] += step
+    return Box(lower, upper, box.varying)
+
+
+def steepness(heads):
+    """By how much the sum changes at most, if all inputs that vary change by one: a Fraction."""
+    total = 0.0
+    for head in heads:
+        values = np.array([v / (1 << head.value_unit) for v in head.values])
+        slopes = np.array([[a / (1 << head.unit) for a in row] for row in head.slopes])
+        slopes = slopes.reshape(len(values), -1)
+        apart = [
+            np.abs(slopes[values != v] - row).sum(axis=1).max(initial=0.0)
+            for v, row in zip(values, slopes, strict=True)
+        ]
+        total += (values.max() - values.min()) * max(apart) / 4.0
+    return Fraction(float(up(total)))
 
 
 def highest(slopes, box):

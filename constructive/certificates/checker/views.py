@@ -74,10 +74,11 @@ class Causal(View):
     """Tokens of texts, each of which sees those up to itself, or the last ones of them.
 
     entries: logits of heads which are computed at a time
+    period: of positions, or None where each has a row of its own
     """
 
-    def __init__(self, codes, texts, heads, window, entries):
-        self.codes, self.texts, self.window = codes, texts, window
+    def __init__(self, codes, texts, heads, window, entries, period=None):
+        self.codes, self.texts, self.window, self.period = codes, texts, window, period
         self.heads, self.entries = heads, entries
         self.tokens = self.queries = np.concatenate(codes)
         self.total = sum(map(len, texts))
@@ -85,10 +86,15 @@ class Causal(View):
     def groups(self):
         start = 0
         for ids in self.texts:
-            tokens = [self.codes[0][ids][None], self.codes[1][: len(ids)][None]]
+            places = rows_of_positions(np.arange(len(ids)), self.period)
+            tokens = [self.codes[0][ids][None], self.codes[1][places][None]]
             blocks = causal_blocks(len(ids), self.heads, self.window, self.entries)
             yield Group(slice(start, start + len(ids)), None, tokens, blocks)
             start += len(ids)
+
+
+def rows_of_positions(places, period):
+    return places if period is None else places % period
 
 
 def causal_blocks(length, heads, window, entries):

@@ -105,7 +105,7 @@ class DecoderExecuted(Executed):
 
     def model(self, weights: Decoder, options: CertifyOptions) -> FloatModel:
         """Return how programs round that store as the decoder does."""
-        return model_named(options.model, weights.record.storage)
+        return model_named(options.model, weights.record.storage, decoder=True)
 
     def judge(self, subject: Subject[Decoder, Text]) -> Claim:
         """Prove it, or leave it undecided."""

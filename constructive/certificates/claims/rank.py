@@ -146,6 +146,19 @@ class DecoderRank(Rank):
     )
     advice = "more heads"
 
+    def is_usual(self, weights: Decoder) -> bool:
+        """Return whether there are as many different columns of Z as contexts.
+
+        Heads give constant entries of tokens back, so these columns are there once.
+
+        Args:
+            weights: a decoder
+        """
+        tables = weights.embedding, weights.positions
+        constant = np.logical_and(*((table == table[0]).all(axis=0) for table in tables))
+        repeated = weights.layer.num_heads * int(constant.sum())
+        return weights.layer.inner_dim - repeated >= weights.record.num_positions
+
     def rows(self, subject: Subject[Decoder, Text]) -> Rows:
         """Return one row of each context."""
         decoder, text = subject.weights, subject.data

@@ -40,6 +40,7 @@ def confirmed(instance: Instance) -> list[str]:
 
 THEORY = Theory(
     name="checker/upper_bound",
+    claim="impossible",
     modules="Definitions attention_program attention_rank upper_bound_program upper_bound",
     definitions={
         **dict.fromkeys(["modulus", "base", "start"], "int63"),

@@ -40,9 +40,9 @@ class Family(ABC):
     """A kind of instances. A new one is a subclass in a file of its own, and a line in `FAMILIES`.
 
     The laws, which `check_family` tests: the same seed gives the same instances; all instances of a
-    group have one network; every answer has a proof
-    with a margin of twice the bound of rounding; names do not say the answer; and options that are
-    not listed, or are out of their range, are refused.
+    group have one network; every answer has a proof with a margin of twice the bound of rounding;
+    names do not say the answer; and options that are not listed, or are out of their range, are
+    refused.
 
     Attributes:
         name: as `--kind` takes it

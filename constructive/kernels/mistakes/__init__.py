@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from constructive.kernels.mistakes import (
     addresses,
+    appended,
+    axes,
     bits,
     carried,
     logits,
@@ -18,11 +20,13 @@ from constructive.kernels.mistakes import (
     precision,
     softmax,
     tiles,
+    unwritten,
+    wrong_counts,
 )  # fmt: skip
 from constructive.kernels.mistakes.bench import Bench, Made, Mistakes
 
 KINDS: tuple[Callable[[Bench], Mistakes], ...] = (
-    masks.alignment, masks.diagonals, masks.windows, packed.packed, masks.missing, masks.lengths,
+    masks.alignment, masks.missing, masks.diagonals, masks.windows, packed.packed, masks.lengths,
     masks.sides, masks.arbitrary, tiles.neighbours, tiles.tiles, tiles.rows_of_blocks,
     tiles.transposed, tiles.diagonals_inside, addresses.heads,
     addresses.sequences, pages.pages, pages.counts_of_pages, memory.strides,
@@ -30,8 +34,9 @@ KINDS: tuple[Callable[[Bench], Mistakes], ...] = (
     logits.scale, masks.blocks, memory.padding_that_is_read, logits.hidden,
     softmax.padding, softmax.twice, softmax.maxima,
     softmax.denominators, softmax.rescaling, carried.carried, softmax.splits, merging.merging,
-    merging.lost, bits.bits, precision.precision, addresses.layouts, addresses.rows,
-    addresses.coordinates,
+    merging.lost, merging.empty, bits.bits, precision.precision, addresses.layouts, addresses.rows,
+    addresses.coordinates, axes.axes, appended.appended, wrong_counts.strides,
+    unwritten.unwritten,
 )  # fmt: skip
 """In the order in which they are tried."""
 

@@ -149,6 +149,20 @@ def rows(bench: Bench) -> Mistakes:
                 "values are right",
                 partial(_read, bench, k[:, :, np.where(j < block, j, late)], None),
             )
+            before = np.where(j < block, 0, late)
+            yield (
+                f"values of each block of {block} are those of the block before, first zeros",
+                partial(bench.averaged, v=np.where((j < block)[:, None], 0.0, v[:, :, before])),
+            )
+            stale = np.where(j < (len(j) - 1) // block * block, j, late)
+            yield (
+                f"values of the last block of {block} are those of the block before",
+                partial(bench.averaged, v=v[:, :, stale]),
+            )
+            yield (
+                f"keys of every second block of {block} are those of the block before",
+                partial(_read, bench, k[:, :, np.where(j // block % 2 == 0, j, late)], None),
+            )
             yield (
                 f"the halves of each block of {block} values are exchanged",
                 partial(bench.averaged, v=_exchanged(v, block)),
@@ -164,7 +178,8 @@ def _exchanged(v: Array, block: int) -> Array:
     """Return rows with the halves of blocks exchanged; what is behind the last key is zero."""
     keys = v.shape[2]
     padded = np.pad(v, [(0, 0), (0, 0), (0, -keys % block), (0, 0)])
-    return padded[:, :, np.arange(keys) ^ (block // 2)]
+    j = np.arange(keys)
+    return padded[:, :, j // block * block + (j + block // 2) % block]
 
 
 def _asked(bench: Bench, q: Array) -> Array:
@@ -242,6 +257,12 @@ def _moved(bench: Bench) -> Mistakes:
                     f"rows of the output are those of the {words[0]} {what}",
                     partial(np.roll, out, step, axis),
                 )
+    if batch > 1:
+        yield "rows of the output are those of sequence 0", lambda: np.repeat(out[:1], batch, 0)
+    if count > 1:
+        yield "rows of the output are those of head 0", lambda: np.repeat(out[:, :1], count, 1)
+    if width == bench.problem.q.shape[-1]:
+        yield "the query is added to the output", lambda: out + bench.problem.q
     yield "queries of the output are in reverse order", lambda: out[:, :, ::-1]
     yield "heads of the output are in reverse order", lambda: out[:, ::-1]
     yield "columns of the output are in reverse order", lambda: out[..., ::-1]

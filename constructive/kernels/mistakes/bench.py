@@ -18,7 +18,7 @@ Made = Callable[[], Array]
 Mistakes = Iterator[tuple[str, Made]]
 """Sentences, each with a function that returns the output of rows, (B, H, R, d_v)."""
 
-BLOCKS = (16, 32, 64, 128, 8)
+BLOCKS = (16, 32, 64, 128, 8, 48, 96)
 """Sizes of blocks that kernels use."""
 Memory = Pool | str
 """How a kernel got its arrays: pages, or a name of `places.PLACES`."""

@@ -9,6 +9,9 @@ from constructive.kernels.masks import Causal
 from constructive.kernels.mistakes.bench import Bench, Mistakes
 from constructive.support.arrays import Array
 
+_FINITE = -20.0
+"""Numbers below stand for -inf; which of them it is does not show."""
+
 
 def scale(bench: Bench) -> Mistakes:
     """Yield other factors of logits."""
@@ -176,9 +179,12 @@ def hidden(bench: Bench) -> Mistakes:
     if bench.problem.visible.all():
         return
     visible, everything = bench.visible, np.ones_like(bench.visible)
-    for value in (0.0, -1.0, -10.0, -30.0, -100.0, -1e3, -1e4, -5e4):
+    values = (0.0, -1.0, -10.0, -30.0, -50.0, -100.0, -1e3, -1e4, -5e4)
+    for value in values:
         logits = np.where(visible, bench.scores, value)
-        yield f"hidden keys have a logit of {value:g}", partial(bench.averaged, logits, everything)
+        words = "a logit of" if value > _FINITE else "a finite logit, such as"
+        yield f"hidden keys have {words} {value:g}", partial(bench.averaged, logits, everything)
+    for value in values:
         if value:
             added = bench.scores + np.where(visible, 0.0, value)
             yield (

@@ -63,6 +63,13 @@ def diagonals(bench: Bench) -> Mistakes:
         "the causal diagonal is shifted by queries less keys, not keys less queries": i - shift,
         "the causal diagonal is that of the total lengths": i + shift.sum(),
     }
+    begins = [np.cumsum(lengths) - lengths for lengths in spec.lengths]
+    packed = (begins[0] - begins[1])[:, None, None, None]
+    if spec.mask(VariableLengths) is not None and packed.any():
+        options["the causal diagonal compares places among the tokens of all sequences"] = (
+            i + packed
+        )
+        options["the causal diagonal is moved by the first key less the first query"] = i - packed
     if spec.group > 1:
         options["the causal diagonal is that of query i // group"] = i // spec.group + shift
     padding = spec.mask(LeftPadding)

@@ -81,6 +81,27 @@ def lost(bench: Bench) -> Mistakes:
                 yield f"{sentence} ({words})", bench.sees(visible & shown)
 
 
+def empty(bench: Bench) -> Mistakes:
+    """Yield splits without visible keys that count, and splits that have keys in common."""
+    visible, j = bench.visible, np.arange(bench.problem.spec.keys)
+    for size, words in bench.splits.items():
+        counts = np.zeros((*visible.shape[:3], 1), dtype=np.int64)
+        for start in range(0, visible.shape[-1], size):
+            counts += ~visible[..., start : start + size].any(-1, keepdims=True)
+        if counts.any():
+            yield (
+                f"splits without visible keys are merged with a weight of 1 ({words})",
+                partial(bench.averaged, zeros=counts),
+            )
+        for block in (block for block in BLOCKS if block < size):
+            again = (j % size < block) & (j >= size)
+            yield (
+                f"each split but the last also reads the first {block} keys of the next one "
+                f"({words})",
+                partial(bench.averaged, bench.scores + np.log(1.0 + again)),
+            )
+
+
 def _splits(bench: Bench, size: int, overlap: int = 0) -> tuple[Array, Array, Array]:
     """Return sums, largest logits and sums of weights of splits, each with an axis in front."""
     logits = np.where(bench.visible, bench.scores, -np.inf)

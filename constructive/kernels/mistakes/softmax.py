@@ -332,6 +332,14 @@ def _valued(bench: Bench, key: int) -> Array:
     return out
 
 
+def _first_column(bench: Bench) -> Array:
+    weights, total = bench.weighed()
+    rest = total - weights.sum(-1, keepdims=True)
+    moved = np.concatenate([weights[..., 1:], rest], -1)
+    out: Array = moved @ bench.values / total
+    return out
+
+
 def _sunk(bench: Bench, logits: Array) -> Array:
     """Return the output with sinks of any shape that broadcasts to (B, H, R, 1)."""
     scores = np.where(bench.visible, bench.scores, -np.inf)
@@ -364,6 +372,10 @@ def sinks(bench: Bench) -> Mistakes:
     yield "the sink itself is added to the sum, not its exponential", partial(_itself, bench)
     yield "the weight of the sink goes to the value of the first key", partial(_valued, bench, 0)
     yield "the weight of the sink goes to the value of the last key", partial(_valued, bench, -1)
+    yield (
+        "the column of the sink is taken to be the first: each key has the weight of the next one",
+        partial(_first_column, bench),
+    )
     by_query = found[bench.rows % spec.heads[0]][:, None]
     yield "the sink is that of the head with the query's number", partial(_sunk, bench, by_query)
     yield "the sink is 0 in every head", partial(bench.averaged, sinks=found * 0.0)

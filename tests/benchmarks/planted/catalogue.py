@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 MODULES = (
     *("masks", "heads", "memory", "blocks", "numerics", "scores", "sinks", "padding", "splits"),
-    *("gradients", "triton"),
+    *("gradients", "second", "triton"),
 )
 
 

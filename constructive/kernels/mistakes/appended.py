@@ -1,0 +1,47 @@
+"""Mistakes of caches to which the keys of the last queries are appended."""
+
+from functools import partial
+
+import numpy as np
+
+from constructive.kernels.masks import Integers
+from constructive.kernels.mistakes.bench import Bench, Mistakes
+from constructive.support.arrays import Array
+
+
+def appended(bench: Bench) -> Mistakes:
+    """Yield new keys in wrong places, if there are more keys than queries."""
+    spec = bench.problem.spec
+    j, past = np.arange(spec.keys), spec.keys - spec.queries
+    if past <= 0:
+        return
+    new = j >= past
+    orders = {
+        "new keys are put in front of those of the cache": np.roll(j, spec.queries),
+        "the first new key is the last one of the cache": np.where(j == past, past - 1, j),
+        "the last key of the cache is overwritten by the first new one":
+            np.where(j == past - 1, past, j),
+        "new keys are in reverse order": np.where(new, spec.keys - 1 + past - j, j),
+        "keys of the cache are one too late": np.where(new, j, np.maximum(j - 1, 0)),
+        "keys of the cache are one too early": np.where(new, j, np.minimum(j + 1, past - 1)),
+        "all new keys are the last one": np.where(new, spec.keys - 1, j),
+    }  # fmt: skip
+    for sentence, order in orders.items():
+        if not np.array_equal(order, j):
+            yield sentence, partial(_ordered, bench, order, order)
+            yield f"{sentence}, for values alone", partial(_ordered, bench, j, order)
+            yield f"{sentence}, for keys alone", partial(_ordered, bench, order, j)
+    if spec.batch > 1:
+        for words, kept in (("of the cache", ~new), ("that are new", new)):
+            yield (
+                f"values {words} are those of sequence 0",
+                partial(
+                    bench.averaged,
+                    v=np.where(kept[:, None], bench.values[:1], bench.values),
+                ),
+            )
+
+
+def _ordered(bench: Bench, of_keys: Integers, of_values: Integers) -> Array:
+    k, v = bench.keys[:, :, of_keys], bench.values[:, :, of_values]
+    return bench.averaged(bench.scored(raw=bench.q @ k.swapaxes(-1, -2)), v=v)

@@ -1,0 +1,136 @@
+"""Attention and its gradients in float64 with one thing changed in the backward pass."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from constructive.kernels.masks import Booleans
+from constructive.kernels.mistakes.bench import SAME, Bench
+from constructive.support.arrays import Array
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True, eq=False)
+class GradientBench(Bench):
+    """A bench whose averages are gradients: dq, dk and dv, one after the other, (N,).
+
+    Attributes:
+        d_out: (B, H, T_q, d_v) gradient of the output
+    """
+
+    d_out: Array
+
+    @cached_property
+    def forward(self) -> tuple[Array, Array]:
+        """The output and its logsumexp, (B, H, T_q, d_v) and (B, H, T_q, 1)."""
+        logits = np.where(self.visible, self.scores, -np.inf)
+        largest = logits.max(-1, keepdims=True)
+        if self.problem.sinks is not None:
+            largest = np.maximum(largest, self.problem.sinks[:, None, None])
+        weights, total = self.weighed()
+        return weights @ self.values / total, largest + np.log(total)
+
+    @cached_property
+    def rows_alone(self) -> Array:
+        """The sum over a row of what its gradient and its output have in common, (B, H, T_q, 1)."""
+        found: Array = (self.d_out * np.nan_to_num(self.forward[0])).sum(-1, keepdims=True)
+        return found
+
+    def averaged(
+        self, scores: Array | None = None, visible: Booleans | None = None, v: Array | None = None,
+        *, k: Array | None = None, sinks: Array | None = SAME, zeros: object = 0, more: float = 0.0,
+    ) -> Array:  # fmt: skip
+        """Return gradients of a backward pass with other scores, masks or values.
+
+        Args:
+            scores: logits
+            visible: which keys are read
+            v: values, (B, H, T_k, d_v)
+            k: keys of which scores are, (B, H, T_k, d), and which dq is made of
+            sinks: None, or other sinks: the logsumexp is then without sinks, or with these
+            zeros: has no meaning here
+            more: has no meaning here
+        """
+        del zeros, more
+        scores = self.scores if scores is None else scores
+        visible = self.visible if visible is None else visible
+        lse = self.forward[1] if sinks is SAME else self._with(sinks)
+        lse = np.where(np.isneginf(lse), np.inf, lse)  # rows without keys have no weights
+        weights = exponentials(np.where(visible, scores, -np.inf) - lse)
+        return self.of_weights(weights, v=v, k=k)
+
+    def _with(self, sinks: Array | None) -> Array:
+        weights, total = self.weighed(sinks=sinks)
+        largest = np.where(self.visible, self.scores, -np.inf).max(-1, keepdims=True)
+        if sinks is not None:
+            largest = np.maximum(largest, sinks[:, None, None])
+        del weights
+        found: Array = largest + np.log(total)
+        return found
+
+    def of_weights(
+        self, weights: Array, *, v: Array | None = None, k: Array | None = None,
+        alone: Array | None = None, slope: Array | float = SAME,
+        change: Callable[[Array], Array] | None = None, of_query: float = 1.0, of_key: float = 1.0,
+    ) -> Array:  # fmt: skip
+        """Return gradients from weights, with parts changed.
+
+        Args:
+            weights: (B, H, T_q, T_k)
+            v: values of each head
+            k: keys of each head
+            alone: what is subtracted in each row, (B, H, T_q, 1)
+            slope: of the soft cap
+            change: of gradients of scores
+            of_query: what dq is multiplied by
+            of_key: what dk is multiplied by
+        """
+        values = self.values if v is None else v
+        rest = self.d_out @ values.swapaxes(-1, -2) - (self.rows_alone if alone is None else alone)
+        found: Array = weights * rest * (self.slope if slope is SAME else slope)
+        found = found if change is None else change(found)
+        scale = self.problem.spec.factor
+        dq = found @ (self.keys if k is None else k) * (scale * of_query)
+        dk = self.summed(found.swapaxes(-1, -2) @ self.q * (scale * of_key))
+        dv = self.summed(weights.swapaxes(-1, -2) @ self.d_out)
+        return np.concatenate([dq.ravel(), dk.ravel(), dv.ravel()])
+
+    @cached_property
+    def slope(self) -> Array | float:
+        """The slope of the soft cap, (B, H, T_q, T_k), or 1."""
+        cap = self.problem.spec.soft_cap
+        if cap is None:
+            return 1.0
+        found: Array = 1.0 - np.tanh(self.raw * self.problem.spec.factor / cap) ** 2
+        return found
+
+    def summed(self, heads: Array) -> Array:
+        """Return the sum over the query heads of a KV head.
+
+        Args:
+            heads: (B, H, T_k, ..)
+        """
+        spec = self.problem.spec
+        split = heads.reshape(spec.batch, spec.heads[1], spec.group, *heads.shape[2:])
+        found: Array = split.sum(2)
+        return found
+
+    @cached_property
+    def weights(self) -> Array:
+        """Right weights, (B, H, T_q, T_k)."""
+        return exponentials(np.where(self.visible, self.scores, -np.inf) - self.forward[1])
+
+
+def exponentials(exponents: Array) -> Array:
+    """Return exponentials in the range of float32; rows without keys have weights 0.
+
+    Args:
+        exponents: of any shape
+    """
+    with np.errstate(all="ignore"):
+        weights = np.exp(exponents)
+    found: Array = np.where(weights > _LARGEST, np.inf, np.nan_to_num(weights, posinf=np.inf))
+    return found
