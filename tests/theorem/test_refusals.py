@@ -43,7 +43,7 @@ def test_too_many_examples_says_how_many_heads_would_do(data):
 
 
 def test_too_narrow_saturated_heads_point_to_rank_one_heads(data):
-    with pytest.raises(CapacityError, match="construction='rank_one', which memorizes them") as caught:
+    with pytest.raises(CapacityError, match="construction='rank_one', which memorizes") as caught:
         build_memorizer(data, num_heads=3, head_dim=2, construction="saturated")
     assert "num_heads=6" in caught.value.suggestion
 
