@@ -174,9 +174,9 @@ def readout_parts(readout: Array, form: Format | None) -> tuple[Array, ...]:
 
     Example:
         >>> from constructive.exact.formats import FORMATS
-        >>> high, low = readout_parts(np.array([[1000.0], [-3.0]]), FORMATS["bfloat16"])
+        >>> high, low = readout_parts(np.array([[1001.0], [-3.0]]), FORMATS["bfloat16"])
         >>> high.tolist(), low.tolist()
-        ([[1024.0], [-0.0]], [[-24.0], [-3.0]])
+        ([[1024.0], [-0.0]], [[-23.0], [-3.0]])
     """
     if form is None or (nearest(readout, form) == readout).all():
         return (readout,)

@@ -20,7 +20,7 @@ def drawn_signs(name: str, seed: int, shape: tuple[int, ...]) -> Array:
 
     Example:
         >>> drawn_signs("W_Q", 0, (2, 4)).tolist()
-        [[-1.0, -1.0, -1.0, -1.0], [1.0, 1.0, -1.0, 1.0]]
+        [[-1.0, 1.0, 1.0, -1.0], [1.0, 1.0, 1.0, 1.0]]
     """
     count = int(np.prod(shape))
     stream = hashlib.shake_256(f"constructive signs 1 {name} {seed}".encode())

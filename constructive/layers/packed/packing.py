@@ -63,13 +63,13 @@ def pack(tensors: Mapping[str, Array], seed: int) -> Packed:
 
     Example:
         >>> signs = np.array([[1.0, -3.0], [-1.0, -3.0]], np.float32)
-        >>> tensors = dict.fromkeys(NAMES, signs) | {"W_Q": signs[:, :, None]}
-        >>> tensors["W_K"] = tensors["W_Q"]
+        >>> tensors = dict.fromkeys(NAMES, signs) | {"U": np.vstack([signs, signs])}
+        >>> tensors["W_Q"] = tensors["W_K"] = signs[np.newaxis, :, :1]
         >>> packed = pack(tensors, 0)
         >>> packed.rules["embedding"]
-        {'shape': [2, 2], 'columns': [[1, 'parity', 1, 1], [1, 'constant', -3]]}
+        {'shape': [2, 2], 'columns': [[1, 'drawn', 1], [1, 'constant', -3]]}
         >>> unpack(packed.rules, packed.bits, 0)["U"].tolist()
-        [[1.0, -3.0], [-1.0, -3.0]]
+        [[1.0, -3.0], [-1.0, -3.0], [1.0, -3.0], [-1.0, -3.0]]
     """
     rules: dict[str, Any] = {}
     bits: list[BitArray] = []
