@@ -1,4 +1,4 @@
-"""Weights which a theorem promises: multi-head attention layers built to memorize, not trained.
+"""Weights that a theorem promises: multi-head attention layers built to memorize, not trained.
 
 >>> from constructive import build_memorizer, generators
 >>> data = generators.uniform(num_examples=1861, context_size=32, width=64, seed=0)
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from constructive.data.corpus import Text as Text
     from constructive.data.dataset import Dataset as Dataset
     from constructive.data.mixing import token_mixing as token_mixing
+    from constructive.data.padded import Padded as Padded
+    from constructive.data.padded import padded as padded
     from constructive.data.rational import RationalDataset as RationalDataset
     from constructive.layers.attention import AttentionLayer as AttentionLayer
     from constructive.layers.causal.layer import CausalLayer as CausalLayer
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from constructive.support.errors import DataError as DataError
     from constructive.support.errors import FormatError as FormatError
     from constructive.support.errors import MissingExtraError as MissingExtraError
+    from constructive.support.errors import OutOfMemoryError as OutOfMemoryError
     from constructive.support.errors import OutputError as OutputError
     from constructive.support.errors import ParameterError as ParameterError
     from constructive.support.errors import PrecisionError as PrecisionError

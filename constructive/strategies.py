@@ -4,7 +4,7 @@ Needs hypothesis (`pip install ".[strategies]"`). Nothing is filtered or assumed
 contexts have rank n and queries have Kruskal rank min(T, d) exactly, by the proofs below, so every
 drawn example is used. Entries are small integers, stored as float64, and shrink towards zero.
 
-A test which fails prints data sets and problems as calls with all their numbers, which can be
+A test that fails prints data sets and problems as calls with all their numbers, which can be
 pasted: `Dataset(contexts=[[[1.0, 0.0]]], queries=..., targets=...)`.
 
 Example:
@@ -26,6 +26,8 @@ from constructive.constructions.build import build_memorizer
 from constructive.data.dataset import Dataset
 from constructive.data.generators import moment_curve_points
 from constructive.exact.models import model_named
+from constructive.instances.strategies import softmax_networks as softmax_networks  # noqa: PLC0414 - handed on
+from constructive.instances.strategies import twins as twins  # noqa: PLC0414 - handed on
 from constructive.kernels.strategies import problems as problems  # noqa: PLC0414 - handed on
 from constructive.kernels.strategies import specs as specs  # noqa: PLC0414 - handed on
 from constructive.layers.drawn_programs import drawn
@@ -60,13 +62,13 @@ _RANK_ONE_TOKENS = 8
 
 
 class Problem(NamedTuple):
-    """A data set with a layer which holds it.
+    """A data set with a layer that holds it.
 
     Attributes:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
         num_heads: H
         head_dim: d_h
-        construction: the theorem which is meant, "saturated" (Theorem 1) or "rank_one" (Theorem 2)
+        construction: the theorem that is meant, "saturated" (Theorem 1) or "rank_one" (Theorem 2)
     """
 
     dataset: Dataset
@@ -158,7 +160,7 @@ def datasets(  # noqa: D417 - Hypothesis fills in draw
     max_target_dim: int = 3,
     shared_contexts: st.SearchStrategy[bool] | None = None,
 ) -> Dataset:
-    """Data sets which satisfy Assumptions 1 and 2, with own contexts or a shared one.
+    """Data sets that satisfy Assumptions 1 and 2, with own contexts or a shared one.
 
     Args:
         min_examples: the smallest T
@@ -273,7 +275,7 @@ def sequence_problems(  # noqa: D417 - Hypothesis fills in draw
     tokens: st.SearchStrategy[Any] | None = None,
     labels: st.SearchStrategy[Any] | None = None,
 ) -> SequenceProblem:
-    """Sequences of one length, and labels which are a function of the key (`sequences.examples`).
+    """Sequences of one length, and labels that are a function of the key (`sequences.examples`).
 
     Sequences may repeat, and differ in the order of tokens or in their multiplicity only.
 
@@ -330,7 +332,7 @@ def programs(  # noqa: D417 - Hypothesis fills in draw
         ('x', ('W_K', ('W_Q', 'e')))
     """
     storage = model.partition(",")[0]
-    row = model_named(model, storage)
+    row = model_named(model, storage, decoder=decoder)
     return drawn(row, lambda options: draw(st.sampled_from(options)), decoder=decoder)
 
 

@@ -7,6 +7,7 @@ import flint
 import numpy as np
 
 from constructive.data.dataset import Dataset
+from constructive.data.shapes import LENGTHS
 from constructive.support.arrays import Array
 from constructive.support.fingerprint import fingerprint
 from constructive.support.version import __version__
@@ -28,12 +29,14 @@ def describe_dataset(dataset: Dataset) -> dict[str, Any]:
     Args:
         dataset: T examples
     """
-    return {
+    about = {
         "contexts": _type(dataset.context_dtype, dataset.context_shape),
         "queries": _type(dataset.queries.dtype, dataset.queries.shape),
         "targets": _type(dataset.targets.dtype, dataset.targets.shape),
-        "sha256": dataset.fingerprint().hex(),
     }
+    if dataset.lengths is not None:
+        about[LENGTHS] = _type(np.dtype(np.float64), dataset.lengths.shape)
+    return about | {"sha256": dataset.fingerprint().hex()}
 
 
 def made_by() -> dict[str, str]:

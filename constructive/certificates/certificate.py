@@ -26,7 +26,7 @@ Facts = tuple[tuple[str, str], ...]
 class Certificate:
     """Claims about a memorizer and its data, with what an independent checker needs.
 
-    It is not a Boolean: ask `proved`. `repr` is one line, `str` a table, and so is the HTML which
+    It is not a Boolean: ask `proved`. `repr` is one line, `str` a table, and so is the HTML that
     notebooks show. Made by `certify` and `upper_bound_certificate`.
 
     Attributes:
@@ -58,7 +58,7 @@ class Certificate:
         raise no_boolean("a certificate", "its .proved, or its .verdict")
 
     def __getitem__(self, name: str) -> Claim:
-        """The claim of that name. Raises KeyError if it was not asked for."""
+        """Return the claim of that name. Raises KeyError if it was not asked for."""
         for claim in self.claims:
             if claim.name == name:
                 return claim
@@ -156,9 +156,9 @@ def _about_layers(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, F
     """What a certificate of a layer is about, and two facts."""
     total, width = data["queries"]["shape"]
     target_dim = (*data["targets"]["shape"], 1)[1]
+    size = f"n {'<=' if 'lengths' in data else '='} {data['contexts']['shape'][-2]}"
     described = (
-        f"T = {total}, n = {data['contexts']['shape'][-2]}, d = {width}, "
-        f"d_out = {target_dim}; SHA-256 {data['sha256'][:16]}..."
+        f"T = {total}, {size}, d = {width}, d_out = {target_dim}; SHA-256 {data['sha256'][:16]}..."
     )
     if "W_Q" not in weights:
         return "for all weights", (("data", described),)
@@ -172,7 +172,7 @@ def _about_layers(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, F
 
 
 def _about_sequences(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, Facts]:
-    """The same for a certificate of a sequence memorizer."""
+    """Return the same for a certificate of a sequence memorizer."""
     described = (
         f"N = {data['sequences']}, n = {data['context_size']}, {data['tokens']} tokens, task "
         f"{data['task']}; SHA-256 {data['sha256'][:16]}..."
@@ -184,7 +184,7 @@ def _about_sequences(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str
 
 
 def _about_decoders(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, Facts]:
-    """The same for a certificate of a decoder."""
+    """Return the same for a certificate of a decoder."""
     heads, width, head_dim = weights["W_Q"]["shape"]
     described = (
         f"S = {data['texts']}, {data['tokens']} tokens, V = {data['vocabulary']}; "

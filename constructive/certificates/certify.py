@@ -16,6 +16,7 @@ from constructive.layers.memorizer import Memorizer
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.errors import DataError, ParameterError, shown
+from constructive.support.foreign import in_three_parts
 
 if TYPE_CHECKING:
     import torch
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _DATA = Dataset, RationalDataset, SequenceDataset, Text
 
 
+@in_three_parts
 def certify(
     memorizer: "Memorizer | SequenceMemorizer | Decoder | torch.nn.Module",
     dataset: Dataset | SequenceDataset | Text,
@@ -37,9 +39,9 @@ def certify(
 ) -> Certificate:
     """Prove what a memorizer does on a data set, in exact and ball arithmetic.
 
-    A claim which cannot be decided does not raise: its verdict is UNDECIDED. Paired heads are
+    A claim that cannot be decided does not raise: its verdict is UNDECIDED. Paired heads are
     proved in float64 with bounds, without a T x T matrix (`claims.paired`); where that fails and T
-    is small, they are judged as any others. Options which claims do not have are refused: those
+    is small, they are judged as any others. Options that claims do not have are refused: those
     about sequences have none, those about decoders the `seed`.
 
     Args:
@@ -82,13 +84,14 @@ def certify(
         seed: of the primes' points; any seed proves the same
         model: of the claim *executed*: "float32, pairwise" (by default; for a decoder with its own
             storage), "float32, pairwise, blocks of 16", "float32, scaled" or "float32, any
-            contraction" (`exact.models`)
+            contraction" (`exact.models`); for a decoder of integers also "float32, TF32 products",
+            "float32, bfloat16 products" or "float32, float16 products"
         executor: where pieces of the proof of paired heads are computed, in other processes or on
             other machines; None for here. The certificate is the same
 
     Raises:
-        ParameterError: for arguments which make no sense, a memorizer with rational weights, which
-            needs no certificate, an executor for a proof which has no pieces, and a module which
+        ParameterError: for arguments that make no sense, a memorizer with rational weights, which
+            needs no certificate, an executor for a proof that has no pieces, and a module that
             `Memorizer.from_torch` refuses
         DataError: for data whose shapes do not fit the layer, or of another kind
 
@@ -142,10 +145,10 @@ def _checked_claims(claims: object, weights: object, family: ClaimFamily) -> tup
         return tuple(name for name, kind in known.items() if kind.is_usual(weights))
     asked = [claims] if isinstance(claims, str) else claims
     listed = list(asked) if isinstance(asked, Iterable) else []
-    unknown = [name for name in listed if name not in known]
+    unknown = [name for name in listed if not isinstance(name, str) or name not in known]
     if unknown or not listed:
         raise ParameterError(
-            f"claims={claims!r} are not claims about {family.name_of(weights)}",
+            f"claims={shown(claims)} are not claims about {family.name_of(weights)}",
             witness=unknown or None,
             suggestion=f"some of {', '.join(known)}",
         )

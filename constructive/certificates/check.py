@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -16,12 +17,13 @@ from constructive.data.dataset import Dataset
 from constructive.data.stored import FILES
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
+from constructive.support.arguments import as_path
 from constructive.support.errors import FormatError, ParameterError, shown
 from constructive.support.progress import listened, report
 from constructive.support.verdict import Verdict, no_boolean
 
 CHECKER = Path(__file__).with_name("checker")
-"""The folder which Python runs. It imports nothing of this package."""
+"""The folder that Python runs. It imports nothing of this package."""
 
 _CERTIFICATE, _WEIGHTS, _DATA = "certificate", "memorizer", "data"
 _KINDS = {
@@ -31,9 +33,9 @@ _KINDS = {
     corpus.FORMAT: _DATA,
 }
 _STEP = re.compile(r"\.\.\. (.{1,99}): (\d{1,18}) of (\d{1,18})\n")
-"""A line of the checker which tells what it is at (`checker/steps.py`)."""
+"""A line of the checker that tells what it is at (`checker/steps.py`)."""
 _HEAD = 4096
-"""Bytes of a file which say what it is."""
+"""Bytes of a file that say what it is."""
 _LENGTH = 8
 """Bytes before the JSON of a .safetensors file."""
 _ORDER = "three files in this order: certificate, memorizer, data (two for an upper bound)"
@@ -97,13 +99,13 @@ def check(
         data: a file of `Dataset.save`, `SequenceDataset.save` or `Text.save`, or the object; a
             folder of `Dataset.save_folder`, of which contexts are read a few at a time where the
             certificate is of paired heads
-        quick: check the rank claim by products with vectors which nobody can choose, in O(T^2),
+        quick: check the rank claim by products with vectors that nobody can choose, in O(T^2),
             instead of by elimination (others than that are quick anyway)
-        max_memory: GB which the checker may take: from the shapes it says what it needs, and
+        max_memory: GB that the checker may take: from the shapes it says what it needs, and
             refuses what is more before it takes it; by default 8
 
     Raises:
-        FormatError: for a file which is not there, or may not be read, or is one of another role
+        FormatError: for a file that is not there, or may not be read, or is one of another role
         ParameterError: for what is neither a file nor such an object, such as a PyTorch module,
             for rational weights, which no file holds, and for no size
 
@@ -115,24 +117,43 @@ def check(
           witness: none.json
           try: three files in this order: certificate, memorizer, data (two for an upper bound)
     """
-    if not 0 < max_memory < math.inf:
-        raise ParameterError(
-            f"max_memory={max_memory!r} is not a size",
-            witness=max_memory,
-            suggestion="max_memory=8",
-        )
+    _require_size(max_memory)
     given = {_CERTIFICATE: certificate, _WEIGHTS: weights, _DATA: data}
     given = {role: thing for role, thing in given.items() if thing is not None}
     with tempfile.TemporaryDirectory() as folder:
         paths = [_path_of(role, thing, Path(folder)) for role, thing in given.items()]
-        command = [sys.executable, "-I", str(CHECKER), *map(str, paths)]
-        command += ["--max-memory", repr(float(max_memory)), *["--quick"] * quick]
+        return run_checker([*map(str, paths), *["--quick"] * quick], max_memory=max_memory)
+
+
+def run_checker(arguments: Sequence[str], *, max_memory: float = 8.0) -> Checked:
+    """Run the independent checker in a process of its own.
+
+    Args:
+        arguments: of its command line
+        max_memory: GB that it may take
+
+    Raises:
+        ParameterError: for no size
+    """
+    _require_size(max_memory)
+    command = [sys.executable, "-I", str(CHECKER), *arguments]
+    command += ["--max-memory", repr(float(max_memory))]
+    with tempfile.TemporaryDirectory() as folder:
         status, report = _run(command, Path(folder) / "stdout")
     return Checked(Verdict.PROVED if status == 0 else Verdict.UNDECIDED, report)
 
 
+def _require_size(max_memory: float) -> None:
+    if not (isinstance(max_memory, int | float) and 0 < max_memory < math.inf):
+        raise ParameterError(
+            f"max_memory={shown(max_memory)} is not a size",
+            witness=shown(max_memory),
+            suggestion="max_memory=8",
+        )
+
+
 def _run(command: list[str], printed: Path) -> tuple[int, str]:
-    """The status of the checker, and all it wrote but for its steps, which are reported.
+    """Return the status of the checker, and all it wrote but for its steps, which are reported.
 
     Steps come on stderr while it runs; stdout goes to a file, as two pipes may block each other.
     """
@@ -161,11 +182,11 @@ def _run(command: list[str], printed: Path) -> tuple[int, str]:
 
 
 def _path_of(role: str, given: object, folder: Path) -> Path:
-    """The file of a role; an object is written to one, unless it is on disk already."""
+    """Return the file of a role; an object is written to one, unless it is on disk already."""
     if isinstance(given, Dataset) and given.on_disk:
         given = given.on_disk.folder
     if isinstance(given, str | Path):
-        _require_role(Path(given), role, given)
+        _require_role(as_path(given), role, given)
         return Path(given).resolve()
     if not isinstance(given, Saved):
         raise ParameterError(
@@ -184,7 +205,7 @@ def _path_of(role: str, given: object, folder: Path) -> Path:
 
 
 def _require_role(path: Path, role: str, given: object) -> None:
-    if not path.exists():
+    if not os.path.exists(path):  # noqa: PTH110 - False also for a name that is too long
         problem = f"the {role} {given} is not there"
     elif path.is_dir() and all((path / name).is_file() for name in FILES):
         if role == _DATA:

@@ -78,7 +78,7 @@ class DecoderFamily(ClaimFamily):
             "sha256": digest(data.content()),
         }
         more = {"window": weights.layer.window, "storage": weights.record.storage}
-        return about_text, describe_arrays(weights.tensors) | more
+        return about_text, describe_arrays(weights.tensors) | more | weights.periodic
 
 
 class SequenceFamily(ClaimFamily):

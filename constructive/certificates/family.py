@@ -63,7 +63,7 @@ class ClaimFamily(ABC):
         """
 
     def require_unchanged(self, data: Any) -> None:  # noqa: ANN401, B027 - of this family
-        """Require that data are still those which were described; most cannot change.
+        """Require that data are still those that were described; most cannot change.
 
         Args:
             data: of its type

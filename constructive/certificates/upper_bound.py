@@ -9,8 +9,10 @@ from constructive.certificates.families import ALL_WEIGHTS
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
 from constructive.support.arguments import require_positive, require_seed
+from constructive.support.foreign import in_three_parts
 
 
+@in_three_parts
 def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) -> Certificate:
     """Prove that no weights of H heads memorize all labellings of the examples.
 
@@ -18,7 +20,7 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
     `theory.context_capacity`): for
     T > H(n - 1) + 1 examples with one shared context of rank n, for T > Hd with contexts of their
     own, and wherever tokens are few or lie in a subspace. The certificate carries the examples J to
-    blame, and vectors which show what their tokens span. Else the claim *impossible* is UNDECIDED;
+    blame, and vectors that show what their tokens span. Else the claim *impossible* is UNDECIDED;
     where it says that contexts hold all inputs, it is false for almost all queries, by Theorem 9.
 
     Args:

@@ -138,7 +138,7 @@ def check_command(
     formal: Annotated[
         bool,
         typer.Option(
-            "--rocq", help="Have Rocq prove the claim instead: rank, or impossible for all weights."
+            "--rocq", help="Have Rocq prove rank and error, or impossible for all weights, instead."
         ),
     ] = False,
     folder: Annotated[
@@ -153,10 +153,11 @@ def check_command(
     Exit status 0 only if every claim of the certificate holds, 1 if the checker says NOT PROVED,
     2 if a file does not exist or is given in the place of another.
 
-    With --rocq: Rocq proves rank Z = T of the stored numbers, or of an upper bound that all weights
-    miss some labels. It gets the numbers as integers and powers of two. Its theory is compiled
-    each time, in half a minute, and nothing in --folder is used. For small data: 100 examples take
-    a few seconds more and a gigabyte. Needs Rocq.
+    With --rocq: Rocq proves rank Z = T and the error of the stored numbers, as far as the
+    certificate has these claims, or of an upper bound that all weights miss some labels. It gets
+    the numbers as integers and powers of two. Its theory is compiled each time, in a minute, and
+    nothing in --folder is used. For small data: 100 examples take a few seconds more for a rank,
+    two minutes for an error, and a gigabyte. Needs Rocq.
 
     Examples:
 

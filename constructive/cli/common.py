@@ -20,8 +20,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from constructive import __version__
 from constructive.cli.environment import environment
-from constructive.support.errors import ConstructiveError, ParameterError, PrecisionError
+from constructive.support.errors import ConstructiveError, ParameterError
 from constructive.support.files import way_out
+from constructive.support.foreign import as_ours
 from constructive.support.progress import progress_to
 
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
@@ -151,19 +152,8 @@ def main() -> None:
         typer.echo("\n".join(lines), err=True)
         sys.exit(2)
     except (MemoryError, LinAlgError) as error:
-        typer.echo(f"{type(error).__name__.lstrip('_')}: {_as_ours(error)}", err=True)
+        typer.echo(f"{type(error).__name__.lstrip('_')}: {as_ours(error)}", err=True)
         sys.exit(2)
-
-
-def _as_ours(error: MemoryError | LinAlgError) -> ConstructiveError:
-    """Say in three parts what Python and numpy say in one."""
-    if isinstance(error, MemoryError):  # numpy names the array that did not fit
-        problem = "this needs more memory than is free"
-        ways = "fewer or smaller examples, or data in a folder, whose contexts stay on disk"
-    else:
-        problem = "an algorithm of linear algebra failed on these numbers"
-        ways = "entries of data and weights that are closer to 1"
-    return PrecisionError(problem, witness=str(error) or None, suggestion=ways)
 
 
 def _plain() -> bool:

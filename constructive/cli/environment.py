@@ -47,7 +47,7 @@ def _version(name: str) -> str:
 
 
 def _cores() -> int:
-    """The cores which this process may use."""
+    """The cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -52,7 +52,7 @@ def one_output(
 ) -> tuple[Output, Say]:
     """Check --output before the work starts; return its path and an echo function.
 
-    ending: that of files which the command writes; names may have none, or one of their own
+    ending: that of files that the command writes; names may have none, or one of their own
     inputs: the files it reads, by their names in its usage
 
     `-` is standard output. Raises OutputError as `several_outputs` does, for an ending of another
@@ -101,18 +101,30 @@ def folder_output(output: Path, names: Sequence[str], *, force: bool, quiet: boo
 
 
 def several_outputs(
-    outputs: Mapping[str, Path | None], *, inputs: Mapping[str, Path], force: bool, quiet: bool
+    outputs: Mapping[str, Path | None],
+    *,
+    inputs: Mapping[str, Path],
+    force: bool,
+    quiet: bool,
+    endings: Mapping[str, str] | None = None,
 ) -> Say:
     """Check all that a command will write before the work starts; return an echo function.
 
     outputs, inputs: paths by their names in its usage; files without such a name by their own
+    endings: of outputs whose names may have none, or one of their own
 
     Raises OutputError for an output that cannot be written, that is an input or another output,
-    for one that exists, unless forced, and for `-`, where several files would run together.
+    for one that exists, unless forced, for the ending of another format, and for `-`, where several
+    files would run together.
     """
     for role, path in outputs.items():
         require_no_dash(role, path)
-    return _looked_at(outputs, inputs, force=force, quiet=quiet)
+    say = _looked_at(outputs, inputs, force=force, quiet=quiet)
+    for role, ending in (endings or {}).items():
+        path = outputs[role]
+        if path is not None:
+            require_ending(path, ending)
+    return say
 
 
 def require_no_dash(role: str, path: Path | None) -> None:

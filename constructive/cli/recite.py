@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 import constructive
-from constructive.cli.common import Force, Quiet, Seed, WeightsFile, Width, app, progress_bar
-from constructive.cli.outputs import Say, require_ending, several_outputs
+from constructive.cli.common import Force, Quiet, Seed, WeightsFile, app, progress_bar
+from constructive.cli.outputs import Say, several_outputs
 from constructive.support.errors import DataError, MissingExtraError, shown
 from constructive.support.files import read_file
 from constructive.support.progress import report
@@ -18,6 +18,8 @@ _PIECE = 256
 """Tokens that are decoded between two looks at the progress bar."""
 _DIGITS = 18
 """Digits of a number that fits into 64 bits."""
+_WIDTH = 256
+"""Entries of a token where many parameters are asked for, and no width."""
 _QUOTED = 72
 """Characters of the text that are printed."""
 
@@ -29,6 +31,21 @@ class TextUnit(StrEnum):
     bytes = "bytes"
 
 
+class Parameters(StrEnum):
+    """The values of --parameters."""
+
+    many = "many"
+    few = "few"
+
+
+class ReadoutFormat(StrEnum):
+    """The values of --readout."""
+
+    int8 = "int8"
+    int16 = "int16"
+    float32 = "float32"
+
+
 @app.command()
 def recite(
     file: Annotated[
@@ -38,20 +55,47 @@ def recite(
         TextUnit,
         typer.Option(help="What a token is: a word or a character between words; or a byte."),
     ] = TextUnit.words,
-    width: Width = 256,
+    parameters: Annotated[
+        Parameters,
+        typer.Option(
+            help="Which weights: many float32 numbers, or few that are mostly short integers."
+        ),
+    ] = Parameters.many,
+    width: Annotated[
+        int | None,
+        typer.Option(
+            "--width", "-d", min=1, help="Number d of entries of a token; by default 256 (many)."
+        ),
+    ] = None,
     heads: Annotated[
         int | None,
         typer.Option(
-            "--heads", "-H", min=1, help="Number H of heads; by default a few more than N/d."
+            "--heads", "-H", min=1, help="Number H of heads; by default as many as it takes (many)."
         ),
     ] = None,
     head_dim: Annotated[
-        int | None, typer.Option(min=1, help="Head dimension d_h; by default d.")
+        int | None, typer.Option(min=1, help="Head dimension d_h; by default d (many).")
     ] = None,
     window: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of tokens that a position attends to; by default all."),
+        typer.Option(
+            min=1, help="Number of tokens that a position attends to; by default all (many) or 8."
+        ),
     ] = None,
+    outputs: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Numbers that choose a token; by default the fewest that work (few)."
+        ),
+    ] = None,
+    readout: Annotated[
+        ReadoutFormat | None,
+        typer.Option(help="Format of the readout's integers; by default int16 (few)."),
+    ] = None,
+    every: Annotated[
+        bool,
+        typer.Option(help="Give every position an equation, so that the rank is proved (few)."),
+    ] = False,
     limit: Annotated[
         int | None,
         typer.Option(min=1, help="Number N of tokens from the start of the file; by default all."),
@@ -85,15 +129,17 @@ def recite(
 
         constructive recite LICENSE
 
+        constructive recite LICENSE --parameters few
+
         constructive recite README.md --unit bytes --limit 1000 --width 128 --window 64
     """
     drawn = picture or Path("decoder.png")
-    outputs = {
+    written = {
         "--output": output, "--text": text, "--certificate": certificate, "--picture": drawn,
     }  # fmt: skip
-    say = several_outputs(outputs, inputs={"FILE": file}, force=force, quiet=quiet)
-    require_ending(output, ".safetensors")
-    draws = _can_draw(say, asked=picture is not None)
+    endings = {"--output": ".safetensors", "--text": ".json", "--certificate": ".json"}
+    say = several_outputs(written, inputs={"FILE": file}, force=force, quiet=quiet, endings=endings)
+    draws = _can_draw(drawn, say, asked=picture is not None)
     stored = read_file(file)
     asked = _read(file, stored, unit, limit)
     content = _as_bytes(asked.joined(asked.tokens))
@@ -103,7 +149,16 @@ def recite(
     )
     with progress_bar(quiet=quiet):
         decoder = constructive.build_decoder(
-            asked, width=width, num_heads=heads, head_dim=head_dim, window=window, seed=seed
+            asked,
+            width=_WIDTH if width is None and parameters is Parameters.many else width,
+            parameters=parameters.value,
+            num_heads=heads,
+            head_dim=head_dim,
+            window=window,
+            outputs=outputs,
+            readout=None if readout is None else readout.value,
+            every=every or None,
+            seed=seed,
         )
         recited = _as_bytes(asked.joined(_decoded(decoder, asked)))
     say(
@@ -113,6 +168,7 @@ def recite(
     say(_compared(recited, content, len(stored)))
     decoder.save(output)
     asked.save(text)
+    say(f"\n{_sizes(decoder, len(asked), output, content)}")
     with progress_bar(quiet=quiet):
         proof = constructive.certify(decoder, asked)
     proof.save(certificate)
@@ -203,6 +259,26 @@ def _decoded(decoder: "constructive.Decoder", text: "constructive.Text") -> tupl
     return tokens
 
 
+def _sizes(decoder: "constructive.Decoder", tokens: int, file: Path, content: bytes) -> str:
+    """Say how many numbers and bits a decoder has, and compare its file with the text."""
+    from constructive.layers.decoder_files import sizes
+
+    rows = (
+        ("all weights", decoder.num_parameters, 32 * decoder.num_parameters),
+        ("stored, no formula", decoder.num_stored, decoder.num_bits),
+    )
+    lines = [f"{'':18} {'numbers':>12} {'a token':>10} {'bits':>14} {'a token':>10}"]
+    for name, numbers, bits in rows:
+        each = f"{numbers:12,} {numbers / tokens:10,.2f} {bits:14,} {bits / tokens:10,.2f}"
+        lines.append(f"{name:18} {each}")
+    found = sizes(file.stat().st_size, content)
+    lines.append(
+        f"bytes: {found.file:,} in the file, vocabulary and all else included; {found.text:,} in "
+        f"the text, {found.xz:,} under xz"
+    )
+    return "\n".join(lines)
+
+
 def _as_bytes(joined: str | bytes | tuple[int, ...]) -> bytes:
     return joined.encode() if isinstance(joined, str) else bytes(joined)
 
@@ -225,10 +301,14 @@ def _compared(recited: bytes, content: bytes, size: int) -> str:
     return f"NOT RECITED: byte {same:,} of {len(content):,} is the first which differs"
 
 
-def _can_draw(say: Say, *, asked: bool) -> bool:
-    """Whether there will be a picture. Raises MissingExtraError where one was asked for."""
+def _can_draw(picture: Path, say: Say, *, asked: bool) -> bool:
+    """Return whether there will be a picture.
+
+    Raises OutputError for a name of another format, and MissingExtraError where one was asked for.
+    """
     from constructive.figures import drawing
 
+    drawing.require_picture(picture)
     try:
         drawing.require_matplotlib()
     except MissingExtraError as error:

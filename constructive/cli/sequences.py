@@ -104,10 +104,14 @@ def build_command(
         constructive sequence build README.md --question line --construction separating_set
     """
     outputs = {"--output": output, "--save-data": data, "--picture": picture}
-    say = several_outputs(outputs, inputs={"CORPUS": corpus}, force=force, quiet=quiet)
+    endings = {"--output": ".json", "--save-data": ".json"}
+    say = several_outputs(
+        outputs, inputs={"CORPUS": corpus}, force=force, quiet=quiet, endings=endings
+    )
     if picture is not None:
         from constructive.figures import drawing
 
+        drawing.require_picture(picture)
         drawing.require_matplotlib()
     with progress_bar(quiet=quiet):
         report("read the text", 0, 1)

@@ -24,8 +24,14 @@ from constructive.layers.layer import Layer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import BuildRecord
 from constructive.layers.shapes import FLOAT64
-from constructive.support.arguments import require_not_negative, require_positive, require_seed
+from constructive.support.arguments import (
+    as_path,
+    require_not_negative,
+    require_positive,
+    require_seed,
+)
 from constructive.support.errors import AssumptionError, ParameterError, PrecisionError
+from constructive.support.foreign import in_three_parts
 from constructive.support.parallel import require_executor
 from constructive.support.progress import report
 from constructive.theory import bounds
@@ -34,10 +40,11 @@ from constructive.theory.many_heads import require_heads
 from constructive.theory.values import require_room
 
 _LADDER = (106, 212, 424, 848)
-"""Bits which precision="auto" tries beyond float64."""
+"""Bits that precision="auto" tries beyond float64."""
 _MOST_BITS = 4096
 
 
+@in_three_parts
 def build_memorizer(
     dataset: Dataset | RationalDataset,
     *,
@@ -55,13 +62,13 @@ def build_memorizer(
     executor: Executor | None = None,
     checkpoint: str | Path | None = None,
 ) -> Memorizer:
-    """Build weights which memorize a data set, whatever its targets are.
+    """Build weights that memorize a data set, whatever its targets are.
 
     The error on the data is measured before the memorizer is returned.
 
     Args:
         dataset: T examples
-        num_heads: H; by default the fewest which hold these data, with some room (`fewest_heads`),
+        num_heads: H; by default the fewest that hold these data, with some room (`fewest_heads`),
             and which hold them by this construction
         head_dim: d_h; by default n for saturated heads, 1 for rank-one heads.
             Pairs are of full rank if d_h exceeds the examples of each head, else of rank one
@@ -76,7 +83,7 @@ def build_memorizer(
         shared_keys: whether all heads score tokens along one key direction (pairs always do)
         saturated_fraction: share of the examples off its group on which a head must saturate;
             paired heads saturate on every one, or else solve for what is left
-        tolerance: largest error which is handed out, for each entry of the targets relative to the
+        tolerance: largest error that is handed out, for each entry of the targets relative to the
             largest target there
         precision: bits of the readout. Beyond 53 it is solved in balls, stored as a sum of float64
             arrays, and evaluated in balls (`ExtendedLayer`). "auto": float64 where it meets the
@@ -87,19 +94,19 @@ def build_memorizer(
             data, which have to be integers or short dyadic numbers; for random heads. Bounds of
             the claim *executed* are smaller then
         seed: of all random choices; the same seed on one machine gives the same bits
-        executor: where pieces of a construction which has some ("paired") are built, in other
+        executor: where pieces of a construction that has some ("paired") are built, in other
             processes or on other machines; None for here. The weights are the same bits. Its
             processes read the data from a folder: that of `checkpoint`, or of temporary files
-        checkpoint: a folder which keeps the finished pieces of such a construction; a build which
+        checkpoint: a folder that keeps the finished pieces of such a construction; a build that
             was ended, however, goes on from there, to the same bits
 
     Raises:
-        ParameterError: for arguments which make no sense, an executor or a checkpoint where there
+        ParameterError: for arguments that make no sense, an executor or a checkpoint where there
             are not pieces, and a checkpoint of other data or arguments
-        FormatError: for a checkpoint which is damaged
-        OutputError: for one which cannot be written
+        FormatError: for a checkpoint that is damaged
+        OutputError: for one that cannot be written
         CapacityError: for more examples than the construction holds; says how many heads would do
-        AssumptionError: for repeated inputs, and for data which do not meet what a construction
+        AssumptionError: for repeated inputs, and for data that do not meet what a construction
             assumes, such as contexts of rank n, or groups of independent queries
         DataError: for equal inputs with different targets, and for data of too many bits for
             exact_logits
@@ -130,7 +137,8 @@ def build_memorizer(
         saturated_fraction,
         precision,
         executor,
-        None if checkpoint is None else Path(checkpoint),
+        None if checkpoint is None else as_path(checkpoint),
+        data.lengths is not None,
     )
     survey = Survey(data)
     explained = explain_survey(survey, num_heads, construction, options)
@@ -212,7 +220,7 @@ def _first_built(
 
 
 def _in_arithmetic(dataset: Dataset | RationalDataset, arithmetic: str) -> Any:  # noqa: ANN401
-    """The data in that arithmetic. Raises ParameterError where they are none."""
+    """Return the data in that arithmetic. Raises ParameterError where they are none."""
     require_arithmetic(arithmetic)
     rational = isinstance(dataset, RationalDataset)
     require_examples(dataset)
@@ -235,7 +243,7 @@ def _extended(
     tolerance: float,
     rng: np.random.Generator,
 ) -> Memorizer:
-    """The memorizer with the first readout of these precisions which is exact enough."""
+    """Return the memorizer with the first readout of these precisions that is exact enough."""
     total = dataset.num_examples
     found = residues.search(layer, dataset, rng)
     if found.rank < total:
@@ -289,8 +297,9 @@ def _check_parameters(
         message = f"tolerance={tolerance!r} is not positive"
         raise ParameterError(message, witness=tolerance, suggestion="a number such as 1e-6")
     require_not_negative(tolerance=tolerance)  # and not beyond all floats
+    automatic = isinstance(precision, str) and precision == "auto"
     bits = isinstance(precision, int) and not isinstance(precision, bool)
-    if precision != "auto" and not (bits and FLOAT64 <= precision <= _MOST_BITS):  # type: ignore[operator]
+    if not automatic and not (bits and FLOAT64 <= precision <= _MOST_BITS):  # type: ignore[operator]
         message = f"precision={precision!r} is not a number of bits"
         suggestion = f"{FLOAT64} (float64) to {_MOST_BITS}, or 'auto'"
         raise ParameterError(message, witness=precision, suggestion=suggestion)
@@ -304,7 +313,7 @@ def _is_real(value: object) -> bool:
 def _imprecise(
     dataset: Dataset, plan: bounds.Plan, built: Built, *, narrow: bool
 ) -> PrecisionError:
-    """What to say of a float64 readout which misses a target by more than its share."""
+    """What to say of a float64 readout that misses a target by more than its share."""
     largest = np.abs(dataset.target_matrix).max(axis=0)
     worst = int(np.argmax(built.residuals / np.maximum(largest, np.finfo(float).tiny)))
     error = float(built.residuals[worst])

@@ -41,7 +41,7 @@ class Built:
         heads: a record for each head
         shared_keys: whether all heads score tokens along one key direction
         order: the examples in the order in which heads take them; empty where it is as given
-        coupled: entries beside the groups which are not saturated, and were solved for
+        coupled: entries beside the groups that are not saturated, and were solved for
         fraction: share of the examples on which heads had to saturate
     """
 
@@ -93,11 +93,11 @@ class Construction(ABC):
 
     @abstractmethod
     def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
-        """What would be built. CapacityError or ParameterError says why nothing can be."""
+        """Plan a build. CapacityError or ParameterError says why nothing can be built."""
 
     @abstractmethod
     def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:
-        """What that would take."""
+        """Estimate what the build takes."""
 
     @abstractmethod
     def build(
@@ -110,7 +110,7 @@ class Construction(ABC):
 
 
 def unsaturated_heads(stops: Iterable[int], ranks: Iterable[int]) -> tuple[HeadRecord, ...]:
-    """Records of heads without a saturating part.
+    """Return records of heads without a saturating part.
 
     Args:
         stops: (H,), where the groups end, which are consecutive examples
@@ -127,7 +127,7 @@ def unsaturated_heads(stops: Iterable[int], ranks: Iterable[int]) -> tuple[HeadR
 
 
 def largest(residuals: Array) -> Array:
-    """The largest `|f - y|` for each entry of the targets (d_out,), infinite if it is not a number.
+    """Return the largest `|f - y|` for each entry of the targets (d_out,), infinite if it is NaN.
 
     residuals: (T, d_out)
     """

@@ -37,7 +37,7 @@ class Dense(Construction):
     of: TheoremHeads = bounds.SATURATED
 
     def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
-        """As the theorem says."""
+        """Plan as the theorem says."""
         return self.of.plan(
             num_examples=shapes.num_examples,
             context_size=shapes.context_size,
@@ -46,7 +46,7 @@ class Dense(Construction):
         )
 
     def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:
-        """Z, and its factors: T^3."""
+        """Return Z, and its factors: T^3."""
         total, size, width = shapes.num_examples, shapes.context_size, shapes.width
         columns = num_heads * width
         solve = 2.0 * total**2 * columns + total**3 / 3
@@ -59,7 +59,7 @@ class Dense(Construction):
     def build(
         self, survey: Survey, plan: Plan, options: Options, *, rng: np.random.Generator
     ) -> Outcome:
-        """The five steps of the proof; or in rational numbers, random integers."""
+        """Return the five steps of the proof; or in rational numbers, random integers."""
         if options.arithmetic == RATIONAL:
             return rational.build(survey.dataset, plan, rng)
         assumed = self._assumed(survey, plan, rng)
@@ -87,7 +87,7 @@ class Dense(Construction):
         *,
         rng: np.random.Generator,
     ) -> Outcome:
-        """The steps after the first one, for groups of these sizes."""
+        """Return the steps after the first one, for groups of these sizes."""
         groups = grouping.partition(dataset, sizes)
         if isinstance(groups, AssumptionError):
             return groups

@@ -35,7 +35,7 @@ from constructive.layers import residues
 from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.short_weights import shortened
-from constructive.layers.views import examples
+from constructive.layers.views import Own, Shared, examples
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError
 from constructive.support.progress import report
@@ -43,7 +43,7 @@ from constructive.theory.bounds import Plan, group_sizes
 from constructive.theory.values import require_room
 
 _DEVIATIONS = (3.0, 1.5, 6.0)
-"""Standard deviations of logits which are tried, the likely best first."""
+"""Standard deviations of logits that are tried, the likely best first."""
 _SAMPLE = 256
 """Examples on which standard deviations are measured."""
 DOUBTFUL = 1e7
@@ -56,13 +56,13 @@ class Generic(Construction):
     """Random heads."""
 
     def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
-        """As many examples as contexts of these shapes hold where they are generic."""
+        """Plan for as many examples as generic contexts of these shapes allow."""
         holds = require_room(shapes, num_heads)
         inner = 1 if options.head_dim is None else options.head_dim
         return Plan(self.name, num_heads, inner, holds, rank_one=inner == 1)
 
     def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:  # noqa: ARG002
-        """Z, and its factors, for each trial."""
+        """Return Z, and its factors, for each trial."""
         total, size, width = shapes.num_examples, shapes.context_size, shapes.width
         columns = num_heads * width
         keys = size if shapes.shared_context else width + size
@@ -110,7 +110,7 @@ class Generic(Construction):
 
 
 def trials(total: int, columns: int) -> tuple[float, ...]:
-    """The standard deviations of logits which are tried, for a system of these sizes."""
+    """Return the standard deviations of logits that are tried, for a system of these sizes."""
     operations = 2.0 * total**2 * columns
     if operations > _LARGE:
         return _DEVIATIONS[:1]
@@ -120,7 +120,7 @@ def trials(total: int, columns: int) -> tuple[float, ...]:
 def drawn(
     dataset: Dataset, plan: Plan, deviation: float, options: Options, rng: np.random.Generator
 ) -> tuple[Array, Array]:
-    """W_Q and W_K (H, d, d_h), Gaussian, with logits of that deviation within contexts.
+    """Return W_Q and W_K (H, d, d_h), Gaussian, with logits of that deviation within contexts.
 
     Rounded to few bits where logits have to be exact; DataError where data have too many.
     """
@@ -130,26 +130,31 @@ def drawn(
         key_weights[1:] = key_weights[0]
     some = rng.permutation(dataset.num_examples)[:_SAMPLE]
     contexts = dataset.contexts if dataset.shared_context else dataset.contexts[some]
-    size = _deviations(query_weights, key_weights, contexts, dataset.queries[some])
+    size = _deviations(query_weights, key_weights, examples(contexts, dataset.queries[some]))
     weights = query_weights * (deviation / size)[:, np.newaxis, np.newaxis], key_weights
     return shortened(weights, dataset) if options.exact_logits else weights
 
 
-def _deviations(query_weights: Array, key_weights: Array, contexts: Array, queries: Array) -> Array:
+def _deviations(query_weights: Array, key_weights: Array, view: Own | Shared) -> Array:
     """Of each head, the root mean square over examples of logits less their mean: (H,)."""
-    squares = np.zeros(len(query_weights))
+    sizes, seen = np.ones(len(query_weights)), True if view.hidden is None else ~view.hidden
     for head, (w_q, w_k) in enumerate(zip(query_weights, key_weights, strict=True)):
-        logits = np.einsum(
-            "...nd,td->tn" if contexts.ndim == 2 else "tnd,td->tn", contexts, queries @ w_q @ w_k.T
-        )
-        squares[head] = logits.var(axis=1).mean()
-    return np.sqrt(np.where(squares > 0, squares, 1.0))
+        asked = view.queries @ w_q @ w_k.T
+        if view.is_shared:
+            logits = np.einsum("...nd,td->tn", view.tokens[0], asked)
+        else:
+            logits = np.einsum("tnd,td->tn", view.tokens, asked)
+        exponent = np.frexp(np.abs(logits).max())[1]  # squares of large logits overflow
+        square = np.ldexp(logits, -exponent).var(axis=1, where=seen).mean()
+        if square > 0:
+            sizes[head] = np.ldexp(np.sqrt(square), exponent)
+    return sizes
 
 
 def represented(
     dataset: Dataset, weights: tuple[Array, Array], plan: Plan
 ) -> intermediate.Intermediate:
-    """Z of these W_Q and W_K, as others want it."""
+    """Return Z of these W_Q and W_K, as others want it."""
     z = np.empty((dataset.num_examples, plan.num_heads * dataset.width))
     for chunk in attend(Floats(np.float64), weights, examples(dataset.contexts, dataset.queries)):
         z[chunk.rows] = chunk.representation.reshape(len(chunk.representation), -1)
@@ -209,5 +214,5 @@ GENERIC = Generic(
     "c(E; H) of generic contexts",
     "Theorem 9",
     has_min_norm_readout=True,
-    options={FLOAT: USUAL | {"exact_logits"}},
+    options={FLOAT: USUAL | {"exact_logits", "lengths"}},
 )

@@ -8,7 +8,6 @@ Where the structured part is all of Z one step is enough, and it refines the sol
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, gmres
 
 from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
@@ -23,21 +22,23 @@ class System(Protocol, Generic[Unknown]):
     """Equations for readouts, whatever form these take."""
 
     def solve(self, right: Array) -> Unknown:
-        """R y for right-hand sides y (T, d_out)."""
+        """Return R y for right-hand sides y (T, d_out)."""
 
     def apply(self, unknown: Unknown) -> Array:
-        """Z U for U in the form that `solve` returns: (T, d_out)."""
+        """Return Z U for U in the form that `solve` returns: (T, d_out)."""
 
 
 def scales(targets: Array) -> Array:
-    """Powers of two (d_out,) by which targets are of size one, so that norms stay in range."""
+    """Return powers of two (d_out,) that bring targets to size one: norms stay in range."""
     exponents = np.frexp(np.abs(targets).max(axis=0))[1]
     powers: Array = np.ldexp(1.0, exponents)
     return powers
 
 
 def iterate(system: System[Unknown], targets: Array) -> tuple[Unknown, Array]:
-    """U, and the residual Y - Z U (T, d_out), which is not finite where the system is singular."""
+    """Return U and the residual Y - Z U (T, d_out), not finite where the system is singular."""
+    from scipy.sparse.linalg import LinearOperator, gmres  # noqa: PLC0415 - long to import
+
     shape = targets.shape
 
     def product(flat: Array) -> Array:
@@ -53,7 +54,7 @@ def iterate(system: System[Unknown], targets: Array) -> tuple[Unknown, Array]:
 
 
 def require_solved(residual: Array, condition: float, what: str) -> None:
-    """Raise PrecisionError for a residual which is not finite; `what` may be singular then."""
+    """Raise PrecisionError for a residual that is not finite; `what` may be singular then."""
     if not np.isfinite(residual).all():
         raise PrecisionError(
             f"{what} is singular, or numbers are too far apart for float64 "

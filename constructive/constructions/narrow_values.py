@@ -24,7 +24,7 @@ class NarrowValues(generic.Generic):
     """Random heads whose values have fewer entries than targets."""
 
     def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
-        """As many examples as Proposition 18.1 promises where contexts are generic."""
+        """Plan for as many examples as Proposition 18.1 promises where contexts are generic."""
         inner = 1 if options.head_dim is None else options.head_dim
         value_dim = _value_dim(shapes, options)
         bounds = _bounds(shapes, num_heads, inner, value_dim)
@@ -53,7 +53,7 @@ class NarrowValues(generic.Generic):
         return CapacityError(problem, witness=total, suggestion=", or ".join(ways))
 
     def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:
-        """Z, and the factors of one matrix for each entry of the targets, for each trial."""
+        """Return Z, and the factors of one matrix for each entry of the targets, for each trial."""
         total, size, width = shapes.num_examples, shapes.context_size, shapes.width
         columns = num_heads * width
         keys = size if shapes.shared_context else width + size
@@ -66,7 +66,7 @@ class NarrowValues(generic.Generic):
     def _readout_shapes(
         self, dataset: Dataset, plan: Plan, options: Options, rng: np.random.Generator
     ) -> list[Shape]:
-        """Those of the two that hold so many examples."""
+        """Return those of the two that hold so many examples."""
         value_dim = _value_dim(dataset, options)
         sizes = plan.num_heads, dataset.width, value_dim, dataset.target_dim
         bounds = _bounds(dataset, plan.num_heads, plan.head_dim, value_dim)
@@ -100,5 +100,5 @@ NARROW_VALUES = NarrowValues(
     "max(H d_v, floor(H d_v / d_out) d)",
     "Proposition 18.1",
     has_min_norm_readout=True,
-    options={FLOAT: (USUAL - {WIDE, "precision"}) | {NARROW, "exact_logits"}},
+    options={FLOAT: (USUAL - {WIDE, "precision"}) | {NARROW, "exact_logits", "lengths"}},
 )

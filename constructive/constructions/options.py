@@ -23,7 +23,7 @@ and narrower ones."""
 USUAL = frozenset({WIDE, "value_dim", "shared_keys", "saturated_fraction", "precision"})
 """What a construction in floats takes, or has no use for."""
 
-PLANNED = frozenset({WIDE, NARROW, "exact_logits"})
+PLANNED = frozenset({WIDE, NARROW, "exact_logits", "lengths"})
 """What planning asks for; the others say how a plan is built."""
 
 PIECES = frozenset({"executor", "checkpoint"})
@@ -47,6 +47,7 @@ class Options:
         precision: bits of the readout; those beyond a float are added to what is built
         executor: where pieces of the work are done, or None for here
         checkpoint: a folder in which finished pieces are kept, or None
+        lengths: contexts have different lengths
     """
 
     head_dim: int | None = None
@@ -58,9 +59,10 @@ class Options:
     precision: int | str = FLOAT64
     executor: Executor | None = None
     checkpoint: Path | None = None
+    lengths: bool = False
 
     def asked(self, target_dim: int) -> Iterator[tuple[str, object]]:
-        """The names of the options that are asked for, and their values.
+        """Yield the names of the options that are asked for, and their values.
 
         Args:
             target_dim: d_out
@@ -72,8 +74,8 @@ class Options:
         narrow = self.value_dim is not None and self.value_dim < target_dim
         yield NARROW if narrow else WIDE, self.value_dim
         for name in (
-            "exact_logits", "executor", "checkpoint", "shared_keys", "saturated_fraction",
-            "value_dim", "precision",
+            "lengths", "exact_logits", "executor", "checkpoint", "shared_keys",
+            "saturated_fraction", "value_dim", "precision",
         ):  # fmt: skip
             value = getattr(self, name)
             if value != getattr(Options, name):
@@ -100,7 +102,7 @@ def refusal(
     *,
     planning: bool = False,
 ) -> ParameterError | None:
-    """What to say of the first option that a construction does not take, or None.
+    """Return the error about the first option that a construction does not take, or None.
 
     Args:
         construction: which is to be built
@@ -133,6 +135,10 @@ def refusal(
         case _ if first == WIDE:
             problem = f"construction={name!r} is for value_dim= below d_out={target_dim}"
             suggestion = "construction='auto'"
+        case "lengths":
+            problem = f"construction={name!r} needs contexts of one length"
+            witness = name
+            suggestion = "construction='auto', or dataset.take(...) of examples of one length"
         case "exact_logits":
             problem = f"construction={name!r} has no exact logits: "
             problem += "its W_Q and W_K need all their bits"
@@ -149,7 +155,7 @@ def refusal(
             witness = refused
             suggestion = f"none of {', '.join(refused)}, or arithmetic={FLOAT!r}"
         case "precision":
-            problem = f"precision={witness!r} is for readouts which W_V holds, and d_v < d_out"
+            problem = f"precision={witness!r} is for readouts that W_V holds, and d_v < d_out"
             suggestion = f"precision={FLOAT64}, or value_dim={target_dim}"
         case _:
             problem = f"construction={name!r} has no {first}={witness!r}"
@@ -158,7 +164,7 @@ def refusal(
 
 def require_arithmetic(arithmetic: object) -> None:
     """Raise ParameterError for what is not a kind of arithmetic."""
-    if arithmetic not in (FLOAT, RATIONAL):
+    if not isinstance(arithmetic, str) or arithmetic not in (FLOAT, RATIONAL):
         raise ParameterError(
             f"unknown arithmetic={shown(arithmetic)}",
             witness=shown(arithmetic),

@@ -1,7 +1,7 @@
 """Which construction is used: what each would hold and cost, and the choice of "auto".
 
 Operations and bytes are estimates from the leading terms, to compare constructions with; bytes are
-beside the data and the weights. "auto" takes the first construction with the shortest readout which
+beside the data and the weights. "auto" takes the first construction with the shortest readout that
 holds the examples, as long as that is cheap: that of Theorem 1, of Theorem 2, then random heads.
 Such a readout is the least sensitive to rounding, and of those the heads of Theorem 1 are as well
 conditioned as any where contexts are own ones, and far better on a shared one (docs/precision.md).
@@ -23,7 +23,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.support import tables
 from constructive.support.arguments import require_positive, require_size
-from constructive.support.errors import CapacityError, ConstructiveError, ParameterError
+from constructive.support.errors import CapacityError, ConstructiveError, ParameterError, shown
 from constructive.theory.bounds import Plan
 from constructive.theory.values import heads_for_values
 
@@ -33,7 +33,7 @@ CHEAP_OPERATIONS, CHEAP_BYTES = 1e11, 1 << 30
 
 
 _QUICK = 1e10
-"""Operations of an elimination which may be done to print a table: about a second."""
+"""Operations of an elimination that may be done to print a table: about a second."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Option:
 class Explanation:
     """The choice among all constructions. `str` is a table; `plan` is what would be built.
 
-    What a construction holds is promised for data of these shapes which meet what its theorem asks
+    What a construction holds is promised for data of these shapes that meet what its theorem asks
     for. For a data set of up to 2,000 examples or so the table says what its very contexts allow,
     too (Theorem 8).
 
@@ -165,13 +165,13 @@ def explain(
     arithmetic: str = "float",
     exact_logits: bool = False,
 ) -> Explanation:
-    """What `build_memorizer` would do with these arguments, and why; nothing is built.
+    """Explain what `build_memorizer` would do with these arguments, and build nothing.
 
     Operations and memory are estimates from the shapes alone.
 
     Args:
         dataset: T examples; only their shapes count, if H is given
-        num_heads: H; by default the fewest which hold these data, with some room (`fewest_heads`),
+        num_heads: H; by default the fewest that hold these data, with some room (`fewest_heads`),
             and which hold them by this construction; for "paired" the latter alone, by shapes
         head_dim: d_h; by default what suits each construction
         value_dim: d_v; by default d_out
@@ -191,14 +191,16 @@ def explain(
     """
     sizes = {"num_heads": num_heads, "head_dim": head_dim, "value_dim": value_dim}
     require_size(**{name: size for name, size in sizes.items() if size is not None})
-    options = Options(head_dim, value_dim, arithmetic, exact_logits=exact_logits)
+    require_examples(dataset)
+    several = dataset.lengths is not None
+    options = Options(head_dim, value_dim, arithmetic, exact_logits=exact_logits, lengths=several)
     return explain_survey(Survey(dataset), num_heads, construction, options)
 
 
 def explain_survey(
     survey: Survey, num_heads: int | None, construction: str, options: Options
 ) -> Explanation:
-    """The same of data which are surveyed, so that a build knows what planning has found.
+    """Return the same of data that are surveyed, so that a build knows what planning has found.
 
     Args:
         survey: what is known of T examples
@@ -210,10 +212,10 @@ def explain_survey(
         ParameterError: as `explain` does
     """
     names, dataset = tuple(CONSTRUCTIONS), survey.dataset
-    if construction not in (AUTO, *names):
-        message = f"unknown construction={construction!r}"
+    if not isinstance(construction, str) or construction not in (AUTO, *names):
+        message = f"unknown construction={shown(construction)}"
         suggestion = f"one of 'auto', {', '.join(map(repr, names))}"
-        raise ParameterError(message, witness=construction, suggestion=suggestion)
+        raise ParameterError(message, witness=shown(construction), suggestion=suggestion)
     require_examples(dataset)
     require_arithmetic(options.arithmetic)
     for name, count in {"head_dim": options.head_dim, "value_dim": options.value_dim}.items():
@@ -242,7 +244,7 @@ def explain_survey(
 
 
 def _heads(survey: Survey, num_heads: int | None, value_dim: int | None) -> tuple[int, str]:
-    """H as an integer of Python, and why it is that, where nobody asked for it."""
+    """Return H as an integer of Python, and why it is that, where nobody asked for it."""
     dataset = survey.dataset
     if num_heads is not None:
         require_positive(num_heads=num_heads)
@@ -273,7 +275,7 @@ def _fewest_of(option: Callable[[int], Option], least: int, most: int) -> int:
 
 
 def _cheapest(options: dict[str, Option]) -> Option:
-    """The choice of "auto" (see above)."""
+    """Return the choice of "auto" (see above)."""
     found = list(options.values())
     dense = [option for option in found if _is_dense(option)]
     last = [option for option in dense if isinstance(option.refusal, CapacityError)][-1:] or dense[

@@ -30,14 +30,14 @@ _NOTHING = Assumptions(least_token_distance=0.0)
 """What Theorem 10 asks of single contexts."""
 
 _SHOWN = 16
-"""Examples of a witness which a message shows."""
+"""Examples of a witness that a message shows."""
 
 
 class RankOne(Dense):
     """Rank-one heads with groups of up to d - 1 examples."""
 
     def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
-        """As Theorem 2 says, and where that holds too few, as Theorem 10 does."""
+        """Plan as Theorem 2 says, and where that holds too few examples, as Theorem 10 does."""
         size, width, total = shapes.context_size, shapes.width, shapes.num_examples
         narrow = self.of.capacity(num_heads, size, 1) if size <= width else 0
         of_theorem_2 = shapes.shared_context or size == 1 or total <= narrow
@@ -59,7 +59,7 @@ class RankOne(Dense):
     def build(
         self, survey: Survey, plan: Plan, options: Options, *, rng: np.random.Generator
     ) -> Outcome:
-        """In the order given, or where that has no groups, in another one (`wide_regrouping`)."""
+        """Build in the order given, or where that has no groups, in another (`wide_regrouping`)."""
         outcome = super().build(survey, plan, options, rng=rng)
         if isinstance(outcome, Built) or options.arithmetic == RATIONAL:
             return outcome
@@ -95,7 +95,7 @@ class RankOne(Dense):
         if claim.verdict is not Verdict.PROVED:
             return AssumptionError(
                 f"{claim.detail}; Theorem 10 needs independent queries in each group, none of an "
-                "earlier group in the span of a later one, and contexts which span as much as "
+                "earlier group in the span of a later one, and contexts that span as much as "
                 "a group has examples",
                 witness=claim.witness,
                 suggestion="another order of the examples",
@@ -104,7 +104,7 @@ class RankOne(Dense):
 
 
 def _no_order(found: Regrouping, refusal: AssumptionError, num_heads: int) -> AssumptionError:
-    """Why there are no groups: for no order, or for none that was tried."""
+    """Return why there are no groups: for no order, or for none that was tried."""
     more = "more heads and so smaller groups, or construction='generic'"
     again = f"assumptions.regroup(dataset, {num_heads}, construction='rank_one'"
     if found.verdict is Verdict.REFUTED:

@@ -22,7 +22,7 @@ _ATTEMPTS = 24
 
 
 def bits(num_examples: int, context_size: int) -> int:
-    """About how many bits an entry of Z has, or of the readout."""
+    """Estimate the bits of an entry of Z, or of the readout."""
     return LARGEST_LOGIT * min(num_examples, context_size)
 
 
@@ -110,7 +110,7 @@ def _obstacle(dataset: RationalDataset, num_heads: int) -> AssumptionError | Non
 
 
 def _modulo(matrix: Fractions, prime: int) -> Array:
-    """Rational numbers modulo p, after rows are scaled by their denominators."""
+    """Return rational numbers modulo p, after rows are scaled by their denominators."""
     rows = []
     for row in matrix.tolist():
         scale = math.lcm(*(x.denominator for x in row))

@@ -30,15 +30,15 @@ class Shape(ABC):
 
     @abstractmethod
     def systems(self, z: Array, product: Product) -> Iterator[Array]:
-        """The matrices made of Z (T, H d) which have to have rank T, one after the other."""
+        """Yield the matrices made of Z (T, H d) that have to have rank T, one after the other."""
 
     @abstractmethod
     def targets(self, targets: Array) -> list[Array]:
-        """What each of them is solved for, columns of (T, d_out)."""
+        """Return what each of them is solved for, columns of (T, d_out)."""
 
     @abstractmethod
     def layer(self, z: Intermediate, solutions: list[Array]) -> AttentionLayer:
-        """The heads of Z, with values and outputs of the solutions."""
+        """Return the heads of Z, with values and outputs of the solutions."""
 
     def residuals(
         self,
@@ -47,7 +47,7 @@ class Shape(ABC):
         z: Array,
         targets: Array,
     ) -> Array:
-        """The largest `|Z U - Y|` for each entry of the targets: (d_out,)."""
+        """Return the largest `|Z U - Y|` for each entry of the targets: (d_out,)."""
         return largest(z @ layer.effective_readout - targets)
 
 
@@ -58,15 +58,15 @@ class Whole(Shape):
     value_dim: int | None
 
     def systems(self, z: Array, product: Product) -> Iterator[Array]:  # noqa: ARG002 - Z as it is
-        """Z itself."""
+        """Yield Z itself."""
         yield z
 
     def targets(self, targets: Array) -> list[Array]:
-        """All targets."""
+        """Return all targets."""
         return [targets]
 
     def layer(self, z: Intermediate, solutions: list[Array]) -> AttentionLayer:
-        """The layer with this effective readout."""
+        """Return the layer with this effective readout."""
         return AttentionLayer.from_effective_readout(
             z.query_weights, z.key_weights, solutions[0], self.value_dim
         )
@@ -78,7 +78,7 @@ class Whole(Shape):
         z: Array,  # noqa: ARG002
         targets: Array,  # noqa: ARG002
     ) -> Array:
-        """As the solution has them."""
+        """Return them as the solution has them."""
         return solved.solutions[0].residuals
 
 
@@ -92,10 +92,10 @@ class Narrow(Shape):
 
     @abstractmethod
     def weights(self, solutions: list[Array]) -> tuple[Array, Array]:
-        """W_V (H, d, d_v) and W_O (H d_v, d_out) of the solutions."""
+        """Return W_V (H, d, d_v) and W_O (H d_v, d_out) of the solutions."""
 
     def layer(self, z: Intermediate, solutions: list[Array]) -> AttentionLayer:
-        """The layer with these values and outputs."""
+        """Return the layer with these values and outputs."""
         last = np.eye(self.target_dim)
         return AttentionLayer(z.query_weights, z.key_weights, *self.weights(solutions), last)
 
@@ -114,23 +114,23 @@ class RandomValues(Narrow):
     def draw(
         cls, num_heads: int, width: int, value_dim: int, target_dim: int, rng: np.random.Generator
     ) -> Shape:
-        """Values whose columns are orthonormal; those beyond d are zero, as they would add none."""
+        """Draw values with orthonormal columns; those beyond d are zero, as they would add none."""
         used = min(value_dim, width)
         basis = np.linalg.qr(rng.standard_normal((num_heads, width, used)))[0]
         return cls(np.pad(basis, ((0, 0), (0, 0), (0, value_dim - used))), target_dim)
 
     def systems(self, z: Array, product: Product) -> Iterator[Array]:
-        """All values, (T, H d_v)."""
+        """Yield all values, (T, H d_v)."""
         heads, width, _ = self.values.shape
         split = np.ascontiguousarray(z.reshape(len(z), heads, width).transpose(1, 0, 2))
         yield product(split, self.values).transpose(1, 0, 2).reshape(len(z), -1)
 
     def targets(self, targets: Array) -> list[Array]:
-        """All targets."""
+        """Return all targets."""
         return [targets]
 
     def weights(self, solutions: list[Array]) -> tuple[Array, Array]:
-        """The values, and their solution."""
+        """Return the values, and their solution."""
         return self.values, solutions[0]
 
 
@@ -149,12 +149,12 @@ class Slots(Narrow):
 
     @classmethod
     def share(cls, num_heads: int, width: int, value_dim: int, target_dim: int) -> Shape:
-        """All slots in turn: d_v < d_out in a row serve different entries."""
+        """Return all slots in turn: d_v < d_out in a row serve different entries."""
         slots = np.arange(num_heads * value_dim).reshape(num_heads, value_dim)
         return cls(slots % target_dim, width, target_dim)
 
     def _parts(self) -> list[tuple[Integers, Integers]]:
-        """Heads, and the entries of the targets which just these heads serve."""
+        """Return heads, and the entries of the targets that just these heads serve."""
         serves = np.zeros((self.target_dim, len(self.served)), dtype=bool)
         serves[self.served, np.arange(len(self.served))[:, np.newaxis]] = True
         kinds, which = np.unique(serves, axis=0, return_inverse=True)
@@ -164,17 +164,17 @@ class Slots(Narrow):
         ]
 
     def systems(self, z: Array, product: Product) -> Iterator[Array]:  # noqa: ARG002 - Z as it is
-        """The columns of Z of these heads."""
+        """Yield the columns of Z of these heads."""
         split = z.reshape(len(z), -1, self.width)
         for heads, _ in self._parts():
             yield split[:, heads].reshape(len(z), -1)
 
     def targets(self, targets: Array) -> list[Array]:
-        """The entries which they serve."""
+        """Return the entries that they serve."""
         return [targets[:, entries] for _, entries in self._parts()]
 
     def weights(self, solutions: list[Array]) -> tuple[Array, Array]:
-        """Each solution in its slots, and the entries which they serve."""
+        """Return each solution in its slots, and the entries that they serve."""
         heads, value_dim = self.served.shape
         values = np.zeros((heads, self.width, value_dim))
         for (some, entries), solution in zip(self._parts(), solutions, strict=True):

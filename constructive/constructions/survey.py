@@ -64,7 +64,7 @@ class Survey:
         return with_room(self.dataset, self.least_heads)
 
     def capacity(self, num_heads: int) -> ContextCapacity:
-        """Bounds of c(E; H).
+        """Return bounds of c(E; H).
 
         Args:
             num_heads: H

@@ -8,12 +8,12 @@ dimensions to choose from. In a plane of two of them, w = (cos theta, sin theta)
     |c w.q_t| < needed_t    for theta in two short arcs around the normals of q_t,
 
 the same modulo pi. So every example forbids one arc of [0, pi), and what is sought is an angle
-that no arc covers. N arcs which cover an angle m times on average leave about N exp(-m) gaps: where
+that no arc covers. N arcs that cover an angle m times on average leave about N exp(-m) gaps: where
 random vectors w would have to make c so large that m is below 1, looking at all angles finds a gap
-at m = log N or so, at a c which is so much smaller. That is what makes large sizes possible: the
+at m = log N or so, at a c that is so much smaller. That is what makes large sizes possible: the
 rounding of c w.e_t, 10^-16 c or so, disturbs the logits on the group itself.
 
-So many gaps are more than enough if T is large. Therefore angles are looked at in a *window* which
+So many gaps are more than enough if T is large. Therefore angles are looked at in a *window* that
 about `_CANDIDATES` arcs meet, where arcs are rare, as a sample says. Of all others, those with
 |x_t| > slope |y_t| + needed_t sqrt(1 + slope^2) / c, the head is saturated for each of its angles.
 So a sweep is a few passes over T numbers, in float32, which *screen* the examples; and arcs of a
@@ -47,7 +47,7 @@ _CANDIDATES = 16384
 """Arcs among which a gap is looked for, if there are so many examples."""
 
 _WIDEST = 0.875
-"""The part of all directions which a window has at most, so that its ends stay apart."""
+"""The part of all directions that a window has at most, so that its ends stay apart."""
 
 _SECTORS = 32
 """Directions are counted in so many parts of the half-circle, to see where they are rare."""
@@ -56,10 +56,10 @@ _COVER = 8.5
 """How many arcs cover an angle on average at the c that is tried first."""
 
 _FACTORS = tuple(2.0 ** (power / 3) for power in range(10))
-"""So many times that c are tried before examples which count are left unsaturated."""
+"""So many times that c are tried before examples that count are left unsaturated."""
 
 _FEW = 1.5
-"""So many examples which are not required may stay unsaturated for a smaller c: at so many times
+"""So many examples that are not required may stay unsaturated for a smaller c: at so many times
 the first c so many times the square of that."""
 
 _CLOSE = 1.05
@@ -81,7 +81,7 @@ class Needed:
     def of(
         cls, direction: KeyDirection, *, logits: Array | float = 0.0, scale: Array | float = 0.0
     ) -> "Needed":
-        """From logits (T,), the range of the logits of W*, and scale (T,), |b_1.e_t|."""
+        """Make it from logits (T,), the range of the logits of W*, and scale (T,), |b_1.e_t|."""
         total = NATS + logits
         return cls(total / direction.top_gap + scale, total / direction.bottom_gap + scale)
 
@@ -91,7 +91,7 @@ class Needed:
         return np.maximum(self.at_top, self.at_bottom)
 
     def at(self, reach: Array) -> Array:
-        """What is needed where w.e_t = reach_t: (T,)."""
+        """Return what is needed where w.e_t = reach_t: (T,)."""
         return np.where(reach > 0, self.at_top, self.at_bottom)
 
 
@@ -114,10 +114,10 @@ class Window:
         return len(self.turn)
 
     def screen(self, projected: Array, needed: Array) -> Integers:
-        """The examples which are not saturated for every w in the window, at its sharpness.
+        """Return the examples that are not saturated for every w in the window, at its sharpness.
 
         projected: (axes, C), unit queries along the turned axes;  needed: (C,), -inf for examples
-            which are not asked for
+            that are not asked for
         """
         if not (self.axes and 0.0 < self.sharpness < np.inf):
             return np.flatnonzero(needed != -np.inf)
@@ -139,7 +139,7 @@ class Saturating:
 
 
 def window_of(projected: Array, needed: Array, weight: Array, slack: float) -> Window:
-    """A window, from a sample of the examples without the group itself.
+    """Return a window, from a sample of the examples without the group itself.
 
     It lies where arcs are rarest: queries need not point everywhere alike.
 
@@ -192,9 +192,9 @@ def sharpen(
     required: npt.NDArray[np.bool_],
     exact: Callable[[Integers, Array], Array],
 ) -> Saturating:
-    """Choose w and c for one group, from the examples which the window does not saturate.
+    """Choose w and c for one group, from the examples that the window does not saturate.
 
-    Where no w saturates on all of them, those which are not required are left over, and where no w
+    Where no w saturates on all of them, those that are not required are left over, and where no w
     saturates on all that are, some of these.
 
     positions: (k,), which examples these are;  projected: (axes, k);  needed: (k,)
@@ -214,7 +214,7 @@ def sharpen(
     least = exact(positions[close], unit) * (1.0 + 2.0**-30)
     needs = float(least[required[close]].max(initial=0.0))
     sharpness = first
-    if needs <= limit:  # as sharp as those need which count, and those which can be had beside
+    if needs <= limit:  # as sharp as those need that count, and those that can be had beside
         within = least[least <= _CLOSE * content]
         sharpness = max(first, needs, float(within.max(initial=0.0)))
     return Saturating(unit, sharpness, positions[close[~(least <= sharpness)]])
@@ -223,13 +223,13 @@ def sharpen(
 def _least_covered(
     projected: Array, needed: Array, required: npt.NDArray[np.bool_], window: Window
 ) -> tuple[float, float]:
-    """The middle of a gap between arcs, but for a few that are not required, and its c.
+    """Return the middle of a gap between arcs, but for a few that are not required, and its c.
 
     The least c is taken at which there is one.
     """
     width, total = 2.0 * np.arctan(window.slope), len(needed)
     bins = 1 << int(np.clip(np.log2(2 * max(total, 1)), 6, 17))
-    # More than all others together count those which are required.
+    # More than all others together count those that are required.
     weight = np.where(required, total + 1, 1)
     with np.errstate(all="ignore"):
         center = (np.arctan(-projected[0] / projected[1]) + 0.5 * width) * (bins / width)

@@ -6,14 +6,16 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from constructive.data.shapes import LENGTHS
+from constructive.support.arguments import as_path
 from constructive.support.errors import FormatError
 
-_CLASSES = "classes"
+_MORE = frozenset({"classes", LENGTHS})
 _HOW = "numpy.savez(path, contexts=..., queries=..., targets=...), or Dataset.save"
 
 
 def read_archive(path: str | Path, names: Sequence[str]) -> dict[str, Any]:
-    """The arrays of these names, and `classes` if there is one.
+    """Return the arrays of these names, and `classes` and `lengths` if there are such.
 
     Args:
         path: the file
@@ -23,14 +25,14 @@ def read_archive(path: str | Path, names: Sequence[str]) -> dict[str, Any]:
         FormatError: if the file is not such an archive, or a folder
         OSError: if it cannot be read
     """
-    if Path(path).is_dir():
+    if as_path(path).is_dir():
         raise FormatError(
             f"{path} is a folder, no .npz archive",
             witness=str(path),
             suggestion="Dataset.open, which takes folders with contexts.npy, queries.npy and "
             "targets.npy, too",
         )
-    with Path(path).open("rb") as file:
+    with as_path(path).open("rb") as file:
         try:
             return _read_arrays(file, names)
         except Exception as error:  # readers of zip and npy raise nearly everything
@@ -55,7 +57,7 @@ def _read_arrays(file: BinaryIO, names: Sequence[str]) -> dict[str, Any]:
     if missing:
         raise KeyError(f"no array named {' or '.join(missing)} among {archive.files}")
     arrays = {}
-    for name in (*names, *({_CLASSES} & {*archive.files})):
+    for name in (*names, *sorted(_MORE & {*archive.files})):
         try:
             arrays[name] = archive[name]
         except ValueError as error:  # numpy advises to load objects, which may run programs

@@ -1,6 +1,6 @@
 """Text as sequences: lines, or windows of bytes, whose tokens are (position, byte).
 
-With positions in the tokens a multiset is a sequence: attention which does not see the order can
+With positions in the tokens a multiset is a sequence: attention that does not see the order can
 still tell "ab" from "ba". Short lines are filled up with the byte -1.
 """
 
@@ -29,7 +29,7 @@ class TextExamples:
     labels: list[int] | list[bytes]
 
     def first(self, total: int) -> "TextExamples":
-        """The first sequences.
+        """Return the first sequences.
 
         Args:
             total: how many
@@ -38,7 +38,7 @@ class TextExamples:
 
 
 def encode(text: bytes, size: int) -> Integers:
-    """A text as one sequence of tokens (n, 2), filled up with -1.
+    """Return a text as one sequence of tokens (n, 2), filled up with -1.
 
     Args:
         text: at most n bytes
@@ -63,7 +63,7 @@ def encode(text: bytes, size: int) -> Integers:
 
 
 def lines(text: bytes) -> TextExamples:
-    r"""Which line is this? Each different line, without its end, and its first number from 1.
+    r"""Pose the question which line this is: each different line, and its first number from 1.
 
     Args:
         text: lines with any usual ends; n is the length of the longest
@@ -86,11 +86,11 @@ def lines(text: bytes) -> TextExamples:
 
 
 def windows(text: bytes, size: int | None = None) -> TextExamples:
-    """What comes next? Each different window of n bytes, and the byte which follows it.
+    """Pose the question what comes next: each different window of n bytes, and the next byte.
 
     Args:
         text: two bytes or more
-        size: n; by default the smallest which decides the next byte everywhere
+        size: n; by default the smallest that decides the next byte everywhere
 
     Raises:
         DataError: for a text that is too short, a size that is not a length of its windows, and
@@ -118,14 +118,14 @@ def windows(text: bytes, size: int | None = None) -> TextExamples:
             raise DataError(
                 f"{window!r} is followed by {first!r}, and at byte {place + size} by {following!r}",
                 witness=place + size,
-                suggestion="longer windows, or none given, for the shortest which will do",
+                suggestion="longer windows, or none given, for the shortest that will do",
             )
     tokens = np.stack([encode(window, size) for window in known])
     return TextExamples(tokens, list(known.values()))
 
 
 def _deciding(text: bytes) -> int:
-    """The smallest n such that n bytes decide what follows, everywhere in the text.
+    """Return the smallest n such that n bytes decide what follows, everywhere in the text.
 
     What n bytes decide n + 1 bytes decide as well, so it is found by halving.
     """
@@ -141,7 +141,7 @@ def _deciding(text: bytes) -> int:
         raise DataError(
             f"{high} bytes do not decide the next one everywhere",
             witness=high,
-            suggestion="a text which repeats itself less",
+            suggestion="a text that repeats itself less",
         )
     while low < high:
         middle = (low + high) // 2

@@ -12,10 +12,12 @@ import numpy.typing as npt
 from constructive.data.archive import read_archive
 from constructive.data.examples import Examples
 from constructive.data.labels import Label, one_hot, require_classes
+from constructive.data.padded import Padded, own_contexts
 from constructive.data.repeats import first_of_each, refusal
-from constructive.data.shapes import ARRAYS, check_shapes
+from constructive.data.shapes import ARRAYS, LENGTHS, check_shapes
 from constructive.data.stored import StoredContexts, read_folder, write_folder
 from constructive.data.torch_examples import arrays_of
+from constructive.support.arguments import as_path
 from constructive.support.arrays import UNREADABLE, Array, as_array, finite_array, frozen
 from constructive.support.errors import DataError
 from constructive.support.files import replacing
@@ -44,6 +46,9 @@ class Dataset(Examples):
     read-only copies: what happens to those that were given changes nothing here. Tensors with
     gradients, pandas and other libraries' arrays are read as numbers.
 
+    Contexts may have different lengths, as a list of arrays or as `padded(contexts, mask)`. Then
+    `contexts` is `Padded`, and each example attends to its own tokens only.
+
     Where contexts are `on_disk` (`open`), `contexts` maps them, and rows are read as they are used.
 
     `len(data)` is T, `data[2]` an `Example`, `data[:3]` or `data[[4, 0]]` a data set of some
@@ -52,7 +57,7 @@ class Dataset(Examples):
 
     Attributes:
         contexts: (T, n, d), or (n, d) for one context that all examples share (never copied T
-            times)
+            times), or T arrays (n_i, d) of different lengths
         queries: (T, d)
         targets: (T,) or (T, d_out)
         classes: what each of the d_out entries of a target stands for, where they are one-hot
@@ -68,6 +73,8 @@ class Dataset(Examples):
         Dataset(T=1, n=2, d=2, d_out=1, own contexts, float64)
         >>> len(data), float(data[0].target), data == data[:1]
         (1, 5.0, True)
+        >>> Dataset([[[1, 0]], [[1, 0], [1, 1]]], [[2, 3], [4, 6]], [5, 7])
+        Dataset(T=2, n=1 to 2, d=2, d_out=1, own contexts, float64)
     """
 
     contexts: Array = field()
@@ -86,18 +93,19 @@ class Dataset(Examples):
         queries: Any,  # noqa: ANN401
         labels: Any,  # noqa: ANN401
     ) -> "Dataset":
-        """Examples with a class label each: targets are one-hot, a column for each class.
+        """Return examples with a class label each: targets are one-hot, a column for each class.
 
         `Memorizer.predict_labels` gives labels back; a certificate of the claim *error* with an
         epsilon below 1/2 proves all of them, by a margin of 1 - 2 epsilon (`data.labels`).
 
         Args:
-            contexts: (T, n, d) or one shared (n, d)
+            contexts: as for `Dataset`
             queries: (T, d)
-            labels: T strings, T integers or T Booleans; classes are those which occur, sorted
+            labels: T strings, T integers or T Booleans: a list, an array, a tensor, or a column
+                of pandas, categories among them; classes are those that occur, sorted
 
         Raises:
-            DataError: for labels of other or several types, and as for a `Dataset`
+            DataError: for labels of other or several types or missing ones, and as for a `Dataset`
 
         Example:
             >>> data = Dataset.of_classes([[1, 0], [1, 1]], [[2, 3], [4, 6]], ["dog", "cat"])
@@ -107,7 +115,12 @@ class Dataset(Examples):
         return cls(contexts, queries, *one_hot(labels))
 
     @classmethod
-    def from_torch(cls, examples: Any) -> "Dataset":  # noqa: ANN401 - of a library that may be absent
+    def from_torch(
+        cls,
+        examples: Any,  # noqa: ANN401 - of a library that may be absent
+        *,
+        labels: bool = False,
+    ) -> "Dataset":
         """Read a PyTorch data set. Equal inputs with equal targets are merged, with a warning.
 
         No weights give two outputs for one input (`distinct`), so that a data set with repeated
@@ -115,8 +128,9 @@ class Dataset(Examples):
 
         Args:
             examples: `torch.utils.data.TensorDataset(contexts, queries, targets)`, or any data set
-                with a length whose examples are such triples, a `Subset` among them. For class
-                labels take `Dataset.of_classes(*examples.tensors)`
+                with a length whose examples are such triples, a `Subset` among them. Contexts
+                may have different lengths
+            labels: whether targets are class labels, as for `of_classes`
 
         Raises:
             ParameterError: for what gives no examples by index
@@ -130,7 +144,8 @@ class Dataset(Examples):
             >>> Dataset.from_torch(TensorDataset(*tensors))
             Dataset(T=2, n=3, d=3, d_out=1, own contexts, float32)
         """
-        given = Dataset(*arrays_of(examples))
+        make = Dataset.of_classes if labels else Dataset
+        given = make(*arrays_of(examples))
         merged = given.distinct()
         if len(merged) < len(given):
             warnings.warn(
@@ -166,13 +181,13 @@ class Dataset(Examples):
         return (self[index] for index in range(self.num_examples))
 
     def take(self, examples: npt.ArrayLike) -> "Dataset":
-        """Some of the examples, in the given order.
+        """Return some of the examples, in the given order.
 
         Args:
             examples: their indices, or a Boolean for each of the T examples
 
         Raises:
-            DataError: for an index which is not from -T to T - 1 (the witness is the first), for
+            DataError: for an index that is not from -T to T - 1 (the witness is the first), for
                 what are not integers or not T Booleans in one axis, and where nothing is taken
 
         Example:
@@ -184,7 +199,7 @@ class Dataset(Examples):
         return owning(contexts, self.queries[index], self.targets[index], self.classes)
 
     def distinct(self) -> "Dataset":
-        """The data with each input once: the first example of each, in the given order.
+        """Return the data with each input once: the first example of each, in the given order.
 
         Inputs are equal if their queries are, and their contexts have the same tokens, in any
         order, as attention does not see it. Returns the data themselves where all differ.
@@ -206,7 +221,7 @@ class Dataset(Examples):
         return self if len(kept) == len(self) else self.take(kept)
 
     def with_constant(self) -> "Dataset":
-        """The data with an entry 1 appended to every token and every query: d becomes d + 1.
+        """Return the data with an entry 1 appended to every token and every query: d becomes d + 1.
 
         A layer without biases does on them what one with biases does on the data as they are.
 
@@ -215,11 +230,15 @@ class Dataset(Examples):
             array([[2., 0., 1.],
                    [2., 1., 1.]])
         """
-        longer = with_one(self.contexts), with_one(self.queries)
-        return owning(*longer, self.targets, self.classes)
+        contexts: Any = self.contexts
+        if isinstance(contexts, Padded):
+            contexts = Padded(with_one(contexts.tokens), contexts.lengths)
+        else:
+            contexts = with_one(contexts)
+        return owning(contexts, with_one(self.queries), self.targets, self.classes)
 
     def last_token_queries(self) -> "Dataset":
-        """The data with the last token of each context as its query, as in a language model.
+        """Return the data with the last token of each context as its query, as in a language model.
 
         Raises:
             DataError: for a shared context, where all queries would be one
@@ -234,12 +253,30 @@ class Dataset(Examples):
                 witness=self.contexts.shape,
                 suggestion="contexts of their own",
             )
-        return owning(self.contexts, self.contexts[:, -1].copy(), self.targets, self.classes)
+        contexts: Any = self.contexts
+        if isinstance(contexts, Padded):
+            last = contexts.tokens[np.arange(len(self)), contexts.lengths - 1]
+        else:
+            last = contexts[:, -1].copy()
+        return owning(contexts, last, self.targets, self.classes)
+
+    @property
+    def filled(self) -> "Dataset":
+        """The data with contexts of one length: shorter ones repeat their first token.
+
+        These span the same, and have the same largest entries. Attention to them differs, as it
+        counts repeated tokens. Returns the data themselves where contexts have one length.
+        """
+        contexts: Any = vars(self)["contexts"]
+        if not isinstance(contexts, Padded):
+            return self
+        return owning(contexts.tokens, self.queries, self.targets, self.classes)
 
     def save(self, path: str | Path) -> None:
         """Write an .npz file of `contexts`, `queries` and `targets`, whole or not at all.
 
-        Where there are classes, their names are a fourth array `classes`.
+        Names of classes are an array `classes`, where there are some. Where contexts have different
+        lengths, these are an array `lengths`, and shorter contexts repeat their first token.
 
         Args:
             path: the file, .npz; an old one of that name is replaced
@@ -247,7 +284,9 @@ class Dataset(Examples):
         Raises:
             OutputError: where it cannot be written
         """
-        arrays: dict[str, Any] = dict(zip(ARRAYS, self._arrays(), strict=True))
+        arrays: dict[str, Any] = self.arrays
+        if self.lengths is not None:
+            arrays[LENGTHS] = self.lengths
         if self.classes:
             arrays["classes"] = np.array(self.classes)
         with replacing(path) as file:
@@ -264,8 +303,15 @@ class Dataset(Examples):
             path: the folder; an old one of that name is replaced if it holds nothing else
 
         Raises:
+            DataError: for contexts of different lengths, which folders do not hold
             OutputError: where it cannot be written
         """
+        if self.lengths is not None:
+            raise DataError(
+                "contexts of different lengths do not go into a folder",
+                witness=(int(self.lengths.min()), self.context_size),
+                suggestion="Dataset.save, which writes an .npz file",
+            )
         blocks = (block for _, block in self.blocks())
         others = self.queries, self.targets
         shape, dtype = self.context_shape, self.context_dtype
@@ -277,8 +323,8 @@ class Dataset(Examples):
 
         Of a folder with `contexts.npy`, `queries.npy` and `targets.npy` the contexts (float32 or
         float64, in C order) are read once here, to see that they are finite, and later whenever
-        they are needed, some at a time. A file which changes meanwhile is refused then, by its
-        inode, size and time of change; and at the end of `certify` by its hash, for a program which
+        they are needed, some at a time. A file that changes meanwhile is refused then, by its
+        inode, size and time of change; and at the end of `certify` by its hash, for a program that
         writes through a mapping of the file does not change its time each time.
 
         Args:
@@ -296,13 +342,14 @@ class Dataset(Examples):
             >>> Dataset.open(folder)
             Dataset(T=1, n=2, d=2, d_out=1, own contexts, float64)
         """
-        return owning(*read_folder(path)) if Path(path).is_dir() else cls.load(path)
+        return owning(*read_folder(path)) if as_path(path).is_dir() else cls.load(path)
 
     @classmethod
     def load(cls, path: str | Path) -> "Dataset":
         """Read an .npz file with the arrays `contexts`, `queries` and `targets` into memory.
 
-        Nothing is unpickled. An array `classes`, if there is one, names the entries of targets.
+        Nothing is unpickled. An array `classes`, if there is one, names the entries of targets. An
+        array `lengths` says how many tokens each context has; those beyond are not read.
         `open` also takes folders, and so do all commands.
 
         Args:
@@ -313,18 +360,23 @@ class Dataset(Examples):
             DataError: if its arrays are not a data set
             OSError: if it cannot be read
         """
-        return owning(**read_archive(path, ARRAYS))
+        arrays = read_archive(path, ARRAYS)
+        lengths = arrays.pop(LENGTHS, None)
+        if lengths is not None:
+            arrays["contexts"] = own_contexts(arrays["contexts"], lengths)
+        return owning(**arrays)
 
     def __repr__(self) -> str:
         kind = "one shared context" if self.shared_context else "own contexts"
+        shortest = "" if self.lengths is None else f"{self.lengths.min()} to "
         return (
-            f"Dataset(T={self.num_examples}, n={self.context_size}, d={self.width}, "
+            f"Dataset(T={self.num_examples}, n={shortest}{self.context_size}, d={self.width}, "
             f"d_out={self.target_dim}, {kind}, {self.queries.dtype})"
         )
 
 
 def _indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
-    """Indices of some of `total` examples, or a Boolean for each."""
+    """Return indices of some of `total` examples, or a Boolean for each."""
 
     def refuse(problem: str, witness: object) -> DataError:
         ways = f"indices from 0 to {total - 1}, or {total} Booleans, in a list or array"
@@ -360,7 +412,7 @@ def owning(
     targets: Any,  # noqa: ANN401
     classes: tuple[Label, ...] = (),
 ) -> Dataset:
-    """A data set which takes over arrays that nobody else holds: only for those just made.
+    """Return a data set that takes over arrays that nobody else holds: only for those just made.
 
     They become read-only, and are not copied.
 
@@ -382,9 +434,12 @@ def _fill(
 ) -> None:
     """Check the arrays of a data set, and set them."""
     for name, values in zip(ARRAYS, arrays, strict=True):
-        kept = values  # contexts on disk were checked when they were read
-        if not isinstance(values, StoredContexts):
-            kept = frozen(finite_array(name, values, copy=copy))
+        kept: object = values  # contexts on disk were checked when they were read
+        if name == ARRAYS[0] and not isinstance(values, StoredContexts):
+            kept = own_contexts(values)
+            kept = values if kept is None else kept
+        if not isinstance(kept, StoredContexts | Padded):
+            kept = frozen(finite_array(name, kept, copy=copy))
         object.__setattr__(dataset, name, kept)
     check_shapes(dataset.context_shape, dataset.queries.shape, dataset.targets.shape)
     named = require_classes(classes)
@@ -392,5 +447,5 @@ def _fill(
 
 
 def with_one(array: Array) -> Array:
-    """An entry 1 appended along the last axis."""
+    """Return an entry 1 appended along the last axis."""
     return np.concatenate([array, np.ones((*array.shape[:-1], 1), array.dtype)], axis=-1)

@@ -7,9 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.labels import same_classes
-from constructive.data.shapes import ARRAYS, ExampleShapes
+from constructive.data.padded import Padded
+from constructive.data.shapes import LENGTHS, ExampleShapes
 from constructive.data.stored import StoredContexts
-from constructive.support.arrays import CHUNK_BYTES, Array, row_chunks
+from constructive.support.arrays import CHUNK_BYTES, Array, Integers, row_chunks
 from constructive.support.fingerprint import fingerprint
 
 
@@ -24,7 +25,7 @@ class Examples(ExampleShapes):
 
     @property
     def contexts(self) -> Array:
-        """(T, n, d), or (n, d) for one context that all examples share."""
+        """(T, n, d), (n, d) for one context that all examples share, or `Padded`."""
         return self.on_disk.file.mapped() if self.on_disk else vars(self)["contexts"]
 
     @contexts.setter
@@ -36,6 +37,12 @@ class Examples(ExampleShapes):
         """The file of the contexts, where they are not in memory."""
         held = vars(self)["contexts"]
         return held if isinstance(held, StoredContexts) else None
+
+    @property
+    def lengths(self) -> Integers | None:
+        """The number of tokens of each context (T,), or None where all have n."""
+        held = vars(self)["contexts"]
+        return held.lengths if isinstance(held, Padded) else None
 
     @property
     def context_shape(self) -> tuple[int, ...]:
@@ -54,10 +61,12 @@ class Examples(ExampleShapes):
         """The largest `|x|` of an entry x of the contexts."""
         if self.on_disk:
             return self.on_disk.largest
-        return max(float(self.contexts.max()), -float(self.contexts.min()))
+        held = vars(self)["contexts"]
+        tokens = held.tokens if isinstance(held, Padded) else held
+        return max(float(tokens.max()), -float(tokens.min()))
 
     def stored_rows(self, rows: slice | npt.NDArray[Any]) -> Array:
-        """Contexts of some examples as they are stored: (rows, n, d), or (1, n, d) if shared.
+        """Return contexts of some examples as stored: (rows, n, d), or (1, n, d) if shared.
 
         Args:
             rows: which examples, as a slice, indices, or a Boolean for each
@@ -71,7 +80,7 @@ class Examples(ExampleShapes):
         return chosen
 
     def contexts_of(self, rows: slice | npt.NDArray[Any]) -> Array:
-        """Contexts of some examples as float64: (rows, n, d), or (1, n, d) if shared.
+        """Return contexts of some examples as float64: (rows, n, d), or (1, n, d) if shared.
 
         Args:
             rows: which examples, as a slice, indices, or a Boolean for each
@@ -106,10 +115,19 @@ class Examples(ExampleShapes):
             yield rows, self.contexts_of(rows)
 
     def fingerprint(self) -> bytes:
-        """The SHA-256 of the arrays, by which certificates name a data set."""
+        """Return the SHA-256 of the arrays, by which certificates name a data set."""
         if self.on_disk:
             return self.on_disk.sha256
-        return fingerprint({name: getattr(self, name) for name in ARRAYS})
+        return fingerprint(self.arrays)
+
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays by their names in files: with `lengths` where contexts have different ones."""
+        named = super().arrays
+        held = vars(self)["contexts"]
+        if isinstance(held, Padded):  # integers are float64 to those who check
+            named |= {"contexts": held.tokens, LENGTHS: held.lengths.astype(np.float64)}
+        return named
 
     def require_unchanged(self) -> None:
         """Read contexts that are on disk again, and compare their hash.
@@ -123,7 +141,7 @@ class Examples(ExampleShapes):
             self.on_disk.require_unchanged(self.queries, self.targets)
 
     def __eq__(self, other: object) -> bool:
-        """Whether shapes, dtypes, all entries and names of classes are the same."""
+        """Return whether shapes, dtypes, all entries and names of classes are the same."""
         if isinstance(other, Examples) and (self.on_disk or other.on_disk):
             same = same_classes(self.classes, other.classes)
             return same and self.fingerprint() == other.fingerprint()

@@ -33,6 +33,7 @@ from constructive.data.stored import write_folder
 from constructive.support.arguments import is_integer, require_positive, require_seed
 from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import DataError, ParameterError, shown
+from constructive.support.foreign import in_three_parts
 from constructive.support.memory import require_memory
 
 _DRAWN_BYTES = 1 << 20
@@ -98,6 +99,7 @@ class _Generator(Protocol):
 def _generator(draw: Callable[..., _Draws]) -> _Generator:
     """The generator of a function that takes random numbers, shapes, and options by keyword."""
 
+    @in_three_parts
     @wraps(draw)
     def generate(
         *,
@@ -118,6 +120,7 @@ def _generator(draw: Callable[..., _Draws]) -> _Generator:
         shapes = _Shapes((num_examples, context_size, width), (num_examples, width), targets)
         least = max(num_examples, context_size) * width
         require_memory("queries", _dtype(dtype).itemsize * least, "fewer examples")
+        require_memory("targets", _dtype(dtype).itemsize * math.prod(targets), "fewer examples")
         draws = draw(np.random.default_rng(seed), shapes, **options)
         if folder is None:
             size = _dtype(dtype).itemsize * math.prod(draws.shape)
@@ -301,7 +304,7 @@ def integers(  # noqa: D417 - callers do not give the others
 
 
 def moment_curve_points(nodes: Integers, width: int) -> Array:
-    """Points (1, t, ..., t^(d-1)) mod p, centred, at distinct integer nodes 0 <= t < p: (T, d).
+    """Return points (1, t, ..., t^(d-1)) mod p, centred, at distinct nodes 0 <= t < p: (T, d).
 
     The prime p is the smallest above the largest node; any min(T, d) points are independent (the
     proof is in `moment_curve`).

@@ -16,14 +16,14 @@ from constructive.support.arrays import Array
 from constructive.support.errors import DataError, shown
 
 Label = str | int | bool
-"""What names a class: all those of a data set are of one of these types."""
+"""The name of a class: all those of a data set are of one of these types."""
 
-_WAYS = "labels which are all strings, all integers or all Booleans, one for each example"
+_WAYS = "labels that are all strings, all integers or all Booleans, one for each example"
 _INTEGERS = np.iinfo(np.int64)
 
 
 def one_hot(labels: object) -> tuple[Array, tuple[Label, ...]]:
-    """A unit vector for each label, (T, C), and what the C columns stand for, in sorted order.
+    """Return a unit vector for each label, (T, C), and what the C columns stand for, sorted.
 
     Raises:
         DataError: for what is not a list of labels (the witness is the first place of another type)
@@ -43,7 +43,7 @@ def one_hot(labels: object) -> tuple[Array, tuple[Label, ...]]:
 
 
 def require_classes(classes: object, columns: int | None = None) -> tuple[Label, ...]:
-    """The names of classes, if they are some: of one type, different, and as many as columns.
+    """Return the names of classes, if they have one type, differ, and are as many as columns.
 
     Raises:
         DataError: for anything else
@@ -75,7 +75,7 @@ def require_classes(classes: object, columns: int | None = None) -> tuple[Label,
 
 
 def same_classes(one: tuple[Label, ...], other: tuple[Label, ...]) -> bool:
-    """Whether names are equal and of one type: for Python, True is 1.
+    """Return whether names are equal and of one type: for Python, True is 1.
 
     Example:
         >>> same_classes((0, 1), (0, 1)), same_classes((0, 1), (False, True))
@@ -85,7 +85,7 @@ def same_classes(one: tuple[Label, ...], other: tuple[Label, ...]) -> bool:
 
 
 def labels_of(outputs: npt.NDArray[Any], classes: tuple[Label, ...]) -> npt.NDArray[Any]:
-    """The class of the largest output, which is the last axis; of equal ones the first.
+    """Return the class of the largest output, which is the last axis; of equal ones the first.
 
     Example:
         >>> labels_of(np.array([[0.1, 0.9], [0.8, 0.2]]), ("cat", "dog"))
@@ -96,19 +96,51 @@ def labels_of(outputs: npt.NDArray[Any], classes: tuple[Label, ...]) -> npt.NDAr
 
 
 def _listed(labels: Any) -> list[Any]:  # noqa: ANN401 - whatever holds labels
-    """Labels as Python's own, if they are of one type."""
-    given = labels.tolist() if hasattr(labels, "tolist") else labels
+    """Return labels as Python's own, if they are of one type. Raises DataError."""
+    given = _column(labels)
     unordered = isinstance(given, str | bytes | set | frozenset | Mapping)
     if unordered or not isinstance(given, Iterable):
         kind = type(labels).__name__
-        raise DataError(f"labels are a {kind}, no list", witness=kind, suggestion=_WAYS)
-    found = [label.item() if isinstance(label, np.generic) else label for label in given]
+        raise DataError(f"labels are a {kind}, not a list", witness=kind, suggestion=_WAYS)
+    found = [_plain(label) for label in given]
     for place, label in enumerate(found):
         if type(label) not in (str, int, bool) or type(label) is not type(found[0]):
-            raise DataError(
-                f"labels[{place}] is {shown(label)}, a {type(label).__name__}"
-                + f" after a {type(found[0]).__name__}" * (place > 0),
-                witness=place,
-                suggestion=f"{_WAYS}; numbers to be reproduced are targets, no labels",
-            )
+            raise _refused(place, label, found[0])
     return found
+
+
+def _column(labels: Any) -> Any:  # noqa: ANN401
+    """Return what may be a list of labels: of tables and matrices the only column."""
+    if len(getattr(labels, "shape", ())) == 2:
+        given = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
+        if given.shape[1] != 1:
+            raise DataError(
+                f"labels have {given.shape[1]} columns",
+                witness=tuple(given.shape),
+                suggestion="one column, or Dataset(contexts, queries, targets) for targets that "
+                "are one-hot already",
+            )
+        labels = given.reshape(-1)
+    return labels.tolist() if hasattr(labels, "tolist") else labels
+
+
+def _plain(label: Any) -> Any:  # noqa: ANN401
+    """Return a label of numpy, or a tensor without axes, as an object of Python."""
+    return label.item() if hasattr(label, "item") and getattr(label, "ndim", 1) == 0 else label
+
+
+def _refused(place: int, label: object, first: object) -> DataError:
+    """Return what to say of an object that is not a label like the first."""
+    kind, suggestion = type(label).__name__, _WAYS
+    if label is None or kind in ("NAType", "NaTType") or label != label:  # noqa: PLR0124 - NaN
+        message = f"labels[{place}] is missing: {shown(label)}"
+        suggestion = "drop the example, or give it a class such as 'unknown'"
+        return DataError(message, witness=place, suggestion=suggestion)
+    if isinstance(label, float):
+        suggestion = "labels.astype(int) for whole numbers; Dataset(contexts, queries, targets) "
+        suggestion += "for numbers that the layer should return"
+    elif place == 0:
+        suggestion += "; labels.astype(str) for other objects"
+    after = f" after a {type(first).__name__}" * (place > 0)
+    message = f"labels[{place}] is {shown(label)}, a {kind}{after}"
+    return DataError(message, witness=place, suggestion=suggestion)

@@ -1,4 +1,4 @@
-"""Token mixing: a layer before the heads which makes Assumption 1 hold where all queries are equal.
+"""Token mixing: a layer before the heads that makes Assumption 1 hold where all queries are equal.
 
 One self-attention layer with zero query and key weights, identity value and output and a skip
 connection attends uniformly, so it sends every token x of a context E to x + mean(E); and the
@@ -17,12 +17,15 @@ the proof are ours.
 import numpy as np
 
 from constructive.data.dataset import Dataset, owning
+from constructive.data.shapes import require_examples
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError, DataError
+from constructive.support.foreign import in_three_parts
 
 
+@in_three_parts
 def token_mixing(dataset: Dataset) -> Dataset:
-    """The data set which the second layer sees: every token and query plus the mean of its context.
+    """Add the mean of its context to every token and query, as one layer of attention does.
 
     The result is the stored data set: sums are rounded to its floats, and all that is proved of it
     afterwards (`assumptions.check`, `certify`) is exact for these floats. Targets stay as they are.
@@ -42,6 +45,7 @@ def token_mixing(dataset: Dataset) -> Dataset:
         >>> build_memorizer(mixed, num_heads=3).max_error(mixed) < 1e-9
         True
     """
+    require_examples(dataset, Dataset)
     if dataset.shared_context:
         _, first, counts = np.unique(
             dataset.queries + 0.0, axis=0, return_index=True, return_counts=True

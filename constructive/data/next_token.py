@@ -1,7 +1,7 @@
 """Language as contexts: windows of tokens with fixed embeddings and positions.
 
 The query of a window is its last token, as in a language model, so that queries repeat and no group
-of them is independent; the target is the number of the token which follows.
+of them is independent; the target is the number of the token that follows.
 """
 
 import re
@@ -26,10 +26,10 @@ class Language:
 
     Attributes:
         dataset: T examples: contexts (T, n, d), last tokens as queries, and numbers of the tokens
-            which follow as targets (T,)
+            that follow as targets (T,)
         vocabulary: the different tokens, in order of their first appearance
         windows: the numbers of the tokens of each window (T, n)
-        ambiguous: windows which more than one token follows, with these; they are left out, as no
+        ambiguous: windows that more than one token follows, with these; they are left out, as no
             function fits them
     """
 
@@ -39,7 +39,7 @@ class Language:
     ambiguous: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
 
     def decode(self, predictions: npt.ArrayLike) -> list[str]:
-        """The tokens whose numbers are nearest to predictions.
+        """Return the tokens whose numbers are nearest to predictions.
 
         Args:
             predictions: (T,), what a memorizer puts out
@@ -68,13 +68,13 @@ def language(
         context_size: n, the tokens of a window
         width: d, the entries of an embedding
         unit: "words" (and signs between them, in lower case), or "bytes" of UTF-8
-        positions: the encoding which is added to a window (`data.positions`)
+        positions: the encoding that is added to a window (`data.positions`)
         limit: how many windows are taken, from the start; by default all
         seed: of embeddings and positions
 
     Raises:
-        ParameterError: for sizes which are not positive integers, a seed, a unit or an encoding
-            which is none
+        ParameterError: for sizes that are not positive integers, a seed, a unit or an encoding
+            that is none
         DataError: for a text of too few tokens, with how many it has as witness
 
     Example:

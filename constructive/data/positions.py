@@ -12,7 +12,7 @@ Positions = Literal["sinusoidal", "gaussian", "signs", "none"]
 
 
 def positions(kind: str, size: int, width: int, *, seed: int = 0) -> Array:
-    """A positional encoding by its name.
+    """Return a positional encoding by its name.
 
     Args:
         kind: "sinusoidal" (Vaswani et al., 2017), "gaussian" (as learned ones are initialized:
@@ -22,8 +22,8 @@ def positions(kind: str, size: int, width: int, *, seed: int = 0) -> Array:
         seed: of random ones
 
     Raises:
-        ParameterError: for another kind, a size or a width which is not a positive integer, and a
-            seed which is not a non-negative integer
+        ParameterError: for another kind, a size or a width that is not a positive integer, and a
+            seed that is not a non-negative integer
 
     Example:
         >>> positions("signs", 2, 3, seed=1)
@@ -33,6 +33,7 @@ def positions(kind: str, size: int, width: int, *, seed: int = 0) -> Array:
     require_positive(size=size, width=width)
     require_seed(seed)
     rng = np.random.default_rng(seed)
+    kind = kind if isinstance(kind, str) else shown(kind)
     if kind == "sinusoidal":
         return sinusoidal_positions(size, width)
     if kind == "gaussian":
@@ -49,14 +50,14 @@ def positions(kind: str, size: int, width: int, *, seed: int = 0) -> Array:
 
 
 def sinusoidal_positions(size: int, width: int) -> Array:
-    """The positional encoding of Vaswani et al. (2017), section 3.5: (n, d).
+    """Return the positional encoding of Vaswani et al. (2017), section 3.5: (n, d).
 
     Args:
         size: n
         width: d
 
     Raises:
-        ParameterError: for a size or a width which is not a positive integer
+        ParameterError: for a size or a width that is not a positive integer
 
     Example:
         >>> sinusoidal_positions(2, 4).round(3)

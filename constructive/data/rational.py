@@ -16,15 +16,15 @@ class RationalDataset(ExampleShapes):
     """T examples of exact rational numbers, each a context of n tokens, a query and a target.
 
     The arrays are read-only and hold Fractions; integers, Fractions and floats are accepted, floats
-    as the dyadic rationals which they are.
+    as the dyadic rationals that they are.
 
     Attributes:
-        contexts: (T, n, d), or (n, d) for one context which all examples share
+        contexts: (T, n, d), or (n, d) for one context that all examples share
         queries: (T, d)
         targets: (T,) or (T, d_out)
 
     Raises:
-        DataError: for what is not a rational number, and for shapes which do not fit
+        DataError: for what is not a rational number, and for shapes that do not fit
 
     Example:
         >>> data = RationalDataset([[[1, 0], [1, 1]]], [[2, 3]], [Fraction(1, 3)])
@@ -42,7 +42,7 @@ class RationalDataset(ExampleShapes):
         check_shapes(self.contexts.shape, self.queries.shape, self.targets.shape)
 
     def context(self, example: int) -> Fractions:
-        """The context of one example: (n, d).
+        """Return the context of one example: (n, d).
 
         Args:
             example: its index
@@ -52,7 +52,7 @@ class RationalDataset(ExampleShapes):
 
 
 def fractions(name: str, values: object) -> Fractions:
-    """An array of Fractions with the values of integers, Fractions or floats."""
+    """Return an array of Fractions with the values of integers, Fractions or floats."""
     if isinstance(values, np.ndarray) or hasattr(values, "detach"):
         array = as_array(values)
     else:  # lists of long integers stay what they are

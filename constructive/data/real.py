@@ -35,7 +35,7 @@ class DigitImages:
 
 
 def digit_images() -> DigitImages:
-    """The images that scikit-learn bundles.
+    """Return the images that scikit-learn bundles.
 
     Raises:
         MissingExtraError: without scikit-learn
@@ -58,7 +58,7 @@ def digit_images() -> DigitImages:
 
 
 def english_text() -> str:
-    """An English text: scikit-learn's descriptions of its data sets.
+    """Return an English text: scikit-learn's descriptions of its data sets.
 
     Raises:
         MissingExtraError: without scikit-learn
@@ -74,7 +74,7 @@ def english_text() -> str:
 
 
 def text_windows(count: int, size: int) -> npt.NDArray[np.int64]:
-    r"""Windows of consecutive bytes of an English text: (count, size), 0 to 255.
+    r"""Return windows of consecutive bytes of an English text: (count, size), 0 to 255.
 
     The text is `english_text`; windows start at even distances, and are all different.
 
@@ -83,7 +83,7 @@ def text_windows(count: int, size: int) -> npt.NDArray[np.int64]:
         size: the number of bytes of each
 
     Raises:
-        ParameterError: for a count or a size which is not a positive integer
+        ParameterError: for a count or a size that is not a positive integer
         DataError: for more windows than are different; the witness is how many are
         MissingExtraError: without scikit-learn
 
@@ -108,7 +108,7 @@ def text_windows(count: int, size: int) -> npt.NDArray[np.int64]:
 
 
 def random_attention_layer(tokens: Array, *, num_heads: int, seed: int) -> Array:
-    """One self-attention layer with random weights and a skip connection: (T, n, d) to (T, n, d).
+    """Apply a self-attention layer with random weights and a skip connection: (T, n, d).
 
     Args:
         tokens: T sequences of n tokens, (T, n, d)
@@ -116,8 +116,8 @@ def random_attention_layer(tokens: Array, *, num_heads: int, seed: int) -> Array
         seed: of the weights
 
     Raises:
-        ParameterError: for H which is not a positive integer or is more than d, and for a seed
-            which is not a non-negative integer
+        ParameterError: for H that is not a positive integer or is more than d, and for a seed
+            that is not a non-negative integer
 
     Example:
         >>> random_attention_layer(np.ones((2, 3, 4)), num_heads=2, seed=0).shape

@@ -12,7 +12,7 @@ from constructive.support.errors import DataError
 
 
 def repeated_inputs(dataset: Examples) -> tuple[int, int] | None:
-    """Two examples which are the same input, contexts being multisets of tokens, or None.
+    """Return two examples that are the same input, contexts being multisets of tokens, or None.
 
     Example:
         >>> from constructive import Dataset
@@ -37,7 +37,7 @@ def repeated_inputs(dataset: Examples) -> tuple[int, int] | None:
 
 
 def different_inputs(dataset: Examples) -> Integers:
-    """The first example of each input, contexts being multisets of tokens: indices, ascending.
+    """Return the first example of each input, contexts being multisets of tokens: ascending.
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
@@ -51,7 +51,7 @@ def different_inputs(dataset: Examples) -> Integers:
 
 
 def first_of_each(dataset: Examples) -> Integers:
-    """For each example the first one with the same input, contexts being multisets: (T,) indices.
+    """Return for each example the first with the same input, contexts being multisets: (T,).
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
@@ -64,7 +64,11 @@ def first_of_each(dataset: Examples) -> Integers:
     _, queries = np.unique(dataset.queries + 0.0, axis=0, return_inverse=True)
     keys = [queries.reshape(-1)]
     repeated = np.unique(keys[0], return_counts=True)[1].max() > 1
-    if repeated and not dataset.shared_context:
+    if repeated and dataset.lengths is not None:
+        inputs = [_multiset(dataset, example) for example in range(dataset.num_examples)]
+        number = {tokens: place for place, tokens in enumerate(inputs)}
+        keys.append(np.array([number[tokens] for tokens in inputs]))
+    elif repeated and not dataset.shared_context:
         tokens = dataset.contexts.reshape(-1, dataset.width) + 0.0
         _, ids = np.unique(tokens, axis=0, return_inverse=True)
         multisets = np.sort(ids.reshape(dataset.num_examples, -1), axis=1)
@@ -77,7 +81,7 @@ def first_of_each(dataset: Examples) -> Integers:
 
 
 def refusal(dataset: Examples, first: int, second: int) -> DataError:
-    """What to say of equal inputs with different targets.
+    """Return the error about equal inputs with different targets.
 
     Args:
         dataset: T examples
@@ -93,7 +97,7 @@ def refusal(dataset: Examples, first: int, second: int) -> DataError:
 
 
 def token_numbers(contexts: Array) -> Integers:
-    """Numbers of tokens, equal for equal tokens and for no others: (C, n).
+    """Return numbers of tokens, equal for equal tokens and for no others: (C, n).
 
     Args:
         contexts: (C, n, d)
@@ -109,7 +113,13 @@ def token_numbers(contexts: Array) -> Integers:
 
 
 def _multiset(dataset: Examples, example: int) -> bytes:
-    """A context without the order of its tokens, which attention does not see."""
+    """Return a context without the order of its tokens, which attention does not see.
+
+    Of different lengths, contexts are one input where all tokens occur in the same proportions.
+    """
     context = dataset.contexts[example] + 0.0
+    if dataset.lengths is not None:
+        tokens, counts = np.unique(context, axis=0, return_counts=True)
+        context = np.repeat(tokens, counts // np.gcd.reduce(counts), axis=0)
     ordered: bytes = context[np.lexsort(context.T)].tobytes()
     return ordered

@@ -11,6 +11,8 @@ from constructive.support.errors import DataError, ParameterError
 
 ARRAYS = "contexts", "queries", "targets"
 """The arrays of a data set, by their names in files."""
+LENGTHS = "lengths"
+"""The array of how many tokens each context has, where these are different."""
 
 
 class ExampleShapes(Rebuilt):
@@ -25,20 +27,29 @@ class ExampleShapes(Rebuilt):
         return len(self.queries)
 
     def __eq__(self, other: object) -> bool:
-        """Whether shapes, dtypes, all entries and names of classes are the same."""
+        """Return whether shapes, dtypes, all entries and names of classes are the same."""
         if not isinstance(other, ExampleShapes):
             return NotImplemented
-        return same_classes(self.classes, other.classes) and all(
-            one.dtype == two.dtype and np.array_equal(one, two)
-            for one, two in zip(self._arrays(), other._arrays(), strict=True)
+        one, two = self.arrays, other.arrays
+        same = same_classes(self.classes, other.classes) and one.keys() == two.keys()
+        return same and all(
+            one[name].dtype == two[name].dtype and np.array_equal(one[name], two[name])
+            for name in one
         )
 
     def __hash__(self) -> int:
         shapes = self.context_shape, self.queries.shape, self.targets.shape
         return hash((*shapes, *self.queries[0].tolist()))
 
-    def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
-        return self.contexts, self.queries, self.targets
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays by their names in files."""
+        return {name: getattr(self, name) for name in ARRAYS}
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64] | None:
+        """The number of tokens of each context (T,), or None where all have n."""
+        return None
 
     @property
     def num_examples(self) -> int:
@@ -47,7 +58,7 @@ class ExampleShapes(Rebuilt):
 
     @property
     def context_shape(self) -> tuple[int, ...]:
-        """(T, n, d), or (n, d) for one context which all examples share."""
+        """(T, n, d), or (n, d) for one context that all examples share."""
         return self.contexts.shape
 
     @property
@@ -95,7 +106,7 @@ def _of_torch(dataset: object) -> str:
 def check_shapes(
     contexts: tuple[int, ...], queries: tuple[int, ...], targets: tuple[int, ...]
 ) -> None:
-    """Raise DataError for shapes of arrays which are not data set."""
+    """Raise DataError for shapes of arrays that are not data set."""
     suggestion = "contexts (T, n, d) or (n, d), queries (T, d), targets (T,) or (T, d_out)"
 
     def refuse(problem: str) -> DataError:

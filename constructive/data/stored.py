@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.labels import Label, require_classes
-from constructive.data.shapes import ARRAYS, check_shapes
+from constructive.data.shapes import ARRAYS, LENGTHS, check_shapes
+from constructive.support.arguments import as_path
 from constructive.support.arrays import Array, finite_array
 from constructive.support.errors import DataError, FormatError
 from constructive.support.files import replacing_folder
@@ -125,13 +126,19 @@ def read_folder(path: str | Path) -> Folder:
         DataError: for arrays that are not a data set
         OSError: where they cannot be read
     """
-    folder = Path(path).resolve()
+    folder = as_path(path).resolve()
     missing = [name for name in FILES if not (folder / name).exists()]
     if missing:
         raise FormatError(
             f"{path} is not a folder of a data set: it has no {' and no '.join(missing)}",
             witness=str(path),
             suggestion=f"the files {', '.join(FILES)}, by numpy.save or Dataset.save_folder",
+        )
+    if (folder / f"{LENGTHS}.npy").exists():
+        raise FormatError(
+            f"{path} has contexts of different lengths, which folders do not hold",
+            witness=f"{LENGTHS}.npy",
+            suggestion="an .npz file, by numpy.savez with the same names or Dataset.save",
         )
     file = StoredArray.at(folder / FILES[0])
     queries, targets = (
@@ -183,7 +190,7 @@ def write_folder(
 
 
 def _loaded(path: Path) -> npt.NDArray[Any]:
-    """A small array, in memory. Raises FormatError."""
+    """Return a small array, in memory. Raises FormatError."""
     try:
         if not path.is_file():  # opening a pipe would wait
             raise OSError("it is not a regular file")
@@ -196,7 +203,7 @@ def _loaded(path: Path) -> npt.NDArray[Any]:
 
 
 def _largest(first: int, block: Array) -> float:
-    """The largest size of an entry. Raises DataError for one that is not finite."""
+    """Return the largest size of an entry. Raises DataError for one that is not finite."""
     largest = max(float(block.max()), -float(block.min()))  # a NaN is both
     if not math.isfinite(largest):
         index = tuple(int(i) for i in np.argwhere(~np.isfinite(block))[0])

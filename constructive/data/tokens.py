@@ -1,10 +1,14 @@
 """Tokens of texts: words, bytes, or the ids of any tokenizer."""
 
-from collections.abc import Sequence
-from typing import Literal, get_args
+import re
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
 
 from constructive.support.arguments import is_integer
-from constructive.support.errors import ParameterError, shown
+from constructive.support.arrays import Integers
+from constructive.support.errors import DataError, ParameterError, shown
 
 Unit = Literal["words", "bytes", "ids"]
 Token = str | int
@@ -12,7 +16,7 @@ Joined = str | bytes | tuple[int, ...]
 
 
 def require_vocabulary(vocabulary: tuple[Token, ...], unit: str) -> None:
-    """Raise ParameterError for an unknown unit, or tokens which are not all different ones of it.
+    """Raise ParameterError for an unknown unit, or tokens that are not all different ones of it.
 
     Args:
         vocabulary: strings for "words", integers from 0 to 255 for "bytes", any for "ids"
@@ -39,8 +43,50 @@ def require_vocabulary(vocabulary: tuple[Token, ...], unit: str) -> None:
         met.add(token)
 
 
+def numbers_of(
+    tokens: "str | bytes | Sequence[Token]", vocabulary: Sequence[Token], unit: str
+) -> Integers:
+    """Return the numbers of tokens (N,).
+
+    Args:
+        tokens: of the vocabulary; or a string of words, or bytes, if those are the tokens
+        vocabulary: all tokens, in the order of their numbers
+        unit: what a token is
+
+    Raises:
+        DataError: for a token that is not in the vocabulary, for none, and for no sequence
+
+    Example:
+        >>> numbers_of("no, no", ("no", ",", " "), "words").tolist()
+        [0, 1, 2, 0]
+    """
+    listed: list[Any]
+    if isinstance(tokens, str) and unit == "words":
+        listed = re.findall(r"\w+|\W", tokens)
+    elif isinstance(tokens, str) and unit == "bytes":
+        listed = list(tokens.encode())
+    elif isinstance(tokens, Iterable):
+        listed = list(tokens)
+    else:
+        raise DataError(
+            f"tokens are a {type(tokens).__name__}, not a sequence",
+            witness=type(tokens).__name__,
+            suggestion="tokens of the text that it was built for, in a list",
+        )
+    number = {token: index for index, token in enumerate(vocabulary)}
+    unknown = [token for token in listed if not isinstance(token, Hashable) or token not in number]
+    if unknown or not listed:
+        found = f"the token {shown(unknown[0])} is none of" if unknown else "no token, of"
+        raise DataError(
+            f"{found} the {len(vocabulary)} of this decoder",
+            witness=shown(unknown[0]) if unknown else None,
+            suggestion="tokens of the text it was built for, one or more",
+        )
+    return np.array([number[token] for token in listed], dtype=np.int64)
+
+
 def joined(tokens: Sequence[Token], unit: str) -> Joined:
-    """Tokens one after the other: a string of words, bytes, or a tuple of token ids.
+    """Return tokens one after the other: a string of words, bytes, or a tuple of token ids.
 
     Args:
         tokens: of one unit

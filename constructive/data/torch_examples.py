@@ -54,6 +54,6 @@ def arrays_of(examples: object) -> tuple[Any, Any, Any]:
 
 
 def _stacked(parts: tuple[Any, ...]) -> np.ndarray[Any, Any] | list[Any]:
-    """Parts of all examples as one array, or as a list where they have different shapes."""
+    """Return parts of all examples as one array, or as a list where they have different shapes."""
     arrays = [as_array(part) for part in parts]
     return np.stack(arrays) if len({array.shape for array in arrays}) == 1 else list(parts)

@@ -11,7 +11,7 @@ from constructive.support.arrays import Array
 
 
 def exact_matrix(array: Array) -> arb_mat:
-    """A float matrix as exact balls of radius 0."""
+    """Return a float matrix as exact balls of radius 0."""
     rows, columns = array.shape
     return arb_mat(rows, columns, array.astype(np.float64, copy=False).ravel().tolist())
 
@@ -32,7 +32,7 @@ def solve(square: arb_mat, targets: arb_mat, prec: int) -> arb_mat | None:
 
 
 def right_inverse_bound(z: arb_mat, prec: int) -> arb:
-    """An upper bound of the norm of Z^T (Z Z^T)^-1, or infinity where the balls are too wide.
+    """Bound the norm of Z^T (Z Z^T)^-1 from above; infinity where the balls are too wide.
 
     For every residual r some c has Z c = r, and entries of at most this bound times `max |r|`.
     """
@@ -49,7 +49,7 @@ def right_inverse_bound(z: arb_mat, prec: int) -> arb:
 
 
 def largest(matrix: arb_mat) -> arb:
-    """An upper bound, exact, of the size of all entries; NaN if one is not bounded."""
+    """Return an upper bound, exact, of the size of all entries; NaN if one is not bounded."""
     bound = arb(0)
     for entry in matrix.entries():
         size = entry.abs_upper()

@@ -10,7 +10,7 @@ rounded sum and its error (Knuth), both exact; the errors are summed in plain ar
 
 but for underflow (Ogita, Rump and Oishi, *Accurate sum and dot product*, SIAM J. Sci. Comput. 2005,
 section 5): the terms may be 10^8 times the sum, and `high` is still good to its last digit. Two
-such results that nearly agree have a difference which is good, too, if it is taken of both parts.
+such results that nearly agree have a difference that is good, too, if it is taken of both parts.
 Of each term a product and the four parts of its error may underflow, and lose 2^-1075 each.
 
 *Exponentials* of -700 <= x <= 700. With k = rint(x / ln 2), f = (x - k L_1) - k L_2 where L_1 has
@@ -44,7 +44,7 @@ _LARGEST = 700.0
 
 
 def dot(left: Array, right: Array) -> tuple[Array, Array, Array]:
-    """Products x.y along the last axis as high + low, and bounds of their errors.
+    """Return products x.y along the last axis as high + low, and bounds of their errors.
 
     `high` is high + low rounded. Bounds are NaN after an overflow.
 
@@ -89,14 +89,14 @@ def _two_sum(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def _leading(x: Array) -> Array:
-    """The leading 26 bits of x (Veltkamp)."""
+    """Return the leading 26 bits of x (Veltkamp)."""
     scaled = _SPLITTER * x
     high: Array = scaled - (scaled - x)
     return high
 
 
 def exponential(x: Array) -> Array:
-    """exp(x) with a relative error of at most 2^-49; 0 below -700, for exp(-700); NaN above 700.
+    """Return exp(x) with a relative error of at most 2^-49; 0 below -700, NaN above 700.
 
     Args:
         x: exponents, of any shape

@@ -29,12 +29,14 @@ class Contraction(ABC):
     Attributes:
         name: as models are called
         free: whether any set of the arrays may be multiplied before anything is summed
+        projects: whether logits are products of queries and keys, and of nothing else
         of_layers: what it allows for layers, in words
         of_decoders: what it allows for decoders, in words
     """
 
     name: str
     free: bool
+    projects: bool = False
     of_layers: str
     of_decoders: str
 
@@ -118,6 +120,14 @@ class Pairwise(Contraction):
             outputs: d_out
         """
         return np.full(np.shape(tokens), float(rows)), outputs
+
+
+class Projected(Pairwise):
+    """Products of two arrays at a time, where logits are products of queries and keys."""
+
+    name = "projected"
+    projects = True
+    of_decoders = Pairwise.of_decoders.replace(", or their matrix first", "")
 
 
 class AnyContraction(Contraction):

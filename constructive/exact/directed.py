@@ -15,13 +15,13 @@ from flint import arb
 _TOP, _BOTTOM = 1100, -1200
 """Exponents of two beyond which a number is beyond all floats."""
 _DIGITS = 17
-"""Digits which tell any two floats apart."""
+"""Digits that tell any two floats apart."""
 
 Exact = arb | Fraction | int | float
 
 
 def upper(x: Exact) -> float:
-    """The least float which is at least x; infinite if there is none, or x is not a number.
+    """Return the least float that is at least x; infinite if there is none, or x is not a number.
 
     Args:
         x: a number or a ball
@@ -34,7 +34,7 @@ def upper(x: Exact) -> float:
 
 
 def lower(x: Exact) -> float:
-    """The largest float which is at most x; minus infinity if there is none, or x is not a number.
+    """Return the largest float that is at most x; minus infinity if there is none, or x is NaN.
 
     Args:
         x: a number or a ball
@@ -48,7 +48,7 @@ def lower(x: Exact) -> float:
 
 
 def at_most(x: Exact, limit: float | None = None) -> str:
-    """Two digits of a number which is not negative, rounded up; more where that passes a limit.
+    """Write two digits of a non-negative number, rounded up; more where that passes a limit.
 
     Args:
         x: a number or a ball, not negative
@@ -65,7 +65,7 @@ def at_most(x: Exact, limit: float | None = None) -> str:
 
 
 def at_least(x: Exact, limit: float | None = None) -> str:
-    """Two digits of a number which is not negative, rounded down; more where it is above a limit.
+    """Write two digits of a non-negative number, rounded down; more where it exceeds a limit.
 
     Args:
         x: a number or a ball, not negative
@@ -82,7 +82,7 @@ def at_least(x: Exact, limit: float | None = None) -> str:
 
 
 def short_bound(x: Exact) -> float:
-    """A float of two digits which is at least x, which is not negative; infinite if there is none.
+    """Return a float of two digits that is at least x >= 0; infinite if there is none.
 
     Args:
         x: a number or a ball

@@ -1,8 +1,8 @@
 """Matrices of floats over the rational numbers: ranks, and dependencies with their coefficients.
 
 Floats are dyadic rationals, so a matrix of them has one true rank, whatever a tolerance says. Most
-matrices are decided modulo a prime: rows which are independent there are independent over the
-rational numbers, since a minor which is not 0 modulo p is not 0. For the others python-flint
+matrices are decided modulo a prime: rows that are independent there are independent over the
+rational numbers, since a minor that is not 0 modulo p is not 0. For the others python-flint
 eliminates integers.
 
 Example:
@@ -24,19 +24,19 @@ from constructive.exact import gram, modular
 from constructive.support.arrays import Array, checked_array
 
 _ATTEMPTS = 4
-"""Random mixtures which are tried on a matrix before python-flint decides."""
+"""Random mixtures that are tried on a matrix before python-flint decides."""
 BATCHED = 48
 """Rows of a matrix up to which a batch is eliminated at once."""
 _SHOWN = 8
-"""Terms of a dependency which are printed."""
+"""Terms of a dependency that are printed."""
 _SIGNIFICAND = 53
 _AT_ONCE = 1 << 18
-"""Entries which are looked at together."""
+"""Entries that are looked at together."""
 
 
 @dataclass(frozen=True)
 class Dependency:
-    """Rows of a matrix which are dependent, no fewer of them being so, and exact coefficients.
+    """Rows of a matrix that are dependent, no fewer of them being so, and exact coefficients.
 
     Attributes:
         rows: k indices, ascending
@@ -51,13 +51,13 @@ class Dependency:
     coefficients: tuple[Fraction, ...]
 
     def holds(self, matrix: Array) -> bool:
-        """Whether the combination of the rows of a matrix is zero, in exact arithmetic.
+        """Return whether the combination of the rows of a matrix is zero, in exact arithmetic.
 
         Args:
-            matrix: (N, d), with all rows which the indices count
+            matrix: (N, d), with all rows that the indices count
 
         Raises:
-            DataError: for entries which are not finite numbers of 64 bits at most
+            DataError: for entries that are not finite numbers of 64 bits at most
 
         Example:
             >>> Dependency((0, 1), (Fraction(2), Fraction(-1))).holds(np.array([[0.1], [0.2]]))
@@ -94,7 +94,7 @@ class Decided:
 
 
 def integers(matrix: Array) -> tuple[flint.fmpz_mat, list[int]]:
-    """Integers M and exponents e with row i of the matrix equal to 2^(e_i) M_i.
+    """Return integers M and exponents e with row i of the matrix equal to 2^(e_i) M_i.
 
     Rows are scaled one by one, so that rows of very different sizes cost nothing.
 
@@ -105,7 +105,7 @@ def integers(matrix: Array) -> tuple[flint.fmpz_mat, list[int]]:
         M (N, d) and N exponents
 
     Raises:
-        DataError: for entries which are not finite numbers of 64 bits at most
+        DataError: for entries that are not finite numbers of 64 bits at most
 
     Example:
         >>> integers(np.array([[0.5, 1.0]]))
@@ -125,13 +125,13 @@ def integers(matrix: Array) -> tuple[flint.fmpz_mat, list[int]]:
 
 
 def rank(matrix: Array) -> int:
-    """The rank of a matrix of floats over the rational numbers.
+    """Return the rank of a matrix of floats over the rational numbers.
 
     Args:
         matrix: (N, d)
 
     Raises:
-        DataError: for entries which are not finite numbers of 64 bits at most
+        DataError: for entries that are not finite numbers of 64 bits at most
 
     Example:
         >>> rank(np.array([[0.1, 0.3], [0.3, 0.9]]))  # in binary, 0.3 is not three times 0.1
@@ -141,16 +141,16 @@ def rank(matrix: Array) -> int:
 
 
 def kernel(matrix: Array) -> flint.fmpz_mat:
-    """A basis of the vectors x with A x = 0, exactly, as integer columns: (d, d - rank).
+    """Return a basis of the vectors x with A x = 0, exactly, as integer columns: (d, d - rank).
 
-    A tall matrix is decided by rows which span the others modulo a prime. Whether they do so over
+    A tall matrix is decided by rows that span the others modulo a prime. Whether they do so over
     the rational numbers is checked exactly.
 
     Args:
         matrix: A (N, d), of floats
 
     Raises:
-        DataError: for entries which are not finite numbers of 64 bits at most
+        DataError: for entries that are not finite numbers of 64 bits at most
 
     Example:
         >>> kernel(np.array([[1.0, 2.0], [0.5, 1.0]]))
@@ -174,14 +174,14 @@ def kernel(matrix: Array) -> flint.fmpz_mat:
 
 
 def dependency(matrix: Array, rows: npt.ArrayLike | None = None) -> Dependency | None:
-    """A smallest dependency among the given rows in the sense that no part of it is one; or None.
+    """Return a dependency among the given rows of which no part is one; or None.
 
     Args:
         matrix: (N, d), of floats
         rows: indices into the matrix (k,); by default all
 
     Raises:
-        DataError: for entries which are not finite numbers of 64 bits at most
+        DataError: for entries that are not finite numbers of 64 bits at most
 
     Example:
         >>> print(dependency(np.array([[1.0, 0.0], [0.0, 1.0], [3.0, -0.5]])))
@@ -204,14 +204,14 @@ def dependency(matrix: Array, rows: npt.ArrayLike | None = None) -> Dependency |
 
 
 def independent(blocks: Array, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-    """Which matrices of a batch (B, k, d) have independent rows, exactly: (B,).
+    """Return which matrices of a batch (B, k, d) have independent rows, exactly: (B,).
 
     Args:
         blocks: (B, k, d), of floats
         rng: what is drawn changes the time it takes, not the answer
 
     Raises:
-        DataError: for entries which are not finite numbers of 64 bits at most
+        DataError: for entries that are not finite numbers of 64 bits at most
 
     Example:
         >>> blocks = np.array([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])
@@ -228,9 +228,9 @@ def decide(
     scaled: Array | None = None,
     most: int | None = None,
 ) -> Decided:
-    """Whether the rows of matrices (B, k, d) are independent, by the cheapest proof that holds.
+    """Decide whether rows of matrices (B, k, d) are independent, by the cheapest proof.
 
-    In this order: a Cholesky factorization (`gram`), a reason to be dependent which can be seen,
+    In this order: a Cholesky factorization (`gram`), a reason to be dependent that can be seen,
     elimination modulo a prime, and exact elimination.
 
     Args:
@@ -240,7 +240,7 @@ def decide(
         most: how many matrices may be decided by exact elimination; by default all
 
     Raises:
-        DataError: for entries which are not finite numbers of 64 bits at most
+        DataError: for entries that are not finite numbers of 64 bits at most
 
     Example:
         >>> blocks = np.array([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])
@@ -267,7 +267,7 @@ def decide(
 
 
 def _full_rank(blocks: Array, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-    """Which matrices of a batch (B, k, d) are proved to have rank k by a prime: (B,)."""
+    """Return which matrices of a batch (B, k, d) are proved to have rank k by a prime: (B,)."""
     count, size, _ = blocks.shape
     prime = next(modular.safe_primes())
     residues = modular.residues(blocks, prime, modular.least_exponent(blocks))
@@ -284,9 +284,9 @@ def _full_rank(blocks: Array, rng: np.random.Generator) -> npt.NDArray[np.bool_]
 
 
 def has_full_rank(matrix: Array) -> bool:
-    """Whether the rows of a matrix of floats (k, d) are independent, exactly.
+    """Return whether the rows of a matrix of floats (k, d) are independent, exactly.
 
-    Rows which seem dependent may be few, and are decided sooner than all.
+    Rows that seem dependent may be few, and are decided sooner than all.
 
     Args:
         matrix: (k, d), of floats
@@ -302,7 +302,7 @@ def has_full_rank(matrix: Array) -> bool:
 
 
 def seemingly_dependent(matrix: Array) -> npt.NDArray[np.int64] | None:
-    """Rows of a dependency modulo a prime, no fewer of them being so; None if there is none.
+    """Return rows of a dependency modulo a prime, no fewer of them being so; None if there is none.
 
     It proves nothing: rows may be dependent modulo p alone.
 
@@ -324,7 +324,7 @@ def seemingly_dependent(matrix: Array) -> npt.NDArray[np.int64] | None:
 
 
 def _repeating(blocks: Array) -> npt.NDArray[np.bool_]:
-    """Which matrices of a batch (B, k, d) have two equal rows."""
+    """Return which matrices of a batch (B, k, d) have two equal rows."""
     order = np.argsort(blocks @ np.random.default_rng(0).random(blocks.shape[2]), axis=1)
     ordered = np.take_along_axis(blocks, order[:, :, np.newaxis], axis=1)
     equal = (ordered[:, 1:] == ordered[:, :-1]).all(axis=2)  # neighbours, if rounding is the same
@@ -333,17 +333,17 @@ def _repeating(blocks: Array) -> npt.NDArray[np.bool_]:
 
 
 def span_members(matrix: Array, rows: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """All rows of a matrix (T, d) which lie in the span of some of them, exactly.
+    """Return all rows of a matrix (T, d) that lie in the span of some of them, exactly.
 
     Args:
         matrix: (T, d), of floats
-        rows: indices of those which span
+        rows: indices of those that span
 
     Returns:
         indices of rows, ascending
 
     Raises:
-        DataError: for entries which are not finite numbers of 64 bits at most
+        DataError: for entries that are not finite numbers of 64 bits at most
 
     Example:
         >>> span_members(np.array([[1.0, 0, 0], [0, 1, 0], [3, 2, 0], [0, 0, 1]]), [0, 1])
@@ -365,7 +365,7 @@ def span_members(matrix: Array, rows: npt.ArrayLike) -> npt.NDArray[np.int64]:
 
 
 def _short(value: Fraction, digits: int = 24) -> str:
-    """A fraction in full if it is short, else rounded and marked so."""
+    """Return a fraction in full if it is short, else rounded and marked so."""
     text = str(value)
     if len(text) <= digits:
         return text
@@ -373,7 +373,7 @@ def _short(value: Fraction, digits: int = 24) -> str:
 
 
 def granularity(array: Array) -> int:
-    """The largest e with every entry an integer multiple of 2^e (0 for a zero array).
+    """Return the largest e with every entry an integer multiple of 2^e (0 for a zero array).
 
     Args:
         array: finite floats, of any shape

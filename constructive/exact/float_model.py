@@ -21,14 +21,14 @@ multiply-add: its result is the exact one times 1 + delta, `|delta| <= u`. A sum
 product of k terms, in any order, is off by at most gamma_k times the sum of sizes `|a_i b_i|`,
 gamma_k = k u / (1 - k u).
 
-*Exponentials* of numbers which are not positive are assumed to be off by a part of `exp_error` at
+*Exponentials* of numbers that are not positive are assumed to be off by a part of `exp_error` at
 most, where they are twice the smallest normal number or more; where they are less, by as much as
 that (so they may become zero, as in flash attention on some machines); and exp(0) = 1.
 
 *Softmax* of exact logits l_1, ..., l_n: exp(l_j - m) over their sum, where m is the largest logit,
 divided before the tokens are averaged or afterwards; in one piece, or in blocks, with the largest
 logit so far, whose sums are rescaled by exp(m_old - m_new), as flash attention does. Blocks begin
-anywhere, before the first token which is seen, too (of a window, or after what fills a sequence up
+anywhere, before the first token that is seen, too (of a window, or after what fills a sequence up
 on the left), so these n tokens are in B = 1 + ceil((n - 1) / block) blocks or fewer. A term is a
 product of at most B exponentials, and of as many roundings. ::
 
@@ -42,7 +42,7 @@ product of at most B exponentials, and of as many roundings. ::
 since the numerator is off by a factor 1 + beta at most, the denominator, which is positive, by
 1 - beta at least. What underflows, to zero or gradually, comes on top (`flushed`, `lost`): each
 exponential, product and rescaled sum loses twice the smallest normal number at most, times the n
-terms which a sum has so far, and the denominator is 1 or more, as the largest logit has the
+terms that a sum has so far, and the denominator is 1 or more, as the largest logit has the
 exponential 1. What was lost is summed, divided and stored with all others, so it counts 1 + zeta =
 (1 + beta) (1 + rho) / (1 - beta) times.
 
@@ -50,7 +50,7 @@ exponential 1. What was lost is summed, divided and stored with all others, so i
 together tau, of all n together W. In a sum in any order an addition is off by u times its result at
 most, and by no more than either operand, as it rounds to nearest. At most m - 1 additions have
 large terms in both operands. Of every other one some operand has small terms only; those operands
-which meet a large term are disjoint, and the other additions are within them. With a rounding for
+that meet a large term are disjoint, and the other additions are within them. With a rounding for
 each product the sum is off by ::
 
     (1 + gamma_n) (m u W + (1 + n u) tau)  at most; and gamma_n W is another bound.
@@ -116,6 +116,8 @@ class FloatModel:
         contraction: what may be multiplied at once
         constants: roundings by constants on the way to an exponential
         merged: whether parts may be divided and merged by logsumexp
+        factors: the format that factors of products are rounded to; None where they are not.
+            Bounds here are of programs that do not round them.
     """
 
     name: str
@@ -128,6 +130,7 @@ class FloatModel:
     contraction: Contraction = Pairwise()  # noqa: RUF009 - it has no state
     constants: int = 0
     merged: bool = False
+    factors: Format | None = None
 
     @property
     def stored_unit(self) -> float:
@@ -194,6 +197,15 @@ class FloatModel:
         loaded = f"weights and data rounded to {self.storage.name} first"
         return "; ".join([loaded, logits, self.contraction.of_layers, *self._clauses()])
 
+    def of_networks(self) -> str:
+        """Say what a program of this model is that evaluates a sum of softmax heads.
+
+        Its logits are affine functions of an input (`instances.network`).
+        """
+        logits = "each logit computed once, as one sum of products with inputs and an offset"
+        outputs = "each output one sum over tokens for each head and one over heads, or one of both"
+        return "; ".join([logits, outputs, *self._clauses()])
+
     def of_decoders(self) -> str:
         """Say what a program of this model is that evaluates a decoder."""
         once = "each logit of a head computed once"
@@ -206,6 +218,14 @@ class FloatModel:
             f"sums in {OPERATIONS[self.unit]}, in any order, rounding to nearest, with or without "
             "fused multiply-add"
         )
+        if self.factors is not None:
+            yield (
+                f"factors of all products rounded to {self.factors.name} first, but those of "
+                "outputs with the unembedding and those that rescale sums; a readout that "
+                f"{self.factors.name} does not hold in two parts, 128 times U / 128 rounded to "
+                "integers, and the rest"
+            )
+            yield "tokens that a position does not see have no logit, or one of -2^24 or less"
         if self.stored_unit:
             yield (
                 "tokens, queries, keys, either exponentials or attention weights, averages, "
@@ -336,7 +356,7 @@ class FloatModel:
 
     @staticmethod
     def _small(share: Array, count: Array) -> Array:
-        """Bounds t / (1 - t) for t < 1/2, else infinite ones."""
+        """Return bounds t / (1 - t) for t < 1/2, else infinite ones."""
         inside = (share < _HALF) & (count <= MOST_TERMS)
         safe = np.minimum(share, _HALF)
         return np.where(inside, up(safe / (1.0 - safe)), np.inf)

@@ -50,10 +50,12 @@ FORMATS = {
     )
 }
 """By name."""
+TF32 = Format("TF32", 11, 2.0**-126, (2.0 - 2.0**-10) * 2.0**127, 2.0**-126)
+"""What tensor cores make of float32 factors. No array has this type."""
 
 
 def nearest(values: Array, form: Format) -> Array:
-    """Numbers rounded to nearest in a format, ties to even; infinite beyond its range.
+    """Return numbers rounded to nearest in a format, ties to even; infinite beyond its range.
 
     Underflow is gradual. Rounding is monotone, so it keeps bounds.
 
@@ -89,7 +91,7 @@ def nearest(values: Array, form: Format) -> Array:
 
 
 def rounded(weights: Array, storage: str) -> Array:
-    """Weights rounded to nearest in a format, ties to even, as float32.
+    """Return weights rounded to nearest in a format, ties to even, as float32.
 
     Args:
         weights: float32

@@ -1,4 +1,4 @@
-"""Rows which are independent, proved in float64: a Cholesky factorization of their Gram matrix.
+"""Rows that are independent, proved in float64: a Cholesky factorization of their Gram matrix.
 
 *Lemma.* Let k rows of d finite floats be scaled by powers of two, with `|b_ij| < 1` and an entry of
 1/2 or more in each row, as `scaled` does. Let G be their Gram matrix as float64 computes it, and ::
@@ -8,7 +8,7 @@
 If the Cholesky factorization of G with its diagonal times 1 - c runs to its end, and the diagonal
 of the factor is finite and 2^-100 or more, then the k rows are independent.
 
-*Proof.* Let u = 2^-53. An operation which underflows loses eta = 2^-1022 at most, whether results
+*Proof.* Let u = 2^-53. An operation that underflows loses eta = 2^-1022 at most, whether results
 are subnormal or flushed to zero. Let B be the rows times their powers of two and those of the
 columns, without rounding; it has the rank of the rows. `|b - B| <= eta`, as powers of two are exact
 but for underflow, and `1/4 <= |b_i|^2 <= d`.
@@ -62,7 +62,7 @@ _FAR = 1 << 12
 
 
 def scaled(vectors: Array) -> Array:
-    """Vectors times powers of two, one for each column and one for each vector: sizes below one.
+    """Scale vectors by powers of two, for each column and each vector, to sizes below one.
 
     The largest entry of a vector is 1/2 or more, but of a zero vector. What underflows is rounded.
 
@@ -88,10 +88,10 @@ def scaled(vectors: Array) -> Array:
 
 
 def independent(blocks: Array) -> npt.NDArray[np.bool_]:
-    """Which matrices of a batch (B, k, d) are proved to have independent rows: (B,).
+    """Return which matrices of a batch (B, k, d) are proved to have independent rows: (B,).
 
     Args:
-        blocks: rows which `scaled` has made
+        blocks: rows that `scaled` has made
 
     Example:
         >>> rows = np.random.default_rng(0).random((3, 9))
@@ -114,7 +114,7 @@ def independent(blocks: Array) -> npt.NDArray[np.bool_]:
 
 
 def _definite(grams: Array) -> npt.NDArray[np.bool_]:
-    """Which Cholesky factorizations run to their end: (B,)."""
+    """Return which Cholesky factorizations run to their end: (B,)."""
     try:
         factors = np.linalg.cholesky(grams)
     except np.linalg.LinAlgError:  # of one of them at least

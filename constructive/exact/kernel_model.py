@@ -49,6 +49,7 @@ class KernelModel(FloatModel):
         contraction: not used here
         constants: roundings from the sum that is a logit to an exponent
         merged: whether splits may be divided and merged by logsumexp
+        factors: not used here; `operand_unit` says what is rounded
         output: the format of results
         matrix_unit: of an addition in a product of matrices
         operand_unit: error of operands of matrix products, which are rounded or cut off
@@ -175,7 +176,7 @@ _LAZY = math.log(256.0)
 
 
 def _rows() -> Iterator[KernelModel]:
-    """All models of kernels."""
+    """Yield all models of kernels."""
     in_float32 = FORMATS["float32"]
     flash = KernelModel(
         "flash float32",

@@ -2,14 +2,16 @@
 
 "pairwise" is what usual libraries do; "any contraction" is what einsum of many arrays may do;
 "scaled" is for libraries that multiply by 1 / sqrt(d_h) or fold log2 e, and for split softmax.
+"products" are for tensor cores, which round factors: certificates know them for decoders of
+integers only (`layers.causal.integers`).
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from constructive.exact.contractions import AnyContraction
+from constructive.exact.contractions import AnyContraction, Projected
 from constructive.exact.float_model import MOST_TERMS, FloatModel
-from constructive.exact.formats import FORMATS
+from constructive.exact.formats import FORMATS, TF32
 from constructive.support.errors import ParameterError, shown
 
 EXP_ULPS = 32
@@ -26,7 +28,7 @@ STORAGES = "float32", "bfloat16", "float16"
 
 
 def _rows() -> Iterator[FloatModel]:
-    """All models of certificates."""
+    """Yield all models of certificates."""
     in_float32 = FORMATS["float32"]
     for storage in STORAGES:
         pairwise = FloatModel(
@@ -49,6 +51,20 @@ MODELS = {model.name: model for model in _rows()}
 """By name: "float32, pairwise", "float32, any contraction" and so on; sums and products are in
 float32 in all, whatever is stored."""
 
+INTEGER_MODELS = {
+    model.name: model
+    for form in (TF32, FORMATS["bfloat16"], FORMATS["float16"])
+    for model in (
+        replace(
+            MODELS["float32, pairwise, blocks of 16"],
+            name=f"float32, {form.name} products",
+            factors=form,
+            contraction=Projected(),
+        ),
+    )
+}
+"""Models of decoders whose weights are integers: "float32, TF32 products" and so on."""
+
 FLOAT32 = MODELS["float32, pairwise"]
 
 FLOAT64 = FloatModel(
@@ -57,12 +73,13 @@ FLOAT64 = FloatModel(
 """Our own evaluation, with exponentials from a table that arb made."""
 
 
-def model_named(name: object, storage: str = "float32") -> FloatModel:
+def model_named(name: object, storage: str = "float32", *, decoder: bool = False) -> FloatModel:
     """Return a model of certificates.
 
     Args:
         name: of `MODELS`; None for the pairwise one of a storage
         storage: the format of what is evaluated
+        decoder: whether it is a decoder, which has more models
 
     Raises:
         ParameterError: for another name, or a model of another storage
@@ -72,11 +89,12 @@ def model_named(name: object, storage: str = "float32") -> FloatModel:
         ('float32, pairwise', 8)
     """
     wanted = f"{storage}, pairwise" if name is None else name
-    known = [model.name for model in MODELS.values() if model.storage.name == storage]
+    models = MODELS | INTEGER_MODELS if decoder else MODELS
+    known = [model.name for model in models.values() if model.storage.name == storage]
     if wanted not in known:
         raise ParameterError(
             f"model={shown(name)} is not a model of evaluations stored in {storage}",
             witness=shown(name),
             suggestion="one of " + ", ".join(map(repr, known)),
         )
-    return MODELS[str(wanted)]
+    return models[str(wanted)]

@@ -1,8 +1,8 @@
 """The precision of python-flint, which is one number for all threads of a process.
 
-Two threads which set it in turns would compute with each other's bits, and the last one to leave
+Two threads that set it in turns would compute with each other's bits, and the last one to leave
 would set what the other one had. So a thread that sets it here waits until no other in this package
-does. Balls hold at any precision: what could be lost are bits, not a proof. A thread of yours which
+does. Balls hold at any precision: what could be lost are bits, not a proof. A thread of yours that
 uses python-flint itself meanwhile sees the precision change; give it its own process.
 """
 
@@ -20,7 +20,7 @@ def working_precision(bits: int) -> Iterator[None]:
     """Compute with so many bits in this block, and with what there was after it.
 
     Args:
-        bits: of the numbers which python-flint computes
+        bits: of the numbers that python-flint computes
 
     Example:
         >>> with working_precision(200):

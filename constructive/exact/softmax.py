@@ -1,4 +1,4 @@
-"""Softmax in float64 of logits which are off by known bounds, with bounds of what that does.
+"""Softmax in float64 of logits that are off by known bounds, with bounds of what that does.
 
 Let b_i be the logits less that of one token, the reference, and e_i bounds of their errors. There
 are two bounds of the sum over i of `|a_i - alpha_i|`, for the shares a_i that are returned and
@@ -25,7 +25,7 @@ _SMALL = 0.01
 
 
 def differences(high: Array, low: Array, errors: Array, top: Integers) -> tuple[Array, Array]:
-    """Logits less that of a reference, and bounds of their errors, which are 0 for itself.
+    """Return logits less that of a reference, and bounds of their errors, which are 0 for itself.
 
     Args:
         high: logits (..., n)
@@ -43,7 +43,7 @@ def differences(high: Array, low: Array, errors: Array, top: Integers) -> tuple[
 
 
 def shares(below: Array, spread: Array, top: Integers) -> tuple[Array, Array]:
-    """Attention, and bounds of the sum of all its errors.
+    """Return attention, and bounds of the sum of all its errors.
 
     Args:
         below: logits less that of the reference (..., n)

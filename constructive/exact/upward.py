@@ -36,10 +36,10 @@ TINY = 2.0**-1000
 
 
 def up(values: Array) -> Array:
-    """Bounds, above what a sum of at most LONGEST products would be without rounding.
+    """Raise sums of at most LONGEST products above what they would be without rounding.
 
     Args:
-        values: sums of products which are not negative, as float64 computed them, of any shape
+        values: sums of products that are not negative, as float64 computed them, of any shape
 
     Example:
         >>> up(np.array([1e-200]) * 1e-200) > 0
@@ -50,7 +50,7 @@ def up(values: Array) -> Array:
 
 
 def gamma(terms: int) -> float:
-    """gamma_k, rounded up: a sum of k < 2^40 products is off by `gamma_k sum |a| |b|` at most.
+    """Return gamma_k, rounded up: a sum of k products is off by `gamma_k sum |a| |b|` at most.
 
     But for underflow, which `up` covers. gamma_k = k u / (1 - k u).
 
@@ -61,7 +61,7 @@ def gamma(terms: int) -> float:
 
 
 def lengths(vectors: Array) -> Array:
-    """Upper bounds of the lengths of vectors along the last axis, of at most LONGEST entries.
+    """Bound the lengths of vectors along the last axis, of at most LONGEST entries.
 
     Squares that underflow add at most 2^22 2^-1075 < 2^-1052 to a square of a length.
 
@@ -82,7 +82,7 @@ def lengths(vectors: Array) -> Array:
 
 
 def exponent_of(values: Array) -> int:
-    """The least e with all entries below 2^e in size, and 0 for zeros.
+    """Return the least e with all entries below 2^e in size, and 0 for zeros.
 
     Args:
         values: finite floats, of any shape

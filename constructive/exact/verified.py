@@ -22,11 +22,11 @@ from constructive.support.arrays import Array
 _NEAR = 0.1
 """q above which R is too far from a right inverse: its norm may be any number then."""
 _STEPS = 3
-"""Candidates R which are tried, each a step of Newton's iteration from the one before."""
+"""Candidates R that are tried, each a step of Newton's iteration from the one before."""
 
 
 def right_inverse_bound(midpoints: Array, error: float) -> float:
-    """An upper bound of kappa for every Z (T, m) within `error` of `midpoints`, entry by entry.
+    """Bound kappa for every Z (T, m) within `error` of `midpoints`, entry by entry.
 
     Infinite if float64 proves nothing, as for an ill-conditioned Z. It proves most where the rows
     of Z are of size one, and nothing false elsewhere.
@@ -64,7 +64,7 @@ def right_inverse_bound(midpoints: Array, error: float) -> float:
 
 
 def _approximate_right_inverse(matrix: Array) -> Array | None:
-    """Z^T (Z Z^T)^-1 by Cholesky, or None where that fails."""
+    """Return Z^T (Z Z^T)^-1 by Cholesky, or None where that fails."""
     gram = matrix @ matrix.T
     factor, info = lapack.dpotrf(gram, lower=1)
     if info != 0:

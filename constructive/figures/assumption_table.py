@@ -2,7 +2,7 @@
 
 For each stage of `stages` the report of `assumptions.check`: Assumption 2 is decided exactly for
 every context; Assumption 1 is proved, refuted with a witness, or left open, with the estimated
-share of dependent subsets; and the question which the construction asks, whether the examples can
+share of dependent subsets; and the question that the construction asks, whether the examples can
 be put into groups, is decided exactly, too.
 """
 
@@ -64,7 +64,7 @@ ASSUMPTIONS = AssumptionTable()
 
 
 def render(found: list[Row]) -> str:
-    """The table as text."""
+    """Return the table as text."""
     table = Table(box=None, pad_edge=False)
     for heading in (
         "data", "stage", "Assumption 2", "Assumption 1", "Kruskal rank",

@@ -1,6 +1,6 @@
 """Figure 2: how many examples are memorized, against H, n, d and d_h.
 
-The paper trains layers on more examples than fit, and counts those which were fitted. Here nothing
+The paper trains layers on more examples than fit, and counts those that were fitted. Here nothing
 is trained:
 
 - *The curve* is c(E; H) of data with more examples than that: what no weights exceed (Theorem 8).
@@ -37,7 +37,7 @@ CLOSE = 1e-6
 MARKS = {
     "Theorem 1": ("x", drawing.BLUE, ""),
     "Theorem 2": ("+", drawing.ORANGE, ""),
-    # A caret which touches its number from below, since Hd is so near.
+    # A caret that touches its number from below, since Hd is so near.
     "Theorem 10": (6, drawing.VERMILLION, ": H(d - 1) + 1"),
     "generic": ("D", drawing.GREEN, ", as many as proved"),
 }
@@ -110,7 +110,7 @@ class Capacity(Picture):
     inches = 12.6, 6.6
 
     def sweeps(self) -> tuple[Sweep, ...]:
-        """The four sweeps; heads are as wide as contexts unless d_h is swept."""
+        """Return the four sweeps; heads are as wide as contexts unless d_h is swept."""
         heads, tokens, width = self.heads, self.tokens, self.width
         head_counts, lengths, widths, dims = self.swept
         return (
@@ -149,7 +149,7 @@ CAPACITY = Capacity()
 
 
 def measure(task: tuple[int, int, int, int, bool]) -> tuple[MapPoint, tuple[Built, ...]]:
-    """The capacity at H, n, d_h and d, with own contexts or a shared one, and what was built."""
+    """Measure the capacity at H, n, d_h and d, and what was built there."""
     heads, size, inner, width, shared = task
     (point,) = capacity_map(
         num_heads=[heads], context_size=[size], head_dim=[inner], width=width, shared_context=shared
@@ -158,7 +158,7 @@ def measure(task: tuple[int, int, int, int, bool]) -> tuple[MapPoint, tuple[Buil
 
 
 def goals(point: MapPoint) -> tuple[Goal, ...]:
-    """What theorems promise at these sizes."""
+    """Return what theorems promise at these sizes."""
     first = Goal("Theorem 1", "saturated", point.theorem_1)
     if point.shared_context:
         return (first,)

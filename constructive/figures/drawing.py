@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from constructive.support.errors import OutputError
 from constructive.support.extras import require
 from constructive.support.files import replacing
 
@@ -18,8 +19,18 @@ def require_matplotlib() -> None:
     require("matplotlib.figure", extra="demo", purpose="a picture")
 
 
+def require_picture(path: Path) -> None:
+    """Raise OutputError for a name with the ending of neither PNG nor SVG; it may have none."""
+    if path.suffix.lower() not in ("", ".png", ".svg"):
+        raise OutputError(
+            f"cannot write {path}: pictures are PNG or SVG",
+            witness=path.suffix,
+            suggestion=str(path.with_suffix(".png")),
+        )
+
+
 def new_figure(width: float, height: float) -> Any:  # noqa: ANN401 - of matplotlib, if installed
-    """An empty figure, in inches. Raises MissingExtraError without matplotlib."""
+    """Return an empty figure, in inches. Raises MissingExtraError without matplotlib."""
     figures = require("matplotlib.figure", extra="demo", purpose="a picture")
     return figures.Figure(figsize=(width, height), layout="constrained")
 
@@ -27,8 +38,10 @@ def new_figure(width: float, height: float) -> Any:  # noqa: ANN401 - of matplot
 def save(figure: Any, path: Path) -> Path:  # noqa: ANN401
     """Write a picture, whole or not at all; the ending of its name says whether PNG or SVG.
 
-    An old file of that name is replaced. Raises OutputError where it cannot be written.
+    An old file of that name is replaced. Raises OutputError where it cannot be written, and for
+    another ending.
     """
+    require_picture(path)
     matplotlib = require("matplotlib", extra="demo", purpose="a picture")
     kind = path.suffix[1:].lower() or "png"
     # The same drawing gives the same bytes: no date, and names of SVG elements from their content.
@@ -39,17 +52,17 @@ def save(figure: Any, path: Path) -> Path:  # noqa: ANN401
 
 
 def save_both(figure: Any, folder: Path, name: str) -> tuple[Path, ...]:  # noqa: ANN401
-    """The picture as NAME.png and NAME.svg."""
+    """Return the picture as NAME.png and NAME.svg."""
     return tuple(save(figure, folder / file) for file in both(name))
 
 
 def both(name: str) -> tuple[str, ...]:
-    """The files which `save_both` writes."""
+    """Return the files that `save_both` writes."""
     return f"{name}.png", f"{name}.svg"
 
 
 def describe(axes: Any, *, x: str, y: str, title: str = "") -> None:  # noqa: ANN401
-    """Name the axes, and take away lines which say nothing."""
+    """Name the axes, and take away lines that say nothing."""
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     if title:

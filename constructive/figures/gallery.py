@@ -29,7 +29,7 @@ class Drawn:
 
 
 def files(folder: Path, only: Iterable[str] | None = None) -> tuple[Path, ...]:
-    """What `draw` writes.
+    """Return the names of the files that `draw` writes.
 
     Args:
         folder: where

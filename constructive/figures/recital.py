@@ -1,4 +1,4 @@
-"""A decoder which recites: where its heads look, and by how much the next token wins.
+"""A decoder that recites: where its heads look, and by how much the next token wins.
 
 Heads have random weights and large logits, so that each looks at few tokens, as if drawn by chance;
 together they tell every position from every other one. Margins are those of real arithmetic, from
@@ -35,11 +35,11 @@ SIZE = 11.0, 8.0
 _COLUMNS = 100
 """Of an image of attention, at most: each is a few tokens side by side."""
 _TICKS = np.array([0.0, 0.01, 0.1, 0.3, 0.6, 1.0])
-"""Attention weights which the colour bar names."""
+"""Attention weights that the colour bar names."""
 
 
 def attention(decoder: Decoder, ids: npt.ArrayLike, *, last: int, heads: int) -> Array:
-    """Attention weights of the first heads at the last positions of a text: (h, b, N).
+    """Return attention weights of the first heads at the last positions of a text: (h, b, N).
 
     Args:
         decoder: the weights
@@ -74,7 +74,7 @@ def draw_recital(
         text: one text or several
 
     Raises:
-        DataError: for another vocabulary, or a text which is too long
+        DataError: for another vocabulary, or a text that is too long
         PrecisionError: where logits of heads are not exact
     """
     upper, lower = figure.subfigures(2, 1, height_ratios=[3, 2])
@@ -112,7 +112,7 @@ RECITAL = RecitalPicture()
 
 
 def _draw_attention(figure: Any, decoder: Decoder, ids: npt.NDArray[np.int64]) -> None:  # noqa: ANN401
-    """One image for each of a few heads: positions which look, by tokens which are seen."""
+    """One image for each of a few heads: positions that look, by tokens that are seen."""
     length, window = len(ids), decoder.layer.window or len(ids)
     weights = attention(decoder, ids, last=LAST, heads=HEADS)
     rows = weights.shape[1]

@@ -14,6 +14,7 @@ HOMES = {
     "position": "constructive.figures.independence:POSITION",
     "assumptions": "constructive.figures.assumption_table:ASSUMPTIONS",
     "recital": "constructive.figures.recital:RECITAL",
+    "curve": "constructive.figures.curve:CURVE",
     "sequences": "constructive.figures.sequences:SEQUENCES",
 }
 

@@ -32,7 +32,7 @@ _SIZE, _WIDTH = 6, 64
 
 
 def attention_off_top(memorizer: Memorizer, dataset: Dataset) -> Array:
-    """How far each head is from one-hot on each example, 1 - max_i alpha_i: (H, T)."""
+    """Return how far each head is from one-hot on each example, 1 - max_i alpha_i: (H, T)."""
     layer = memorizer.layer
     out = np.empty((layer.num_heads, dataset.num_examples))
     floats, weights = Floats(layer.query_weights.dtype), (layer.query_weights, layer.key_weights)

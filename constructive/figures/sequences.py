@@ -1,7 +1,7 @@
 """Parameters of sequence memorizers against N, with sqrt(N), N, and the heads for as many examples.
 
 The data are random: contexts of eight different tokens in Q^4, and one of 16 labels. Each point is
-a memorizer which was built, and whose labels were all compared by ==.
+a memorizer that was built, and whose labels were all compared by ==.
 """
 
 from concurrent.futures import Executor
@@ -25,7 +25,7 @@ _STYLES = (drawing.ORANGE, "s"), (drawing.GREEN, "^"), (drawing.BLUE, "o")
 def random_sequences(
     total: int, context_size: int = CONTEXT_SIZE, denominator: int = 100
 ) -> tuple[list[list[tuple[Fraction, ...]]], list[int]]:
-    """Contexts of different tokens, entries k / denominator from 0 to 1, and random labels from 1.
+    """Draw contexts of different tokens, entries k / denominator, and random labels from 1.
 
     >>> sequences, labels = random_sequences(3)
     >>> len(sequences), len(sequences[0]), len(sequences[0][0]), len(labels)
@@ -41,7 +41,7 @@ def random_sequences(
 
 
 def multihead_parameters(total: int, context_size: int) -> int:
-    """Parameters of the attention layer of Theorem 2 for as many examples, in the least width n.
+    """Count parameters of the layer of Theorem 2 for as many examples, in the least width n.
 
     >>> multihead_parameters(4096, context_size=8)
     14626
@@ -90,11 +90,11 @@ def draw_points(figure: Any, found: dict[str, list[GrowthPoint]]) -> None:  # no
 
     found: points by their label, for three constructions at most
 
-    On the left the weights which are not zero, on the right all of dense matrices.
+    On the left the weights that are not zero, on the right all of dense matrices.
     """
     if not all(point.exact for points in found.values() for point in points):
         raise ParameterError(
-            "a memorizer which predicts other labels is not drawn",
+            "a memorizer that predicts other labels is not drawn",
             suggestion="points of `growth` for the data they were built for",
         )
     for axes, (title, attribute) in zip(figure.subplots(1, 2, sharey=True), _COUNTS, strict=True):

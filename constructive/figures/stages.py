@@ -34,7 +34,7 @@ class Stage:
 
 
 def digits(seed: int = 0) -> list[Stage]:
-    """The stages of 1,797 images. Raises MissingExtraError without scikit-learn."""
+    """Return the stages of 1,797 images. Raises MissingExtraError without scikit-learn."""
     images = digit_images()
     rng = np.random.default_rng(seed)
     embedded = images.patches @ _short_normal(rng, images.patches.shape[2])
@@ -43,7 +43,7 @@ def digits(seed: int = 0) -> list[Stage]:
 
 
 def text(seed: int = 0) -> list[Stage]:
-    """The stages of as many windows of a text. Raises MissingExtraError without scikit-learn."""
+    """Return the stages of as many windows of a text. MissingExtraError without scikit-learn."""
     windows = text_windows(WINDOWS, WINDOW)
     rng = np.random.default_rng(seed)
     embedded = _short_normal(rng, 256)[windows]
@@ -62,7 +62,7 @@ def _short(values: Array) -> Array:
 def _stages(
     data: str, embedded: Array, class_token: Array | None, rng: np.random.Generator
 ) -> list[Stage]:
-    """All stages; without a class token the last token of a context is its query."""
+    """Return all stages; without a class token the last token of a context is its query."""
     size = embedded.shape[1]
     positions = {
         "embedded": np.zeros((size, WIDTH)),

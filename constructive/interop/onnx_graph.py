@@ -33,6 +33,10 @@ class Value(NamedTuple):
 class Graph:
     """Nodes and constants, in the order in which they are added.
 
+    Args:
+        opset: the version of the operators
+        ir_version: of the file format
+
     Example:
         >>> graph = Graph()
         >>> weights = graph.constant("W", np.eye(2))
@@ -43,7 +47,8 @@ class Graph:
         ['MatMul']
     """
 
-    def __init__(self) -> None:
+    def __init__(self, opset: int = OPSET, ir_version: int = IR_VERSION) -> None:
+        self._opset, self._ir_version = opset, ir_version
         self._nodes: list[onnx.NodeProto] = []
         self._constants: list[onnx.TensorProto] = []
 
@@ -70,6 +75,19 @@ class Graph:
         self._nodes.append(helper.make_node(operator, inputs, [name], name=name, **attributes))
         return name
 
+    def split(self, value: str, sizes: Sequence[int], names: Sequence[str], *, axis: int) -> None:
+        """Add a node that cuts a value into parts.
+
+        Args:
+            value: the name of a node or an input
+            sizes: of the parts along the axis, all of it together
+            names: of the parts
+            axis: along which the value is cut
+        """
+        at = self.constant(f"{value}_sizes", np.array(sizes, np.int64))
+        made = helper.make_node("Split", [value, at], list(names), name=f"{value}_cut", axis=axis)
+        self._nodes.append(made)
+
     def model(
         self, name: str, inputs: Sequence[Value], output: Value, **properties: str
     ) -> onnx.ModelProto:
@@ -84,9 +102,11 @@ class Graph:
         graph = helper.make_graph(
             self._nodes, name, [*map(_info, inputs)], [_info(output)], self._constants
         )
-        opsets = [helper.make_opsetid("", OPSET)]
         model = helper.make_model(
-            graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="constructive"
+            graph,
+            opset_imports=[helper.make_opsetid("", self._opset)],
+            ir_version=self._ir_version,
+            producer_name="constructive",
         )
         helper.set_model_props(model, properties)
         onnx.checker.check_model(model, full_check=True)

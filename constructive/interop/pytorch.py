@@ -65,7 +65,7 @@ class AttentionModule(nn.Module):
         for name, array in layer.tensors.items():
             self.register_parameter(name, nn.Parameter(torch.tensor(array)))
 
-    def forward(self, contexts: Tensor, queries: Tensor) -> Tensor:
+    def forward(self, contexts: Tensor, queries: Tensor, mask: Tensor | None = None) -> Tensor:
         """Evaluate examples: (T, d_out), or (T,) for scalar targets.
 
         Takes T H n (d_h + d_v) numbers of memory: hand large data over in batches.
@@ -73,13 +73,18 @@ class AttentionModule(nn.Module):
         Args:
             contexts: (T, n, d) or one shared (n, d)
             queries: (T, d)
+            mask: (T, n), 1 or True for tokens that count, as in `padded`; by default all do
         """
         contexts = contexts.unsqueeze(-3)  # an axis for the heads
         query = queries.unsqueeze(-2).unsqueeze(-2) @ self.W_Q  # (T, H, 1, d_h)
         key, value = contexts @ self.W_K, contexts @ self.W_V  # (T, H, n, ...)
         shape = len(queries), *key.shape[-3:-1]
         attended = scaled_dot_product_attention(
-            query, key.expand(*shape, -1), value.expand(*shape, -1), scale=1.0
+            query,
+            key.expand(*shape, -1),
+            value.expand(*shape, -1),
+            attn_mask=None if mask is None else mask.bool()[:, None, None],
+            scale=1.0,
         )
         outputs = attended.flatten(1) @ self.W_O @ self.W_D
         return outputs[:, 0] if self.scalar_targets else outputs
@@ -120,15 +125,19 @@ class MultiheadModule(nn.Module):
         power = self.attention.head_dim.bit_count() == 1
         return FLOAT32.name if exact and power else MODELS["float32, scaled"].name
 
-    def forward(self, contexts: Tensor, queries: Tensor) -> Tensor:
+    def forward(self, contexts: Tensor, queries: Tensor, mask: Tensor | None = None) -> Tensor:
         """Evaluate examples: (T, d_out), or (T,) for scalar targets.
 
         Args:
             contexts: (T, n, d) or one shared (n, d)
             queries: (T, d)
+            mask: (T, n), 1 or True for tokens that count, as in `padded`; by default all do
         """
         contexts = contexts.expand(len(queries), *contexts.shape[-2:])
-        attended, _ = self.attention(queries.unsqueeze(1), contexts, contexts, need_weights=False)
+        hidden = None if mask is None else ~mask.bool()
+        attended, _ = self.attention(
+            queries.unsqueeze(1), contexts, contexts, key_padding_mask=hidden, need_weights=False
+        )
         outputs: Tensor = self.readout(attended[:, 0])
         return outputs[:, 0] if self.scalar_targets else outputs
 
@@ -151,7 +160,7 @@ def check_dtype(dtype: torch.dtype | None) -> None:
 
 
 def multihead_module(layer: AttentionLayer, *, scalar_targets: bool) -> MultiheadModule:
-    """The layer as `torch.nn.MultiheadAttention` and `torch.nn.Linear`, without biases.
+    """Return the layer as `torch.nn.MultiheadAttention` and `torch.nn.Linear`, without biases.
 
     Queries are multiplied by sqrt(d_h), as the module divides by it: in float32 it belongs to the
     model "float32, scaled", unless d_h is a power of 16 (`MultiheadModule.float_model`).

@@ -60,7 +60,7 @@ def read(module: nn.Module, dataset: Dataset | None = None) -> ReadModule:
             random tokens; by default nothing
 
     Raises:
-        ParameterError: for a module which is or does something else
+        ParameterError: for a module that is or does something else
         DataError: for data whose shapes do not fit, whatever the module is
     """
     _check_parameters(module)
@@ -102,12 +102,12 @@ def _probes(
         for first in range(0, dataset.num_examples, _AT_ONCE):
             rows = slice(first, first + _AT_ONCE)
             queries = dataset.queries[rows].astype(np.float64)
-            contexts = dataset.contexts_of(rows)
+            contexts = dataset.filled.contexts_of(rows)
             yield np.broadcast_to(contexts, (len(queries), *contexts.shape[1:])), queries, first
 
 
 def _require_fit(found: ReadModule, dataset: Dataset, name: str) -> None:
-    """Raise DataError for data of other sizes than a module's, in the numbers which it has.
+    """Raise DataError for data of other sizes than a module's, in the numbers that it has.
 
     Where it has biases, the layer has an entry more than its tokens, which nobody else knows of.
     """
@@ -145,7 +145,7 @@ def _check_parameters(module: nn.Module) -> None:
 
 
 def _is_ours(module: nn.Module) -> TypeGuard[AttentionModule]:
-    """Whether it is known what a module does: an `AttentionModule` which nobody has changed."""
+    """Whether it is known what a module does: an `AttentionModule` that nobody has changed."""
     hooks = (module._forward_hooks, module._forward_pre_hooks)  # noqa: SLF001 - no public way
     plain = type(module) is AttentionModule and "forward" not in vars(module)
     names = {name for name, _ in module.named_parameters()}
@@ -218,7 +218,7 @@ def _with_biases(
     last: Array,
     biases: Sequence[Array | None],
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Weights for tokens with a constant entry (see the top of this file)."""
+    """Return weights for tokens with a constant entry (see the top of this file)."""
     heads, width, inner = query.shape
     ends = 3 * width, output.shape[1], last.shape[1]
     projected, after, outputs = (
@@ -246,8 +246,8 @@ def _compared(
 ) -> Array:
     """Return what a module gives for some examples, if the layer gives it as well.
 
-    They may differ by a bound of the rounding in float64: each of the numbers which are added up
-    is off by a few units in its last place, and a logit which is off changes attention as much.
+    They may differ by a bound of the rounding in float64: each of the numbers that are added up
+    is off by a few units in its last place, and a logit that is off changes attention as much.
 
     Args:
         twin: a copy of the module in float64

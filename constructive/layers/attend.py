@@ -40,7 +40,7 @@ def attend(
     *,
     chunk_bytes: int | None = None,
 ) -> Iterator[Chunk[Matrices]]:
-    """Softmax attention of all heads, a bounded number of queries at a time.
+    """Yield softmax attention of all heads, a bounded number of queries at a time.
 
     Args:
         arithmetic: in what numbers

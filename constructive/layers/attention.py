@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
+from constructive.data.padded import own_contexts
 from constructive.exact.arithmetics.floats import FactoredFloats
 from constructive.exact.models import FLOAT32
 from constructive.layers.attend import Chunk, attend, flat
@@ -43,7 +44,7 @@ class AttentionLayer(HeadShapes):
         query_weights: W_Q (H, d, d_h)
         key_weights: W_K (H, d, d_h)
         value_weights: W_V (H, d, d_v)
-        output_weights: W_O (H d_v, d_o); in layers which are built d_o is the larger one of d_v and
+        output_weights: W_O (H d_v, d_o); in layers that are built d_o is the larger one of d_v and
             d_out
         readout_weights: W_D (d_o, d_out)
 
@@ -78,7 +79,7 @@ class AttentionLayer(HeadShapes):
         effective_readout: Array,
         value_dim: int | None = None,
     ) -> "AttentionLayer":
-        """The layer with f = U^T z, for U = effective_readout of shape (H d, d_out).
+        """Return the layer with f = U^T z, for U = effective_readout of shape (H d, d_out).
 
         U_h fills the first d_out columns of W_Vh; W_O and W_D copy them through (identities padded
         with zeros). `build_memorizer` then draws others (`with_outputs`).
@@ -91,7 +92,7 @@ class AttentionLayer(HeadShapes):
 
         Raises:
             ParameterError: if d_v < d_out, as such a layer has too few outputs, and for weights
-                which `AttentionLayer` refuses
+                that `AttentionLayer` refuses
         """
         num_heads, target_dim = len(query_weights), effective_readout.shape[1]
         width = len(effective_readout) // num_heads
@@ -145,7 +146,7 @@ class AttentionLayer(HeadShapes):
         return self
 
     def with_outputs(self, rng: np.random.Generator) -> "AttentionLayer":
-        """The same f, with W_O and W_D that are drawn; W_V undoes them exactly (`layers.outputs`).
+        """Return the same f with random W_O and W_D; W_V undoes them exactly (`layers.outputs`).
 
         Args:
             rng: of all that is drawn
@@ -155,7 +156,7 @@ class AttentionLayer(HeadShapes):
         return AttentionLayer(self.query_weights, self.key_weights, values, output, readout)
 
     def floats(self, purpose: str) -> "AttentionLayer":  # noqa: ARG002 - nothing is refused
-        """The layer itself, whatever floats are for.
+        """Return the layer itself, as its weights are floats already.
 
         Args:
             purpose: what they are for
@@ -203,7 +204,7 @@ class AttentionLayer(HeadShapes):
     def attention(
         self, contexts: npt.ArrayLike, queries: npt.ArrayLike, *, chunk_bytes: int = CHUNK_BYTES
     ) -> Array:
-        """The softmax weights alpha of every head on every example: (T, H, n).
+        """Return the softmax weights alpha of every head on every example: (T, H, n).
 
         Args:
             contexts: (T, n, d) or one shared (n, d)
@@ -220,7 +221,7 @@ class AttentionLayer(HeadShapes):
     def intermediate(
         self, contexts: npt.ArrayLike, queries: npt.ArrayLike, *, chunk_bytes: int = CHUNK_BYTES
     ) -> Array:
-        """The intermediate representation Z, a row z for each example: (T, H d).
+        """Return the intermediate representation Z, a row z for each example: (T, H d).
 
         Args:
             contexts: (T, n, d) or one shared (n, d)
@@ -253,7 +254,7 @@ class AttentionLayer(HeadShapes):
         return out
 
     def check_fits(self, dataset: Dataset) -> None:
-        """Refuse a data set which does not fit the layer.
+        """Refuse a data set that does not fit the layer.
 
         Args:
             dataset: T examples
@@ -271,7 +272,7 @@ class AttentionLayer(HeadShapes):
         check_targets(dataset, self.target_dim)
 
     def max_error(self, dataset: Dataset) -> float:
-        """Largest `|f - y|` over the data, as evaluated in the dtype of the weights.
+        """Return largest `|f - y|` over the data, as evaluated in the dtype of the weights.
 
         Args:
             dataset: T examples
@@ -287,7 +288,7 @@ class AttentionLayer(HeadShapes):
         return float(np.max(worst))
 
     def astype(self, dtype: npt.DTypeLike) -> "AttentionLayer":
-        """The same layer with weights rounded to float32 or float64.
+        """Return the same layer with weights rounded to float32 or float64.
 
         Args:
             dtype: one of the two
@@ -305,24 +306,23 @@ class AttentionLayer(HeadShapes):
             f"d_v={self.value_dim}, d_out={self.target_dim}, {self.query_weights.dtype})"
         )
 
-    def checked_inputs(
-        self, contexts: npt.ArrayLike, queries: npt.ArrayLike
-    ) -> tuple[Array, Array]:
-        """The inputs as arrays.
+    def checked_inputs(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> tuple[Any, Array]:
+        """Return the inputs as arrays; contexts of different lengths as `Padded`.
 
         Args:
-            contexts: (T, n, d) or one shared (n, d)
+            contexts: (T, n, d) or one shared (n, d), or T arrays (n_i, d)
             queries: (T, d)
 
         Raises:
             DataError: if their shapes do not fit the layer
         """
-        contexts, queries = as_array(contexts), as_array(queries)
-        self._require_fit(contexts.shape, queries.shape)
-        return contexts, queries
+        own, queries = own_contexts(contexts), as_array(queries)
+        read = as_array(contexts) if own is None else own
+        self._require_fit(read.shape, queries.shape)
+        return read, queries
 
     def _require_fit(self, contexts: tuple[int, ...], queries: tuple[int, ...]) -> None:
-        """Raise DataError for shapes which do not fit the layer."""
+        """Raise DataError for shapes that do not fit the layer."""
         fits = (
             len(queries) == 2
             and len(contexts) in (2, 3)
@@ -339,7 +339,7 @@ class AttentionLayer(HeadShapes):
 
 
 def dtype_of(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    """What numpy reads a dtype as. Raises ParameterError if it is none."""
+    """Read a dtype as numpy does. Raises ParameterError for anything else."""
     try:
         return np.dtype(dtype)
     except TypeError as error:
@@ -351,7 +351,7 @@ def dtype_of(dtype: npt.DTypeLike) -> np.dtype[Any]:
 
 
 def require_single_target(target_dim: int, *, scalar_targets: bool) -> None:
-    """Raise ParameterError for outputs (T,) of a layer which has several for each example."""
+    """Raise ParameterError for outputs (T,) of a layer that has several for each example."""
     if scalar_targets and target_dim != 1:
         raise ParameterError(
             f"scalar_targets=True, but the layer has d_out={target_dim}",

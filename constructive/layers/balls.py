@@ -50,7 +50,7 @@ class BallLayer:
         """Enclose the layer on each example of a data set.
 
         Args:
-            dataset: T examples which fit it
+            dataset: T examples that fit it
         """
         weights = self.layer.query_weights, self.layer.key_weights
         view = examples(dataset.contexts, dataset.queries)
@@ -99,11 +99,11 @@ def effective_readout(layer: Layer) -> arb_mat:
 
 
 def intermediate(enclosed: BallLayer, dataset: Dataset) -> arb_mat:
-    """Z in balls: (T, H d).
+    """Return Z in balls: (T, H d).
 
     Args:
         enclosed: the layer in balls
-        dataset: T examples which fit it
+        dataset: T examples that fit it
     """
     entries: list[arb] = []
     for row in enclosed(dataset):

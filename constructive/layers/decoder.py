@@ -2,12 +2,11 @@
 
 Token v at position i is x_i = embedding_v + position_i; the layer gives f_i, and the next token is
 the one with the largest logit f_i . o_v. The rows o_v of the unembedding are one for each token,
-and one for the end of a text.
+and one for the end of a text. Positions may be periodic: then position i has row i mod L' of L'.
 """
 
 import dataclasses
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,31 +14,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from rich.table import Table
 
 from constructive.data.corpus import Text
-from constructive.data.tokens import Joined, Token, joined, require_vocabulary
+from constructive.data.tokens import Joined, Token, joined, numbers_of, require_vocabulary
 from constructive.exact.arithmetics.floats import Floats
-from constructive.exact.directed import fixed, percent
 from constructive.exact.formats import rounded
 from constructive.exact.models import model_named
+from constructive.layers import decoder_files, decoder_table
 from constructive.layers.causal.layer import CausalLayer
-from constructive.layers.decoder_record import DecoderRecord, read_record
-from constructive.layers.shapes import head_weights
+from constructive.layers.decoder_checks import require_parts
+from constructive.layers.decoder_record import DecoderRecord
+from constructive.layers.packed.packing import pack, packable
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, Rebuilt, private
 from constructive.support.errors import DataError, ParameterError, shown
 from constructive.support.extras import require
 from constructive.support.files import replacing
 from constructive.support.tables import Sheet
-from constructive.support.tensors import Form, load, serialized
 
 if TYPE_CHECKING:
     import torch
-
-FORM = Form(
-    "constructive decoder 1", "decoder", "a decoder", "Decoder.save or `constructive recite`"
-)
 
 Integers = npt.NDArray[np.int64]
 
@@ -59,11 +53,14 @@ class Decoder(Rebuilt):
         vocabulary: the tokens
         unit: what a token is: "words", "bytes" or "ids"
         record: how it was built
+        longest: the most tokens of a text, where positions are periodic; None where each position
+            has a row of its own
         remembered: what was computed of these weights and is asked for again, such as margins
 
     Raises:
         ParameterError: for arrays whose shapes or dtypes do not fit, a layer without a skip
-            connection, an unknown unit, and a vocabulary which is none of that unit
+            connection, an unknown unit, a vocabulary which is none of that unit, and a longest
+            text that is not a positive integer
     """
 
     embedding: Array
@@ -73,6 +70,7 @@ class Decoder(Rebuilt):
     vocabulary: tuple[Token, ...]
     unit: str
     record: DecoderRecord
+    longest: int | None = None
     remembered: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -80,33 +78,9 @@ class Decoder(Rebuilt):
             object.__setattr__(self, name, private(name, getattr(self, name)))
         object.__setattr__(self, "vocabulary", tuple(self.vocabulary))
         require_vocabulary(self.vocabulary, self.unit)
-        if not self.layer.skip:
-            raise ParameterError(
-                "the layer of a decoder has no skip connection",
-                witness=self.layer.inner_dim,
-                suggestion="CausalLayer(..., skip=True), with a readout of (H + 1) d rows",
-            )
-        width, count = self.layer.width, len(self.vocabulary)
-        shapes = {name: array.shape for name, array in self.tensors.items()}
-        wanted = {
-            "embedding": (count, width),
-            "positions": (len(self.positions), width),
-            "unembedding": (count + 1, self.layer.target_dim),
-        }
-        if not len(self.positions) or any(shapes[name] != shape for name, shape in wanted.items()):
-            raise ParameterError(
-                f"arrays have shapes {shapes}, for {count} tokens",
-                witness=shapes,
-                suggestion="embedding (V, d), positions (L, d), unembedding (V + 1, d_out)",
-            )
-        kinds = {str(array.dtype) for array in self.tensors.values()}
-        finite = all(np.isfinite(array).all() for array in self.tensors.values())
-        if kinds != {"float32"} or not finite:
-            raise ParameterError(
-                f"arrays are {', '.join(sorted(kinds))}{'' if finite else ', not all finite'}",
-                witness=tuple(sorted(kinds)),
-                suggestion="finite float32",
-            )
+        if self.longest is not None:
+            require_positive(longest=self.longest)
+        require_parts(self.layer, self.tensors, len(self.vocabulary))
 
     @property
     def tensors(self) -> dict[str, Array]:
@@ -124,9 +98,34 @@ class Decoder(Rebuilt):
         return sum(array.size for array in self.tensors.values())
 
     @property
+    def num_stored(self) -> int:
+        """The number of entries that a file stores: all, but for those that a formula gives."""
+        return self._stored[0]
+
+    @property
+    def num_bits(self) -> int:
+        """The bits of those entries: 32 each, or fewer where all weights are integers.
+
+        The vocabulary is not counted. `layers.decoder_files.sizes` compares whole files.
+        """
+        return self._stored[1]
+
+    @property
+    def _stored(self) -> tuple[int, int]:
+        """Numbers and bits, which are counted once."""
+        if "stored" not in self.remembered:
+            plain = self.num_parameters, 32 * self.num_parameters
+            if packable(self.tensors):
+                packed = pack(self.tensors, self.record.seed)
+                plain = packed.num_stored, packed.num_bits
+            self.remembered["stored"] = plain
+        numbers, bits = self.remembered["stored"]
+        return numbers, bits
+
+    @property
     def num_positions(self) -> int:
         """L, the longest text which it knows positions for."""
-        return len(self.positions)
+        return len(self.positions) if self.longest is None else self.longest
 
     @property
     def end(self) -> int:
@@ -162,8 +161,26 @@ class Decoder(Rebuilt):
                 witness=numbers.shape[1],
                 suggestion=f"sequences of at most {self.num_positions} tokens",
             )
-        embedded: Array = self.embedding[numbers] + self.positions[: numbers.shape[1]]
+        embedded: Array = self.embedding[numbers] + self.placed(np.arange(numbers.shape[1]))
         return embedded
+
+    def placed(self, places: npt.ArrayLike) -> Array:
+        """Return the rows of positions: (..., d).
+
+        Args:
+            places: numbers of positions, from 0, of any shape
+
+        Example:
+            >>> from constructive import Text, build_decoder
+            >>> decoder = build_decoder(Text.words("the cat sat"), width=32)
+            >>> bool((decoder.placed([2, 0]) == decoder.positions[[2, 0]]).all())
+            True
+        """
+        numbers = np.asarray(places)
+        rows: Array = self.positions[
+            numbers if self.longest is None else numbers % len(self.positions)
+        ]
+        return rows
 
     def every_token(self, text: Text) -> tuple[Array, Array]:
         """The two parts of each different token of texts at each position it has there.
@@ -176,7 +193,7 @@ class Decoder(Rebuilt):
         """
         starts = np.repeat(np.cumsum(text.lengths) - text.lengths, text.lengths)
         pairs = np.unique(np.stack([text.ids, np.arange(len(text)) - starts]), axis=1)
-        return self.embedding[pairs[0]], self.positions[pairs[1]]
+        return self.embedding[pairs[0]], self.placed(pairs[1])
 
     def ids(self, tokens: "str | bytes | Sequence[Token]") -> Integers:
         """The numbers of tokens (N,).
@@ -185,25 +202,9 @@ class Decoder(Rebuilt):
             tokens: of the vocabulary; or a string of words, or bytes, if those are the tokens
 
         Raises:
-            DataError: for one which is not in the vocabulary, and for none
+            DataError: for a token that is not in the vocabulary, for none, and for no sequence
         """
-        listed: list[Any]
-        if isinstance(tokens, str) and self.unit == "words":
-            listed = re.findall(r"\w+|\W", tokens)
-        elif isinstance(tokens, str) and self.unit == "bytes":
-            listed = list(tokens.encode())
-        else:
-            listed = list(tokens)
-        number = {token: index for index, token in enumerate(self.vocabulary)}
-        unknown = [token for token in listed if token not in number]
-        if unknown or not listed:
-            found = f"the token {shown(unknown[0])} is none of" if unknown else "no token, of"
-            raise DataError(
-                f"{found} the {len(self.vocabulary)} of this decoder",
-                witness=shown(unknown[0]) if unknown else None,
-                suggestion="tokens of the text it was built for, one or more",
-            )
-        return np.array([number[token] for token in listed], dtype=np.int64)
+        return numbers_of(tokens, self.vocabulary, self.unit)
 
     def logits(self, tokens: "str | bytes | Sequence[Token]") -> Array:
         """The logits at each position of a text: (N, V + 1), the last one for the end of a text.
@@ -266,7 +267,7 @@ class Decoder(Rebuilt):
             following = int((z @ layer.readout_weights @ outputs).argmax())
             if following == self.end:
                 return
-            seen[len(ids)] = self.embedding[following] + self.positions[len(ids)]
+            seen[len(ids)] = self.embedding[following] + self.placed(len(ids))
             ids.append(following)
 
     def recites(self, text: Text) -> bool:
@@ -297,6 +298,12 @@ class Decoder(Rebuilt):
         Raises:
             DataError: for a text of another vocabulary, or with more positions
         """
+        if not isinstance(text, Text):
+            raise DataError(
+                f"the text is a {type(text).__name__}, not a Text",
+                witness=type(text).__name__,
+                suggestion="Text.words(string), Text.bytes(string) or Text.load(path)",
+            )
         if text.vocabulary != self.vocabulary or text.unit != self.unit:
             raise DataError(
                 f"the text has other tokens than the decoder: {text!r}",
@@ -337,7 +344,8 @@ class Decoder(Rebuilt):
         """Write a .safetensors file, whole or not at all.
 
         Tensors embedding, positions, W_Q, W_K, U and unembedding; the vocabulary, the window and
-        the record are JSON in the metadata.
+        the record are JSON in the metadata. Where all weights are integers, they are packed into
+        few bits, and reading the file gives the same arrays (`layers.decoder_files`).
 
         Args:
             path: the file, .safetensors; an old one of that name is replaced
@@ -345,20 +353,27 @@ class Decoder(Rebuilt):
         Raises:
             OutputError: where it cannot be written
         """
-        content = serialized(self.tensors, {"format": FORM.name, FORM.key: self.described()})
+        content = decoder_files.file_content(self.tensors, self.about())
         with replacing(path) as file:
             file.write(content)
 
     def described(self) -> str:
         """What is not an array, as JSON."""
-        return json.dumps(
-            {
-                "vocabulary": list(self.vocabulary),
-                "unit": self.unit,
-                "window": self.layer.window,
-                "record": dataclasses.asdict(self.record),
-            }
-        )
+        return json.dumps(self.about())
+
+    def about(self) -> dict[str, Any]:
+        """Return what is not an array, as JSON values."""
+        return {
+            "vocabulary": list(self.vocabulary),
+            "unit": self.unit,
+            "window": self.layer.window,
+            "record": dataclasses.asdict(self.record),
+        } | self.periodic
+
+    @property
+    def periodic(self) -> dict[str, int]:
+        """What files and certificates say of positions: nothing unless they are periodic."""
+        return {} if self.longest is None else {"longest": self.longest}
 
     @classmethod
     def load(cls, path: str | Path) -> "Decoder":
@@ -371,31 +386,31 @@ class Decoder(Rebuilt):
             FormatError: if it is not one
             OSError: if it cannot be read
         """
+        return decoder_files.read(path, cls)
 
-        def made(arrays: dict[str, Array], about: dict[str, Any]) -> "Decoder":
-            return cls(
-                arrays["embedding"],
-                arrays["positions"],
-                CausalLayer(*head_weights(arrays), arrays["U"], about["window"]),
-                arrays["unembedding"],
-                tuple(about["vocabulary"]),
-                about["unit"],
-                read_record(about["record"]),
-            )
-
-        return load(path, FORM, made)
-
-    def to_torch(self) -> "torch.nn.Module":
+    def to_torch(self, *, factors: str | None = None) -> "torch.nn.Module":
         """The decoder as a PyTorch module: `forward(ids)` of shape (S, N) gives logits.
+
+        Args:
+            factors: "TF32", "bfloat16" or "float16", for a decoder of integers: round factors of
+                products to this format first, as tensor cores do. `certify` with
+                model="float32, TF32 products" and so on proves that it recites.
 
         Raises:
             MissingExtraError: without torch
+            ParameterError: for another format
         """
         require("torch", extra="torch", purpose="Decoder.to_torch")
         from constructive.interop import causal_module  # noqa: PLC0415 - torch is optional
 
+        name = self.float_model if factors is None else f"float32, {factors} products"
+        model = model_named(name, self.record.storage, decoder=True)
         return causal_module.DecoderModule(
-            self.tensors, window=self.layer.window, float_model=self.float_model
+            self.tensors,
+            window=self.layer.window,
+            float_model=model.name,
+            longest=self.longest,
+            factors=None if model.factors is None else model.factors.name,
         )
 
     def to_onnx(self, path: str | Path) -> None:
@@ -412,7 +427,10 @@ class Decoder(Rebuilt):
         from constructive.interop import causal_graph  # noqa: PLC0415 - onnx is optional
 
         model = causal_graph.model(
-            self.tensors, window=self.layer.window, float_model=self.float_model
+            self.tensors,
+            window=self.layer.window,
+            float_model=self.float_model,
+            longest=self.longest,
         )
         with replacing(path) as file:
             file.write(model.SerializeToString())
@@ -436,26 +454,4 @@ class Decoder(Rebuilt):
         )
 
     def _sheet(self) -> Sheet:
-        record, layer = self.record, self.layer
-        built = "" if record.storage == "float32" else ", as built in float32"
-        facts = (
-            ("parameters", f"{self.num_parameters:,}"),
-            ("condition of Z", f"{record.condition:.0e} (estimate)"),
-            ("smallest margin", f"{fixed(record.margin, 2, above=False)} (measured{built})"),
-            ("of it float32 may take", f"{percent(record.share, 0)} at worst{built}"),
-            ("seed", str(record.seed)),
-        )
-        table = Table(box=None, pad_edge=False, show_edge=False)
-        for heading in ("tensor", "shape", "what"):
-            table.add_column(heading)
-        about = {
-            "embedding": "a row for each token",
-            "positions": "a row for each position",
-            "W_Q": "queries of each head",
-            "W_K": "keys of each head",
-            "U": f"effective readout of x and {layer.num_heads} heads",
-            "unembedding": "a row for each token, and for the end",
-        }
-        for name, array in self.tensors.items():
-            table.add_row(name, " x ".join(map(str, array.shape)), about[name])
-        return Sheet(f"Decoder: {self._summary()}", facts, table)
+        return decoder_table.sheet(self._summary(), self.record, self.tensors)

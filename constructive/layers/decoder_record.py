@@ -50,5 +50,5 @@ def read_record(content: dict[str, Any]) -> DecoderRecord:
     numbers = [content[name] for name in ("condition", "margin", "share")]
     counts = [content[name] for name in ("seed", "num_positions")]
     if not all(type(x) in (int, float) for x in numbers) or not all(map(is_integer, counts)):
-        raise ValueError("its record has numbers which are none")
+        raise ValueError("its record has numbers that are none")
     return DecoderRecord(**content)

@@ -19,6 +19,8 @@ Choose: TypeAlias = Callable[[Sequence[Any]], Any]
 
 LOGITS = {"x": "nd", "W_K": "hdk", "W_Q": "hek", "e": "e"}
 """Arrays of a logit with their indices, but for those of examples, in the order of pairs."""
+PROJECTED: Tree = (("x", "W_K"), ("W_Q", "e"))
+"""The tree of a logit of a query and a key."""
 OUTPUTS = {"a": "hn", "x": "nd", "W_V": "hdv", "W_O": "hvb", "W_D": "bo"}
 """Arrays of an output."""
 READOUTS: tuple[Tree, ...] = ((("z", "U"), "O"), ((("a", "x"), "U"), "O"))
@@ -66,7 +68,9 @@ def drawn(model: FloatModel, choose: Choose, *, decoder: bool = False) -> Progra
         'float32, pairwise'
     """
     free = model.contraction.free
-    logits = _tree(tuple(LOGITS), choose, free=free)
+    logits = PROJECTED
+    if not model.contraction.projects:
+        logits = _tree(tuple(LOGITS), choose, free=free)
     if decoder:
         outputs = choose(FREE_READOUTS if free else READOUTS)
         together = choose((True, False))

@@ -1,7 +1,7 @@
 """A layer whose readout carries more bits than float64.
 
 Its values are a sum of float64 arrays, W_V = leading + corrections, each about 2^-53 of the one
-before. So every weight is an exact dyadic rational, stored in a format which everybody reads; and
+before. So every weight is an exact dyadic rational, stored in a format that everybody reads; and
 the layer is evaluated in balls, since a float64 evaluation would throw those bits away.
 """
 
@@ -27,7 +27,7 @@ from constructive.support.errors import ParameterError, PrecisionError
 PART_BITS = 53
 _GUARD_BITS = 64
 _MOST_BITS = 1 << 13
-"""Bits of a readout which a layer may have; more are built by nobody."""
+"""Bits of a readout that a layer may have; more are built by nobody."""
 _WIDEST = 1 << 14
 """Bits of working precision after which a solve is given up."""
 
@@ -46,7 +46,7 @@ class ExtendedLayer(NotFloats):
         precision: bits of the readout
 
     Raises:
-        ParameterError: for corrections which do not fit, or are not finite
+        ParameterError: for corrections that do not fit, or are not finite
     """
 
     leading: AttentionLayer
@@ -87,7 +87,7 @@ class ExtendedLayer(NotFloats):
         return f"{self.leading.in_words}, readout of {self.precision} bits"
 
     def with_outputs(self, rng: np.random.Generator) -> "ExtendedLayer":
-        """The same f, with W_O and W_D that are drawn; W_V undoes them exactly (`layers.outputs`).
+        """Return the same f with random W_O and W_D; W_V undoes them exactly (`layers.outputs`).
 
         Args:
             rng: of all that is drawn
@@ -125,7 +125,7 @@ class ExtendedLayer(NotFloats):
         return self.leading.num_parameters
 
     def intermediate(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array:
-        """The intermediate representation Z in floats: (T, H d).
+        """Return the intermediate representation Z in floats: (T, H d).
 
         Args:
             contexts: (T, n, d) or one shared (n, d)
@@ -137,7 +137,7 @@ class ExtendedLayer(NotFloats):
         return self.leading.intermediate(contexts, queries)
 
     def check_fits(self, dataset: Dataset) -> None:
-        """Refuse a data set which does not fit the layer.
+        """Refuse a data set that does not fit the layer.
 
         Args:
             dataset: T examples
@@ -158,21 +158,21 @@ class ExtendedLayer(NotFloats):
             DataError: if shapes do not fit the layer
             PrecisionError: if an output cannot be enclosed
         """
-        contexts, queries = self.leading.checked_inputs(contexts, queries)
-        nothing = np.zeros(len(queries))
-        rows = enclose(self, self.precision + _GUARD_BITS)(Dataset(contexts, queries, nothing))
+        inputs = self.leading.checked_inputs(contexts, queries)
+        nothing = np.zeros(len(inputs[1]))
+        rows = enclose(self, self.precision + _GUARD_BITS)(Dataset(*inputs, nothing))
         outputs = np.array([[float(x) for x in row.output.entries()] for row in rows])
         if not np.isfinite(outputs).all():
             example = int(np.argwhere(~np.isfinite(outputs))[0][0])
             raise PrecisionError(
                 f"the output of example {example} cannot be enclosed in float64",
                 witness=example,
-                suggestion="inputs of the size of the data which were memorized",
+                suggestion="inputs of the size of the data that were memorized",
             )
         return outputs
 
     def max_error(self, dataset: Dataset) -> float:
-        """An upper bound of `|f - y|` over the data, from balls.
+        """Return an upper bound of `|f - y|` over the data, from balls.
 
         Args:
             dataset: T examples
@@ -200,9 +200,9 @@ def solve(
 
     Args:
         layer: its W_Q and W_K, (H, d, d_h)
-        dataset: T examples which fit the layer
+        dataset: T examples that fit the layer
         columns: T independent columns of Z, on which U is not zero
-        precision: bits which the sum carries; the working precision is raised until balls give them
+        precision: bits that the sum carries; the working precision is raised until balls give them
 
     Raises:
         PrecisionError: where 2^14 bits do not suffice, or U leaves the range of float64
@@ -231,7 +231,7 @@ def solve(
 def _split(
     solution: arb_mat, columns: npt.NDArray[np.int64], width: int, parts: int
 ) -> tuple[Array, ...]:
-    """Midpoints as sums of float64 numbers, each the rounding of what is left."""
+    """Return midpoints as sums of float64 numbers, each the rounding of what is left."""
     rest = [x.mid() for x in solution.entries()]
     arrays = []
     for _ in range(parts):

@@ -23,7 +23,7 @@ Made = TypeVar("Made")
 
 
 def save(path: str | Path, layer: Layer, record: BuildRecord | TrainedRecord) -> None:
-    """Write it, whole or not at all. Raises ParameterError for weights which are not floats."""
+    """Write it, whole or not at all. Raises ParameterError for weights that are not floats."""
     written = json.dumps(dataclasses.asdict(record))
     content = tensors.serialized(layer.tensors, {"format": FORM.name, FORM.key: written})
     with replacing(path) as file:
@@ -31,7 +31,7 @@ def save(path: str | Path, layer: Layer, record: BuildRecord | TrainedRecord) ->
 
 
 def load(path: str | Path, make: Callable[[Layer, BuildRecord | TrainedRecord], Made]) -> Made:
-    """What `make` makes of the layer and the record in a file.
+    """Return what `make` makes of the layer and the record in a file.
 
     Raises:
         FormatError: if it is not such a file
@@ -41,6 +41,7 @@ def load(path: str | Path, make: Callable[[Layer, BuildRecord | TrainedRecord], 
     def made(arrays: dict[str, Array], fields: dict[str, Any]) -> Made:
         record = read_record(fields)
         layer = _layer(arrays, record.precision)
+        tensors.require_known(arrays, layer.tensors)
         record.require_heads(layer.num_heads)
         return make(layer, record)
 

@@ -80,7 +80,7 @@ class Layer(Protocol):
         ...
 
     def intermediate(self, contexts: Any, queries: Any) -> npt.NDArray[Any]:  # noqa: ANN401
-        """The intermediate representation Z: (T, H d). DataError if shapes do not fit."""
+        """Return the intermediate representation Z: (T, H d). DataError if shapes do not fit."""
         ...
 
     def check_fits(self, dataset: Any) -> None:  # noqa: ANN401 - in any arithmetic
@@ -88,11 +88,11 @@ class Layer(Protocol):
         ...
 
     def max_error(self, dataset: Any) -> float:  # noqa: ANN401
-        """Largest `|f - y|` over a data set. DataError if it does not fit."""
+        """Return largest `|f - y|` over a data set. DataError if it does not fit."""
         ...
 
     def floats(self, purpose: str) -> AttentionLayer:
-        """The layer, if its weights are just floats. ParameterError names the purpose if not."""
+        """Return the layer if its weights are just floats. ParameterError names the purpose."""
         ...
 
     def with_outputs(self, rng: np.random.Generator) -> "Layer":

@@ -21,6 +21,7 @@ from constructive.support.arrays import UNREADABLE, Array, as_array
 from constructive.support.errors import DataError, ParameterError
 from constructive.support.extras import require
 from constructive.support.files import replacing
+from constructive.support.foreign import in_three_parts
 
 if TYPE_CHECKING:
     import torch
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 class Memorizer:
     """A layer whose weights were constructed to reproduce every target of a data set.
 
-    `repr` is one line, `str` a table, and so is the HTML which notebooks show.
+    `repr` is one line, `str` a table, and so is the HTML that notebooks show.
 
     Attributes:
         layer: the weights: `AttentionLayer`, or `ExtendedLayer` where the readout has more bits, or
@@ -53,9 +54,10 @@ class Memorizer:
 
     @property
     def built(self) -> BuildRecord:
-        """The record of a memorizer which was built. Raises ParameterError for trained weights."""
+        """The record of a memorizer that was built. Raises ParameterError for trained weights."""
         return self.record.built
 
+    @in_three_parts
     def predict(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array | Fractions:
         """Evaluate the layer: (T,) if it memorized targets of shape (T,), else (T, d_out).
 
@@ -64,11 +66,12 @@ class Memorizer:
         same.
 
         Args:
-            contexts: (T, n, d) or one shared (n, d); (n, d) for one query (d,)
+            contexts: (T, n, d) or one shared (n, d), or T arrays (n_i, d) of different lengths;
+                (n, d) for one query (d,)
             queries: (T, d), or (d,) for one example
 
         Raises:
-            DataError: if the shapes do not fit the layer, and for inputs which a rational layer
+            DataError: if the shapes do not fit the layer, and for inputs that a rational layer
                 does not take (`RationalLayer.intermediate`)
             PrecisionError: if the readout has more bits, and an output cannot be enclosed
 
@@ -87,9 +90,9 @@ class Memorizer:
     __call__ = predict
 
     def predict_labels(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> npt.NDArray[Any]:
-        """The class of the largest output, for each example: (T,), or one label for one query.
+        """Return the class of the largest output of each example: (T,), or one label.
 
-        Every input gets the label of some class. What is proved of them, for the examples which
+        Every input gets the label of some class. What is proved of them, for the examples that
         were memorized, follows from the claim *error* (`data.labels`).
 
         Args:
@@ -109,15 +112,16 @@ class Memorizer:
         """
         if not self.record.classes:
             raise ParameterError(
-                "the targets which were memorized are not classes",
+                "the targets that were memorized are not classes",
                 witness=self.record.construction,
                 suggestion="build_memorizer(Dataset.of_classes(contexts, queries, labels)), or "
                 "predict for numbers",
             )
         return labels_of(self.predict(contexts, queries), self.record.classes)
 
+    @in_three_parts
     def max_error(self, dataset: Dataset | RationalDataset) -> float:
-        """Largest `|f(E, e) - y|` over the examples and the entries of their targets.
+        """Return largest `|f(E, e) - y|` over the examples and the entries of their targets.
 
         As the dtype of the weights evaluates it; an upper bound, from balls, where the readout has
         more bits; 0.0 just where f == y, if the layer is rational.
@@ -133,13 +137,13 @@ class Memorizer:
         return self.layer.max_error(dataset)
 
     def astype(self, dtype: npt.DTypeLike) -> "Memorizer":
-        """The same memorizer with rounded weights; measure `max_error` anew.
+        """Return the same memorizer with rounded weights; measure `max_error` anew.
 
         Args:
             dtype: float32 or float64
 
         Raises:
-            ParameterError: for weights which are not floats, or a readout beyond float64; for
+            ParameterError: for weights that are not floats, or a readout beyond float64; for
                 another dtype, and for weights beyond its range
         """
         layer = self.layer.floats(f"arrays of {dtype_of(dtype)}")
@@ -177,9 +181,10 @@ class Memorizer:
     def to_torch(
         self, dtype: "torch.dtype | None" = None, *, multihead: bool = False
     ) -> "torch.nn.Module":
-        """The layer as a PyTorch module, with the same weights.
+        """Return the layer as a PyTorch module, with the same weights.
 
-        `forward(contexts, queries)` gives what `predict` does, as tensors. Rounding to float32 or
+        `forward(contexts, queries)` gives what `predict` does, as tensors; contexts of different
+        lengths are one tensor with a third argument, the mask of `padded`. Rounding to float32 or
         bfloat16 is not for free: measure, as with `astype`. `float_model` of the module names the
         model of floating-point programs that it belongs to in float32, for the claim *executed*;
         in bfloat16 it belongs to none.
@@ -192,8 +197,8 @@ class Memorizer:
 
         Raises:
             MissingExtraError: without torch
-            ParameterError: for a readout beyond float64, for rational weights, for shapes which
-                `MultiheadAttention` does not have, and for a dtype which is no `torch.dtype` of
+            ParameterError: for a readout beyond float64, for rational weights, for shapes that
+                `MultiheadAttention` does not have, and for a dtype that is no `torch.dtype` of
                 real numbers
         """
         layer = self.layer.floats("PyTorch modules")
@@ -221,8 +226,8 @@ class Memorizer:
 
         Raises:
             MissingExtraError: without torch
-            ParameterError: for a module which is or does something else, as far as these
-                comparisons in float64 show. They are not proof: a module which differs elsewhere is
+            ParameterError: for a module that is or does something else, as far as these
+                comparisons in float64 show. They are not proof: a module that differs elsewhere is
                 not found out
             DataError: for examples whose shapes do not fit, whatever the module is
         """
@@ -233,29 +238,54 @@ class Memorizer:
         source = type(module).__name__
         return cls(found.layer, TrainedRecord(source, found.scalar_targets, found.constant))
 
-    def to_onnx(self, path: str | Path, *, shared_context: bool = False) -> None:
+    def to_onnx(
+        self,
+        path: str | Path,
+        *,
+        shared_context: bool = False,
+        static: bool = False,
+        context: npt.ArrayLike | None = None,
+    ) -> None:
         """Write an ONNX model of the layer, whole or not at all.
 
         Inputs contexts (T, n, d) and queries (T, d), output predictions (T,) or (T, d_out), in the
-        dtype of the weights; T and n are free. Its metadata have the `float_model` that it belongs
-        to in float32.
+        dtype of the weights; T and n are free, but all contexts of one run have one length. Its
+        metadata have the `float_model` that it belongs to in float32.
+
+        A static model is what verifiers of neural networks load: one example, all shapes fixed, one
+        input X and one output Y (1, d_out). X is a query (1, d) where the context is given, and
+        else (1, n d + d): a context of as many tokens as the data have, and a query.
 
         Args:
             path: the file, .onnx; an old one of that name is replaced
             shared_context: whether contexts are one (n, d) rather than (T, n, d)
+            static: whether shapes are fixed
+            context: E (n, d), of static models; by default an input
 
         Raises:
             MissingExtraError: without onnx
-            ParameterError: for a readout beyond float64 and for rational weights
+            ParameterError: for a readout beyond float64 and for rational weights; for a context
+                without static=True, or of another shape; for shared_context with static=True; and
+                for a static model of trained weights without a context
             OutputError: where the file cannot be written
         """
         layer = self.layer.floats("ONNX models")
+        if shared_context if static else context is not None:
+            raise ParameterError(
+                "context= and shared_context= are for different models",
+                witness={"static": static, "shared_context": shared_context},
+                suggestion="static=True with context=, or shared_context=True alone",
+            )
         require("onnx", extra="onnx", purpose="Memorizer.to_onnx")
-        from constructive.interop import layer_graph  # noqa: PLC0415 - onnx is optional
+        from constructive.interop import layer_graph, static_graph  # noqa: PLC0415 - optional
 
-        model = layer_graph.model(
-            layer, scalar_targets=self.record.scalar_targets, shared_context=shared_context
-        )
+        if static:
+            size = self.record.context_size
+            fixed = None if context is None else as_array(context)
+            model = static_graph.static_model(layer, context_size=size, context=fixed)
+        else:
+            scalar = self.record.scalar_targets
+            model = layer_graph.model(layer, scalar_targets=scalar, shared_context=shared_context)
         with replacing(path) as file:
             file.write(model.SerializeToString())
 
@@ -270,15 +300,16 @@ class Memorizer:
 
 
 def _one_more_axis(contexts: npt.ArrayLike, queries: npt.ArrayLike) -> npt.ArrayLike | None:
-    """One query (d,) as (1, d), or None where queries have an axis of examples, or are not array.
+    """Return one query (d,) as (1, d), or None where queries have an axis of examples.
 
-    A context (n, d) may be the only one or shared; so it is the queries which tell.
+    A context (n, d) may be the only one or shared; so it is the queries that tell.
     """
     try:
-        asked, given = as_array(queries), as_array(contexts).shape
+        asked = as_array(queries)
+        if asked.ndim != 1:
+            return None
+        given = as_array(contexts).shape
     except UNREADABLE:  # the layer says what is wrong
-        return None
-    if asked.ndim != 1:
         return None
     if len(given) != 2:
         raise DataError(

@@ -120,7 +120,7 @@ def drawn(given: Outputs, rng: np.random.Generator) -> Outputs:
 
 
 def _in_range(weights: Array) -> bool:
-    """Whether neither end of the range of floats is near."""
+    """Return whether neither end of the range of floats is near."""
     limits, sizes = np.finfo(weights.dtype), np.abs(weights[weights != 0])
     least, most = limits.smallest_normal * _MARGIN, limits.max / _MARGIN
     return bool(((sizes >= least) & (sizes <= most)).all())

@@ -6,19 +6,20 @@ does: `Program.of_layer` and `Program.of_decoder` follow its trees, orders, bloc
 (attention), x, W_V, W_O and W_D; for decoders z, U and O, or a, x, U and O.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from constructive.data.dataset import Dataset
 from constructive.exact.float_model import FloatModel
-from constructive.exact.models import MODELS
+from constructive.exact.models import INTEGER_MODELS, MODELS
 from constructive.exact.programs import softmax
 from constructive.exact.programs.machine import Machine
 from constructive.exact.programs.softmax import Softmax
 from constructive.exact.programs.sums import Order
 from constructive.exact.programs.trees import Contractor, Labelled, Tree, contract, leaves
 from constructive.layers.attention import AttentionLayer
+from constructive.layers.causal.integers import readout_parts
 from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.views import Causal, View, examples
 from constructive.support.arrays import Array
@@ -98,7 +99,7 @@ class Program:
 
     def machine(self) -> Machine:
         """Make the machine, with directions from the seed."""
-        model: FloatModel = MODELS[self.model]
+        model: FloatModel = (MODELS | INTEGER_MODELS)[self.model]
         rng = np.random.default_rng(self.seed)
         return Machine(model, rng, self.fused, self.flush, self.edge, self.signs, self.exp_share)
 
@@ -114,6 +115,9 @@ class Program:
             w_q, w_k, w_v, w_o, w_d = map(machine.load, layer.tensors.values())
             view = examples(dataset.contexts, dataset.queries)
             logits, x = self._logits(machine, view, w_q, w_k)
+            if view.hidden is not None:
+                hidden = view.hidden[:, np.newaxis]
+                logits = logits._replace(array=np.where(hidden, -np.inf, logits.array))
             arrays = {
                 "a": logits,
                 "x": x,
@@ -141,11 +145,17 @@ class Program:
             hidden = view.hidden(every, every)[:, np.newaxis]
             logits = logits._replace(array=np.where(hidden, -np.inf, logits.array))
             made = self._contractor(machine)
-            sources = self._sources(made, logits, x, readout, Labelled(outputs, "vo"))
+            sources = [
+                source
+                for part in readout_parts(readout, machine.model.factors)
+                for source in self._sources(made, logits, x, part, Labelled(outputs, "vo"))
+            ]
             if all(len(tree) == 2 and tree[1] == "O" for tree, _ in sources):
                 first = self._added(made, [(tree[0], arrays) for tree, arrays in sources], "tio")
                 f = Labelled(self._kept(machine, first, "outputs"), "tio")
                 sources = [(("f", "O"), {"f": f, "O": Labelled(outputs, "vo")})]
+                whole = replace(machine.model, factors=None)  # of this product none is rounded
+                made = self._contractor(replace(machine, model=whole))
             return self._kept(machine, self._added(made, sources, "tiv"), "logits")
 
     def _sources(
@@ -249,7 +259,7 @@ def _times(machine: Machine, array: Labelled, constant: float) -> Labelled:
 
 
 def _turned(found: Labelled, wanted: str) -> Array:
-    """An array with its axes in this order; those that are missing have a length of one."""
+    """Return an array with its axes in this order; those that are missing have a length of one."""
     there = [index for index in wanted if index in found.indices]
     turned = found.array.transpose([found.indices.index(index) for index in there])
     return turned[tuple(slice(None) if index in there else np.newaxis for index in wanted)]

@@ -83,7 +83,7 @@ class RationalLayer(NotFloats):
 
     @property
     def tensors(self) -> dict[str, Array]:
-        """Nothing which files hold; raises ParameterError."""
+        """Nothing that files hold; raises ParameterError."""
         raise ParameterError(
             "a .safetensors file holds floats, not Fractions",
             witness=type(self).__name__,
@@ -108,7 +108,7 @@ class RationalLayer(NotFloats):
         return self
 
     def intermediate(self, contexts: object, queries: object) -> Fractions:
-        """Z, exactly: (T, H d), Fractions.
+        """Return Z, exactly: (T, H d), Fractions.
 
         Args:
             contexts: (T, n, d) or one shared (n, d), of integers, Fractions or floats
@@ -168,7 +168,7 @@ class RationalLayer(NotFloats):
             )
 
     def max_error(self, dataset: RationalDataset | Dataset) -> float:
-        """Largest `|f - y|` over the data: 0.0 if and only if they are equal.
+        """Return largest `|f - y|` over the data: 0.0 if and only if they are equal.
 
         Args:
             dataset: T examples

@@ -8,6 +8,7 @@ from constructive.data.corpus import Text
 from constructive.exact.float_model import FloatModel
 from constructive.exact.formats import rounded
 from constructive.exact.models import model_named
+from constructive.layers.causal.integers import integer_margins, require_integers
 from constructive.layers.causal.margins import Margins, margins
 from constructive.layers.decoder import Decoder
 from constructive.layers.exact_logits import ExactLogits, exact_positions
@@ -62,7 +63,7 @@ def added_tokens(decoder: Decoder, text: Text) -> Array:
     with np.errstate(over="ignore"):
         added = token + position
         tokens = added.astype(np.float32)
-        filled = decoder.embedding[0] + decoder.positions[: text.longest]
+        filled = decoder.embedding[0] + decoder.placed(np.arange(text.longest))
     rest = added - token
     exact = (tokens == added) & (rest == position) & (added - rest == token)
     if not exact.all() or not np.isfinite(filled).all():
@@ -101,7 +102,7 @@ def recital(decoder: Decoder, text: Text, *, model: FloatModel | None = None) ->
     """
     decoder.require_same_tokens(text)
     if model is None:
-        model = model_named(None, decoder.record.storage)
+        model = model_named(None, decoder.record.storage, decoder=True)
     last, bounded = decoder.remembered.get("margins", ((), None))
     if bounded is None or last[0] is not text or last[1] != model:
         bounded = _bounded(decoder, text, model)
@@ -111,6 +112,34 @@ def recital(decoder: Decoder, text: Text, *, model: FloatModel | None = None) ->
 
 
 def _bounded(decoder: Decoder, text: Text, model: FloatModel) -> Margins:
+    """Take integers where they decide it, and bounds where they do not."""
+    try:
+        return _of_integers(decoder, text, model)
+    except PrecisionError:
+        if model.factors is not None:  # nothing else is known of it
+            raise
+        return _by_bounds(decoder, text, model)
+
+
+def _of_integers(decoder: Decoder, text: Text, model: FloatModel) -> Margins:
+    """Margins of a decoder of integers. Raises PrecisionError for others."""
+    require_integers(decoder.tensors, model)
+    added_tokens(decoder, text)  # raises where float32 does not add them exactly
+    parts, stops = [], np.cumsum(text.lengths)
+    for number, stop in enumerate(stops.tolist()):
+        report("read the tokens of saturated heads", number, len(stops))
+        places = np.arange(stop - int(text.lengths[number]), stop)
+        ids = text.ids[places]
+        following = np.append(ids[1:], text.end)
+        following[: text.prompt - 1] = -1
+        tokens = decoder.embedded(ids[np.newaxis])[0]
+        asked = decoder.layer.window, following, places
+        parts.append(integer_margins(decoder.tensors, model, tokens, *asked))
+    return Margins.together(parts)
+
+
+def _by_bounds(decoder: Decoder, text: Text, model: FloatModel) -> Margins:
+    """Margins of any decoder with exact logits of heads."""
     known = exact_tokens(decoder, text, model)
     parts, done = [], 0
     for batch in text.batches():

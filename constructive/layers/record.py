@@ -13,7 +13,7 @@ from constructive.support.errors import ParameterError
 Facts = tuple[tuple[str, str], ...]
 
 _GROUPED_BEFORE = "saturated", "rank_one", "schur"
-"""Constructions with groups of the theorems, in files which do not say so themselves."""
+"""Constructions with groups of the theorems, in files that do not say so themselves."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class BuildRecord:
         order: the examples in the order in which heads take them, or () for the order given
         classes: what the d_out outputs stand for, or () where targets are not classes
             (`Dataset.of_classes`)
-        coupled: pairs of an example and a head (or pair of heads) beside the groups which are not
+        coupled: pairs of an example and a head (or pair of heads) beside the groups that are not
             saturated, and were solved for; counted where construction is "paired"
         formula: how many examples the theorem promises, in symbols; "" in older files
         theorem: where that is proved; "" in older files
@@ -104,7 +104,7 @@ class BuildRecord:
         return all(head.stop - head.start <= k for head, k in zip(self.heads, most, strict=False))
 
     def summary(self, layer: Layer) -> str:
-        """What a memorizer is, in a line.
+        """Describe a memorizer in a line.
 
         Args:
             layer: the weights of the memorizer
@@ -116,7 +116,7 @@ class BuildRecord:
         )
 
     def title(self, layer: Layer) -> str:
-        """The title of its table.
+        """Return the title of its table.
 
         Args:
             layer: the weights of the memorizer
@@ -124,7 +124,7 @@ class BuildRecord:
         return f"{self.construction} heads, {layer.in_words}"
 
     def facts(self, layer: Layer) -> Facts:
-        """What stands above the heads in its table, as names and texts.
+        """Return the lines above the heads in its table, as names and texts.
 
         Args:
             layer: the weights of the memorizer
@@ -142,7 +142,7 @@ class BuildRecord:
         )
 
     def require_heads(self, num_heads: int) -> None:
-        """Refuse a layer which has another number of heads.
+        """Refuse a layer that has another number of heads.
 
         Args:
             num_heads: H of the layer
@@ -157,10 +157,10 @@ class BuildRecord:
 
 @dataclass(frozen=True)
 class TrainedRecord:
-    """What is known of weights which were not built here: where they came from.
+    """What is known of weights that were not built here: where they came from.
 
     Attributes:
-        source: the class of the module which they were read from
+        source: the class of the module that they were read from
         scalar_targets: whether outputs are (T,) rather than (T, d_out)
         constant: whether they are for data with a constant entry (`Dataset.with_constant`)
     """
@@ -188,7 +188,7 @@ class TrainedRecord:
         )
 
     def summary(self, layer: Layer) -> str:
-        """What a memorizer is, in a line.
+        """Describe a memorizer in a line.
 
         Args:
             layer: the weights of the memorizer
@@ -196,7 +196,7 @@ class TrainedRecord:
         return f"of a {self.source}, {layer!r}"
 
     def title(self, layer: Layer) -> str:
-        """The title of its table.
+        """Return the title of its table.
 
         Args:
             layer: the weights of the memorizer
@@ -204,7 +204,7 @@ class TrainedRecord:
         return f"weights of a {self.source}, {layer.in_words}"
 
     def facts(self, layer: Layer) -> Facts:
-        """What stands in its table, as names and texts.
+        """Return the lines of its table, as names and texts.
 
         Args:
             layer: the weights of the memorizer
@@ -226,7 +226,7 @@ def _sizes(layer: Layer, heads: str) -> str:
 
 
 def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
-    """A record from the fields of its JSON.
+    """Return a record from the fields of its JSON.
 
     Raises:
         TypeError, ValueError, KeyError, OverflowError: for anything else

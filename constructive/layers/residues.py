@@ -38,7 +38,7 @@ from constructive.support.arrays import CHUNK_BYTES, Array
 
 _PRIMES = 3
 _VANISHING = 20
-"""Points which are tried for one prime before it is given up."""
+"""Points that are tried for one prime before it is given up."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +46,11 @@ class Search:
     """What elimination found at random points.
 
     Attributes:
-        rank: the largest rank of Z(a) modulo p which was seen, so a lower bound of rank Z
+        rank: the largest rank of Z(a) modulo p that was seen, so a lower bound of rank Z
         point: where it was seen; None if the denominators vanished at all points
         columns: so many independent columns of Z(a), as indices into its H d columns; all of them
             if the denominators vanished at all points
-        factors: of the columns of Z(a) which were eliminated; None if the denominators vanished at
+        factors: of the columns of Z(a) that were eliminated; None if the denominators vanished at
             all points
         tried: the number of matrices eliminated
         retries: the number of points at which a denominator vanished, and of primes given up
@@ -73,7 +73,7 @@ def attended(
     skip: bool = False,
     chunk_bytes: int | None = None,
 ) -> Iterator[tuple[Any, Array]]:
-    """Some columns of Z(a), times one power of two, as balanced residues, a few rows at a time.
+    """Yield some columns of Z(a), times a power of two, as balanced residues, by rows.
 
     Args:
         arithmetic: the point, and the units of tokens and queries
@@ -107,11 +107,11 @@ def intermediate(
     dtype: type[np.floating[Any]] = np.float64,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Array:
-    """Some columns of Z(a), times one power of two, as balanced residues: (T, len(columns)).
+    """Return some columns of Z(a), times one power of two, as balanced residues: (T, len(columns)).
 
     Args:
         layer: its W_Q and W_K, (H, d, d_h)
-        dataset: T examples which fit the layer
+        dataset: T examples that fit the layer
         point: p and a
         columns: indices into the H d columns of Z, in any order. Only they are computed to the end
         dtype: of the result; float32 holds residues, too, but no sums of their products
@@ -120,11 +120,9 @@ def intermediate(
     Raises:
         VanishingDenominatorError: where a softmax denominator is 0 modulo p
     """
-    units = modular.least_exponent(dataset.contexts), modular.least_exponent(dataset.queries)
-    weights, view = (
-        (layer.query_weights, layer.key_weights),
-        examples(dataset.contexts, dataset.queries),
-    )
+    weights = layer.query_weights, layer.key_weights
+    view = examples(dataset.contexts, dataset.queries)
+    units = modular.least_exponent(view.tokens), modular.least_exponent(view.queries)
     out = np.empty((dataset.num_examples, len(columns)), dtype)
     for rows, z in attended(
         Residues(point, *units), weights, view, columns, chunk_bytes=chunk_bytes
@@ -140,7 +138,7 @@ def search(layer: AttentionLayer, dataset: Dataset, rng: np.random.Generator) ->
 
     Args:
         layer: its W_Q and W_K, (H, d, d_h)
-        dataset: T examples which fit the layer
+        dataset: T examples that fit the layer
         rng: of the points, and of the columns taken first
     """
     return search_rows(
@@ -163,7 +161,7 @@ def search_rows(
     dependent, elimination chooses among all.
 
     Args:
-        evaluate: some columns at a point, as balanced residues (T, columns), in an array which is
+        evaluate: some columns at a point, as balanced residues (T, columns), in an array that is
             eliminated as it is; raises VanishingDenominatorError where a denominator vanishes
         total: T, the number of rows
         parts: how many parts the columns have, and how many columns each of these
@@ -191,7 +189,7 @@ def search_rows(
 
 
 def _likely_columns(total: int, parts: tuple[int, int], rng: np.random.Generator) -> Integers:
-    """T columns which are probably independent, or all."""
+    """Return T columns that are probably independent, or all."""
     count, width = parts
     sizes = [len(share) for share in np.array_split(np.arange(total), count)]
     if max(sizes) > width:
@@ -209,11 +207,11 @@ def evaluate(
     columns: Integers,
     rng: np.random.Generator,
 ) -> tuple[Point, Array | None, int]:
-    """Z at a random point without a vanishing denominator (else None), and how many had one.
+    """Return Z at a random point without a vanishing denominator (else None), and how many had one.
 
     Args:
         layer: its W_Q and W_K, (H, d, d_h)
-        dataset: T examples which fit the layer
+        dataset: T examples that fit the layer
         prime: p
         columns: indices into the H d columns of Z
         rng: of the points

@@ -13,7 +13,7 @@ _HEADINGS = "head", "examples", "sharpness", "saturated", "rank reached (estimat
 
 
 def sheet(layer: Layer, record: BuildRecord | TrainedRecord) -> Sheet:
-    """The table of a layer and its record."""
+    """Return the table of a layer and its record."""
     table = Table(box=None, pad_edge=False, show_edge=False)
     for heading in _HEADINGS if record.heads else ():
         table.add_column(heading, justify="right")
@@ -38,6 +38,6 @@ def _at_least(share: float) -> str:
 
 
 def _abridged(records: tuple[HeadRecord, ...]) -> list[tuple[int, HeadRecord | None]]:
-    """All heads of a small layer; the first and the last ones of a large layer."""
+    """Return all heads of a small layer; the first and the last ones of a large layer."""
     rows: list[tuple[int, HeadRecord | None]] = list(enumerate(records))
     return rows if len(rows) <= 12 else [*rows[:8], (8, None), *rows[-3:]]

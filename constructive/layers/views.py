@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from constructive.data.padded import Padded
 from constructive.support.arrays import CHUNK_BYTES
 
 Numbers = npt.NDArray[Any]
@@ -32,8 +33,8 @@ class Block(NamedTuple):
         rows: where the queries are, in an array that has the axes of the queries of the view first
         groups: which groups of tokens they see
         keys: which tokens of each group any of them sees: n
-        hidden: (b, n), which of these a query does not see, for the b queries of each group; None
-            if all see all
+        hidden: (b, n), which of these a query does not see, for the b queries of each group, or
+            for all b queries where each group has one; None if all see all
     """
 
     rows: Rows
@@ -43,7 +44,7 @@ class Block(NamedTuple):
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
-        """How many tokens each query of a group sees: (b,), or (1,) where all see all."""
+        """How many tokens each of the b queries sees: (b,), or (1,) where all see all."""
         if self.hidden is None:
             return np.array([self.keys.stop - self.keys.start])
         counts: npt.NDArray[np.int64] = (~self.hidden).sum(axis=1)
@@ -92,6 +93,11 @@ class Own(View):
     def __init__(self, contexts: Numbers, queries: Numbers) -> None:
         self.tokens, self.queries = contexts, queries
 
+    @property
+    def hidden(self) -> npt.NDArray[np.bool_] | None:
+        """Which tokens each query does not see, (T, n), or None if all see all."""
+        return None
+
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
         """Take some examples at a time.
 
@@ -109,6 +115,40 @@ class Own(View):
             yield Block(rows, rows, slice(0, self.tokens.shape[1]), None)
 
 
+class OfLengths(Own):
+    """Each query sees the first tokens of a context of its own, as many as that has.
+
+    Args:
+        contexts: of different lengths
+        queries: (T, d)
+    """
+
+    def __init__(self, contexts: Padded, queries: Numbers) -> None:
+        super().__init__(contexts.tokens, queries)
+        self._hidden = ~contexts.mask
+
+    @property
+    def hidden(self) -> npt.NDArray[np.bool_]:
+        """Which tokens each query does not see: (T, n)."""
+        return self._hidden
+
+    def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
+        """Take some examples at a time.
+
+        Args:
+            num_heads: H
+            chunk_bytes: about the size of temporary arrays, in bytes
+            itemsize: that of a number, in bytes
+
+        Example:
+            >>> view = OfLengths(Padded(np.zeros((2, 3, 1)), np.array([1, 3])), np.zeros((2, 1)))
+            >>> [block.hidden.tolist() for block in view.blocks(1, 1000)]
+            [[[False, True, True], [False, False, False]]]
+        """
+        for block in super().blocks(num_heads, chunk_bytes, itemsize):
+            yield block._replace(hidden=self._hidden[block.rows])
+
+
 class Shared(View):
     """All queries see one context.
 
@@ -121,6 +161,11 @@ class Shared(View):
 
     def __init__(self, context: Numbers, queries: Numbers) -> None:
         self.tokens, self.queries = context[np.newaxis], queries
+
+    @property
+    def hidden(self) -> None:
+        """None, as all queries see all tokens."""
+        return
 
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
         """Take some examples at a time.
@@ -188,7 +233,7 @@ class Causal(View):
     def hidden(
         self, rows: npt.NDArray[np.int64], keys: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.bool_]:
-        """Which tokens positions do not see: (b, n).
+        """Return which tokens positions do not see: (b, n).
 
         Args:
             rows: positions (b,)
@@ -200,18 +245,20 @@ class Causal(View):
         return later
 
 
-def examples(contexts: Numbers, queries: Numbers) -> Own | Shared:
+def examples(contexts: Numbers | Padded, queries: Numbers) -> Own | Shared:
     """View examples with a context each, or with one for all.
 
     Args:
-        contexts: (T, n, d) or one shared (n, d)
+        contexts: (T, n, d) or one shared (n, d), or of different lengths
         queries: (T, d)
     """
+    if isinstance(contexts, Padded):
+        return OfLengths(contexts, queries)
     return Shared(contexts, queries) if contexts.ndim == 2 else Own(contexts, queries)
 
 
 def _examples(view: View, num_heads: int, chunk_bytes: int, itemsize: int) -> Iterator[slice]:
-    """Slices of examples whose queries, logits and averages fit together."""
+    """Yield slices of examples whose queries, logits and averages fit together."""
     size, width = view.tokens.shape[1:]
     step = max(1, chunk_bytes // (num_heads * (2 * width + size) * itemsize))
     for start in range(0, len(view.queries), step):

@@ -11,7 +11,7 @@ _MET = Fraction(1, 8)
 def expected_outputs(
     known: tuple[Hashable, ...] | None, classes: Sequence[Hashable]
 ) -> list[int | None]:
-    """What is to be put out for classes: themselves, or their places among the known ones.
+    """Return the wanted outputs for classes: themselves, or their places among known ones.
 
     None for what cannot be put out.
 
@@ -26,13 +26,13 @@ def expected_outputs(
 
 
 def _integer(label: Hashable) -> int | None:
-    """The integer which a label is equal to."""
+    """Return the integer that a label is equal to."""
     equal = isinstance(label, int) or (isinstance(label, float | Fraction) and label % 1 == 0)
     return int(label) if equal else None  # type: ignore[call-overload] # a number, as asked
 
 
 def met(output: float, label: int | None) -> bool:
-    """Whether an output is a label, within 1/8.
+    """Return whether an output is a label, within 1/8.
 
     Args:
         output: a float

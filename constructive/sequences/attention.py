@@ -57,7 +57,7 @@ class UniformAttention:
 
     @classmethod
     def summing(cls, context_size: int, width: int) -> "UniformAttention":
-        """Attention which writes the sum of the first entries into the last one: W_V is n there.
+        """Make attention that writes the sum of the first entries into the last: W_V is n there.
 
         Args:
             context_size: n
@@ -89,7 +89,7 @@ class UniformAttention:
 
     @property
     def nonzero_parameters(self) -> int:
-        """Weights which are not zero."""
+        """Weights that are not zero."""
         return sum(1 for weight in self.numbers() if weight)
 
     @property
@@ -123,5 +123,5 @@ class UniformAttention:
         return cls(*(tuple(map(number, content[name])) for name in WEIGHTS))
 
     def numbers(self) -> Iterable[Number]:
-        """All weights."""
+        """Return all weights."""
         return chain(self.query_weights, self.key_weights, self.value_weights, self.output_weights)

@@ -24,7 +24,7 @@ from math import isqrt
 
 @dataclass(frozen=True)
 class Sizes:
-    """The numbers in the bound; those which may be long by their bits.
+    """The numbers in the bound; those that may be long by their bits.
 
     Attributes:
         keys: M, of the examples
@@ -52,7 +52,7 @@ class Sizes:
 
     @property
     def bound(self) -> int:
-        """The number of non-zero weights which is not exceeded.
+        """The number of non-zero weights that is not exceeded.
 
         Example:
             >>> Sizes(4096, 4, 5, 31, 6, 22, 0, 0, 25, 22).bound
@@ -71,7 +71,7 @@ class Sizes:
 
 
 def dictionary_bound(keys: int, label_bits: int, key_bits: int) -> int:
-    """The bound for a dictionary alone.
+    """Return the bound for a dictionary alone.
 
     Args:
         keys: M

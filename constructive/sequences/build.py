@@ -63,8 +63,8 @@ def build_sequence_memorizer(
             chance
 
     Raises:
-        ParameterError: for arguments which make no sense
-        DataError: for sequences of different lengths, and for labels which are not function of the
+        ParameterError: for arguments that make no sense
+        DataError: for sequences of different lengths, and for labels that are not function of the
             key, with two examples as witness
         PrecisionError: where no number of 61 bits tells the examples apart, which was never seen
 

@@ -2,7 +2,7 @@
 
 With a scale W above all labels, the table is a *set of integers*: s = W (key + 1) - label, one for
 each key, all positive. For an integer z, 0 <= W (z + 1) - s < W just where z is the key, and then
-W (z + 1) - s is the label: it is that difference which the network has to find. It cuts the sorted
+W (z + 1) - s is the label: it is that difference that the network has to find. It cuts the sorted
 set into blocks; the differences between neighbours in a block are the digits of one long integer
 T, its *code word*. One comparison a block finds the code word of the block of z; then it is read
 bit by bit, and each digit that was read is taken from W (z + 1) - s, which is held as X, more by
@@ -76,7 +76,7 @@ class Blocks:
         return self.answer_bits + self.first_bits + (self.entries - 1) * self.digit_bits
 
     def words(self) -> list[int]:
-        """The code word of each block: its first member or nothing, then differences."""
+        """Return the code word of each block: its first member or nothing, then differences."""
         found = []
         for members in self.members:
             word = members[0] if self.first_bits else 0
@@ -193,7 +193,7 @@ def steps(blocks: Blocks, comparison: Comparison, noise: int = 0) -> list[Step]:
 
 
 def _find(blocks: Blocks, comparison: Comparison) -> list[Step]:
-    """The code word T of the block of z, and X."""
+    """Return the code word T of the block of z, and X."""
     words = blocks.words()
     firsts = [0 if blocks.first_bits else members[0] for members in blocks.members]
     above = blocks.scale * (blocks.domain + 1)

@@ -60,7 +60,7 @@ class SequenceDataset(Rebuilt, JsonFile):
     def of(
         cls, sequences: Sequence[Any], labels: Sequence[Any], task: str = "next"
     ) -> "SequenceDataset":
-        """Sequences and labels as they are given, checked.
+        """Return sequences and labels as they are given, checked.
 
         Args:
             sequences: as in `build_sequence_memorizer`
@@ -214,7 +214,7 @@ class SequenceDataset(Rebuilt, JsonFile):
         return self.task != "next"
 
     def keys(self, values: Integers) -> tuple[Integers, Integers]:
-        """The keys when tokens are replaced by values (V,): contexts, and own tokens (or zeros).
+        """Return the keys of tokens replaced by values (V,): contexts, and own tokens (or zeros).
 
         Both have an entry for each example. Contexts are numbered, equal numbers for equal
         multisets.
@@ -227,7 +227,7 @@ class SequenceDataset(Rebuilt, JsonFile):
         return self.with_own(contexts, values)
 
     def with_own(self, contexts: Integers, values: Integers) -> tuple[Integers, Integers]:
-        """The number of its context, and the value of its own token (or 0), for each example.
+        """Return for each example the number of its context and its own token's value (or 0).
 
         Args:
             contexts: a number for each sequence (N,)
@@ -240,11 +240,11 @@ class SequenceDataset(Rebuilt, JsonFile):
         return np.repeat(contexts, self.ids.shape[1]), values[self.ids].reshape(-1)
 
     def told_apart_by(self, values: Integers, salt: int) -> bool:
-        """Whether examples with equal keys have equal labels, when tokens are replaced by values.
+        """Return whether examples with equal keys, of tokens replaced by values, share labels.
 
         Contexts are compared by sums of 64 mixed bits of their values, which is quick. Equal
         multisets have equal sums, so True is certain. False is wrong once in 2^64 pairs or so, and
-        for no data which were made before the salt was drawn.
+        for no data that were made before the salt was drawn.
 
         Args:
             values: of each token (V,)
@@ -254,7 +254,7 @@ class SequenceDataset(Rebuilt, JsonFile):
         return self.told_apart(*self.with_own(sums, values))
 
     def told_apart(self, contexts: Integers, own: Integers) -> bool:
-        """Whether examples with equal keys have equal labels.
+        """Return whether examples with equal keys have equal labels.
 
         Args:
             contexts: a number for each example
@@ -272,7 +272,7 @@ def _mixed(values: Integers, salt: int) -> npt.NDArray[np.uint64]:
 
 
 def conflict(labels: Integers, own: Integers, contexts: Integers) -> tuple[int, int] | None:
-    """Two examples with one key, a context and an own token, and different labels; or None.
+    """Return two examples with one key, a context and an own token, and different labels; or None.
 
     Example:
         >>> conflict(np.array([1, 2, 2]), np.array([0, 0, 5]), np.array([7, 7, 7]))

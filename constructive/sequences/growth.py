@@ -39,7 +39,7 @@ class GrowthPoint:
 
 
 def prefixes(total: int) -> tuple[int, ...]:
-    """64, 256, 1024, ... below a number, and the number itself.
+    """Return 64, 256, 1024, ... below a number, and the number itself.
 
     Args:
         total: the number, at least 1
@@ -102,7 +102,7 @@ def growth(
 
 
 def exponent(keys: Sequence[int], counts: Sequence[float], *, after_log: bool = False) -> float:
-    """The slope of log(counts) against log(keys), by least squares.
+    """Return the slope of log(counts) against log(keys), by least squares.
 
     Args:
         keys: M of each point

@@ -21,7 +21,7 @@ SPARE = 8
 def largest_sizes(
     memorizer: SequenceMemorizer, dataset: SequenceDataset, sizes: Sizes
 ) -> dict[str, int]:
-    """The largest possible value of each size but for `keys`, `width` and `label_bits`.
+    """Return the largest possible value of each size but for `keys`, `width` and `label_bits`.
 
     Args:
         memorizer: the network
@@ -46,7 +46,7 @@ def largest_sizes(
 
 
 def _bits_of_tokens(memorizer: SequenceMemorizer, columns: list[Column]) -> int:
-    """Bits of U: of what a projection reaches, and of what units of the first layer span.
+    """Return bits of U: of what a projection reaches, and of what units of the first layer span.
 
     One of these units holds the projection, and one three times it; or none holds anything.
     """
@@ -64,6 +64,6 @@ def _spans(units: Iterable[Column]) -> list[int]:
 
 
 def _bits_of_hashes(memorizer: SequenceMemorizer, columns: list[Column]) -> int:
-    """Bits of n times the largest hash of a token, which attention reads."""
+    """Return bits of n times the largest hash of a token, which attention reads."""
     read = combination(memorizer.embedding(columns), memorizer.attention.value_weights, 0)
     return int(max(*read.tolist(), 0)).bit_length()

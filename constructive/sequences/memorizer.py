@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 class SequenceMemorizer(JsonFile):
     """Two token-wise ReLU networks around one layer of uniform attention, in exact arithmetic.
 
-    `repr` is one line, `str` a table, and so is the HTML which notebooks show.
+    `repr` is one line, `str` a table, and so is the HTML that notebooks show.
 
     Attributes:
         task: what a label belongs to: "next", "last" or "seq2seq"
@@ -53,14 +53,14 @@ class SequenceMemorizer(JsonFile):
             next
         attention: adds up h over the context, in the last entry of the stream: (h, t, S)
         classifier: from the stream to the label
-        symbols: tokens which are not numbers, in the order of the integers that stand for them;
+        symbols: tokens that are not numbers, in the order of the integers that stand for them;
             None for numbers
-        classes: labels which are not integers, in the order of the integers that stand for them;
+        classes: labels that are not integers, in the order of the integers that stand for them;
             None for integers
         record: how it was built
 
     Raises:
-        ParameterError: for parts which do not fit together
+        ParameterError: for parts that do not fit together
     """
 
     FORMAT = "constructive sequence memorizer 1"
@@ -87,13 +87,13 @@ class SequenceMemorizer(JsonFile):
                 raise _misfit(f"a {name} is there twice", len(listed))
 
     def predict(self, sequences: Sequence[Any]) -> list[Any]:
-        """The label of each sequence; for seq2seq a list of labels, one for each token.
+        """Return the label of each sequence; for seq2seq a list of labels, one for each token.
 
         Exact: all numbers on the way are integers or Fractions.
 
         Args:
             sequences: any number of them, of n tokens each; tokens may be any numbers, and symbols
-                must be those which were memorized
+                must be those that were memorized
 
         Raises:
             DataError: for other tokens, and for sequences of another length
@@ -102,7 +102,7 @@ class SequenceMemorizer(JsonFile):
         return self.labelled(self.outputs(columns, ids), len(ids))
 
     def encode(self, sequences: Sequence[Any]) -> tuple[list[Column], Integers]:
-        """What the network reads: a column (V,) for each entry of tokens, and their indices (N, n).
+        """Encode tokens as the network reads them: columns (V,) for entries, and indices (N, n).
 
         A symbol is its index.
 
@@ -124,7 +124,7 @@ class SequenceMemorizer(JsonFile):
         return [tokens[:, k] for k in range(tokens.shape[1])], ids
 
     def encode_dataset(self, dataset: SequenceDataset) -> tuple[list[Column], Integers]:
-        """The same for a data set.
+        """Return the same for a data set.
 
         Args:
             dataset: of the same task, context size and kind of tokens
@@ -138,7 +138,7 @@ class SequenceMemorizer(JsonFile):
                 f"the data are for task={dataset.task!r} and n={size}, the memorizer is for "
                 f"{self.task!r} and n={self.context_size}",
                 witness=(dataset.task, size),
-                suggestion="the data which it was built for",
+                suggestion="the data that it was built for",
             )
         tokens = dataset.tokens
         if dataset.symbols is not None or self.symbols is not None:
@@ -149,7 +149,7 @@ class SequenceMemorizer(JsonFile):
         return [tokens[:, k] for k in range(tokens.shape[1])], dataset.ids
 
     def outputs(self, columns: list[Column], ids: Integers) -> Column:
-        """What the classifier gives for each example: integers, for classes their indices.
+        """Return the output of the classifier for each example: integers, for classes indices.
 
         Args:
             columns: of `encode`, a column (V,) for each entry of tokens
@@ -163,7 +163,7 @@ class SequenceMemorizer(JsonFile):
         return self.classifier([column[:, chosen].reshape(-1) for column in stream])[0]
 
     def labelled(self, outputs: Column, count: int) -> list[Any]:
-        """Outputs of `count` sequences as labels; None where one stands for no class.
+        """Return outputs of `count` sequences as labels; None where one stands for no class.
 
         Args:
             outputs: of `outputs`
@@ -186,7 +186,7 @@ class SequenceMemorizer(JsonFile):
         return classes[value] if known else None
 
     def arrays(self, sequences: Sequence[Any], dtype: npt.DTypeLike = np.float64) -> Floats:
-        """Sequences as the exported models take them: (N, n, d), rounded to floats.
+        """Return sequences as the exported models take them: (N, n, d), rounded to floats.
 
         Args:
             sequences: as for `predict`
@@ -207,7 +207,7 @@ class SequenceMemorizer(JsonFile):
         return tokens[ids]
 
     def reproduced(self, dataset: SequenceDataset, dtype: npt.DTypeLike = np.float64) -> float:
-        """The share of labels which are left when all is computed in floats. Measured, not proved.
+        """Measure the share of labels that are right when all is computed in floats.
 
         Words of more bits than a float has are lost: expect 1.0 for a construction of floats and
         `max_word_bits=52`, and chance for long words. Attention is computed as exported models do,
@@ -215,7 +215,7 @@ class SequenceMemorizer(JsonFile):
         another order.
 
         Args:
-            dataset: the sequences, and the labels which are compared
+            dataset: the sequences, and the labels that are compared
             dtype: of all numbers; float64, the default, or float32
 
         Raises:
@@ -232,7 +232,7 @@ class SequenceMemorizer(JsonFile):
         return sum(met(out, values[label]) for out, label in pairs) / len(found)
 
     def to_torch(self, dtype: "torch.dtype | None" = None) -> "torch.nn.Module":
-        """A PyTorch module with the same weights: `interop.sequence_module.SequenceModule`.
+        """Return a PyTorch module with the same weights: `interop.sequence_module.SequenceModule`.
 
         `forward(sequences)` takes (N, n, d) (`arrays`) and gives outputs (N,), or (N, n) for
         seq2seq: labels when rounded, for classes their indices. Measure `reproduced` before.
@@ -291,7 +291,7 @@ class SequenceMemorizer(JsonFile):
 
     @property
     def nonzero_parameters(self) -> int:
-        """Weights and biases which are not zero."""
+        """Weights and biases that are not zero."""
         return sum(part.nonzero_parameters for part in self._parts)
 
     @property
@@ -306,7 +306,7 @@ class SequenceMemorizer(JsonFile):
 
     @property
     def total_bits(self) -> int:
-        """Bits of all weights of the two networks which are not zero."""
+        """Bits of all weights of the two networks that are not zero."""
         return self.embedding.total_bits + self.classifier.total_bits
 
     @property

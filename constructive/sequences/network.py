@@ -30,7 +30,7 @@ class Affine:
     """A sum of coefficients times named quantities, and a constant.
 
     Attributes:
-        terms: coefficients by the names of quantities; those which are zero are left out
+        terms: coefficients by the names of quantities; those that are zero are left out
         constant: by default 0
 
     Example:
@@ -126,7 +126,7 @@ class SparseMatrix:
 
     @classmethod
     def of(cls, rows: Iterable[Affine], names: Sequence[str]) -> "SparseMatrix":
-        """Rows which are affine functions of quantities with these names, in this order.
+        """Return rows that are affine functions of quantities with these names, in this order.
 
         Args:
             rows: one for each entry of W x + b
@@ -174,7 +174,7 @@ class SparseMatrix:
 
     @property
     def nonzero(self) -> int:
-        """Weights and biases which are not zero."""
+        """Weights and biases that are not zero."""
         return sum(map(len, self.values)) + sum(1 for bias in self.biases if bias)
 
     @property
@@ -183,7 +183,7 @@ class SparseMatrix:
         return len(self.biases) * (self.width + 1)
 
     def numbers(self) -> Iterable[Number]:
-        """All weights and biases which are not zero."""
+        """Return all weights and biases that are not zero."""
         for row in self.values:
             yield from row
         yield from (bias for bias in self.biases if bias)
@@ -234,7 +234,7 @@ class Network:
         return list(zip(self.layers[1:-1:2], self.layers[2:-1:2], strict=True))
 
     def numbers(self) -> Iterable[Number]:
-        """All weights and biases which are not zero."""
+        """Return all weights and biases that are not zero."""
         return chain.from_iterable(layer.numbers() for layer in self.layers)
 
     @property
@@ -254,7 +254,7 @@ class Network:
 
     @property
     def nonzero_parameters(self) -> int:
-        """Weights and biases which are not zero."""
+        """Weights and biases that are not zero."""
         return sum(layer.nonzero for layer in self.layers)
 
     @property
@@ -269,12 +269,12 @@ class Network:
 
     @property
     def total_bits(self) -> int:
-        """Bits of all weights which are not zero."""
+        """Bits of all weights that are not zero."""
         return sum(map(bits, self.numbers()))
 
 
 def bits(number: Number) -> int:
-    """The length of an integer, or of numerator and denominator less one.
+    """Return the length of an integer, or of numerator and denominator less one.
 
     Args:
         number: an integer or a Fraction
@@ -289,7 +289,7 @@ def bits(number: Number) -> int:
 
 
 def _largest(column: Column) -> int:
-    """The size of the largest integer; for fractions one that does not fit into int64."""
+    """Return the size of the largest integer; for fractions one that does not fit into int64."""
     if column.dtype == object and Fraction in set(map(type, column)):
         return _WORD
     return max(int(column.max(initial=0)), -int(column.min(initial=0)))
@@ -298,7 +298,7 @@ def _largest(column: Column) -> int:
 def combination(
     columns: Sequence[Column], values: Sequence[Number], bias: Number, *, divided_by: int = 1
 ) -> Column:
-    """The sum of values times columns (of one length), and a bias; then divided by an integer.
+    """Sum values times columns (of one length) and a bias; then divide by an integer.
 
     Args:
         columns: one at least, each (N,)
@@ -329,7 +329,7 @@ def _combined(
     bias: Number,
     count: int,
 ) -> Column:
-    """The sum of values times columns, and a bias; in int64 where no number can get long."""
+    """Return the sum of values times columns, and a bias; in int64 where no number can get long."""
     bound: Number = max(bias, -bias)
     for value, size in zip(values, sizes, strict=True):
         bound += max(value, -value) * max(size, 1)
@@ -343,7 +343,7 @@ def _combined(
 
 
 def _normalised(column: Column) -> Column:
-    """Fractions which are integers as integers, which are quicker."""
+    """Return fractions that are integers as integers, which are quicker."""
     if Fraction not in set(map(type, column)):
         return column
     for place, value in enumerate(column):

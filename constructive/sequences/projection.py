@@ -49,7 +49,7 @@ class Projection:
 
 
 def project(examples: SequenceDataset, rng: np.random.Generator) -> Projection:
-    """Random integer combinations of the entries, then the smallest modulus that was found.
+    """Return random integer combinations of the entries, then the smallest modulus that was found.
 
     Args:
         examples: whose tokens are projected
@@ -57,7 +57,7 @@ def project(examples: SequenceDataset, rng: np.random.Generator) -> Projection:
 
     Raises:
         PrecisionError: where no projection of weights up to 2^40 tells the examples apart, or no
-            modulus which fits into int64
+            modulus that fits into int64
     """
     width = examples.tokens.shape[1]
     unit = lcm(*(x.denominator for x in examples.tokens.ravel()))
@@ -91,7 +91,7 @@ def smallest_modulus(
     suits: Callable[[Integers], bool],
     rng: np.random.Generator,
 ) -> tuple[int, Integers]:
-    """A modulus, of as few bits as were found, whose residues suit; all values suit as they are.
+    """Find a modulus of few bits whose residues suit; all values suit as they are.
 
     Args:
         values: integers (V,), not negative
@@ -103,7 +103,7 @@ def smallest_modulus(
         the modulus, and the residues (V,)
 
     Raises:
-        PrecisionError: where none was found which fits into int64, or the values do not suit
+        PrecisionError: where none was found that fits into int64, or the values do not suit
     """
     if size.bit_length() <= MOST_BITS:
         values = values.astype(np.int64)  # quicker than objects

@@ -36,7 +36,7 @@ class SequenceRecord:
 
 
 def read_record(content: Json) -> SequenceRecord:
-    """The record of a file. Raises ValueError, TypeError or KeyError for what is none.
+    """Return the record of a file. Raises ValueError, TypeError or KeyError for what is none.
 
     Args:
         content: of `dataclasses.asdict`

@@ -121,10 +121,10 @@ def require_exact(weights: Iterable[Number], dtype: npt.DTypeLike) -> None:
 
 
 def float_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    """The type float64 or float32, as numpy calls it.
+    """Return the type float64 or float32, as numpy calls it.
 
     Args:
-        dtype: anything which numpy takes for one
+        dtype: anything that numpy takes for one
 
     Raises:
         ParameterError: for others
@@ -143,7 +143,7 @@ def float_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
 
 
 def floats(numbers: Iterable[Number], dtype: npt.DTypeLike) -> Floats:
-    """Rounded numbers; infinite where they are beyond all floats.
+    """Round numbers; to infinity where they are beyond all floats.
 
     Args:
         numbers: integers and Fractions

@@ -22,7 +22,7 @@ Json = Any
 
 
 def written(number: Number) -> str:
-    """A number in base 16.
+    """Return a number in base 16.
 
     Args:
         number: an integer or a Fraction
@@ -37,7 +37,7 @@ def written(number: Number) -> str:
 
 
 def number(text: str) -> Number:
-    """The number which `written` wrote.
+    """Return the number that `written` wrote.
 
     Args:
         text: what it wrote
@@ -59,7 +59,7 @@ def number(text: str) -> Number:
 
 
 def encoded(value: Hashable) -> Json:
-    """A symbol or class as a kind and a value.
+    """Return a symbol or class as a kind and a value.
 
     Args:
         value: a string, bytes, a number, None, or a tuple of these
@@ -83,7 +83,7 @@ def encoded(value: Hashable) -> Json:
 
 
 def decoded(content: Json) -> Hashable:
-    """The value which `encoded` encoded.
+    """Return the value that `encoded` encoded.
 
     Args:
         content: what it returned
@@ -129,7 +129,7 @@ _DECODERS: dict[str, Callable[[Any], Hashable]] = {
 
 
 def network_content(network: Network) -> Json:
-    """A network: for each layer its number of inputs, and rows of columns, values and a bias.
+    """Describe a network: for each layer its inputs, and rows of columns, values and a bias.
 
     Args:
         network: any network
@@ -152,7 +152,7 @@ def network_content(network: Network) -> Json:
 
 
 def network_from(content: Json) -> Network:
-    """The network of `network_content`.
+    """Return the network of `network_content`.
 
     Args:
         content: what it returned
@@ -175,7 +175,7 @@ def network_from(content: Json) -> Network:
 
 
 def digest(content: Json) -> str:
-    """SHA-256 of JSON, however it is laid out in a file.
+    """Return SHA-256 of JSON, however it is laid out in a file.
 
     Args:
         content: what the json module writes

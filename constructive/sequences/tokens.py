@@ -13,7 +13,7 @@ from constructive.support.errors import DataError, shown
 
 
 def rectangular(sequences: Sequence[Any]) -> list[list[Any]]:
-    """Sequences as lists of one length. Raises DataError where they are not."""
+    """Return sequences as lists of one length. Raises DataError where they are not."""
     try:
         listed = [list(sequence) for sequence in sequences]
     except TypeError as error:
@@ -34,13 +34,13 @@ def rectangular(sequences: Sequence[Any]) -> list[list[Any]]:
 
 
 def codes(count: int) -> npt.NDArray[Any]:
-    """The integers 0, 1, 2, ... as vectors of one entry, which stand for symbols: (V, 1)."""
+    """Return the integers 0, 1, 2, ... as vectors of one entry, which stand for symbols: (V, 1)."""
     integers: npt.NDArray[Any] = np.arange(count).astype(object)[:, np.newaxis]
     return integers
 
 
 def numbered(listed: list[list[Any]]) -> tuple[tuple[Hashable, ...], Integers]:
-    """The different tokens, and the index of each (N, n).
+    """Return the different tokens, and the index of each (N, n).
 
     Raises:
         DataError: for unhashable ones
@@ -64,10 +64,10 @@ def numbered(listed: list[list[Any]]) -> tuple[tuple[Hashable, ...], Integers]:
 
 
 def exact_vectors(tokens: tuple[Hashable, ...]) -> npt.NDArray[Any] | None:
-    """Tokens as integers and Fractions (V, d), or None if some are not numbers.
+    """Return tokens as integers and Fractions (V, d), or None if some are not numbers.
 
     Raises:
-        DataError: for vectors of different lengths, and numbers which are not finite
+        DataError: for vectors of different lengths, and numbers that are not finite
 
     Example:
         >>> exact_vectors((0.5, 2))
@@ -97,7 +97,7 @@ def exact_vectors(tokens: tuple[Hashable, ...]) -> npt.NDArray[Any] | None:
 def known_vectors(
     tokens: tuple[Hashable, ...], symbols: tuple[Hashable, ...] | None, width: int
 ) -> npt.NDArray[Any]:
-    """Different tokens as a network reads them (V, d): numbers, or the places of symbols (V, 1).
+    """Return different tokens as a network reads them (V, d), or places of symbols (V, 1).
 
     Raises:
         DataError: for a token that is not among the symbols, or not a vector of d numbers
@@ -109,7 +109,7 @@ def known_vectors(
             raise DataError(
                 f"unknown token {shown(unknown[0])}",
                 witness=shown(unknown[0]),
-                suggestion=f"one of the {len(known)} symbols which were memorized",
+                suggestion=f"one of the {len(known)} symbols that were memorized",
             )
         return np.array([[known[token]] for token in tokens], dtype=object)
     vectors = exact_vectors(tokens)
@@ -119,9 +119,9 @@ def known_vectors(
 
 
 def other_tokens(token: object, width: int) -> DataError:
-    """The error for a token that is not a vector of so many numbers."""
+    """Return the error for a token that is not a vector of so many numbers."""
     return DataError(
-        f"the tokens are not vectors of {width} numbers, as those which were memorized",
+        f"the tokens are not vectors of {width} numbers, as those that were memorized",
         witness=shown(token),
         suggestion="tokens of the same kind",
     )
@@ -145,7 +145,7 @@ def _hashable(token: Any) -> Hashable:  # noqa: ANN401 - whatever users have
 
 
 def builtin(value: Any) -> Any:  # noqa: ANN401
-    """Numbers and strings of numpy as those of Python; anything else as it is."""
+    """Return numbers and strings of numpy as those of Python; anything else as it is."""
     if isinstance(value, tuple):
         return tuple(map(builtin, value))
     kinds = np.number, np.bool_, np.str_, np.bytes_
@@ -153,7 +153,7 @@ def builtin(value: Any) -> Any:  # noqa: ANN401
 
 
 def listed_labels(labels: Any) -> list[Any]:  # noqa: ANN401
-    """Labels as a list; none of what is not a list."""
+    """Return labels as a list; none of what is not a list."""
     try:
         return list(labels)
     except TypeError:
@@ -161,7 +161,7 @@ def listed_labels(labels: Any) -> list[Any]:  # noqa: ANN401
 
 
 def unequal(value: Any) -> bool:  # noqa: ANN401
-    """Whether it holds a NaN, which is not equal to itself."""
+    """Return whether it holds a NaN, which is not equal to itself."""
     if isinstance(value, tuple):
         return any(map(unequal, value))
     return bool(value != value)  # noqa: PLR0124 - NaN

@@ -1,7 +1,9 @@
 """Argument checks shared by all public functions."""
 
 import operator
+import os
 from numbers import Real
+from pathlib import Path
 
 from constructive.support.errors import ParameterError, shown
 
@@ -61,9 +63,33 @@ def require_seed(seed: object) -> None:
 
 
 def is_integer(value: object) -> bool:
-    """Whether it is an integer, of Python or numpy, and no Boolean."""
+    """Return whether it is an integer, of Python or numpy, and no Boolean."""
     try:
         operator.index(value)  # type: ignore[arg-type] # that is the question
     except TypeError:
         return False
     return not isinstance(value, bool)
+
+
+def as_path(path: object) -> Path:
+    """Return a path as a `Path`.
+
+    Args:
+        path: a string, or an object of a library that stands for a path
+
+    Raises:
+        ParameterError: for anything else, and for a name that no file can have
+
+    Example:
+        >>> as_path("folder/weights.bin").name
+        'weights.bin'
+    """
+    if isinstance(path, str | os.PathLike):
+        name = os.fspath(path)
+        if isinstance(name, str) and "\0" not in name:
+            return Path(name)
+    raise ParameterError(
+        f"{shown(path)} is not the path of a file",
+        witness=type(path).__name__,
+        suggestion='a string such as "data.npz", or a pathlib.Path',
+    )

@@ -45,7 +45,7 @@ def row_chunks(total: int, bytes_per_row: int, chunk_bytes: int = CHUNK_BYTES) -
 
 
 def as_array(values: object) -> npt.NDArray[Any]:
-    """What numpy makes of numbers, tensors with gradients and arrays of other libraries among them.
+    """Read numbers as numpy does, also tensors with gradients and arrays of other libraries.
 
     Tensors are read as they are now, from wherever they lie; gradients do not flow through it.
     bfloat16 and float8, which numpy does not have, become float32, exactly. Raises one of
@@ -69,7 +69,7 @@ def as_array(values: object) -> npt.NDArray[Any]:
 
 
 def private(name: str, values: object) -> npt.NDArray[Any]:
-    """A read-only copy as an array; also of what only looks like one, such as a tensor.
+    """Return a read-only copy as an array; also of what only looks like one, such as a tensor.
 
     Raises:
         ParameterError: for what numpy cannot hold in an array
@@ -92,7 +92,7 @@ def private(name: str, values: object) -> npt.NDArray[Any]:
 
 
 def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A read-only view of an array which nobody else holds, and of its bases.
+    """Return a read-only view of an array that nobody else holds, and of its bases.
 
     numpy makes no view writable whose base is not; so the view can be handed out.
 
@@ -110,9 +110,9 @@ def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 class Rebuilt:
-    """An object which its constructor makes anew when it is copied or unpickled.
+    """An object that its constructor makes anew when it is copied or unpickled.
 
-    So arrays are copied, checked and read-only there as well. Fields which the constructor does not
+    So arrays are copied, checked and read-only there as well. Fields that the constructor does not
     take are left behind.
     """
 
@@ -159,7 +159,7 @@ def finite_array(name: str, values: object, *, copy: bool) -> Array:
     try:
         array = as_array(values)
     except UNREADABLE as error:
-        message = f"{name} are ragged or not numbers which numpy can hold: {error}"
+        message = f"{name} are ragged or not numbers that numpy can hold: {error}"
         suggestion = "arrays whose rows have one length; torch.stack(...) for a list of tensors"
         raise DataError(message, suggestion=suggestion) from error
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
@@ -168,7 +168,10 @@ def finite_array(name: str, values: object, *, copy: bool) -> Array:
         raise DataError(message, witness=index, suggestion="fill or drop masked entries")
     kind = array.dtype.newbyteorder("=")
     if kind.kind in "biu":
-        if array.size and int(np.abs(array.astype(object)).max()) > _LARGEST_EXACT_INTEGER:
+        if (
+            array.size
+            and int(np.abs(array.reshape(-1).astype(object)).max()) > _LARGEST_EXACT_INTEGER
+        ):
             message = f"{name} has integers beyond 2^53, which float64 cannot hold exactly"
             raise DataError(message, suggestion="smaller integers, or floats")
         kind = np.dtype(np.float64)

@@ -51,7 +51,7 @@ def _remade(
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it; long ones are cut.
+    """Return a value as a message shows it; long ones are cut.
 
     Example:
         >>> shown("cat"), shown(10**5000)
@@ -71,7 +71,7 @@ class DataError(ConstructiveError, ValueError):
 
 
 class ParameterError(ConstructiveError, ValueError):
-    """An argument has a value which makes no sense, whatever the data are."""
+    """An argument has a value that makes no sense, whatever the data are."""
 
 
 class CapacityError(ConstructiveError, ValueError):
@@ -79,7 +79,7 @@ class CapacityError(ConstructiveError, ValueError):
 
 
 class AssumptionError(ConstructiveError, ValueError):
-    """The data violate an assumption of the theorem; `witness` names examples which do."""
+    """The data violate an assumption of the theorem; `witness` names examples that do."""
 
 
 class PrecisionError(ConstructiveError, ArithmeticError):
@@ -94,5 +94,9 @@ class OutputError(ConstructiveError, OSError):
     """A file cannot be written where it was asked for."""
 
 
+class OutOfMemoryError(ConstructiveError, MemoryError):
+    """Arrays do not fit into the memory that is free."""
+
+
 class MissingExtraError(ConstructiveError, ImportError):
-    """A feature needs an optional dependency which is not installed."""
+    """A feature needs an optional dependency that is not installed."""

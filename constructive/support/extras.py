@@ -59,7 +59,7 @@ def require_packages(packages: Mapping[str, str], *, purpose: str) -> None:
 
 
 def hint(extra: str) -> str:
-    """What brings an extra. The name `constructive` may be a stranger's on a package index.
+    """Return the command that installs an extra.
 
     Example:
         >>> hint("torch")

@@ -14,9 +14,10 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO, NamedTuple
 
+from constructive.support.arguments import as_path
 from constructive.support.errors import FormatError, OutputError
 
 STANDARD_OUTPUT = Path("/dev/stdout")
@@ -106,7 +107,8 @@ def require_writable(path: str | Path) -> Target:
           witness: /no such folder
           try: create the folder first, or another path
     """
-    path, name, status = Path(path), Path(os.path.realpath(path)), None
+    path, status = as_path(path), None
+    name = Path(os.path.realpath(path))
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -123,7 +125,7 @@ def require_writable(path: str | Path) -> Target:
 
 
 def same_file(first: Path, second: Path) -> bool:
-    """Whether two paths are of one file, also by a link; devices keep nothing, and are not files.
+    """Return whether two paths are of one file, also by a link; devices are not files.
 
     Args:
         first: a path
@@ -159,7 +161,7 @@ def read_file(path: str | Path) -> bytes:
           try: the path of a file
     """
     try:
-        return Path(path).read_bytes()
+        return as_path(path).read_bytes()
     except IsADirectoryError as error:
         raise FormatError(
             f"{path} is a folder, not a file", witness=str(path), suggestion="the path of a file"
@@ -167,7 +169,7 @@ def read_file(path: str | Path) -> bytes:
 
 
 def way_out(error: OSError, otherwise: str = "another path") -> str:
-    """What to try where the system refuses: room for a full disk, and else what is said.
+    """Return what to try where the system refuses: room on a full disk, else what is given.
 
     Args:
         error: of the system
@@ -263,32 +265,48 @@ def require_folder(path: str | Path, names: Sequence[str]) -> bool:
 
     Args:
         path: the folder
-        names: the files that it will have
+        names: the files that it will have; `/` is between a folder in it and a file
 
     Raises:
         OutputError: for a name that is a file, a link or a device, a folder with other files,
             links or write-protected files in it, and where the folder around it does not exist or
             is not writable
     """
-    path, real = Path(path), _real(path)
+    path = as_path(path)
+    real = _real(path)
     _require_around(path, real.parent, "the folder around it is read-only")
     try:
         found = real.lstat()
     except FileNotFoundError:
         return False
+    except OSError as error:  # a name that is too long
+        raise _refused(path, f"{error.strerror}", path) from error
     if not stat.S_ISDIR(found.st_mode):
         raise _refused(path, "it is not a folder", path)
-    if not found.st_mode & _ANYBODY or not os.access(path, os.W_OK | os.X_OK):
-        raise _refused(path, "it is write-protected", path, f"chmod u+w {path}, or another path")
-    inside = sorted(path.iterdir())
-    for file in inside:
-        mode = file.lstat().st_mode
-        if file.name not in names or not stat.S_ISREG(mode):
-            raise _refused(path, f"it holds something else, {file.name}", file)
-        if not mode & _ANYBODY:
-            how = f"chmod u+w {file}, or another path"
-            raise _refused(path, f"{file.name} is write-protected", file, how)
-    return bool(inside)
+    allowed, folders = set(names), _folders(names)
+    todo, filled = [path], False
+    while todo:
+        folder = todo.pop()
+        if not folder.stat().st_mode & _ANYBODY or not os.access(folder, os.W_OK | os.X_OK):
+            how = f"chmod u+w {folder}, or another path"
+            raise _refused(path, "it is write-protected", folder, how)
+        for file in sorted(folder.iterdir()):
+            filled = True
+            name, mode = file.relative_to(path).as_posix(), file.lstat().st_mode
+            if name in folders and stat.S_ISDIR(mode):
+                todo.append(file)
+                continue
+            if name not in allowed or not stat.S_ISREG(mode):
+                raise _refused(path, f"it holds something else, {name}", file)
+            if not mode & _ANYBODY:
+                how = f"chmod u+w {file}, or another path"
+                raise _refused(path, f"{name} is write-protected", file, how)
+    return filled
+
+
+def _folders(names: Sequence[str]) -> set[str]:
+    """Return the folders within a folder that has files of these names."""
+    return {parent.as_posix() for name in names for parent in PurePosixPath(name).parents} - {"."}
 
 
 @contextmanager
@@ -300,7 +318,7 @@ def replacing_folder(path: str | Path, names: Sequence[str]) -> Iterator[Path]:
 
     Args:
         path: the folder
-        names: the files that will be written
+        names: the files that will be written; folders within it, as in `"proofs/a.json"`, are made
 
     Raises:
         OutputError: as `require_folder` does, and where the disk refuses
@@ -312,16 +330,20 @@ def replacing_folder(path: str | Path, names: Sequence[str]) -> Iterator[Path]:
         >>> [file.name for file in target.iterdir()]
         ['a.txt']
     """
-    path, real = Path(path), _real(path)
+    path = as_path(path)
+    real = _real(path)
     require_folder(path, names)
     new = _temporary(real)
     old = new.with_suffix(".old")
     try:
         new.mkdir()
+        for folder in sorted(_folders(names)):
+            (new / folder).mkdir()
         yield new
-        for file in new.iterdir():
-            with file.open("rb") as written:
-                os.fsync(written.fileno())
+        for name in names:
+            if (new / name).is_file():
+                with (new / name).open("rb") as written:
+                    os.fsync(written.fileno())
         if require_folder(path, names):  # also as somebody may have come meanwhile
             real.rename(old)
         new.rename(real)
@@ -337,12 +359,12 @@ def replacing_folder(path: str | Path, names: Sequence[str]) -> Iterator[Path]:
 
 
 def _temporary(name: Path) -> Path:
-    """A new name in the same folder."""
+    """Return a new name in the same folder."""
     return name.with_name(f".constructive-{secrets.token_hex(8)}.tmp")
 
 
 def _real(path: str | Path) -> Path:
-    """The same without links and dots, but for a link at its end."""
+    """Return the same without links and dots, but for a link at its end."""
     path = Path(path)
     return path.resolve() if path.name in {"", ".."} else path.parent.resolve() / path.name
 

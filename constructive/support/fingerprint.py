@@ -1,4 +1,4 @@
-"""The SHA-256 of named arrays, as certificates have it, also of arrays which come in blocks."""
+"""The SHA-256 of named arrays, as certificates have it, also of arrays that come in blocks."""
 
 import hashlib
 from collections.abc import Mapping
@@ -54,12 +54,12 @@ class Fingerprint:
         self.block(array)
 
     def digest(self) -> bytes:
-        """The hash of what was added so far."""
+        """Return the hash of what was added so far."""
         return self._hashed.digest()
 
 
 def fingerprint(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """The `Fingerprint` of whole arrays.
+    """Return the `Fingerprint` of whole arrays.
 
     Args:
         arrays: by their names in files

@@ -1,4 +1,4 @@
-"""Names of a package which are imported when they are first used (PEP 562).
+"""Names of a package that are imported when they are first used (PEP 562).
 
 A package lists them as imports under `if TYPE_CHECKING:`, which editors and type checkers read, and
 nobody runs; the same lines, as text, say here where each name lives.
@@ -15,7 +15,7 @@ from typing import Any
 def attach(
     package: str, source: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` of a package, by the imports in its text.
+    """Return `__getattr__`, `__dir__` and `__all__` of a package, by the imports in its text.
 
     Args:
         package: its `__name__`
@@ -44,7 +44,7 @@ def attach(
         return found
 
     def names() -> list[str]:
-        """The public names, imported already or not, and the version."""
+        """Return the public names, imported already or not, and the version."""
         return sorted({"__version__", *homes})
 
     return attribute, names, sorted(homes)

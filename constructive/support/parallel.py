@@ -91,7 +91,7 @@ def ordered_map(
 def _elsewhere(
     function: Callable[[Task], Result], tasks: Sequence[Task], executor: Executor
 ) -> Generator[tuple[int, Result], None, None]:
-    """The results that an executor computes and does not lose, as they come."""
+    """Yield the results that an executor computes and does not lose, as they come."""
     futures: dict[Future[Result], int] = {}
     try:
         with suppress(BrokenExecutor):

@@ -180,7 +180,7 @@ class StoredArray:
 
 
 def _one_by_one(index: npt.NDArray[Any], total: int) -> bool:
-    """Whether rows can be read by their places in the file; numpy does the rest, or refuses it."""
+    """Return whether rows can be read by their places in the file; numpy does the rest."""
     integers = index.dtype.kind in "iu" and index.ndim == 1 and index.size > 0
     inside = integers and int(index.min()) >= 0 and int(index.max()) < total
     return inside and hasattr(os, "preadv")  # which Windows does not have

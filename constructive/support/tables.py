@@ -9,7 +9,7 @@ from rich.table import Table
 
 
 def lines(table: Table, width: int) -> list[str]:
-    """The lines of a table, at most `width` characters each, without colours or markup.
+    """Return the lines of a table, at most `width` characters each, without colours or markup.
 
     Example:
         >>> table = Table(box=None, pad_edge=False)
@@ -47,14 +47,14 @@ class Sheet:
     table: Table
 
     def text(self, width: int) -> str:
-        """Plain text, its table at most `width` characters wide."""
+        """Return plain text, its table at most `width` characters wide."""
         space = max((len(name) for name, _ in self.facts), default=0) + 2
         facts = [f"  {name:<{space}}{value}" for name, value in self.facts]
         body = [f"  {line}" for line in lines(self.table, width)] if self.table.row_count else []
         return "\n".join([self.title, *facts, *([""] if facts and body else []), *body])
 
     def html(self) -> str:
-        """An HTML fragment which says the same, for notebooks; all text is escaped."""
+        """Return an HTML fragment that says the same, for notebooks; all text is escaped."""
         facts = [_row([("th", "left", name), ("td", "left", value)]) for name, value in self.facts]
         columns = self.table.columns
         rows = zip(*(column.cells for column in columns), strict=True)

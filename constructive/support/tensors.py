@@ -22,11 +22,11 @@ from constructive.support.files import read_file
 Made = TypeVar("Made")
 
 _LENGTH = 8
-"""Bytes which say how long the header is; and what its end is a multiple of."""
+"""Bytes that say how long the header is; and what its end is a multiple of."""
 
 
 def serialized(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
-    """The content of a .safetensors file.
+    """Return the content of a .safetensors file.
 
     Args:
         tensors: arrays by name
@@ -62,13 +62,40 @@ class Form(NamedTuple):
     written_by: str
 
 
-def load(path: str | Path, form: Form, make: Callable[[dict[str, Array], Any], Made]) -> Made:
-    """What `make` makes of the arrays and the description in a file.
+def require_known(found: Mapping[str, Array], known: Mapping[str, Array]) -> None:
+    """Refuse tensors that a reader would leave out: the weights of another kind of layer.
+
+    Args:
+        found: tensors of a file, by name
+        known: tensors of what was read
+
+    Raises:
+        ValueError: with their names
+
+    Example:
+        >>> require_known({"W_Q": np.eye(2), "slopes": np.ones(3)}, {"W_Q": np.eye(2)})
+        Traceback (most recent call last):
+            ...
+        ValueError: it has tensors that are not known: slopes
+    """
+    unknown = sorted(set(found) - set(known))
+    if unknown:
+        raise ValueError(f"it has tensors that are not known: {', '.join(unknown)}")
+
+
+def load(
+    path: str | Path,
+    form: Form,
+    make: Callable[[dict[str, Array], Any], Made],
+    others: Mapping[str, Callable[[dict[str, Array], Any], Made]] | None = None,
+) -> Made:
+    """Return what `make` makes of the arrays and the description in a file.
 
     Args:
         path: the file
         form: which kind it has to be
         make: called with arrays by name and the JSON; may raise what a file can make it raise
+        others: the same for other formats of such files, by name; they may have no description
 
     Raises:
         FormatError: if it is not such a file
@@ -82,9 +109,11 @@ def load(path: str | Path, form: Form, make: Callable[[dict[str, Array], Any], M
         stop = _LENGTH + int.from_bytes(content[:_LENGTH], "little")
         metadata = json.loads(content[_LENGTH:stop]).get("__metadata__") or {}
         found = metadata.get("format")
-        if found != form.name:
+        makers = {form.name: make, **(others or {})}
+        if found not in makers:
             raise ValueError(f"its format is {found!r}, not {form.name!r}")
-        return make(tensors, json.loads(metadata[form.key]))
+        said = metadata[form.key] if found == form.name else metadata.get(form.key, "null")
+        return makers[found](tensors, json.loads(said))
     except (
         SafetensorError, ValueError, TypeError, KeyError, RecursionError, OverflowError,
     ) as error:  # fmt: skip

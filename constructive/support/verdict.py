@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 
 def no_boolean(what: str, instead: str) -> TypeError:
-    """What is raised where something of three values is used as a Boolean.
+    """Return the error for a use of something with three values as a Boolean.
 
     Example:
         >>> no_boolean("a verdict", "`is Verdict.PROVED`")
@@ -40,10 +40,10 @@ class Verdict(enum.Enum):
 
     @classmethod
     def all_of(cls, verdicts: "list[Verdict]") -> "Verdict":
-        """REFUTED if one is, else UNDECIDED if one is or there are none, else PROVED.
+        """Return REFUTED if one is, else UNDECIDED if one is or there are none, else PROVED.
 
         Args:
-            verdicts: of the claims which have to hold together
+            verdicts: of the claims that have to hold together
         """
         if any(verdict is cls.REFUTED for verdict in verdicts):
             return cls.REFUTED
@@ -91,7 +91,7 @@ class Claim:
 
 
 def pack(integers: npt.ArrayLike) -> str:
-    """Integers in 0, ..., 2^32 - 1 as text: little-endian, four bytes each, base64.
+    """Return integers in 0, ..., 2^32 - 1 as text: little-endian, four bytes each, base64.
 
     Example:
         >>> pack([1, 258])

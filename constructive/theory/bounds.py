@@ -15,7 +15,7 @@ Theorem = Literal["saturated", "rank_one"]
 
 
 def saturated_capacity(num_heads: int, context_size: int, head_dim: int) -> int:
-    """Theorem 1's number of examples, H(r - 1) + 1 with r = min(n, d_h).
+    """Return Theorem 1's number of examples, H(r - 1) + 1 with r = min(n, d_h).
 
     Args:
         num_heads: H
@@ -36,7 +36,7 @@ def saturated_capacity(num_heads: int, context_size: int, head_dim: int) -> int:
 
 
 def rank_one_capacity(num_heads: int, context_size: int) -> int:
-    """Theorem 2's number of examples, H(n - 1) + 1, for every head dimension d_h >= 1.
+    """Return Theorem 2's number of examples, H(n - 1) + 1, for every head dimension d_h >= 1.
 
     The sharper theorem of this project: heads of rank one suffice (see `multihead.heads`).
 
@@ -56,7 +56,7 @@ def rank_one_capacity(num_heads: int, context_size: int) -> int:
 
 
 def paired_capacity(num_heads: int, width: int) -> int:
-    """How many examples with contexts of their own paired heads hold: (H // 2)(d - 1) + 1.
+    """Return how many examples with contexts of their own paired heads hold: (H // 2)(d - 1) + 1.
 
     For 2(n - 1) <= d - 1 and an even H that includes the H(n - 1) + 1 of the theorems. Unlike
     these it needs blocks in general position, which are checked when they are built
@@ -78,7 +78,7 @@ def paired_capacity(num_heads: int, width: int) -> int:
 
 
 def heads_needed(num_examples: int, context_size: int, head_dim: int | None = None) -> int:
-    """The smallest H whose bound holds T examples: Theorem 1's if d_h is given, else Theorem 2's.
+    """Return the smallest H that holds T examples by Theorem 1 if d_h is given, else by 2.
 
     Args:
         num_examples: T
@@ -132,7 +132,7 @@ def group_sizes(num_examples: int, num_heads: int) -> tuple[int, ...]:
 def parameter_count(
     *, num_heads: int, width: int, head_dim: int, value_dim: int, target_dim: int
 ) -> int:
-    """Entries of W_Q, W_K, W_V, W_O and W_D: H d (2 d_h + d_v) + H d_v^2 + d_v d_out.
+    """Return entries of W_Q, W_K, W_V, W_O and W_D: H d (2 d_h + d_v) + H d_v^2 + d_v d_out.
 
     That is for W_O of shape (H d_v, d_v), as it is where d_v >= d_out.
 
@@ -162,7 +162,7 @@ def parameter_count(
 
 
 def nonzero_parameter_count(*, num_examples: int, plan: "Plan", width: int, target_dim: int) -> int:
-    """How many entries of the built weights are not zero: the others carry nothing.
+    """Return how many entries of the built weights are not zero: the others carry nothing.
 
     Of the heads of a theorem: a head of a group S uses `|S|` columns of W_Q and W_K and one more to
     saturate (rank-one heads: one in all) and d_out columns of W_V. W_O has one entry in each row
@@ -229,7 +229,7 @@ class TheoremHeads:
     rank_one: bool
 
     def capacity(self, num_heads: int, context_size: int, head_dim: int) -> int:
-        """How many examples H such heads hold.
+        """Return how many examples H such heads hold.
 
         Args:
             num_heads: H

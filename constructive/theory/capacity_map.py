@@ -54,7 +54,7 @@ class MapPoint:
 
 @dataclass(frozen=True)
 class CapacityMap:
-    """Points of a grid, in its order. `str` is a table, and so is the HTML which notebooks show.
+    """Points of a grid, in its order. `str` is a table, and so is the HTML that notebooks show.
 
     Attributes:
         points: one for each H, n and d_h; the last of these changes first
@@ -111,7 +111,7 @@ def capacity_map(
     seed: int = 0,
     executor: Executor | None = None,
 ) -> CapacityMap:
-    """Exact capacities of uniform data for all combinations of H, n and d_h.
+    """Return exact capacities of uniform data for all combinations of H, n and d_h.
 
     Each point has one example more than the bound that is known beforehand: H(n - 1) + 2 with a
     shared context, H d + 1 without.
@@ -126,7 +126,7 @@ def capacity_map(
         executor: where points are computed (`constructive.support.parallel`); None for here
 
     Raises:
-        ParameterError: for sizes which are not positive or are none at all, for n > d, where no
+        ParameterError: for sizes that are not positive or are none at all, for n > d, where no
             context has rank n, for a negative seed, and for what is not an executor
 
     Example:
@@ -154,7 +154,7 @@ def capacity_map(
 
 
 def _values(name: str, given: Iterable[int]) -> list[int]:
-    """The values of one axis of the grid, checked."""
+    """Return the values of one axis of the grid, checked."""
     values = list(given) if isinstance(given, Iterable) else []
     if not values:
         raise ParameterError(

@@ -14,7 +14,7 @@ k_J + (H - 1) delta_J, and there are T - |J| other rows. QED
 
 Let c(E; H) be the least of these bounds (0 for T = 0 examples). *Theorem 9* (proofs/15) says that
 almost all queries and weights reach it. *The minimizer* costs one elimination: draw y_t from
-L_t = {(r, r + v_2, ..., r + v_H): r in R_t, v_h in D_t}, and let J be the rows which take part in
+L_t = {(r, r + v_2, ..., r + v_H): r in R_t, v_h in D_t}, and let J be the rows that take part in
 some linear dependency. Rows outside of J add one to the rank each. A row y_t of J is a combination
 of other rows of J for almost all choices of y_t, so all of L_t lies in the span of the rows of J.
 Hence these rows span sum L_t, and the rank of all is T - |J| + k_J + (H - 1) delta_J.
@@ -39,14 +39,14 @@ from constructive.theory.context_spans import Spans, spans_of
 Integers = npt.NDArray[np.int64]
 
 _PRIMES = 4
-"""Primes which are tried as long as the bounds differ."""
+"""Primes that are tried as long as the bounds differ."""
 _MIXTURES = 8
-"""Random combinations of the dependencies which were found, whose supports are taken together."""
+"""Random combinations of the dependencies that were found, whose supports are taken together."""
 
 
 @dataclass(frozen=True, eq=False)
 class ContextCapacity:
-    """Bounds of c(E; H), and the set J which gives the upper one.
+    """Bounds of c(E; H), and the set J that gives the upper one.
 
     Attributes:
         lower: the rank of random elements of all L_t, modulo a prime
@@ -54,7 +54,7 @@ class ContextCapacity:
         num_heads: H
         blamed: J, ascending; empty where none was found whose bound is below the number of
             different inputs: that is c(E; H) if the bounds agree
-        spans: k_J and delta_J, with vectors which prove them
+        spans: k_J and delta_J, with vectors that prove them
     """
 
     lower: int
@@ -84,9 +84,9 @@ def context_capacity(
     rng: np.random.Generator,
     different: Integers | None = None,
 ) -> ContextCapacity:
-    """Bounds of c(E; H), from one elimination modulo a prime, and exact spans.
+    """Return bounds of c(E; H), from one elimination modulo a prime, and exact spans.
 
-    Examples which are one input have one row of Z, and count once.
+    Examples that are one input have one row of Z, and count once.
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d); of queries only which are
@@ -110,7 +110,7 @@ def context_capacity(
         holds = spans.tokens + (num_heads - 1) * spans.differences
         blamed = different if total > holds else different[:0]
         return ContextCapacity(min(total, holds), min(total, holds), num_heads, blamed, spans)
-    contexts = dataset.contexts[different]
+    contexts = dataset.filled.contexts[different]
     nothing = spans_of(contexts[:0])
     found = ContextCapacity(0, total, num_heads, different[:0], nothing)
     common = np.arange(total)
@@ -137,7 +137,7 @@ def generic_rows(
     rng: np.random.Generator,
     differences: npt.NDArray[np.bool_] | None = None,
 ) -> Array:
-    """A random element of each L_t, modulo a prime: (T, H d); or of D_t at each head.
+    """Return a random element of each L_t, modulo a prime: (T, H d); or of D_t at each head.
 
     The part of each head is a combination of tokens; the sums of coefficients agree for all heads,
     as integers, and are zero for differences.
@@ -167,7 +167,7 @@ def generic_rows(
 
 
 def dependent_rows(factors: modular.Factors, rng: np.random.Generator) -> Integers:
-    """The rows which take part in some dependency, but with a chance of T / p each time.
+    """Return the rows that take part in some dependency, but with a chance of T / p each time.
 
     Args:
         factors: of the matrix of rows
@@ -183,7 +183,7 @@ def dependent_rows(factors: modular.Factors, rng: np.random.Generator) -> Intege
 
 
 class LeastHeads(NamedTuple):
-    """The smallest H which contexts allow for all different inputs, and why.
+    """The smallest H that contexts allow for all different inputs, and why.
 
     Attributes:
         heads: H; None where no number of heads will do
@@ -199,7 +199,7 @@ class LeastHeads(NamedTuple):
 
 
 def least_heads(dataset: Dataset, rng: np.random.Generator) -> LeastHeads:
-    """The smallest H which contexts allow for all different inputs.
+    """Return the smallest H that contexts allow for all different inputs.
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)

@@ -1,9 +1,9 @@
 """What tokens span, and what differences within contexts span, exactly.
 
 Both spaces are known by the vectors orthogonal to them: x with e.x = 0 for every token e, and x
-with e.x constant within every context. Candidates come from few rows which span the others modulo
+with e.x constant within every context. Candidates come from few rows that span the others modulo
 a prime; that they are orthogonal to all the others is checked over the rational numbers, and where
-it fails the row which shows so is added. So dimensions are those over the rational numbers.
+it fails the row that shows so is added. So dimensions are those over the rational numbers.
 """
 
 from collections.abc import Iterator
@@ -13,11 +13,10 @@ from math import gcd, lcm
 
 import flint
 import numpy as np
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 
 from constructive.exact import dyadic, modular
 from constructive.support.arrays import Array, Integers, row_chunks
+from constructive.support.components import components
 
 Vectors = tuple[tuple[int, ...], ...]
 
@@ -27,8 +26,8 @@ class Spans:
     """Two spaces of contexts: that of their tokens, and that of differences within them.
 
     Attributes:
-        tokens: k, the dimension which all tokens span
-        differences: delta, the dimension which the differences of tokens of one context span
+        tokens: k, the dimension that all tokens span
+        differences: delta, the dimension that the differences of tokens of one context span
         orthogonal: d - delta integer vectors, the first d - k orthogonal to all tokens, the others
             constant within each context; entry `pivots[i]` of vector i is not zero, and that of all
             later ones is, so that they are independent
@@ -42,7 +41,7 @@ class Spans:
 
 
 def spans_of(contexts: Array) -> Spans:
-    """The spans of contexts (C, n, d), decided over the rational numbers.
+    """Return the spans of contexts (C, n, d), decided over the rational numbers.
 
     Args:
         contexts: finite floats
@@ -60,7 +59,7 @@ def spans_of(contexts: Array) -> Spans:
 
 
 def dimensions(contexts: Array) -> tuple[int, int]:
-    """Only k and delta of `spans_of`, which is quicker.
+    """Return only k and delta of `spans_of`, which is quicker.
 
     Args:
         contexts: finite floats (C, n, d)
@@ -75,7 +74,7 @@ def dimensions(contexts: Array) -> tuple[int, int]:
 
 
 def count_spans(contexts: Array) -> tuple[int, int]:
-    """Bounds of both dimensions by counting: V tokens, and V less the parts which contexts join.
+    """Bound both dimensions by counting: V tokens, and V less the parts that contexts join.
 
     Args:
         contexts: (C, n, d)
@@ -88,15 +87,14 @@ def count_spans(contexts: Array) -> tuple[int, int]:
     different, ids = np.unique(tokens, axis=0, return_inverse=True)
     ids, count = ids.reshape(contexts.shape[:2]), len(different)
     edges = np.stack([np.repeat(ids[:, :1], ids.shape[1], axis=1), ids]).reshape(2, -1)
-    graph = coo_matrix((np.ones(edges.shape[1]), edges), shape=(count, count))
-    parts, _ = connected_components(graph, directed=False)
-    return count, count - int(parts)
+    parts = components(edges, count)
+    return count, count - len(np.unique(parts))
 
 
 def _triangular(
     zero: list[list[int]], constant: list[list[int]]
 ) -> tuple[Vectors, tuple[int, ...]]:
-    """The vectors of the first list, then some of the second, each with a pivot.
+    """Return the vectors of the first list, then some of the second, each with a pivot.
 
     The second list spans the first, so that there are as many vectors in the end as it has.
     """
@@ -117,7 +115,7 @@ def _triangular(
 
 
 def _pivot(x: list[int], others: list[list[int]]) -> int:
-    """An entry of a vector which is not zero; where there is one, at which most others are zero.
+    """An entry of a vector that is not zero; where there is one, at which most others are zero.
 
     A basis of a null space has, for each vector, an entry where all others are zero, which saves
     to eliminate it from them.
@@ -133,13 +131,13 @@ class _Part:
     differences: bool
 
     def modulo(self, residues: Array, prime: int) -> Array:
-        """The rows (C, n, d) modulo a prime, from those of the tokens."""
+        """Return the rows (C, n, d) modulo a prime, from those of the tokens."""
         if not self.differences:
             return residues
         return modular.reduce(residues[:, 1:] - residues[:, :1], prime)
 
     def exact(self, context: Array, row: int) -> list[int]:
-        """One of these rows, times a power of two which makes it integers."""
+        """Return one of these rows, times a power of two that makes it integers."""
         if self.differences:
             pairs = zip(context[row + 1].tolist(), context[0].tolist(), strict=True)
             entries = [Fraction(a) - Fraction(b) for a, b in pairs]
@@ -149,7 +147,7 @@ class _Part:
         return [int(x * unit) for x in entries]
 
     def first_off(self, contexts: Array, kernel: flint.fmpz_mat) -> tuple[int, int] | None:
-        """A row which is not orthogonal to all columns of a matrix, as (context, row); or None."""
+        """Find a row that is not orthogonal to all columns, as (context, row); or None."""
         size = contexts.shape[1]
         whole, exponents = dyadic.integers(contexts.reshape(-1, contexts.shape[2]))
         products = (whole * kernel).tolist()
@@ -171,7 +169,7 @@ _tokens, _differences = _Part(differences=False), _Part(differences=True)
 
 
 def _orthogonal(contexts: Array, part: _Part) -> list[list[int]]:
-    """A basis of the vectors which are orthogonal to all rows, over the rational numbers."""
+    """Return a basis of the vectors that are orthogonal to all rows, over the rational numbers."""
     width = contexts.shape[2]
     rows = [part.exact(contexts[c], row) for c, row in _spanning(contexts, part)]
     while True:
@@ -194,7 +192,7 @@ def _orthogonal(contexts: Array, part: _Part) -> list[list[int]]:
 
 
 def _spanning(contexts: Array, part: _Part) -> list[tuple[int, int]]:
-    """Rows which span all rows modulo a prime, as (context, row); few, and found early if so."""
+    """Rows that span all rows modulo a prime, as (context, row); few, and found early if so."""
     prime = next(modular.safe_primes())
     exponent = modular.least_exponent(contexts)
     width = contexts.shape[2]
@@ -218,6 +216,6 @@ def _spanning(contexts: Array, part: _Part) -> list[tuple[int, int]]:
 
 
 def _chunks(contexts: Array) -> Iterator[tuple[Array, int]]:
-    """A few contexts at a time, and the index of the first."""
+    """Yield a few contexts at a time, and the index of the first."""
     for rows in row_chunks(len(contexts), 8 * contexts.shape[1] * contexts.shape[2]):
         yield contexts[rows], rows.start

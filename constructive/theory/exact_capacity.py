@@ -3,9 +3,9 @@
 rank Z = T is what it takes to memorize T examples, whatever their targets. Minors of Z are analytic
 in the weights, so almost all weights give the largest rank, and random ones most likely do.
 
-- *Proved from below*: rank Z(a) modulo p for the random integer weights which are returned
+- *Proved from below*: rank Z(a) modulo p for the random integer weights that are returned
   (`layers.residues`). These very weights memorize as many examples.
-- *Proved from above*: Theorem 8, c(E; H), by the set J of examples which gives the least bound
+- *Proved from above*: Theorem 8, c(E; H), by the set J of examples that gives the least bound
   (`theory.context_capacity`).
 - Where both agree, that is the capacity. By Theorem 9 they do for almost all queries. For some they
   do not, as where contexts are translates of each other and have one query (Proposition 15.5); then
@@ -22,6 +22,7 @@ from constructive.data.shapes import require_examples
 from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer
 from constructive.support.arguments import require_positive, require_seed
+from constructive.support.foreign import in_three_parts
 from constructive.support.progress import report
 from constructive.theory.context_capacity import ContextCapacity, context_capacity
 from constructive.theory.many_heads import require_heads
@@ -38,7 +39,7 @@ class ExactCapacity:
         upper: proved for all weights, for this `reason`
         reason: which bound of all weights it is, in words
         layer: integer W_Q and W_K whose Z has rank `lower` or more; its readout is zero
-        contexts: bounds of c(E; H), and the examples which are to blame for it
+        contexts: bounds of c(E; H), and the examples that are to blame for it
     """
 
     lower: int
@@ -59,6 +60,7 @@ class ExactCapacity:
         return f"ExactCapacity({self.lower} probably, at most {self.upper}, {shape})"
 
 
+@in_three_parts
 def exact_capacity(
     dataset: Dataset, num_heads: int, head_dim: int = 1, *, attempts: int = 2, seed: int = 0
 ) -> ExactCapacity:
@@ -68,7 +70,7 @@ def exact_capacity(
         dataset: T examples, contexts (T, n, d) or one shared (n, d); targets have no part in it
         num_heads: H
         head_dim: d_h
-        attempts: random weights which are tried while the bounds differ
+        attempts: random weights that are tried while the bounds differ
         seed: of the weights
 
     Raises:

@@ -5,7 +5,7 @@ part J of a group the differences of tokens within contexts span |J| dimensions 
 first group the tokens). That is so if and only if random elements of the differences of each
 context are independent, for almost all choices (Rado's theorem for subspaces, Proposition 15.3), so
 one elimination for each group decides: independent modulo a prime is a proof. Else a part J of the
-rows which depend on each other is named, with its dimension over the rational numbers.
+rows that depend on each other is named, with its dimension over the rational numbers.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class TooNarrow:
 def widths(
     dataset: Dataset, sizes: tuple[int, ...], rng: np.random.Generator
 ) -> tuple[Verdict, TooNarrow | None]:
-    """Whether the contexts of all groups are wide enough, and if not, a part which is too narrow.
+    """Decide whether contexts of all groups are wide enough; if not, name a narrow part.
 
     Args:
         dataset: T examples
@@ -78,6 +78,6 @@ def widths(
 
 
 def own_contexts(dataset: Dataset) -> Array:
-    """The context of each example (T, n, d), without copies of a shared one."""
+    """Return the context of each example (T, n, d), without copies of a shared one."""
     shape = dataset.num_examples, dataset.context_size, dataset.width
     return np.broadcast_to(dataset.contexts, shape)

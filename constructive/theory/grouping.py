@@ -30,8 +30,8 @@ STATEMENT = (
 )
 _ATTEMPTS = 8
 _AT_ONCE = 1 << 20
-"""Products of queries and normals which are held at a time."""
-_OTHER = "certify the data which the memorizer was built for"
+"""Products of queries and normals that are held at a time."""
+_OTHER = "certify the data that the memorizer was built for"
 
 Groups = tuple[tuple[int, int], ...]
 
@@ -70,7 +70,7 @@ def prove(dataset: Dataset, groups: Groups, rng: np.random.Generator) -> Claim:
 
 
 def reordered(dataset: Dataset, groups: Groups) -> Claim:
-    """What is known where groups are not consecutive in the order given."""
+    """Return what is known where groups are not consecutive in the order given."""
     detail = "heads take the examples in another order; the claim wide_grouping is about that"
     return Claim("grouping", _statement(dataset, groups), Verdict.UNDECIDED, detail)
 
@@ -82,7 +82,7 @@ def _statement(dataset: Dataset, groups: Groups) -> str:
 def separate(
     dataset: Dataset, groups: Groups, prime: int, rng: np.random.Generator, *, earlier: bool
 ) -> Array:
-    """A vector for each group but the first, orthogonal modulo p to it and to no other query.
+    """Find for each group but the first a vector orthogonal modulo p to it alone.
 
     Args:
         dataset: T examples
@@ -182,7 +182,7 @@ def _normal(
     prime: int,
     rng: np.random.Generator,
 ) -> Array:
-    """A vector orthogonal modulo p to the group and to none of the others."""
+    """Return a vector orthogonal modulo p to the group and to none of the others."""
     start, stop = group
     outside = queries[others]
     for _ in range(_ATTEMPTS):

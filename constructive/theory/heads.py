@@ -9,6 +9,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
 from constructive.support.arguments import require_seed
 from constructive.support.errors import CapacityError, ParameterError
+from constructive.support.foreign import in_three_parts
 from constructive.theory import bounds
 from constructive.theory.context_capacity import LeastHeads, least_heads
 
@@ -18,7 +19,7 @@ _HAIR = 1e-14
 
 @dataclass(frozen=True)
 class FewestHeads:
-    """The fewest heads which the contexts of data allow, and some room.
+    """The fewest heads that the contexts of data allow, and some room.
 
     Attributes:
         least: the smallest H with T <= c(E; H), for the different inputs: no fewer do (Theorem 8),
@@ -34,8 +35,9 @@ class FewestHeads:
     reason: str
 
 
+@in_three_parts
 def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
-    """The fewest heads which the contexts of a data set allow, with a margin in conditioning.
+    """Return the fewest heads that the contexts of a data set allow, with a margin in conditioning.
 
     No fewer memorize it, whatever its queries and the weights are (Theorem 8); as many do for
     almost all queries (Theorem 9). For some they do not, whatever their number (Proposition 15.5):
@@ -43,7 +45,7 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
-        seed: of the elimination which finds the examples to blame
+        seed: of the elimination that finds the examples to blame
 
     Raises:
         ParameterError: for a negative seed
@@ -64,7 +66,7 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
 
 
 def with_room(dataset: Dataset, known: LeastHeads) -> FewestHeads:
-    """The fewest heads of a data set, and some room.
+    """Return the fewest heads of a data set, and some room.
 
     Args:
         dataset: T examples
@@ -97,7 +99,8 @@ def with_room(dataset: Dataset, known: LeastHeads) -> FewestHeads:
 
 
 def _seen_in_floats(dataset: Dataset, inputs: int) -> tuple[int, str]:
-    """The heads for all examples by the dimensions which float64 sees, and how to say so."""
+    """Return the heads for all examples by the dimensions that float64 sees, and how to say so."""
+    dataset = dataset.filled
     grams, scale = np.zeros((2, dataset.width, dataset.width)), np.abs(dataset.contexts).max() or 1
     for _, contexts in dataset.context_chunks():
         tokens = contexts / scale
@@ -121,9 +124,9 @@ def heads_needed(num_examples: Dataset) -> int: ...
 def heads_needed(
     num_examples: int | Dataset, context_size: int | None = None, head_dim: int | None = None
 ) -> int:
-    """The smallest H whose bound holds T examples, or which the contexts of a data set allow.
+    """Return the smallest H that holds T examples, or that the contexts of a data set allow.
 
-    For sizes Theorem 1's if d_h is given, else Theorem 2's. For a data set the number which its
+    For sizes Theorem 1's if d_h is given, else Theorem 2's. For a data set the number that its
     contexts allow: no fewer heads hold it (Theorem 8), and as many do for almost all queries
     (Theorem 9).
 

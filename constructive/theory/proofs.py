@@ -1,4 +1,4 @@
-"""Run the literate proofs: each statement has its proof on paper, and checks which run.
+"""Run the literate proofs: each statement has its proof on paper, and checks that run.
 
 A page of `proofs/` is Markdown. A section with a proof, from **Proof.** to QED, is a statement; its
 `>>>` blocks check it. They hand every instance to `holds(kind, condition)`, of one of these kinds:
@@ -64,7 +64,7 @@ class Outcome:
 
 @dataclass
 class Ledger:
-    """Counts the instances which hold, and stops at one which does not.
+    """Counts the instances that hold, and stops at one that does not.
 
     Example:
         >>> holds = Ledger()
@@ -112,7 +112,7 @@ def holds(kind: Kind, condition: object) -> None:
 
 
 def pages(folder: Path | None = None) -> list[Path]:
-    """The pages of proofs in reading order: in the installed package, or beside it in a checkout.
+    """Return the pages of proofs in reading order, of the package or of the checkout.
 
     Raises:
         ParameterError: where there are none
@@ -130,7 +130,7 @@ def pages(folder: Path | None = None) -> list[Path]:
 
 
 def sections(page: Path) -> list[Section]:
-    """The sections of a page, which start with a heading of two marks.
+    """Return the sections of a page, which start with a heading of two marks.
 
     Example:
         >>> [section.title for section in sections(pages()[0])][1]
@@ -165,7 +165,7 @@ def prove(chosen: Sequence[Path] | None = None) -> list[Outcome]:
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """Statement, proved on paper, checked how, on how many instances; as text."""
+    """Write a table of statements: proved on paper, checked how, on how many instances."""
     rows = Table(box=None, pad_edge=False, show_edge=False)
     for heading in ("statement", "proved on paper", "checked", "instances", ""):
         rows.add_column(heading, justify="right" if heading == "instances" else "left")

@@ -1,6 +1,6 @@
 """The theorems of this package beside other published bounds for memorization.
 
-Counts are of the parameters which suffice for T = N examples with one real label each. Bounds
+Counts are of the parameters that suffice for T = N examples with one real label each. Bounds
 which a paper states up to constants or logarithms are not evaluated: their order is given. Networks
 on vectors take all of an example as their input, D = (n + 1) d numbers.
 
@@ -55,7 +55,7 @@ class PublishedBound:
 def published_bounds(
     *, num_examples: int, context_size: int, width: int
 ) -> tuple[PublishedBound, ...]:
-    """The table for T examples of n tokens of d entries and one real label, ours first.
+    """Return the table for T examples of n tokens of d entries and one real label, ours first.
 
     Args:
         num_examples: T, or N in the formulas
@@ -184,7 +184,7 @@ def _networks_on_vectors(total: int, inputs: int) -> tuple[PublishedBound, ...]:
 
 
 def three_layer_widths(num_examples: int, inputs: int) -> tuple[int, int]:
-    """Widths d_1 and d_2 with 4 floor(d_1/4) floor(d_2/4) >= N, and about the fewest weights.
+    """Return widths with 4 floor(d_1/4) floor(d_2/4) >= N, and about the fewest weights.
 
     With d_1 = 4a and d_2 = N/a the weights are 4N + 4a(D + 1) + 2N/a, least for a near
     sqrt(N/(2(D + 1))).
@@ -264,7 +264,7 @@ def needs(*, num_examples: int, context_size: int, width: int) -> Iterator[Need]
 
 
 def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
-    """For growing d_h: the smallest H by each theorem, and what its weights cost, as text.
+    """Write a table of the smallest H by each theorem, and its weights, for growing d_h.
 
     "at most" are upper bounds for all weights of H heads, with a shared context and in general.
 
@@ -309,7 +309,7 @@ def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
 
 
 def comparison(*, num_examples: int, context_size: int, width: int) -> str:
-    """The published bounds as text, with examples for each parameter where the count is known.
+    """Write the published bounds, with examples for each parameter where that is known.
 
     Args:
         num_examples: T, or N in the table

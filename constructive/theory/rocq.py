@@ -40,7 +40,7 @@ _LAST_LINES = 30
 
 @dataclass(frozen=True)
 class Theorem:
-    """A theorem which Rocq has checked.
+    """A theorem that Rocq has checked.
 
     Attributes:
         name: its name in the sources
@@ -62,7 +62,7 @@ class Report:
 
 
 def sources() -> Path:
-    """The folder of the formal proofs.
+    """Return the folder of the formal proofs.
 
     Example:
         >>> (sources() / "statements" / "Definitions.v").exists()
@@ -72,7 +72,7 @@ def sources() -> Path:
 
 
 def files(folder: Path) -> list[Path]:
-    """The sources in a folder, relative to it, in the order of their names.
+    """Return the sources in a folder, relative to it, in the order of their names.
 
     Example:
         >>> files(sources())[0].as_posix()
@@ -82,7 +82,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def printed(text: str) -> tuple[Theorem, ...]:
-    r"""The theorems in what Rocq prints for `main_theorems.v`.
+    r"""Return the theorems in what Rocq prints for `main_theorems.v`.
 
     Example:
         >>> text = "sum\n     : Sum\nAxioms:\nboolp.choice\n  : forall x, x\nR.zero : R.int\n"
@@ -118,13 +118,13 @@ def check(folder: Path | None = None) -> Report:
 
 
 @contextmanager
-def compiled(name: str) -> Iterator[Path]:
-    """Copy the sources into a temporary folder, and compile one file and those which it needs.
+def compiled(*names: str) -> Iterator[Path]:
+    """Copy the sources into a temporary folder, and compile some files and those that they need.
 
     Compiled files and makefiles that were there before would be believed, so none is reused.
 
     Args:
-        name: of the file in the folder, without `.v`
+        names: of the files in the folder, without `.v`
 
     Raises:
         MissingExtraError: where Rocq, its libraries or make are not installed
@@ -134,11 +134,11 @@ def compiled(name: str) -> Iterator[Path]:
     with _copy() as copy:
         status, output = _make(copy, "Makefile.coq")
         if not status:
-            status, output = _make(copy, "-f", "Makefile.coq", f"{name}.vo")
+            status, output = _make(copy, "-f", "Makefile.coq", *(f"{name}.vo" for name in names))
         _require_libraries(output)
         if status:
             raise OutputError(
-                f"{name}.v does not compile: {output}",
+                f"{', '.join(names)} does not compile: {output}",
                 witness=str(copy),
                 suggestion="constructive prove --rocq",
             )
@@ -218,14 +218,14 @@ def _require_libraries(output: str) -> None:
         missing = re.search(r"Unable to locate library\s.*?mathcomp.*", output)
     if missing is not None:
         raise MissingExtraError(
-            "the formal proofs need libraries of Rocq which are not installed",
+            "the formal proofs need libraries of Rocq that are not installed",
             witness=missing[0],
             suggestion=_INSTALL,
         )
 
 
 def table(theorems: Sequence[Theorem]) -> str:
-    """Each theorem, its file, and how many axioms of which modules; then the axioms by name."""
+    """Write a table of theorems, their files and axioms; then the axioms by name."""
     rows = Table(box=None, pad_edge=False, show_edge=False)
     for heading in ("theorem", "file", "axioms"):
         rows.add_column(heading)

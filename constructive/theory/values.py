@@ -56,7 +56,7 @@ def value_bounds(
     tokens: int | None = None,
     differences: int | None = None,
 ) -> ValueBounds:
-    """What heads with values of d_v entries hold, and what no such heads do.
+    """Return how many examples heads with values of d_v entries hold, and how many none do.
 
     All labels of T examples are reached up to `holds`, for almost all queries, if contexts are
     generic own ones or one shared one of such dimensions. Above `at_most` they are not, for all
@@ -69,8 +69,8 @@ def value_bounds(
         head_dim: d_h
         value_dim: d_v
         target_dim: d_out, the number of entries of a target
-        tokens: k, the number of dimensions which all tokens span; by default d
-        differences: delta, the number of dimensions which differences of two tokens of one context
+        tokens: k, the number of dimensions that all tokens span; by default d
+        differences: delta, the number of dimensions that differences of two tokens of one context
             span, such as n - 1 of a shared one; by default k
 
     Raises:
@@ -122,7 +122,7 @@ def value_bounds(
 
 
 def generic_spans(shapes: ExampleShapes) -> tuple[int, int]:
-    """Of generic contexts of these shapes k and delta: (k, delta).
+    """Return k and delta of generic contexts of these shapes.
 
     Args:
         shapes: of T examples
@@ -141,7 +141,7 @@ def generic_spans(shapes: ExampleShapes) -> tuple[int, int]:
 
 
 def require_room(shapes: ExampleShapes, num_heads: int) -> int:
-    """How many examples H heads hold if contexts of these shapes are generic, whatever the weights.
+    """Return how many examples H heads hold if contexts of these shapes are generic.
 
     Args:
         shapes: of T examples
@@ -173,7 +173,7 @@ def require_room(shapes: ExampleShapes, num_heads: int) -> int:
 
 
 def heads_for_values(shapes: ExampleShapes, value_dim: int) -> int | None:
-    """The smallest H for which values of d_v entries hold the examples; None where none does.
+    """Return the smallest H with which values of d_v entries hold the examples, or None.
 
     Args:
         shapes: of T examples

@@ -8,7 +8,7 @@ In the order in which heads take the examples,
   the first group, the tokens).
 
 Queries are decided as for the claim *grouping* (`theory.grouping`), and contexts by random
-differences which are independent modulo a prime (`theory.group_spans`).
+differences that are independent modulo a prime (`theory.group_spans`).
 """
 
 from typing import Any
@@ -45,7 +45,7 @@ def prove(
         dataset: T examples
         groups: (start, stop) of consecutive examples in the order
         order: (T,), the examples in the order in which heads take them
-        rng: of the vectors which show it
+        rng: of the vectors that show it
 
     Example:
         >>> same = np.tile([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], (3, 1, 1))
@@ -86,7 +86,7 @@ def prove(
 
 
 def in_words(narrow: TooNarrow) -> str:
-    """What is too narrow, and how."""
+    """Describe what is too narrow, and how."""
     what = "tokens" if narrow.tokens else "differences of tokens"
     return (
         f"the {what} of {len(narrow.examples)} examples of one group span "

@@ -4,15 +4,17 @@
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals sequences exp.
 From Memorization Require Import Definitions Capacity Exact_rank Generic_contexts Kernels.
-From Memorization Require Import adequacy curve readout theorem_1 theorem_2 theorem_3 theorem_4.
+From Memorization Require Import adequacy curve readout theorem_1 theorem_2 theorem_3 hermite.
+From Memorization Require Import theorem_4.
 From Memorization Require Import theorem_8 theorem_9 shared_context.
 From Memorization Require Import theorem_10 theorem_10_representatives corollaries hyperplane.
 From Memorization Require Import narrow_readout positive_vector rank_open almost_all_queries.
 From Memorization Require Import minimizer translates sums_of_contexts causal_bound theorem_12.
 From Memorization Require Import rank_on_curves proposition_15_3 one_token theorem_11.
-From Memorization Require Import theorem_13_14.
+From Memorization Require Import theorem_13_14 any_weights saturated_heads integer_readout.
 From Memorization Require Import layer_checker attention_program attention_rank.
 From Memorization Require Import upper_bound_program upper_bound.
+From Memorization Require Import error_checker_program error_checker.
 
 Set Printing Width 100.
 Import GRing.Theory.
@@ -50,6 +52,10 @@ Check theorem_3_d.
 Print Assumptions theorem_3_d.
 Check theorem_4.
 Print Assumptions theorem_4.
+Check e_transcendental.
+Print Assumptions e_transcendental.
+Check hermite.
+Print Assumptions hermite.
 Check theorem_8_weights.
 Print Assumptions theorem_8_weights.
 Check theorem_8.
@@ -112,6 +118,20 @@ Check one_winner.
 Print Assumptions one_winner.
 Check ties.
 Print Assumptions ties.
+Check any_weights.
+Print Assumptions any_weights.
+Check any_weights_slabs.
+Print Assumptions any_weights_slabs.
+Check leads.
+Print Assumptions leads.
+Check saturated.
+Print Assumptions saturated.
+Check integer_sums.
+Print Assumptions integer_sums.
+Check integer_sums_nearest.
+Print Assumptions integer_sums_nearest.
+Check integers_decide.
+Print Assumptions integers_decide.
 Check @check_layer_sound.
 Print Assumptions check_layer_sound.
 Check @check_attention_sound.
@@ -122,3 +142,5 @@ Check check_upper_bound_rank.
 Print Assumptions check_upper_bound_rank.
 Check check_upper_bound_sound.
 Print Assumptions check_upper_bound_sound.
+Check check_error_sound.
+Print Assumptions check_error_sound.

@@ -18,6 +18,7 @@ from pathlib import Path
 import decoder_forgeries
 import decoder_judge
 import forgeries
+import instance_forgeries
 import judges
 import numpy as np
 import resources
@@ -91,7 +92,8 @@ class Runner:
             kept.mkdir(parents=True)
             for file in files:
                 with contextlib.suppress(OSError):
-                    shutil.copy(file, kept)
+                    copied = shutil.copytree if Path(file).is_dir() else shutil.copy
+                    copied(file, kept / Path(file).name)
             (kept / "why.txt").write_text(f"{label}\n{words}\n")
 
     def check(self, files, arguments=()):
@@ -109,8 +111,8 @@ class Runner:
 
     def case(self, family, case):
         """Write, check, judge and count one case."""
-        for file in self.work.iterdir():
-            file.unlink()
+        shutil.rmtree(self.work)
+        self.work.mkdir()
         files = case.write(self.work)
         self.count(family, "tried")
         status, printed, seconds, grown = self.check(files, case.arguments)
@@ -133,6 +135,8 @@ class Runner:
 
     def judge(self, files, printed, case):
         """Whether all that was printed is true of these files."""
+        if case.judge is not None:
+            return case.judge(printed)
         *lines, last = printed.splitlines()
         if last != "PROVED" or not lines or case.true is False:
             return False
@@ -197,7 +201,7 @@ class Runner:
                 memorizer, dataset, options = objects(rng, triple)
                 certificate = certify(memorizer, dataset, **options)
         except constructive.ConstructiveError:
-            self.count(family, "refused")  # in words, as for data which are not data
+            self.count(family, "refused")  # in words, as for data that are not data
             return
         except BaseException:
             files = triple.write(self.work)
@@ -356,6 +360,12 @@ def paired_record(dataset, order, stops, scalar):
 
 # Families.
 
+BUILT = {
+    "mutations": forgeries.mutation,
+    "false claims": forgeries.false_claim,
+    "instances": instance_forgeries.forgery,
+}
+
 
 def run(family, number, cases, keep=None):
     """Run so many cases of a family with one seed; the counts by family."""
@@ -376,9 +386,8 @@ def run(family, number, cases, keep=None):
                 else:
                     runner.certified_decoder(family, rng)
         else:
-            build = {"mutations": forgeries.mutation, "false claims": forgeries.false_claim}[family]
             for _ in range(cases):
-                runner.case(family, build(rng))
+                runner.case(family, BUILT[family](rng))
         return runner.counts
     finally:
         runner.close()

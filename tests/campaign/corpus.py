@@ -123,6 +123,8 @@ def decoders():
             yield f"decoder-{name}-{model}", decoder, text, asked
         for storage in ("bfloat16", "float16"):
             yield f"decoder-{name}-{storage}", decoder.stored_as(storage), text, {}
+    for name, options in (("few", {}), ("few-planes", {"outputs": 2, "every": True})):
+        yield f"decoder-{name}", build_decoder(words, parameters="few", **options), words, {}
     decoder = build_decoder(words, width=16)
     readout = -decoder.layer.readout_weights
     wrong = dataclasses.replace(

@@ -6,6 +6,7 @@ every function takes a random generator and a copy, and returns what to call it.
 """
 
 import copy
+import dataclasses
 import functools
 import json
 import struct
@@ -14,12 +15,15 @@ from dataclasses import dataclass
 import decoder_judge
 import numpy as np
 import triples
+from compact_parts import compact
 from forgeries import EVIL, Case, leaves
 from triples import described, digest
 
 from constructive import Decoder, Text, build_decoder, certify
 from constructive.layers.causal.layer import CausalLayer
+from constructive.layers.decoder_files import file_content
 from constructive.layers.decoder_record import DecoderRecord
+from constructive.layers.packed.packing import packable
 
 NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 FORMATS = ("float32", "bfloat16", "float16")
@@ -33,6 +37,8 @@ class Files:
     weights: dict
     about: dict
     text: dict
+    packed: bool = False
+    spoilt: int = 0
 
     def signed(self):
         """With the sizes, window, storage and hashes of these very files."""
@@ -46,6 +52,8 @@ class Files:
             "window": self.about["window"],
             "storage": self.about["record"]["storage"],
         }
+        if "longest" in self.about:
+            self.content["weights"]["longest"] = self.about["longest"]
         return self
 
     def write(self, folder):
@@ -53,6 +61,14 @@ class Files:
         paths = [folder / name for name in ("c.json", "d.safetensors", "t.json")]
         paths[0].write_text(json.dumps(self.content))
         paths[1].write_bytes(tensors(self.weights, self.about))
+        if self.packed and packable(self.weights):
+            paths[1].rename(paths[1].with_suffix(".plain"))
+            content = bytearray(file_content(self.weights, self.about))
+            for place in np.random.default_rng(self.spoilt).integers(
+                len(content), size=self.spoilt
+            ):
+                content[place] ^= 1 << int(place) % 8
+            paths[1].write_bytes(content)
         paths[2].write_text(json.dumps(self.text))
         return [str(path) for path in paths]
 
@@ -97,7 +113,21 @@ def honest():
             certificate = certify(rounded, text)
             if certificate.proved:
                 made.append(files_of(rounded, text, certificate))
+    for text, options in (
+        (Text.words("a rat sat, a cat sat"), {"period": 8, "heads": 6}),
+        (Text.of([0, 1, 1, 0, 1, 0, 0, 1]), {"period": 8, "window": 4, "heads": 5}),
+        (Text.bytes(b"abcabcabd"), {"period": 16, "outputs": 2, "spacing": 301}),
+    ):
+        decoder, _ = compact(text, **options)
+        for some in (decoder, *[unrolled(decoder)] * (options["period"] == 8)):
+            made += [files_of(some, text, certify(some, text))] * 2
     return made
+
+
+def unrolled(decoder):
+    """The same with a row for each position."""
+    positions = decoder.placed(np.arange(decoder.longest))
+    return dataclasses.replace(decoder, positions=positions, longest=None)
 
 
 # What may be done to them.
@@ -311,8 +341,71 @@ def other_sizes(rng, files):
     return f"{name} of other sizes"
 
 
+def changed_signs(rng, files):
+    """A sign or several, of a head, a token, a position or the readout."""
+    name = NAMES[rng.integers(5)]
+    array = files.weights[name].reshape(-1)
+    some = rng.integers(array.size, size=rng.choice([1, 1, 2, 5]))
+    array[some] = -array[some]
+    return f"signs of {name} changed"
+
+
+def other_integers(rng, files):
+    """Integers a little larger or smaller, or heads with keys that tie."""
+    name = NAMES[rng.integers(6)]
+    array = files.weights[name].reshape(-1)
+    place = rng.integers(array.size)
+    kind = rng.integers(4)
+    if kind == 0:
+        array[place] += rng.choice([-1, 1])
+    elif kind == 1:
+        array[place] *= rng.choice([0, 2, 3])
+    elif kind == 2:
+        files.weights["W_K"] *= np.float32(2.0 ** rng.integers(-8, 9))
+    else:
+        files.weights["W_K"][:, rng.integers(files.weights["W_K"].shape[1])] = 0.0
+    return f"integers of {name} are others"
+
+
+def cancelling(rng, files):
+    """Entries of U for constants that cancel, near the largest sum that is exact."""
+    u, heads = files.weights["U"], len(files.weights["W_Q"])
+    width, column = len(u) // (heads + 1), rng.integers(u.shape[1])
+    one, other = rng.integers(heads + 1, size=2) * width
+    room = 2**24 - int(np.abs(u[:, column]).sum())
+    more = float(room // 2 + rng.integers(-2, 3)) * rng.choice([1, 1, 2, 0.5])
+    u[one, column] += np.float32(more)
+    u[other, column] -= np.float32(more)
+    return "entries of U that cancel"
+
+
+def nearer(rng, files):
+    """The line of the unembedding with points that are nearer: margins near rounding, or none."""
+    out = files.weights["unembedding"]
+    if rng.random() < 0.5:
+        out[rng.integers(len(out))] = out[rng.integers(len(out))]
+    else:
+        out[:] = np.rint(out * np.float32(2.0 ** rng.integers(1, 12)))
+    return "rows of the unembedding nearer"
+
+
+def other_period(rng, files):
+    """Positions that are periodic where they were not, or for texts of other lengths."""
+    choices = [1, 2, 5, 8, 9, 12, 20, 10**9, 0, -1, True, 8.0, None, "8"]
+    files.about["longest"] = choices[rng.integers(len(choices))]
+    if rng.random() < 0.3:
+        files.weights["positions"] = files.weights["positions"][: rng.integers(1, 9)]
+    return "another period"
+
+
+def as_packed(rng, files):
+    """Packed, and perhaps with a few bits that are others."""
+    files.packed, files.spoilt = True, int(rng.choice([0, 0, 1, 2, 20]))
+    return "packed" + ", and spoilt" * (files.spoilt > 0)
+
+
 def other_evidence(rng, files):
-    """A column, a point or a prime which is another, and anything anywhere."""
+    """A column, a point or a prime that is another, and anything anywhere."""
     trails = [trail for trail in leaves(files.content) if trail]
     trail = trails[rng.integers(len(trails))]
     value = EVIL[rng.integers(len(EVIL))]
@@ -352,7 +445,8 @@ WAYS = (
     (moved_entries, 4), (exchanged_rows, 2), (equal_rows, 2), (blunt, 2), (nearly_equal, 4),
     (large_sums, 2), (scaled, 3), (not_finite, 1), (other_storage, 3), (long_logits, 2), (lied, 4),
     (other_texts, 3), (other_window, 2), (other_sizes, 2), (other_evidence, 2), (other_words, 2),
-    (fewer_claims, 1), (nothing, 1),
+    (fewer_claims, 1), (nothing, 1), (changed_signs, 2), (other_integers, 2), (cancelling, 2),
+    (nearer, 2), (other_period, 2), (as_packed, 3),
 )  # fmt: skip
 
 

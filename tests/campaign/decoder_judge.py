@@ -69,6 +69,13 @@ class Read:
     prompt: int
     window: int | None
     storage: str
+    longest: int | None = None
+
+    def placed(self, count):
+        """The first rows of positions, which may be periodic."""
+        rows = np.arange(count)
+        positions = self.weights["positions"]
+        return positions[rows if self.longest is None else rows % len(positions)]
 
     @property
     def asked(self):
@@ -86,6 +93,8 @@ def read(weights, text):
     content = Path(weights).read_bytes()
     (length,) = struct.unpack("<Q", content[:8])
     metadata = json.loads(content[8 : 8 + length])["__metadata__"]
+    if metadata["format"] == "constructive decoder 2":  # the same weights are beside it
+        return read(Path(weights).with_suffix(".plain"), text)
     about, said = json.loads(metadata["decoder"]), json.loads(Path(text).read_bytes())
     tensors = load_file(weights)
     kind = {"words": str, "bytes": int, "ids": int}[said["unit"]]
@@ -106,7 +115,11 @@ def read(weights, text):
     window = about["window"]
     if window is not None and (type(window) is not int or window < 1):
         raise ValueError("the window is none")
-    return Read(tensors, said["texts"], said["prompt"], window, about["record"]["storage"])
+    most = about["longest"] if "longest" in about else len(tensors["positions"])
+    if type(most) is not int or most < max(map(len, said["texts"])):
+        raise ValueError("there are too few positions")
+    storage, longest = about["record"]["storage"], about.get("longest")
+    return Read(tensors, said["texts"], said["prompt"], window, storage, longest)
 
 
 def statement(name, text, weights, data):
@@ -137,7 +150,7 @@ def representations(on):
     found, largest = [], 0.0
     weights, width = on.weights, on.weights["W_Q"].shape[1]
     for ids in on.texts:
-        x = balls(weights["embedding"][ids]) + balls(weights["positions"][: len(ids)])
+        x = balls(weights["embedding"][ids]) + balls(on.placed(len(ids)))
         rows = [[x[i, k] for k in range(width)] for i in range(len(ids))]
         for w_q, w_k in zip(weights["W_Q"], weights["W_K"], strict=True):
             logits = (x * balls(w_q)) * (x * balls(w_k)).transpose()
@@ -228,7 +241,58 @@ def executes(on):
         for _ in range(SPEND):
             if not recited(on, rng):
                 return False
-        return True if surely(on) else None
+        return True if surely(on) or exactly(on) else None
+
+
+def exactly(on):
+    """Whether integers show it: saturated heads, no sum of 2^24, and margins beyond rounding."""
+    weights = on.weights
+    if on.storage != "float32" or any((np.rint(w) != w).any() for w in weights.values()):
+        return False
+    u, out = (integers(weights[name]) for name in ("U", "unembedding"))
+    if (np.abs(u).sum(axis=0) >= 2**24).any():
+        return False
+    for text, ids in enumerate(on.texts):
+        x = integers(weights["embedding"][ids]) + integers(on.placed(len(ids)))
+        seen = saturated(x, weights, on.window) if (np.abs(x) == 1).all() else None
+        if seen is None:
+            return False
+        z = np.concatenate([x, *(x[tokens] for tokens in seen)], axis=1)
+        for of, place, right in on.asked:
+            if of == text and not wins(z[place] @ u, out, right):
+                return False
+    return True
+
+
+def integers(array):
+    """Integers of any size."""
+    return np.asarray(array).astype(np.int64).astype(object)
+
+
+def saturated(x, weights, window):
+    """The token that each position reads, for each head; None where one does not lead by 128."""
+    found = []
+    for w_q, w_k in zip(integers(weights["W_Q"]), integers(weights["W_K"]), strict=True):
+        if 2 * (np.abs(w_q).sum(axis=0) * np.abs(w_k).sum(axis=0)).sum() >= 2**24:
+            return None
+        logits, tokens = (x @ w_q) @ (x @ w_k).T, []
+        for i, row in enumerate(logits):
+            begin = max(0, i + 1 - (window or len(x)))
+            order = sorted(range(begin, i + 1), key=lambda j, row=row: row[j])
+            if len(order) > 1 and row[order[-1]] - row[order[-2]] < 128:
+                return None
+            tokens.append(order[-1])
+        found.append(tokens)
+    return found
+
+
+def wins(outputs, out, right):
+    """Whether a logit is the largest by more than what the last product may round."""
+    logits, sizes = out @ outputs, np.abs(out) @ np.abs(outputs)
+    gamma = Fraction(101 * len(outputs), 100 * 2**24)
+    off = [0 if size < 2**24 else gamma * size for size in sizes]
+    others = [v for v in range(len(out)) if v != right]
+    return all(logits[right] - logits[v] > off[right] + off[v] for v in others)
 
 
 def stored(array, storage):
@@ -279,7 +343,7 @@ def recited(on, rng):
 
     weights = {name: keep(w) for name, w in on.weights.items()}
     for text, ids in enumerate(on.texts):
-        x = keep(flush(weights["embedding"][ids] + weights["positions"][: len(ids)]))
+        x = keep(flush(weights["embedding"][ids] + keep(on.placed(len(ids)))))
         parts = [x]
         for w_q, w_k in zip(weights["W_Q"], weights["W_K"], strict=True):
             if rng.random() < 0.5:
@@ -344,7 +408,7 @@ def averages(on):
         z = np.array([float(ball.mid()) for ball in rows[text][place]])
         ids = on.texts[text]
         begin = max(0, place + 1 - (on.window or len(ids)))
-        tokens = on.weights["embedding"][ids].astype(float) + on.weights["positions"][: len(ids)]
+        tokens = on.weights["embedding"][ids].astype(float) + on.placed(len(ids))
         most = np.abs(tokens[begin : place + 1]).max(axis=0)  # no average is larger
         sizes = np.concatenate([np.abs(z[:width]), np.tile(most, len(z) // width - 1)])
         found.append((sizes, place + 1 - begin))
@@ -356,9 +420,7 @@ def exact_logits(on, digits, least, top):
     every = {(v, i) for ids in on.texts for i, v in enumerate(ids)}
     tokens = [
         [Fraction(float(a)) + Fraction(float(b)) for a, b in zip(*pair, strict=True)]
-        for pair in (
-            (on.weights["embedding"][v], on.weights["positions"][i]) for v, i in sorted(every)
-        )
+        for pair in ((on.weights["embedding"][v], on.placed(i + 1)[i]) for v, i in sorted(every))
     ]
     if any(Fraction(float(np.float32(float(x)))) != x for x in itertools.chain(*tokens)):
         return False

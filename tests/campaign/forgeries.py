@@ -18,7 +18,7 @@ import triples
 from hypothesis import strategies as st
 from triples import LAYER, PAIRED, Triple, bound, claim, pack, unpack
 
-PRIMES = (4194287, 4194181, 2097169)  # of the size which is asked for
+PRIMES = (4194287, 4194181, 2097169)  # of the size that is asked for
 OTHERS = (4, 7, 4194285, 4194301, 2**31 - 1)
 EVIL = (
     None, True, False, 0, 1, -1, 2, 4194287, 2**22, 10**30, -(10**400), 0.5, 1e308, "", "PROVED",
@@ -32,9 +32,10 @@ class Case:
     """Files of one case, and what they are for.
 
     write:     puts them into a folder, and gives their names
-    kind:      "layer", "sequence" or "decoder": who judges what is printed
+    kind:      "layer", "sequence", "decoder" or "instances": who judges what is printed
     true:      what is known of the claims by construction: True, False, or None
     arguments: more for the command
+    judge:     of instances: called with what is printed, True, False or None
     """
 
     label: str
@@ -42,6 +43,7 @@ class Case:
     kind: str = "layer"
     true: bool | None = None
     arguments: list = field(default_factory=list)
+    judge: object = None
 
 
 def of_triple(label, triple, *, true=None, arguments=()):
@@ -579,7 +581,7 @@ def narrow_values(rng):
 
 
 def impossible(rng):
-    """Upper bounds for more heads, of tokens beside their span, and of examples which are too few.
+    """Upper bounds for more heads, of tokens beside their span, and of examples that are too few.
 
     What is stated follows from the evidence, if that is right.
     """
@@ -609,7 +611,7 @@ def impossible(rng):
         numbers[rng.integers(len(numbers))] += 1
         factor = judges.product_of_primes(int(rng.integers(1, 60)))
         vector[:] = [hex(x * factor) for x in numbers]
-    elif why == "modulo":  # vectors which are right modulo some primes, of tokens which are not
+    elif why == "modulo":  # vectors that are right modulo some primes, of tokens that are not
         width, factor = queries.shape[1], int(rng.choice(PRIMES))
         contexts[:] = np.round(contexts / np.abs(contexts).max().clip(1e-300) * 9) * factor
         count = int(rng.integers(width + 1))

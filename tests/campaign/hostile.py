@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = map(str, Path(__file__).parents[:2])
 
 FAMILIES = {
     "mutations": (0.40, 250),
@@ -33,6 +33,7 @@ FAMILIES = {
     "large demands": (0.002, 10),
     "certify": (0.068, 100),
     "decoders": (0.05, 100),
+    "instances": (0.02, 50),
 }
 """Shares of all cases, and how many are run at a time."""
 

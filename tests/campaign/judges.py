@@ -8,7 +8,7 @@ They read arrays and texts, and compute with Python's integers and Fractions, or
   ones which do not have it show, but for a chance of 10^-100 or so, that it has not. Where no logit
   is large, elimination in 2,000 bits has to agree.
 - *Error*: the layer as it is defined, example by example.
-- *Impossible*: ranks of tokens and of differences within contexts, of the examples which the
+- *Impossible*: ranks of tokens and of differences within contexts, of the examples that the
   certificate blames, over the rational numbers; and how many of these examples differ.
 - *Readout*: the least distance is between |c|^2 / |c|_1 and |c|_inf for the shortest c with
   Z c = r; where that does not decide, a linear program proposes better bounds on both sides.
@@ -339,7 +339,7 @@ def grouping_holds(data, groups):
 
 
 def wide_grouping_holds(data, groups, order):
-    """Theorem 10: all parts of groups have contexts which are wide enough."""
+    """Theorem 10: all parts of groups have contexts that are wide enough."""
     contexts, queries = data["contexts"], fractions(data["queries"])
     shared = np.ndim(contexts) == 2
     contexts = [fractions(contexts if shared else contexts[t]) for t in range(len(queries))]

@@ -67,6 +67,9 @@ LAYERS = "checker checker_conformance upper_bounds"
 PAIRS = [*checks("paired_steps paired_bounds layers paired soundness"), HONEST, HOSTILE]
 SEQUENCES = [*checks("sequence_parts sequence_checker soundness"), HOSTILE]
 DECODERS = checks("decoder_checker decoder_rounding decoder_models")
+FOLDERS = [f"tests/instances/test_{name}.py" for name in ("checking", "flat_graph")]
+GRAPHS = [*checks("graphs graph_rounding"), *FOLDERS]
+BOUNDS = [*checks("softmaxes"), *FOLDERS]
 REAL = checks(f"attend float_claims real_claims arithmetic layers soundness {LAYERS}")
 TESTS = {
     **{f"certificates/checker/{name}": PAIRS for name in ("paired", "pairs", "scan", "coupling")},
@@ -76,8 +79,14 @@ TESTS = {
     },
     **{
         f"certificates/checker/{name}": DECODERS
-        for name in ("decoders", "margins", "recites", "table")
+        for name in ("decoders", "margins", "recites")
     },
+    **{f"certificates/checker/{name}": GRAPHS for name in ("graphs", "operators", "protobuf")},
+    **{f"certificates/checker/{name}": BOUNDS for name in ("softmaxes", "dyadic")},
+    **{f"certificates/checker/{name}": FOLDERS for name in ("folder", "instance")},
+    "certificates/checker/graph_rounding": [*checks("graph_rounding"), *FOLDERS],
+    "certificates/checker/properties": [*checks("instance_properties"), *FOLDERS],
+    "certificates/checker/table": [*checks("attend"), *DECODERS],
     **{
         f"certificates/checker/{name}": [*REAL, HONEST, HOSTILE, NEEDS]
         for name in ("floating", "float_claims", "real", "inverse", "digits")

@@ -15,7 +15,7 @@ import triples
 from triples import LAYER, PAIRED, Triple, bound, claim, pack
 
 LIMIT = 0.5
-"""GB which the checker is told. Python, numpy and the libraries take some before it counts."""
+"""GB that the checker is told. Python, numpy and the libraries take some before it counts."""
 BASE = 0.15
 """GB of these."""
 
@@ -167,7 +167,7 @@ def last_entries(total, size, width, *, shared=False):
 
 
 def long_tokens(rng):
-    """Tokens from 2^-1000 to 2^1000, and long numbers: products which are not zero."""
+    """Tokens from 2^-1000 to 2^1000, and long numbers: products that are not zero."""
     width = int(rng.integers(20, 120))
     data = last_entries(300, int(rng.integers(100, 3000)), width, shared=True)
     data["contexts"] = np.ldexp(1.0, rng.integers(-1000, 1000, data["contexts"].shape))

@@ -264,7 +264,7 @@ def test_the_judge_of_upper_bounds_knows_both_answers():
 
 
 def demand(width, entries, vectors):
-    """Tokens with these last entries, and vectors which are orthogonal to them."""
+    """Tokens with these last entries, and vectors that are orthogonal to them."""
     contexts = np.zeros((len(entries), width))
     contexts[:, -1] = entries
     queries = np.arange(3.0)[:, None] * np.ones((1, width))

@@ -23,6 +23,7 @@ from constructive import (
     build_sequence_memorizer,
     certify,
     generators,
+    padded,
     upper_bound_certificate,
 )
 
@@ -78,6 +79,14 @@ ASKED = ("grouping", "rank", "error", "readout")
 def own_contexts():
     data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
     memorizer, spoilt = layers(data, ASKED)
+    return Kind(memorizer, data, spoilt)
+
+
+def lengths():
+    drawn = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+    contexts = padded(drawn.contexts, np.arange(3) <= np.arange(7)[:, np.newaxis] % 3)
+    data = Dataset(contexts, drawn.queries, drawn.targets)
+    memorizer, spoilt = layers(data, ("rank", "error", "readout", "executed"))
     return Kind(memorizer, data, spoilt)
 
 
@@ -150,6 +159,7 @@ def upper_bound(make):
 
 KINDS = {
     "own contexts": own_contexts,
+    "contexts of different lengths": lengths,
     "a shared context": shared_context,
     "corrections": extended,
     "wide groups": wide_groups,

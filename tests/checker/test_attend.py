@@ -8,25 +8,35 @@ import pytest
 from real_parts import FREE
 
 SIZE, WIDTH, HEADS, INNER = 6, 3, 2, 2
-VIEWS = "own", "shared", "causal", "window"
+VIEWS = "own", "shared", "causal", "window", "lengths"
+LENGTHS = np.array([3, 6, 1, 2, 6])
 PRIME = 4194287
 
 
-def problem(checker, kind):
-    """Weights, a view, and for each row its query and the tokens which it sees: short integers."""
+def problem(checker, kind, entries=4):
+    """Weights, a view, and for each row its query and the tokens that it sees: short integers.
+
+    entries: logits of heads that a causal view computes at a time
+    """
     rng = np.random.default_rng(VIEWS.index(kind))
     draw = lambda *shape: rng.integers(-3, 4, shape) / 2.0  # noqa: E731
     weights = {name: draw(HEADS, WIDTH, INNER) for name in ("W_Q", "W_K")}
     views = checker.views
-    if kind in ("own", "shared"):
+    if kind in ("own", "shared", "lengths"):
         contexts = draw(SIZE, WIDTH) if kind == "shared" else draw(5, SIZE, WIDTH)
         data = {"contexts": contexts, "queries": draw(5, WIDTH)}
-        view = views.Examples(data, [slice(0, 2), slice(2, 5)])
         seen = [contexts if kind == "shared" else contexts[t] for t in range(5)]
+        if kind == "lengths":
+            data |= {"contexts": contexts * 99.0, "lengths": LENGTHS}  # what is beyond is not read
+            seen = [tokens[:length] for tokens, length in zip(seen, LENGTHS, strict=True)]
+            for tokens, own in zip(data["contexts"], seen, strict=True):
+                tokens[: len(own)] = own
+            data = views.of_lengths(data)
+        view = views.Examples(data, [slice(0, 2), slice(2, 5)])
         return weights, view, list(zip(data["queries"], seen, strict=True))
     codes, window = (draw(4, WIDTH), draw(SIZE, WIDTH)), 3 if kind == "window" else None
     texts = [rng.integers(4, size=SIZE), rng.integers(4, size=4)]
-    view, rows = views.Causal(codes, texts, HEADS, window, entries=4), []
+    view, rows = views.Causal(codes, texts, HEADS, window, entries), []
     for ids in texts:
         x = codes[0][ids] + codes[1][: len(ids)]
         begin = [max(0, i + 1 - window) if window else 0 for i in range(len(ids))]
@@ -91,6 +101,36 @@ def test_attention_is_that_of_its_definition(checker, kind, name):
             assert (mine >= true * (1 - 1e-15)).all()
         seen += 1
     assert seen == len(rows)
+
+
+@pytest.mark.parametrize("entries", [4, 60, 1000])
+@pytest.mark.parametrize("kind", ["causal", "window"])
+def test_rows_of_a_text_see_the_same_however_many_are_taken_at_a_time(checker, kind, entries):
+    """Few, so that a row is a block of its own; some; or all rows of a text."""
+    _, view, rows = problem(checker, kind, entries)
+    embedding, positions = view.codes
+    tokens = np.concatenate([embedding[ids] + positions[: len(ids)] for ids in view.texts])
+    places = []
+    for group in view.groups():
+        first = group.rows.start
+        places += range(first, group.rows.stop)
+        for rows_of, seen, hidden in group.blocks:
+            for row in range(len(tokens))[rows_of]:
+                visible = np.arange(len(tokens))[seen][~hidden[row - rows_of.start, 0]]
+                assert tokens[first + visible].tolist() == rows[first + row][1].tolist()
+    assert places == list(range(len(rows)))
+    at_once = checker.views.rows_at_once(SIZE, HEADS, view.window or SIZE, entries)
+    assert at_once == {4: 1, 60: 5 if kind == "causal" else 3, 1000: SIZE}[entries]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(2.0**99, 2.0**-99), (2.0**-99, 2.0**99), (1.0, 2.0**-24), (2.0**127, 2.0**127)],
+)
+def test_a_token_and_its_position_that_do_not_add_exactly(checker, one, other):
+    with pytest.raises(ValueError, match="exactly"):
+        checker.views.exact_sum([np.array([one]), np.array([other])])
+    assert checker.views.exact_sum([np.array([one]), np.array([one / 2])]) == one * 1.5
 
 
 @pytest.mark.parametrize("kind", VIEWS)

@@ -71,7 +71,7 @@ def test_lengths_of_so_many_entries_are_covered(bounds):
 
 
 def test_underflowing_squares_are_covered(bounds):
-    """2^22 squares just below the least number which is not rounded to zero."""
+    """2^22 squares just below the least number that is not rounded to zero."""
     entry = Fraction(math.sqrt(2.0**-1075))
     true = bounds.LONGEST * entry**2
     found = Fraction(float(bounds.lengths(np.array([0.0]))))

@@ -5,6 +5,7 @@ from checker_suite import KINDS, Files, check_checker_claim, check_mutants
 
 CLAIMS = {
     "own contexts": ("grouping", "rank", "error", "readout"),
+    "contexts of different lengths": ("rank", "error", "readout", "executed"),
     "a shared context": ("grouping", "rank", "error", "readout"),
     "corrections": ("rank", "error", "readout"),
     "wide groups": ("wide_grouping", "rank"),

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from claim_conformance import check_claim
+from compact_parts import compact
 from decoder_parts import by_hand, small, two_tokens
 
 from constructive import (
@@ -118,6 +119,8 @@ CASES = {
     ("decoder", "rank"): (small(), crowded()),
     ("decoder", "recites"): (small(), garbled(small())),
     ("decoder", "executed"): (small(), garbled(small())),
+    ("decoder", "recites", "integers"): (compact(), garbled(compact())),
+    ("decoder", "executed", "integers"): (compact(), garbled(compact())),
     ("sequences", "equality"): (sequences(), sequences(labels=4)),
     ("sequences", "size"): (sequences(), sequences(31, kept=10**6)),
     ("all weights", "impossible"): (upper(8), upper(7)),

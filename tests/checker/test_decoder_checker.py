@@ -74,12 +74,14 @@ def test_the_format_is_that_of_certify(checker):
 
 def test_models_are_those_of_certify(checker):
     parts = checker.float_model
-    known = models.MODELS | {"float64": models.FLOAT64}
+    known = models.MODELS | models.INTEGER_MODELS | {"float64": models.FLOAT64}
     assert set(parts.MODELS) == set(models.MODELS)
-    for name, theirs in (parts.MODELS | {"float64": parts.FLOAT64}).items():
+    assert set(parts.INTEGER_MODELS) == set(models.INTEGER_MODELS)
+    every = parts.MODELS | parts.INTEGER_MODELS | {"float64": parts.FLOAT64}
+    for name, theirs in every.items():
         ours = known[name]
         kept = ours.storage
-        assert tuple(theirs)[:-3] == (
+        assert tuple(theirs)[:-4] == (
             ours.unit, ours.exp_error, ours.block, ours.smallest, ours.overflow, kept.name,
             ours.stored_unit, ours.stored_tiny, kept.digits, kept.smallest,
             kept.largest if name != "float64" else ours.overflow,
@@ -87,6 +89,10 @@ def test_models_are_those_of_certify(checker):
         assert (theirs.free, theirs.constants, theirs.merged) == (
             ours.contraction.free, ours.constants, ours.merged,
         )  # fmt: skip
+        form = ours.factors
+        assert theirs.factors == (form and (form.name, form.digits, form.largest))
+        if name != "float64":
+            assert parts.of_decoders(theirs) == ours.of_decoders()
         rng = np.random.default_rng(0)
         for heads, size, width, inner, between in rng.integers(1, 40, (20, 5)).tolist():
             shape = heads, size, width, inner, between

@@ -213,7 +213,7 @@ def small_keys(size):
 
 
 def small_codes(position):
-    """Tokens are normal numbers, and one of the two which are added is not."""
+    """Tokens are normal numbers, and one of the two that are added is not."""
     weights = two_tokens(2.0**-103, 2.0**-3, W_Q=UNREAD, W_K=UNREAD)
     weights = edited(weights, "embedding", np.s_[:, :2], (2.0**-126 - position, 0.0))
     return edited(weights, "positions", np.s_[:, 0], position)

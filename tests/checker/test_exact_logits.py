@@ -118,13 +118,13 @@ LIMITS = {
     "W_Q^T e, for keys which are zero": (
         [1], [2**12 + 1], [[2**12 + 1, 1]], [[0, 1]], False
     ),
-    "W_K^T x, for queries which are zero": (
+    "W_K^T x, for queries that are zero": (
         [2**12 + 1], [1], [[0, 1]], [[2**12 + 1, 1]], False
     ),
     "W_K W_Q^T, where tokens and queries are zero": (
         [0, 1], [0, 1], [[2**12 + 1], [0]], [[2**12 + 1], [0]], False
     ),
-    "W_K W_Q^T e, for a token which is zero": (
+    "W_K W_Q^T e, for a token that is zero": (
         [0, 1], [2**12, 1], [[2**6 + 1], [0]], [[2**6 + 1], [0]], False
     ),
     "W_Q W_K^T x, for a query which is zero": (

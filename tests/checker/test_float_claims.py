@@ -118,7 +118,7 @@ def test_contexts_of_one_token(checker):
 
 @pytest.mark.parametrize(("few", "refined"), [(0.0, 0), (0.19, 0), (0.2, 7), (1.0, 7)])
 def test_as_much_in_fixed_point_as_is_few(checker, monkeypatch, few, refined):
-    """One head of five has logits which are known to few digits, on 7 examples."""
+    """One head of five has logits that are known to few digits, on 7 examples."""
     rng = np.random.default_rng(0)
     weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
     weights = cancelling(sharpened(weights, [0.1] * 5), 2)

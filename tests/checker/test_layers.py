@@ -111,7 +111,7 @@ def test_weights_which_do_not_fit(checker, weights):
 
 
 def intermediate_mod(weights, data, p, a):
-    """Z(a) by Python's integers: of integer arrays, times powers of two which are taken off."""
+    """Z(a) by Python's integers: of integer arrays, times powers of two that are taken off."""
     total = len(data["queries"])
     rows = []
     for t in range(total):
@@ -252,7 +252,7 @@ FIVE = {  # two directions of differences in each context, three of tokens
 
 
 def test_what_wide_groups_have_to_be(checker):
-    """Independent in an order, not those which span an earlier query, and contexts as wide."""
+    """Independent in an order, not those that span an earlier query, and contexts as wide."""
     of = functools.partial(judged, checker, checker.grouping.WideGrouping)
     weights = {"W_Q": np.ones((3, 4, 1))}
     evidence = wide([[0, 3], [3, 3], [3, 5]], [4, 2, 0, 3, 1], [[0] * 4, [0] * 4, [0, 1, 0, 1]])

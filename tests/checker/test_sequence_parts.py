@@ -434,7 +434,7 @@ def test_data_which_are_none(part, data, words):
     [pair for pair in itertools.product([0, 1, 4, 11], [0, 1, 5, 20]) if any(pair)],
 )
 def test_the_least_dictionary_is_found(part, keys, label_bits, key_bits):
-    """Among all sizes and lengths of blocks, not only those which may be best."""
+    """Among all sizes and lengths of blocks, not only those that may be best."""
     reach = label_bits + key_bits
     costs = [
         14 * (math.ceil(keys / entries) + 2 ** (reach - bits) + 1)

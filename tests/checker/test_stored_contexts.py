@@ -63,7 +63,7 @@ def test_an_opened_folder_is_not_copied(paired, folder, monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_other_certificates_of_a_folder(checker, tmp_path, dtype):
-    """Of layers which are not pairs, and of all weights: then all is read at once."""
+    """Of layers that are not pairs, and of all weights: then all is read at once."""
     data = generators.uniform(
         num_examples=7, context_size=3, width=5, seed=1, dtype=dtype, folder=tmp_path / "data"
     )

@@ -294,7 +294,7 @@ def subsets(total):
 def by_definition(queries, contexts, heads):
     """c(E; H), the least of T - |J| + k_J + (H - 1) delta_J over all sets J of examples.
 
-    Examples which are one input are taken into J together, and count once.
+    Examples that are one input are taken into J together, and count once.
     """
     least = total = number_of(queries, contexts)
     for chosen in subsets(len(contexts)):
@@ -364,7 +364,7 @@ def test_impossible_is_proved_and_checked_where_examples_are_more_than_the_least
 @settings(max_examples=15)
 @given(problems())
 def test_of_all_sets_of_examples_those_are_accepted_which_are_too_many(checker, problem):
-    """With the vectors which prove what they span, or none, for which tokens are counted."""
+    """With the vectors that prove what they span, or none, for which tokens are counted."""
     data, heads = problem
     queries, contexts = inputs_of(data)
     arrays = {"contexts": data.contexts, "queries": data.queries}
@@ -464,7 +464,7 @@ FORGERIES = {
     "one twice": (chosen(0, 0, *range(2, 10)), "not increasing"),
     "the last one twice": (chosen(*range(9), 8), "not increasing"),
     "another order": (chosen(1, 0, *range(2, 10)), "not increasing"),
-    "one which is not there": (chosen(*range(9), 10), "packed integers misfit"),
+    "one that is not there": (chosen(*range(9), 10), "packed integers misfit"),
     "one beyond 32 bits": (chosen(*range(9), 2**32 - 1), "packed integers misfit"),
     "a number off in the first vector": (entry(0, 0, "0x2"), "not orthogonal to a token"),
     "a number where there was none": (entry(0, 2, "0x1"), "not orthogonal to a token"),
@@ -500,8 +500,8 @@ FORGERIES = {
         lambda e: e.update(vectors=[], pivots=[], zeros=0), "10 different examples, and 12 are"
     ),
     "no vectors, and yet one of them": (put(vectors=[]), "other pivots"),
-    "a vector which is longer": (lambda e: e["vectors"][0].append("0"), "another length"),
-    "a vector which is shorter": (lambda e: e["vectors"][1].pop(), "another length"),
+    "a vector that is longer": (lambda e: e["vectors"][0].append("0"), "another length"),
+    "a vector that is shorter": (lambda e: e["vectors"][1].pop(), "another length"),
     "a vector of texts which are none": (entry(0, 0, "x"), "invalid literal"),
     "one pivot twice": (put(pivots=[0, 0]), "not triangular"),
     "a pivot which is zero": (put(pivots=[2, 4]), "not triangular"),
@@ -544,7 +544,7 @@ VARIANTS = {
     "one head, and fewer examples": (
         lambda e: (e.update(heads=1), chosen(0, 2, 3, 5, 7, 9)(e)), (1, 5, 6)
     ),
-    "one head, and a vector which is not said to be zero": (
+    "one head, and a vector that is not said to be zero": (
         lambda e: e.update(heads=1, zeros=0), (1, 6, 10)
     ),
     "one head, and no vectors": (

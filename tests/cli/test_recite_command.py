@@ -1,6 +1,7 @@
 """constructive recite: a file in, a decoder, its tokens, a certificate and a picture out."""
 
 import dataclasses
+import lzma
 import sys
 from contextlib import contextmanager
 
@@ -68,6 +69,42 @@ def test_options(run, folder):
     assert "<svg" in (folder / "p.svg").read_text()
 
 
+def test_few_parameters(run, folder):
+    printed = run("recite", "cat.txt", "--parameters", "few")
+    decoder, text = Decoder.load(folder / "decoder.safetensors"), Text.load(folder / "text.json")
+    assert decoder.joined(decoder.generate("the")) == CAT
+    assert (np.rint(decoder.layer.readout_weights) == decoder.layer.readout_weights).all()
+    size = (folder / "decoder.safetensors").stat().st_size
+    for words in (
+        f"{decoder.num_stored:,}", f"{decoder.num_bits:,}",
+        f"{decoder.num_bits / len(text):,.2f}",
+        f"bytes: {size:,} in the file, vocabulary and all else included; 49 in the text, "
+        f"{len(lzma.compress(CAT.encode(), preset=9 | lzma.PRESET_EXTREME))} under xz",
+        "recites   PROVED", "executed  PROVED", "recited from its first token",
+    ):  # fmt: skip
+        assert words in printed
+    assert names(folder) == ["cat.txt", *FILES]
+    more = "--every", "--outputs", 2, "--readout", "float32", "--window", 16, "--force"
+    printed = run("recite", "cat.txt", "--parameters", "few", *more)
+    assert "rank      PROVED" in printed
+    decoder = Decoder.load(folder / "decoder.safetensors")
+    assert (decoder.layer.target_dim, decoder.layer.window) == (3, 16)
+
+
+@pytest.mark.parametrize(
+    "options", [("--width", 64), ("--heads", 3), ("--head-dim", 2), ("--window", 5)]
+)
+def test_options_of_other_parameters(run, folder, options):
+    run("recite", "cat.txt", "--parameters", "few", *options, status=2)
+    assert names(folder) == ["cat.txt"]
+
+
+@pytest.mark.parametrize("options", [("--outputs", 2), ("--readout", "int8"), ("--every",)])
+def test_options_of_few_parameters(run, folder, options):
+    run("recite", "cat.txt", *options, status=2)
+    assert names(folder) == ["cat.txt"]
+
+
 def test_limit_is_of_tokens(run, folder):
     printed = run("recite", "cat.txt", "--limit", 4, "--width", 32)
     assert "words and what is between them, from its start: N = 4 tokens, V = 3" in printed
@@ -96,6 +133,11 @@ def test_one_token_and_any_bytes(run, folder):
         (["cat.txt", "--output", "cat.txt"], "--output and FILE are one file"),
         (["cat.txt", "--text", "a", "--certificate", "./a"], "--certificate and --text are one"),
         (["cat.txt", "--picture", "none/p.png"], "no such folder"),
+        (["cat.txt", "--picture", "p.json"], "pictures are PNG or SVG"),
+        (["cat.txt", "--picture", "p.pdf"], "pictures are PNG or SVG"),
+        (["cat.txt", "--text", "t.npz"], ".npz is the ending of an archive"),
+        (["cat.txt", "--certificate", "c.safetensors"], "this is a JSON file"),
+        (["cat.txt", "--output", "d.json"], "this is a file of safetensors"),
         (["cat.txt", "--window", "0"], "--window"),
         (["cat.txt", "--limit", "0"], "--limit"),
         (["cat.txt", "--unit", "lines"], "--unit"),

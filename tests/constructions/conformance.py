@@ -40,6 +40,7 @@ def check_construction(name, folder):
     check_seed(problem)
     check_options(problem, folder)
     check_refusals(problem)
+    check_lengths(problem)
     check_files_and_proof(problem, folder)
 
 
@@ -100,7 +101,7 @@ def check_facts(problem):
     assert known.name == problem.asked["construction"]
     assert all(text.isprintable() and text for text in (known.name, known.formula, known.theorem))
     assert known.theorem in str(explain(shapes(1), **problem.asked))
-    every = USUAL | PIECES | {NARROW, "exact_logits"}
+    every = USUAL | PIECES | {NARROW, "exact_logits", "lengths"}
     assert set(known.options) <= {FLOAT, RATIONAL}
     assert all(names <= every for names in known.options.values())
     assert known.is_parallel == bool(PIECES & known.options[FLOAT])
@@ -238,6 +239,22 @@ def check_refusals(problem):
     assert caught.value.witness == (0, last)
     with pytest.raises(DataError, match="outside 1e-100"):
         problem.build(Dataset(data.contexts, 1e200 * data.queries, data.targets))
+
+
+def check_lengths(problem):
+    """Contexts of different lengths are built for, or refused before anything is computed."""
+    whole = problem.data(4)
+    contexts = [tokens[: 1 + index % SIZE] for index, tokens in enumerate(whole.contexts)]
+    data = Dataset(contexts, whole.queries, whole.targets)
+    if "lengths" not in problem.known.options[FLOAT]:
+        for run in (problem.build, lambda data: explain(data, **problem.asked).plan):
+            with pytest.raises(ParameterError, match="one length"):
+                run(data)
+        return
+    memorizer = problem.build(data)
+    assert memorizer.max_error(data) < 1e-6
+    certificate = certify(memorizer, data, claims=["rank", "error"])
+    assert check(certificate, memorizer, data).proved
 
 
 def check_files_and_proof(problem, folder):

@@ -362,9 +362,9 @@ def test_spoilt_descriptions(saved, change, words):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"seed": 1.5}, "has numbers which are none"),
-        ({"margin": "1"}, "has numbers which are none"),
-        ({"condition": True}, "has numbers which are none"),
+        ({"seed": 1.5}, "has numbers that are none"),
+        ({"margin": "1"}, "has numbers that are none"),
+        ({"condition": True}, "has numbers that are none"),
         ({"storage": "float8"}, "unknown storage='float8'"),
         ({"more": 1}, "its record is about"),
     ],

@@ -5,8 +5,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
+from torch.utils.data import TensorDataset
 
 from constructive import (
     AttentionLayer,
@@ -53,6 +55,11 @@ def test_targets_are_one_hot(data):
         ([np.int64(2), 1], (1, 2)),
         ([True, False], (False, True)),
         (("b", "c"), ("b", "c")),
+        (np.array([["b"], ["a"]]), ("a", "b")),
+        (torch.tensor([5, 3]), (3, 5)),
+        (torch.tensor([[5], [3]], dtype=torch.int8), (3, 5)),
+        ([torch.tensor(5), torch.tensor(3)], (3, 5)),
+        (torch.tensor([True, False]), (False, True)),
     ],
 )
 def test_labels_of_one_type(labels, classes):
@@ -68,12 +75,14 @@ def test_labels_of_one_type(labels, classes):
         (["a", 1], r"labels\[1\] is 1, a int after a str", 1),
         ([1, True], r"labels\[1\] is True, a bool after a int", 1),
         ([0.5, 1.0], r"labels\[0\] is 0.5, a float", 0),
-        (["a", None], r"labels\[1\] is None, a NoneType after a str", 1),
+        (["a", None], r"labels\[1\] is missing", 1),
+        (["a", float("nan")], r"labels\[1\] is missing", 1),
+        (np.eye(2), "2 columns", (2, 2)),
         ([["a"], ["b"]], r"labels\[0\] is \['a'\], a list", 0),
-        ("ab", "labels are a str, no list", "str"),
-        (3, "labels are a int, no list", "int"),
-        ({"a", "b"}, "labels are a set, no list", "set"),  # whose order differs by process
-        ({0: "a", 1: "b"}, "labels are a dict, no list", "dict"),
+        ("ab", "labels are a str, not a list", "str"),
+        (3, "labels are a int, not a list", "int"),
+        ({"a", "b"}, "labels are a set, not a list", "set"),  # whose order differs by process
+        ({0: "a", 1: "b"}, "labels are a dict, not a list", "dict"),
         (["a", "b\0"], "a label has the character 0", "b\0"),
         ([1 << 63], "has more than 64 bits", 1 << 63),
     ],
@@ -82,6 +91,55 @@ def test_what_are_no_labels(labels, words, witness):
     with pytest.raises(DataError, match=words) as caught:
         one_hot(labels)
     assert caught.value.witness in (witness, repr(witness))
+
+
+COLUMNS = {
+    "strings": lambda pandas: pandas.Series(["b", "a"]),
+    "string type": lambda pandas: pandas.Series(["b", "a"], dtype="string"),
+    "categories": lambda pandas: pandas.Series(["b", "a"], dtype="category"),
+    "categorical": lambda pandas: pandas.Categorical(["b", "a"], categories=["c", "b", "a"]),
+    "index": lambda pandas: pandas.Index(["b", "a"]),
+    "table": lambda pandas: pandas.DataFrame({"label": ["b", "a"]}),
+    "one of a table": lambda pandas: pandas.DataFrame({"x": [1, 2], "y": ["b", "a"]})["y"],
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns_of_pandas_are_labels(name):
+    pandas = pytest.importorskip("pandas")
+    targets, classes = one_hot(COLUMNS[name](pandas))
+    assert classes == ("a", "b")
+    assert targets.tolist() == [[0.0, 1.0], [1.0, 0.0]]
+
+
+def test_integers_of_pandas_are_labels_and_missing_ones_are_not():
+    pandas = pytest.importorskip("pandas")
+    assert one_hot(pandas.Series([3, 1], dtype="Int64"))[1] == (1, 3)
+    assert one_hot(pandas.Series([True, False], dtype="boolean"))[1] == (False, True)
+    for column in (
+        pandas.Series([3, None], dtype="Int64"),
+        pandas.Series(["a", None]),
+        pandas.Series(["a", None], dtype="category"),
+        pandas.Series([pandas.Timestamp(0), pandas.NaT])[1:],
+    ):
+        with pytest.raises(DataError, match="missing"):
+            one_hot(column)
+    with pytest.raises(DataError) as caught:
+        one_hot(pandas.Series([3.0, 1.0]))
+    assert "astype(int)" in caught.value.suggestion
+    with pytest.raises(DataError, match="2 columns"):
+        one_hot(pandas.DataFrame({"x": [1, 2], "y": ["b", "a"]}))
+
+
+def test_targets_of_torch_may_be_labels(examples):
+    tensors = *map(torch.tensor, examples), torch.tensor([3, 1, 2, 3, 1, 9, 3])
+    data = Dataset.from_torch(TensorDataset(*tensors), labels=True)
+    assert data == Dataset.of_classes(*examples, tensors[2])
+    assert data.classes == (1, 2, 3, 9)
+    assert Dataset.from_torch(TensorDataset(*tensors)).classes == ()
+    named = list(zip(*tensors[:2], LABELS, strict=True))
+    data = Dataset.from_torch(named, labels=True)
+    assert build_memorizer(data).predict_labels(*examples).tolist() == LABELS
 
 
 def test_strings_as_targets_are_told_the_way(examples):

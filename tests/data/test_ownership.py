@@ -262,7 +262,7 @@ NUM_BYTES = 8 * (2000 * 20 * 20 + 2000 * 20 + 2000)
 
 
 def peak(function):
-    """The largest share of the data which it takes beside what it returns, and what it returns."""
+    """The largest share of the data that it takes beside what it returns, and what it returns."""
     tracemalloc.start()
     try:
         found = function()

@@ -22,7 +22,7 @@ def rescaled(rng, matrix, reach):
 
 
 def dependent(rng, size, width, bits=51):
-    """A row which is the sum of two others, exactly, though products of entries are rounded."""
+    """A row that is the sum of two others, exactly, though products of entries are rounded."""
     matrix = np.round(rng.uniform(-1.0, 1.0, size=(size, width)) * 2.0**bits)
     matrix[-1] = matrix[0] + matrix[1]
     return matrix[rng.permutation(size)]
@@ -37,7 +37,7 @@ def dependent(rng, size, width, bits=51):
     st.integers(0, 60),
 )
 def test_what_is_proved_is_true(seed, size, more, reach, bits):
-    """Rows which are dependent, and rows which are so but for a last place or a few."""
+    """Rows that are dependent, and rows that are so but for a last place or a few."""
     rng = np.random.default_rng(seed)
     matrix = dependent(rng, size, size + more)
     if bits:

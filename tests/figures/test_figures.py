@@ -12,6 +12,7 @@ from constructive.data.positions import sinusoidal_positions
 from constructive.data.real import random_attention_layer, text_windows
 from constructive.figures import capacity, drawing, gallery, saturation, sequences
 from constructive.figures.assumption_table import ASSUMPTIONS
+from constructive.figures.curve import CURVE
 from constructive.figures.independence import KRUSKAL, POSITION
 from constructive.figures.recital import RECITAL
 from constructive.figures.registry import FIGURES
@@ -39,6 +40,9 @@ SMALL = {
     "recital": (dataclasses.replace(RECITAL, tokens=120), (
         "head 1 of 2", "head 2 of 2", "token which is seen", "position which looks",
         "attention weight", "float32: each of 120 next tokens wins",
+    )),
+    "curve": (dataclasses.replace(CURVE, tokens=60, kinds=("any labels, 1 integer",)), (
+        "any labels, 1 integer", "the text under xz", "limit for any labels",
     )),
     "sequences": (sequences.Parameters(largest=128), (
         "product hash: exponent", "separating set", "sqrt(N)",

@@ -101,6 +101,7 @@ def trained(**changes):
         ),
         lambda path: rewrite(path, tensors={**load_file(path), "W_D": np.ones((2, 2))}),
         lambda path: rewrite(path, tensors={**load_file(path), "W_D": np.full((1, 1), np.nan)}),
+        lambda path: rewrite(path, tensors={**load_file(path), "slopes": np.ones(3)}),
         lambda path: rewrite(
             path, tensors={k: v for k, v in load_file(path).items() if k != "W_O"}
         ),

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import mpmath
 import numpy as np
 
+from constructive.data.padded import Padded
 from constructive.layers.attend import attend
-from constructive.layers.views import Causal, Own, Shared
+from constructive.layers.views import Causal, OfLengths, Own, Shared
 
 HEADS, WIDTH, HEAD_DIM = 2, 6, 2
 DIGITS = 60
@@ -57,6 +58,12 @@ VIEWS = {
     "own": lambda rng: (
         Own(tokens(rng, 5, 4, WIDTH), tokens(rng, 5, WIDTH)),
         lambda query: (query, range(4)),
+    ),
+    "lengths": lambda rng: (
+        OfLengths(
+            Padded(tokens(rng, 5, 4, WIDTH), np.array([4, 1, 3, 2, 4])), tokens(rng, 5, WIDTH)
+        ),
+        lambda query: (query, range((4, 1, 3, 2, 4)[query])),
     ),
     "shared": lambda rng: (
         Shared(tokens(rng, 4, WIDTH), tokens(rng, 5, WIDTH)),

@@ -166,7 +166,7 @@ def test_rank_at_the_bound_and_one_beyond(skip, head_dim, count, heads):
             assert modular.rank(z[:, 1:].reshape(-1, inner), PRIME) == min(inner, later)
 
 
-# --- logits which are exact, margins and their bounds
+# --- logits that are exact, margins and their bounds
 
 
 def dyadic_layer(rng, *, heads=2, width=6, outputs=3, window=None, scale=0.25, skip=True):

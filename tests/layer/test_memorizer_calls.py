@@ -114,7 +114,7 @@ def test_jax():
 
 
 class Exchanged:
-    """An array which is known by the DLPack protocol alone."""
+    """An array that is known by the DLPack protocol alone."""
 
     def __init__(self, array):
         self.array = array.copy()

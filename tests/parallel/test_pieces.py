@@ -1,4 +1,4 @@
-"""Pairs which are built and certified in pieces: wherever that is, whatever dies on the way."""
+"""Pairs that are built and certified in pieces: wherever that is, whatever dies on the way."""
 
 import os
 import signal

@@ -4,14 +4,14 @@ from contextlib import nullcontext
 
 import pytest
 
-from constructive.certificates.rocq import impossible
+from constructive.certificates.rocq import error, impossible
 from constructive.theory import rocq
 
 
 @pytest.fixture(scope="session")
 def theory():
-    """Compiled: that of upper bounds, which needs that of ranks."""
-    with rocq.compiled(impossible.THEORY.name) as folder:
+    """Compiled: those of upper bounds and errors, which need that of ranks."""
+    with rocq.compiled(impossible.THEORY.name, error.THEORY.name) as folder:
         yield folder
 
 

@@ -385,7 +385,7 @@ def test_the_command_keeps_a_copy_of_what_rocq_compiled(tmp_path):
     assert done.output.endswith("PROVED\n")
     assert (folder / "theory" / "checker" / "attention_rank.vo").exists()
     for name in ("stored.v", "stored.vo", "axioms.v"):
-        assert (folder / "stored" / name).exists()
+        assert (folder / "rank" / name).exists()
     with pytest.raises(OutputError, match="not empty"):  # nothing in it is used again
         confirm(*files, folder=folder)
 

@@ -2,6 +2,8 @@
 
     python -I constructive/certificates/checker CERTIFICATE [WEIGHTS] DATA
               [--quick] [--claims rank error] [--epsilon 1e-9] [--max-memory 8] [--progress]
+    python -I constructive/certificates/checker instances FOLDER
+              [--jobs 2] [--max-memory 8] [--progress]
 
 An island: this folder imports the standard library, numpy and mpmath, and nothing of the package
 around it. It reads the files itself and has its own arithmetic and its own forward pass:
@@ -24,9 +26,17 @@ around it. It reads the files itself and has its own arithmetic and its own forw
     layers          certificates of one layer: grouping, rank, error and readout (`real`,
                     real_claims, float_claims, inverse), executed, impossible
     paired          certificates of paired heads: scan, coupling
-    decoders        certificates of decoders: rank, recites, executed (recites, margins)
+    decoders        certificates of decoders: rank, recites, executed (recites, margins, integers)
+                    packed: weights of few bits; integers: sums in int64
     sequences       certificates of sequence memorizers: Python's integers and Fractions
                     (columns, networks), and their size
+
+    folder          instances for verifiers of neural networks: every row, file and proof
+    instance        one of them: an answer, for real numbers and for float32
+    graphs          ONNX files (protobuf), and what operators make of exact numbers (operators)
+    properties      VNN-LIB files, 1.0 and 2.0
+    softmaxes       bounds of sums of softmax heads on a box: slabs, intervals (dyadic)
+    graph_rounding  what float32 evaluations of a graph are off by (float_model)
 
 It says on stderr what it needs, and refuses what is more than --max-memory. It prints each claim
 and PROVED, with status 0, or why not, with status 1. docs/certificates.md says why it holds.

@@ -12,10 +12,11 @@ class Claim(ABC):
     name: by which certificates call it
     statement: what it has to state, with places for the numbers which `check` returns
     of_weights: whether it is about weights, which then have to be given
+    of_lengths: whether it may be about contexts of different lengths
     error: the error which it claims, if it does
     """
 
-    of_weights, error = True, None
+    of_weights, of_lengths, error = True, False, None
 
     def __init__(self, content):
         self.evidence = content["evidence"]

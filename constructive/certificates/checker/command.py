@@ -1,4 +1,4 @@
-"""Arguments, and which of the four kinds of certificate it is."""
+"""Arguments, and which of the four kinds of certificate it is, or whether they are instances."""
 
 import argparse
 import math
@@ -6,10 +6,12 @@ import sys
 from collections import namedtuple
 
 from files import confine, read_json, require, require_claims
+from folder import check_folder
 from registry import CLAIMS, KINDS
 from steps import Told, silent
 
 Options = namedtuple("Options", "quick asked epsilon most tell", defaults=[silent])
+INSTANCES = "instances"  # the first word for folders of instances
 
 
 def check(files, *, quick=False, asked=(), epsilon=math.inf, most=8e9, tell=silent):
@@ -55,32 +57,56 @@ def gigabytes(text):
     return size
 
 
-def main(arguments=None):
-    """Run from the command line, where the process is confined, or from a test: 0 or 1."""
-    usage = "python -I checker CERTIFICATE [WEIGHTS] DATA [options]"
-    parser = argparse.ArgumentParser(usage=usage, description="Check a certificate.")
+def certificates(parser):
+    """The arguments for certificates, and what to run: the lines, and whether all is proved."""
     parser.add_argument("files", nargs="+", help="CERTIFICATE [WEIGHTS] DATA")
     parser.add_argument("--quick", action="store_true", help="rank by products, error < 2^-100")
     parser.add_argument("--claims", nargs="*", default=(), help="refuse if one is missing")
     parser.add_argument("--epsilon", type=float, default=math.inf, help="refuse a larger epsilon")
+
+    def run(given, **options):
+        asked = {"quick": given.quick, "asked": given.claims, "epsilon": given.epsilon}
+        shown = check(given.files, **asked, **options)
+        longest = max([9, *map(len, shown)])
+        return [f"{name:{longest}} {statement}" for name, statement in shown.items()], True
+
+    return run
+
+
+def instances(parser):
+    """The same for folders of instances."""
+    parser.add_argument("folder", help="FOLDER")
+    parser.add_argument("--jobs", type=int, choices=range(1, 65), default=1, help="processes")
+
+    def run(given, most, tell=silent):
+        return check_folder(given.folder, given.jobs, most, tell)
+
+    return run
+
+
+def main(arguments=None):
+    """Run from the command line, where the process is confined, or from a test: 0 or 1."""
+    words = sys.argv[1:] if arguments is None else arguments
+    of_folder = words[:1] == [INSTANCES]
+    what = f"{INSTANCES} FOLDER" if of_folder else "CERTIFICATE [WEIGHTS] DATA"
+    usage = f"python -I checker {what} [options]"
+    parser = argparse.ArgumentParser(usage=usage, description="Check a certificate, or instances.")
+    run = (instances if of_folder else certificates)(parser)
     parser.add_argument("--max-memory", type=gigabytes, default=8.0, help="in GB: refuse more")
     parser.add_argument("--progress", action="store_true", help="tell steps, no terminal needed")
-    given = parser.parse_args(arguments)
-    most = given.max_memory * 1e9
+    given = parser.parse_args(words[of_folder:])
+    options = {"most": given.max_memory * 1e9}
     if arguments is None:
-        confine(most)
-    options = {"quick": given.quick, "asked": given.claims, "epsilon": given.epsilon}
+        confine(options["most"])
     told = Told(sys.stderr)
     if told.terminal or given.progress:
         options["tell"] = told
     try:
-        shown = check(given.files, most=most, **options)
+        lines, proved = run(given, **options)
         told.end()
     except Exception as failure:  # hostile files make readers raise nearly everything
         told.end()
         print(f"NOT PROVED: {failure!a:.300}")
         return 1
-    longest = max([9, *map(len, shown)])
-    lines = (f"{name:{longest}} {statement}" for name, statement in shown.items())
-    print(*lines, "PROVED", sep="\n")
-    return 0
+    print(*lines, "PROVED" if proved else "NOT PROVED: not all answers", sep="\n")
+    return 0 if proved else 1

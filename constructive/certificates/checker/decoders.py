@@ -1,6 +1,7 @@
 """Certificates of decoders: one causal layer which recites texts, token by token.
 
-Token v at position i is x_i = embedding_v + position_i. Head h of position i averages the x_j up to
+Token v at position i is x_i = embedding_v + position_i, with row i mod L' of positions where they
+are periodic. Head h of position i averages the x_j up to
 i, or the last `window` of them, by softmax of x_j . W_K W_Q^T x_i; U^T (x_i, averages) is the
 output, and its products with the rows of the unembedding are the logits.
 """
@@ -12,8 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
+import packed
 from claim import About
 from files import (
+    BYTES,
     announce,
     parsed,
     read_json,
@@ -22,37 +25,46 @@ from files import (
     require_about,
     same,
     tensor_shapes,
+    weights_header,
 )
 from float_model import KEPT, MODELS
+from integers import are_integers, integer_margins
 from margins import ENTRIES, NAMES, real_margins
 from rank import ROUNDS
 from views import Causal, rows_at_once
 
-FORMATS = {"weights": "constructive decoder 1", "data": "constructive text 1"}
+FORMATS = {
+    "weights": "constructive decoder 1",
+    "packed": "constructive decoder 2",
+    "data": "constructive text 1",
+}
 KINDS = {"words": str, "bytes": int, "ids": int}
 
 
 class Decoder(About):
     """Weights, and texts as numbers of tokens."""
 
-    format = "constructive decoder certificate 1"
+    format, period = "constructive decoder certificate 1", None
 
     def __init__(self, content, files, claims, options):
         require(len(files) == 2, "the files are CERTIFICATE WEIGHTS DATA")
         self.texts, self.prompt, unit, vocabulary, data = read_texts(files[1], options.most)
         require(same(content["data"], data), "it is about other data")
-        shapes, metadata = tensor_shapes(files[0], NAMES, options.most)
-        require(metadata["format"] == FORMATS["weights"], "the weights are not decoder")
-        about = parsed(metadata["decoder"])
+        shapes, about, read = read_about(files[0], options.most)
         window, storage = about["window"], about["record"]["storage"]
         require(window is None or (type(window) is int and window > 0), "the window is none")
         require(storage in KEPT, "the storage is none")
         fits = same(about["vocabulary"], vocabulary) and about["unit"] == unit
         require(fits, "decoder and text have different vocabularies")
-        require_shapes(shapes, len(vocabulary), max(map(len, self.texts)))
+        longest, more = max(map(len, self.texts)), {"window": window, "storage": storage}
+        if "longest" in about:  # positions are periodic
+            periods = about["longest"]
+            require(type(periods) is int and periods >= longest, "a text has no positions")
+            longest, more = 1, more | {"longest": periods}
+            self.period = shapes["positions"][1][0]
+        require_shapes(shapes, len(vocabulary), longest)
         announce(*needs(claims, shapes, self.texts, window), options.most)
-        self.weights, self.window, self.storage = read_weights(files[0], shapes), window, storage
-        more = {"window": window, "storage": storage}
+        self.weights, self.window, self.storage = read(), window, storage
         hashed = require_about(content, self.weights, "weights", **more)
         self.hashes = bytes.fromhex(data["sha256"]) + hashed
         self.quick, self.tell = options.quick, options.tell
@@ -61,7 +73,8 @@ class Decoder(About):
 
     def view(self):
         codes = self.weights["embedding"], self.weights["positions"]
-        return Causal(codes, self.texts, len(self.weights["W_Q"]), self.window, ENTRIES)
+        heads = len(self.weights["W_Q"])
+        return Causal(codes, self.texts, heads, self.window, ENTRIES, self.period)
 
     def rows_of_z(self):
         """A view, which of its rows Z has, and how many columns that has."""
@@ -70,12 +83,38 @@ class Decoder(About):
 
     @cached_property
     def margins(self):
-        """The least margin, and the largest part of one which rounding may take."""
+        """The least margin, and the largest part of one which rounding may take.
+
+        Integers are exact. Where they decide nothing, bounds may, but for models of integers.
+        """
+        if are_integers(self.weights):
+            try:
+                return integer_margins(self)
+            except ValueError:
+                if self.model.factors:
+                    raise
+        require(not self.model.factors, "its model is of decoders of integers")
         return real_margins(self)
 
     @property
     def places(self):
         return sum(len(ids) - self.prompt + 1 for ids in self.texts)
+
+
+def read_about(path, most):
+    """Types and shapes of weights, what else is said of them, and what reads them."""
+    metadata = weights_header(path, most)[0]["__metadata__"]
+    if metadata["format"] == FORMATS["packed"]:
+        places, _ = tensor_shapes(path, ("about", "bits"), most, kinds=BYTES)
+        require(all(len(shape) == 1 for _, shape, _ in places.values()), "bytes have other axes")
+        content = read_weights(path, places)
+        about = packed.described(content["about"].tobytes(), most)
+        rules, seed = about["weights"], about["record"]["seed"]
+        shapes = packed.shapes_of(rules)
+        return shapes, about, lambda: packed.read(rules, content["bits"], seed)
+    require(metadata["format"] == FORMATS["weights"], "the weights are not decoder")
+    shapes, _ = tensor_shapes(path, NAMES, most)
+    return shapes, parsed(metadata["decoder"]), lambda: read_weights(path, shapes)
 
 
 def read_texts(path, most):
@@ -128,6 +167,7 @@ def needs(claims, shapes, texts, window):
     pairs = sum(length * min(length, rows + (window or length)) for length in lengths)
     once = 2 * pairs * heads * width + 2 * total * (heads + 1) * width * (width + outputs)
     once += 2 * heads * width * inner * (2 * width + 5 * total) + 10**6 * len(texts)
+    held += 8 * longest * heads  # which tokens heads read
     operations = 0
     if "rank" in claims:
         held += 8 * total * (total + 3 * ROUNDS + 4096 + min(window or 0, longest))

@@ -43,19 +43,20 @@ VACUOUS = " (vacuous, as no target is larger than {!r})"  # of a bound that is n
 class OfModel(Claim):
     """A claim about programs of a model, which its evidence names."""
 
-    name = "executed"
+    name, models = "executed", MODELS
 
     def model(self, kept):
         """The model, of numbers stored in a format."""
         name = self.evidence["model"]
-        require(type(name) is str and name in MODELS, "executed: its model is none")
-        require(MODELS[name].kept == kept, f"executed: its model does not store in {kept}")
-        return MODELS[name]
+        require(type(name) is str and name in self.models, "executed: its model is none")
+        require(self.models[name].kept == kept, f"executed: its model does not store in {kept}")
+        return self.models[name]
 
 
 class Executed(OfModel):
     """*executed* of a layer: rounding takes no more than what the claim leaves for it."""
 
+    of_lengths = True
     statement = "max |fl(f(E_t, e_t)) - y_t| <= {!r}{} for every program fl of the model {!r}: {}"
 
     @property

@@ -15,6 +15,7 @@ import numpy as np
 from bounds import above
 
 ARRAYS = ("contexts", "queries", "targets")
+LENGTHS = "lengths"  # of contexts, where these are different
 PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 LARGEST_INTEGER = 1 << 53  # up to which float64 holds every integer
 
@@ -92,21 +93,27 @@ def weights_shapes(path, most, more=("W_V_corrections",)):
     return tensor_shapes(path, ("W_Q", "W_K", "W_V", "W_O", "W_D"), most, more)[0]
 
 
-def tensor_shapes(path, names, most, more=()):
-    """Type, shape and place of each tensor of a .safetensors file, and what else it says.
-
-    The file is a length, JSON, and bytes.
-    """
-    total, found = size_of(path, "weights"), {}
+def weights_header(path, most):
+    """The header of a .safetensors file, which is a length, JSON, and bytes; and its length."""
+    total = size_of(path, "weights")
     with reading(path, "weights"), Path(path).open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         require(length <= total - 8, "the header of the weights is cut off")
         require(64 * length <= most, "the header of the weights is too large for --max-memory")
-        header = parsed(file.read(length))
+        return parsed(file.read(length)), length, total
+
+
+NUMBERS = {"F64": "<f8", "F32": "<f4"}
+BYTES = {"U8": "|u1"}
+
+
+def tensor_shapes(path, names, most, more=(), kinds=NUMBERS):
+    """Type, shape and place of each tensor of a .safetensors file, and what else it says."""
+    (header, length, total), found = weights_header(path, most), {}
     names = [*names, *(name for name in more if name in header)]
     require(set(header) - {"__metadata__"} == set(names), f"the weights are not {names}")
     for name in names:
-        kind, shape = {"F64": "<f8", "F32": "<f4"}[header[name]["dtype"]], header[name]["shape"]
+        kind, shape = kinds[header[name]["dtype"]], header[name]["shape"]
         start, stop = header[name]["data_offsets"]
         kind, shape = np.dtype(kind), shape_of(shape)
         whole = type(start) is int and stop - start == math.prod(shape) * kind.itemsize
@@ -125,12 +132,14 @@ def read_weights(path, shapes):
 
 
 def data_shapes(path):
-    """Type and shape of contexts, queries and targets in an .npz file, as numpy writes it.
+    """Type and shape of contexts, queries and targets in an .npz file, and of lengths if any.
 
     An entry without .npy is what numpy would read instead of the one with it. A folder has a .npy
     file for each.
     """
     if Path(path).is_dir():
+        several = (Path(path) / f"{LENGTHS}.npy").exists()
+        require(not several, "a folder holds contexts of one length only")
         headers = {name: npy_header(Path(path) / f"{name}.npy", name) for name in ARRAYS}
         return {name: (kind, shape) for name, (kind, shape, *_) in headers.items()}
     found = {}
@@ -138,7 +147,7 @@ def data_shapes(path):
         names = archive.namelist()
         named = {name.removesuffix(".npy") for name in names}
         require(len(named) == len(names), "the data name an array twice")
-        for name in ARRAYS:
+        for name in (*ARRAYS, *({LENGTHS} & named)):
             entry = archive.getinfo(f"{name}.npy")
             # Others are unpacked whole, and headers of other versions may be gigabytes long.
             require(entry.compress_type in PACKED, f"{name} are packed in another way")

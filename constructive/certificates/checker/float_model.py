@@ -33,9 +33,12 @@ ULPS, SCALES = 32, 8
 
 # unit, error of exp, block of softmax, smallest normal, largest;
 # of storage: name, unit, tiny, bits, smallest normal, largest;
-# whether any arrays may be contracted at once, roundings by constants, whether parts are merged
+# whether any arrays may be contracted at once, roundings by constants, whether parts are merged;
+# what factors of products are rounded to: a name, bits and the largest number, or None
 Model = namedtuple(
-    "Model", "unit exp block small overflow kept stored tiny bits least top free constants merged"
+    "Model",
+    "unit exp block small overflow kept stored tiny bits least top free constants merged factors",
+    defaults=[None],
 )
 TOP = (2.0 - 2.0**-23) * 2.0**127
 KEPT = {
@@ -57,6 +60,16 @@ MODELS = {
 for kept in KEPT:
     MODELS[f"{kept}, pairwise"] = row(kept, 512)
     MODELS[f"{kept}, pairwise, blocks of 16"] = row(kept, 16)
+# Of decoders of integers only (integers).
+FACTORS = {
+    "TF32": (11, (2.0 - 2.0**-10) * 2.0**127),
+    "bfloat16": (8, (2.0 - 2.0**-7) * 2.0**127),
+    "float16": (11, 65504.0),
+}
+INTEGER_MODELS = {
+    f"float32, {name} products": row("float32", 16)._replace(factors=(name, *form))
+    for name, form in FACTORS.items()
+}
 # What this program does itself: exponentials are those of a table.
 FLOAT64 = Model(
     2.0**-53, 2.0**-51, MOST, 2.0**-1022, 2.0**1023,
@@ -78,9 +91,9 @@ def of_layers(model, exact):
 
 def of_decoders(model):
     """What a program is that evaluates a decoder."""
-    order = f"{PAIRS} (queries and keys first, or their matrix first; heads together with entries "
-    order += "of tokens, never with tokens; averages before the readout, and that before the "
-    order += "unembedding)"
+    matrix = "" if model.factors else ", or their matrix first"
+    order = f"{PAIRS} (queries and keys first{matrix}; heads together with entries of tokens, "
+    order += "never with tokens; averages before the readout, and that before the unembedding)"
     once = "each logit of a head computed once"
     return "; ".join([once, ANY if model.free else order, *steps_of(model)])
 
@@ -90,6 +103,14 @@ def steps_of(model):
     words = [
         "sums in float32, in any order, rounding to nearest, with or without fused multiply-add"
     ]
+    if model.factors:
+        name = model.factors[0]
+        words += [
+            f"factors of all products rounded to {name} first, but those of outputs with the "
+            f"unembedding and those that rescale sums; a readout that {name} does not hold in two "
+            "parts, 128 times U / 128 rounded to integers, and the rest",
+            "tokens that a position does not see have no logit, or one of -2^24 or less",
+        ]
     if model.stored:
         gradual = ", where underflow is gradual" if model.tiny < model.least else ""
         words += [

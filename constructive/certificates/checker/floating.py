@@ -93,7 +93,7 @@ def attended(weights, view, most, work):
     most: how many heads on examples may be had in fixed point
     """
     numbers = Bounded(weights)
-    for group, _, tokens, (attention, error, unknown) in attend(
+    for group, block, tokens, (attention, error, unknown) in attend(
         numbers, Heads(numbers, weights), view
     ):
         examples, heads = np.nonzero(unknown)
@@ -102,16 +102,19 @@ def attended(weights, view, most, work):
             units = tokens.shape[2] * max(tokens.shape[1], weights["W_Q"].shape[2])
             for part in chunks(len(examples), units, CHUNK):
                 at = examples[part], heads[part]
-                found = in_fixed_point(weights, group.tokens[0], group.queries, at, work)
+                found = in_fixed_point(weights, group, block.hidden, at, work)
                 attention[at], error[at] = found
         yield group, tokens, attention, error
 
 
-def in_fixed_point(weights, tokens, queries, at, work):
+def in_fixed_point(weights, group, hidden, at, work):
     """The same (k, n), (k,) of some heads, each on one example."""
-    examples, which = at
+    (examples, which), (tokens,) = at, group.tokens
     own = tokens[examples if len(tokens) > 1 else np.zeros_like(examples)]
-    view = Examples({"contexts": own, "queries": queries[examples]}, [slice(None)])
+    data = {"contexts": own, "queries": group.queries[examples]}
+    if hidden is not None:
+        data["lengths"] = (~hidden[examples, 0]).sum(axis=1)
+    view = Examples(data, [slice(None)])
     numbers = Digits(DIGITS, work)
     (*_, found), = attend(numbers, HeadOfEach(numbers, weights, which), view)  # fmt: skip
     attention, error = floats(found)

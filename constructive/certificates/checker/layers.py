@@ -7,6 +7,8 @@ import numpy as np
 import real_claims
 from claim import About
 from files import (
+    ARRAYS,
+    LENGTHS,
     announce,
     bytes_of,
     data_shapes,
@@ -17,6 +19,7 @@ from files import (
     weights_shapes,
 )
 from rank import examples, looks_singular
+from views import of_lengths
 
 PARTS = 128  # arrays which W_V may be a sum of
 
@@ -35,15 +38,19 @@ class Layer(About):
         arrays = data_shapes(data)
         self.names, self.contexts = tuple(claims), arrays["contexts"][1]
         self.shapes = sizes_of(arrays, tensors)
-        read = bytes_of(arrays) + bytes_of(tensors)
+        filled = 8 * math.prod(self.contexts) * (LENGTHS in arrays)  # a copy
+        read = bytes_of(arrays) + bytes_of(tensors) + filled
         held, operations = self.needs(claims)
         announce(read + held, operations, options.most)
         self.left, self.quick, self.tell = options.most - read, options.quick, options.tell
         for name, claim in claims.items():
             about = weights or not claim.of_weights
             require(about, f"{name} is about weights, and there are none")
+            known = claim.of_lengths or LENGTHS not in arrays
+            require(known, f"{name} is about contexts of one length")
         self.tell("read the files", 0, 1)
         self.data = read_data(data, arrays)
+        self.data = of_lengths(self.data) if LENGTHS in arrays else self.data
         self.weights = read_weights(*weights, tensors) if weights else {}
         parts = ("data", self.data), ("weights", self.weights)
         self.hashes = b"".join(require_about(content, arrays, part) for part, arrays in parts)
@@ -78,7 +85,7 @@ class Layer(About):
 
 def sizes_of(arrays, tensors):
     """T, n, d, d_out, and H, d_h, d_v, d_o of the weights, if there are any; or refuse."""
-    contexts, queries, targets = (shape for _, shape in arrays.values())
+    contexts, queries, targets = (arrays[name][1] for name in ARRAYS)
     fits = len(queries) == 2 and len(contexts) in (2, 3) and len(targets) in (1, 2)
     fits = fits and contexts[-1] == queries[1] and targets[0] == queries[0]
     require(fits and contexts[:-2] in ((), queries[:1]), "the data do not fit together")

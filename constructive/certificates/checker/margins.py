@@ -16,7 +16,7 @@ from files import require
 from float_model import FLOAT64, gamma_of, gammas, readout_steps, weighted
 from rounding import INTEGERS, SINGLE, Logits, Side, growth, held
 from table import Table
-from views import exact_sum
+from views import exact_sum, rows_of_positions
 
 ENTRIES = 1 << 22  # logits of heads which are computed at a time
 LARGE = 2.0**-24  # of weights which are counted; those of others are summed up
@@ -155,6 +155,7 @@ def exact_logits(on, model):
     pairs = np.unique(np.concatenate(on.texts) * longest + places)  # what is there often, once
     for part in chunks(len(pairs), max(width, inner), ENTRIES):
         ids, at = divmod(pairs[part], longest)
+        at = rows_of_positions(at, on.period)
         tokens = exact_sum([on.weights["embedding"][ids], on.weights["positions"][at]])
         sizes = np.abs(tokens)
         units.append(granularity(tokens))

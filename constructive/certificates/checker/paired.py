@@ -19,6 +19,7 @@ from bounds import LONGEST, up
 from claim import About
 from coupling import FACTORS, ROUNDS, Blocks, residuals
 from files import (
+    LENGTHS,
     announce,
     bytes_of,
     data_shapes,
@@ -61,6 +62,7 @@ class PairedLayer(About):
     def __init__(self, content, files, claims, options):
         require(len(files) == 2, "a certificate of paired heads needs weights and data")
         tensors, arrays = weights_shapes(files[0], options.most), data_shapes(files[1])
+        require(LENGTHS not in arrays, "paired heads are for contexts of one length")
         on_disk = Path(files[1]).is_dir()
         left = options.most - needs(arrays, tensors, on_disk=on_disk, coupled=0)[0]
         (total, _, width), pairs = arrays["contexts"][1], tensors["W_Q"][1][0] // 2

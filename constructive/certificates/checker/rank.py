@@ -23,7 +23,7 @@ POINTS = 3  # at which a rank is looked for
 class Rank(Claim):
     """The rows of Z are independent modulo p at exp(1) = a: those of a view which are wanted."""
 
-    name = "rank"
+    name, of_lengths = "rank", True
     statement = "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y"
 
     def needs(self, about):

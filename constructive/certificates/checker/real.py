@@ -8,7 +8,7 @@ from rank import needs
 class Error(Bound):
     """No output is further from its target than a bound."""
 
-    name = "error"
+    name, of_lengths = "error", True
     statement = "max |f(E_t, e_t) - y_t| <= {!r}"
 
     @property
@@ -22,7 +22,7 @@ class Error(Bound):
 class Readout(Bound):
     """Some exact readout is as near to the stored one, entry by entry."""
 
-    name = "readout"
+    name, of_lengths = "readout", True
     statement = (
         "some U' with Z U' = Y is within {!r} of the stored effective readout U "
         "(H d, d_out), entry by entry"

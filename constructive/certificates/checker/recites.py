@@ -4,7 +4,7 @@ from bounds import above, below
 from claim import Claim
 from executed import OfModel
 from files import require
-from float_model import of_decoders
+from float_model import INTEGER_MODELS, MODELS, of_decoders
 
 
 class Recites(Claim):
@@ -26,6 +26,7 @@ class Recites(Claim):
 class ExecutedOfDecoder(OfModel):
     """Rounding takes less than the margin everywhere."""
 
+    models = MODELS | INTEGER_MODELS
     statement = (
         "at all {} positions of S = {} texts the next token has the largest "
         "logit for every program of the model {!r}: {}"

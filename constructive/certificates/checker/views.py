@@ -30,26 +30,55 @@ class View(ABC):
 
 
 class Examples(View):
-    """Each query sees a context of its own (T, n, d), or one which all share (n, d)."""
+    """Each query sees a context of its own (T, n, d), or one which all share (n, d).
+
+    Of a context of its own it sees as many tokens as its length says, where there are lengths.
+    """
 
     def __init__(self, data, rows):
         self.tokens, self.queries, self.rows = data["contexts"], data["queries"], rows
-        self.total = len(self.queries)
+        self.total, self.lengths = len(self.queries), data.get("lengths")
 
     def groups(self):
         for rows in self.rows:
             tokens = self.tokens[rows] if len(self.tokens.shape) == 3 else self.tokens[None]
-            yield Group(rows, self.queries[rows], [tokens], WHOLE)
+            blocks = WHOLE
+            if self.lengths is not None:
+                hidden = beyond(self.lengths[rows], tokens.shape[1])[:, None]
+                blocks = [Block(slice(None), slice(None), hidden)]
+            yield Group(rows, self.queries[rows], [tokens], blocks)
+
+
+def beyond(lengths, size):
+    """Which of n tokens are not of a context, but only fill it up: (T, n)."""
+    return np.arange(size) >= lengths[:, None]
+
+
+def of_lengths(data):
+    """The data with copies of the first token of each context beyond its length.
+
+    So extremes and units of contexts are those of what is seen, and what a file holds there is not
+    read. Where all have one length, there are no lengths.
+    """
+    contexts, lengths = data["contexts"], data["lengths"]
+    require(contexts.ndim == 3 and lengths.shape == contexts.shape[:1], "lengths do not fit")
+    whole = (lengths == np.rint(lengths)) & (lengths >= 1)
+    require(whole.all() and lengths.max() == contexts.shape[1], "lengths are not from 1 to n")
+    filled = np.where(beyond(lengths, contexts.shape[1])[..., None], contexts[:, :1], contexts)
+    if lengths.min() < contexts.shape[1]:
+        return data | {"contexts": filled}
+    return {name: array for name, array in data.items() if name != "lengths"}
 
 
 class Causal(View):
     """Tokens of texts, each of which sees those up to itself, or the last ones of them.
 
     entries: logits of heads which are computed at a time
+    period: of positions, or None where each has a row of its own
     """
 
-    def __init__(self, codes, texts, heads, window, entries):
-        self.codes, self.texts, self.window = codes, texts, window
+    def __init__(self, codes, texts, heads, window, entries, period=None):
+        self.codes, self.texts, self.window, self.period = codes, texts, window, period
         self.heads, self.entries = heads, entries
         self.tokens = self.queries = np.concatenate(codes)
         self.total = sum(map(len, texts))
@@ -57,10 +86,15 @@ class Causal(View):
     def groups(self):
         start = 0
         for ids in self.texts:
-            tokens = [self.codes[0][ids][None], self.codes[1][: len(ids)][None]]
+            places = rows_of_positions(np.arange(len(ids)), self.period)
+            tokens = [self.codes[0][ids][None], self.codes[1][places][None]]
             blocks = causal_blocks(len(ids), self.heads, self.window, self.entries)
             yield Group(slice(start, start + len(ids)), None, tokens, blocks)
             start += len(ids)
+
+
+def rows_of_positions(places, period):
+    return places if period is None else places % period
 
 
 def causal_blocks(length, heads, window, entries):
@@ -84,9 +118,9 @@ def exact_sum(parts):
     if len(parts) == 1:
         return parts[0].astype(np.float64)
     one, other = (part.astype(np.float64) for part in parts)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # infinity is not such a sum, nor is NaN
         tokens = (one + other).astype(np.float32).astype(np.float64)
-    rest = tokens - one
-    exact = ((rest == other) & (tokens - rest == one)).all()
+        rest = tokens - one
+        exact = ((rest == other) & (tokens - rest == one)).all()
     require(exact, "a token and its position do not add exactly")
     return tokens

@@ -85,7 +85,7 @@ def evaluate_in_floats(
 
     Args:
         layer: weights of float64 or float32
-        dataset: T examples which fit it
+        dataset: T examples that fit it
         representation: whether to keep Z
     """
     total = dataset.num_examples
@@ -114,7 +114,7 @@ def evaluate_in_floats(
 
 
 def _residuals(outputs: Enclosure, exponents: npt.NDArray[np.int64], targets: Array) -> list[arb]:
-    """Residuals f - y as balls around what float64 has."""
+    """Return residuals f - y as balls around what float64 has."""
     targets = targets.astype(np.float64, copy=False)
     scale = exponents[:, np.newaxis]
     with np.errstate(all="ignore"):  # an infinite ball decides nothing
@@ -126,7 +126,7 @@ def _residuals(outputs: Enclosure, exponents: npt.NDArray[np.int64], targets: Ar
 
 
 def _nearest(exact: arb_mat, shape: tuple[int, int, int]) -> BoundedReadout:
-    """Balls as floats, with bounds of the differences."""
+    """Return balls as floats, with bounds of the differences."""
     middle = np.array([float(x.mid()) for x in exact.entries()]).reshape(shape)
     radius = np.array([upper(x.rad()) for x in exact.entries()]).reshape(shape)
     # A midpoint becomes one of both floats next to it, so off by less than their gap.
@@ -164,15 +164,15 @@ def evaluate(enclosed: BallLayer, dataset: Dataset, *, representation: bool) -> 
 
 
 def context_exponents(dataset: Dataset) -> npt.NDArray[np.int64]:
-    """The least e_t with all entries of E_t below 2^(e_t) in size: (T,)."""
+    """Return the least e_t with all entries of E_t below 2^(e_t) in size: (T,)."""
     exponents = np.empty(dataset.num_examples, dtype=np.int64)
-    for rows, contexts in dataset.context_chunks():
+    for rows, contexts in dataset.filled.context_chunks():
         exponents[rows] = np.frexp(np.abs(contexts).max(axis=(1, 2)))[1]
     return exponents
 
 
 def scaled_representation(z: arb_mat, evaluation: Evaluation) -> arb_mat:
-    """Z in balls (T, H d) with row t times 2^(-e_t)."""
+    """Return Z in balls (T, H d) with row t times 2^(-e_t)."""
     return _scaled_rows(z, evaluation.exponents)
 
 

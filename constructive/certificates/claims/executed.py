@@ -105,7 +105,7 @@ class DecoderExecuted(Executed):
 
     def model(self, weights: Decoder, options: CertifyOptions) -> FloatModel:
         """Return how programs round that store as the decoder does."""
-        return model_named(options.model, weights.record.storage)
+        return model_named(options.model, weights.record.storage, decoder=True)
 
     def judge(self, subject: Subject[Decoder, Text]) -> Claim:
         """Prove it, or leave it undecided."""
@@ -190,7 +190,7 @@ def judge(
 
 
 def _logits(found: Rounding, example: int) -> str:
-    """The part of a bound that is due to logits, in words."""
+    """Return the part of a bound that is due to logits, in words."""
     if found.exact == 1.0:
         return "none of that by logits, which are exact"
     entry = int(found.bounds[example].argmax())

@@ -1,7 +1,7 @@
 """The claim *impossible*: no weights of H heads memorize all labellings of these examples.
 
 It is Theorem 8 for a set J of more different examples than its rows of Z can have rank: that with
-the least bound which was found (`theory.context_capacity`). Any such J is a proof.
+the least bound that was found (`theory.context_capacity`). Any such J is a proof.
 The evidence is J, and integer vectors: the first are orthogonal to all tokens of J, the others
 constant within each of its contexts; entry `pivots[i]` of vector i is zero in all later ones, so
 that they are independent, and the tokens span d dimensions less the first ones, differences d less

@@ -8,9 +8,9 @@ stored shapes hold it.
 Proof by one prime p and one value a at which Z has rank T modulo p (`layers.residues`). What a
 certificate carries:
 
-- p, a, and T columns C of Z which are independent modulo p. To eliminate Z(a)[:, C] again proves
+- p, a, and T columns C of Z that are independent modulo p. To eliminate Z(a)[:, C] again proves
   the claim.
-- The solution X of Z(a)[:, C] X = B modulo p for `ROUNDS` columns B which nobody can choose: they
+- The solution X of Z(a)[:, C] X = B modulo p for `ROUNDS` columns B that nobody can choose: they
   are the SHAKE-256 stream of the hashes of data and weights, of p, a and C. If Z(a)[:, C] were
   singular, a random column would lie in its range with probability at most 1/p, and so no X would
   exist but with probability p^-ROUNDS < 2^-250. An attacker who tries 2^128 certificates in
@@ -58,7 +58,7 @@ Refutation = tuple[str, object]
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows of Z which have to be independent.
+    """The rows of Z that have to be independent.
 
     Attributes:
         count: how many
@@ -145,6 +145,19 @@ class DecoderRank(Rank):
         "has Z U = Y"
     )
     advice = "more heads"
+
+    def is_usual(self, weights: Decoder) -> bool:
+        """Return whether there are as many different columns of Z as contexts.
+
+        Heads give constant entries of tokens back, so these columns are there once.
+
+        Args:
+            weights: a decoder
+        """
+        tables = weights.embedding, weights.positions
+        constant = np.logical_and(*((table == table[0]).all(axis=0) for table in tables))
+        repeated = weights.layer.num_heads * int(constant.sum())
+        return weights.layer.inner_dim - repeated >= weights.record.num_positions
 
     def rows(self, subject: Subject[Decoder, Text]) -> Rows:
         """Return one row of each context."""

@@ -1,6 +1,6 @@
 """The claim *readout*: some U' with Z U' = Y exactly is within delta of the stored readout U.
 
-Let D be diagonal with the powers of two 2^(-e_t) which bring every context to size one, so that D Z
+Let D be diagonal with the powers of two 2^(-e_t) that bring every context to size one, so that D Z
 has rows of size one. Let r = Y - Z U be the residuals. If R is any matrix with
 `|I - D Z R| = q < 1` (infinity norm), then U' = U + R (D Z R)^-1 D r is exact, and
 `|U' - U| <= kappa max |D r|` with `kappa = |R| / (1 - q)` (`exact.verified`). For most layers

@@ -7,6 +7,7 @@ in float64, with exponentials from balls (`layers.causal.margins`).
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.corpus import Text
 from constructive.exact.directed import at_least, at_most
+from constructive.exact.float_model import FloatModel
 from constructive.exact.models import model_named
 from constructive.layers.causal.margins import Margins
 from constructive.layers.decoder import Decoder
@@ -32,14 +33,14 @@ class Recites(ClaimKind):
         text = subject.data
         sizes = text.num_positions, text.num_texts
         try:
-            margins = margins_of(subject)
+            margins = _real_margins(subject)
         except PrecisionError as failure:
             return self.undecided(self.statement.format(*sizes, "0.0"), failure)
         worst = int(margins.least.argmin())
         least = float(margins.least[worst])
         bound = float(at_least(least * _ROOM)) if least > 0.0 else 0.0
         statement = self.statement.format(*sizes, repr(bound))
-        place = position(subject, worst)
+        place = _position(subject, margins, worst)
         if bound > 0.0:
             detail = f"the smallest margin is that after token {place[1]} of text {place[0]}"
             return Claim(
@@ -47,7 +48,7 @@ class Recites(ClaimKind):
             )
         beaten = int(margins.most.argmin())
         if margins.most[beaten] <= 0.0:
-            place = position(subject, beaten)
+            place = _position(subject, margins, beaten)
             detail = (
                 f"after token {place[1]} of text {place[0]} another logit is as large, or larger "
                 f"by up to {at_most(-float(margins.least[beaten]))}"
@@ -61,6 +62,28 @@ class Recites(ClaimKind):
         return Claim("recites", statement, Verdict.UNDECIDED, detail)
 
 
+def _real_margins(subject: Subject[Decoder, Text]) -> Margins:
+    """Return the margins, of which real arithmetic counts, whatever the model. As `margins_of`."""
+    try:
+        return margins_of(subject)
+    except PrecisionError:
+        model = model_of(subject)
+        if model.factors is None:
+            raise
+        usual = model_named(None, subject.weights.record.storage)
+        return recital(subject.weights, subject.data, model=usual)
+
+
+def model_of(subject: Subject[Decoder, Text]) -> FloatModel:
+    """Return the model that is asked for, or that of the decoder's storage.
+
+    Args:
+        subject: a decoder and a text
+    """
+    storage = subject.weights.record.storage
+    return model_named(subject.options.model, storage, decoder=True)
+
+
 def margins_of(subject: Subject[Decoder, Text]) -> Margins:
     """Return the margins of all positions, which are bounded once for all claims.
 
@@ -70,8 +93,7 @@ def margins_of(subject: Subject[Decoder, Text]) -> Margins:
     Raises:
         PrecisionError: where there are none
     """
-    decoder = subject.weights
-    model = model_named(subject.options.model, decoder.record.storage)
+    decoder, model = subject.weights, model_of(subject)
     return subject.once(Margins, lambda: recital(decoder, subject.data, model=model))
 
 
@@ -82,7 +104,11 @@ def position(subject: Subject[Decoder, Text], index: int) -> tuple[int, int]:
         subject: a decoder and a text
         index: among the margins
     """
-    text, token = subject.data.position(int(margins_of(subject).places[index]))
+    return _position(subject, margins_of(subject), index)
+
+
+def _position(subject: Subject[Decoder, Text], margins: Margins, index: int) -> tuple[int, int]:
+    text, token = subject.data.position(int(margins.places[index]))
     return int(text), int(token)
 
 

@@ -1,4 +1,4 @@
-"""Rocq proves the claim *rank* or *impossible* of stored numbers, from a certificate."""
+"""Rocq proves the claims *rank* and *error*, or *impossible*, of stored numbers."""
 
 import subprocess
 import tempfile
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.check import Checked
-from constructive.certificates.rocq import axioms, impossible, rank
+from constructive.certificates.rocq import axioms, error, impossible, rank
 from constructive.certificates.rocq.definitions import Instance, Stored, write
 from constructive.certificates.rocq.memory import require_memory
 from constructive.certificates.rocq.reading import read, require_same
@@ -18,6 +18,8 @@ from constructive.support.verdict import Verdict
 from constructive.theory import rocq
 
 _LAST_LINES = 12
+_OF_WEIGHTS = {"rank": rank, "error": error}
+"""What Rocq can prove of stored weights, by the names of claims."""
 
 
 def confirm(
@@ -28,19 +30,22 @@ def confirm(
     folder: Path | None = None,
     max_memory: float = 8.0,
 ) -> Checked:
-    """Have Rocq prove the claim *rank* of stored weights, or *impossible* of all weights.
+    """Have Rocq prove *rank* and *error* of stored weights, or *impossible* of all weights.
+
+    Of stored weights it proves those of both claims that are PROVED in the certificate.
 
     Files are written in which stored numbers are integers and powers of two; they are read back,
-    and every number compared with the stored one. Of the certificate only p, a and columns are
-    taken, or H, J and vectors, and Rocq believes none of them. The theory is copied from this
-    package and compiled each time, in a temporary folder of its own.
+    and every number compared with the stored one. Of the certificate only p, a, columns and
+    epsilon are taken, or H, J and vectors, and Rocq believes none of them. The theory is copied
+    from this package and compiled each time, in a temporary folder of its own.
 
     Args:
-        certificate: file with a claim *rank* that is PROVED, or *impossible*
+        certificate: file with a claim *rank* or *error* that is PROVED, or *impossible*
         weights: .safetensors file of a `Memorizer`; None for *impossible*
         data: .npz file of a `Dataset`
         folder: a new or empty folder, which gets a copy of all that Rocq read and compiled, also
-            where it refuses: `theory` and `stored`. Nothing is ever read from it
+            where it refuses: `theory`, and one by the name of each claim. Nothing is ever read
+            from it
         max_memory: GB which Rocq may take: what it needs is estimated from the sizes, and what is
             more is refused; by default 8
 
@@ -63,17 +68,62 @@ def confirm(
         instance = impossible.instance_of(loaded, dataset)
     else:
         memorizer = Memorizer.load(weights)
-        known = rank.stored(memorizer, dataset)
-        require_memory(known, max_memory)
-        instance = rank.instance_of(loaded, memorizer, dataset)
-    return confirm_instance(instance, known, folder)
+        proved = {claim.name for claim in loaded.claims if claim.verdict is Verdict.PROVED}
+        kinds = [kind for name, kind in _OF_WEIGHTS.items() if name in proved] or [rank]
+        pairs = []
+        for kind in kinds:
+            known = kind.known_of(loaded, memorizer, dataset)
+            require_memory(known, max_memory)
+            pairs.append((kind.instance_of(loaded, memorizer, dataset), known))
+        return confirm_instances(pairs, folder)
+    return confirm_instances([(instance, known)], folder)
+
+
+def confirm_instances(
+    pairs: Sequence[tuple[Instance, Stored]], folder: Path | None = None
+) -> Checked:
+    """Write the files of each claim, read them back, and have Rocq compile them.
+
+    Args:
+        pairs: what the files of a claim are about, and the numbers of which they have to speak
+        folder: as for `confirm`
+
+    Raises:
+        FormatError: where files are about other numbers
+        MissingExtraError: where Rocq is not installed
+        OutputError: for a folder that is not empty, or cannot be written
+    """
+    rocq.require_new(folder)
+    lines: list[str] = []
+    with (
+        rocq.compiled(*(instance.theory.name for instance, _ in pairs)) as theory,
+        tempfile.TemporaryDirectory() as temporary,
+    ):
+        places = {"theory": theory}
+        for instance, known in pairs:
+            claim = instance.theory.claim
+            places[claim] = Path(temporary) / claim
+            places[claim].mkdir()
+            objection = _objection(instance, known, places[claim], theory, lines)
+            if objection:
+                break
+        rocq.keep(folder, places)
+    if objection:
+        return Checked(Verdict.UNDECIDED, "\n".join([*lines, objection]))
+    lines += [
+        "trusted: Rocq and its libraries as installed, its virtual machine and machine integers;",
+        "  three axioms of mathcomp (choice, extensionality of functions and of propositions);",
+        "  the readers of the files",
+        "PROVED",
+    ]
+    return Checked(Verdict.PROVED, "\n".join(lines))
 
 
 def confirm_instance(instance: Instance, known: Stored, folder: Path | None = None) -> Checked:
-    """Write the files, read them back, and have Rocq compile them.
+    """Have Rocq prove one claim: `confirm_instances` of one pair.
 
     Args:
-        instance: what they are about
+        instance: what the files are about
         known: the numbers of which they have to speak
         folder: as for `confirm`
 
@@ -82,35 +132,29 @@ def confirm_instance(instance: Instance, known: Stored, folder: Path | None = No
         MissingExtraError: where Rocq is not installed
         OutputError: for a folder that is not empty, or cannot be written
     """
+    return confirm_instances([(instance, known)], folder)
+
+
+def _objection(
+    instance: Instance, known: Stored, place: Path, theory: Path, lines: list[str]
+) -> str:
+    """Return why a claim is not proved, or ""; what is proved is added to the lines."""
     files = write(instance)
-    rocq.require_new(folder)
-    with (
-        rocq.compiled(instance.theory.name) as theory,
-        tempfile.TemporaryDirectory() as temporary,
-    ):
-        place = Path(temporary)
-        for name, text in files.items():
-            (place / f"{name}.v").write_text(text)
-        found = {name: (place / f"{name}.v").read_text() for name in files}
-        same = require_same(read(instance.theory, found), known)
-        lines = [f"read back: {same} numbers of the files for Rocq are those stored"]
-        (place / f"{axioms.NAME}.v").write_text(axioms.question(instance.theory.conclusion))
-        run = compile_files([*files, axioms.NAME], place, theory)
-        rocq.keep(folder, {"theory": theory, "stored": place})
+    for name, text in files.items():
+        (place / f"{name}.v").write_text(text)
+    found = {name: (place / f"{name}.v").read_text() for name in files}
+    same = require_same(read(instance.theory, found), known)
+    lines.append(f"read back: {same} numbers of the files for Rocq are those stored")
+    (place / f"{axioms.NAME}.v").write_text(axioms.question(instance.theory.conclusion))
+    run = compile_files([*files, axioms.NAME], place, theory)
     if run.returncode:
         refusal = "\n".join(run.stderr.strip().splitlines()[-_LAST_LINES:])
-        return Checked(Verdict.UNDECIDED, "\n".join([*lines, refusal, "NOT PROVED: Rocq refuses"]))
+        return f"{refusal}\nNOT PROVED: Rocq refuses"
     objection = axioms.objection(run.stdout)
     if objection:
-        return Checked(Verdict.UNDECIDED, "\n".join([*lines, f"NOT PROVED: {objection}"]))
-    lines += [
-        *instance.theory.confirmed(instance),
-        "trusted: Rocq and its libraries as installed, its virtual machine and machine integers;",
-        "  three axioms of mathcomp (choice, extensionality of functions and of propositions);",
-        "  the readers of the files",
-        "PROVED",
-    ]
-    return Checked(Verdict.PROVED, "\n".join(lines))
+        return f"NOT PROVED: {objection}"
+    lines += instance.theory.confirmed(instance)
+    return ""
 
 
 def compile_files(

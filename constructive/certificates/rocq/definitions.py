@@ -45,6 +45,7 @@ class Theory:
         definitions: the types of all definitions by their names, in their order
         tail: the theorems
         shares: arrays which have no power of two of their own, but that of another one
+        claim: the name of the claim that they prove
         conclusion: the name of what has all theorems as its parts, whose axioms are asked for
         confirmed: says in lines what is proved where Rocq accepts the files
     """
@@ -54,6 +55,7 @@ class Theory:
     definitions: Mapping[str, str]
     tail: str
     shares: Mapping[str, str] = field(default_factory=dict)
+    claim: str = ""
     conclusion: str = ""
     confirmed: Callable[["Instance"], list[str]] = lambda _: []
 

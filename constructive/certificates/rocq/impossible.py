@@ -3,8 +3,6 @@
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.rocq.definitions import Instance, Stored, Theory, whole
@@ -13,6 +11,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.repeats import different_inputs, token_numbers
 from constructive.exact import modular
 from constructive.support.arrays import Array
+from constructive.support.components import components
 from constructive.support.errors import ParameterError
 
 ARRAYS = "contexts", "queries"
@@ -41,6 +40,7 @@ def confirmed(instance: Instance) -> list[str]:
 
 THEORY = Theory(
     name="checker/upper_bound",
+    claim="impossible",
     modules="Definitions attention_program attention_rank upper_bound_program upper_bound",
     definitions={
         **dict.fromkeys(["modulus", "base", "start"], "int63"),
@@ -188,8 +188,7 @@ def vocabulary(contexts: Array) -> tuple[Array, list[int]]:
     _, first = np.unique(numbers, return_index=True)
     words = contexts.reshape(-1, contexts.shape[2])[first] + 0.0
     edges = np.stack([np.repeat(numbers[:, :1], numbers.shape[1], axis=1), numbers]).reshape(2, -1)
-    graph = coo_matrix((np.ones(edges.shape[1]), edges), shape=(len(words), len(words)))
-    _, parts = connected_components(graph, directed=False)
+    parts = components(edges, len(words))
     _, least = np.unique(parts, return_index=True)
     return words, [int(k) for k in least[parts]]
 

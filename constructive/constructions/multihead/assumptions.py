@@ -46,7 +46,7 @@ class Assumptions:
 
 
 def too_many_tokens(dataset: Dataset) -> AssumptionError | None:
-    """Why no context has rank n, or None: for n > d."""
+    """Return why no context has rank n, or None: for n > d."""
     if dataset.context_size <= dataset.width:
         return None
     message = (
@@ -59,7 +59,7 @@ def too_many_tokens(dataset: Dataset) -> AssumptionError | None:
 
 
 def repeated(dataset: Dataset) -> AssumptionError | None:
-    """Why the inputs are not memorized by any weights, or None: one of them occurs twice.
+    """Return why the inputs are not memorized by any weights, or None: one of them occurs twice.
 
     Raises DataError for equal inputs with different targets (witness: the two examples) and for
     contexts or queries whose largest entry is beyond 1e100 or below 1e-100.
@@ -83,7 +83,7 @@ def _check_scale(name: str, largest: float) -> None:
 
 
 def context_ranks(dataset: Dataset) -> Assumptions | AssumptionError:
-    """How independent the tokens of all contexts are, or which context has rank below n."""
+    """Return how independent the tokens of all contexts are, or which context has rank below n."""
     least = float("inf")
     for rows, contexts in dataset.context_chunks():
         found = least_distance(rows, contexts)
@@ -94,7 +94,7 @@ def context_ranks(dataset: Dataset) -> Assumptions | AssumptionError:
 
 
 def least_distance(rows: slice, contexts: Array) -> float | AssumptionError:
-    """The least distance of a token in the contexts (rows, n, d) of some examples.
+    """Return the least distance of a token in the contexts (rows, n, d) of some examples.
 
     Returns an AssumptionError for a context of rank below n (witness: the example and its dependent
     tokens).

@@ -1,4 +1,4 @@
-"""Key directions: one vector u which scores the tokens of every context with distinct numbers.
+"""Key directions: one vector u that scores the tokens of every context with distinct numbers.
 
 Both theorems saturate a head along the scores E_t u: as s -> +-infinity, softmax(s E_t u + anything
 bounded) tends to the one-hot vector at the largest (smallest) score. How fast depends on the *gap*
@@ -17,7 +17,7 @@ from constructive.data.repeats import token_numbers
 from constructive.support.arrays import CHUNK_BYTES, Array
 
 TRIALS = 8
-"""Random directions which are scored."""
+"""Random directions that are scored."""
 
 TRIALS_FOR_ALL = 32
 """The same, where one direction has to do for all heads and examples."""
@@ -26,10 +26,10 @@ _COMPARED = 2048
 """Examples by which these are compared first."""
 
 KEPT = 4
-"""Directions which the heads take in turn, unless they share one."""
+"""Directions that the heads take in turn, unless they share one."""
 
 _QUANTILE = 0.01
-"""Directions are compared by the gap which all but this share of the contexts exceed."""
+"""Directions are compared by the gap that all but this share of the contexts exceed."""
 
 TIE = 1e-12
 """Gaps of scores below this, relative to the scores, are looked at again: tokens may be equal."""
@@ -73,7 +73,7 @@ def propose(
 
 
 def candidates_for_all(dataset: Dataset, rng: np.random.Generator) -> Array:
-    """Directions (d, k) for heads which have to saturate on every example they do not take.
+    """Return directions (d, k) for heads that have to saturate on every example they do not take.
 
     There are `TRIALS_FOR_ALL` random ones. Where there are many examples, some of them say which
     `TRIALS` of these are worth a look at all.
@@ -94,7 +94,7 @@ def candidates_for_all(dataset: Dataset, rng: np.random.Generator) -> Array:
 
 
 def best_for_all(vectors: Array, top: Array, bottom: Array) -> KeyDirection:
-    """The candidate with the least mean of 1 / gap, from all gaps (T, k).
+    """Return the candidate with the least mean of 1 / gap, from all gaps (T, k).
 
     How much of its freedom an example costs a head is proportional to 1 / gap.
     """
@@ -103,14 +103,14 @@ def best_for_all(vectors: Array, top: Array, bottom: Array) -> KeyDirection:
 
 
 def _cost(top: Array, bottom: Array) -> Array:
-    """The mean of 1 / gap (k,), for gaps (T, k)."""
+    """Return the mean of 1 / gap (k,), for gaps (T, k)."""
     with np.errstate(divide="ignore"):
         mean: Array = (1.0 / top + 1.0 / bottom).mean(axis=0)
     return mean
 
 
 def token_radius(contexts: Array) -> Array:
-    """The radius of each context (k, n, d) around its mean token: (k,).
+    """Return the radius of each context (k, n, d) around its mean token: (k,).
 
     It bounds logits: for any v, the entries of E_t v differ by at most 2 |v| radius_t.
     """
@@ -140,7 +140,7 @@ def _all_gaps(dataset: Dataset, vectors: Array) -> tuple[Array, Array]:
 
 
 def gaps(contexts: Array, vectors: Array) -> tuple[Array, Array]:
-    """The gaps at the top and at the bottom of contexts (C, n, d) with n > 1: (C, k) each.
+    """Return the gaps at the top and at the bottom of contexts (C, n, d) with n > 1: (C, k) each.
 
     vectors: (d, k)
     """
@@ -157,7 +157,7 @@ def gaps(contexts: Array, vectors: Array) -> tuple[Array, Array]:
 
 
 def _gap_of_different(scores: Array, numbers: npt.NDArray[np.int64]) -> Array:
-    """The distance from the smallest score to that of the next different token: (C, k).
+    """Return the distance from the smallest score to that of the next different token: (C, k).
 
     scores: (C, n, k);  numbers: (C, n), equal for equal tokens, whose scores may differ by rounding
     """

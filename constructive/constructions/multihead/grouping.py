@@ -10,7 +10,7 @@ groups are consecutive examples, in the order given. With each group S come two 
   the saturating vector w is chosen.
 
 Both come from one QR factorization of the queries, and exist because these are independent. Heads
-which need a few vectors of either take them from the factorization (`Factored`).
+that need a few vectors of either take them from the factorization (`Factored`).
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ class Factored:
     factors: Array
 
     def whole(self) -> tuple[Array, Array]:
-        """The dual basis (d, k) and the complement (d, d - k)."""
+        """Return the dual basis (d, k) and the complement (d, d - k)."""
         width, size = self.reflectors.shape
         if size == 0:
             return np.zeros((width, 0)), np.eye(width)
@@ -81,7 +81,7 @@ class Factored:
         return dual_basis / self.lengths, orthogonal[:, size:]
 
     def solve(self, values: Array) -> Array:
-        """The shortest b_j (d, m) with e_t.b_j = values_tj: the dual basis times values (k, m).
+        """Return the shortest b_j (d, m) with e_t.b_j = values_tj: the dual basis times values.
 
         >>> queries = np.array([[2.0, 0.0], [0.0, 4.0]])
         >>> factored = factor(np.array([2.0, 4.0]), np.eye(2))
@@ -98,12 +98,12 @@ class Factored:
         return self._rotated(inner)
 
     def axes(self, count: int) -> Array:
-        """The first columns of the complement: (d, count), or as many as there are."""
+        """Return the first columns of the complement: (d, count), or as many as there are."""
         width, size = self.reflectors.shape
         return self._rotated(np.eye(width, min(count, width - size), -size, order="F"))
 
     def _rotated(self, vectors: Array) -> Array:
-        """Q times some vectors (d, m)."""
+        """Return Q times some vectors (d, m)."""
         if not (len(self.lengths) and vectors.shape[1]):
             return vectors
         room = 64 * vectors.shape[1]

@@ -60,10 +60,10 @@ SATURATION_EPS = 1e-6
 """A head is saturated on an example when at most this much attention is off its top token."""
 
 _TRIALS = 4
-"""Random vectors w which are compared."""
+"""Random vectors w that are compared."""
 
 _ATTENDED = 0.9
-"""Attention which an example of the group gives to its own token: distinct from the others, and far
+"""Attention that an example of the group gives to its own token: distinct from the others, and far
 enough from one-hot to stay in the interior, where the proof chooses."""
 
 _JITTER = 0.1
@@ -73,7 +73,7 @@ _NATS = 2.0
 """Rank-one heads: the largest |s|, in nats between neighbours among equally spaced tokens."""
 
 _NOTHING = np.zeros((1, 1))
-"""Stands for the part of `_Needed` which a head does not have."""
+"""Stands for the part of `_Needed` that a head does not have."""
 
 _SPAN_TOLERANCE = 1e-11
 """A unit query whose product with a unit w is below this counts as orthogonal to w."""
@@ -83,7 +83,7 @@ _SPAN_TOLERANCE = 1e-11
 class Head:
     """One head's W_Q and W_K, both (d, d_h), with its group and its sharpness c.
 
-    `sharpness` is 0 for a head which has no saturating part.
+    `sharpness` is 0 for a head that has no saturating part.
     """
 
     group: Group
@@ -142,7 +142,7 @@ class _Saturation:
 
     @property
     def nats(self) -> float:
-        """The gap between the two largest logits which leaves at most eps elsewhere."""
+        """The gap between the two largest logits that leaves at most eps elsewhere."""
         return math.log(max(self.dataset.context_size - 1, 1) / SATURATION_EPS)
 
     def sharpen(self, group: Group, needed: "_Needed") -> tuple[Array, float] | AssumptionError:
@@ -193,7 +193,7 @@ class _Needed:
 def _saturated_head(
     group: Group, key_vectors: Array, saturation: _Saturation, radius: Array, head_dim: int
 ) -> Head | AssumptionError:
-    """W = W* + c u w^T, with W* e_t = v_t for the key vectors v_t (|S|, d)."""
+    """Return W = W* + c u w^T, with W* e_t = v_t for the key vectors v_t (|S|, d)."""
     size, width = group.size, saturation.dataset.width
     query_weights, key_weights = np.zeros((2, width, head_dim))
     query_weights[:, :size] = group.dual_basis
@@ -201,7 +201,8 @@ def _saturated_head(
     if size >= min(head_dim, width):
         return Head(group, query_weights, key_weights, 0.0)
     w_star_queries = saturation.dataset.queries @ group.dual_basis @ key_vectors
-    logit_range = (2.0 * radius * _row_lengths(w_star_queries))[:, np.newaxis]
+    with np.errstate(over="ignore", invalid="ignore"):  # what is no number saturates nothing
+        logit_range = (2.0 * radius * _row_lengths(w_star_queries))[:, np.newaxis]
     chosen = saturation.sharpen(group, _Needed(saturation.nats, logit_range, _NOTHING))
     if isinstance(chosen, AssumptionError):
         return chosen
@@ -219,7 +220,7 @@ def key_vectors(
     directions: Sequence[KeyDirection],
     rng: np.random.Generator,
 ) -> Array:
-    """The shortest v_t (T, d) with E_t v_t = l_t, for the logits l_t that its own head gives t.
+    """Return the shortest v_t (T, d) with E_t v_t = l_t, the logits that its own head gives t.
 
     The i-th example of a group attends to the token of i-th rank along the key direction of its
     head, extreme ranks last. All examples at once, a few contexts at a time.
@@ -245,7 +246,7 @@ def attended_vectors(
     jitter: Array,
     assumed: Assumptions,
 ) -> Array:
-    """Vectors v_t (rows, d) with which each example attends to its token of a rank by scores.
+    """Return v_t (rows, d), by which each example attends to its token of a rank by scores.
 
     contexts: (rows, n, d) or (1, n, d);  directions: (rows, d), along which tokens are scored
     rank: (rows,), from the smallest score on;  jitter: (rows, n), added to the logits
@@ -260,7 +261,7 @@ def attended_vectors(
 
 
 def _solve_contexts(contexts: Array, logits: Array, assumed: Assumptions) -> Array:
-    """The shortest v_t (rows, d) with E_t v_t = l_t; contexts (rows, n, d) or (1, n, d)."""
+    """Return the shortest v_t (rows, d) with E_t v_t = l_t; contexts (rows, n, d) or (1, n, d)."""
     vectors: Array
     gram = contexts @ contexts.transpose(0, 2, 1)
     if not assumed.well_conditioned:
@@ -280,7 +281,7 @@ def _row_lengths(vectors: Array) -> Array:
 
 
 def _rank_one_head(group: Group, saturation: _Saturation, head_dim: int) -> Head | AssumptionError:
-    """W = a b^T with b = b_1 + c b_0."""
+    """Return W = a b^T with b = b_1 + c b_0."""
     dataset = saturation.dataset
     direction = saturation.direction.vector
     scales = _group_scales(group, saturation)

@@ -8,7 +8,7 @@ dimension n - 1, and has to avoid the span of the i - 1 <= r - 2 rows before it:
 almost every choice does. So r - 1 more rows are independent.
 
 For the first head nothing is shifted: the affine space misses the origin and spans n dimensions,
-so r <= n independent rows exist. Rows of rank-one heads range over a curve which affinely spans
+so r <= n independent rows exist. Rows of rank-one heads range over a curve that affinely spans
 that space, and almost every point of it does. Full rank is an open condition, so a finite c is
 enough. QED
 
@@ -35,7 +35,7 @@ _TIE = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Intermediate:
-    """Z with the weights which make it.
+    """Z with the weights that make it.
 
     query_weights, key_weights: (H, d, d_h);  representation: Z (T, H d)
     saturated_fraction: (H,), the share of the examples off its group on which a head is saturated

@@ -69,7 +69,7 @@ class _Solution(NamedTuple):
 
 
 def _by_gram(z: Array, targets: Array) -> _Solution | None:
-    """The readout by Cholesky, or None where the Gram matrix is not positive in float64."""
+    """Return the readout by Cholesky, or None where the Gram matrix is not positive in float64."""
     gram = z @ z.T
     norm = np.abs(gram).sum(axis=0).max()
     # LAPACK reads columns, so the transpose of a symmetric matrix saves a copy.
@@ -100,6 +100,6 @@ def _by_qr(z: Array, targets: Array) -> _Solution:
 
 
 def _residuals(z: Array, effective: Array, targets: Array) -> Array:
-    """The largest `|Z U - Y|` for each entry of the targets, infinite where it is not a number."""
+    """Return the largest `|Z U - Y|` for each entry of the targets, infinite if it is NaN."""
     residuals: Array = np.abs(z @ effective - targets).max(axis=0)
     return np.where(np.isfinite(residuals), residuals, np.inf)

@@ -31,7 +31,7 @@ class Paired(Construction):
     """Heads 2p and 2p + 1 read nearly the same but from their own examples."""
 
     def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
-        """So many examples need contexts of their own, of two tokens at least."""
+        """Plan for contexts of their own, of two tokens at least."""
         if shapes.shared_context:
             raise ParameterError(
                 "construction='paired' needs own contexts: on a shared one the rows of a pair lie "
@@ -66,7 +66,7 @@ class Paired(Construction):
         return plan
 
     def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:  # noqa: ARG002
-        """Sweeps over angles, and a system of d for each pair."""
+        """Estimate sweeps over angles, and a system of d for each pair."""
         total, size, width = shapes.num_examples, shapes.context_size, shapes.width
         sweep = total * num_heads / 2 * (2 * 4 * width + SWEEP)
         return Cost(sweep + 4.0 * total * width**2, 8.0 * total * (4 * width + 2 * size))
@@ -74,7 +74,7 @@ class Paired(Construction):
     def build(
         self, survey: Survey, plan: Plan, options: Options, *, rng: np.random.Generator
     ) -> Outcome:
-        """Pairs take the examples with the smallest gaps first."""
+        """Order the examples so that pairs take those with the smallest gaps first."""
         dataset: Dataset = survey.dataset
         obstacle = too_many_tokens(dataset) or survey.repeated
         if obstacle is not None:

@@ -1,19 +1,22 @@
-"""The entries x_{t,p} of paired heads which are not zero: the blocks, and the leftover coupling.
+"""The entries x_{t,p} of paired heads that are not zero: the blocks, and the leftover coupling.
 
 Only these are ever evaluated: T rows in the diagonal blocks, and a few beside them. Z, of T x H d
 entries, is not formed.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from constructive.constructions.paired.ordering import Integers, Ordered
 from constructive.exact.arithmetics.floats import Floats, softmax_in_place
 from constructive.layers.attend import attend
 from constructive.layers.views import examples
 from constructive.support.arrays import Array
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,14 +45,14 @@ class Reader:
 
     @classmethod
     def of(cls, ordered: Ordered, query_weights: Array, key_weights: Array) -> "Reader":
-        """From the weights (2, d, d_h) of pair 0."""
+        """Read it from the weights (2, d, d_h) of pair 0."""
         last = slice(len(ordered.order) - 1, None)
         weights = query_weights[1:], key_weights[1:]
         token = _read(*weights, ordered.contexts(last), ordered.queries[last])[0, 0]
         return cls(*weights, token / (token @ token))
 
     def along(self, contexts: Array, queries: Array) -> Array:
-        """kappa_t = z_t.x* / |x*|^2 for what the head reads there: (k,)."""
+        """Return kappa_t = z_t.x* / |x*|^2 for what the head reads there: (k,)."""
         read = _read(self.query_weights, self.key_weights, contexts, queries)
         along: Array = read[:, 0] @ self.dual
         return along
@@ -75,7 +78,7 @@ class Coupling:
 
     own: Array
     again: Array
-    leftover: csr_array
+    leftover: "csr_array"
     extra: Array
     reader: Reader | None
 
@@ -86,13 +89,15 @@ def assemble(
     leftover: tuple[Integers, Integers, Array],
     reader: Reader | None,
 ) -> Coupling:
-    """The system of all pairs.
+    """Return the system of all pairs.
 
     own: of all pairs;  leftover: positions t (k,), pairs p (k,) and x_{t,p} (k, d)
     """
     positions, columns, values = leftover
     total, width = ordered.queries.shape
     index = columns[:, np.newaxis] * width + np.arange(width)
+    from scipy.sparse import csr_array  # noqa: PLC0415 - long to import
+
     matrix = csr_array(
         (values.ravel(), (np.repeat(positions, width), index.ravel())),
         shape=(total, ordered.num_pairs * width),
@@ -102,7 +107,7 @@ def assemble(
 
 
 def differences(ordered: Ordered, heads: Heads, positions: Integers, columns: Integers) -> Array:
-    """x_{t,p} = E_t^T (alpha_{2p,t} - alpha_{2p+1,t}) for some t and p: (k, d)."""
+    """Return x_{t,p} = E_t^T (alpha_{2p,t} - alpha_{2p+1,t}) for some t and p: (k, d)."""
     out = np.empty((len(positions), ordered.width))
     for part in ordered.chunks(positions):
         contexts = ordered.contexts(positions[part])
@@ -119,7 +124,7 @@ def read_own(
     key_weights: Array,
     reader: Reader | None,
 ) -> Own:
-    """What one pair, of weights (2, d, d_h), reads from its own positions: one look at contexts."""
+    """Read what one pair, of weights (2, d, d_h), needs from its own positions."""
     contexts, queries = ordered.contexts(rows), ordered.queries[rows]
     keys = np.matmul(np.matmul(queries, query_weights), key_weights.transpose(0, 2, 1))
     attention = softmax_in_place(np.matmul(keys.transpose(1, 0, 2), contexts.transpose(0, 2, 1)))
@@ -144,7 +149,7 @@ def _read(query_weights: Array, key_weights: Array, contexts: Array, queries: Ar
 def _attention(
     ordered: Ordered, heads: Heads, positions: Integers, columns: Integers, contexts: Array
 ) -> Array:
-    """Softmax attention of both heads of a pair: (k, 2, n)."""
+    """Return softmax attention of both heads of a pair: (k, 2, n)."""
     queries = ordered.queries[positions, np.newaxis, np.newaxis]
     inner = np.matmul(queries, heads.query_weights[columns])  # (k, 2, 1, d_h)
     keys = np.matmul(inner, heads.key_weights[columns].transpose(0, 1, 3, 2))[:, :, 0]

@@ -108,11 +108,11 @@ class Ordered:
         return bool(self.stops[-1] < len(self.order))
 
     def start(self, pair: int) -> int:
-        """The first position of a pair."""
+        """Return the first position of a pair."""
         return int(self.stops[pair - 1]) if pair else 0
 
     def contexts(self, positions: Integers | slice) -> Array:
-        """Contexts in float64: (k, n, d)."""
+        """Return contexts in float64: (k, n, d)."""
         return self.read(self.order[positions])
 
     def chunks(self, positions: Integers) -> Iterator[Integers]:
@@ -125,7 +125,7 @@ class Ordered:
             yield sorted_by_example[start : start + self.step]
 
     def gaps(self, positions: Integers) -> KeyDirection:
-        """The key direction with the gaps of some positions."""
+        """Return the key direction with the gaps of some positions."""
         top, bottom = self.direction.top_gap, self.direction.bottom_gap
         return KeyDirection(self.direction.vector, top[positions], bottom[positions])
 
@@ -159,7 +159,7 @@ def look(dataset: Dataset, rng: np.random.Generator, *, full_rank: bool) -> Seen
 def arrange(dataset: Dataset, seen: Seen, num_heads: int) -> Ordered:
     """Sort the examples, and share them among H // 2 pairs as evenly as possible.
 
-    Where one example is left over, it is the extra one which the readout absorbs: that with the
+    Where one example is left over, it is the extra one that the readout absorbs: that with the
     widest gap.
     """
     direction = seen.direction
@@ -189,7 +189,7 @@ def _stops(dataset: Dataset, pairs: int) -> Integers:
 
 
 def coarse_of(queries: Array, direction: KeyDirection, radius: Array) -> Coarse:
-    """Queries (T, d), gaps and radius by position as a sweep looks at them."""
+    """Return queries (T, d), gaps and radius by position as a sweep looks at them."""
     unit = np.empty(queries.shape, np.float32)
     lengths = np.empty(len(queries))
     step = max(1, CHUNK_BYTES // (8 * queries.shape[1]))

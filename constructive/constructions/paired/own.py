@@ -69,7 +69,7 @@ class Kind(ABC):
 
     @abstractmethod
     def draws(self, contexts: Array, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
-        """Any number of draws of key vectors v_t (k, d), with the logits E_t v_t (k, n).
+        """Yield any number of draws of key vectors v_t (k, d), with the logits E_t v_t (k, n).
 
         An example's own head has these logits.
         """
@@ -87,7 +87,7 @@ class Kind(ABC):
     def roughly_needed(
         self, pair: Pair, products: Single, alone: Single, rows: slice, slack: float
     ) -> Single:
-        """What saturates unit queries (C,), in the units of `Coarse`, or a little more.
+        """Bound what saturates unit queries (C,), in the units of `Coarse`.
 
         products: (m, C), of the watched columns times 2^exponent and unit queries, each off by
             slack at most; may be overwritten
@@ -96,7 +96,7 @@ class Kind(ABC):
 
     @abstractmethod
     def needed(self, pair: Pair, watched: Array, positions: Integers) -> Needed:
-        """What saturates on some positions, from the products (m, k) of the watched columns."""
+        """Return what saturates on some positions, from products (m, k) of the watched columns."""
 
     @abstractmethod
     def saturate(self, pair: Pair, vector: Array, sharpness: float) -> None:
@@ -125,7 +125,7 @@ class RankOne(Kind):
     """
 
     def draws(self, contexts: Array, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
-        """v_t = s_t u, for the top or the bottom token at random."""
+        """Yield v_t = s_t u, for the top or the bottom token at random."""
         scores = contexts @ self.ordered.direction.vector
         scores -= scores.mean(axis=1, keepdims=True)
         nats = np.log((contexts.shape[1] - 1) * _ATTENDED / (1.0 - _ATTENDED))
@@ -136,7 +136,7 @@ class RankOne(Kind):
             yield scales * self.ordered.direction.vector, scales * scores
 
     def write(self, pair: Pair, vectors: Array) -> Array:
-        """b_1 on the two halves; both are watched."""
+        """Write b_1 on the two halves; both are watched."""
         vector = self.ordered.direction.vector
         scales = vectors @ vector / (vector @ vector)
         values = np.zeros((pair.size, 2))
@@ -153,7 +153,7 @@ class RankOne(Kind):
     def roughly_needed(
         self, pair: Pair, products: Single, alone: Single, rows: slice, slack: float
     ) -> Single:
-        """|b_1.e_t| counts against the saturating part."""
+        """Count |b_1.e_t| against the saturating part."""
         del pair, rows  # what is watched says all
         np.abs(products, out=products)
         scale: Single = np.maximum(products[0], products[1], out=products[0])
@@ -162,12 +162,12 @@ class RankOne(Kind):
         return scale
 
     def needed(self, pair: Pair, watched: Array, positions: Integers) -> Needed:
-        """|b_1.e_t| counts against the saturating part."""
+        """Count |b_1.e_t| against the saturating part."""
         del pair
         return Needed.of(self.ordered.gaps(positions), scale=np.abs(watched).max(axis=0))
 
     def saturate(self, pair: Pair, vector: Array, sharpness: float) -> None:
-        """The head b = b_1 + c w."""
+        """Write the head b = b_1 + c w."""
         pair.query_weights[:, :, 0] += sharpness * vector
 
 
@@ -179,7 +179,7 @@ class FullRank(Kind):
     """
 
     def draws(self, contexts: Array, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
-        """v_t with E_t v_t large at a random token."""
+        """Yield v_t with E_t v_t large at a random token."""
         total, tokens, width = contexts.shape
         directions = np.broadcast_to(self.ordered.direction.vector, (total, width))
         flat = np.zeros((total, tokens))
@@ -189,7 +189,7 @@ class FullRank(Kind):
             yield vectors, np.matmul(contexts, vectors[:, :, np.newaxis])[:, :, 0]
 
     def write(self, pair: Pair, vectors: Array) -> Array:
-        """The dual basis, which is watched, beside the key vectors."""
+        """Return the dual basis, which is watched, beside the key vectors."""
         half, size = pair.half, pair.size
         dual_basis, _ = pair.queries.whole()
         for head, part in enumerate((slice(0, half), slice(half, size))):
@@ -206,7 +206,7 @@ class FullRank(Kind):
     def roughly_needed(
         self, pair: Pair, products: Single, alone: Single, rows: slice, slack: float
     ) -> Single:
-        """The range of the logits W* e_t counts against the saturating part."""
+        """Count the range of the logits W* e_t against the saturating part."""
         coarse = self.ordered.coarse
         lengths = np.zeros_like(alone)
         for keys, part in self._halves(pair, products):
@@ -218,7 +218,7 @@ class FullRank(Kind):
         return needed
 
     def needed(self, pair: Pair, watched: Array, positions: Integers) -> Needed:
-        """The range of the logits W* e_t counts against the saturating part."""
+        """Count the range of the logits W* e_t against the saturating part."""
         # |W* e_t| <= |V| |coordinates|, and logits then differ by at most 2 radius |W* e_t|.
         logits = np.zeros(watched.shape[1])
         for keys, part in self._halves(pair, watched):
@@ -228,18 +228,18 @@ class FullRank(Kind):
         return Needed.of(self.ordered.gaps(positions), logits=2.0 * radius * logits)
 
     def _halves(self, pair: Pair, products: Array) -> Iterator[tuple[Array, Array]]:
-        """The key vectors of both heads, and their part of the watched products."""
+        """Yield the key vectors of both heads, and their part of the watched products."""
         return zip(pair.key_weights, np.split(products, [pair.half]), strict=True)
 
     def saturate(self, pair: Pair, vector: Array, sharpness: float) -> None:
-        """One more column: c u w^T."""
+        """Write one more column: c u w^T."""
         root = np.sqrt(sharpness)  # half of c on each side
         pair.query_weights[:, :, pair.half] = root * vector
         pair.key_weights[:, :, pair.half] = root * self.ordered.direction.vector
 
 
 def _condition(block: Array) -> float:
-    """How far a block D (k, d), k <= d, is from singular: |D| |D^+| / sqrt(k), Frobenius norms.
+    """Return how near a block D (k, d) is to singular: |D| |D^+| / sqrt(k), Frobenius norms.
 
     That is the root mean square of its singular values, times the norm of their inverses.
     """
@@ -249,5 +249,6 @@ def _condition(block: Array) -> float:
     inverse, singular = lapack.dtrtri(reflectors[: len(block)])
     if singular:
         return np.inf
-    condition = np.linalg.norm(block) * np.linalg.norm(np.triu(inverse)) / np.sqrt(len(block))
+    with np.errstate(over="ignore", invalid="ignore"):
+        condition = np.linalg.norm(block) * np.linalg.norm(np.triu(inverse)) / np.sqrt(len(block))
     return float(condition) if condition < np.inf else np.inf  # also if it is not a number

@@ -1,4 +1,4 @@
-"""Paired heads: two heads which agree on every example but their own.
+"""Paired heads: two heads that agree on every example but their own.
 
 *Pairs.* The heads 2p and 2p + 1 share the saturating part c u w^T and take different groups S and
 S'. On S' the first head's own part W* is zero, on S the second's: there they attend uniformly. Off
@@ -12,7 +12,7 @@ one block of |S| + |S'| equations in d unknowns for each pair.
 *How many examples.* w is orthogonal to the |S| + |S'| queries of the pair, which have to be
 independent, so |S| + |S'| <= d - 1. The blocks have rows in general position if contexts do:
 H (d - 1) / 2 examples, and one more (`readout`), which for 2(n - 1) <= d - 1 includes the
-H(n - 1) + 1 examples of Theorems 1 and 2. Contexts which are shared are not in general position:
+H(n - 1) + 1 examples of Theorems 1 and 2. Contexts that are shared are not in general position:
 then all x_{t,p} lie in one space of dimension n - 1.
 
 The order in which pairs take examples is in `ordering`, how a head attends to its own in `own`.
@@ -46,7 +46,7 @@ from constructive.support.errors import AssumptionError
 from constructive.theory.assumptions.numerical import dependency, describe_dependency, unit_rows
 
 TOGETHER = 64
-"""Pairs which are built together."""
+"""Pairs that are built together."""
 
 _PRODUCT_BYTES = 4 * CHUNK_BYTES
 """Size of the products of several pairs with some queries."""
@@ -91,14 +91,14 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class _Sought:
-    """One pair whose w is looked for, and the columns (d, .) which that takes."""
+    """One pair whose w is looked for, and the columns (d, .) that that takes."""
 
     pair: Pair
     axes: Array
     watched: Array
 
     def columns(self, exponent: int) -> Array:
-        """All of these, the watched ones times 2^exponent."""
+        """Return all of these, the watched ones times 2^exponent."""
         return np.concatenate([self.axes, np.ldexp(self.watched, exponent)], axis=1)
 
 
@@ -154,7 +154,8 @@ class _Look:
     """At all queries, by several pairs at once."""
 
     def __init__(self, kind: Kind, sought: Sequence[_Sought]) -> None:
-        columns = [each.columns(kind.exponent).astype(np.float32) for each in sought]
+        with np.errstate(over="ignore"):  # such a pair is refused by its condition
+            columns = [each.columns(kind.exponent).astype(np.float32) for each in sought]
         self.kind, self.sought = kind, sought
         self.weights = np.ascontiguousarray(np.concatenate(columns, axis=1).T)
         self.splits = np.cumsum([part.shape[1] for part in columns])[:-1]
@@ -162,12 +163,13 @@ class _Look:
         self.slacks = [slack * float(np.linalg.norm(part)) for part in columns]
 
     def at(self, rows: slice) -> Iterator[tuple[Single, Single]]:
-        """For each pair projections (axes, C) and what is needed (C,), of unit queries.
+        """Yield for each pair projections (axes, C) and what is needed (C,), of unit queries.
 
         The examples of a pair itself need nothing: -inf.
         """
         coarse = self.kind.ordered.coarse
-        products = np.split(self.weights @ coarse.unit[rows].T, self.splits)
+        with np.errstate(invalid="ignore"):
+            products = np.split(self.weights @ coarse.unit[rows].T, self.splits)
         alone = np.float32(NATS) * coarse.inverse_length[rows] * coarse.inverse_gap[rows]
         positions = np.arange(*rows.indices(len(coarse.unit)))
         for each, product, slack in zip(self.sought, products, self.slacks, strict=True):
@@ -178,7 +180,7 @@ class _Look:
 
 
 def _chosen(kind: Kind, sought: Sequence[_Sought]) -> list[Saturating]:
-    """Choose w and c of each pair: screen all examples, then look among those which are left."""
+    """Choose w and c of each pair: screen all examples, then look among those that are left."""
     ordered = kind.ordered
     total = len(ordered.queries)
     # The first positions have the smallest gaps, and so the widest arcs: they are all looked at.
@@ -225,7 +227,7 @@ def _settled(
     exponent = coarse.query_exponent + coarse.gap_exponent
 
     def reached(at: Integers, vectors: Array) -> tuple[Array, Needed]:
-        """Products with some vectors (d, m) of position at, and what is needed there."""
+        """Return products with some vectors (d, m) of position at, and what is needed there."""
         queries = ordered.queries[at]
         watched = sought.watched.T @ queries.T
         return vectors.T @ queries.T, kind.needed(sought.pair, watched, at)

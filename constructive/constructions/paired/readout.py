@@ -33,7 +33,7 @@ class Readout:
 
     effective: (P, 2, d, d_out)
     residual:  (T, d_out), Y - f by position, from x_{t,p} as a forward pass rounds them: logits of
-               size c have other errors there than in what was solved. Pairs which are saturated
+               size c have other errors there than in what was solved. Pairs that are saturated
                on an example cancel there, and are left out.
     condition: the largest estimated condition number of a block, in the infinity norm
     ranks:     (P,), estimated rank of each block
@@ -57,7 +57,7 @@ class _System:
     num_pairs: int
 
     def solve(self, right: Array) -> tuple[Array, Array]:
-        """R y: readouts (P, d, d_out) and gamma (d_out,); right: (T, d_out)."""
+        """Return R y: readouts (P, d, d_out) and gamma (d_out,); right: (T, d_out)."""
         width, outputs = self.coupling.own.shape[1], right.shape[1]
         readouts = np.zeros((self.num_pairs, width, outputs))
         gamma = np.zeros(outputs)
@@ -70,7 +70,7 @@ class _System:
         return readouts, gamma
 
     def apply(self, unknown: tuple[Array, Array]) -> Array:
-        """(D + M) U: (T, d_out)."""
+        """Return (D + M) U: (T, d_out)."""
         readouts, gamma = unknown
         own, outputs = self.coupling.own, readouts.shape[2]
         result: Array = self.coupling.leftover @ readouts.reshape(-1, outputs)

@@ -39,7 +39,7 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(Block))
 
 @dataclass(frozen=True)
 class _Remote:
-    """Examples which another process reads.
+    """Examples that another process reads.
 
     place: the folder of all arrays;  stored: the contexts, if they are in a file of their own
     """
@@ -51,7 +51,7 @@ class _Remote:
     gap_exponent: int
 
     def read(self) -> Ordered:
-        """The examples as they were sent."""
+        """Return the examples as they were sent."""
         arrays = arrays_at(self.place)
         return Ordered(
             partial(_rows, arrays["contexts"] if self.stored is None else self.stored),
@@ -128,7 +128,7 @@ def build_all(ordered: Ordered, recipe: Recipe, dataset: Dataset, options: Optio
 
 
 def reader_of(ordered: Ordered, block: Block | None) -> Reader | None:
-    """Who reads the extra example, if there is one: a head of the first pair of this block."""
+    """Return the head that reads the extra example, if there is one, in this block."""
     if block is None or not ordered.has_extra:
         return None
     return Reader.of(ordered, block.query_weights[0], block.key_weights[0])
@@ -182,7 +182,7 @@ def _examples(
 
 
 def _rows(contexts: Array | StoredArray, examples: Integers) -> Array:
-    """Rows of a file which has to be the one that was opened, whatever was at its path before."""
+    """Rows of a file that has to be the one that was opened, whatever was at its path before."""
     if isinstance(contexts, StoredArray):
         require_seen(contexts.path)
         return contexts.rows(examples).astype(np.float64, copy=False)

@@ -3,7 +3,7 @@
 Weights, queries and tokens are exact dyadic rationals; all operations are enclosed: products,
 exponentials, and the quotient of the softmax.
 
-*Which tokens matter.* A head which saturates on an example leaves all tokens but one with next to
+*Which tokens matter.* A head that saturates on an example leaves all tokens but one with next to
 no attention. So logits are first bounded in float64, which is rigorous too (`Bounded`). Tokens
 whose logits are surely less than the largest one by `prec` bits get the ball [0, 2^-prec]; logits
 and exponentials are enclosed only for the others, with python-flint. The bound is not an estimate:
@@ -158,7 +158,7 @@ class Balls(Arithmetic[BallFactors, BallLogits, BallMatrices]):
 
 
 def relevant_tokens(logits: BoundedLogits, prec: int, hidden: Hidden | None = None) -> Booleans:
-    """Which tokens may have attention above 2^-prec: (..., H, n), one of each head at least.
+    """Return which tokens may have attention above 2^-prec: (..., H, n), one of each head at least.
 
     Args:
         logits: of a block
@@ -188,7 +188,7 @@ def _attention(
     seen: Booleans | None,
     prec: int,
 ) -> arb_mat:
-    """Softmax attention (H, n) of all heads on one query, at the precision in force."""
+    """Return softmax attention (H, n) of all heads on one query, at the precision in force."""
     heads, size = matters.shape
     visible = size if seen is None else int(np.count_nonzero(seen))
     none = arb(0.5, 0.5) * arb(2) ** -prec
@@ -207,7 +207,7 @@ def _attention(
         logits = (row * products[head] * transposed).entries()
         reference = max(logits[i].mid() for i in index)
         weights = [(logits[i] - reference).exp() for i in index]
-        # Each token left out has at most 2^-prec of the weight of one which is not.
+        # Each token left out has at most 2^-prec of the weight of one that is not.
         total = sum(weights, arb(0)) * (1 + none * (visible - len(index)))
         for i, weight in zip(index, weights, strict=True):
             attention[head * size + i] = weight / total

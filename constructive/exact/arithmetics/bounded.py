@@ -9,7 +9,7 @@ Algorithms*, sections 3.1 and 3.5. A sum of k products is off by at most ::
 in whatever order, and with or without fused operations.
 
 *Logits* are x^T (W_K W_Q^T) e. Where heads are sharp, they are large, and so are their errors; of
-those which are not certain of one token, logits are computed anew from their factors with
+those that are not certain of one token, logits are computed anew from their factors with
 compensated products, as if in twice the precision (`exact.compensated`).
 
 *Values* are tokens times a power of two for each group, 2^(-a), with which their entries are below
@@ -238,7 +238,7 @@ class BoundedReadout(NamedTuple):
 
 
 def _softmax(high: Array, low: Array, bounds: Array, hidden: Hidden | None) -> Enclosure:
-    """Attention of logits (..., n) that are a sum of two."""
+    """Return attention of logits (..., n) that are a sum of two."""
     visible = high if hidden is None else np.where(hidden, -np.inf, high)
     top = visible.argmax(axis=-1)[..., np.newaxis]
     below, spread = differences(high, low, bounds, top)
@@ -248,7 +248,7 @@ def _softmax(high: Array, low: Array, bounds: Array, hidden: Hidden | None) -> E
 
 
 def _logits(products: Array, queries: Array, keys: Array) -> Array:
-    """Logits (..., H, n) of products (d, H d)."""
+    """Return logits (..., H, n) of products (d, H d)."""
     width = queries.shape[-1]
     read = (queries @ products).reshape(len(queries), -1, width)
     logits: Array = read @ keys.transpose(0, 2, 1)
@@ -256,7 +256,7 @@ def _logits(products: Array, queries: Array, keys: Array) -> Array:
 
 
 def _times(matrices: Array, high: Array, low: Array, off: Array) -> tuple[Array, Array, Array]:
-    """The products (k, m) of matrices (k, m, i) with vectors (k, i) that are high + low."""
+    """Return the products (k, m) of matrices (k, m, i) with vectors (k, i) that are high + low."""
     product, rest, bound = dot(matrices, high[:, np.newaxis])
     sizes = np.abs(matrices)
     small, spread = (
@@ -269,7 +269,7 @@ def _times(matrices: Array, high: Array, low: Array, off: Array) -> tuple[Array,
 
 
 def _pairwise(parts: Array) -> Array:
-    """The sum over the first axis by halves: each term is in ceil(log2 H) sums."""
+    """Return the sum over the first axis by halves: each term is in ceil(log2 H) sums."""
     while len(parts) > 1:
         half = len(parts) // 2
         added = parts[:half] + parts[half : 2 * half]

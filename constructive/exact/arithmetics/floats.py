@@ -191,7 +191,7 @@ class FactoredFloats(Floats):
 
 
 def softmax_in_place(logits: Array) -> Array:
-    """Softmax over the last axis, in the array itself; the largest logit is subtracted first.
+    """Apply softmax over the last axis, in the array itself, less the largest logit first.
 
     Args:
         logits: (..., n)

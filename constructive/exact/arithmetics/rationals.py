@@ -103,7 +103,7 @@ class Rationals(Arithmetic[Products, Matrices, Matrices]):
 
 
 def _shares(logits: list[flint.fmpq], seen: list[int]) -> list[flint.fmpq]:
-    """Softmax of one head: 0 for what is not seen."""
+    """Return softmax of one head: 0 for what is not seen."""
     for i in seen:
         if logits[i].q != 1:
             raise UnfitLogitsError(logits[i])

@@ -64,7 +64,7 @@ class Tabulated(Floats):
 
 
 def exponentials(unit: float, most: float) -> Array:
-    """exp(-k unit) for k = 0, 1, ..., up to the first which float64 rounds to 0, or k unit <= most.
+    """Return exp(-k unit) for k = 0, 1, ... until float64 rounds it to 0, or k unit <= most.
 
     Each is off by a factor of 1 + 2^-51 at most, or where it underflows by 2^-1022.
 

@@ -16,15 +16,15 @@ BLOCK = 1024
 _MANTISSA = 53
 """Bits of a float64."""
 _CACHE = 1 << 14
-"""Entries which are reduced at a time, so that the passes of a reduction stay in a cache."""
+"""Entries that are reduced at a time, so that the passes of a reduction stay in a cache."""
 _AT_ONCE = 1 << 21
-"""Entries of a product which are held beside the array from which it is subtracted."""
+"""Entries of a product that are held beside the array from which it is subtracted."""
 
 Integers = npt.NDArray[np.int64]
 
 
 def safe_primes(limit: int = LARGEST_MODULUS) -> Iterator[int]:
-    """Primes p < limit with (p - 1) / 2 prime, the largest first.
+    """Yield primes p < limit with (p - 1) / 2 prime, the largest first.
 
     Modulo such a prime every element but 0, 1 and -1 has order (p - 1) / 2 or p - 1, so a common
     factor of all exponents costs nothing.
@@ -76,7 +76,7 @@ def reduce(values: Array, modulus: int) -> Array:
 
 
 def least_exponent(array: Array) -> int:
-    """The largest known e with every entry an integer multiple of 2^e (0 for a zero array).
+    """Return the largest known e with every entry an integer multiple of 2^e (0 for a zero array).
 
     Args:
         array: finite floats, of any shape
@@ -91,7 +91,7 @@ def least_exponent(array: Array) -> int:
 
 
 def residues(array: Array, modulus: int, exponent: int) -> Array:
-    """The integers array / 2^exponent modulo m, from float32 or float64 without rounding.
+    """Return the integers array / 2^exponent modulo m, from float32 or float64 without rounding.
 
     A float is an integer of 53 bits times a power of two, denormal ones too; `exponent` is at most
     `least_exponent(array)`, so no quotient is fractional.
@@ -99,7 +99,7 @@ def residues(array: Array, modulus: int, exponent: int) -> Array:
     Args:
         array: float32 or float64, finite, of any shape
         modulus: m, 2^22 at most
-        exponent: of the power of two which divides all entries
+        exponent: of the power of two that divides all entries
 
     Returns:
         balanced residues, of the shape of the array
@@ -138,7 +138,7 @@ def residues(array: Array, modulus: int, exponent: int) -> Array:
 
 
 def balanced(integers: Integers, modulus: int) -> Array:
-    """Integers as balanced residues.
+    """Return integers as balanced residues.
 
     Args:
         integers: of any shape
@@ -148,7 +148,7 @@ def balanced(integers: Integers, modulus: int) -> Array:
 
 
 def subtract_product(target: Array, left: Array, right: Array, modulus: int) -> None:
-    """`target -= left @ right` modulo m, for balanced residues, in the array itself.
+    """Subtract `left @ right` from `target` modulo m, for balanced residues, in place.
 
     Matrices may be stored in float32, parts of larger ones, and transposed; sums are of float64.
 
@@ -171,7 +171,7 @@ def subtract_product(target: Array, left: Array, right: Array, modulus: int) -> 
 
 
 def product(left: Array, right: Array, modulus: int) -> Array:
-    """`left @ right` modulo m, for balanced residues, batched as numpy's matmul is.
+    """Multiply `left @ right` modulo m, for balanced residues, batched as numpy's matmul is.
 
     Args:
         left: (..., i, j), of float64
@@ -195,7 +195,7 @@ def product(left: Array, right: Array, modulus: int) -> Array:
 
 
 def inverse(values: Array, modulus: int) -> Array:
-    """1/x modulo a prime for balanced residues x != 0, as x^(p - 2) (Fermat).
+    """Return 1/x modulo a prime for balanced residues x != 0, as x^(p - 2) (Fermat).
 
     Args:
         values: x, of any shape

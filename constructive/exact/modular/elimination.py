@@ -2,7 +2,7 @@
 
 Columns are eliminated in panels, each in a float64 array of its own; panels are put together by
 recursion, so that what is left of the matrix is updated by products of large blocks. Columns of a
-panel which hold no pivot are moved behind those which do. They are zero below the pivots by then
+panel that hold no pivot are moved behind those that do. They are zero below the pivots by then
 and stay so: pivots are found in the first columns that are independent, whatever is moved.
 """
 
@@ -34,12 +34,12 @@ _NARROW = 8
 _PANEL = 256
 """Columns of a panel, which has an array of its own."""
 _AT_ONCE = 2048
-"""Columns which are updated at a time."""
+"""Columns that are updated at a time."""
 _ROWS = 1024
 """Rows of which columns are moved at a time."""
 
 Report = Callable[[int], None]
-"""Called with the number of columns which are done."""
+"""Called with the number of columns that are done."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ def factor(matrix: Array, modulus: int, *, overwrite: bool = False) -> Factors:
 
 
 def rank(matrix: Array, modulus: int) -> int:
-    """The rank modulo a prime of a matrix of balanced residues.
+    """Return the rank modulo a prime of a matrix of balanced residues.
 
     Args:
         matrix: (T, k)
@@ -120,7 +120,7 @@ def rank(matrix: Array, modulus: int) -> int:
 
 
 def solve(factors: Factors, right: Array) -> Array:
-    """X with A[:, columns] X = B modulo p, for A of full row rank.
+    """Return X with A[:, columns] X = B modulo p, for A of full row rank.
 
     Args:
         factors: of A, with its p
@@ -153,7 +153,7 @@ def solve(factors: Factors, right: Array) -> Array:
 
 
 def dependencies(factors: Factors, mixtures: Array) -> Array:
-    """What combinations of the rows beside the first `rank` ones are, in terms of these.
+    """Express combinations of the rows beside the first `rank` ones in terms of these.
 
     Args:
         factors: of A, with its p
@@ -176,7 +176,7 @@ def dependencies(factors: Factors, mixtures: Array) -> Array:
 
 
 def null_vectors(matrix: Array, modulus: int) -> Array:
-    """A basis of the vectors x with A x = 0 modulo p, as columns: (d, d - rank).
+    """Return a basis of the vectors x with A x = 0 modulo p, as columns: (d, d - rank).
 
     Args:
         matrix: A (k, d), balanced residues
@@ -193,7 +193,7 @@ def null_vectors(matrix: Array, modulus: int) -> Array:
 
 
 def null_vector(matrix: Array, modulus: int, rng: np.random.Generator) -> tuple[int, Array]:
-    """The rank of A modulo p, and a random x with A x = 0: (d,).
+    """Return the rank of A modulo p, and a random x with A x = 0: (d,).
 
     Args:
         matrix: A (k, d), balanced residues
@@ -210,7 +210,7 @@ def null_vector(matrix: Array, modulus: int, rng: np.random.Generator) -> tuple[
 
 
 def _annihilated(matrix: Array, factors: Factors, free: Array) -> Array:
-    """The x with A x = 0 which has the entries of (d, m) but where pivots are; used up."""
+    """Return the x with A x = 0 that has the entries of (d, m) but where pivots are; used up."""
     rank, modulus = factors.rank, factors.modulus
     free[factors.columns] = 0.0
     first = Factors(modulus, np.arange(rank), factors.columns, factors.packed[:rank])
@@ -221,7 +221,7 @@ def _annihilated(matrix: Array, factors: Factors, free: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class _Elimination:
-    """A matrix which is being eliminated in its own array.
+    """A matrix that is being eliminated in its own array.
 
     Pivot number i stands in row i. What is left of a pivot's column below it are multipliers.
     """
@@ -265,7 +265,7 @@ class _Elimination:
         return left + right
 
     def _move(self, place: slice, order: Integers) -> None:
-        """Put columns in another order into the place which they hold."""
+        """Put columns in another order into the place that they hold."""
         for start in range(0, len(self.work), _ROWS):
             some = self.work[start : start + _ROWS]
             some[:, place] = some[:, order]
@@ -330,7 +330,7 @@ def _eliminate_narrow(
     last: int,
     modulus: int,
 ) -> int:
-    """A few columns, one by one; here each of them is a row of an array."""
+    """Return a few columns, one by one; here each of them is a row of an array."""
     held = panel[top:, first:last].T.copy()
     pivots: list[int] = []
     for column in range(last - first):

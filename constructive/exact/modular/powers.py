@@ -36,7 +36,7 @@ class PowerTable:
 
 
 def power_table(base: int, modulus: int) -> PowerTable:
-    """Tables for powers of `base` modulo a prime p <= 2^22.
+    """Build tables for powers of `base` modulo a prime p <= 2^22.
 
     Args:
         base: a, of the powers a^k
@@ -57,7 +57,7 @@ def power_table(base: int, modulus: int) -> PowerTable:
 
 
 def logarithm_table(generator: int, modulus: int) -> npt.NDArray[np.int32]:
-    """log[x] with generator^log[x] = x modulo p, for x = 1, ..., p - 1 (log[0] is -1).
+    """Return log[x] with generator^log[x] = x modulo p, for x = 1, ..., p - 1 (log[0] is -1).
 
     Args:
         generator: of all residues but zero, a primitive root

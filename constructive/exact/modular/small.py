@@ -9,7 +9,7 @@ from constructive.support.arrays import Array
 
 
 def full_row_rank(batch: Array, modulus: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-    """Which matrices of a batch (B, k, d) are proved to have rank k modulo p: (B,).
+    """Return which matrices of a batch (B, k, d) are proved to have rank k modulo p: (B,).
 
     True is a proof. False is not: the matrices are multiplied by one random d x k matrix, which
     loses rank with probability about k/p.
@@ -37,7 +37,7 @@ def full_row_rank(batch: Array, modulus: int, rng: np.random.Generator) -> npt.N
 
 
 def as_flint(matrix: Array, modulus: int) -> flint.nmod_mat:
-    """A matrix of residues for python-flint.
+    """Return a matrix of residues for python-flint.
 
     Args:
         matrix: (T, k)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.exact.float_model import FloatModel
-from constructive.exact.formats import Format, rounded
+from constructive.exact.formats import Format, nearest, rounded
 from constructive.support.arrays import Array
 
 
@@ -80,13 +80,14 @@ class Machine:
         return self._rounded(a + b, signs, np.minimum(np.abs(a), np.abs(b)))
 
     def multiply(self, a: Array, b: Array, signs: Array) -> Array:
-        """Return a b.
+        """Return a b, of factors that the model may round first.
 
         Args:
             a: of any shape
             b: of that shape
             signs: directions of errors
         """
+        a, b = self._factor(a), self._factor(b)
         return self._rounded(a * b, signs, np.inf)
 
     def multiply_add(self, a: Array, b: Array, c: Array, signs: Array) -> Array:
@@ -99,7 +100,7 @@ class Machine:
             signs: directions of errors
         """
         if self.fused:
-            product = a * b
+            product = self._factor(a) * self._factor(b)
             return self._rounded(product + c, signs, np.abs(product))
         return self.add(self.multiply(a, b, signs), c, signs)
 
@@ -157,13 +158,17 @@ class Machine:
             near = np.where(large & (near != x), at_edge, near)
         return near if kept.gradual or not self.flush else np.where(large, near, 0.0)
 
+    def _factor(self, x: Array) -> Array:
+        """Round a factor of a product to nearest, where the model says so."""
+        return x if self.model.factors is None else nearest(x, self.model.factors)
+
     @property
     def _relative(self) -> float:
         """The relative error of exponentials, less what rounding adds."""
         return self.model.exp_error - (0.0 if self.edge else self.model.unit)
 
     def _stepped(self, exact: Array) -> Array:
-        """Numbers of the format, or any at the edge; zeros where that is done."""
+        """Return numbers of the format, or any at the edge; zeros where that is done."""
         near = exact if self.edge else exact.astype(np.float32).astype(np.float64)
         return np.where(np.abs(near) < self.model.smallest, 0.0, near) if self.flush else near
 

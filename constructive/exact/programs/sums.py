@@ -133,7 +133,7 @@ def _node(
 
 
 def _value(machine: Machine, left: Array, right: Array, way: Array, which: int | Array) -> Array:
-    """A sum that is known, or the product of that number."""
+    """Return a sum that is known, or the product of that number."""
     if isinstance(which, int):
         return machine.multiply(left[..., which], right[..., which], way)
     return which

@@ -55,7 +55,7 @@ FLOAT_POWER_HASH = FloatPowerHash()
 
 
 def _prime_from(number: int) -> int:
-    """The smallest prime which is not below a number."""
+    """Return the smallest prime that is not below a number."""
     while not flint.fmpz(number).is_prime():
         number += 1
     return number

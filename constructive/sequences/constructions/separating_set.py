@@ -76,7 +76,7 @@ SEPARATING_SET, FLOAT_SEPARATING_SET = SeparatingSet(), FloatSeparatingSet()
 
 
 def separating_weights(rows: Integers, rng: np.random.Generator) -> dict[int, int]:
-    """Positive weights of a few residues, such that different multisets have different sums.
+    """Find positive weights of a few residues that give different multisets different sums.
 
     Args:
         rows: (N, n), the residues of each sequence
@@ -115,7 +115,7 @@ def separating_weights(rows: Integers, rng: np.random.Generator) -> dict[int, in
 
 
 def _occurrences(multisets: Integers) -> Iterator[tuple[int, Integers, Integers]]:
-    """Each residue with the multisets which hold it, and how often."""
+    """Yield each residue with the multisets that hold it, and how often."""
     total, size = multisets.shape
     values, places = np.unique(multisets, return_inverse=True)
     # Places, not residues, which may be long, so that pairs are numbers below n N^2.
@@ -159,7 +159,7 @@ def _split(
 
 
 def _weight(touched: dict[int, tuple[int, int]], taken: set[int], rng: np.random.Generator) -> int:
-    """A weight for which all sums are different: sums + weight counts, and those which are taken.
+    """A weight for which all sums are different: sums + weight counts, and those that are taken.
 
     The least one where few sums change; else one of as few bits as some random ones have.
     """

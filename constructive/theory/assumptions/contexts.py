@@ -1,4 +1,4 @@
-"""Assumption 2, exactly: which contexts have rank n, and the dependency of those which do not."""
+"""Assumption 2, exactly: which contexts have rank n, and the dependency of those that do not."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class DependentContext:
 
 
 def dependent_contexts(dataset: Dataset, *, seed: int = 0) -> tuple[DependentContext, ...]:
-    """Every context of rank below n, decided exactly, with a dependency of its tokens.
+    """Return every context of rank below n, decided exactly, with a dependency of its tokens.
 
     A context counts as what its floats are, however near it is to another.
 

@@ -1,7 +1,7 @@
-"""Every k vectors are independent: a proof, or the k which are not.
+"""Every k vectors are independent: a proof, or the k that are not.
 
 Over a prime field, take the images of the T vectors under a random linear map to k + 1 dimensions.
-Vectors which are dependent over the rational numbers have dependent images. So divide the image
+Vectors that are dependent over the rational numbers have dependent images. So divide the image
 space by k - 2 of the images: two of the others complete a dependent set only if they become
 parallel, that is, equal as points of a projective plane. Equal points are found by sorting. That
 costs T^(k - 1) / (k - 2)! / 2 operations in place of the T^k / k! subsets of plain enumeration,
@@ -23,12 +23,12 @@ from constructive.support.arrays import Array
 from constructive.support.progress import report
 
 _AT_ONCE = 1 << 19
-"""Points of projective planes which are computed at a time."""
+"""Points of projective planes that are computed at a time."""
 _ATTEMPTS = 8
 """Random maps, each with a prime of its own, before an image of zero is given up."""
 
 _OVERHEAD = 5000
-"""Points which could be computed in the time that a set of k - 3 divisors takes."""
+"""Points that could be computed in the time that a set of k - 3 divisors takes."""
 _TABLE_PAYS = 1 << 20
 """Inverses from which on a table of all p is quicker."""
 
@@ -42,13 +42,13 @@ class UndecidedError(Exception):
 
 
 def cost(total: int, size: int) -> int:
-    """Roughly the number of points which are computed to decide subsets of this size."""
+    """Estimate the number of points that are computed to decide subsets of this size."""
     planes = comb(total, max(size - 2, 0))
     return planes * total + _OVERHEAD * comb(total, max(size - 3, 0))
 
 
 def dependent_subset(vectors: Array, size: int, rng: np.random.Generator) -> Dependency | None:
-    """A dependent subset of `size` of the vectors (T, d), given that all smaller ones are not.
+    """Find a dependent subset of `size` of the vectors (T, d), if no smaller one is.
 
     None is a proof that there is none.
 
@@ -81,7 +81,7 @@ def dependent_subset(vectors: Array, size: int, rng: np.random.Generator) -> Dep
 
 
 def _collisions(images: Array, size: int, prime: int) -> Iterator[Candidate | None]:
-    """Candidates for dependent subsets: all of them, or None where a divisor was zero."""
+    """Yield candidates for dependent subsets: all of them, or None where a divisor was zero."""
     total = len(images)
     inverses = _inverses(prime, cost(total, size))
     if size == 2:
@@ -131,7 +131,7 @@ def _quotient(images: Array, divisors: Array, prime: int) -> Array:
 def _equal_points(
     points: Array, inverses: Inverses, prime: int, prefixes: list[Candidate], first: int
 ) -> Iterator[Candidate]:
-    """A candidate for each two equal projective points in a row of (B, R, 3).
+    """Yield a candidate for each two equal projective points in a row of (B, R, 3).
 
     Column j belongs to vector first + j. Only columns beyond the last vector of a row's prefix
     count: each subset is looked at once.
@@ -161,14 +161,14 @@ def _equal_points(
 
 
 def _canonical(values: Array, prime: int) -> Array:
-    """Integers below 2^53 as residues 0, ..., p - 1."""
+    """Return integers below 2^53 as residues 0, ..., p - 1."""
     residues = modular.reduce(values, prime)
     residues += prime * (residues < 0)
     return residues
 
 
 def _inverses(prime: int, count: float) -> Inverses:
-    """Inverses modulo p (0 for 0): from a table where many are needed."""
+    """Return inverses modulo p (0 for 0): from a table where many are needed."""
     if count < _TABLE_PAYS:
         return lambda values: modular.inverse(values, prime)
     table = modular.inverse(modular.reduce(np.arange(prime, dtype=np.float64), prime), prime)

@@ -6,7 +6,7 @@ three parts, each with its own kind of truth:
 - A *proved lower bound*: the best of these arguments.
 
   - enumeration: every k at a time, by `enumeration`, as far as a budget allows
-  - blocks: a dependent set without dependent parts lies in one block of vectors which share no
+  - blocks: a dependent set without dependent parts lies in one block of vectors that share no
     nonzero coordinate with the others; independent blocks hold none
   - moment curve: rows (a, a x, a x^2, ...) with distinct x, exactly or modulo a prime: Vandermonde,
     every d independent
@@ -15,7 +15,7 @@ three parts, each with its own kind of truth:
     all rounding
 
 - A *proved upper bound*: a dependent subset of size k + 1 with its exact coefficients.
-- An *estimate*: the share of random subsets which are dependent (`sampling`).
+- An *estimate*: the share of random subsets that are dependent (`sampling`).
 """
 
 import math
@@ -26,20 +26,19 @@ from itertools import pairwise
 import flint
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
 from constructive.support.arguments import require_not_negative, require_positive, require_seed
 from constructive.support.arrays import Array, checked_matrix
+from constructive.support.components import components
 from constructive.theory.assumptions import enumeration, search
 from constructive.theory.assumptions.numerical import unit_rows
 
 _ROUNDING = 2.0**-53
 _ROWS_AT_ONCE = 1024
 _FACTORED = 96
-"""Bits of a number which is factored in no time."""
+"""Bits of a number that is factored in no time."""
 _ALWAYS = 2
 """Zero and parallel vectors are found by one sort, whatever the budget is."""
 
@@ -52,7 +51,7 @@ class KruskalRank:
         lower: a proved lower bound
         argument: what proves it, in words
         violation: a dependent subset with exact coefficients, or None
-        near_miss: vectors (their indices) which are independent, but only by a rounding error, or
+        near_miss: vectors (their indices) that are independent, but only by a rounding error, or
             None
         count, width: T and d
     """
@@ -89,8 +88,8 @@ def kruskal_rank(
     Args:
         vectors: T vectors of d entries, (T, d)
         wanted: a bound that is enough: larger subsets are not looked at; by default d
-        budget: points which enumeration may compute: 1e8 are all triples of 10,000 vectors
-        search_budget: inner products which the search for dependent subsets may compute
+        budget: points that enumeration may compute: 1e8 are all triples of 10,000 vectors
+        search_budget: inner products that the search for dependent subsets may compute
         seed: of random choices; bounds are proved whatever it is
 
     Raises:
@@ -147,7 +146,7 @@ class _Budgets:
 
 @dataclass(frozen=True)
 class _Part:
-    """What is known of one block; `lower` is at most the bound which was wanted."""
+    """What is known of one block; `lower` is at most the bound that was wanted."""
 
     lower: int
     argument: str
@@ -156,7 +155,7 @@ class _Part:
 
 
 def _of_block(vectors: Array, wanted: int, budgets: _Budgets) -> _Part:
-    """Bounds for the vectors of a block, some of which are dependent."""
+    """Return bounds for the vectors of a block, some of which are dependent."""
     count = len(vectors)
     wanted = min(wanted, count)  # a subset has no more vectors than there are
     lower, spent, argument = 0, 0.0, "enumeration"
@@ -188,15 +187,15 @@ def _of_block(vectors: Array, wanted: int, budgets: _Budgets) -> _Part:
 
 
 def _dependent_blocks(vectors: Array, rng: np.random.Generator) -> list[npt.NDArray[np.int64]]:
-    """The vectors block by block, without the blocks whose vectors are independent."""
+    """Return the vectors block by block, without the blocks whose vectors are independent."""
     used = vectors != 0
     if used.all():
         labels = np.zeros(len(vectors), dtype=np.int64)
     else:
         rows, columns = np.nonzero(used)
         total = sum(vectors.shape)
-        edges = coo_array((np.ones(len(rows)), (rows, len(vectors) + columns)), (total, total))
-        labels = connected_components(edges, directed=False)[1][: len(vectors)]
+        edges = np.stack([rows, len(vectors) + columns])
+        labels = components(edges, total)[: len(vectors)]
     order = np.argsort(labels, kind="stable")
     ends = np.flatnonzero(np.diff(labels[order])) + 1
     blocks = np.split(order, ends)
@@ -204,7 +203,7 @@ def _dependent_blocks(vectors: Array, rng: np.random.Generator) -> list[npt.NDAr
 
 
 def _too_few_dimensions(vectors: Array, wanted: int) -> Dependency | None:
-    """A dependency of at most `wanted` vectors if all of them span fewer dimensions."""
+    """Return a dependency of at most `wanted` vectors if all of them span fewer dimensions."""
     prime = next(modular.safe_primes())
     residues = modular.residues(vectors, prime, modular.least_exponent(vectors))
     dimensions = modular.rank(residues, prime)
@@ -214,7 +213,7 @@ def _too_few_dimensions(vectors: Array, wanted: int) -> Dependency | None:
 
 
 def _on_moment_curve(vectors: Array) -> bool:
-    """Whether all rows are (a, a x, a x^2, ...), with distinct x; exactly, or modulo a prime.
+    """Return whether all rows are (a, a x, a x^2, ...) with distinct x, also modulo a prime.
 
     A prime modulo which they are divides all minors of the two columns next to each other with the
     first two; so it divides their greatest common divisor, which is 1 for other vectors.
@@ -239,7 +238,7 @@ def _on_moment_curve(vectors: Array) -> bool:
 
 
 def _distinct_nodes(rows: list[tuple[int, int]], prime: int | None) -> bool:
-    """Whether the x of (a, a x) are defined and distinct, modulo a prime or as fractions."""
+    """Return whether the x of (a, a x) are defined and distinct, modulo a prime or as fractions."""
     if not all(a if prime is None else a % prime for a, _ in rows):
         return False
     if prime is None:
@@ -248,7 +247,7 @@ def _distinct_nodes(rows: list[tuple[int, int]], prime: int | None) -> bool:
 
 
 def _coherence_bound(vectors: Array, wanted: int, budget: float) -> int:
-    """The largest k up to `wanted` which coherence proves (0 if it would cost too much).
+    """Return the largest k up to `wanted` that coherence proves (0 if it would cost too much).
 
     All rounding is bounded: a unit vector computed from d entries is off by (d + 10) u, a product
     of such vectors by d u, with u = 2^-53; whitening is by a matrix of floats, taken as it is.

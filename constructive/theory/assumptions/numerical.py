@@ -9,7 +9,7 @@ RANK_TOLERANCE = 1e-13
 
 
 def unit_rows(vectors: Array) -> tuple[Array, Array]:
-    """Lengths (k,) of the rows of a matrix, and the rows scaled to length 1 (but for zero rows)."""
+    """Return lengths (k,) of the rows of a matrix, and rows of length 1 (but for zero rows)."""
     largest = np.abs(vectors).max(axis=1)
     largest[largest == 0] = 1.0
     scaled = vectors / largest[:, np.newaxis]  # squares of huge or tiny entries leave float64
@@ -19,7 +19,7 @@ def unit_rows(vectors: Array) -> tuple[Array, Array]:
 
 
 def dependency(vectors: Array) -> tuple[int, Array]:
-    """Numerical rank of the rows of a matrix, and coefficients of the combination closest to zero.
+    """Return the numerical rank of rows, and coefficients of the combination closest to zero.
 
     Example:
         >>> rank, coefficients = dependency(np.array([[1.0, 0.0], [2.0, 0.0]]))
@@ -32,7 +32,7 @@ def dependency(vectors: Array) -> tuple[int, Array]:
 
 
 def describe_dependency(rows: list[int], coefficients: Array) -> tuple[tuple[int, ...], str]:
-    """The rows which take part in a dependency, and the dependency in words.
+    """Return the rows that take part in a dependency, and the dependency in words.
 
     Example:
         >>> describe_dependency([4, 7, 9], np.array([2.0, -1.0, 1e-18]))

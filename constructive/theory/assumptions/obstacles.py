@@ -24,7 +24,7 @@ class Regrouping(Rebuilt):
         order: the T examples, group after group, for `Dataset.take` (read-only); or None
         groups: (start, stop) of each head's group in that order
         detail: how it was found or why not
-        dependency: queries (or tokens, if a context has rank below n) which stand in the way, or
+        dependency: queries (or tokens, if a context has rank below n) that stand in the way, or
             None
         members: all queries in the span of these, or examples whose contexts span too little
     """
@@ -51,7 +51,7 @@ class Flat:
 
     @classmethod
     def of(cls, queries: Array, dependency: Dependency | None) -> "Flat":
-        """The span of a dependency's queries, or all of the space where there is none.
+        """Return the span of a dependency's queries, or all of the space where there is none.
 
         Args:
             queries: (T, d)
@@ -63,11 +63,11 @@ class Flat:
         return cls(len(dependency.rows) - 1, tuple(members.tolist()), dependency)
 
     def held_by(self, num_heads: int) -> int:
-        """How many of the members H groups can hold: H(k - 1) + 1, and no zero query."""
+        """Return how many of the members H groups can hold: H(k - 1) + 1, and no zero query."""
         return num_heads * (self.dimension - 1) + 1 if self.dimension else 0
 
     def refutation(self, groups: Groups) -> Regrouping:
-        """That no order will do, as there are too many of the members.
+        """Return the refutation: no order works, as there are too many of the members.
 
         Args:
             groups: of the order given
@@ -80,7 +80,7 @@ class Flat:
 
 
 def zero_or_parallel(queries: Array, rng: np.random.Generator) -> Dependency | None:
-    """A zero query, or two which are parallel; or None if none were found.
+    """Return a zero query, or two that are parallel; or None if none were found.
 
     Args:
         queries: (T, d)

@@ -1,11 +1,11 @@
 """Another order of the examples, where the given one does not suit the construction.
 
 The construction asks of the queries (`theory.grouping`): each group is independent, and no group
-but the first has another query in its span. Every part of a group which meets this meets it too;
+but the first has another query in its span. Every part of a group that meets this meets it too;
 so groups are filled one example at a time, the troublesome ones first, and where an example finds
 no place another is moved for it.
 
-*Obstruction.* Let m queries lie in a subspace F of dimension k < n. A group which has k or more
+*Obstruction.* Let m queries lie in a subspace F of dimension k < n. A group that has k or more
 of them spans F, and so all m are its own, or it is the first: it has at most k. So a grouping
 needs m <= H(k - 1) + 1. (With k = 1: two parallel queries defeat every grouping.)
 
@@ -20,11 +20,13 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from constructive.data.dataset import Dataset
+from constructive.data.shapes import require_examples
 from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError, ParameterError, shown
+from constructive.support.foreign import in_three_parts
 from constructive.support.progress import report
 from constructive.support.verdict import Verdict
 from constructive.theory import grouping, wide_grouping
@@ -43,18 +45,19 @@ from constructive.theory.many_heads import require_heads
 CONSTRUCTIONS = "saturated", "rank_one"
 """Those whose groups are looked for: of Theorems 1 and 2, and of Theorem 10."""
 _PASSES = 20
-"""Orders which are tried."""
+"""Orders that are tried."""
 _MORE = 4
 """Dimensions of the images of queries beyond those of a group: two for another query and one
 example more, and two so that chance collisions are rare."""
 _MOVES = 400
-"""Examples which are tried in the place of one that finds none."""
+"""Examples that are tried in the place of one that finds none."""
 
 
+@in_three_parts
 def regroup(
     dataset: Dataset, num_heads: int, *, construction: str = "saturated", seed: int = 0
 ) -> Regrouping:
-    """Find an order of the examples which meets the conditions of the construction, and prove it.
+    """Find an order of the examples that meets the conditions of the construction, and prove it.
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
@@ -77,12 +80,13 @@ def regroup(
         >>> found.verdict.name, len(set(found.order[:3]) & {0, 1, 2}) < 3
         ('PROVED', True)
     """
+    require_examples(dataset, Dataset)
     require_positive(num_heads=num_heads)
     require_heads(operator.index(num_heads), dataset.num_examples, dataset.width)
     require_seed(seed)
     if construction not in CONSTRUCTIONS:
         raise ParameterError(
-            f"construction={shown(construction)} has no groups which depend on the order",
+            f"construction={shown(construction)} has no groups that depend on the order",
             witness=shown(construction),
             suggestion=" or ".join(map(repr, CONSTRUCTIONS)),
         )
@@ -113,7 +117,7 @@ def regroup(
 
 
 def _search(dataset: Dataset, groups: Groups, seed: int, rng: np.random.Generator) -> Regrouping:
-    """An order for the groups of Theorems 1 and 2, but for the given one."""
+    """Return an order for the groups of Theorems 1 and 2, but for the given one."""
     total, size, num_heads = dataset.num_examples, dataset.context_size, len(groups)
     wrong = dependent_contexts(dataset, seed=seed)
     if wrong:
@@ -149,14 +153,14 @@ def _search(dataset: Dataset, groups: Groups, seed: int, rng: np.random.Generato
 def _troublesome_first(
     queue: list[int], stuck: list[int], flats: list[Flat], rng: np.random.Generator
 ) -> list[int]:
-    """The examples which found no place, and those in their way, before all others."""
+    """Return the examples that found no place, and those in their way, before all others."""
     first = sorted({*stuck, *(member for flat in flats for member in flat.members)})
     rest = sorted(set(queue) - set(first))
     return [*rng.permutation(first).tolist(), *rng.permutation(rest).tolist()]
 
 
 class _Filling:
-    """Groups which are being filled, with the null space of each: of images modulo a prime."""
+    """Groups that are being filled, with the null space of each: of images modulo a prime."""
 
     def __init__(self, queries: Array, groups: Groups, rng: np.random.Generator) -> None:
         self.queries = queries
@@ -183,7 +187,7 @@ class _Filling:
         return self._exchange(example, heads)
 
     def obstacle(self, example: int) -> Dependency | None:
-        """A dependency which keeps an example out of a group."""
+        """Return a dependency that keeps an example out of a group."""
         for head in np.argsort(
             [len(members) - room for members, room in zip(self.members, self.rooms, strict=True)]
         ).tolist():
@@ -207,7 +211,7 @@ class _Filling:
         return head == 0 or not len(self._spanned(example, normals, self.members[head]))
 
     def _spanned(self, example: int, normals: Array, kept: list[int]) -> list[int]:
-        """Queries which seem to be in the span of a group and an example, but not of the group."""
+        """Queries that seem to be in the span of a group and an example, but not of the group."""
         mixing = self.rng.integers(self.prime, size=(normals.shape[1], 3)).astype(np.float64)
         seen = modular.product(normals, modular.reduce(mixing, self.prime), self.prime)
         images = modular.product(self.residues, seen, self.prime)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from constructive.data.dataset import Dataset
+from constructive.data.shapes import require_examples
 from constructive.exact.directed import percent
 from constructive.support.arguments import require_not_negative, require_positive, require_seed
+from constructive.support.foreign import in_three_parts
 from constructive.support.tables import Sheet
 from constructive.support.verdict import Verdict
 from constructive.theory.assumptions.contexts import DependentContext, dependent_contexts
@@ -38,7 +40,7 @@ class Report:
         share: of subsets of n queries, how many are dependent: an estimate (None if T < n)
         position: the same for subsets of min(d, T): general position
         num_heads: H, for which the conditions of the construction were looked at; or None
-        regrouping: an order of the examples which meets these conditions, or why there is none;
+        regrouping: an order of the examples that meets these conditions, or why there is none;
             None without H
     """
 
@@ -130,6 +132,7 @@ class Report:
         return [(f"Grouping for H = {self.num_heads}", known, how)]
 
 
+@in_three_parts
 def check(
     dataset: Dataset,
     num_heads: int | None = None,
@@ -159,7 +162,7 @@ def check(
 
     Raises:
         CapacityError: if T is more than H(n - 1) + 1
-        ParameterError: unless H and the number of subsets are positive, for a confidence which is
+        ParameterError: unless H and the number of subsets are positive, for a confidence that is
             not between 0 and 1, a negative budget or seed, and what is not an executor
 
     Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Assumptions 1 and 2 and section 3.
@@ -175,6 +178,7 @@ def check(
         >>> report.assumption_1.name, report.assumption_2.name, report.construction.name
         ('REFUTED', 'PROVED', 'PROVED')
     """
+    require_examples(dataset, Dataset)
     require_positive(subsets=SUBSETS if subsets is None else subsets)
     require_not_negative(budget=budget)
     require_seed(seed)

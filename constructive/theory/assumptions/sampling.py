@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from scipy.special import betaincinv
 
 from constructive.exact import dyadic, gram
 from constructive.support.arguments import (
@@ -32,7 +31,7 @@ Drawn = tuple[int, tuple[int, ...]]
 SUBSETS = 5000
 """The number of subsets of the paper."""
 _FEWEST = 100
-"""Subsets which are drawn whatever the budget is."""
+"""Subsets that are drawn whatever the budget is."""
 _SECONDS = 30.0
 """What a budget of 1.0 allows, on one core or two."""
 _MOST = 10**9
@@ -61,7 +60,7 @@ class Estimate:
         low, high: the Clopper-Pearson interval of the share, at this confidence; where subsets are
             undecided, whatever they are
         confidence: the probability, between 0 and 1, that such an interval holds the share
-        witness: the first dependent subset which was drawn (its indices), or None
+        witness: the first dependent subset that was drawn (its indices), or None
     """
 
     size: int
@@ -80,7 +79,7 @@ class Sample:
 
     Attributes:
         subsets: how many are drawn
-        exact: so many of those which nothing else decides; None for all
+        exact: so many of those that nothing else decides; None for all
     """
 
     subsets: int = SUBSETS
@@ -88,7 +87,7 @@ class Sample:
 
 
 def affordable(vectors: Array, size: int, *, budget: float = 1.0, seed: int = 0) -> Sample:
-    """The sample of a size which a budget allows: at most 5,000 subsets, and at least 100.
+    """Return the sample of a size that a budget allows: at most 5,000 subsets, and at least 100.
 
     It follows from T, d, the size of subsets, and from how a few subsets are decided which are not
     among the sample: not from a clock. So a sample can be drawn again, and its size has nothing to
@@ -145,7 +144,7 @@ def dependent_share(
 
     Raises:
         DataError: for what is not a matrix of real numbers
-        ParameterError: for a size beyond T, no subsets, a confidence which is not between 0 and 1,
+        ParameterError: for a size beyond T, no subsets, a confidence that is not between 0 and 1,
             a negative seed, or what is not an executor
 
     Example:
@@ -210,7 +209,7 @@ def _checked(vectors: Array, size: int) -> Array:
 
 
 def _draw(total: int, size: int, number: int, rng: np.random.Generator) -> Integers:
-    """Random subsets (number, size) of `total` vectors."""
+    """Return random subsets (number, size) of `total` vectors."""
     return np.stack([rng.choice(total, size, replace=False) for _ in range(number)])
 
 
@@ -251,18 +250,20 @@ def _dependent_among(
 
 
 def _is_dependent(vectors: Array, drawn: Drawn) -> bool:
-    """Whether a subset is dependent, exactly."""
+    """Return whether a subset is dependent, exactly."""
     return not dyadic.has_full_rank(vectors[list(drawn[1])])
 
 
 def clopper_pearson(hits: int, trials: int, confidence: float) -> tuple[float, float]:
-    """The exact confidence interval of a probability.
+    """Return the exact confidence interval of a probability.
 
     Example:
         >>> low, high = clopper_pearson(0, 5000, 0.99)
         >>> low, round(high, 5)
         (0.0, 0.00106)
     """
+    from scipy.special import betaincinv  # noqa: PLC0415 - for the tables of assumptions only
+
     tail = (1.0 - confidence) / 2.0
     low = float(betaincinv(hits, trials - hits + 1, tail)) if hits else 0.0
     high = float(betaincinv(hits + 1, trials - hits, 1.0 - tail)) if hits < trials else 1.0

@@ -11,11 +11,11 @@ greedy ways start at each vector in turn:
   first one, take away its span, and go on. Where nothing is left, all of these are dependent.
   Several partial subsets are kept for each vector (a beam), and more of them in later passes.
 
-Growth finds subspaces with several vectors in no special position, pursuit a vector which is a
+Growth finds subspaces with several vectors in no special position, pursuit a vector that is a
 balanced combination of others that have nothing to do with each other.
 
 Dependencies do not change under linear maps, so the vectors are first whitened: a large mean or a
-few large coordinates hide nothing. Floats propose; `exact.dyadic` decides, and a subset which is
+few large coordinates hide nothing. Floats propose; `exact.dyadic` decides, and a subset that is
 dependent only up to rounding is reported as nearly dependent and proves nothing.
 """
 
@@ -32,28 +32,28 @@ from constructive.theory.assumptions import numerical
 from constructive.theory.assumptions.numerical import unit_rows
 
 _PASSES = ((0, 6), (1, 6), (4, 6), (0, None), (1, None), (16, 6), (4, None))
-"""Pass by pass: partial subsets which pursuit keeps (0: growth), and sizes looked for (or all)."""
+"""Pass by pass: partial subsets that pursuit keeps (0: growth), and sizes looked for (or all)."""
 _NOTHING_LEFT = 1e-4
 """Share of a unit residual (float32) below which a subset is looked at exactly."""
 _NOTHING_LEFT_OF_MANY = 3e-3
 """The same where the rounding of several squares has added up."""
 _LOOKED_AT = 200
-"""Candidates of one pass which are looked at exactly, smallest first."""
+"""Candidates of one pass that are looked at exactly, smallest first."""
 _BRANCH = 4
 """The work of a branch, in inner products for each entry of a vector."""
 _AT_ONCE = 1 << 24
-"""Inner products which are held at a time."""
+"""Inner products that are held at a time."""
 
 Subsets = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Found:
-    """The smallest dependent subset that was seen, and the smallest which nearly is.
+    """The smallest dependent subset that was seen, and the smallest that nearly is.
 
     Attributes:
         dependency: exact, or None
-        near_miss: indices of vectors which are independent, but not so in float64; or None
+        near_miss: indices of vectors that are independent, but not so in float64; or None
     """
 
     dependency: Dependency | None
@@ -68,7 +68,7 @@ def dependent_subset(vectors: Array, largest: int, *, budget: float, smallest: i
     Args:
         vectors: (T, d)
         largest: the most vectors of a subset
-        budget: inner products which may be computed
+        budget: inner products that may be computed
         smallest: the fewest vectors of a subset
 
     Example:
@@ -107,7 +107,7 @@ def _price(unit: npt.NDArray[np.float32], width: int) -> float:
 
 
 def _whitened(vectors: Array) -> npt.NDArray[np.float32]:
-    """The vectors with their second moments made equal in all directions, of length one."""
+    """Return the vectors with their second moments made equal in all directions, of length one."""
     _, unit = unit_rows(vectors.astype(np.float64, copy=False))
     values, axes = np.linalg.eigh(unit.T @ unit)
     kept = values > 1e-12 * values[-1]
@@ -116,7 +116,7 @@ def _whitened(vectors: Array) -> npt.NDArray[np.float32]:
 
 
 def _candidates(unit: npt.NDArray[np.float32], steps: int, width: int) -> list[tuple[int, ...]]:
-    """Subsets which seem dependent, each once, smallest first."""
+    """Return subsets that seem dependent, each once, smallest first."""
     total = len(unit)
     seen: set[tuple[int, ...]] = set()
     chunk = max(1, min(1024, _AT_ONCE // (total * max(width, 1))))
@@ -162,7 +162,7 @@ def _orthogonal(
 def _pursue(
     unit: npt.NDArray[np.float32], targets: Subsets, steps: int, width: int
 ) -> set[tuple[int, ...]]:
-    """The pursuit from a few targets (B,); W partial subsets are kept for each."""
+    """Return the pursuit from a few targets (B,); W partial subsets are kept for each."""
     count, dim = len(targets), unit.shape[1]
     each = np.arange(count)[:, np.newaxis]
     chosen = targets[:, np.newaxis, np.newaxis]  # (B, W, step + 1)
@@ -184,7 +184,7 @@ def _pursue(
         subsets = np.concatenate([chosen[:, parent], picked[:, :, np.newaxis]], axis=2)
         done = length < _NOTHING_LEFT
         seen.update(tuple(sorted(rows)) for rows in subsets[done].tolist() if _different(rows))
-        size = np.where(done, 2.0, size[:, parent] * length)  # subsets which are done come last
+        size = np.where(done, 2.0, size[:, parent] * length)  # subsets that are done come last
         kept = _best_different(np.sort(subsets, axis=2), size, width)
         chosen, size = subsets[each, kept], size[each, kept]
         left = rest[each, kept] / np.maximum(length[each, kept], 1e-30)[:, :, np.newaxis]
@@ -193,7 +193,7 @@ def _pursue(
 
 
 def _different(rows: list[int]) -> bool:
-    """Whether no vector was taken twice, for want of another."""
+    """Return whether no vector was taken twice, for want of another."""
     return len(set(rows)) == len(rows)
 
 

@@ -1,4 +1,4 @@
-"""Groups for Theorem 10 in another order of the examples, of sizes which need not be even.
+"""Groups for Theorem 10 in another order of the examples, of sizes that need not be even.
 
 What is asked of groups is of three kinds (`theory.wide_grouping`).
 
@@ -44,7 +44,7 @@ from constructive.theory.grouping import Groups
 _PASSES = 8
 """Orders in which the examples are dealt out."""
 _BLAMED = 4
-"""Dependencies among queries which are looked at after each."""
+"""Dependencies among queries that are looked at after each."""
 
 
 def search(dataset: Dataset, num_heads: int, rng: np.random.Generator) -> Regrouping:
@@ -134,12 +134,12 @@ class _Matroid:
         return cls(rows, modular.product(rows, modular.reduce(mixing, prime), prime), prime)
 
     def basis(self, examples: Indices) -> Indices:
-        """As many of the examples as are independent."""
+        """Return as many of the examples as are independent."""
         factors = modular.factor(self.rows[examples], self.prime)
         return examples[np.sort(factors.rows[: factors.rank])]
 
     def swaps(self, members: Indices) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """Which examples are outside of the span (T,), and which may replace members (T, k)."""
+        """Return which examples are outside of the span (T,), and may replace members (T, k)."""
         factors = modular.factor(self.rows[members], self.prime)
         inverse = modular.solve(factors, np.eye(len(members)))
         terms = modular.product(self.rows[:, factors.columns], inverse, self.prime)
@@ -150,7 +150,7 @@ class _Matroid:
 
 
 class _Sharing:
-    """Groups which are being filled, with the examples that found no place yet."""
+    """Groups that are being filled, with the examples that found no place yet."""
 
     def __init__(self, dataset: Dataset, num_heads: int, rng: np.random.Generator) -> None:
         prime = next(modular.safe_primes())
@@ -183,7 +183,7 @@ class _Sharing:
         return sharing
 
     def place_all(self) -> None:
-        """Find places for loose examples, up to the first which finds none."""
+        """Find places for loose examples, up to the first that finds none."""
         while self.loose and self._place(self.loose[-1]):
             self.loose.pop()
 
@@ -237,7 +237,7 @@ class _Sharing:
         return True
 
     def _spanned(self) -> list[Indices]:
-        """Queries beside each group which seem to be in its span."""
+        """Return queries beside each group that seem to be in its span."""
         rows, prime = self.queries.rows, self.queries.prime
         found = []
         for members in self.members:
@@ -249,7 +249,7 @@ class _Sharing:
         return found
 
     def sorted_heads(self) -> list[int] | None:
-        """The groups in an order where none has an earlier query in its span, or None."""
+        """Return the groups in an order where none has an earlier query in its span, or None."""
         home = np.full(len(self.queries.rows), -1)
         for head, members in enumerate(self.members):
             home[members] = head
@@ -266,7 +266,7 @@ class _Sharing:
         return sorted(order, key=lambda h: not len(self.members[h]))
 
     def flats(self, queries: Array) -> list[Flat]:
-        """Subspaces with more queries than groups like, a few of them."""
+        """Return a few subspaces with more queries than groups allow."""
         heads = self.rng.permutation(len(self.members))[:_BLAMED].tolist()
         suspects = [(self.members[head], x) for x in self.loose[-1:] for head in heads]
         suspects += [

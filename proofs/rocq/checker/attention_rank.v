@@ -3,7 +3,7 @@ From Coq Require Import ZArith Uint63.
 From mathcomp Require Import all_ssreflect all_algebra zify ssrZ.
 From mathcomp Require Import boolp.
 From mathcomp.analysis Require Import reals sequences exp.
-From Memorization Require Import Definitions readout theorem_4 list_checker.
+From Memorization Require Import Definitions readout theorem_4 hermite list_checker.
 From Memorization Require Import attention_program attention_residues.
 
 Set Implicit Arguments.
@@ -281,13 +281,12 @@ Theorem check_attention_sound p r a (n d dh T H : nat) contexts queries query_we
   marks inverse
     (eE eq eQ eK : int) :
   check_attention p r a n d dh T H contexts queries query_weights key_weights marks inverse ->
-  transcendental (expR (2 ^ (eE + eK + eQ + eq)) : R) ->
   \rank (intermediate (fun t : 'I_T => stored_matrix R eE n d (nth [::] contexts t)) (stored_matrix
     R eq T d queries)
     (fun h : 'I_H => stored_matrix R eK d dh (nth [::] key_weights h) *m
                      (stored_matrix R eQ d dh (nth [::] query_weights h))^T)) = T.
 Proof.
-move=> checked tr; have := checked; rewrite /check_attention; case/and5P => ok n0 /allP okH _ _.
+move=> checked; have := checked; rewrite /check_attention; case/and5P => ok n0 /allP okH _ _.
 have r0 : (0 < nat63 r)%N.
   by case/and5P: ok => _ _ r1 r31 _; exact: ltn_trans (P_gt1 r1 r31).
 pose q (t : 'I_T) := \row_j int_of_dyadic (nth zero_dyadic (nth [::] queries t) j) : 'rV[int]_d.
@@ -306,8 +305,9 @@ have kE t h i : (k t h i)%:R = (kappa t h i)%:~R :> 'Z_(nat63 r).
     mul0r addr0.
 have kd (h : 'I_H) : size (nth [::] key_weights h) = d by apply/eqP/okH; rewrite mem_iota /=.
 have rf := checked_row_free ok kE kd checked.
-apply: (@theorem_4 R n d T H E k _ _ _ (2 ^ eE) _ (fun t h => - (M t h)%:R * 2 ^ (eE + eK + eQ +
-  eq)) _ _ n0 _ _ _ tr rf).
+have tr := hermite_power_of_two R (eE + eK + eQ + eq).
+apply: (@rank_of_step R n d T H E k _ _ _ (2 ^ eE) _ (fun t h => - (M t h)%:R *
+  2 ^ (eE + eK + eQ + eq)) _ _ n0 _ tr _ _ rf).
 - by rewrite expfz_neq0 // pnatr_eq0.
 - by move=> t; rewrite stored_matrixE.
 move=> t h i; rewrite -mulrDl !stored_matrixE.
@@ -325,7 +325,6 @@ Corollary check_attention_memorizes p r a (n d dh T H : nat) contexts queries qu
   key_weights marks inverse
     (eE eq eQ eK : int) :
   check_attention p r a n d dh T H contexts queries query_weights key_weights marks inverse ->
-  transcendental (expR (2 ^ (eE + eK + eQ + eq)) : R) ->
   forall (dv dout : nat) (Y : 'M[R]_(T, dout)), (dout <= dv)%N ->
   exists WV WO WD, memorizes
     (@Layer R d H dh dv dout (fun h => stored_matrix R eQ d dh (nth [::] query_weights h))
@@ -333,8 +332,8 @@ Corollary check_attention_memorizes p r a (n d dh T H : nat) contexts queries qu
     (fun t : 'I_T => stored_matrix R eE n d (nth [::] contexts t)) (stored_matrix R eq T d queries)
       Y.
 Proof.
-move=> checked tr dv dout Y; apply: readout; rewrite /row_free.
-by apply/eqP; apply: check_attention_sound checked tr.
+move=> checked dv dout Y; apply: readout; rewrite /row_free.
+by apply/eqP; apply: check_attention_sound checked.
 Qed.
 
 End Real.

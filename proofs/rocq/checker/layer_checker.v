@@ -1,9 +1,9 @@
 (* proofs/10-exact-rank.md: Theorem 4 for a layer of rank-one heads and a data set, all in lists *)
-(* of integers, times powers of two (or any scales).                                             *)
+(* of integers, times powers of two (or any rational scales).                                    *)
 From Coq Require Import ZArith.
 From mathcomp Require Import all_ssreflect all_algebra zify ring ssrZ.
 From mathcomp.analysis Require Import reals sequences exp.
-From Memorization Require Import Definitions theorem_4 list_checker integer_checker.
+From Memorization Require Import Definitions hermite theorem_4 list_checker integer_checker.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -73,7 +73,7 @@ Theorem layer_sound (n d T H q : nat) (a : 'F_q) tokens queries keys directions 
 Proof.
 move=> /allP lok rf n0 s0 tr.
 pose c (t : 'I_T) (h : 'I_H) := toR (entryZ shifts t h) * (sigma * tau * kappa * lambda).
-apply: (theorem_4 (c := c) n0 s0 _ _ tr rf).
+apply: (rank_of_step (c := c) n0 s0 tr _ _ rf).
   by move=> t; apply/matrixP => i j; rewrite !mxE.
 move=> t h i; rewrite -mulrDl -toR_N -toRD.
 have /lok/andP[/andP[/eqP sq /allP st] /allP] : val t \in iota 0 T by rewrite mem_iota /=.
@@ -98,13 +98,17 @@ rewrite (_ : (row t Q *m l^T) 0 0 = \sum_(j < d)
 Qed.
 
 Theorem check_layer_sound (p : positive) (n d T H : nat) a tokens queries keys directions
-    exponents shifts witness (sigma tau kappa lambda : R) :
+    exponents shifts witness (sigma tau kappa lambda : rat) :
   check_layer p n d T H a tokens queries keys directions exponents shifts witness ->
-  (0 < n)%N -> sigma != 0 ->
-  transcendental (expR (sigma * tau * kappa * lambda)) ->
-  \rank (intermediate (fun t : 'I_T => sigma *: real_matrix n d (nth [::] tokens t))
-    (tau *: real_matrix T d queries) (fun h : 'I_H => (kappa *: (row h (real_matrix H d keys))^T) *m
-      (lambda *: (row h (real_matrix H d directions))^T)^T)) = T.
-Proof. by move=> /andP[lok /checkZ_row_free ok]; apply: layer_sound lok ok. Qed.
+  (0 < n)%N -> sigma * tau * kappa * lambda != 0 ->
+  \rank (intermediate (fun t : 'I_T => ratr sigma *: real_matrix n d (nth [::] tokens t))
+    (ratr tau *: real_matrix T d queries)
+    (fun h : 'I_H => (ratr kappa *: (row h (real_matrix H d keys))^T) *m
+      (ratr lambda *: (row h (real_matrix H d directions))^T)^T)) = T.
+Proof.
+move=> /andP[lok /checkZ_row_free ok] n0 s0; apply: layer_sound lok ok n0 _ _.
+  by rewrite fmorph_eq0; apply: contraNneq s0 => ->; rewrite !mul0r.
+by rewrite -!rmorphM; exact: hermite.
+Qed.
 
 End Sound.

@@ -2,7 +2,7 @@
 (* of the real Z.                                                                               *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals sequences exp.
-From Memorization Require Import Definitions softmax readout.
+From Memorization Require Import Definitions softmax readout hermite.
 From Memorization Require Export Exact_rank.
 
 Set Implicit Arguments.
@@ -28,9 +28,16 @@ rewrite /row_free -mxrank_tr eqn_leq rank_leq_col (leq_trans mr) //.
 by rewrite rowsubE mxrankM_maxr.
 Qed.
 
-Theorem theorem_4 : Theorem4.
+(* For any step delta with transcendental exp(delta) *)
+Lemma rank_of_step (R : realType) (n d T H : nat) (E : 'I_T -> 'M[int]_(n, d))
+    (k : 'I_T -> 'I_H -> 'I_n -> nat) (Er : 'I_T -> 'M[R]_(n, d)) (Q : 'M[R]_(T, d))
+    (W : 'I_H -> 'M[R]_d) (sigma delta : R) (c : 'I_T -> 'I_H -> R) (p : nat) (a : 'F_p) :
+  (0 < n)%N -> sigma != 0 -> transcendental (expR delta) ->
+  (forall t, Er t = sigma *: map_mx intr (E t)) ->
+  (forall t h i, (Er t *m W h *m (row t Q)^T) i 0 = (k t h i)%:R * delta + c t h) ->
+  row_free (map_mx (evaluate a) (cleared E k)) -> \rank (intermediate Er Q W) = T.
 Proof.
-move=> R n d T H E k Er Q W sigma delta c p a n0 s0 ErE kE tr cf; set x := expR delta in tr.
+move=> n0 s0 tr ErE kE cf; set x := expR delta in tr.
 pose phi := [rmorphism of horner_eval a \o map_poly (intr : int -> 'F_p)].
 pose psi := [rmorphism of horner_eval x \o map_poly (intr : int -> R)].
 have {}cf : row_free (map_mx psi (cleared E k)) by
@@ -60,4 +67,10 @@ rewrite rmorphM rmorph_prod [(\row__ _) _ _]mxE [(\matrix__ _) h j]mxE hE [RHS]m
 have -> : D t = psi (denominator k t h) * \prod_(i | i != h) psi (denominator k t i)
   by rewrite /D (bigD1 h).
 by rewrite [RHS]mulrC -mulrA mulKf.
+Qed.
+
+Theorem theorem_4 : Theorem4.
+Proof.
+move=> R n d T H E k Er Q W sigma delta c p a n0 s0 d0 ErE kE; apply: rank_of_step n0 s0 _ ErE kE.
+exact: hermite.
 Qed.

@@ -33,15 +33,14 @@ Definition transcendental (R : realType) (x : R) : Prop :=
   forall q : {poly int}, q != 0 -> evaluate x q != 0.
 
 (* Theorem 4, with denominators cleared: p need not be prime ('F_p is the field of its least     *)
-(* prime factor), and no denominator need be different from zero at the point a. That exp(delta) *)
-(* is transcendental is a hypothesis; for rational delta <> 0 it is Hermite's theorem.           *)
+(* prime factor), and no denominator need be different from zero at the point a. The step delta  *)
+(* of logits is any rational number other than zero; on the page it is a power of two.           *)
 Definition Theorem4 : Prop :=
   forall (R : realType) (n d T H : nat)
       (E : 'I_T -> 'M[int]_(n, d)) (k : 'I_T -> 'I_H -> 'I_n -> nat)
-      (Er : 'I_T -> 'M[R]_(n, d)) (Q : 'M[R]_(T, d)) (W : 'I_H -> 'M[R]_d) (sigma delta : R)
-      (c : 'I_T -> 'I_H -> R) (p : nat) (a : 'F_p),
-    (0 < n)%N -> sigma != 0 -> (forall t, Er t = sigma *: map_mx intr (E t)) ->
-    (forall t h i, (Er t *m W h *m (row t Q)^T) i 0 = (k t h i)%:R * delta + c t h) ->
-    transcendental (expR delta) ->
+      (Er : 'I_T -> 'M[R]_(n, d)) (Q : 'M[R]_(T, d)) (W : 'I_H -> 'M[R]_d) (sigma : R)
+      (delta : rat) (c : 'I_T -> 'I_H -> R) (p : nat) (a : 'F_p),
+    (0 < n)%N -> sigma != 0 -> delta != 0 -> (forall t, Er t = sigma *: map_mx intr (E t)) ->
+    (forall t h i, (Er t *m W h *m (row t Q)^T) i 0 = (k t h i)%:R * ratr delta + c t h) ->
     row_free (map_mx (evaluate a) (cleared E k)) ->
   \rank (intermediate Er Q W) = T.

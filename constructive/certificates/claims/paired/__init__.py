@@ -31,7 +31,7 @@ it converges for a smaller c, if they contract. Nothing of size T x T is formed.
 of `t*`.
 
 *Error.* f(t) = sum_p (x_{t,p}.U_{2p} + z_{t,2p+1}.V_p) with V_p = U_{2p} + U_{2p+1}, which is zero
-but for pair 0 (if there is an extra example). Entries which agree contribute `tail_t |U_{2p}|_1`.
+but for pair 0 (if there is an extra example). Entries that agree contribute `tail_t |U_{2p}|_1`.
 
 *Readout.* X R g = r has a solution with `|g_i| <= w_i max_j (|r_j| / w_j) / (1 - q)`, by the
 argument of the lemma, for q = max (N w)_i / w_i; the readout U + K R g is exact.

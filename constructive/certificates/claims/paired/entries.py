@@ -88,7 +88,7 @@ def evaluate(examples: Examples, scan: Scan, *, executor: Executor | None = None
 def coupled_entries(
     examples: Examples, owner: Integers, scan: Scan, executor: Executor | None
 ) -> tuple[Integers, Integers]:
-    """Return positions and pairs which are not certified to agree, but for those of the own pairs.
+    """Return positions and pairs that are not certified to agree, but for those of the own pairs.
 
     Args:
         examples: T of them

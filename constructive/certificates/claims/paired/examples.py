@@ -2,7 +2,7 @@
 
 Contexts (and so what is read), queries and the key are divided by powers of two, so that their
 largest entries are below 1, and the heads are multiplied by all three, so that no logit changes.
-Bounds hold at any scale; at this one, the 2^-1000 which they are raised by for underflow
+Bounds hold at any scale; at this one, the 2^-1000 that they are raised by for underflow
 (`exact.directed`) is nothing. Dividing loses at most 2^-1075 of an entry. What it enters loses
 less than these 2^-1000 by that, as it is multiplied by entries below 1, or by heads below 2^50.
 """
@@ -90,7 +90,7 @@ class Examples:
 
     @property
     def owner(self) -> Integers:
-        """The pair of each position which belongs to one."""
+        """The pair of each position that belongs to one."""
         return np.repeat(np.arange(len(self.stops)), np.diff(self.stops, prepend=0))
 
     @property
@@ -99,7 +99,7 @@ class Examples:
         return bool(self.stops[-1] < len(self.order))
 
     def contexts(self, positions: Integers) -> Array:
-        """Contexts times 2^-a in float64, read now: (k, n, d)."""
+        """Return contexts times 2^-a in float64, read now: (k, n, d)."""
         scaled_down: Array = np.ldexp(
             self.dataset.contexts_of(self.order[positions]), -self.exponent
         )

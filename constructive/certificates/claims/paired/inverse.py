@@ -89,7 +89,7 @@ class Coupling:
             off = margin * gamma(width + 2) * (up(np.matmul(np.abs(blocks), np.abs(inverse))) + 1.0)
             self.defects.append((rows, up(defect + off + up(error * sums[:, np.newaxis]))))
             padded[pairs, :, :size] = inverse
-        # Row t of |X R| at the examples of a pair p which is coupled to t.
+        # Row t of |X R| at the examples of a pair p that is coupled to t.
         self.positions = entries.positions
         self.rows = np.empty((len(entries.pairs), widest))
         step = max(1, CHUNK_BYTES // (8 * width * max(widest, 1)))
@@ -171,7 +171,7 @@ def contracting(bound: Coupling, total: int, nearly: float = _NEARLY) -> tuple[A
     """Find some w with N w <= q w for some q < 1, and that q; None where there is none.
 
     Where c N has a spectral radius below 1, w = 1 + c N w converges from below, to the sum of all
-    (c N)^k 1, and N w = (w - 1) / c is less than w / c. So the largest c which converges is taken:
+    (c N)^k 1, and N w = (w - 1) / c is less than w / c. So the largest c that converges is taken:
     it leaves most room. Nothing has to be aperiodic or connected for that.
 
     Args:
@@ -194,7 +194,7 @@ def contracting(bound: Coupling, total: int, nearly: float = _NEARLY) -> tuple[A
 
 
 def _right_inverses(examples: Examples, own: Array) -> tuple[tuple[slice, slice, Array], ...]:
-    """Approximate R_p = D_p^T (D_p D_p^T)^-1; any numbers will do."""
+    """Return approximate R_p = D_p^T (D_p D_p^T)^-1; any numbers will do."""
     sizes = np.diff(examples.stops, prepend=0)
     breaks = np.flatnonzero(np.diff(sizes)) + 1
     runs = []
@@ -212,7 +212,7 @@ def _right_inverses(examples: Examples, own: Array) -> tuple[tuple[slice, slice,
 
 
 def extra_token(examples: Examples) -> Extra:
-    """Return the token `x*` which pair 0 reads from the extra example, and `x* / |x*|^2`, rounded.
+    """Return the token `x*` that pair 0 reads from the extra example, and `x* / |x*|^2`, rounded.
 
     Args:
         examples: of which the last one belongs to no pair
@@ -226,7 +226,7 @@ def extra_token(examples: Examples) -> Extra:
 
 
 def _correction(entries: Entries, token: Array, direction: Array, margin: float) -> Array:
-    """The last column of `|X R - I|`: (T,), for what is read along `x* / |x*|^2`."""
+    """Return the last column of `|X R - I|`: (T,), for what is read along `x* / |x*|^2`."""
     last = len(entries.tail) - 1
     if ((entries.positions == last) & (entries.pairs == 0)).any():
         raise UndecidedError("pair 0 does not agree on the extra example; another seed=")

@@ -25,7 +25,7 @@ from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
 
 _ROOM = 2
-"""A distance which is claimed is this much more than what is shown, as a checker has
+"""A distance that is claimed is this much more than what is shown, as a checker has
 another R and another w."""
 _SLACKS = 4.0
 """An error has to be within epsilon by so many times the bound of its rounding, for others round
@@ -64,7 +64,7 @@ class PairedProof(Strategy):
 
 
 def applies(memorizer: Memorizer, dataset: Dataset) -> bool:
-    """Whether these are paired heads of rank one, along one key direction, for these examples.
+    """Return whether these are paired heads of rank one, along one key, for these examples.
 
     The record is not trusted: its order and its groups have to fit the data, and that the readout
     has no more bits than a float is seen by the layer.

@@ -1,4 +1,4 @@
-"""What heads read from contexts which are in memory, with bounds of the error of that.
+"""What heads read from contexts that are in memory, with bounds of the error of that.
 
 A holder of `Tokens` reads as much as it needs of them, so that no context is read from disk
 for each of his questions. `read` is for a few examples, whose contexts are read anew.
@@ -60,7 +60,7 @@ class Tokens:
         return cls(examples, positions, contexts, contexts @ key, error, largest)
 
     def read(self, pairs: Integers, signs: tuple[float, float]) -> tuple[Array, Array]:
-        """The sum of both heads' z times signs, and a bound on the error of its entries.
+        """Return the sum of both heads' z times signs, and a bound on the error of its entries.
 
         Args:
             pairs: (j,), of the first j positions
@@ -92,7 +92,7 @@ class Tokens:
 def read(
     examples: Examples, positions: Integers, pairs: Integers, signs: tuple[float, float]
 ) -> tuple[Array, Array]:
-    """`Tokens.read` of any positions (k,), whose contexts are read now, as they lie on disk."""
+    """Read the contexts of any positions (k,) now, as they lie on disk, for `Tokens.read`."""
     size, width = examples.dataset.context_size, examples.queries.shape[1]
     values, errors = np.empty((len(positions), width)), np.empty(len(positions))
     by_example = np.argsort(examples.order[positions], kind="stable")
@@ -107,7 +107,7 @@ def read(
 def bounded_attention(
     reach: Sequence[Array], scores: Array, rest: Array, score_error: Array
 ) -> tuple[Array, Array]:
-    """Attention of both heads (k, 2, n), and a bound (k,) of the sum of all errors.
+    """Return attention of both heads (k, 2, n), and a bound (k,) of the sum of all errors.
 
     Args:
         reach: s_{t,h} as a sum of two, and the error of that, (k, 2) each
@@ -128,7 +128,7 @@ def bounded_attention(
     exponentials = exponential(below)
     attention = exponentials / exponentials.sum(axis=2, keepdims=True)
     # If exponentials w_i are off by e_i w_i, shares are off by 2 delta / (1 - delta) in all, for
-    # delta = sum_i alpha_i e_i. Those which are taken for 0 are below exp(-700) of the largest one:
+    # delta = sum_i alpha_i e_i. Those that are taken for 0 are below exp(-700) of the largest one:
     # far less than gamma, below.
     each = up(1.01 * (_EXPONENTIAL_ERROR + spread))
     delta = up((attention * each).sum(axis=2))

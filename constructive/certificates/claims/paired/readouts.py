@@ -84,7 +84,7 @@ class Terms(NamedTuple):
 
     @classmethod
     def room(cls, count: int, outputs: int) -> "Terms":
-        """Arrays to be filled."""
+        """Return arrays to be filled."""
         return cls(*np.empty((3, count, outputs)))
 
     @classmethod
@@ -138,5 +138,5 @@ def _copies(matrices: Array) -> tuple[Integers, Array]:
 
 
 def _powers(entries: Array) -> bool:
-    """Whether all are powers of two, with signs: neither zero nor infinite."""
+    """Return whether all are powers of two, with signs: neither zero nor infinite."""
     return bool((np.frexp(np.abs(entries))[0] == 0.5).all())  # noqa: PLR2004

@@ -1,0 +1,148 @@
+"""Reading ONNX files: the operators, constants and shapes of a graph, and nothing else in it.
+
+Graphs have opset 13 of the standard operators, one input and one output in float32 with static
+shapes, and constants in the file. Each name is given once, and everything that is there is used.
+"""
+
+import math
+from collections import namedtuple
+
+import numpy as np
+
+from files import require
+from protobuf import BYTES, FIXED, VARINT, Field, message
+
+OPSET = 13
+VERSIONS = range(4, 14)  # of the format, where constants need not be inputs
+FLOAT, INT64 = 1, 7  # types of entries
+MOST = 1 << 26  # entries of a constant
+
+Node = namedtuple("Node", "operator inputs outputs attributes")
+# name and shape of the input and of the output; constants by name; nodes in order
+Graph = namedtuple("Graph", "input output constants nodes")
+
+MODEL = {
+    1: Field("version", VARINT),
+    2: Field("producer", BYTES),
+    3: Field("of_producer", BYTES),
+    4: Field("domain", BYTES),
+    5: Field("of_model", VARINT),
+    6: Field("words", BYTES),
+    7: Field("graph", BYTES),
+    8: Field("opset", BYTES, many=True),
+}
+OPERATORS = {1: Field("domain", BYTES), 2: Field("version", VARINT)}
+GRAPH = {
+    1: Field("nodes", BYTES, many=True),
+    2: Field("name", BYTES),
+    5: Field("constants", BYTES, many=True),
+    10: Field("words", BYTES),
+    11: Field("inputs", BYTES, many=True),
+    12: Field("outputs", BYTES, many=True),
+}
+NODE = {
+    1: Field("inputs", BYTES, many=True),
+    2: Field("outputs", BYTES, many=True),
+    3: Field("name", BYTES),
+    4: Field("operator", BYTES),
+    5: Field("attributes", BYTES, many=True),
+    6: Field("words", BYTES),
+    7: Field("domain", BYTES),
+}
+ATTRIBUTE = {
+    1: Field("name", BYTES),
+    2: Field("f", FIXED),
+    3: Field("i", VARINT),
+    8: Field("ints", VARINT, many=True),
+    20: Field("kind", VARINT),
+}
+KINDS = {1: "f", 2: "i", 7: "ints"}  # of attributes: which field has the value
+CONSTANT = {
+    1: Field("shape", VARINT, many=True),
+    2: Field("kind", VARINT),
+    8: Field("name", BYTES),
+    9: Field("bytes", BYTES),
+}
+VALUE = {1: Field("name", BYTES), 2: Field("type", BYTES)}
+TYPE = {1: Field("tensor", BYTES)}
+TENSOR = {1: Field("kind", VARINT), 2: Field("shape", BYTES)}
+SHAPE = {1: Field("dims", BYTES, many=True)}
+DIM = {1: Field("size", VARINT)}
+
+
+def read_graph(data):
+    """The graph of an ONNX file's bytes."""
+    model = message(data, MODEL)
+    require(model["version"] in VERSIONS, "the version of the format is none that is understood")
+    opsets = [message(part, OPERATORS) for part in model["opset"]]
+    known = [(each["domain"] or b"", each["version"]) for each in opsets]
+    require(known == [(b"", OPSET)], f"the operators are not those of opset {OPSET} alone")
+    require(model["graph"] is not None, "the file has no graph")
+    graph = message(model["graph"], GRAPH)
+    constants = [constant(part) for part in graph["constants"]]
+    nodes = [node(part) for part in graph["nodes"]]
+    ends = [value(part) for part in graph["inputs"]], [value(part) for part in graph["outputs"]]
+    require(len(ends[0]) == len(ends[1]) == 1, "the graph has not one input and one output")
+    (start,), (end,) = ends
+    given = [start[0], *(name for name, _ in constants)]
+    given += [name for each in nodes for name in each.outputs]
+    require(len(set(given)) == len(given) and "" not in given, "a name is given twice, or empty")
+    used = {name for each in nodes for name in each.inputs} | {end[0]}
+    require(used == set(given), "a value is not used, or is not there")
+    return Graph(start, end, dict(constants), nodes)
+
+
+def text(data, role):
+    require(data is not None and len(data) < 1000, f"{role} has no name")
+    return data.decode("ascii")
+
+
+def node(data):
+    found = message(data, NODE)
+    require(not found["domain"], "an operator is of another domain")
+    attributes = [attribute(part) for part in found["attributes"]]
+    names = [name for name, _ in attributes]
+    require(len(set(names)) == len(names), "an attribute is given twice")
+    inputs, outputs = (
+        tuple(text(part, "a value") for part in found[role]) for role in ("inputs", "outputs")
+    )
+    return Node(text(found["operator"], "an operator"), inputs, outputs, dict(attributes))
+
+
+def attribute(data):
+    found = message(data, ATTRIBUTE)
+    name = text(found["name"], "an attribute")
+    require(found["kind"] in KINDS, f"the attribute {name} is of a type that is not understood")
+    field = KINDS[found["kind"]]
+    others = [found[other] for other in KINDS.values() if other != field]
+    require(all(other in (None, []) for other in others), f"the attribute {name} has two values")
+    value = tuple(found["ints"]) if field == "ints" else found[field]
+    require(value is not None, f"the attribute {name} has no value")
+    return name, value
+
+
+def constant(data):
+    """Name and entries: float32, all finite, or integers."""
+    found = message(data, CONSTANT)
+    name, shape = text(found["name"], "a constant"), tuple(found["shape"])
+    kinds = {FLOAT: "<f4", INT64: "<i8"}
+    require(found["kind"] in kinds, f"the constant {name} is neither float32 nor int64")
+    require(all(size > 0 for size in shape) and math.prod(shape) <= MOST, f"{name} has no shape")
+    kind, stored = np.dtype(kinds[found["kind"]]), found["bytes"] or b""
+    require(len(stored) == math.prod(shape) * kind.itemsize, f"the constant {name} is cut off")
+    array = np.frombuffer(stored, kind).reshape(shape)
+    require(np.isfinite(array).all(), f"the constant {name} is not finite")
+    return name, array
+
+
+def value(data):
+    """Name and shape of the input or of the output."""
+    found = message(data, VALUE)
+    name = text(found["name"], "a value")
+    tensor = message(message(found["type"] or b"", TYPE)["tensor"] or b"", TENSOR)
+    require(tensor["kind"] == FLOAT, f"{name} is not float32")
+    dims = message(tensor["shape"] or b"", SHAPE)["dims"]
+    shape = tuple(message(dim, DIM)["size"] for dim in dims)
+    static = bool(shape) and all(type(size) is int and 0 < size <= MOST for size in shape)
+    require(static and math.prod(shape) <= MOST, f"the shape of {name} is not static")
+    return name, shape

@@ -1,0 +1,326 @@
+"""What a graph of softmax heads computes: its operators on exact numbers, with their roundings.
+
+Entries of a tensor are affine functions of the inputs that vary, with exact coefficients; inputs
+whose bounds agree are constants. Beside each entry stands what rounding needs: the sum of the sizes
+of all its terms on the box, how many roundings a term passes, and what underflow takes. Softmax
+makes weights of rows of them, and products with constants make averages.
+
+Gemm, MatMul, Add, Reshape, Transpose and Split are for affine entries, Exp, ReduceSum and Div are a
+softmax together. Anything else is refused, and so is any attribute that is not read here.
+"""
+
+import math
+from collections import namedtuple
+
+import numpy as np
+
+from bounds import up
+from dyadic import UNIT, integers, product
+from files import require
+
+MOST = 1 << 24  # entries of a tensor, times the inputs that vary
+FLUSH = 2.0**-125  # what underflow takes of a product, or of a number that is loaded
+
+# offsets (shape) and slopes (shape, varying) in units of 2^-unit; None if nothing varies
+# sizes (shape) in float64, from above; steps (shape); and what underflow takes, of any entry
+Affine = namedtuple("Affine", "offsets slopes unit sizes steps lost")
+# One softmax: logits of n tokens; raw if nothing is subtracted before exp
+Row = namedtuple("Row", "logits raw")
+# Weights, or what is before them: rows of softmax in order, and the shape of them all
+Weights = namedtuple("Weights", "rows shape")
+Powers = namedtuple("Powers", "logits")
+Totals = namedtuple("Totals", "logits")
+# sum_i p_i v_i of one row: values in units of 2^-unit, bound of their size, terms of the sum with
+# other rows, roundings of a term beside it, and what underflow takes of values
+Part = namedtuple("Part", "row values unit size terms steps lost")
+
+
+def evaluate(graph, lower, upper):
+    """The parts of each output of a graph on a box: a list for each, in order.
+
+    lower, upper: the box, integers in units of 2^-149
+    """
+    name, shape = graph.input
+    require(math.prod(shape) == len(lower), "the property bounds another number of inputs")
+    values = {name: inputs(shape, lower, upper)}
+    values |= {key: of_constant(array) for key, array in graph.constants.items()}
+    for node in graph.nodes:
+        require(node.operator in OPERATORS, f"the operator {node.operator[:40]!r} is refused")
+        given = [values.get(name) for name in node.inputs]
+        require(all(each is not None for each in given), "an operator comes before its inputs")
+        made = OPERATORS[node.operator](node, *given)
+        made = made if isinstance(made, list) else [made]
+        require(len(made) == len(node.outputs), f"{node.operator} has other outputs")
+        values |= dict(zip(node.outputs, made, strict=True))
+    name, shape = graph.output
+    outputs = values[name]
+    require(isinstance(outputs, np.ndarray) and outputs.dtype == object, "Y is not of heads")
+    require(outputs.shape == shape and shape[:-1] == (1,), "the shape of Y is another")
+    return outputs.reshape(-1).tolist()
+
+
+def inputs(shape, lower, upper):
+    """The input: each entry that varies is itself."""
+    varying = [i for i, (low, high) in enumerate(zip(lower, upper, strict=True)) if low != high]
+    require(len(lower) * (len(varying) + 1) <= MOST, "the graph is too large")
+    offsets, slopes = np.array(lower, dtype=object), np.full((len(lower), len(varying)), 0, object)
+    offsets[varying] = 0
+    slopes[varying, range(len(varying))] = 1 << UNIT
+    reach = [max(abs(low), abs(high)) for low, high in zip(lower, upper, strict=True)]
+    sizes = np.array([math.ldexp(size, -UNIT) for size in reach])  # float32 numbers: exact
+    steps = np.zeros(len(lower), np.int64)
+    flat = Affine(offsets, slopes, UNIT, sizes, steps, FLUSH)
+    return on_entries(flat, lambda array: array.reshape(shape))
+
+
+def of_constant(array):
+    """A constant of floats as an affine tensor; integers are sizes, and stay."""
+    if array.dtype.kind == "i":
+        return array
+    sizes = np.abs(array.astype(np.float64))
+    return Affine(integers(array), None, UNIT, sizes, np.zeros(array.shape, np.int64), FLUSH)
+
+
+def reads(node, inputs, **defaults):
+    """Attributes of a node, or their defaults; None for those that have to be there."""
+    require(len(node.inputs) == inputs, f"{node.operator} has other inputs")
+    unknown = set(node.attributes) - set(defaults)
+    require(not unknown, f"{node.operator} has an attribute that is not understood")
+    found = defaults | node.attributes
+    for name, value in found.items():
+        kind = type(defaults[name])
+        require(type(value) is kind, f"the attribute {name} of {node.operator} is of another type")
+    return found
+
+
+def affine(*tensors):
+    require(all(isinstance(each, Affine) for each in tensors), "an operand is not affine")
+
+
+def axis_of(axis, shape):
+    require(-len(shape) <= axis < len(shape), "an axis is not there")
+    return axis % len(shape)
+
+
+def gemm(node, x, weights, offsets):
+    found = reads(node, 3, alpha=1.0, beta=1.0, transA=0, transB=0)
+    plain = found["alpha"] == found["beta"] == 1.0 and found["transA"] == 0
+    require(plain and found["transB"] in (0, 1), "a factor or a transposition of Gemm is refused")
+    affine(x, weights, offsets)
+    require(x.sizes.ndim == weights.sizes.ndim == 2, "an operand of Gemm is not a matrix")
+    turned = turn(weights, (1, 0)) if found["transB"] else weights
+    made = multiplied(x, turned)
+    require(offsets.sizes.shape in (made.sizes.shape, made.sizes.shape[1:]), "offsets misfit")
+    return added(made, offsets)
+
+
+def matmul(node, left, right):
+    reads(node, 2)
+    if isinstance(left, Weights):
+        return averages(left, right)
+    affine(left, right)
+    require(left.sizes.ndim == right.sizes.ndim == 2, "an operand of MatMul is not a matrix")
+    return multiplied(left, right)
+
+
+def multiplied(left, right):
+    """A product of matrices, of which one is constant: terms with a factor zero are exact."""
+    require(left.sizes.shape[1] == right.sizes.shape[0], "matrices do not fit")
+    require(left.slopes is None or right.slopes is None, "both factors vary")
+    shape = left.sizes.shape[0], right.sizes.shape[1]
+    varying = next((x.slopes.shape[-1] for x in (left, right) if x.slopes is not None), 0)
+    require(math.prod(shape) * (varying + 1) <= MOST, "the graph is too large")
+    offsets, slopes = product(left.offsets, right.offsets), None
+    if left.slopes is not None:
+        turned = right.offsets.T
+        slopes = np.stack([product(turned, row) for row in left.slopes])
+    elif right.slopes is not None:
+        flat = right.slopes.reshape(len(right.slopes), -1)
+        slopes = product(left.offsets, flat).reshape(*shape, -1)
+    terms = (left.sizes > 0).astype(np.int64) @ (right.sizes > 0).astype(np.int64)
+    steps = left.steps.max(axis=1, keepdims=True) + right.steps.max(axis=0) + terms
+    tops = left.sizes.sum(axis=1).max(), right.sizes.sum(axis=0).max()
+    inner = left.sizes.shape[1]
+    lost = left.lost * tops[1] + right.lost * tops[0] + left.lost * right.lost * inner
+    lost = float(up(2.0 * (lost + inner * FLUSH)))
+    sizes = up(left.sizes @ right.sizes)
+    return Affine(offsets, slopes, left.unit + right.unit, sizes, steps, lost)
+
+
+def add(node, one, other):
+    reads(node, 2)
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        heads = one.dtype == other.dtype == object and one.shape == other.shape
+        require(heads, "the summands of Add misfit")
+        pairs = zip(one.reshape(-1), other.reshape(-1), strict=True)
+        summed = [tuple(part._replace(steps=part.steps + 1) for part in a + b) for a, b in pairs]
+        return objects(summed, one.shape)
+    affine(one, other)
+    if one.sizes.ndim < other.sizes.ndim:
+        one, other = other, one
+    fits = other.sizes.shape in (one.sizes.shape, one.sizes.shape[1:])
+    require(fits, "the summands of Add misfit")
+    return added(one, other)
+
+
+def added(one, other):
+    """A sum: a constant or affine tensor may be the same for all rows."""
+    shape, unit = one.sizes.shape, max(one.unit, other.unit)
+    one_up, other_up = (1 << (unit - each.unit) for each in (one, other))
+    offsets = one.offsets * one_up + other.offsets * other_up
+    slopes = [
+        each.slopes * factor
+        for each, factor in ((one, one_up), (other, other_up))
+        if each.slopes is not None
+    ]
+    summed = sum(slopes[1:], slopes[0]) if slopes else None
+    if summed is not None:
+        summed = np.broadcast_to(summed, (*shape, summed.shape[-1]))
+    steps = np.maximum(one.steps, other.steps) + ((one.sizes > 0) & (other.sizes > 0))
+    sizes = up(one.sizes + other.sizes)
+    return Affine(offsets, summed, unit, sizes, steps, up(2.0 * (one.lost + other.lost)))
+
+
+def on_entries(x, move):
+    """Another arrangement of the entries, or some of them, which may be constants."""
+    slopes = x.slopes
+    if slopes is not None:
+        moved = [move(slopes[..., k]) for k in range(slopes.shape[-1])]
+        slopes = np.stack(moved, axis=-1) if any(part.any() for part in moved) else None
+    return x._replace(
+        offsets=move(x.offsets), slopes=slopes, sizes=move(x.sizes), steps=move(x.steps)
+    )
+
+
+def turn(x, order):
+    return on_entries(x, lambda array: array.transpose(order))
+
+
+def transpose(node, x):
+    found = reads(node, 1, perm=())
+    affine(x)
+    ordered = sorted(found["perm"]) == list(range(x.sizes.ndim))
+    require(ordered, "Transpose names no order of its axes")
+    return turn(x, found["perm"])
+
+
+def reshape(node, x, shape):
+    reads(node, 2)
+    sized = isinstance(shape, np.ndarray) and shape.dtype == np.int64 and shape.ndim == 1
+    require(sized and (shape > 0).all(), "Reshape has no explicit shape")
+    wanted = tuple(shape.tolist())
+    if not isinstance(x, Weights | np.ndarray):
+        affine(x)
+    kept = x.sizes.shape if isinstance(x, Affine) else x.shape
+    require(math.prod(kept) == math.prod(wanted), "Reshape changes the number of entries")
+    if isinstance(x, Weights):
+        return x._replace(shape=wanted)
+    if isinstance(x, np.ndarray):
+        return x.reshape(wanted)
+    return on_entries(x, lambda array: array.reshape(wanted))
+
+
+def split(node, x, sizes):
+    found = reads(node, 2, axis=0)
+    affine(x)
+    axis = axis_of(found["axis"], x.sizes.shape)
+    sized = isinstance(sizes, np.ndarray) and sizes.dtype == np.int64 and sizes.ndim == 1
+    require(sized and (sizes > 0).all(), "Split has no sizes")
+    require(sizes.sum() == x.sizes.shape[axis], "the sizes of Split do not fit")
+    ends = np.cumsum(sizes).tolist()
+    parts = [(slice(None),) * axis + (slice(end - size, end),) for end, size in
+             zip(ends, sizes.tolist(), strict=True)]  # fmt: skip
+    return [on_entries(x, lambda array, part=part: array[part]) for part in parts]
+
+
+def rows_of(x, *, raw):
+    """Softmax along the last axis: a row for each entry of the others, in order."""
+    affine(x)
+    count = x.sizes.shape[-1]
+    flat = on_entries(x, lambda array: array.reshape(-1, count))
+    rows = [Row(on_entries(flat, lambda array, i=i: array[i]), raw) for i in range(len(flat.sizes))]
+    return Weights(tuple(rows), x.sizes.shape)
+
+
+def softmax(node, x):
+    found = reads(node, 1, axis=-1)
+    affine(x)
+    require(axis_of(found["axis"], x.sizes.shape) == x.sizes.ndim - 1, "softmax of another axis")
+    return rows_of(x, raw=False)
+
+
+def exp(node, x):
+    reads(node, 1)
+    affine(x)
+    return Powers(x)
+
+
+def reduce_sum(node, powers, axes):
+    found = reads(node, 2, keepdims=1)
+    require(isinstance(powers, Powers) and found["keepdims"] == 1, "ReduceSum of anything else")
+    last = powers.logits.sizes.ndim - 1
+    known = isinstance(axes, np.ndarray) and axes.dtype == np.int64
+    require(known and axes.tolist() in ([last], [-1]), "ReduceSum along another axis")
+    return Totals(powers.logits)
+
+
+def div(node, powers, totals):
+    reads(node, 2)
+    softmax = isinstance(powers, Powers) and isinstance(totals, Totals)
+    require(softmax and powers.logits is totals.logits, "Div of anything but a softmax")
+    return rows_of(powers.logits, raw=True)
+
+
+def averages(weights, values):
+    """Products of weights of rows with constant values, summed over tokens, and over rows.
+
+    The product is (s, m)(m, k), where m entries are some rows in order.
+    """
+    affine(values)
+    require(values.slopes is None, "values vary")
+    require(len(weights.shape) == values.sizes.ndim == 2, "an operand of MatMul is not a matrix")
+    (count, inner), outputs = weights.shape, values.sizes.shape[1]
+    tokens = math.prod(weights.shape) // len(weights.rows)
+    require(inner == len(values.sizes) and inner % tokens == 0, "weights and values misfit")
+    each = inner // tokens
+    found = []
+    for s in range(count):
+        for k in range(outputs):
+            parts = []
+            for r in range(each):
+                some = slice(r * tokens, (r + 1) * tokens)
+                parts.append(
+                    Part(
+                        weights.rows[s * each + r],
+                        values.offsets[some, k],
+                        values.unit,
+                        float(values.sizes[some, k].max()),
+                        inner,
+                        int(values.steps[some, k].max()),
+                        values.lost,
+                    )
+                )
+            found.append(tuple(parts))
+    return objects(found, (count, outputs))
+
+
+def objects(listed, shape):
+    """An array of tuples."""
+    array = np.empty(len(listed), dtype=object)
+    for k, entry in enumerate(listed):
+        array[k] = entry
+    return array.reshape(shape)
+
+
+OPERATORS = {
+    "Gemm": gemm,
+    "MatMul": matmul,
+    "Add": add,
+    "Softmax": softmax,
+    "Reshape": reshape,
+    "Transpose": transpose,
+    "Split": split,
+    "Exp": exp,
+    "ReduceSum": reduce_sum,
+    "Div": div,
+}

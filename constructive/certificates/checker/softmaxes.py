@@ -1,0 +1,231 @@
+"""Sums of softmax heads w . f(x) = sum_h v_h . softmax(A_h x + b_h) on a box, exactly.
+
+`heads_of` combines outputs; `least_at` bounds the sum at one input from below, `most_by_slabs` and
+`most_by_intervals` on the whole box from above. All numbers of the heads, of the box and of the
+input are integers in their units, and only logarithms and exponentials are intervals.
+
+Slabs. For a head with values v and a number c, let lambda > 0 on some tokens with v_j < c, of sum
+1, and m(x) = sum_j lambda_j (l_j(x) + ln((c - v_j) / lambda_j)). If, where a <= g . x <= b,
+
+    sum over v_i > c of (v_i - c) exp(max over the box (l_i - m - mu_i g . x) + max(mu_i a, mu_i b))
+
+is at most 1, then the head is at most c there: sum_{v_i > c} (v_i - c) e^{l_i} <= e^m, which is at
+most sum_{v_j < c} (c - v_j) e^{l_j} (weighted arithmetic and geometric means). Where no value is
+above c nothing is needed. Any lambda and mu will do, so they are rounded first, as are g, a and b.
+
+Steepness. A gradient is sum_{i < j} p_i p_j (v_i - v_j)(a_i - a_j), and sum_{i < j} p_i p_j
+|v_i - v_j| is at most a quarter of the largest difference of values. So a head changes by at most
+that times the largest 1-norm of a_i - a_j with v_i != v_j, times the largest change of an input.
+
+Intervals. The weight of token i is 1 / sum_j exp(l_j - l_i), so it is between l and h, by the range
+of each difference on the box; and for any t a head is t + sum_i p_i (v_i - t), so at most
+t + sum_i max(l_i (v_i - t), h_i (v_i - t)).
+"""
+
+from collections import namedtuple
+from fractions import Fraction
+
+import numpy as np
+
+from bounds import up
+from dyadic import INTERVALS, UNIT, exact, exponential, fraction, interval, rounded
+from files import require
+
+SHARE = 100  # weights are multiples of 2^-100, and their sum is 1
+NARROW = SHARE + UNIT - 2 * UNIT  # what the unit of tilts has beyond that of logits
+
+# slopes (n, varying) and offsets (n,) in one unit, values (n,) in theirs
+Head = namedtuple("Head", "slopes offsets unit values value_unit")
+# bounds of all inputs, in units of 2^-149, and which of them vary
+Box = namedtuple("Box", "lower upper varying")
+
+
+def box_of(lower, upper):
+    lower, upper = (np.array(ends, dtype=object) for ends in (lower, upper))
+    return Box(lower, upper, np.flatnonzero(lower != upper))
+
+
+def slopes_of(logits, box):
+    """Slopes of logits (n, varying), in their unit."""
+    if logits.slopes is None:
+        return np.full((len(logits.offsets), len(box.varying)), 0, dtype=object)
+    return logits.slopes
+
+
+def heads_of(outputs, weights, box):
+    """Heads whose sum is a combination of outputs, in the order of the graph.
+
+    outputs: parts of each;  weights: pairs of an output and its integer factor
+    """
+    known = {}
+    for output, weight in weights:
+        require(0 <= output < len(outputs), "a condition is about an output that is not there")
+        for part in outputs[output]:
+            row, unit, values = known.get(id(part.row), (part.row, part.unit, 0))
+            require(unit == part.unit, "values of one head have two units")
+            known[id(part.row)] = row, unit, values + weight * part.values
+    found = []
+    for row, unit, values in known.values():
+        logits = row.logits
+        found.append(Head(slopes_of(logits, box), logits.offsets, logits.unit, values, unit))
+    require(found, "a condition is about no head")
+    return found
+
+
+def least_at(heads, box, point):
+    """A lower bound of the sum at an input, as a Fraction: point in units of 2^-149."""
+    total = interval(0)
+    for head in heads:
+        logits = head.slopes @ point[box.varying] + head.offsets * (1 << UNIT)
+        powers = exponentials(logits - max(logits), head.unit + UNIT)
+        average = sum(
+            (interval(v, head.value_unit) * p for v, p in zip(head.values, powers, strict=True)),
+            interval(0),
+        )
+        total += average / sum(powers, interval(0))
+    return fraction(total.a)
+
+
+def exponentials(numbers, unit):
+    return [exponential(interval(number, unit)) for number in numbers]
+
+
+def most_by_intervals(heads, box, evidence):
+    """An upper bound of the sum on the box, as a Fraction; nothing is stored for it."""
+    require(set(evidence) == {"atom", "kind"}, "an interval form has evidence")
+    total = Fraction(0)
+    for head in heads:
+        apart = head.slopes[None] - head.slopes[:, None]  # of l_j - l_i at [i, j]
+        offsets = (head.offsets[None] - head.offsets[:, None]) * (1 << UNIT)
+        most = highest(apart, box) + offsets
+        least = -highest(-apart, box) + offsets
+        low, high = [], []
+        for row, other in zip(most, least, strict=True):
+            sums = [
+                sum(exponentials(each, head.unit + UNIT), interval(0)) for each in (row, other)
+            ]  # at least one, as l_i - l_i = 0
+            low.append(fraction((1 / sums[0]).a))
+            high.append(fraction((1 / sums[1]).b))
+        values = [Fraction(v, 1 << head.value_unit) for v in head.values]
+        total += min(above_at(t, values, low, high) for t in set(values))
+    return total
+
+
+def above_at(t, values, low, high):
+    """Above t sum_i p_i + sum_i p_i (v_i - t), for weights between bounds whose sum is 1."""
+    parts = zip(values, low, high, strict=True)
+    return t + sum(max(least * (v - t), most * (v - t)) for v, least, most in parts)
+
+
+def wider(box, by):
+    """A box whose bounds that vary are moved outward by a Fraction, or a little more."""
+    step = 1 + int(by * (1 << UNIT))
+    lower, upper = box.lower.copy(), box.upper.copy()
+    lower[box.varying] -= step
+    upper[box.varying] += step
+    return Box(lower, upper, box.varying)
+
+
+def steepness(heads):
+    """By how much the sum changes at most, if all inputs that vary change by one: a Fraction."""
+    total = 0.0
+    for head in heads:
+        values = np.array([v / (1 << head.value_unit) for v in head.values])
+        slopes = np.array([[a / (1 << head.unit) for a in row] for row in head.slopes])
+        slopes = slopes.reshape(len(values), -1)
+        apart = [
+            np.abs(slopes[values != v] - row).sum(axis=1).max(initial=0.0)
+            for v, row in zip(values, slopes, strict=True)
+        ]
+        total += (values.max() - values.min()) * max(apart) / 4.0
+    return Fraction(float(up(total)))
+
+
+def highest(slopes, box):
+    """The maxima over the box of slopes . x, along the last axis, for inputs that vary."""
+    lower, upper = box.lower[box.varying], box.upper[box.varying]
+    positive = (slopes > 0).astype(bool)
+    return (slopes * np.where(positive, upper, lower)).sum(axis=-1)
+
+
+def most_by_slabs(heads, box, evidence):
+    """An upper bound of the sum on the box: the largest on a slab of the bounds of all heads."""
+    require(set(evidence) == {"atom", "kind", "direction", "slabs"}, "slabs have other evidence")
+    listed = evidence["direction"]
+    require(len(listed) == len(box.lower), "the direction has another length")
+    direction = np.array([rounded(exact(g), UNIT) for g in listed], dtype=object)
+    steep = (direction > 0).astype(bool)
+    start = (direction * np.where(steep, box.lower, box.upper)).sum()
+    end = (direction * np.where(steep, box.upper, box.lower)).sum()
+    slabs = []
+    for slab in evidence["slabs"]:
+        require(set(slab) == {"from", "to", "heads"}, "a slab has other entries")
+        ends = [rounded(exact(slab[name]), 2 * UNIT) for name in ("from", "to")]
+        require(ends[0] <= ends[1], "a slab ends before it begins")
+        slabs.append((*ends, slab["heads"]))
+    slabs.sort(key=lambda slab: slab[:2])
+    require(slabs and slabs[0][0] <= start, "the slabs do not cover the box")
+    at, bounds = slabs[0][0], []
+    for a, b, proofs in slabs:
+        require(a <= at, "the slabs do not cover the box")
+        at = max(at, b)
+        require(len(proofs) == len(heads), "a slab has another number of heads")
+        parts = zip(heads, proofs, strict=True)
+        bounds.append(sum(on_slab(head, box, direction, a, b, proof) for head, proof in parts))
+    require(at >= end, "the slabs do not cover the box")
+    return max(bounds)
+
+
+def on_slab(head, box, direction, a, b, proof):
+    """The bound of one head on a slab, if it is proved: a Fraction."""
+    require(set(proof) == {"bound", "weights", "tilts"}, "the bound of a head has other entries")
+    tokens, shift = len(head.values), 1 << SHARE
+    lengths = len(proof["weights"]), len(proof["tilts"])
+    require(lengths == (tokens, tokens), "weights or tilts are not one for each token")
+    given = [exact(weight) for weight in proof["weights"]]
+    require(min(given) >= 0, "a weight is negative")
+    tilts = [rounded(exact(tilt), head.unit + NARROW) for tilt in proof["tilts"]]
+    c = rounded(exact(proof["bound"]), head.value_unit)
+    sides = head.values - c, c - head.values
+    high, low = (np.flatnonzero((side > 0).astype(bool)) for side in sides)
+    bound = Fraction(c, 1 << head.value_unit)
+    if not len(high):
+        return bound
+    used, shares = shares_of(given, low)
+    slope = shares @ head.slopes[used]
+    offset = shares @ head.offsets[used]
+    logs = sum(
+        (
+            interval(share, SHARE)
+            * INTERVALS.log(interval(c - v, head.value_unit) / interval(share, SHARE))
+            for share, v in zip(shares, head.values[used], strict=True)
+        ),
+        interval(0),
+    )
+    tilts = np.array(tilts, dtype=object)[high]
+    fixed = np.setdiff1d(np.arange(len(box.lower)), box.varying)
+    constant = (direction[fixed] * box.lower[fixed]).sum()
+    apart = head.slopes[high] * shift - slope - tilts[:, None] * direction[box.varying]
+    tops = highest(apart, box) + (head.offsets[high] * shift - offset) * (1 << UNIT)
+    tops += np.maximum(tilts * a, tilts * b) - tilts * constant
+    total = interval(0)
+    for top, v in zip(tops, head.values[high], strict=True):
+        exponent = interval(top, head.unit + SHARE + UNIT) - logs
+        total += interval(v - c, head.value_unit) * exponential(exponent)
+    require(total.b <= 1, "a bound of a head on a slab does not hold")
+    return bound
+
+
+def shares_of(given, low):
+    """Tokens whose weights are positive, and these, rounded so that their sum is 2^SHARE."""
+    whole = sum(given[j] for j in low)
+    require(whole > 0, "a bound of a head has no weights")
+    shares = {j: rounded(given[j] / whole, SHARE) for j in low}
+    shares = {j: share for j, share in shares.items() if share > 0}
+    largest = max(shares, key=shares.get)
+    shares[largest] += (1 << SHARE) - sum(shares.values())
+    require(shares[largest] > 0, "weights cannot be rounded")
+    return np.array(list(shares)), np.array(list(shares.values()), dtype=object)
+
+
+REFUTATIONS = {"slabs": most_by_slabs, "interval": most_by_intervals}

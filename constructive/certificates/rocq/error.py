@@ -1,0 +1,219 @@
+"""The claim *error* for Rocq: |f(E_t, e_t) - y_t| <= epsilon for a stored layer on stored data."""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from constructive.certificates.certificate import Certificate
+from constructive.certificates.rocq.definitions import Instance, Stored, Theory
+from constructive.certificates.rocq.witness import evidence_of
+from constructive.data.dataset import Dataset
+from constructive.layers.attention import AttentionLayer
+from constructive.layers.memorizer import Memorizer
+from constructive.support.arrays import Array
+from constructive.support.errors import ParameterError
+
+ARRAYS = (
+    "contexts", "queries", "query_weights", "key_weights", "value_weights", "output_weights",
+    "readout_weights", "targets", "epsilon",
+)  # fmt: skip
+_MATRICES = {"queries", "readout_weights", "targets", "epsilon"}
+_GUARD = 24
+"""Bits beyond those that the sizes of tokens and weights need."""
+_MOST_BITS = 1 << 14
+
+
+def confirmed(instance: Instance) -> list[str]:
+    """What Rocq has proved where it accepts the files, in lines.
+
+    Args:
+        instance: what they are about
+
+    Example:
+        >>> confirmed(Instance(THEORY, {"T": 7, "epsilon": np.array([[1e-6]])}))
+        ['max |f(E_t, e_t) - y_t| <= 1e-06 of the stored layer on 7 examples, in real arithmetic']
+    """
+    epsilon = float(instance.values["epsilon"][0, 0])
+    return [
+        f"max |f(E_t, e_t) - y_t| <= {epsilon!r} of the stored layer on {instance.values['T']} "
+        "examples, in real arithmetic"
+    ]
+
+
+THEORY = Theory(
+    name="checker/error_checker",
+    claim="error",
+    modules="Definitions attention_program attention_residues attention_rank error_checker",
+    definitions={
+        **dict.fromkeys(["bits", "halvings", "terms"], "nat"),
+        **dict.fromkeys(["n", "d", "dh", "dv", "dout", "T", "H"], "nat"),
+        **{f"{name}_exponent": "exponent" for name in ARRAYS},
+        **{name: "array" if name in _MATRICES else "arrays" for name in ARRAYS},
+    },
+    confirmed=confirmed,
+    conclusion="error_bound",
+    tail="""\
+Definition of_examples : arrays := mkseq (fun t => nth [::] contexts (t %% size contexts)) T.
+Definition most : dyadic := nth zero_dyadic (nth [::] epsilon 0%N) 0%N.
+Lemma checked : check_stored_error bits halvings terms contexts_exponent queries_exponent
+  query_weights_exponent key_weights_exponent value_weights_exponent output_weights_exponent
+  readout_weights_exponent targets_exponent epsilon_exponent n d dh dv dout T H of_examples queries
+  query_weights key_weights value_weights output_weights readout_weights targets most = true.
+Proof. vm_cast_no_check (erefl true). Qed.
+Section Layer.
+Variable R : realType.
+Let E (t : 'I_T) : 'M[R]_(n, d) := stored_matrix R contexts_exponent n d (nth [::] of_examples t).
+Let Q : 'M[R]_(T, d) := stored_matrix R queries_exponent T d queries.
+Let Y : 'M[R]_(T, dout) := stored_matrix R targets_exponent T dout targets.
+Let L := @Layer R d H dh dv dout
+  (fun h => stored_matrix R query_weights_exponent d dh (nth [::] query_weights h))
+  (fun h => stored_matrix R key_weights_exponent d dh (nth [::] key_weights h))
+  (fun h => stored_matrix R value_weights_exponent d dv (nth [::] value_weights h))
+  (stacked (fun h => stored_matrix R output_weights_exponent dv dv (nth [::] output_weights h)))
+  (stored_matrix R readout_weights_exponent dv dout readout_weights).
+Theorem error_bound (t : 'I_T) (l : 'I_dout) : (`|output L (E t) (row t Q) 0 l - Y t l| <=
+  (int_of_dyadic most)%:~R * 2%:R ^ epsilon_exponent)%R.
+Proof. exact: (check_error_sound R checked). Qed.
+End Layer.
+""",
+)
+
+
+def stored(memorizer: Memorizer, dataset: Dataset, epsilon: float) -> Stored:
+    """The numbers which Rocq has to speak of: all weights, the data and epsilon.
+
+    W_O is given by its H blocks, one for each head, as they lie one above the other.
+
+    Args:
+        memorizer: H heads of floats
+        dataset: T examples
+        epsilon: what the error is at most
+
+    Raises:
+        DataError: for data which do not fit the weights
+        ParameterError: for a layer with numbers beyond float64, or whose W_O is not H d_v x d_v
+
+    Example:
+        >>> from constructive import build_memorizer, generators
+        >>> data = generators.uniform(num_examples=3, context_size=2, width=4, seed=0)
+        >>> stored(build_memorizer(data, num_heads=2), data, 1e-6).sizes
+        {'n': 2, 'd': 4, 'dh': 2, 'dv': 1, 'dout': 1, 'T': 3, 'H': 2}
+    """
+    layer = memorizer.layer
+    if not isinstance(layer, AttentionLayer) or layer.output_weights.shape[1] != layer.value_dim:
+        raise ParameterError(
+            "the claim error is confirmed for float layers with W_O of shape H d_v x d_v",
+            witness=type(layer).__name__,
+            suggestion="certify(..., claims=['rank']), and check without --rocq",
+        )
+    layer.check_fits(dataset)
+    targets = np.asarray(dataset.targets).reshape(dataset.num_examples, -1)
+    blocks = layer.output_weights.reshape(layer.num_heads, layer.value_dim, -1)
+    arrays = (
+        dataset.contexts_of(slice(None)), dataset.queries, layer.query_weights, layer.key_weights,
+        layer.value_weights, blocks, layer.readout_weights, targets, np.array([[epsilon]]),
+    )  # fmt: skip
+    sizes = {
+        "n": dataset.context_size,
+        "d": layer.width,
+        "dh": layer.head_dim,
+        "dv": layer.value_dim,
+        "dout": targets.shape[1],
+        "T": dataset.num_examples,
+        "H": layer.num_heads,
+    }
+    return Stored(dict(zip(ARRAYS, arrays, strict=True)), sizes)
+
+
+def known_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -> Stored:
+    """The numbers of `stored`, with epsilon of the claim *error* of a certificate.
+
+    Args:
+        certificate: with that claim, PROVED
+        memorizer: H heads of floats
+        dataset: T examples
+
+    Raises:
+        FormatError: for a certificate without that claim
+        DataError: for data which do not fit the weights
+        ParameterError: as `stored`
+    """
+    return stored(memorizer, dataset, evidence_of(certificate, "error", _bound, "certify"))
+
+
+def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -> Instance:
+    """What Rocq has to check, from the claim *error* of a certificate: only epsilon is taken.
+
+    Args:
+        certificate: with that claim, PROVED
+        memorizer: H heads of floats
+        dataset: T examples
+
+    Raises:
+        FormatError: for a certificate without that claim
+        DataError: for data which do not fit the weights
+        ParameterError: as `stored`, and where epsilon is so small that it takes too many bits
+
+    Example:
+        >>> from constructive import build_memorizer, certify, generators
+        >>> data = generators.uniform(num_examples=3, context_size=2, width=2, seed=0)
+        >>> memorizer = build_memorizer(data, num_heads=2)
+        >>> made = instance_of(certify(memorizer, data, claims=["error"]), memorizer, data)
+        >>> made.values["halvings"]
+        10
+    """
+    known = known_of(certificate, memorizer, dataset)
+    bits, halvings, terms = precision(known)
+    values: dict[str, Any] = {
+        "bits": bits, "halvings": halvings, "terms": terms, **known.sizes, **known.arrays,
+    }  # fmt: skip
+    return Instance(THEORY, values)
+
+
+def precision(known: Stored) -> tuple[int, int, int]:
+    """Return with how many bits, halvings of arguments and terms of its series exp is enclosed.
+
+    Rocq proves its answer for any of them. Too few would make it refuse.
+
+    Args:
+        known: as `stored` returns it
+
+    Raises:
+        ParameterError: where more than 2^14 bits would be needed
+    """
+    arrays = known.arrays
+    largest = float(np.abs(arrays["contexts"]).max(initial=0.0)) or 1.0
+    readout = float(_effective(arrays).sum(axis=(0, 1)).max(initial=0.0)) or 1.0
+    epsilon = float(arrays["epsilon"][0, 0])
+    needed = [math.log2(x) for x in (largest, readout, known.sizes["n"])]
+    most = math.inf if epsilon <= 0 else sum(needed) - math.log2(epsilon)
+    if not most < _MOST_BITS:
+        raise ParameterError(
+            f"epsilon = {epsilon!r} is too small for weights of this size",
+            witness=epsilon,
+            suggestion="a larger epsilon",
+        )
+    accurate = max(32, math.ceil(most) + _GUARD)
+    halvings = 4 + max(6, math.ceil(math.log2(accurate)))
+    bits = accurate + halvings + 8
+    terms, factorial = 1, Fraction(1)
+    while (1 << bits) // factorial + 2 > 16 ** (terms + 1):
+        terms += 1
+        factorial *= terms
+    return bits, halvings, terms
+
+
+def _effective(arrays: Any) -> Array:  # noqa: ANN401 - arrays by their names
+    """Return bounds of the sizes of W_V W_O W_D: (H, d, d_out)."""
+    values, blocks, readout = (
+        np.abs(np.asarray(arrays[name], dtype=np.float64))
+        for name in ("value_weights", "output_weights", "readout_weights")
+    )
+    product: Array = values @ blocks @ readout
+    return product
+
+
+def _bound(evidence: dict[str, Any]) -> float:
+    return float.fromhex(evidence["bound"])

@@ -1,0 +1,49 @@
+"""The command curve: what decoders of a text cost, from many numbers to few."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import constructive
+from constructive.cli.common import Quiet, app, progress_bar
+from constructive.support.errors import DataError
+from constructive.support.files import read_file
+
+
+@app.command()
+def curve(
+    file: Annotated[Path, typer.Argument(help="File with the text, in UTF-8.")],
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number N of tokens from the start of the file; by default all."),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Build decoders of a text, from many numbers to few, and print what a token costs.
+
+    The table has the numbers of the readout, and the numbers and bits of all that a file stores,
+    for each token, and whether the text is proved to be recited in float32; at its end are the
+    limits for any labels, a list of tokens, and the text under xz. This is not compression.
+
+    Example:
+
+        constructive curve LICENSE --limit 1000
+    """
+    from constructive.figures.curve import costs, render
+
+    try:
+        content = read_file(file).decode()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{file} is not UTF-8: byte {error.start}",
+            witness=error.start,
+            suggestion="a text file",
+        ) from error
+    if not content:
+        raise DataError(f"{file} is empty", witness=0, suggestion="a file of one byte or more")
+    words = constructive.Text.words(content)
+    text = constructive.Text.words(str(words.joined(words.tokens[:limit])))
+    with progress_bar(quiet=quiet):
+        found = list(costs(text))
+    typer.echo(render(text, found).rstrip())

@@ -1,0 +1,1 @@
+"""Compact decoders: sign tokens, saturated heads, and a readout of short integers."""

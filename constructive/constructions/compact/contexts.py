@@ -1,0 +1,83 @@
+"""What the heads read at the positions of texts: rows of Z, without the columns that are constant.
+
+The first entry of every token is 1, so the heads give it back: only the skip connection keeps it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from constructive.constructions.compact.tokens import Layout
+from constructive.data.corpus import Text
+from constructive.layers.causal.saturated import Signs, picks, read
+from constructive.support.arrays import Array, Integers
+from constructive.support.progress import report
+
+
+class Contexts(NamedTuple):
+    """Different contexts of texts.
+
+    Attributes:
+        rows: Z (R, K), int8
+        following: the token that follows each of them (R,)
+    """
+
+    rows: Signs
+    following: Integers
+
+
+def following_of(text: Text, wanted: Integers) -> Integers:
+    """Return the tokens that follow some positions (R,).
+
+    Args:
+        text: one text or several
+        wanted: places of the positions (R,)
+    """
+    after = np.append(text.ids[1:], text.end)
+    after[np.cumsum(text.lengths) - 1] = text.end
+    chosen: Integers = after[wanted]
+    return chosen
+
+
+def contexts(
+    text: Text, wanted: Integers, layout: Layout, order: Integers, heads: tuple[Array, Array]
+) -> Contexts:
+    """Return the rows of some positions.
+
+    Args:
+        text: one text or several
+        wanted: places of the positions, ascending (R,)
+        layout: of tokens
+        order: places of the V + 1 tokens
+        heads: W_Q and W_K (H, d, 1)
+    """
+    embedding, positions = layout.embedding(order[: text.end]), layout.positions()
+    used = columns(layout, len(heads[0]))
+    rows = np.empty((len(wanted), len(used)), np.int8)
+    number = np.full(len(text), -1)
+    number[wanted] = np.arange(len(wanted))
+    done = 0
+    for batch in text.batches():
+        place = np.arange(batch.ids.shape[1]) % len(positions)
+        tokens = embedding[batch.ids] + positions[place]
+        picked = picks(tokens, *heads, layout.window).tokens
+        for sequence, at, places in zip(tokens, picked, batch.places, strict=True):
+            report("read", done, len(text))
+            inside = places >= 0
+            index = number[places[inside]]
+            kept = index >= 0
+            rows[index[kept]] = read(sequence, at)[: len(index)][kept][:, used]
+            done += len(index)
+    return Contexts(rows, following_of(text, wanted))
+
+
+def columns(layout: Layout, heads: int) -> Integers:
+    """Return which rows of U have entries: all but those of the constant that the heads read.
+
+    Args:
+        layout: of tokens
+        heads: H
+    """
+    every = np.arange((heads + 1) * layout.width)
+    used: Integers = every[(every % layout.width != 0) | (every == 0)]
+    return used

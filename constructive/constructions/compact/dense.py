@@ -1,0 +1,80 @@
+"""Texts whose positions are one system of equations, with the skip connection and all heads."""
+
+import math
+
+import numpy as np
+
+from constructive.constructions.compact.assemble import Part, Plan, assembled
+from constructive.constructions.compact.cells import cells_of
+from constructive.constructions.compact.contexts import columns, contexts, following_of
+from constructive.constructions.compact.options import ATTEMPTS, MORE_HEADS, columns_for, share_of
+from constructive.constructions.compact.readout import Problem, Shortest, rounded_together, shortest
+from constructive.layers.decoder import Decoder
+from constructive.support.progress import report
+
+_CONSTANT = 100
+"""How much cheaper the entries of the constant and of "not the most frequent" are."""
+_CODE = 5
+"""How much cheaper those of the token's own code are."""
+_HOPELESS = 2.0
+"""Times the format: more heads do not make entries so much smaller."""
+_MOST = 4
+"""Columns for each position, at most."""
+
+
+def build_dense(plan: Plan, *, every: bool, largest: float) -> Decoder | None:
+    """Build a decoder with the fewest heads that are tried.
+
+    Args:
+        plan: tokens and points
+        every: whether every position has an equation
+        largest: what entries of U have to be smaller than
+
+    Returns:
+        None where there is no such readout
+    """
+    following = following_of(plan.text, plan.wanted)
+    wished = columns_for(cells_of(plan.points, following, every=every), every=every)
+    each = plan.layout.width - 1
+    heads = max(1, math.ceil(wished / each) - 1)
+    for _ in range(ATTEMPTS):
+        built = _with_heads(plan, heads, every=every)
+        if built is not None and built.record.share < 1.0:
+            size = float(np.abs(built.layer.readout_weights).max())
+            if size < largest:
+                return built
+            if size >= _HOPELESS * largest:
+                return None
+        heads = max(heads + 1, math.ceil(heads * MORE_HEADS))
+        if heads > _MOST * len(following) / each + _MOST:
+            break
+    return None
+
+
+def _with_heads(plan: Plan, heads: int, *, every: bool) -> Decoder | None:
+    """A decoder with so many heads; None where there is no such readout."""
+    weights = plan.layout.heads(heads)
+    seen = contexts(plan.text, plan.wanted, plan.layout, plan.order, weights)
+    cells = cells_of(plan.points, seen.following, every=every)
+    cheap = np.ones(seen.rows.shape[1])
+    if not every:
+        cheap[: 1 + plan.layout.code] = _CODE
+        cheap[:2] = _CONSTANT
+    real: list[Shortest] = []
+    for number, each in enumerate(cells):
+        report("solve", number, len(cells))
+        one = shortest(Problem(seen.rows, cheap, each))
+        if one is None:
+            return None
+        real.append(one)
+    report("round", 0, 1)
+    outputs = np.stack([one.solved.outputs for one in real], axis=1)
+    found = rounded_together(real, share_of(outputs - plan.shift, plan.centred))
+    if found is None:
+        return None
+    entries, spacing = found
+    readout = np.zeros(((heads + 1) * plan.layout.width, entries.shape[1]))
+    readout[columns(plan.layout, heads)] = entries
+    condition = max(one.solved.pivots for one in real)
+    part = Part(seen, entries[1:], entries[0], condition)
+    return assembled(plan, weights, readout, [part], spacing)

@@ -1,0 +1,72 @@
+"""The margins of an integer readout, exactly, and what float32 may take of them.
+
+Proposition 3: outputs are sums of integers below 2^24, so float32 gives them exactly. Each of two
+logits is a sum of k + 1 products, so it is off by at most gamma_{k+1} times the sizes of these.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from constructive.constructions.compact.contexts import Contexts
+from constructive.support.arrays import Array
+
+UNIT = 2.0**-24
+"""Of rounding to nearest in float32."""
+_MORE = 1.0 + 2.0**-20
+"""For what float64 rounds in the bound itself."""
+_ENTRIES = 1 << 21
+"""Of the logits that are in memory at once."""
+
+
+class Margins(NamedTuple):
+    """How a readout recites.
+
+    Attributes:
+        least: the smallest margin, an integer
+        share: what rounding may take of a margin, at most; 0 where logits are exact
+    """
+
+    least: float
+    share: float
+
+
+def margins(contexts: Contexts, readout: Array, unembedding: Array) -> Margins:
+    """Return the margins of some positions, where outputs are exact.
+
+    All numbers are integers below 2^53, so that float64 is exact.
+
+    Args:
+        contexts: rows and what follows them
+        readout: the rows of U that they meet, integers (K, k)
+        unembedding: O, integers (V + 1, k)
+    """
+    bound = gamma(unembedding.shape[1])
+    step = max(1, _ENTRIES // max(len(unembedding), len(readout)))
+    least, share = np.inf, 0.0
+    for start in range(0, len(contexts.following), step):
+        part = slice(start, start + step)
+        follows = contexts.following[part]
+        outputs = contexts.rows[part].astype(np.float64) @ readout
+        logits = outputs @ unembedding.T
+        sizes = np.abs(outputs) @ np.abs(unembedding).T
+        at = np.arange(len(follows))
+        margin = logits[at, follows][:, np.newaxis] - logits
+        error = bound * (sizes + sizes[at, follows][:, np.newaxis]) * _MORE
+        if sizes.max() < 1 / UNIT:
+            error[:] = 0.0
+        margin[at, follows] = np.inf
+        least = min(least, float(margin.min()))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares = np.where(margin > 0.0, error / margin, np.inf)
+        share = max(share, float(shares.max()))
+    return Margins(least, share)
+
+
+def gamma(terms: int) -> float:
+    """Return gamma_n = n u / (1 - n u), the relative error of a sum of n products.
+
+    Args:
+        terms: n
+    """
+    return terms * UNIT / (1.0 - terms * UNIT)

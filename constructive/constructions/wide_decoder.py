@@ -1,0 +1,237 @@
+"""Decoders with many parameters: a real readout, and a bound on all that float32 rounds.
+
+Tokens and positions have codes with random signs, entries +-1/2, so that x_i has entries -1, 0, 1.
+W_Q has small random integers, and W_K is a power of two times the identity, such that logits have a
+standard deviation near 8: sharp heads are well conditioned. With these logits are integers below
+2^24 times a power of two, in whatever order they are summed, so that float32 makes no error in
+them at all; with general weights rounding in logits alone would take the margins.
+
+The outputs wanted are unembedding rows over d, with random signs: the next token's logit is 1, and
+others are of the size of 1/sqrt(d). Z U = Y is solved for the shortest readout, in float64, and the
+solution is rounded to float32.
+
+By Theorem 12 the rows of N positions of generic sequences have rank N as soon as (H + 1) d >= N; so
+H is a little above N / d. With the fewest heads that rank allows, the condition number can jump; so
+by default some more are taken, until rounding in float32 cannot change any token.
+
+Outputs may have fewer entries than tokens (`code_width`): then unembedding rows are points of a
+sphere, as far from each other as they get (`codes`).
+
+Source: Theorem 12 (proofs/17); the construction is ours.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.constructions.codes import spread_codes
+from constructive.constructions.decoder_kind import DecoderKind, DecoderOptions
+from constructive.constructions.multihead import readout
+from constructive.constructions.multihead.intermediate import Intermediate
+from constructive.data.corpus import Text
+from constructive.layers.causal.layer import CausalLayer
+from constructive.layers.decoder import Decoder
+from constructive.layers.decoder_record import DecoderRecord
+from constructive.layers.recital import recital
+from constructive.support.arguments import require_positive
+from constructive.support.arrays import Array
+from constructive.support.errors import CapacityError, DataError, ParameterError, PrecisionError
+from constructive.support.progress import report
+from constructive.theory.many_heads import require_heads
+
+Integers = npt.NDArray[np.int64]
+
+_DEVIATION = 8.0
+"""Standard deviation of logits which is aimed at."""
+_LARGEST_ENTRY = 3
+"""Of the integers in W_Q."""
+_SAMPLE = 128
+"""Positions on which the deviation is measured."""
+_ROOM = ((1.15, 0), (1.4, 1), (1.8, 3), (2.4, 7))
+"""Heads which are tried: multiples of R / d, and some more.
+
+A single sharp head may see nothing but the last token, whose rows are nearly equal then.
+"""
+
+
+_Shape = tuple[int, int, int, int | None]
+_DEFAULTS = {"head_dim": 1, "window": 16, "code_width": 16}
+_DEFAULT_WIDTHS = (32, 64, 128)
+"""Of heads of rank one, where no width is given: the first one whose margins bear float32."""
+_LAST_WIDTH = 256
+"""Of heads of full rank, where none of these does."""
+
+
+class Many(DecoderKind):
+    """Sharp heads with random weights, and a real readout."""
+
+    parameters = "many"
+    takes = frozenset({"width", "num_heads", "head_dim", "window", "code_width"})
+
+    def build(self, text: Text, options: DecoderOptions) -> Decoder:
+        """Build a decoder of a width, or the smallest one of the default widths that works."""
+        sizes = {name: getattr(options, name) for name in self.takes}
+        given = {name: value for name, value in sizes.items() if value is not None}
+        require_positive(**given)
+        if "width" in given:
+            return _built_wide(text, **given, seed=options.seed)
+        for width in _DEFAULT_WIDTHS:
+            try:
+                found = _built_wide(text, width=width, **(_DEFAULTS | given), seed=options.seed)
+            except (CapacityError, DataError, PrecisionError):
+                continue
+            if found.record.share < 1.0:
+                return found
+        return _built_wide(text, width=_LAST_WIDTH, **given, seed=options.seed)
+
+
+MANY = Many()
+
+
+def _built_wide(
+    text: Text,
+    *,
+    width: int,
+    num_heads: int | None = None,
+    head_dim: int | None = None,
+    window: int | None = None,
+    code_width: int | None = None,
+    seed: int = 0,
+) -> Decoder:
+    """A decoder of a width. Raises what `build_decoder` raises."""
+    if head_dim is not None:
+        require_positive(head_dim=head_dim)
+        if head_dim > width:
+            raise ParameterError(
+                f"head_dim={head_dim} is more than the width {width}",
+                witness=head_dim,
+                suggestion=f"head_dim={width}, the default",
+            )
+    if num_heads is not None:
+        require_positive(num_heads=num_heads)
+    each = width * (2 * (head_dim or width) + (code_width or width) + len(text.vocabulary))
+    require_heads(num_heads or 1, text.num_positions, each)
+    wanted = text.different(window)
+    total = len(wanted)
+    starts = np.cumsum(text.lengths) - text.lengths
+    alone = total if window == 1 else int(np.isin(wanted, starts).sum())
+    if alone > width:
+        raise CapacityError(
+            f"{alone} positions see one token, which all heads give back: whatever weights are, "
+            f"their rows have rank d={width} at most",
+            witness=alone,
+            suggestion=f"width={alone}" + (", or window=2" if window == 1 else ", or prompt=2"),
+        )
+    if num_heads is not None and total > (num_heads + 1) * width:
+        raise CapacityError(
+            f"{total} positions are too many for {num_heads} heads and the skip connection, "
+            f"whatever their weights are: rows have (H + 1) d = {(num_heads + 1) * width} entries",
+            witness=total,
+            suggestion=f"num_heads={-(-total // width)}, or None",
+        )
+    tried = [num_heads] if num_heads is not None else _tried(total, width)
+    for heads in tried:
+        shape = width, heads, head_dim or width, code_width
+        found = _built(text, wanted, shape, window, seed)
+        record = found.record
+        if record.share < 1.0:
+            return found
+    with np.errstate(over="ignore", invalid="ignore"):  # of a readout which is none
+        recites = found.recites(text)
+    if not recites:
+        raise PrecisionError(
+            f"{tried[-1]} heads with a readout in float32 do not give every next token: the "
+            f"condition number of Z is about {record.condition:.0e} (estimate), and the smallest "
+            f"margin {record.margin:.1e}",
+            witness={"margin": record.margin, "condition": record.condition},
+            suggestion="a larger width=, more heads, or head_dim=None",
+        )
+    return found
+
+
+def _tried(total: int, width: int) -> list[int]:
+    """Numbers of heads, the fewest first."""
+    return [max(1, math.ceil(room * total / width)) + more for room, more in _ROOM]
+
+
+def _built(text: Text, wanted: Integers, shape: _Shape, window: int | None, seed: int) -> Decoder:
+    """A decoder of d, H, d_h and d_out, with what was measured of it."""
+    width, heads, head_dim, code_width = shape
+    rng = np.random.default_rng(seed)
+    embedding = _signs(rng, (len(text.vocabulary), width)) / 2.0
+    positions = _signs(rng, (text.longest, width)) / 2.0
+    unembedding = (
+        _signs(rng, (len(text.vocabulary) + 1, width))
+        if code_width is None
+        else spread_codes(rng, len(text.vocabulary) + 1, code_width)
+    )
+    queries, keys = _heads(rng, heads, width, head_dim)
+    first = next(text.batches()).ids[0]
+    keys *= _scale(queries, keys, embedding[first] + positions[: len(first)], rng)
+    layer = CausalLayer(queries, keys, np.zeros(((heads + 1) * width, 1)), window=window)
+
+    number = np.full(len(text), -1)
+    number[wanted] = np.arange(len(wanted))
+    z, following = np.empty((len(wanted), layer.inner_dim)), np.empty(len(wanted), dtype=np.int64)
+    done = 0
+    for batch in text.batches():
+        index = np.where(batch.places >= 0, number[batch.places], -1)
+        following[index[index >= 0]] = batch.following[index >= 0]
+        tokens = embedding[batch.ids] + positions[: batch.ids.shape[1]]
+        for rows, representation in layer.chunks(tokens):
+            report("attend", done, len(text))
+            where = index[rows]
+            z[where[where >= 0]] = representation[where >= 0]
+            done += where.size
+    report("solve", 0, 1)
+    ends = np.array([len(wanted)])
+    solution = readout.solve(
+        Intermediate(queries, keys, z, np.zeros(1), ends),
+        unembedding[following] / (unembedding[0] @ unembedding[0]),
+    )
+    del z
+    # Beyond float32 it is not a readout, and will be refused for its margins.
+    most = float(np.finfo(np.float32).max)
+    effective = np.clip(solution.effective, -most, most)
+    w_q, w_k, effective = (w.astype(np.float32) for w in (queries, keys, effective))
+    decoder = Decoder(
+        embedding.astype(np.float32),
+        positions.astype(np.float32),
+        CausalLayer(w_q, w_k, effective, window),
+        unembedding.astype(np.float32),
+        text.vocabulary,
+        text.unit,
+        DecoderRecord(seed, len(wanted), solution.condition, -math.inf, math.inf),
+    )
+    seen = recital(decoder, text)
+    record = dataclasses.replace(
+        decoder.record, margin=float(seen.least.min()), share=float(seen.share.max())
+    )
+    built = dataclasses.replace(decoder, record=record)
+    built.remembered.update(decoder.remembered)  # as the weights are the same
+    return built
+
+
+def _signs(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
+    """Random codes with entries 1 and -1."""
+    signs: Array = 2.0 * rng.integers(2, size=shape) - 1.0
+    return signs
+
+
+def _heads(rng: np.random.Generator, heads: int, width: int, head_dim: int) -> tuple[Array, Array]:
+    """W_Q and W_K (H, d, d_h), integers; W_K the identity where that has full rank."""
+    shape = heads, width, head_dim
+    queries = rng.integers(-_LARGEST_ENTRY, _LARGEST_ENTRY + 1, size=shape).astype(np.float64)
+    if head_dim == width:
+        return queries, np.broadcast_to(np.eye(width), shape).copy()
+    return queries, 2.0 * rng.integers(2, size=shape) - 1.0
+
+
+def _scale(queries: Array, keys: Array, tokens: Array, rng: np.random.Generator) -> float:
+    """The power of two which brings the deviation of logits nearest to what is aimed at."""
+    some = tokens[rng.permutation(len(tokens))[:_SAMPLE]]
+    logits = (some @ queries) @ (some @ keys).transpose(0, 2, 1)
+    deviation = float(logits.std(axis=2).mean()) or 1.0
+    return 2.0 ** round(math.log2(_DEVIATION / deviation))

@@ -1,0 +1,243 @@
+"""Decoders of one text, from many numbers to few: what each token costs, and what is proved.
+
+For any labels at given contexts a readout needs a number for each position, as the rank of Z has
+to be that of all positions (Proposition 21.5); and log2(V + 1) bits a token tell any of the texts
+apart. For one text there is no limit but the length of its description: a list of tokens, or what
+`xz` makes of it, takes fewer bits than any of these decoders.
+"""
+
+import lzma
+import math
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from rich.table import Table
+
+from constructive.constructions.decoder import build_decoder
+from constructive.data.corpus import Text
+from constructive.data.real import english_text
+from constructive.exact.directed import percent
+from constructive.figures import drawing
+from constructive.figures.figure import Picture
+from constructive.layers.decoder import Decoder
+from constructive.support import tables
+from constructive.support.files import replacing
+from constructive.support.progress import report
+
+_RANK_ONE = {"width": 32, "head_dim": 1, "window": 16}
+KINDS: dict[str, dict[str, Any]] = {
+    "full heads, d = 128": {"width": 128},
+    "rank one, d = 32": _RANK_ONE,
+    "rank one, outputs of 16": {**_RANK_ONE, "code_width": 16},
+    "rank one, outputs of 8": {**_RANK_ONE, "code_width": 8},
+    "any labels, 3 integers": {"parameters": "few", "every": True, "outputs": 3},
+    "any labels, 2 integers": {"parameters": "few", "every": True, "outputs": 2},
+    "any labels, 1 integer": {"parameters": "few", "every": True, "outputs": 1},
+    "inequalities, 2 integers": {"parameters": "few", "outputs": 2},
+    "inequalities, 1 integer": {"parameters": "few", "outputs": 1},
+}
+"""Options of `build_decoder`, from many numbers to few."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a decoder takes for each token of its text.
+
+    Attributes:
+        kind: which decoder
+        heads: H
+        readout: numbers of the readout that are not zero, a token
+        stored: all numbers that a file stores, without those that a formula gives, a token
+        bits: of these, a token
+        share: of a margin that float32 may take, at most; below 1 every program recites
+    """
+
+    kind: str
+    heads: int
+    readout: float
+    stored: float
+    bits: float
+    share: float
+
+
+def costs(text: Text, kinds: Iterable[str] = tuple(KINDS)) -> Iterator[Cost]:
+    """Build the decoders of a text, one after the other, and count.
+
+    Args:
+        text: one text or several
+        kinds: names in `KINDS`
+
+    Raises:
+        ConstructiveError: as `build_decoder` does
+
+    Example:
+        >>> [cost] = costs(Text.words("the cat sat on the mat"), ["any labels, 1 integer"])
+        >>> cost.kind, cost.share < 1
+        ('any labels, 1 integer', True)
+    """
+    for number, kind in enumerate(kinds):
+        report("curve", number, len(KINDS))
+        yield cost_of(kind, build_decoder(text, **KINDS[kind]), text.num_positions)
+
+
+def cost_of(kind: str, decoder: Decoder, tokens: int) -> Cost:
+    """Count the numbers and bits of a decoder.
+
+    Args:
+        kind: its name
+        decoder: for a text
+        tokens: of the text, what it divides by
+    """
+    readout = int(np.count_nonzero(decoder.layer.readout_weights))
+    return Cost(
+        kind,
+        decoder.layer.num_heads,
+        readout / tokens,
+        decoder.num_stored / tokens,
+        decoder.num_bits / tokens,
+        decoder.record.share,
+    )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What nothing goes below, and what files take, a token.
+
+    Attributes:
+        numbers: of a readout for any labels
+        bits: for any text
+        listed: bits of a list of tokens
+        packed: bits of the text under xz
+    """
+
+    numbers: float
+    bits: float
+    listed: int
+    packed: float
+
+
+def limits_of(text: Text) -> Limits:
+    """Return the limits for a text.
+
+    Args:
+        text: one text or several
+    """
+    count = len(text.vocabulary)
+    joined = [text.joined(tokens) for tokens in text.texts]
+    content = b"".join(j.encode() if isinstance(j, str) else bytes(j) for j in joined)
+    packed = 8 * len(lzma.compress(content, preset=9)) / len(text)
+    return Limits(1.0, math.log2(count + 1), max(1, (count - 1).bit_length()), packed)
+
+
+def render(text: Text, found: list[Cost]) -> str:
+    """Return the table as text.
+
+    Args:
+        text: that the decoders recite
+        found: what they cost
+    """
+    table = Table(box=None, pad_edge=False)
+    table.add_column("decoder")
+    for heading in ("heads", "readout numbers", "stored numbers", "stored bits", "proved"):
+        table.add_column(heading, justify="right")
+    for cost in found:
+        proved = f"yes, {percent(cost.share, 0)}" if cost.share < 1.0 else "no"
+        table.add_row(
+            cost.kind, str(cost.heads), f"{cost.readout:,.2f}", f"{cost.stored:,.2f}",
+            f"{cost.bits:,.1f}", proved,
+        )  # fmt: skip
+    known = limits_of(text)
+    table.add_row(
+        "limit for any labels", "", f"{known.numbers:.2f}", "", f"{known.bits:.1f}", "yes"
+    )
+    table.add_row("a list of tokens", "", "", "", f"{known.listed}", "")
+    table.add_row("the text under xz", "", "", "", f"{known.packed:.1f}", "")
+    about = (
+        f"N = {len(text):,} tokens, V = {len(text.vocabulary):,}; numbers and bits are those of "
+        "each token, without the vocabulary. Proved: by how much of a margin float32 may be off.\n"
+    )
+    return "\n".join([about, *tables.lines(table, 120)]) + "\n"
+
+
+@dataclass(frozen=True)
+class Curve(Picture):
+    """The curve for the beginning of an English text, as a picture and as a table.
+
+    Attributes:
+        tokens: of the text
+        kinds: of decoders, names in `KINDS`
+    """
+
+    tokens: int = 1000
+    kinds: tuple[str, ...] = tuple(KINDS)
+
+    title = "What recitation costs, down to the limit (not of that paper)"
+    name = "curve"
+    inches = (8.0, 5.0)
+    needs: ClassVar[tuple[str, ...]] = ("matplotlib", "sklearn")
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The picture, and the table."""
+        return (*drawing.both(self.name), "curve.txt")
+
+    def draw(self, folder: Path, *, executor: Executor | None = None) -> tuple[Path, ...]:
+        """Build the decoders once, and write all files."""
+        words = Text.words(english_text())
+        text = Text.words(str(words.joined(words.tokens[: self.tokens])))
+        found = list(costs(text, self.kinds))
+        del executor
+        figure = drawing.new_figure(*self.inches)
+        draw_curve(figure, text, found)
+        pictures = drawing.save_both(figure, folder, self.name)
+        path = folder / "curve.txt"
+        with replacing(path) as file:
+            file.write(render(text, found).encode())
+        return (*pictures, path)
+
+    def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401
+        """Draw the picture alone."""
+        del executor
+        words = Text.words(english_text())
+        text = Text.words(str(words.joined(words.tokens[: self.tokens])))
+        draw_curve(figure, text, list(costs(text, self.kinds)))
+
+
+CURVE = Curve()
+
+
+def draw_curve(figure: Any, text: Text, found: list[Cost]) -> None:  # noqa: ANN401 - of matplotlib
+    """Draw bits over numbers, and the limits.
+
+    Args:
+        figure: an empty one
+        text: that the decoders recite
+        found: what they cost
+    """
+    axes, known = figure.subplots(), limits_of(text)
+    for proved, colour, label in (
+        (True, drawing.BLUE, "proved for every float32 program"),
+        (False, drawing.VERMILLION, "not proved"),
+    ):
+        some = [cost for cost in found if (cost.share < 1.0) == proved]
+        if some:
+            axes.loglog(
+                [cost.readout for cost in some], [cost.bits for cost in some], "o",
+                color=colour, label=label,
+            )  # fmt: skip
+    for cost in found:
+        axes.annotate(
+            cost.kind, (cost.readout, cost.bits), textcoords="offset points", xytext=(6, -3),
+            fontsize=7,
+        )  # fmt: skip
+    axes.axvline(known.numbers, color=drawing.GREY, ls="--", label="limit for any labels, numbers")
+    axes.axhline(known.bits, color=drawing.GREEN, ls=":", label="limit for any labels, bits")
+    axes.axhline(known.packed, color=drawing.ORANGE, ls="-.", label="the text under xz")
+    axes.legend(frameon=False)
+    drawing.describe(
+        axes, x="numbers of the readout, a token", y="bits of all that is stored, a token"
+    )

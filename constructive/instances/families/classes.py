@@ -1,0 +1,63 @@
+"""Classification: around a memorized example, no output is above that of its class."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar
+
+import numpy as np
+
+from constructive.data.dataset import Dataset
+from constructive.instances.families.family import Option
+from constructive.instances.families.memorized import Memorized
+from constructive.instances.properties import Atom
+from constructive.instances.radii import Disjuncts
+
+CLASSES = Option(4, 2, 64, "classes, which are the outputs")
+
+
+def overtaken(label: int, count: int) -> Disjuncts:
+    """Return the disjunction that some output is at least that of a class.
+
+    Args:
+        label: the class
+        count: of classes
+
+    Example:
+        >>> [atoms[0].coefficients.tolist() for atoms in overtaken(0, 3)]  # Y_1 >= Y_0, Y_2 >= Y_0
+        [[-1.0, 1.0, 0.0], [-1.0, 0.0, 1.0]]
+    """
+    unit = np.eye(count)
+    return tuple((Atom(unit[j] - unit[label], 0.0),) for j in range(count) if j != label)
+
+
+class Classes(Memorized):
+    """Boxes around a memorized example, in which its class stays the largest output."""
+
+    name: ClassVar[str] = "classes"
+    purpose: ClassVar[str] = "classification: several outputs, and a disjunction of Y_j >= Y_i"
+    options: ClassVar[Mapping[str, Option]] = MappingProxyType(
+        {**Memorized.options, "classes": CLASSES}
+    )
+
+    def data(
+        self, drawn: Dataset, random: np.random.Generator, options: Mapping[str, float]
+    ) -> Dataset:
+        """Return the contexts and queries with random labels, as one-hot rows.
+
+        Args:
+            drawn: contexts and queries
+            random: of the labels
+            options: classes
+        """
+        classes = int(options["classes"])
+        labels = random.integers(classes, size=drawn.num_examples)
+        return Dataset(drawn.contexts, drawn.queries, np.eye(classes)[labels])
+
+    def bad(self, data: Dataset, options: Mapping[str, float]) -> Disjuncts:
+        """Return that another class has an output at least as large.
+
+        Args:
+            data: what is memorized
+            options: classes
+        """
+        return overtaken(int(np.argmax(data.targets[0])), int(options["classes"]))

@@ -1,0 +1,106 @@
+"""What a family of instances is: options as data, and how one group of instances is drawn."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from types import MappingProxyType
+from typing import ClassVar
+
+import numpy as np
+
+from constructive.instances.instance import Instance
+from constructive.support.arguments import require_positive, require_seed
+from constructive.support.errors import ParameterError, shown
+
+
+@dataclass(frozen=True)
+class Option:
+    """A number that a family takes.
+
+    Attributes:
+        default: its value if none is given
+        least: the smallest value
+        most: the largest value
+        meaning: of the option, in words
+        drawn: the range that it is drawn from, for many instances; None for the default
+    """
+
+    default: float
+    least: float
+    most: float
+    meaning: str
+    drawn: tuple[float, float] | None = None
+
+
+MARGIN = Option(0.05, 1e-3, 10.0, "distance of thresholds from the maximum")
+
+
+class Family(ABC):
+    """A kind of instances. A new one is a subclass in a file of its own, and a line in `FAMILIES`.
+
+    The laws, which `check_family` tests: the same seed gives the same instances; all instances of a
+    group have one network; every answer has a proof with a margin of twice the bound of rounding;
+    names do not say the answer; and options that are not listed, or are out of their range, are
+    refused.
+
+    Attributes:
+        name: as `--kind` takes it
+        purpose: what it tests, in words
+        options: numbers that it takes, by name
+    """
+
+    name: ClassVar[str]
+    purpose: ClassVar[str]
+    options: ClassVar[Mapping[str, Option]] = MappingProxyType({"margin": MARGIN})
+
+    @abstractmethod
+    def draw(
+        self, name: str, dim: int, random: np.random.Generator, options: Mapping[str, float]
+    ) -> tuple[Instance, ...]:
+        """Draw a group of instances, such as twins, with proofs.
+
+        Args:
+            name: of the group; instances are called NAME_a, NAME_b and so on
+            dim: d, the number of inputs
+            random: of all that is drawn
+            options: a value for each of the options of the family
+
+        Raises:
+            ParameterError: where no proof is found with these options
+        """
+
+    def make(
+        self, dim: int, *, seed: int = 0, name: str | None = None, **options: float
+    ) -> tuple[Instance, ...]:
+        """Check what was given, and draw a group of instances.
+
+        Args:
+            dim: d, the number of inputs
+            seed: of all that is drawn
+            name: of the group; by default the name of the family
+            options: values of options; others have their defaults
+
+        Raises:
+            ParameterError: for options that the family does not take, or that are out of their
+                range
+        """
+        require_positive(dim=dim)
+        require_seed(seed)
+        chosen = {option: each.default for option, each in self.options.items()}
+        for option, value in options.items():
+            if option not in chosen:
+                raise ParameterError(
+                    f"the family {self.name} has no option {option}",
+                    witness=option,
+                    suggestion=f"only {', '.join(chosen)}",
+                )
+            known = self.options[option]
+            if not (isinstance(value, Real) and known.least <= value <= known.most):
+                raise ParameterError(
+                    f"{option}={shown(value)} is not in the range of the family {self.name}",
+                    witness=shown(value),
+                    suggestion=f"from {known.least:g} to {known.most:g}",
+                )
+            chosen[option] = float(value)
+        return self.draw(name or self.name, dim, np.random.default_rng(seed), chosen)

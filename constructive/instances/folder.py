@@ -1,0 +1,237 @@
+"""A folder of instances in the layout of the competition of verifiers (VNN-COMP), with proofs.
+
+::
+
+    onnx/NETWORK.onnx            a network, which twins share
+    vnnlib/NAME.vnnlib           a property, VNN-LIB 1.0
+    vnnlib2/NAME.vnnlib          the same, VNN-LIB 2.0
+    instances.csv                network, property, timeout in seconds; no header
+    expected.csv                 answers, families, margins, hardness
+    proofs/NAME.json             the proof of an answer, and the hashes of what it is about
+    README.md                    what all that is, licence, versions
+
+Tools see `onnx`, `vnnlib`, `vnnlib2` and `instances.csv`, which say nothing of the answers.
+"""
+
+import csv
+import hashlib
+import io
+import json
+import re
+from collections.abc import Sequence
+from itertools import starmap
+from pathlib import Path
+from typing import Any
+
+from constructive.instances.graphs import GRAPHS
+from constructive.instances.graphs.graph import IR_VERSION, OPSET
+from constructive.instances.instance import Instance
+from constructive.instances.proof import text_of
+from constructive.instances.rounding import MODEL
+from constructive.instances.vnnlib import version_1, version_2
+from constructive.support.arguments import require_positive
+from constructive.support.arrays import Array
+from constructive.support.errors import ParameterError, shown
+from constructive.support.files import replacing_folder
+from constructive.support.progress import report
+from constructive.support.version import DISTRIBUTION, __version__
+
+FORMAT = "constructive instance 1"
+"""In proof files."""
+VNNLIB = {"1": ("vnnlib",), "2": ("vnnlib2",), "both": ("vnnlib", "vnnlib2")}
+"""The folders of properties, as `--vnnlib` takes them; instances.csv has the first one."""
+EXPECTED = (
+    "instance", "answer", "family", "network", "inputs", "margin", "rounding",
+    "found by a random point", "found by a step along signs",
+)  # fmt: skip
+"""The columns of expected.csv."""
+_WRITERS = {"vnnlib": version_1, "vnnlib2": version_2}
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_README = """# Instances for verifiers of neural networks, with proved answers
+
+Made by {distribution} {version}, with the graph `{graph}`: {count} instances, {sat} of them sat.
+Families: {families}.
+
+- `onnx/`: networks, sums of softmax heads f(x) = sum_h V_h^T softmax(A_h x + b_h). ONNX opset
+  {opset}, IR version {ir}; one input X, one output Y, batch 1; operators {operators}.
+- {properties}: the property of each instance. It is
+  *sat* if some input of the box has outputs that meet the conditions, else *unsat*.
+- `instances.csv`: network, property and timeout in seconds.
+- `expected.csv`: the answer of each instance, the margin by which it holds, a bound of what float32
+  rounds, and bounds of the probability that one evaluation of a search finds a witness (empty where
+  no theorem applies).
+- `proofs/`: a proof of each answer. `constructive instances check FOLDER` checks them.
+
+Each answer holds in real arithmetic, by the margin in `expected.csv`. The margin is at least twice
+the bound of rounding, so the answer also holds for every float32 evaluation of this model:
+
+{model}
+
+Execution in TF32 or bfloat16 is not an evaluation of this model.
+
+Licence: Apache-2.0.
+"""
+
+
+def file_names(instances: Sequence[Instance], vnnlib: str = "both") -> list[str]:
+    """Return the names of the files that `save` writes.
+
+    Args:
+        instances: with different names
+        vnnlib: "1", "2" or "both"
+
+    Raises:
+        ParameterError: for another version, names that are repeated or cannot be those of files,
+            and different networks with one name
+    """
+    if vnnlib not in VNNLIB:
+        raise ParameterError(
+            f"vnnlib={shown(vnnlib)} is not a version of VNN-LIB",
+            witness=shown(vnnlib),
+            suggestion=" or ".join(map(repr, VNNLIB)),
+        )
+    networks: dict[str, Instance] = {}
+    names: list[str] = []
+    for instance in instances:
+        first = networks.setdefault(instance.network_name, instance)
+        if first.network is not instance.network or not _NAME.fullmatch(instance.name):
+            raise ParameterError(
+                f"{shown(instance.name)} cannot be the name of an instance of this folder",
+                witness=instance.name,
+                suggestion="letters, digits, `_`, `.` and `-`, and NETWORK_a, NETWORK_b for twins",
+            )
+        names += [f"{folder}/{instance.name}.vnnlib" for folder in VNNLIB[vnnlib]]
+        names.append(f"proofs/{instance.name}.json")
+    names += [f"onnx/{name}.onnx" for name in networks]
+    if len(set(names)) != len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ParameterError(
+            "two instances have the same name",
+            witness=repeated,
+            suggestion="a name for each instance",
+        )
+    return [*names, "instances.csv", "expected.csv", "README.md"]
+
+
+def save(
+    folder: str | Path,
+    instances: Sequence[Instance],
+    *,
+    graph: str = "split",
+    vnnlib: str = "both",
+    timeout: float = 60.0,
+) -> None:
+    """Write a folder of instances, whole or not at all. The same instances give the same bytes.
+
+    Args:
+        folder: its path; an old one with these files is replaced
+        instances: with different names
+        graph: the name of a graph, as in `graphs.GRAPHS`
+        vnnlib: "1", "2" or "both"
+        timeout: in seconds, for instances.csv
+
+    Raises:
+        MissingExtraError: without onnx
+        OutputError: where the folder cannot be written
+        ParameterError: for no instances, names that do not fit, and another graph or version
+
+    Example:
+        >>> import tempfile
+        >>> from constructive import instances
+        >>> folder = Path(tempfile.mkdtemp()) / "folder"
+        >>> instances.save(folder, instances.planted(dim=2, scale=16.0))
+        >>> sorted(file.name for file in folder.iterdir())[:3]
+        ['README.md', 'expected.csv', 'instances.csv']
+    """
+    names = file_names(instances, vnnlib)
+    require_positive(instances=len(instances))
+    if graph not in GRAPHS:
+        raise ParameterError(
+            f"graph={shown(graph)} is not a graph",
+            witness=shown(graph),
+            suggestion=" or ".join(map(repr, GRAPHS)),
+        )
+    way = GRAPHS[graph]()
+    networks: dict[str, bytes] = {}
+    with replacing_folder(folder, names) as new:
+        for done, instance in enumerate(instances):
+            report("write instances", done, len(instances))
+            name, model = instance.network_name, networks.get(instance.network_name)
+            way.check(instance.network, instance.property.box)
+            fixed = way.fixed(instance.network)
+            if model is None:
+                model = networks[name] = way.written(instance.network)
+                (new / f"onnx/{name}.onnx").write_bytes(model)
+            hashes = {"onnx": _hash(model)}
+            for kind in VNNLIB[vnnlib]:
+                text = _WRITERS[kind](instance.property.after(fixed)).encode()
+                (new / f"{kind}/{instance.name}.vnnlib").write_bytes(text)
+                hashes[kind] = _hash(text)
+            proof = json.dumps(proof_document(instance, hashes, fixed), indent=None)
+            (new / f"proofs/{instance.name}.json").write_text(proof + "\n", encoding="utf-8")
+        report("write instances", len(instances), len(instances))
+        first = VNNLIB[vnnlib][0]
+        rows: list[tuple[str, ...]] = [
+            (f"onnx/{each.network_name}.onnx", f"{first}/{each.name}.vnnlib", f"{timeout:g}")
+            for each in instances
+        ]
+        (new / "instances.csv").write_text(_table(rows), encoding="utf-8")
+        rows = [EXPECTED, *map(_expected, instances)]
+        (new / "expected.csv").write_text(_table(rows), encoding="utf-8")
+        sat = sum(each.answer == "sat" for each in instances)
+        clauses = filter(None, [*MODEL.of_networks().split("; "), way.exception])
+        about = _README.format(
+            distribution=DISTRIBUTION,
+            version=__version__,
+            graph=graph,
+            count=len(instances),
+            sat=sat,
+            families=", ".join(sorted({each.family for each in instances})),
+            opset=OPSET,
+            ir=IR_VERSION,
+            operators=way.operators,
+            properties=" and ".join(starmap("`{}/` (VNN-LIB {})".format, _versions(vnnlib))),
+            model="\n".join(f"- {clause}" for clause in clauses),
+        )
+        (new / "README.md").write_text(about, encoding="utf-8")
+
+
+def proof_document(instance: Instance, hashes: dict[str, str], fixed: Array) -> dict[str, Any]:
+    """Return what the proof file of an instance says.
+
+    Args:
+        instance: with its proof
+        hashes: SHA-256 of the files of its network and property: "onnx", "vnnlib", "vnnlib2"
+        fixed: values of the inputs of the graph that come before those of the network (m,)
+    """
+    return {
+        "format": FORMAT,
+        "answer": str(instance.answer),
+        **hashes,
+        "model": MODEL.name,
+        "rounding": text_of(instance.rounding),
+        **instance.proof.after(fixed).document(),
+    }
+
+
+def _versions(vnnlib: str) -> list[tuple[str, str]]:
+    return [(kind, {"vnnlib": "1.0", "vnnlib2": "2.0"}[kind]) for kind in VNNLIB[vnnlib]]
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _expected(instance: Instance) -> tuple[str, ...]:
+    hardness = ("" if each is None else f"{each:.2e}" for each in instance.hardness)
+    return (
+        instance.name, str(instance.answer), instance.family, instance.network_name,
+        str(instance.network.input_dim), f"{instance.margin:.4g}", f"{instance.rounding:.2g}",
+        *hardness,
+    )  # fmt: skip
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()

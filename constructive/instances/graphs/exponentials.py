@@ -1,0 +1,56 @@
+"""Softmax written out, exp over a sum of exps, for tools that have rules for these operators.
+
+Nothing is subtracted before exp, so the graph is refused where a logit may be larger than 40 in
+size on the box. Below that no exponential underflows or overflows in float32, and the bound of
+rounding is that of the other graphs.
+"""
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from constructive.instances.graphs.split import Split
+from constructive.instances.network import Head, Network
+from constructive.instances.properties import Box
+
+if TYPE_CHECKING:
+    from constructive.interop.onnx_graph import Graph
+
+_LARGEST = 40.0
+
+
+class Exponentials(Split):
+    """Softmax as Exp, ReduceSum and Div."""
+
+    name: ClassVar[str] = "exp"
+    exception: ClassVar[str] = "exponentials of the logits themselves, which are at most 40 in size"
+    operators: ClassVar[str] = "Gemm, Exp, ReduceSum, Div, MatMul, Add"
+
+    def refuses(self, network: Network, box: Box) -> str | None:
+        """Return the size of the largest logit, if it is above 40.
+
+        Args:
+            network: f
+            box: of inputs
+        """
+        middle, radius = (box.lower + box.upper) / 2.0, box.widths / 2.0
+        largest = max(
+            float((np.abs(h.slopes @ middle + h.offsets) + np.abs(h.slopes) @ radius).max())
+            for h in network.heads
+        )
+        return f"logits may be {largest:.3g}, above {_LARGEST:g}" if largest > _LARGEST else None
+
+    def softmax(self, graph: "Graph", head: Head, logits: str, number: int) -> str:
+        """Add the quotient of exponentials and their sum, and return its name.
+
+        Args:
+            graph: with the logits
+            head: the head
+            logits: the name of their node
+            number: of the head
+        """
+        del head
+        axes = graph.constant(f"axes{number}", np.array([1], np.int64))
+        powers = graph.node("Exp", logits, name=f"exp{number}")
+        whole = graph.node("ReduceSum", powers, axes, name=f"whole{number}", keepdims=1)
+        return graph.node("Div", powers, whole, name=f"attention{number}")

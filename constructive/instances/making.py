@@ -1,0 +1,173 @@
+"""Many instances from one seed: sizes are drawn, families take turns."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import NamedTuple
+
+import numpy as np
+
+from constructive.instances.families import FAMILIES
+from constructive.instances.instance import Instance, Twins
+from constructive.support.arguments import require_pair, require_positive, require_seed
+from constructive.support.errors import ParameterError, shown
+from constructive.support.parallel import ordered_map
+
+_SEEDS = 2**31
+KINDS = "needle", "corner", "shadow"
+"""The families of twins with a planted maximum."""
+
+
+class _Task(NamedTuple):
+    """A group of instances that is to be drawn."""
+
+    kind: str
+    name: str
+    dim: int
+    seed: int
+    options: dict[str, float]
+
+
+def planted(
+    *, dim: int, scale: float = 64.0, kind: str = "needle", margin: float = 0.05, seed: int = 0
+) -> Twins:
+    """Make twins: one network and one box, with a threshold below its maximum and one above.
+
+    Args:
+        dim: d, the number of inputs
+        scale: slope of the sharpest logits
+        kind: "needle", "corner" or "shadow"
+        margin: distance of the thresholds from the maximum
+        seed: of all that is drawn
+
+    Raises:
+        ParameterError: for another kind, sizes that are out of range, and a margin that is too
+            small for the network
+
+    Example:
+        >>> twins = planted(dim=5, scale=64.0, seed=1)
+        >>> twins.sat.property.disjuncts[0][0].threshold < 1.15
+        True
+        >>> twins.unsat.margin >= 2 * twins.unsat.rounding
+        True
+    """
+    if kind not in KINDS:
+        raise ParameterError(
+            f"kind={shown(kind)} has no planted maximum",
+            witness=shown(kind),
+            suggestion=" or ".join(map(repr, KINDS)),
+        )
+    one, other = FAMILIES[kind]().make(dim, seed=seed, scale=scale, margin=margin)
+    return Twins(one, other)
+
+
+def make(
+    count: int,
+    *,
+    kinds: Sequence[str] = KINDS,
+    dims: tuple[int, int] = (2, 32),
+    seed: int = 0,
+    executor: Executor | None = None,
+    **options: float | tuple[float, float],
+) -> list[Instance]:
+    """Make instances in groups, such as twins, until there are as many as were asked for.
+
+    Families take turns. Numbers of inputs, and options with ranges, are drawn for each group,
+    uniformly in their logarithms. Options go to the families that take them.
+
+    Args:
+        count: how many instances, at least
+        kinds: names of families
+        dims: the range of d
+        seed: of all that is drawn
+        executor: where groups are made; None for here
+        options: values, or ranges (least, most), of options of families
+
+    Raises:
+        ParameterError: for other kinds, ranges that are not pairs of positive numbers in order, and
+            options that no family takes
+
+    Example:
+        >>> made = make(4, kinds=["needle"], dims=(2, 8), scale=(16.0, 256.0))
+        >>> [each.name for each in made]
+        ['needle_0000_a', 'needle_0000_b', 'needle_0001_a', 'needle_0001_b']
+    """
+    require_positive(count=count)
+    require_seed(seed)
+    ranges = _ranges(kinds, dims, options)
+    made: list[Instance] = []
+    tasks = _tasks(kinds, ranges, seed)
+    while len(made) < count:
+        # Two instances a group are usual; what is missing then is made in another round.
+        groups = max(1, (count - len(made)) // 2)
+        todo = [next(tasks) for _ in range(groups)]
+        found = ordered_map(_made, todo, executor=executor, step="make instances")
+        made += [instance for group in found for instance in sorted(group, key=_name)]
+    return made
+
+
+def _name(instance: Instance) -> str:
+    return instance.name
+
+
+def _made(task: _Task) -> tuple[Instance, ...]:
+    family = FAMILIES[task.kind]()
+    return family.make(task.dim, seed=task.seed, name=task.name, **task.options)
+
+
+def _ranges(
+    kinds: Sequence[str],
+    dims: tuple[int, int],
+    options: Mapping[str, float | tuple[float, float]],
+) -> dict[str, tuple[float, float]]:
+    """The range of d and those of options, checked."""
+    for kind in kinds:
+        if kind not in FAMILIES:
+            raise ParameterError(
+                f"there is no family {shown(kind)}",
+                witness=shown(kind),
+                suggestion=", ".join(FAMILIES),
+            )
+    known = {name: option for kind in kinds for name, option in FAMILIES[kind].options.items()}
+    usual = {name: option.drawn for name, option in known.items() if option.drawn is not None}
+    ranges: dict[str, tuple[float, float]] = {}
+    for name, given in {"dims": dims, **usual, **options}.items():
+        if name not in {*known, "dims"}:
+            raise ParameterError(
+                f"no family of {', '.join(kinds) or 'none'} takes {name}",
+                witness=name,
+                suggestion=", ".join(sorted(known)) or "kinds=['needle']",
+            )
+        pair = given if isinstance(given, tuple | list) else (given, given)
+        require_pair(name, pair, f"{name}=(least, most)")
+        if not 0.0 < pair[0] <= pair[1] < math.inf and not pair[0] == pair[1] == 0.0:
+            raise ParameterError(
+                f"{name}={shown(given)} is not a range of positive numbers",
+                witness=shown(given),
+                suggestion=f"{name}=(least, most)",
+            )
+        ranges[name] = pair
+    return ranges
+
+
+def _tasks(
+    kinds: Sequence[str], ranges: Mapping[str, tuple[float, float]], seed: int
+) -> Iterator[_Task]:
+    """Groups of instances, without end."""
+    number = 0
+    while True:
+        for kind in kinds:
+            random = np.random.default_rng((seed, number))
+            drawn = {name: _between(pair, random) for name, pair in ranges.items()}
+            dim = max(round(drawn.pop("dims")), int(ranges["dims"][0]))
+            takes = FAMILIES[kind].options
+            options = {name: value for name, value in drawn.items() if name in takes}
+            yield _Task(kind, f"{kind}_{number:04}", dim, int(random.integers(_SEEDS)), options)
+            number += 1
+
+
+def _between(pair: tuple[float, float], random: np.random.Generator) -> float:
+    """Draw a number whose logarithm is uniform."""
+    low, high = pair
+    drawn = random.random()
+    return low if low == high else min(high, low * (high / low) ** drawn)

@@ -1,0 +1,235 @@
+"""Networks of softmax heads: what one attention layer computes of its query, contexts fixed.
+
+With fixed contexts the logits are affine functions of the query x, so a layer is ::
+
+    f(x) = sum_h V_h^T softmax(A_h x + b_h),    A_h (n, d), b_h (n,), V_h (n, k).
+
+Conversely every such f is an attention layer on one context (Lemma 20.1,
+[proofs/20-instances.md](../../proofs/20-instances.md)): `Network.layer` is that layer.
+
+All entries are float32 numbers, so a graph in float32, a property in decimals and a proof in
+rational numbers are about one function.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+from flint import arb, arb_mat, fmpq
+
+from constructive.exact.precision import working_precision
+from constructive.layers.attention import AttentionLayer
+from constructive.support.arrays import Array, Rebuilt, frozen, private
+from constructive.support.errors import ParameterError, shown
+
+BITS = 200
+"""Of enclosures, unless another precision is given."""
+
+
+def float32_numbers(name: str, values: object, axes: int) -> Array:
+    """Return a read-only float64 array whose entries are float32 numbers.
+
+    Args:
+        name: of the array, for messages
+        values: what numpy reads as an array
+        axes: how many axes the array has
+
+    Raises:
+        ParameterError: for another number of axes, an empty array, and entries that are not finite
+            float32 numbers
+
+    Example:
+        >>> float32_numbers("offsets", [0.5, 0.1], 1)
+        Traceback (most recent call last):
+            ...
+        constructive.ParameterError: offsets has an entry that is not a finite float32 number
+          witness: 0.1
+          try: round to float32 first: np.float32(...)
+    """
+    array = private(name, values)
+    if array.ndim != axes or not array.size or array.dtype.kind not in "fiu":
+        raise ParameterError(
+            f"{name} is not an array of numbers with {axes} axes",
+            witness=(str(array.dtype), array.shape),
+            suggestion=f"an array with {axes} axes, none of them empty",
+        )
+    wide = array.astype(np.float64)
+    with np.errstate(over="ignore"):
+        narrow = wide.astype(np.float32).astype(np.float64)
+    wrong = ~np.isfinite(narrow) | (narrow != array)
+    if wrong.any():
+        raise ParameterError(
+            f"{name} has an entry that is not a finite float32 number",
+            witness=wide[wrong].flat[0].item(),
+            suggestion="round to float32 first: np.float32(...)",
+        )
+    return frozen(wide + 0.0)  # no negative zeros
+
+
+@dataclass(frozen=True, eq=False)
+class Head(Rebuilt):
+    """One softmax head, V^T softmax(A x + b). Arrays are float64 and hold float32 numbers.
+
+    Attributes:
+        slopes: A (n, d)
+        offsets: b (n,)
+        values: V (n, k)
+
+    Raises:
+        ParameterError: for shapes that do not fit, and entries that are not float32 numbers
+
+    Example:
+        >>> head = Head([[2.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]])
+        >>> head.slopes.shape
+        (2, 1)
+    """
+
+    slopes: Array
+    offsets: Array
+    values: Array
+
+    def __post_init__(self) -> None:
+        for name, axes in (("slopes", 2), ("offsets", 1), ("values", 2)):
+            object.__setattr__(self, name, float32_numbers(name, getattr(self, name), axes))
+        if not len(self.slopes) == len(self.offsets) == len(self.values):
+            raise ParameterError(
+                "slopes, offsets and values are of different numbers of tokens",
+                witness=(self.slopes.shape, self.offsets.shape, self.values.shape),
+                suggestion="slopes (n, d), offsets (n,) and values (n, k)",
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Network(Rebuilt):
+    """A sum of softmax heads with one number of tokens, inputs and outputs.
+
+    Attributes:
+        heads: H heads of the same shapes
+
+    Raises:
+        ParameterError: without heads, and for heads of different shapes
+
+    Example:
+        >>> network = Network((Head([[2.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]]),))
+        >>> network([[0.0]])
+        array([[0.5]])
+        >>> network.enclosed([0])[0].contains(arb(0.5))
+        True
+    """
+
+    heads: tuple[Head, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "heads", tuple(self.heads))
+        shapes = {(head.slopes.shape, head.values.shape) for head in self.heads}
+        if len(shapes) != 1:
+            raise ParameterError(
+                "a network has one head or more, all of the same shapes",
+                witness=sorted(shapes) or None,
+                suggestion="heads with the same numbers of tokens, inputs and outputs",
+            )
+
+    @property
+    def num_tokens(self) -> int:
+        """n, the tokens of each head."""
+        return int(self.heads[0].slopes.shape[0])
+
+    @property
+    def input_dim(self) -> int:
+        """d, the entries of an input."""
+        return int(self.heads[0].slopes.shape[1])
+
+    @property
+    def output_dim(self) -> int:
+        """k, the entries of an output."""
+        return int(self.heads[0].values.shape[1])
+
+    def __call__(self, inputs: npt.ArrayLike, dtype: npt.DTypeLike = np.float64) -> Array:
+        """Evaluate f: (N, k).
+
+        Args:
+            inputs: x (N, d)
+            dtype: float64 or float32, of inputs and of everything that is computed
+        """
+        x = np.asarray(inputs, dtype=dtype)
+        total = np.zeros((len(x), self.output_dim), dtype)
+        for head in self.heads:
+            logits = x @ head.slopes.T.astype(dtype) + head.offsets.astype(dtype)
+            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+            total += weights / weights.sum(axis=1, keepdims=True) @ head.values.astype(dtype)
+        return total
+
+    def enclosed(self, point: Sequence[float | Fraction] | Array, *, prec: int = BITS) -> list[arb]:
+        """Enclose f at one point: k balls.
+
+        Args:
+            point: x, d floats or fractions, which are taken exactly
+            prec: the working precision, in bits
+
+        Raises:
+            ParameterError: for a point with another number of entries
+        """
+        entries = [Fraction(value) for value in point]
+        if len(entries) != self.input_dim:
+            raise ParameterError(
+                f"the point has {len(entries)} entries, the network {self.input_dim} inputs",
+                witness=shown(len(entries)),
+                suggestion=f"a point with {self.input_dim} entries",
+            )
+        total = [arb(0)] * self.output_dim
+        with working_precision(prec):
+            x = arb_mat([[arb(fmpq(*value.as_integer_ratio()))] for value in entries])
+            for head in self.heads:
+                logits = (arb_mat(head.slopes.tolist()) * x).entries()
+                logits = [
+                    each + offset
+                    for each, offset in zip(logits, head.offsets.tolist(), strict=True)
+                ]
+                top = max(float(each.mid()) for each in logits)  # any shift is right
+                weights = [(each - top).exp() for each in logits]
+                whole = sum(weights, arb(0))
+                averages = arb_mat([weights]) * arb_mat(head.values.tolist())
+                total = [
+                    before + part / whole
+                    for before, part in zip(total, averages.entries(), strict=True)
+                ]
+        return total
+
+    @property
+    def layer(self) -> AttentionLayer:
+        """The attention layer, in float64, that computes f on `context` (Lemma 20.1).
+
+        Its query is `query(x)`, (x, 1, 0, ..., 0). W_Q of each head reads (x, 1), W_K its slopes
+        and offset from its own block of a token, and W_V its values.
+        """
+        heads, width = len(self.heads), self.context.shape[1]
+        block, inputs = width // heads, self.input_dim + 1
+        queries, keys = np.zeros((2, heads, width, inputs))
+        values = np.zeros((heads * width, self.output_dim))
+        queries[:, :inputs] = np.eye(inputs)
+        for h in range(heads):
+            start = h * block
+            keys[h, start : start + inputs] = np.eye(inputs)
+            rows = h * width + start + inputs
+            values[rows : rows + self.output_dim] = np.eye(self.output_dim)
+        return AttentionLayer.from_effective_readout(queries, keys, values)
+
+    @property
+    def context(self) -> Array:
+        """The tokens (A_1[i], b_1[i], V_1[i], ..., A_H[i], b_H[i], V_H[i]): (n, H (d + 1 + k))."""
+        return np.hstack(
+            [np.column_stack([head.slopes, head.offsets, head.values]) for head in self.heads]
+        )
+
+    def query(self, inputs: npt.ArrayLike) -> Array:
+        """Return the queries (x, 1, 0, ..., 0) of `layer`: (N, H (d + 1 + k)).
+
+        Args:
+            inputs: x (N, d)
+        """
+        x = np.asarray(inputs, dtype=np.float64)
+        queries = np.zeros((len(x), self.context.shape[1]))
+        queries[:, : self.input_dim], queries[:, self.input_dim] = x, 1.0
+        return queries

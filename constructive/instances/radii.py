@@ -1,0 +1,221 @@
+"""Boxes around a point: the largest one that is proved, and one beyond it with a witness.
+
+Boxes have float32 bounds. `around(x, r)` is the least such box that contains all points within r of
+x in each entry. Radii are float32 numbers, found by bisection of their bit patterns, which are in
+the order of the numbers.
+
+Scorers accept witnesses that are up to 1e-4 outside of the box. So the bound is also proved with a
+margin of 1e-3 on the box that is wider by 1e-4 on every side.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+
+from constructive.instances.attacks import search
+from constructive.instances.interval import Interval, attention_ranges
+from constructive.instances.network import Network
+from constructive.instances.proof import Refutation, Refutations, Witness
+from constructive.instances.properties import Atom, Box, Property
+from constructive.instances.rounding import property_rounding
+from constructive.instances.search import refute_by_heads
+from constructive.support.arrays import Array
+
+Disjuncts = tuple[tuple[Atom, ...], ...]
+
+TOLERANCE = 1e-4
+"""How far outside of the box scorers accept a witness."""
+CLEARANCE = 1e-3
+"""The least margin of an answer."""
+_STEPS, _COARSE = 1 << 16, 1 << 19
+"""Radii are found up to so many float32 numbers: factors of 1 + 2^-7, and of 1 + 2^-4 by search."""
+_OCTAVE = 1 << 23
+"""As many float32 numbers as there are up to twice a number."""
+_LEAST, _MOST = 1e-6, 64.0
+"""Radii that are tried."""
+_BUDGET = 3000
+"""Evaluations of f by a search in one box."""
+_ROOM = 1.25
+"""Searches end at this multiple of the margin."""
+
+
+def around(point: Array, radius: float) -> Box:
+    """Return the least box with float32 bounds that contains all points within a radius.
+
+    Args:
+        point: x (d,)
+        radius: r, not negative
+
+    Raises:
+        ParameterError: for bounds beyond float32
+
+    Example:
+        >>> around(np.array([0.5]), 0.25).upper
+        array([0.75])
+    """
+    exact = [(Fraction(x) - Fraction(radius), Fraction(x) + Fraction(radius)) for x in point]
+    lower = [_float32(low, -np.inf) for low, _ in exact]
+    upper = [_float32(high, np.inf) for _, high in exact]
+    return Box(np.array(lower), np.array(upper))
+
+
+def _float32(exact: Fraction, toward: float) -> float:
+    """Round to float32 in the direction of an infinity."""
+    nearest = np.float32(float(exact))
+    passed = Fraction(nearest.item()) >= exact if toward > 0 else Fraction(nearest.item()) <= exact
+    return float(nearest if passed else np.nextafter(nearest, np.float32(toward)))
+
+
+def widened(box: Box) -> Box:
+    """Return a box that is wider by 1e-4, or a little more, on every side.
+
+    Args:
+        box: with float32 bounds
+
+    Example:
+        >>> widened(Box([0.0], [1.0])).upper > 1.0001
+        array([ True])
+    """
+    step = Fraction(TOLERANCE)
+    lower = [_float32(Fraction(x) - step, -np.inf) for x in box.lower.tolist()]
+    upper = [_float32(Fraction(x) + step, np.inf) for x in box.upper.tolist()]
+    return Box(np.array(lower), np.array(upper))
+
+
+def refuted(network: Network, wanted: Property, *, dual: bool = False) -> Refutations | None:
+    """Prove unsat on a box that is wider by 1e-4, with a margin; None where that fails.
+
+    A disjunct is refuted by the first of its atoms for which there is a proof.
+
+    Args:
+        network: f
+        wanted: the property
+        dual: whether to try weighted means of each head (`search.refute_by_heads`), which take
+            longer, where the interval form fails
+
+    Example:
+        >>> from constructive.instances.network import Head
+        >>> network = Network((Head([[2.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]]),))
+        >>> wanted = Property(Box([-1.0], [1.0]), ((Atom([1.0], 0.875),),))
+        >>> refuted(network, wanted) is None
+        True
+        >>> wanted = Property(Box([-1.0], [1.0]), ((Atom([1.0], 0.90625),),))
+        >>> refuted(network, wanted)
+        Refutations(parts=(Interval(atom=0),))
+    """
+    wide = Property(widened(wanted.box), wanted.disjuncts)
+    needed = max(CLEARANCE, 2.0 * property_rounding(network, wide))
+    if not needed < np.inf:
+        return None
+    ranges = attention_ranges(network, wide.box)
+
+    def shown(atoms: tuple[Atom, ...]) -> Refutation | None:
+        for index, atom in enumerate(atoms):
+            if atom.threshold - ranges.upper_bound(atom.coefficients) >= needed:
+                return Interval(index)
+        for index, atom in enumerate(atoms if dual else ()):
+            slabs = refute_by_heads(network, wide.box, atoms, tolerance=CLEARANCE / 8, index=index)
+            if slabs.margin(network, wide.box, atom) >= needed:
+                return slabs
+        return None
+
+    parts: list[Refutation] = []
+    for atoms in wide.disjuncts:
+        part = shown(atoms)
+        if part is None:
+            return None
+        parts.append(part)
+    return Refutations(tuple(parts))
+
+
+def largest_proved(
+    network: Network, point: Array, disjuncts: Disjuncts, *, dual: bool = False
+) -> tuple[Property, Refutations] | None:
+    """Find the largest box around a point on which provably no disjunct is met; None without one.
+
+    Args:
+        network: f
+        point: x (d,)
+        disjuncts: what is bad
+        dual: whether to go on with weighted means of each head, where the interval form fails, up
+            to four times the radius
+    """
+
+    def at(radius: float, *, dual: bool) -> tuple[Property, Refutations] | None:
+        wanted = Property(around(point, radius), disjuncts)
+        proof = refuted(network, wanted, dual=dual)
+        return (wanted, proof) if proof else None
+
+    found = at(_LEAST, dual=False)
+    low, high = _bits(_LEAST), _bits(_MOST)
+    while found and high - low > _STEPS:
+        middle = (low + high) // 2
+        better = at(_number(middle), dual=False)
+        low, high = (middle, high) if better else (low, middle)
+        found = better or found
+    high = min(low + 2 * _OCTAVE, _bits(_MOST))
+    while found and dual and high - low > _COARSE:
+        middle = (low + high) // 2
+        better = at(_number(middle), dual=True)
+        low, high = (middle, high) if better else (low, middle)
+        found = better or found
+    return found
+
+
+def nearest_witness(
+    network: Network, point: Array, disjuncts: Disjuncts, *, beyond: float, seed: int = 0
+) -> tuple[Property, Witness] | None:
+    """Search for a witness in boxes around a point, and return the least one where there was one.
+
+    A witness is a float32 point; balls show that it meets the property with a margin.
+
+    Args:
+        network: f
+        point: x (d,)
+        disjuncts: what is bad
+        beyond: a radius within which there is no witness
+        seed: of the search
+    """
+    conceivable = max(min(_highest(network, atom) for atom in atoms) for atoms in disjuncts)
+
+    def at(radius: float) -> tuple[Property, Witness] | None:
+        wanted = Property(around(point, radius), disjuncts)
+        needed = max(CLEARANCE, 2.0 * property_rounding(network, wanted))
+        if not needed <= conceivable:
+            return None
+        for method in ("sign", "adam"):
+            attempt = search(
+                network, wanted, method, budget=_BUDGET, seed=seed, enough=_ROOM * needed
+            )
+            near = np.clip(attempt.point.astype(np.float32), wanted.box.lower, wanted.box.upper)
+            witness = Witness(tuple(Fraction(x) for x in near.tolist()))
+            if attempt.slack >= needed and witness.margin(network, wanted) >= needed:
+                return wanted, witness
+        return None
+
+    low, high = beyond, beyond * 2.0
+    found = at(high)
+    while not found and high <= _MOST:
+        low, high = high, high * 2.0
+        found = at(high)
+    while found and _bits(high) - _bits(low) > _COARSE:
+        middle = _number((_bits(low) + _bits(high)) // 2)
+        better = at(middle)
+        low, high = (low, middle) if better else (middle, high)
+        found = better or found
+    return found
+
+
+def _highest(network: Network, atom: Atom) -> float:
+    """About the largest w . f - c that any input could have."""
+    tops = [(head.values @ atom.coefficients).max() for head in network.heads]
+    return float(sum(tops)) - atom.threshold
+
+
+def _bits(number: float) -> int:
+    """The bit pattern of a positive float32 number, as an integer."""
+    return int(np.float32(number).view(np.uint32))
+
+
+def _number(bits: int) -> float:
+    return float(np.uint32(bits).view(np.float32))

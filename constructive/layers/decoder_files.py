@@ -1,0 +1,129 @@
+"""Files of decoders: with every weight as float32, or, where all weights are integers, packed.
+
+A packed file has two tensors of bytes. `about` is JSON, compressed by zlib: the vocabulary, the
+unit, the window, the record, the longest text where positions are periodic, and the rules of all
+columns (`layers.packed`). `bits` are the columns themselves, the lowest bit of each byte first.
+"""
+
+import json
+import lzma
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from constructive.layers.causal.layer import CausalLayer
+from constructive.layers.decoder_record import read_record
+from constructive.layers.packed.packing import pack, packable, unpack
+from constructive.layers.shapes import head_weights
+from constructive.support.arrays import Array
+from constructive.support.tensors import Form, load, serialized
+
+Made = TypeVar("Made")
+
+FORM = Form(
+    "constructive decoder 1", "decoder", "a decoder", "Decoder.save or `constructive recite`"
+)
+PACKED = "constructive decoder 2"
+"""The format of packed files."""
+
+_MOST_BYTES = 1 << 28
+"""Of JSON that a packed file may have, and entries of its weights."""
+
+
+class Sizes(NamedTuple):
+    """Bytes of a decoder and of what it recites.
+
+    Attributes:
+        file: of the file that `Decoder.save` writes, the vocabulary included
+        text: of the text itself
+        xz: of the text, compressed by xz at its best preset
+    """
+
+    file: int
+    text: int
+    xz: int
+
+
+def sizes(file: int, content: bytes) -> Sizes:
+    """Compare the file of a decoder with the text that it recites.
+
+    Args:
+        file: bytes of it
+        content: the text
+
+    Example:
+        >>> sizes(700, b"the cat sat")
+        Sizes(file=700, text=11, xz=68)
+    """
+    packed = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
+    return Sizes(file, len(content), len(packed))
+
+
+def file_content(tensors: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:
+    """Return the content of a file: packed where all weights are integers.
+
+    Args:
+        tensors: the weights by name
+        about: what is not an array, as JSON values
+    """
+    if not packable(tensors):
+        return serialized(tensors, {"format": FORM.name, FORM.key: json.dumps(about)})
+    packed = pack(tensors, about["record"]["seed"])
+    content = {**about, "weights": packed.rules}
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    arrays: dict[str, Any] = {
+        "about": np.frombuffer(zlib.compress(text.encode(), 9), np.uint8),
+        "bits": np.packbits(packed.bits, bitorder="little"),
+    }
+    return serialized(arrays, {"format": PACKED})
+
+
+def read(path: str | Path, make: Callable[..., Made]) -> Made:
+    """Read a file of either kind.
+
+    Args:
+        path: the file
+        make: called with embedding, positions, layer, unembedding, vocabulary, unit, record, and
+            the longest text or None
+
+    Raises:
+        FormatError: if it is not one
+        OSError: if it cannot be read
+    """
+
+    def made(arrays: dict[str, Array], content: dict[str, Any]) -> Made:
+        return make(
+            arrays["embedding"],
+            arrays["positions"],
+            CausalLayer(*head_weights(arrays), arrays["U"], content["window"]),
+            arrays["unembedding"],
+            tuple(content["vocabulary"]),
+            content["unit"],
+            read_record(content["record"]),
+            content.get("longest"),
+        )
+
+    others = {PACKED: lambda arrays, _: made(*_unpacked(arrays))}
+    return load(path, FORM, made, others)
+
+
+def _unpacked(arrays: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Return the weights of a packed file, and what is said of them."""
+    if set(arrays) != {"about", "bits"} or any(a.dtype != np.uint8 for a in arrays.values()):
+        raise ValueError(f"its tensors are {sorted(arrays)}")
+    reader = zlib.decompressobj()
+    try:
+        text = reader.decompress(arrays["about"].tobytes(), _MOST_BYTES)
+    except zlib.error as error:
+        raise ValueError(f"it is damaged: {error}") from error
+    if not reader.eof or reader.unused_data:
+        raise ValueError("what it says is cut off, too long, or followed by something else")
+    content = json.loads(text)
+    shapes = [rule["shape"] for rule in content["weights"].values()]
+    if sum(float(np.prod(shape)) for shape in shapes) > _MOST_BYTES:
+        raise ValueError(f"its weights have shapes {shapes}")
+    bits = np.unpackbits(arrays["bits"], bitorder="little")
+    return unpack(content["weights"], bits, content["record"]["seed"]), content

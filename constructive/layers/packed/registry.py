@@ -1,0 +1,32 @@
+"""The rules that store columns. A new one is a class, and a line here."""
+
+from constructive.layers.packed.formulas import (
+    Constant,
+    DrawnSigns,
+    OrderParity,
+    Parabola,
+    Parity,
+)
+from constructive.layers.packed.numbers import Coded, Fields, Floats, Places
+from constructive.layers.packed.paired import PairedFields, PairedIntegers, PairedSigns
+from constructive.layers.packed.rules import Rule
+
+FLOATS = Floats()
+RULES: dict[str, Rule] = {
+    rule.name: rule
+    for rule in (
+        Constant(),
+        Parity(),
+        OrderParity(),
+        Parabola(),
+        DrawnSigns(),
+        PairedSigns(),
+        Places(),
+        PairedFields(),
+        Fields(),
+        PairedIntegers(),
+        Coded(),
+        FLOATS,
+    )
+}
+"""All rules by name, formulas first: of two that take as many bits, the first one is taken."""

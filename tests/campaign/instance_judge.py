@@ -1,0 +1,218 @@
+"""Whether what the checker printed of a folder of instances is true: by ONNX's own evaluator.
+
+It shares nothing with the checker. Networks are evaluated by `onnx.reference` in float64, and by
+onnxruntime; properties are read by expressions that know only the forms that are written. What an
+honest folder says of its own network is believed: its witness, and the bound below its threshold.
+"""
+
+import csv
+import re
+from fractions import Fraction
+from hashlib import sha256
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+LINE = re.compile(
+    r"(\S+) +(sat|unsat): .* by a margin of (\S+); float32 is off by at most (\S+) \((.*)\)"
+)
+ASSERT = re.compile(r"\(([<>]=) ([XY])(?:_|\[0,)(\d+)\]? (?:(-?[0-9.]+)|Y(?:_|\[0,)(\d+)\]?)\)")
+POINTS = 120
+SLACK = 1e-9  # of float64
+
+
+def true_of(base, folder, printed):
+    """True, False, or None where this cannot tell."""
+    try:
+        return all_true(base, folder, printed)
+    except Exception:
+        return False  # what this cannot read should not have been accepted
+
+
+def all_true(base, folder, printed):
+    lines = printed.splitlines()
+    stated = {found[1]: found for line in lines if (found := LINE.fullmatch(line))}
+    rows, names = rows_of(folder), {row["instance"] for row in rows_of(base)}
+    told = f"{len(rows)} of {len(rows)} answers are proved"
+    files = [set(each.files) - {"README.md"} for each in (base, folder)]
+    listed = [sorted(pairs_of(each)) for each in (base, folder)]
+    whole = (
+        lines[-1] == "PROVED" and lines[-2].startswith(told) and files[0] == files[1]
+        and listed[0] == listed[1] and sorted(row["instance"] for row in rows) == sorted(names)
+        and set(stated) == names
+    )  # fmt: skip
+    if not whole:
+        return False
+    network = Network(folder.files[f"onnx/{folder.network}.onnx"])
+    found = [instance(base, folder, network, row, stated[row["instance"]]) for row in rows]
+    return False if False in found else None if None in found else True
+
+
+def pairs_of(folder):
+    """Network and property of each row, whatever the timeout."""
+    lines = folder.files["instances.csv"].decode().splitlines()
+    return [line.rpartition(",")[0] for line in lines]
+
+
+def rows_of(folder):
+    return list(csv.DictReader(folder.files["expected.csv"].decode().splitlines()))
+
+
+class Network:
+    """A graph in float64 and in onnxruntime."""
+
+    def __init__(self, data):
+        model = onnx.ModelProto.FromString(data)
+        onnx.checker.check_model(model, full_check=True)
+        self.session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+        for each in model.graph.initializer:
+            array = numpy_helper.to_array(each)
+            if array.dtype == np.float32:
+                each.CopyFrom(numpy_helper.from_array(array.astype(np.float64), each.name))
+        self.double = ReferenceEvaluator(model)
+
+    def __call__(self, x):
+        return self.double.run(None, {"X": np.float64(x)[None]})[0][0]
+
+    def single(self, x):
+        return self.session.run(None, {"X": np.float32(x)[None]})[0][0]
+
+
+def property_of(text):
+    """Box, and disjuncts of (weights, threshold), of a text in the usual form."""
+    ends, outputs = {}, [[]]
+    for line in re.sub(r";.*", "", text).splitlines():
+        if "(assert" not in line:
+            continue
+        groups = line.split("(and ") if "(or " in line else [line]
+        atoms = [found for part in groups if (found := ASSERT.findall(part))]
+        if atoms and atoms[0][0][1] == "X":
+            for side, _, i, value, _ in (atom for part in atoms for atom in part):
+                ends[side, int(i)] = Fraction(value)
+        elif "(or " in line:
+            outputs += atoms
+        else:
+            outputs[0] += atoms[0]
+    count = len(ends) // 2
+    lower, upper = ([ends[side, i] for i in range(count)] for side in (">=", "<="))
+    return lower, upper, [part for part in outputs if part]
+
+
+def slack(atoms, values):
+    """By how much outputs meet all conditions of a disjunct."""
+    found = []
+    for side, _, i, value, other in atoms:
+        apart = values[int(i)] - (values[int(other)] if other else float(value))
+        found.append(apart if side == ">=" else -apart)
+    return min(found)
+
+
+def instance(base, folder, network, row, line):
+    """One line of the checker."""
+    name, said, margin, rounding, _ = line.groups()
+    margin, rounding = float(margin), float(rounding)
+    proof, texts = folder.proof(name), folder.texts(name)
+    wanted = [property_of(text) for text in texts.values()]
+    lower, upper, disjuncts = wanted[0]
+    low, high = (np.array([float(x) for x in side]) for side in (lower, upper))
+    drawn = points(base, low, high)
+    off = max(np.abs(network.single(x) - network(x)).max() for x in drawn[:20])
+    right = [
+        all(proof[part] == sha256(text.encode()).hexdigest() for part, text in texts.items()),
+        all(other == wanted[0] for other in wanted),
+        said == row["answer"] == proof["answer"],
+        margin >= 2 * rounding,
+        float(row["margin"]) <= margin * 1.02,  # of three digits, rounded down
+        off <= rounding * 1.001,
+    ]
+    if not all(right):
+        return False
+    if said == "sat":
+        return witness_is_right(network, proof["witness"], lower, upper, disjuncts, margin)
+    best = max(slack(atoms, network(x)) for x in drawn for atoms in disjuncts)
+    if best > -margin + SLACK or len(proof["refutations"]) != len(disjuncts):
+        return False
+    parts = zip(proof["refutations"], disjuncts, strict=True)
+    if not all(slabs_are_right(network, *part, lower, upper, drawn) for part in parts):
+        return False
+    return True if is_known(base, name, network, wanted[0], margin) else None
+
+
+def points(base, low, high):
+    """Points of a box: the honest witness, near it, at random, and corners."""
+    rng = np.random.default_rng(0)
+    t = [float(Fraction(x)) for x in base.proof(base.of("sat"))["witness"]]
+    drawn = rng.uniform(low, high, (POINTS, len(low)))
+    drawn[::4] = np.where(rng.random(drawn[::4].shape) < 0.5, low, high)
+    if len(t) == len(low):
+        near = np.array(t) + rng.normal(size=(POINTS // 4, len(low))) * 0.01 * (high - low)
+        drawn[1::4] = near
+        drawn[1] = t
+    return np.clip(np.clip(drawn, low, high).astype(np.float32).astype(float), low, high)
+
+
+def witness_is_right(network, witness, lower, upper, disjuncts, margin):
+    point = [Fraction(x) for x in witness]
+    inside = len(point) == len(lower) and all(
+        low <= x <= high for low, x, high in zip(lower, point, upper, strict=True)
+    )
+    if not inside or any(Fraction(float(np.float32(float(x)))) != x for x in point):
+        return False
+    values = network([float(x) for x in point])
+    return max(slack(atoms, values) for atoms in disjuncts) >= margin - SLACK
+
+
+def slabs_are_right(network, part, atoms, lower, upper, drawn):
+    """Slabs cover the box, and no point has an output above the sum of bounds on its slab."""
+    if part["kind"] != "slabs":
+        return True
+    g = [Fraction(x) for x in part["direction"]]
+    ends = [sorted((a * low, a * high)) for a, low, high in zip(g, lower, upper, strict=True)]
+    at, end = (sum(side) for side in zip(*ends, strict=True))
+    listed = [
+        (Fraction(slab["from"]), Fraction(slab["to"]),
+         float(sum(Fraction(head["bound"]) for head in slab["heads"])))
+        for slab in part["slabs"]
+    ]  # fmt: skip
+    listed.sort()
+    reached = [listed[0][0] if listed else at + 1]
+    for a, b, _ in listed:
+        if a > reached[-1]:
+            return False
+        reached.append(max(reached[-1], b))
+    if reached[0] > at or reached[-1] < end:
+        return False
+    side, _, _, value, _ = atom = atoms[part["atom"]]
+    c = float(value or 0) * (1 if side == ">=" else -1)
+    outputs = np.array([slack([atom], network(x)) + c for x in drawn])
+    along = drawn @ np.array([float(x) for x in g])
+    return not any(
+        ((along >= float(a)) & (along <= float(b)) & (outputs > most + SLACK)).any()
+        for a, b, most in listed
+    )
+
+
+def is_known(base, name, network, wanted, margin):
+    """Whether this follows from the honest folder: the same network, a smaller box or property."""
+    lower, upper, disjuncts = property_of(base.texts(base.of("unsat"))["vnnlib"])
+    honest = Network(base.files[f"onnx/{base.network}.onnx"])
+    if len(lower) != len(wanted[0]):
+        return False
+    low, high = (np.array([float(x) for x in side]) for side in (lower, upper))
+    drawn = points(base, low, high)[:40]
+    same = all(np.abs(network(x) - honest(x)).max() < SLACK for x in drawn)
+    within = all(
+        a <= x and y <= b for a, b, x, y in zip(lower, upper, wanted[0], wanted[1], strict=True)
+    )
+    if not same or not within or name != base.of("unsat"):
+        return False
+    if wanted[2] == disjuncts:
+        return True
+    (old, *more), (new, *others) = disjuncts[0], wanted[2][0]
+    plain = not more and not others and len(disjuncts) == len(wanted[2]) == 1
+    rows = {row["instance"]: float(row["margin"]) for row in rows_of(base)}
+    higher = plain and old[:3] == new[:3] and old[0] == ">=" and not old[4] and not new[4]
+    return bool(higher and float(new[3]) - margin >= float(old[3]) - rows[name] * 0.999)

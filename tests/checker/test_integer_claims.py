@@ -1,0 +1,283 @@
+"""Recites and executed of decoders of integers: what holds, what does not, and what is forged."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from compact_parts import WINDOW, changed, compact
+from decoder_parts import FILES, saved
+
+from constructive import PrecisionError, Text, Verdict, certify, check
+from constructive.certificates.families import DECODERS
+from constructive.exact.models import INTEGER_MODELS, MODELS
+from constructive.layers import recital as room
+from constructive.layers.causal.integers import integer_margins, require_integers
+from constructive.layers.recital import recital
+from constructive.support.verdict import Claim
+
+CLAIMS = ("recites", "executed")
+LIMIT = 2**24
+
+
+@pytest.fixture(scope="module")
+def made():
+    return compact()
+
+
+def by_integers(decoder, text, model="float32, pairwise"):
+    """The margins from integers alone. Raises PrecisionError where they decide nothing."""
+    form = (MODELS | INTEGER_MODELS)[model]
+    require_integers(decoder.tensors, form)
+    tokens = decoder.embedded(text.ids[None])[0]
+    following, places = np.append(text.ids[1:], text.end), np.arange(len(text))
+    window = decoder.layer.window
+    return integer_margins(decoder.tensors, form, tokens, window, following, places)
+
+
+def in_checker(checker, decoder, text, model="float32, pairwise"):
+    """The same in the checker, of no files: the least margin, and the largest share."""
+    on = object.__new__(checker.decoders.Decoder)
+    on.weights = {name: np.asarray(array) for name, array in decoder.tensors.items()}
+    on.texts, on.prompt, on.window = [text.ids], text.prompt, decoder.layer.window
+    on.period = None if decoder.longest is None else len(decoder.positions)
+    known = checker.float_model.MODELS | checker.float_model.INTEGER_MODELS
+    on.storage, on.model = decoder.record.storage, known[model]
+    if not checker.integers.are_integers(on.weights):
+        raise ValueError("not integers")
+    return checker.integers.integer_margins(on)
+
+
+def forged(folder, decoder, text):
+    """Files of a decoder with a certificate that says of it what is true of the honest one."""
+    honest, of = compact()
+    paths = saved(folder, honest, of, certify(honest, of, claims=CLAIMS))
+    content = json.loads((folder / FILES[0]).read_text())
+    content["data"], content["weights"] = DECODERS.describe(decoder, text)
+    (folder / FILES[0]).write_text(json.dumps(content))
+    decoder.save(paths[1])
+    text.save(paths[2])
+    return paths
+
+
+# What holds is proved, here and there.
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("model", ["float32, pairwise", *INTEGER_MODELS])
+def test_it_is_proved_and_checked(checker, tmp_path, outputs, model):
+    decoder, text = compact(outputs=outputs)
+    certificate = certify(decoder, text, claims=CLAIMS, model=model)
+    assert certificate.proved
+    assert check(*saved(tmp_path, decoder, text, certificate)).proved
+    least, share = in_checker(checker, decoder, text, model)
+    found = by_integers(decoder, text, model)
+    np.testing.assert_allclose([least, share], [found.least.min(), found.share.max()], rtol=1e-9)
+
+
+def test_margins_are_those_of_the_library_in_real_arithmetic(made):
+    """The general bound, with softmax from balls, and the integers agree."""
+    decoder, text = made
+    model = MODELS["float32, pairwise, blocks of 16"]
+    seen = by_integers(decoder, text)
+    bounds = room._by_bounds(decoder, text, model)
+    assert (seen.least <= bounds.most).all()
+    assert (bounds.least <= seen.most).all()
+    assert (np.rint(seen.most) - seen.least < 1e-3).all()
+
+
+def test_several_texts_and_prompts(tmp_path):
+    decoder, text = compact()
+    halves = dataclasses.replace(text, lengths=np.array([16, len(text) - 16]))
+    claim = certify(decoder, halves, claims=["recites"])["recites"]
+    assert claim.verdict is Verdict.REFUTED
+    prompted = dataclasses.replace(text, prompt=5)
+    certificate = certify(decoder, prompted, claims=CLAIMS)
+    assert certificate.proved
+    assert check(*saved(tmp_path, decoder, prompted, certificate)).proved
+    assert len(recital(decoder, prompted).least) == len(text) - 4
+
+
+# What does not hold is not.
+
+
+def flipped(name, place):
+    def change(decoder, text):
+        return changed(decoder, name, place, -decoder.tensors[name][place]), text
+
+    return change
+
+
+def equal_keys(decoder, text):
+    """A head that reads no position: equal tokens tie."""
+    w_k = np.array(decoder.layer.key_weights)
+    w_k[0, -5:] = 0.0
+    return changed(decoder, "W_K", array=w_k), text
+
+
+def no_margin(decoder, text):
+    """Two tokens have one point on the line."""
+    one, other = text.ids[4], text.ids[5]
+    return changed(decoder, "unembedding", one, decoder.unembedding[other]), text
+
+
+def a_third(decoder, text):
+    """An entry of a token that is 3."""
+    return changed(decoder, "embedding", (2, 1), 3.0), text
+
+
+def other_text(decoder, text):
+    ids = text.ids.copy()
+    ids[[6, 8]] = ids[[8, 6]]
+    return decoder, dataclasses.replace(text, ids=ids)
+
+
+def other_window(decoder, text):
+    layer = dataclasses.replace(decoder.layer, window=WINDOW // 2)
+    return dataclasses.replace(decoder, layer=layer), text
+
+
+def shifted_positions(decoder, text):
+    return changed(decoder, "positions", array=np.roll(decoder.positions, 1, axis=0)), text
+
+
+def largest(decoder):
+    u = np.abs(decoder.layer.readout_weights[11:, 0])
+    return 11 + int(u.argmax()), 0
+
+
+FALSE = {
+    "a sign of W_Q": flipped("W_Q", (0, 1, 0)),
+    "a sign of W_K": flipped("W_K", (1, 2, 0)),
+    "a sign of a token": flipped("embedding", (1, 1)),
+    "a sign of a position": flipped("positions", (3, -1)),
+    "a sign of U": lambda d, t: flipped("U", largest(d))(d, t),
+    "a sign of the unembedding": flipped("unembedding", (0, 0)),
+    "a head with ties": equal_keys,
+    "no margin": no_margin,
+    "an entry 3": a_third,
+    "another text": other_text,
+    "another window": other_window,
+    "shifted positions": shifted_positions,
+}
+
+
+@pytest.mark.parametrize("name", FALSE)
+def test_what_is_false_is_neither_proved_nor_accepted(made, tmp_path, name):
+    decoder, text = FALSE[name](*made)
+    certificate = certify(decoder, text, claims=CLAIMS)
+    assert certificate["recites"].verdict is not Verdict.PROVED
+    assert certificate["executed"].verdict is not Verdict.PROVED
+    checked = check(*forged(tmp_path, decoder, text))
+    assert not checked.proved
+    assert "recites" in checked.report
+
+
+def test_a_forgery_of_the_same_decoder_is_accepted(made, tmp_path):
+    """So it is not for the way in which they are made that others are refused."""
+    assert check(*forged(tmp_path, *made)).proved
+
+
+@pytest.mark.parametrize("proved", [True, False])
+def test_a_sum_of_the_readout_at_the_limit(made, checker, proved):
+    """No order of a sum of 2^24 - 1 is rounded; one more, and nothing is said of it."""
+    decoder, text = made
+    u = np.array(decoder.layer.readout_weights)
+    width = decoder.layer.width
+    u[width, 0] = 0.0
+    u[width, 0] = LIMIT - proved - int(np.abs(u[:, 0]).sum())
+    wide = changed(decoder, "U", array=u)
+    assert int(np.abs(wide.layer.readout_weights[:, 0]).sum()) == LIMIT - proved
+    if proved:
+        assert in_checker(checker, wide, text)[0] < 0.0
+        assert (by_integers(wide, text).least < 0.0).any()  # exact, and another token
+        return
+    with pytest.raises(PrecisionError, match="add up"):
+        by_integers(wide, text)
+    with pytest.raises(ValueError, match="readout"):
+        in_checker(checker, wide, text)
+
+
+@pytest.mark.parametrize("scale", [1 / 2, 1 / 64])
+def test_smaller_leads_are_refused(made, checker, scale):
+    decoder, text = made
+    w_k = decoder.layer.key_weights * np.float32(scale)
+    weak = changed(decoder, "W_K", array=w_k)
+    with pytest.raises(PrecisionError, match="leads"):
+        by_integers(weak, text)
+    with pytest.raises(ValueError, match="lead"):
+        in_checker(checker, weak, text)
+
+
+def test_larger_logits_are_refused(made, checker):
+    """At 2^24 differences of logits are not exact in float32."""
+    decoder, text = made
+    sizes = [np.abs(w[:, :, 0]).sum(axis=1) for w in list(decoder.layer.tensors.values())[:2]]
+    most = 2 * float((sizes[0] * sizes[1]).max())
+    for exponent, proved in ((0, True), (1, False)):
+        scale = np.float32(2.0 ** (np.floor(np.log2(LIMIT / most)) + exponent))
+        wide = changed(decoder, "W_K", array=decoder.layer.key_weights * scale)
+        if proved:
+            by_integers(wide, text)
+            in_checker(checker, wide, text)
+        else:
+            with pytest.raises(PrecisionError, match="difference"):
+                by_integers(wide, text)
+            with pytest.raises(ValueError, match="logits"):
+                in_checker(checker, wide, text)
+
+
+HYPOTHESES = {
+    "an even width": {"even": True},
+    "a window of 6 with a period of 4": {"window": 6, "period": 4},
+    "a window of 8 with a period of 4": {"period": 4},
+}
+
+
+@pytest.mark.parametrize("name", HYPOTHESES)
+def test_hypotheses_of_the_construction(checker, name):
+    """Some head ties, though the readout was solved for one of the tokens that it may read."""
+    decoder, text = compact(**HYPOTHESES[name])
+    with pytest.raises(PrecisionError, match="leads"):
+        by_integers(decoder, text)
+    with pytest.raises(ValueError, match="lead"):
+        in_checker(checker, decoder, text)
+
+
+def test_storage_in_fewer_bits(made):
+    """Outputs that are stored in 8 bits lose the margins, and it is said so."""
+    decoder, text = made
+    stored = decoder.stored_as("bfloat16")
+    certificate = certify(stored, text, claims=CLAIMS)
+    assert certificate["executed"].verdict is Verdict.UNDECIDED
+
+
+def test_storage_in_float16_where_it_holds(tmp_path):
+    """Two tokens, and outputs below 65,504: they may be rounded to 11 bits."""
+    text = Text.of([0, 1, 1, 0, 1, 0, 0, 1, 1, 1])
+    decoder, _ = compact(text, spacing=301, period=8, heads=6)
+    stored = decoder.stored_as("float16")
+    assert (stored.layer.readout_weights == decoder.layer.readout_weights).all()
+    certificate = certify(stored, text, claims=CLAIMS)
+    assert certificate.proved
+    assert check(*saved(tmp_path, stored, text, certificate)).proved
+
+
+def test_a_model_that_the_certificate_does_not_have(made, tmp_path):
+    """A certificate of float32 says nothing of bfloat16 products, whatever it is renamed to."""
+    decoder, text = made
+    w_k = decoder.layer.key_weights * np.float32(5.0)
+    wide = changed(decoder, "W_K", array=w_k)
+    certificate = certify(wide, text, claims=CLAIMS)
+    assert certificate.proved
+    paths = saved(tmp_path, wide, text, certificate)
+    content = json.loads((tmp_path / FILES[0]).read_text())
+    name = "float32, bfloat16 products"
+    claim: Claim = certify(decoder, text, claims=["executed"], model=name)["executed"]
+    assert claim.verdict is Verdict.PROVED
+    content["claims"]["executed"]["evidence"] = claim.evidence
+    content["claims"]["executed"]["statement"] = claim.statement
+    (tmp_path / FILES[0]).write_text(json.dumps(content))
+    checked = check(*paths)
+    assert not checked.proved
+    assert "bfloat16" in checked.report

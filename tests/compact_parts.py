@@ -1,0 +1,112 @@
+"""Small compact decoders for tests: sign tokens, saturated heads, and a readout of integers."""
+
+import dataclasses
+
+import numpy as np
+
+from constructive import CausalLayer, Decoder, Text
+from constructive.layers.causal.saturated import read
+from constructive.layers.decoder_record import DecoderRecord
+from constructive.layers.packed.drawn import drawn_signs
+
+WINDOW = 8
+SCALE = 64
+SENTENCE = "a rat sat on a mat, a cat sat on a hat, a bat sat"
+
+
+def compact(
+    text=None, *, heads=None, window=WINDOW, period=32, seed=0, spacing=2001, outputs=1, even=False
+):
+    """A decoder of integers that recites a text, and the text: dense solve, then rounding.
+
+    Args:
+        text: one text
+        heads: H, by default enough for a full rank
+        window: a power of two
+        period: rows of positions, a power of two
+        seed: of W_Q and W_K
+        spacing: S, of the points on the line
+        outputs: k; the points of tokens are the digits of their numbers in base ceil(V^(1/k))
+        even: whether tokens have an even number of entries, so that queries may be 0
+    """
+    text = Text.words(SENTENCE) if text is None else text
+    weights = arrays(text, heads or 2 + len(text) // 6, window, period, seed, even)
+    x = weights["embedding"][text.ids] + weights["positions"][np.arange(len(text)) % period]
+    at = picked(x, weights["W_Q"], weights["W_K"], window)
+    z = read(x, at).astype(float)
+    base = int(np.ceil((len(text.vocabulary) + 1) ** (1 / outputs)))
+    numbers = np.arange(len(text.vocabulary) + 1)[:, None] // base ** np.arange(outputs) % base
+    points = base // 2 - numbers
+    wanted = points[np.append(text.ids[1:], text.end)]
+    solution = np.linalg.lstsq(z, spacing * wanted.astype(float), rcond=None)[0]
+    u = np.zeros((z.shape[1], outputs + 1))
+    u[:, :outputs] = np.rint(solution)
+    u[0, outputs] = 1.0  # the constant, which o_v multiplies by -|c_v|^2 S
+    squares = -(points**2).sum(1, keepdims=True) * spacing
+    unembedding = np.concatenate([2 * points, squares], axis=1)
+    weights = weights | {"U": u, "unembedding": unembedding}
+    weights = {name: np.asarray(array, np.float32) for name, array in weights.items()}
+    decoder = Decoder(
+        weights["embedding"],
+        weights["positions"],
+        CausalLayer(weights["W_Q"], weights["W_K"], weights["U"], window),
+        weights["unembedding"],
+        text.vocabulary,
+        text.unit,
+        DecoderRecord(seed, len(text), 1.0, 0.0, 0.0),
+        len(text),
+    )
+    return decoder, text
+
+
+def picked(x, w_q, w_k, window):
+    """The token that each head reads, the last of equal ones, from the definition: (N, H)."""
+    logits = np.einsum("id,hdk,hek,je->ihj", x, w_q, w_k, x)
+    place = np.arange(len(x))
+    back = place[:, None] - place
+    hidden = (back < 0) | (back >= window)
+    logits[np.broadcast_to(hidden[:, None], logits.shape)] = -np.inf
+    return len(x) - 1 - logits[:, :, ::-1].argmax(axis=2)
+
+
+def arrays(text, heads, window, period, seed, even):
+    """Tokens (1 | digits of the token | digits of the position), W_Q of signs, W_K of ladders."""
+    code = max(1, (len(text.vocabulary) - 1).bit_length())
+    digits = (period - 1).bit_length()
+    code += (1 + code + digits) % 2 == (1 if even else 0)
+    width, steps = 1 + code + digits, min(digits, (window - 1).bit_length())
+    embedding = np.zeros((len(text.vocabulary), width))
+    embedding[:, 0] = 1
+    embedding[:, 1 : 1 + code] = signs_of(np.arange(len(text.vocabulary)), code)
+    positions = np.zeros((period, width))
+    positions[:, 1 + code :] = signs_of(np.arange(period), digits)
+    sizes = np.full(width, 2 * window)
+    sizes[0], sizes[1 + code : 1 + code + steps] = 0, 2 ** np.arange(steps)
+    return {
+        "embedding": embedding,
+        "positions": positions,
+        "W_Q": drawn_signs("W_Q", seed, (heads, width, 1)),
+        "W_K": SCALE * sizes[:, None] * drawn_signs("W_K", seed, (heads, width, 1)) + 0.0,
+    }
+
+
+def signs_of(numbers, digits):
+    """1 where a binary digit is 0, and -1 where it is 1, the lowest first."""
+    return 1 - 2 * (numbers[:, None] >> np.arange(digits) & 1)
+
+
+def changed(decoder, name, place=None, value=None, array=None):
+    """The decoder with another entry of a tensor, or another tensor."""
+    tensors = {key: np.array(each) for key, each in decoder.tensors.items()}
+    if array is not None:
+        tensors[name] = np.asarray(array, np.float32)
+    else:
+        tensors[name][place] = value
+    layer = dataclasses.replace(
+        decoder.layer,
+        query_weights=tensors["W_Q"],
+        key_weights=tensors["W_K"],
+        readout_weights=tensors["U"],
+    )
+    names = "embedding", "positions", "unembedding"
+    return dataclasses.replace(decoder, layer=layer, **{key: tensors[key] for key in names})

@@ -1,0 +1,332 @@
+"""Contexts of different lengths: each example attends to its own tokens, and to no others."""
+
+import numpy as np
+import pytest
+import torch
+
+from constructive import (
+    ConstructiveError,
+    DataError,
+    Dataset,
+    FormatError,
+    Memorizer,
+    Padded,
+    ParameterError,
+    assumptions,
+    build_memorizer,
+    certify,
+    check,
+    exact_capacity,
+    explain,
+    padded,
+    token_mixing,
+    upper_bound_certificate,
+)
+from constructive.layers import residues
+from constructive.layers.programs import Program
+
+LENGTHS = [2, 4, 1, 3, 4, 2, 4, 3, 1, 2]
+
+
+def draw(seed=0, lengths=LENGTHS, width=6):
+    rng = np.random.default_rng(seed)
+    contexts = [rng.standard_normal((length, width)) for length in lengths]
+    queries = rng.standard_normal((len(lengths), width))
+    return contexts, queries, rng.standard_normal(len(lengths))
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return draw()
+
+
+@pytest.fixture(scope="module")
+def data(parts):
+    return Dataset(*parts)
+
+
+@pytest.fixture(scope="module")
+def memorizer(data):
+    return build_memorizer(data)
+
+
+def one_by_one(layer, contexts, queries):
+    """Z by its definition: (T, H d)."""
+    rows = []
+    for tokens, query in zip(contexts, queries, strict=True):
+        averages = []
+        for w_q, w_k in zip(layer.query_weights, layer.key_weights, strict=True):
+            logits = tokens @ w_k @ w_q.T @ query
+            powers = np.exp(logits - logits.max())
+            averages.append(powers / powers.sum() @ tokens)
+        rows.append(np.concatenate(averages))
+    return np.array(rows)
+
+
+# --- reading
+
+
+@pytest.mark.parametrize("kind", [list, tuple, "torch", "bfloat16", "objects", "nested lists"])
+def test_lists_of_arrays_are_read(parts, kind):
+    contexts, queries, targets = parts
+    wanted = contexts
+    if kind == "bfloat16":
+        given = [torch.tensor(tokens).bfloat16() for tokens in contexts]
+        wanted = [tokens.float().numpy() for tokens in given]
+    else:
+        objects = np.empty(len(contexts), dtype=object)
+        objects[:] = contexts
+        given = {
+            list: contexts,
+            tuple: tuple(contexts),
+            "torch": [torch.tensor(tokens) for tokens in contexts],
+            "objects": objects,
+            "nested lists": [tokens.tolist() for tokens in contexts],
+        }[kind]
+    data = Dataset(given, queries, targets)
+    assert data.lengths.tolist() == LENGTHS
+    for example, tokens in zip(data, wanted, strict=True):
+        assert (example.context == tokens).all()
+        assert example.context.dtype == tokens.dtype
+
+
+def test_a_mask_says_which_tokens_count(parts, data):
+    contexts, queries, targets = parts
+    rng = np.random.default_rng(0)
+    given, mask = rng.standard_normal((10, 7, 6)), np.zeros((10, 7), int)
+    for index, tokens in enumerate(contexts):
+        places = np.sort(rng.permutation(7)[: len(tokens)])
+        given[index, places], mask[index, places] = tokens, 1
+    for form in (mask, mask.astype(bool), torch.tensor(mask), mask.tolist()):
+        assert Dataset(padded(given, form), queries, targets) == data
+
+
+def test_contexts_of_one_length_are_an_array():
+    contexts, queries, targets = draw(lengths=[3, 3, 3])
+    assert Dataset(contexts, queries, targets).lengths is None
+    given = padded(np.stack(contexts), np.ones((3, 3)))
+    assert isinstance(given, np.ndarray)
+    assert isinstance(padded(np.zeros((2, 3, 4)), [[1, 0, 0], [0, 0, 1]]), np.ndarray)
+    data = Dataset(*draw())
+    assert isinstance(data[[0, 5]].contexts, np.ndarray)
+    assert data[[0, 5]].context_size == 2
+    assert data[[0, 2]].context_size == 2
+
+
+def test_padding_repeats_the_first_token_whatever_it_was():
+    contexts = Padded(np.arange(12.0).reshape(2, 3, 2), np.array([1, 3]))
+    assert contexts.tokens[0].tolist() == [[0.0, 1.0]] * 3
+    with pytest.raises(ValueError, match="read-only"):
+        contexts.tokens[0, 0, 0] = 5.0
+
+
+@pytest.mark.parametrize(
+    ("contexts", "word"),
+    [
+        ([np.ones((2, 3)), np.ones((1, 2))], "entries"),
+        ([np.ones((2, 3)), np.ones(3), np.ones((1, 3))], "shape"),
+        ([np.ones((2, 3)), np.ones((0, 3))], "shape"),
+        ([np.ones((2, 3)), np.full((1, 3), np.nan)], "nan"),
+        ([np.ones((2, 3)), [["a", "b", "c"]]], "dtype"),
+        ([np.ones((2, 3)), [[1, 2, 3], [1]]], "array"),
+    ],
+)
+def test_other_lists_are_refused(contexts, word):
+    with pytest.raises(DataError, match=word):
+        Dataset(contexts, np.ones((2, 3)), np.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("mask", "word"),
+    [
+        (np.ones((2, 2)), "fit"),
+        (np.full((2, 3), 0.5), "0 and 1"),
+        ([[1, 1, 1], [0, 0, 0]], "example 1"),
+        ([["a"] * 3] * 2, "0 and 1"),
+        ([[1], [1, 1]], "array"),
+    ],
+)
+def test_other_masks_are_refused(mask, word):
+    with pytest.raises(DataError, match=word):
+        padded(np.ones((2, 3, 4)), mask)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "word"),
+    [([1, 4], "is 4"), ([0, 3], "is 0"), ([1, 2], "longest"), ([1.5, 3], "float"), ([3], "fit")],
+)
+def test_other_lengths_are_refused(lengths, word):
+    with pytest.raises(DataError, match=word):
+        Padded(np.ones((2, 3, 4)), np.array(lengths))
+
+
+# --- what a data set does
+
+
+def test_equality_sees_lengths(parts, data):
+    assert Dataset(*parts) == data
+    assert data.filled != data
+    assert data.filled.fingerprint() != data.fingerprint()
+    assert hash(data[:]) == hash(data)
+    assert "n=1 to 4" in repr(data)
+
+
+def test_files_keep_lengths(data, tmp_path):
+    data.save(tmp_path / "data.npz")
+    assert Dataset.open(tmp_path / "data.npz") == data
+    with np.load(tmp_path / "data.npz") as stored:
+        arrays = dict(stored)
+    assert arrays["lengths"].tolist() == LENGTHS
+    arrays["contexts"] = np.where(np.arange(4)[:, None] < arrays["lengths"][:, None, None], 1, 9)
+    arrays["contexts"] = np.where(arrays["contexts"] == 9, 1e30, data.contexts.tokens)
+    np.savez(tmp_path / "other.npz", **arrays)  # what fills up is not read
+    assert Dataset.open(tmp_path / "other.npz") == data
+
+
+def test_folders_do_not_hold_lengths(data, tmp_path):
+    with pytest.raises(DataError, match="folder"):
+        data.save_folder(tmp_path / "folder")
+    data.filled.save_folder(tmp_path / "folder")
+    np.save(tmp_path / "folder" / "lengths.npy", data.lengths)
+    with pytest.raises(FormatError, match="different lengths"):
+        Dataset.open(tmp_path / "folder")
+
+
+def test_more_entries_and_last_tokens_are_those_of_each_context(parts, data):
+    contexts, queries, _ = parts
+    longer = data.with_constant()
+    for example, tokens in zip(longer, contexts, strict=True):
+        assert (example.context == np.hstack([tokens, np.ones((len(tokens), 1))])).all()
+    last = data.last_token_queries().queries
+    assert (last == np.array([tokens[-1] for tokens in contexts])).all()
+    assert not (last == queries).any()
+
+
+def test_inputs_are_equal_where_tokens_have_the_same_shares():
+    a, b = np.eye(2)
+    contexts = [[a, b], [b, a, a, b], [a, b, b], [a]]
+    data = Dataset(contexts, np.ones((4, 2)), [1, 1, 2, 3])
+    assert data.distinct().targets.tolist() == [1, 2, 3]
+    with pytest.raises(DataError, match="same input"):
+        Dataset(contexts, np.ones((4, 2)), [1, 0, 2, 3]).distinct()
+
+
+# --- the layer
+
+
+def test_the_layer_attends_to_own_tokens_only(parts, data, memorizer):
+    contexts, queries, targets = parts
+    layer = memorizer.layer
+    wanted = one_by_one(layer, contexts, queries)
+    assert np.abs(layer.intermediate(contexts, queries) - wanted).max() < 1e-12
+    assert np.abs(layer.intermediate(data.filled.contexts, queries) - wanted).max() > 1e-3
+    attention = layer.attention(data.contexts, queries)
+    assert not attention[~np.broadcast_to(data.contexts.mask[:, None], attention.shape)].any()
+    for given in (contexts, data.contexts):
+        assert np.abs(memorizer(given, queries) - targets).max() < 1e-9
+    assert memorizer.max_error(data) < 1e-9
+    assert abs(memorizer(*data[2][:2]) - targets[2]) < 1e-9
+    assert memorizer.layer.astype(np.float32)(contexts, queries).dtype == np.float32
+
+
+def test_a_program_in_float32_attends_to_own_tokens_only(data, memorizer):
+    outputs = Program().of_layer(memorizer.layer, data)[:, 0]
+    assert np.abs(outputs - data.targets).max() < 1e-3
+
+
+@pytest.mark.parametrize("multihead", [False, True])
+def test_torch_modules_take_the_mask(parts, data, multihead):
+    _, queries, targets = parts
+    shapes = {"num_heads": 6, "head_dim": 1, "value_dim": 1} if multihead else {}
+    module = build_memorizer(data, **shapes).to_torch(multihead=multihead)
+    tokens, mask = torch.tensor(data.contexts.tokens), torch.tensor(data.contexts.mask)
+    outputs = module(tokens, torch.tensor(queries), mask).detach().numpy()
+    assert np.abs(outputs - targets).max() < 1e-9
+    unmasked = module(tokens, torch.tensor(queries)).detach().numpy()
+    assert np.abs(unmasked - targets).max() > 1e-3
+    assert Memorizer.from_torch(module, data).max_error(data) < 1e-9
+
+
+def test_labels_are_predicted(parts):
+    contexts, queries, _ = parts
+    labels = ["dog", "cat"] * 5
+    data = Dataset.of_classes(contexts, queries, labels)
+    assert build_memorizer(data).predict_labels(contexts, queries).tolist() == labels
+
+
+# --- capacity and proofs
+
+
+def test_heads_are_as_few_as_contexts_allow(data):
+    found = exact_capacity(data, 2)
+    rng = np.random.default_rng(0)
+    assert found.exact
+    assert residues.search(found.layer, data, rng).rank == found.lower
+    single = Dataset(*draw(lengths=[1, 1, 1, 2]))  # one token each: no directions to answer in
+    assert exact_capacity(single, 9).upper == 4
+    alone = Dataset(
+        [np.ones((1, 2)), [[1, 2], [3, 4]], [[5, 6]], [[7, 9]]], np.eye(4)[:, :2], [0] * 4
+    )
+    assert exact_capacity(alone, 1).upper == 2
+    assert exact_capacity(alone, 9).upper == 3  # a context of one token adds nothing per head
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"shared_keys": True}, {"head_dim": 3}, {"precision": 106}, {"value_dim": 1}],
+    ids=str,
+)
+def test_certificates_are_checked(parts, options):
+    contexts, queries, _ = parts
+    targets = np.random.default_rng(1).standard_normal((10, 2))
+    heads = {"num_heads": 8} if "value_dim" in options else {}
+    data = Dataset(contexts, queries, targets)
+    memorizer = build_memorizer(data, **heads, **options)
+    claims = ["rank", "error"] + ["executed"] * ("precision" not in options)
+    certificate = certify(memorizer, data, claims=claims)
+    assert certificate.proved
+    assert "n <= 4" in str(certificate)
+    assert check(certificate, memorizer, data).proved
+    assert not check(certificate, memorizer, data.filled).proved
+
+
+def test_exact_logits_have_lengths():
+    contexts, queries, targets = draw()
+    short = [np.rint(8 * tokens) / 8 for tokens in contexts]
+    data = Dataset(short, np.rint(8 * queries) / 8, targets)
+    memorizer = build_memorizer(data, exact_logits=True)
+    certificate = certify(memorizer, data, claims="executed")
+    assert "none of that by logits" in certificate["executed"].detail
+    assert check(certificate, memorizer, data).proved
+
+
+# --- what does not take them
+
+
+REFUSED = {
+    "saturated": lambda data: build_memorizer(data, construction="saturated"),
+    "rank one": lambda data: build_memorizer(data, construction="rank_one"),
+    "paired": lambda data: build_memorizer(data, construction="paired"),
+    "rational": lambda data: build_memorizer(data, arithmetic="rational"),
+    "assumptions": assumptions.check,
+    "regroup": lambda data: assumptions.regroup(data, num_heads=4),
+    "mixing": token_mixing,
+    "upper bound": lambda data: upper_bound_certificate(data, 1),
+    "array": lambda data: np.asarray(data.contexts),
+    "method": lambda data: data.contexts.reshape(-1),
+    "two axes": lambda data: data.contexts[:, 0],
+    "sum": lambda data: np.ones((10, 4, 6)) + data.contexts,
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_needs_one_length_says_so(data, name):
+    with pytest.raises(ConstructiveError, match="one length") as caught:
+        REFUSED[name](data)
+    assert isinstance(caught.value, DataError | ParameterError)
+
+
+def test_explain_says_which_constructions_take_them(data):
+    found = explain(data)
+    assert found.plan.construction == "generic"
+    assert str(found).count("needs contexts of one") == 3

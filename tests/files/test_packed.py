@@ -1,0 +1,209 @@
+"""Packed weights come back bit for bit, from small files, and damaged ones are refused."""
+
+import json
+import zlib
+
+import numpy as np
+import pytest
+from compact_parts import changed, compact
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from constructive import Decoder, FormatError, Text, build_decoder
+from constructive.layers import decoder_files
+from constructive.layers.packed.drawn import drawn_signs
+from constructive.layers.packed.packing import NAMES, order_of, pack, packable, unpack
+from constructive.layers.packed.rules import parity
+from constructive.support.tensors import serialized
+
+BITS = {"W_Q": (2, 3, 1), "W_K": (2, 3, 1), "U": (9, 2), "embedding": (4, 3)}
+SHAPES = BITS | {"positions": (8, 3), "unembedding": (5, 2)}
+
+
+@pytest.fixture(scope="module")
+def decoder():
+    return compact()[0]
+
+
+def content(decoder):
+    return decoder_files.file_content(decoder.tensors, decoder.about())
+
+
+def same_bits(one, other):
+    return all((one[name].view("u4") == other[name].view("u4")).all() for name in one)
+
+
+integers = st.one_of(st.integers(-3, 3), st.integers(-(2**24), 2**24))
+entries = st.one_of(integers.map(float), st.sampled_from([-0.0, 0.5, 2.0**30, 1e-40]))
+
+
+@st.composite
+def weights(draw):
+    """Tensors with columns of any kind, formulas of this package among them."""
+    made = {}
+    for name, shape in SHAPES.items():
+        array = draw(arrays(np.float32, shape, elements=entries.map(np.float32)))
+        if draw(st.booleans()):
+            array = np.rint(array / 2**20) + 0.0
+        if draw(st.booleans()):
+            array = draw(st.integers(1, 9)) * drawn_signs(name, 3, shape)
+        made[name] = array.astype(np.float32)
+    if draw(st.booleans()):
+        line = draw(st.integers(-3, 3)) - np.array(draw(st.permutations(range(5))))
+        made["unembedding"] = np.stack([2.0 * line, -7.0 * line**2], 1).astype(np.float32)
+        order = order_of(line)[:4]
+        made["embedding"][:, 1] = parity(order & draw(st.integers(0, 7)))
+        made["positions"][:, 2] = 3.0 * parity(np.arange(8) & draw(st.integers(0, 7)))
+    return made
+
+
+@settings(deadline=None)
+@given(weights())
+def test_every_bit_comes_back_here_and_in_the_checker(checker, tensors):
+    packed = pack(tensors, 3)
+    assert same_bits(unpack(packed.rules, packed.bits, 3), tensors)
+    rules = json.loads(json.dumps(packed.rules))
+    read = checker.packed.read(rules, np.packbits(packed.bits, bitorder="little"), 3)
+    assert same_bits(read, tensors)
+    assert packed.num_stored <= sum(a.size for a in tensors.values()) + 32
+
+
+def test_formulas_take_no_bits(decoder):
+    packed = pack(decoder.tensors, 0)
+    for name in ("W_Q", "W_K", "positions"):
+        kinds = {run[1] for run in packed.rules[name]["columns"]}
+        assert kinds <= {"drawn", "constant", "parity"}
+    other = pack(decoder.tensors, 1)
+    assert len(other.bits) > len(packed.bits)
+    unpacked = unpack(other.rules, other.bits, 1)
+    assert same_bits(unpacked, decoder.tensors)
+
+
+def test_places_in_few_classes_take_few_bits():
+    """Of 200 tokens in three classes, which keep their order, each takes two bits or so."""
+    rng = np.random.default_rng(0)
+    classes = rng.choice(3, 200, p=[0.7, 0.2, 0.1])
+    order = np.empty(200)
+    order[np.argsort(-classes, kind="stable")] = np.arange(200)
+    line = {"unembedding": (50.0 - 2.0 * order)[:, None].astype(np.float32)}
+    others = {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}
+    packed = pack(others | line, 0)
+    assert packed.rules["unembedding"]["columns"] == [[1, "places", 50, -2, 0]]
+    assert len(packed.bits) < 2 * 200
+    assert same_bits(unpack(packed.rules, packed.bits, 0), others | line)
+    shuffled = {"unembedding": rng.permutation(200.0 - np.arange(200))[:, None].astype("f4")}
+    packed = pack(others | shuffled, 0)
+    assert 6 * 200 < len(packed.bits) <= 8 * 200
+    assert same_bits(unpack(packed.rules, packed.bits, 0), others | shuffled)
+
+
+def test_the_line_of_the_unembedding_is_a_formula(decoder):
+    packed = pack(decoder.tensors, 0)
+    assert packed.rules["unembedding"]["columns"][1][1] == "parabola"
+    spoilt = changed(decoder, "unembedding", (3, 1), 17.0)
+    assert pack(spoilt.tensors, 0).rules["unembedding"]["columns"][1][1] != "parabola"
+
+
+def test_what_is_counted(decoder):
+    assert decoder.num_stored < decoder.num_parameters
+    assert decoder.num_bits < 32 * decoder.num_stored
+    plain = changed(decoder, "U", (1, 0), 0.5)
+    assert not packable(plain.tensors)
+    assert plain.num_stored == plain.num_parameters
+    assert plain.num_bits == 32 * plain.num_parameters
+
+
+def test_a_packed_file(decoder, tmp_path):
+    decoder.save(tmp_path / "packed.safetensors")
+    read = Decoder.load(tmp_path / "packed.safetensors")
+    assert same_bits(read.tensors, decoder.tensors)
+    about = [read.vocabulary, read.unit, read.longest, read.layer.window, read.record]
+    assert about == [
+        decoder.vocabulary, decoder.unit, decoder.longest, decoder.layer.window, decoder.record
+    ]  # fmt: skip
+    plain = changed(decoder, "U", (1, 0), 0.5)
+    assert len(content(plain)) > 3 * len(content(decoder))
+
+
+def test_other_decoders_have_the_files_they_had():
+    decoder = build_decoder(Text.words("a rat sat"), width=16)
+    metadata = {"format": "constructive decoder 1", "decoder": decoder.described()}
+    assert content(decoder) == serialized(decoder.tensors, metadata)
+
+
+def described(decoder):
+    """What a packed file says, and its bits."""
+    packed = pack(decoder.tensors, decoder.record.seed)
+    about = decoder.about() | {"weights": packed.rules}
+    return json.loads(json.dumps(about)), np.packbits(packed.bits, bitorder="little")
+
+
+def written(path, about, bits, text=None):
+    text = json.dumps(about).encode() if text is None else text
+    content = np.frombuffer(zlib.compress(text), np.uint8)
+    path.write_bytes(
+        serialized({"about": content, "bits": bits}, {"format": "constructive decoder 2"})
+    )
+
+
+def spoil_rule(about):
+    about["weights"]["U"]["columns"][0][1] = "formula"
+
+
+def spoil_shape(about):
+    about["weights"]["positions"]["shape"] = [1 << 40, 11]
+
+
+def spoil_count(about):
+    about["weights"]["U"]["columns"][0][0] += 1
+
+
+def spoil_parameter(about):
+    about["weights"]["U"]["columns"][0][2] = 0.5
+
+
+def spoil_name(about):
+    about["weights"]["V"] = about["weights"].pop("U")
+
+
+def spoil_window(about):
+    about["window"] = -1
+
+
+SPOILS = [spoil_rule, spoil_shape, spoil_count, spoil_parameter, spoil_name, spoil_window]
+
+
+@pytest.mark.parametrize("spoil", SPOILS)
+def test_spoilt_descriptions(decoder, tmp_path, spoil):
+    about, bits = described(decoder)
+    path = tmp_path / "spoilt.safetensors"
+    written(path, about, bits)
+    assert same_bits(Decoder.load(path).tensors, decoder.tensors)
+    spoil(about)
+    written(path, about, bits)
+    with pytest.raises(FormatError):
+        Decoder.load(path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bits_that_are_missing_or_left(decoder, tmp_path, name):
+    about, bits = described(decoder)
+    path = tmp_path / "spoilt.safetensors"
+    for other in (bits[:-2], np.append(bits, np.uint8(1)), np.append(bits, np.uint8(0))):
+        written(path, about, other)
+        with pytest.raises(FormatError):
+            Decoder.load(path)
+    del about["weights"][name]
+    written(path, about, bits)
+    with pytest.raises(FormatError):
+        Decoder.load(path)
+
+
+def test_text_that_is_no_description(decoder, tmp_path):
+    about, bits = described(decoder)
+    path = tmp_path / "spoilt.safetensors"
+    for text in (b"[", b"[]", b"{}", b"\xff", json.dumps(about).encode()[:-1]):
+        written(path, about, bits, text)
+        with pytest.raises(FormatError):
+            Decoder.load(path)

@@ -1,0 +1,109 @@
+"""What every family of instances keeps: `check_family` tests one by a line."""
+
+import re
+
+import numpy as np
+import pytest
+
+from constructive import ParameterError
+from constructive.instances import Answer
+from constructive.instances.proof import Witness
+from constructive.instances.rounding import output_rounding, property_rounding
+
+POINTS = 400
+
+
+def check_family(family, dims=(2, 5), seeds=(0, 1), **options):
+    check_facts(family)
+    check_refusals(family, dims[0])
+    groups = [family.make(d, seed=s, **options) for d in dims for s in seeds]
+    for group in groups:
+        check_group(family, group)
+    check_seeds(family, dims[0], options)
+    check_names_say_nothing(family, dims[0], options)
+
+
+def check_facts(family):
+    assert re.fullmatch("[a-z]+", family.name)
+    assert family.purpose.isprintable()
+    for name, option in family.options.items():
+        assert name.isidentifier()
+        assert option.least <= option.default <= option.most
+        assert option.meaning
+        assert option.drawn is None or option.least <= min(option.drawn) <= max(option.drawn)
+
+
+def check_refusals(family, dim):
+    with pytest.raises(ParameterError, match="no option"):
+        family.make(dim, no_such_option=1.0)
+    for name, option in family.options.items():
+        for value in (option.least - 1.0, 2.0 * option.most + 1.0, float("nan"), "1"):
+            with pytest.raises(ParameterError, match=name):
+                family.make(dim, **{name: value})
+    with pytest.raises(ParameterError, match="dim"):
+        family.make(0)
+    with pytest.raises(ParameterError, match="seed"):
+        family.make(dim, seed=-1)
+
+
+def check_group(family, group):
+    assert {each.answer for each in group} == set(Answer), "a group has both answers"
+    assert len({id(each.network) for each in group}) == 1, "a group has one network"
+    assert len({each.name for each in group}) == len(group)
+    for each in group:
+        assert each.family == family.name
+        assert each.margin >= 2.0 * each.rounding > 0.0
+        assert each.rounding == property_rounding(each.network, each.property)
+        check_answer(each)
+
+
+def check_answer(instance):
+    """By points of the box: none may contradict the answer, and a witness has to be one."""
+    box = instance.property.box
+    random = np.random.default_rng(1)
+    points = random.uniform(box.lower, box.upper, (POINTS, len(box.lower)))
+    points[: POINTS // 4] = np.where(points[: POINTS // 4] > 0, box.lower, box.upper)
+    points = np.clip(points.astype(np.float32), box.lower, box.upper)
+    if isinstance(instance.proof, Witness):
+        witness = np.array([[float(x) for x in instance.proof.point]])
+        assert (witness.astype(np.float32) == witness).all(), "a witness is float32 numbers"
+        slack = instance.property.least_slack(instance.network(witness))[0]
+        assert slack >= instance.margin - 1e-12, "the witness is not one"
+        in_float32 = instance.network(witness, np.float32).astype(np.float64)
+        assert instance.property.least_slack(in_float32)[0] > 0.0
+    else:
+        slacks = instance.property.least_slack(instance.network(points))
+        assert slacks.max() <= -instance.margin + 1e-12, "a point meets what is called unsat"
+    off = np.abs(instance.network(points, np.float32) - instance.network(points)).max(axis=0)
+    assert (off <= output_rounding(instance.network, box)).all()
+
+
+def check_seeds(family, dim, options):
+    one, same, other = (family.make(dim, seed=seed, **options) for seed in (3, 3, 4))
+    assert list(map(summary, one)) == list(map(summary, same)), "a seed gives one group"
+    assert list(map(summary, one)) != list(map(summary, other)), "seeds give different groups"
+
+
+def summary(instance):
+    return (
+        instance.name,
+        instance.answer,
+        instance.proof.document(),
+        [
+            (h.slopes.tolist(), h.offsets.tolist(), h.values.tolist())
+            for h in instance.network.heads
+        ],
+        instance.property.box.lower.tolist(),
+        [(a.coefficients.tolist(), a.threshold) for d in instance.property.disjuncts for a in d],
+    )
+
+
+def check_names_say_nothing(family, dim, options):
+    """Both letters have both answers, and names have no other part that differs."""
+    seen = set()
+    for seed in range(12):
+        for each in family.make(dim, seed=seed, name="group", **options):
+            assert re.fullmatch("group_[a-z]", each.name)
+            seen.add((each.name, each.answer))
+    first = {name for name, _ in seen}
+    assert all((name, answer) in seen for name in first for answer in Answer), "a name tells"

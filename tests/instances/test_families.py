@@ -1,0 +1,186 @@
+"""Every family keeps the laws; a toy does, and liars are caught."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from family_conformance import check_answer, check_family
+from toy_family import Toy
+
+from constructive import ParameterError
+from constructive.instances import (
+    FAMILIES,
+    Answer,
+    Atom,
+    Property,
+    Refutations,
+    Witness,
+    planted,
+)
+from constructive.instances.families.hidden import Hidden
+from constructive.instances.making import KINDS
+
+PLANTED = [name for name in FAMILIES if name in KINDS]
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_families(name):
+    check_family(FAMILIES[name]())
+
+
+@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("scale", [16.0, 255.3])
+@pytest.mark.parametrize("dim", [1, 33, 64])
+def test_sizes(name, scale, dim):
+    for instance in FAMILIES[name]().make(dim, seed=5, scale=scale):
+        check_answer(instance)
+
+
+@pytest.mark.parametrize("name", ["needle", "corner"])
+def test_without_a_decoy(name):
+    check_family(FAMILIES[name](), decoy=0.0)
+
+
+def test_the_toy_is_a_family():
+    check_family(Toy(), margin=0.2)
+
+
+class SaysMore(Toy):
+    """Its maximum is one half, and it asks for more."""
+
+    def thresholds(self, options):
+        return 0.5 + options["margin"], 0.6 + options["margin"]
+
+
+class Telltale(Toy):
+    """Its first instance is always sat."""
+
+    def draw(self, name, dim, random, options):
+        sat, unsat = sorted(super().draw(name, dim, random, options), key=lambda i: i.answer)
+        return replace(sat, name=f"{name}_a"), replace(unsat, name=f"{name}_b")
+
+
+class Forgetful(Toy):
+    """Each call has another seed."""
+
+    calls = 0
+
+    def draw(self, name, dim, random, options):  # noqa: ARG002
+        Forgetful.calls += 1
+        return super().draw(name, dim, np.random.default_rng(Forgetful.calls), options)
+
+
+class Lenient(Toy):
+    """Takes options that it does not list."""
+
+    def make(self, dim, *, seed=0, name=None, **options):
+        known = {key: value for key, value in options.items() if key in self.options}
+        return super().make(dim, seed=seed, name=name, **known)
+
+
+class OneAnswer(Toy):
+    """Has no twin."""
+
+    def draw(self, name, dim, random, options):
+        return super().draw(name, dim, random, options)[:1]
+
+
+@pytest.mark.parametrize(
+    ("liar", "reason"),
+    [
+        (SaysMore, "margin"),
+        (Telltale, "a name tells"),
+        (Forgetful, "a seed gives one group"),
+        (Lenient, "DID NOT RAISE"),
+        (OneAnswer, "both answers"),
+    ],
+)
+def test_liars_are_caught(liar, reason):
+    with pytest.raises((AssertionError, ParameterError, pytest.fail.Exception), match=reason):
+        check_family(liar(), margin=0.2)
+
+
+def test_an_answer_without_its_proof_is_refused():
+    twins = planted(dim=3, scale=32.0)
+    with pytest.raises(ParameterError, match="not one of unsat"):
+        replace(twins.sat, answer=Answer.UNSAT)
+    with pytest.raises(ParameterError, match="no proof"):
+        replace(twins.sat, property=twins.unsat.property)
+    with pytest.raises(ParameterError, match="no proof"):
+        replace(twins.unsat, property=twins.sat.property)
+    (slabs,) = twins.unsat.proof.parts
+    for less in (slabs.slabs[1:], slabs.slabs[:-1], ()):
+        with pytest.raises(ParameterError, match="no proof"):
+            replace(twins.unsat, proof=Refutations((replace(slabs, slabs=less),)))
+    with pytest.raises(ParameterError, match="no proof"):
+        replace(twins.unsat, proof=Refutations(()))
+    outside = (Fraction(100), *twins.sat.proof.point[1:])
+    with pytest.raises(ParameterError, match="no proof"):
+        replace(twins.sat, proof=Witness(outside))
+    with pytest.raises(ParameterError, match="no proof"):
+        replace(twins.sat, proof=Witness(twins.sat.proof.point[:-1]))
+
+
+def test_a_property_of_another_network_is_refused():
+    small, large = planted(dim=2), planted(dim=3)
+    with pytest.raises(ParameterError, match="does not fit"):
+        replace(small.sat, property=large.sat.property)
+
+
+def test_a_margin_below_the_rounding_is_refused():
+    twins = planted(dim=3, scale=64.0)
+    atom = twins.sat.property.disjuncts[0][0]
+    close = float(np.float32(atom.threshold + 0.05 - 1e-5))
+    near = Property(twins.sat.property.box, ((Atom([1.0], close),),))
+    assert twins.sat.proof.margin(twins.sat.network, near) > 0.0
+    with pytest.raises(ParameterError, match="twice"):
+        replace(twins.sat, property=near)
+    with pytest.raises(ParameterError, match="too small"):
+        planted(dim=3, scale=4096.0, margin=0.002)
+
+
+def test_hardness_by_points_of_the_box():
+    """No more of the box has f >= c than is promised; outside of B' signs are the decoy's."""
+    random = np.random.default_rng(0)
+    for name in ("needle", "corner"):
+        family = FAMILIES[name]()
+        for scale in (16.0, 64.0):
+            generator = np.random.default_rng(7)
+            plan = family.plan(2, generator, {"scale": scale, "margin": 0.05, "decoy": 0.5})
+            assert isinstance(plan.hardness, Hidden)
+            threshold = plan.maximum()[0] - 0.05
+            hardness = plan.hardness(threshold)
+            points = random.uniform(plan.box.lower, plan.box.upper, (20000, 2))
+            share = (plan.network(points)[:, 0] >= threshold).mean()
+            assert share <= hardness.random + 5.0 * np.sqrt(hardness.random / 20000)
+            step = 1e-6
+            for i in range(2):
+                ahead = points.copy()
+                ahead[:, i] += step * plan.signs[i]
+                rises = plan.network(ahead)[:, 0] > plan.network(points)[:, 0]
+                assert (~rises).mean() <= hardness.sign * 1.2 + 1e-3
+
+
+def test_hardness_says_nothing_where_its_hypotheses_fail():
+    assert planted(dim=2, scale=1.0).sat.hardness == (None, None)
+    assert planted(dim=4, scale=64.0, kind="shadow").sat.hardness == (None, None)
+    hard = planted(dim=10, scale=256.0).sat.hardness
+    assert 0.0 < hard.random < hard.sign < 1e-6
+
+
+def test_the_maximum_of_a_plan_is_one():
+    """On a fine grid no value is above the upper bound, and some is near the lower one."""
+    for name in PLANTED:
+        family = FAMILIES[name]()
+        options = {"scale": 16.0, "margin": 0.05, "decoy": 0.5}
+        plan = family.plan(2, np.random.default_rng(3), options)
+        least, most = plan.maximum()
+        axes = [
+            np.linspace(*ends, 801) for ends in zip(plan.box.lower, plan.box.upper, strict=True)
+        ]
+        grid = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2)
+        highest = plan.network(grid).max()
+        assert highest <= most
+        assert least - 0.02 <= highest
+        assert most - least < 0.01

@@ -1,0 +1,174 @@
+"""Boxes around memorized examples: no point and no search contradicts an answer."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from family_conformance import check_family
+
+from constructive import Dataset, ParameterError, build_memorizer, generators
+from constructive.instances import FAMILIES, Answer, Property, Refutations
+from constructive.instances.attacks import STEPS, search
+from constructive.instances.families.classes import overtaken
+from constructive.instances.families.robust import leaves, robust
+from constructive.instances.interval import Interval
+from constructive.instances.of_layers import _readouts, network_of, network_of_token
+from constructive.instances.radii import TOLERANCE, around, largest_proved, refuted, widened
+
+KINDS = ["robust", "classes", "relabelled", "token"]
+
+
+def twins_of(kind, dim, seed, **options):
+    """The sat instance, and the unsat one."""
+    pair = FAMILIES[kind]().make(dim, seed=seed, **options)
+    return sorted(pair, key=lambda each: each.answer is Answer.UNSAT)
+
+
+def thresholds(instance):
+    disjuncts = instance.property.disjuncts
+    return [[(*atom.coefficients, atom.threshold) for atom in atoms] for atoms in disjuncts]
+
+
+def corners(box):
+    ends = itertools.product(*zip(box.lower, box.upper, strict=True))
+    return np.array(list(itertools.islice(ends, 4096)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_families_keep_the_laws(kind):
+    check_family(FAMILIES[kind]())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dim", [2, 3, 8])
+@pytest.mark.parametrize("seed", [5, 6])
+def test_no_corner_and_no_search_contradicts_unsat(kind, dim, seed):
+    sat, unsat = twins_of(kind, dim, seed)
+    wide = widened(unsat.property.box)
+    slacks = unsat.property.least_slack(unsat.network(corners(wide)))
+    assert slacks.max() < -unsat.rounding
+    outside = replace(unsat.property, box=wide)
+    for method in STEPS:
+        assert search(unsat.network, outside, method, budget=4000).slack < 0
+    assert (sat.property.box.lower <= unsat.property.box.lower).all()
+    assert (sat.property.box.upper >= unsat.property.box.upper).all()
+    assert thresholds(sat) == thresholds(unsat)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_proof_of_a_box_is_not_one_of_the_box_with_the_witness(kind):
+    sat, unsat = twins_of(kind, 4, 1)
+    with pytest.raises(ParameterError, match="no proof"):
+        replace(unsat, property=sat.property)
+    with pytest.raises(ParameterError, match="no proof"):
+        replace(sat, property=unsat.property)
+
+
+def test_weighted_means_widen_the_box():
+    """For a seed where the interval form alone proves less."""
+    wide, narrow = (twins_of("robust", 8, 0, dual=dual)[1].property.box for dual in (1, 0))
+    assert wide.widths.max() >= narrow.widths.max()
+    data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+    memorizer = build_memorizer(data, num_heads=3, construction="saturated")
+    network, bad = network_of(memorizer.layer, data.contexts[1]), leaves(data.targets[1:2], 0.06)
+    boxes = [
+        largest_proved(network, data.queries[1], bad, dual=dual)[0].box for dual in (True, False)
+    ]
+    assert boxes[0].widths.max() > 1.3 * boxes[1].widths.max()
+
+
+@pytest.mark.parametrize("construction", ["generic", "saturated", "rank_one"])
+def test_memorizers_of_your_own(construction):
+    data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+    memorizer = build_memorizer(data, num_heads=3, construction=construction)
+    for example in range(3):
+        twins = robust(memorizer, data, example=example, epsilon=0.06)
+        assert twins.unsat.property.box.contains(data.queries[example])
+        output = twins.unsat.network(data.queries[example][np.newaxis])[0]
+        assert abs(output - data.targets[example]).max() < 1e-4
+
+
+def test_several_outputs_and_a_shared_context():
+    rng = np.random.default_rng(0)
+    data = Dataset(rng.normal(size=(4, 6)), rng.normal(size=(5, 6)), rng.normal(size=(5, 3)))
+    twins = robust(build_memorizer(data, num_heads=4), data, example=2, epsilon=0.2)
+    assert len(twins.unsat.property.disjuncts) == 6
+    assert twins.unsat.property.output_dim == 3
+
+
+def test_what_is_not_an_example_is_refused():
+    data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+    memorizer = build_memorizer(data, num_heads=3, construction="generic")
+    with pytest.raises(ParameterError, match="example 7"):
+        robust(memorizer, data, example=7)
+    with pytest.raises(ParameterError, match="epsilon"):
+        robust(memorizer, data, epsilon=0.0)
+    with pytest.raises(ParameterError, match="no box"):
+        robust(memorizer, data, epsilon=1e-9)
+    with pytest.raises(ParameterError, match="context"):
+        network_of(memorizer.layer, data.contexts[0][:, :4])
+
+
+def test_the_network_of_a_token_is_the_layer_with_that_token():
+    """Its input moves the token, and the layer computes the same of the context with it."""
+    data = generators.uniform(num_examples=7, context_size=3, width=6, seed=2)
+    layer = build_memorizer(data, num_heads=3, construction="generic").layer
+    context, query = np.array(data.contexts[1]), data.queries[1]
+    values = np.concatenate([*_readouts(layer)], axis=1)
+    basis = np.linalg.svd(values)[0][:, 3:]
+    for token in range(3):
+        network = network_of_token(layer, context, query, token)
+        assert network.input_dim == 3
+        assert all(np.flatnonzero(h.slopes.any(axis=1)).tolist() == [token] for h in network.heads)
+        for z in np.random.default_rng(token).normal(size=(5, 3)):
+            moved = context.copy()
+            moved[token] += basis @ z
+            expected = layer(moved[np.newaxis], query[np.newaxis])
+            assert network(z[np.newaxis]) == pytest.approx(expected, abs=1e-4)
+            assert abs(expected - data.targets[1]).max() > 1e-3
+
+
+def test_tokens_that_cannot_move_are_refused():
+    data = generators.uniform(num_examples=7, context_size=3, width=3, seed=2)
+    layer = build_memorizer(data, num_heads=3, construction="generic").layer
+    with pytest.raises(ParameterError, match="direction"):
+        network_of_token(layer, data.contexts[0], data.queries[0])
+    wide = generators.uniform(num_examples=7, context_size=3, width=6, seed=2)
+    layer = build_memorizer(wide, num_heads=3, construction="generic").layer
+    with pytest.raises(ParameterError, match="token 3"):
+        network_of_token(layer, wide.contexts[0], wide.queries[0], 3)
+
+
+def test_relabelled_ends_at_the_other_example():
+    sat, _ = twins_of("relabelled", 6, 2, distance=0.05)
+    assert sat.property.box.widths.max() == pytest.approx(0.1, rel=1e-5)
+    assert sat.margin == pytest.approx(0.125, abs=1e-2)
+
+
+@pytest.mark.parametrize("radius", [1e-6, 0.1, 3.0])
+def test_boxes_are_rounded_outward(radius):
+    point = np.random.default_rng(0).normal(size=50)
+    box = around(point, radius)
+    assert box.contains(point)
+    assert all(abs(x - p) >= radius for p, x in zip(point, box.upper, strict=True))
+    wide = widened(box)
+    assert (wide.lower <= box.lower - TOLERANCE).all()
+    assert (wide.upper >= box.upper + TOLERANCE).all()
+    assert (wide.widths < box.widths + 3 * TOLERANCE).all()
+
+
+def test_a_box_that_is_not_proved_has_no_proof():
+    """Beyond the radius the interval form fails, and its margin says so."""
+    data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+    memorizer = build_memorizer(data, num_heads=3, construction="generic")
+    network, bad = network_of(memorizer.layer, data.contexts[0]), leaves(data.targets[:1], 0.05)
+    far = Property(around(data.queries[0], 2.0), bad)
+    assert refuted(network, far, dual=True) is None
+    assert Refutations((Interval(0), Interval(0))).margin(network, far) < 0
+
+
+def test_every_other_class_has_a_disjunct():
+    atoms = [atoms[0] for atoms in overtaken(2, 4)]
+    assert [int(np.argmax(atom.coefficients)) for atom in atoms] == [0, 1, 3]
+    assert all(atom.coefficients[2] == -1.0 for atom in atoms)

@@ -1,0 +1,130 @@
+"""Drawn programs on decoders of integers: z is exact, bit for bit, and so is the token.
+
+Where the hypotheses do not hold, some program says another token, or z is not that of the picks.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from compact_parts import changed, compact
+from hypothesis import given, settings
+
+from constructive import ParameterError, PrecisionError, Text, Verdict, certify
+from constructive.exact.formats import FORMATS
+from constructive.exact.models import INTEGER_MODELS, MODELS, model_named
+from constructive.layers.causal.integers import require_integers
+from constructive.layers.causal.saturated import picks, read
+from constructive.layers.drawn_programs import choices, drawn
+from constructive.layers.recital import recital
+from constructive.strategies import programs
+
+PAIRWISE = ["float32, pairwise", "float32, pairwise, blocks of 16", *INTEGER_MODELS]
+SHORT = Text.words("a b, a c, b d. a d")
+
+
+@pytest.fixture(scope="module")
+def made():
+    """A decoder with full margins, its text, its tokens and Z."""
+    decoder, text = compact(SHORT, period=8, spacing=301)
+    x = decoder.embedded(text.ids[None])
+    z = read(x[0], picks(x[0], *list(decoder.layer.tensors.values())[:2], 8).tokens)
+    return decoder, text, x, z
+
+
+@pytest.mark.parametrize("name", PAIRWISE)
+def test_programs_give_z_and_the_token(made, name):
+    decoder, text, x, z = made
+    following = np.append(text.ids[1:], text.end)
+    claim = certify(decoder, text, claims=["executed"], model=name)["executed"]
+    assert claim.verdict is Verdict.PROVED
+    exact = z.astype(float) @ decoder.layer.readout_weights @ decoder.unembedding.T.astype(float)
+    assert np.abs(exact).max() < 2**24
+
+    @settings(max_examples=25)
+    @given(programs(name, decoder=True))
+    def check(program):
+        found = program.of_decoder(decoder.layer, decoder.unembedding, x)[0]
+        assert (found == exact).all()
+        assert (found.argmax(axis=1) == following).all()
+        identity = dataclasses.replace(
+            decoder.layer, readout_weights=np.eye(z.shape[1], dtype=np.float32)
+        )
+        rows = program.of_decoder(identity, np.eye(z.shape[1], dtype=np.float32), x)[0]
+        assert (rows == z).all()
+
+    check()
+
+
+def test_logits_beyond_integers_stay_within_the_bound():
+    decoder, text = compact(spacing=300_001)
+    x = decoder.embedded(text.ids[None])
+    z = read(x[0], picks(x[0], *list(decoder.layer.tensors.values())[:2], 8).tokens)
+    outputs = z.astype(float) @ decoder.layer.readout_weights
+    exact = outputs @ decoder.unembedding.T.astype(float)
+    model = model_named("float32, pairwise")
+    seen = recital(decoder, text, model=model)
+    assert (np.abs(outputs) @ np.abs(decoder.unembedding.T)).max() > 2**24
+    used = 0.0
+    for seed in range(20):
+        program = drawn(model, choices(seed), decoder=True)
+        found = program.of_decoder(decoder.layer, decoder.unembedding, x)[0]
+        right = np.append(text.ids[1:], text.end)
+        each = np.arange(len(right))
+        for logits in (found, exact):
+            assert (logits.argmax(axis=1) == right).all()
+        moved = np.abs(
+            (found[each, right][:, None] - found) - (exact[each, right][:, None] - exact)
+        )
+        used = max(used, float((moved.max(axis=1) / seen.error).max()))
+    assert 1e-3 < used <= 1.0
+
+
+def test_other_models_are_not_proved_by_integers(made):
+    decoder, text, _, _ = made
+    with pytest.raises(ParameterError, match="model"):
+        certify(decoder.stored_as("bfloat16"), text, model="float32, TF32 products")
+    merged = certify(decoder, text, claims=["executed"], model="float32, scaled")["executed"]
+    assert merged.verdict is Verdict.UNDECIDED
+
+
+def test_factors_that_do_not_fit_are_not_proved():
+    """Keys are 64 b, and bfloat16 holds b of 8 bits."""
+    decoder, text = compact(SHORT, period=8, window=8, heads=8, spacing=301)
+    w_k = decoder.layer.key_weights
+    wider = changed(decoder, "W_K", array=w_k * np.float32(5.0))
+    x = decoder.embedded(text.ids[None])[0].astype(float)
+    keys = np.abs(x @ w_k[:, :, 0].T.astype(float) * 5.0)
+    assert (keys % 2 == 0).all()
+    assert ((keys / 64) % 2 == 1).all()
+    assert (keys / 64).max() > 2 ** FORMATS["bfloat16"].digits
+    for name in INTEGER_MODELS:
+        claim = certify(wider, text, claims=["executed"], model=name)["executed"]
+        assert (claim.verdict is Verdict.PROVED) == ("bfloat16" not in name)
+
+
+def test_a_split_readout_needs_smaller_sums():
+    """128 |A| + |B| may add up to 2^24 where |U| does not: then orders matter."""
+    model = INTEGER_MODELS["float32, bfloat16 products"]
+    rows, value = 4000, 4161.0
+    readout = np.full((rows, 1), value, np.float32)
+    readout[1::2] = -value
+    high = 128.0 * np.rint(value / 128.0)
+    assert rows * value < 2**24 < rows * (high + abs(value - high))
+    ones = np.ones((1, 1, 1), np.float32)
+    weights = {"W_Q": ones, "W_K": ones, "U": readout}
+    require_integers(weights, MODELS["float32, pairwise"])
+    with pytest.raises(PrecisionError, match="add up"):
+        require_integers(weights, model)
+
+
+def test_fused_exponents_are_not_of_the_model(made):
+    """exp2(fma(l, c, -fl(m c))) is not 1 for the largest logit, so z is not exact."""
+    decoder, _, x, _ = made
+    w_q, w_k = (w[:, :, 0].astype(float) for w in list(decoder.layer.tensors.values())[:2])
+    logits = (x[0] @ w_q.T) * (x[0] @ w_k.T)  # of each position with itself
+    c = float(np.float32(1.4426950408889634))
+    fused = np.exp2(logits * c - np.float32(logits * c))
+    apart = np.exp2(np.float32((logits - logits) * c))
+    assert (fused.astype(np.float32) != 1.0).any()
+    assert (apart == 1.0).all()

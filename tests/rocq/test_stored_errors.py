@@ -1,0 +1,188 @@
+"""`check --rocq` of the claim *error*: what files say, and what Rocq proves of it or refuses."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from constructive import (
+    Dataset,
+    FormatError,
+    ParameterError,
+    build_memorizer,
+    certify,
+    cli,
+    generators,
+)
+from constructive.certificates.rocq.confirm import confirm, confirm_instance
+from constructive.certificates.rocq.definitions import Stored, write
+from constructive.certificates.rocq.error import ARRAYS, THEORY, instance_of, known_of, precision
+from constructive.certificates.rocq.reading import read, require_same
+
+HOW_TO = Path(__file__).parent.parent.parent / "docs" / "how-to" / "verify-a-certificate.md"
+
+needs_rocq = pytest.mark.skipif(shutil.which("coqc") is None, reason="Rocq (coqc) is not installed")
+
+
+def cases():
+    """Layers and data: contexts of each example and a shared one, one output and three, float32."""
+    own = generators.uniform(num_examples=7, context_size=3, width=5, seed=0)
+    shared = generators.shared_context(num_examples=7, context_size=3, width=5)
+    targets = np.random.default_rng(0).normal(size=(7, 3))
+    three = Dataset(own.contexts, own.queries, targets)
+    rounded = build_memorizer(own, num_heads=3).astype("float32")
+    return {
+        "own": (build_memorizer(own, num_heads=3), own, 1e-6),
+        "shared": (build_memorizer(shared, num_heads=3), shared, 1e-6),
+        "three outputs": (build_memorizer(three, num_heads=3), three, 1e-6),
+        "random heads": (build_memorizer(own, num_heads=3, construction="generic"), own, 1e-5),
+        "float32": (rounded, own, 0.5),
+    }
+
+
+CASES = cases()
+
+
+def certificate_of(name):
+    memorizer, data, epsilon = CASES[name]
+    return certify(memorizer, data, claims=["rank", "error"], epsilon=epsilon)
+
+
+def made_of(name):
+    memorizer, data, _ = CASES[name]
+    return instance_of(certificate_of(name), memorizer, data)
+
+
+def replaced(made, **values):
+    return dataclasses.replace(made, values={**made.values, **values})
+
+
+def stored_of(made):
+    """What a file is compared with, where it is about these very numbers."""
+    sizes = {name: made.values[name] for name in ("n", "d", "dh", "dv", "dout", "T", "H")}
+    return Stored({name: made.values[name] for name in ARRAYS}, sizes)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_written_is_read_back(name):
+    memorizer, data, epsilon = CASES[name]
+    known = known_of(certificate_of(name), memorizer, data)
+    found = read(THEORY, write(made_of(name)))
+    assert require_same(found, known) == sum(x.size for x in known.arrays.values())
+    assert known.arrays["epsilon"].tolist() == [[epsilon]]
+    assert np.array_equal(known.arrays["targets"][:, 0], data.targets.reshape(7, -1)[:, 0])
+
+
+@pytest.mark.parametrize("changed", ARRAYS)
+def test_one_number_that_is_not_the_stored_one_is_found(changed):
+    memorizer, data, _ = CASES["own"]
+    known = known_of(certificate_of("own"), memorizer, data)
+    arrays = dict(known.arrays)
+    arrays[changed] = arrays[changed] * 1.0
+    arrays[changed].flat[-1] += 1
+    with pytest.raises(FormatError, match=f"{changed}.* is stored"):
+        require_same(read(THEORY, write(made_of("own"))), dataclasses.replace(known, arrays=arrays))
+
+
+def test_a_smaller_epsilon_takes_more_bits():
+    known = stored_of(made_of("own"))
+    bits = []
+    for epsilon in (1e-3, 1e-9, 1e-90):
+        arrays = {**known.arrays, "epsilon": np.array([[epsilon]])}
+        bits.append(precision(dataclasses.replace(known, arrays=arrays))[0])
+    assert bits == sorted(set(bits))
+    arrays = {**known.arrays, "epsilon": np.array([[0.0]])}
+    with pytest.raises(ParameterError, match="too small"):
+        precision(dataclasses.replace(known, arrays=arrays))
+
+
+def test_a_certificate_without_the_claim_and_other_layers_are_refused():
+    memorizer, data, _ = CASES["own"]
+    with pytest.raises(FormatError, match="does not claim that error is PROVED"):
+        instance_of(certify(memorizer, data, claims=["rank"]), memorizer, data)
+    extended = build_memorizer(data, num_heads=3, precision=200)
+    with pytest.raises(ParameterError, match="confirmed for float layers"):
+        instance_of(certificate_of("own"), extended, data)
+
+
+def saved(folder, name):
+    memorizer, data, _ = CASES[name]
+    files = folder / "c.json", folder / "m.safetensors", folder / "d.npz"
+    certificate_of(name).save(files[0])
+    memorizer.save(files[1])
+    data.save(files[2])
+    return files
+
+
+@needs_rocq
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled_once")
+@pytest.mark.parametrize("name", CASES)
+def test_rocq_proves_rank_and_error(name, tmp_path):
+    done = confirm(*saved(tmp_path, name))
+    assert done.proved, done.report
+    assert "rank Z = T = 7" in done.report
+    assert f"max |f(E_t, e_t) - y_t| <= {CASES[name][2]!r}" in done.report
+
+
+def one_changed(made, name, step):
+    array = made.values[name] * 1.0
+    array.flat[array.size // 2] += step
+    return replaced(made, **{name: array})
+
+
+FORGED = {
+    "target": lambda made: one_changed(made, "targets", 3e-6),
+    "readout": lambda made: one_changed(made, "readout_weights", 1.0),
+    "token": lambda made: one_changed(made, "contexts", 0.5),
+    "values": lambda made: replaced(made, value_weights=made.values["value_weights"][::-1].copy()),
+    "epsilon": lambda made: replaced(made, epsilon=np.array([[1e-18]])),
+    "too few bits": lambda made: replaced(made, bits=12),
+    "too few terms": lambda made: replaced(made, terms=3),
+    "fewer tokens": lambda made: replaced(made, n=2),
+}
+
+
+@needs_rocq
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled_once")
+@pytest.mark.parametrize("forged", FORGED)
+def test_rocq_refuses_what_does_not_hold(forged):
+    made = FORGED[forged](made_of("own"))
+    known = stored_of(made)
+    done = confirm_instance(made, known)
+    assert not done.proved
+    assert done.report.endswith("NOT PROVED: Rocq refuses")
+
+
+@needs_rocq
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled_once")
+def test_the_command_confirms_both_and_keeps_both(tmp_path):
+    files = list(map(str, saved(tmp_path, "own")))
+    folder = tmp_path / "compiled"
+    done = CliRunner().invoke(cli.app, ["check", *files, "--rocq", "--folder", str(folder)])
+    assert done.exit_code == 0, done.output
+    assert done.output.endswith("PROVED\n")
+    for claim in ("rank", "error"):
+        assert (folder / claim / "stored.vo").exists()
+
+
+@needs_rocq
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled_once")
+def test_the_how_to_shows_what_the_command_prints(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = HOW_TO.read_text()
+    (command,) = [line for line in page.splitlines() if line.endswith("--rocq")]
+    data = generators.uniform(num_examples=7, context_size=3, width=5)
+    memorizer = build_memorizer(data, num_heads=3)
+    data.save("small.npz")
+    memorizer.save("small.safetensors")
+    certify(memorizer, data).save("small.json")
+    done = CliRunner().invoke(cli.app, command.split()[1:])
+    assert done.exit_code == 0, done.output
+    assert f"```text\n{done.stdout}```" in page
