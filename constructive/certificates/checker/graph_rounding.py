@@ -74,7 +74,7 @@ def off(part, box, model):
 
 
 def require_moderate(logits, box, moved):
-    """Logits of which exp is taken as they are: bounds on the box, where they are off by `moved`."""
+    """Bounds on the box of logits of which exp is taken as they are; they are off by `moved`."""
     slopes, unit = slopes_of(logits, box), logits.unit + UNIT
     offsets = logits.offsets * (1 << UNIT)
     most = max(highest(slopes, box) + offsets)
