@@ -213,10 +213,15 @@ def on_slab(head, box, direction, a, b, proof):
 
 
 def shares_of(given, low):
-    """Tokens whose weights are positive, and these, rounded so that their sum is 2^SHARE."""
-    whole = sum(given[j] for j in low)
-    require(whole > 0, "a bound of a head has no weights")
-    shares = {j: rounded(given[j] / whole, SHARE) for j in low}
+    """Tokens whose weights are positive, and these, rounded so that their sum is 2^SHARE.
+
+    They are rounded before they are added, too: sums of many fractions have long denominators.
+    """
+    most = max((given[j] for j in low), default=0)
+    require(most > 0, "a bound of a head has no weights")
+    parts = {j: rounded(given[j] / most, 2 * SHARE) for j in low}
+    whole = sum(parts.values())
+    shares = {j: rounded(Fraction(part, whole), SHARE) for j, part in parts.items()}
     shares = {j: share for j, share in shares.items() if share > 0}
     largest = max(shares, key=shares.get)
     shares[largest] += (1 << SHARE) - sum(shares.values())
