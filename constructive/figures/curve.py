@@ -229,10 +229,13 @@ def draw_curve(figure: Any, text: Text, found: list[Cost]) -> None:  # noqa: ANN
                 [cost.readout for cost in some], [cost.bits for cost in some], "o",
                 color=colour, label=label,
             )  # fmt: skip
+    right = max(cost.readout for cost in found)
     for cost in found:
+        angle = 65 * (cost.readout < right)  # the last one has no room above it
         axes.annotate(
-            cost.kind, (cost.readout, cost.bits), textcoords="offset points", xytext=(6, -3),
-            fontsize=7,
+            cost.kind, (cost.readout, cost.bits), textcoords="offset points",
+            xytext=(4, 4) if angle else (-6, -3), ha="left" if angle else "right",
+            rotation=angle, rotation_mode="anchor", fontsize=7,
         )  # fmt: skip
     axes.axvline(known.numbers, color=drawing.GREY, ls="--", label="limit for any labels, numbers")
     axes.axhline(known.bits, color=drawing.GREEN, ls=":", label="limit for any labels, bits")
