@@ -168,6 +168,16 @@ def test_the_bound_of_steepness_is_reached(checker):
     assert 40 <= checker.softmaxes.steepness(heads) < 40 + Fraction(1, 10**6)
 
 
+def test_slopes_and_values_that_float64_takes_for_equal(checker):
+    """2^80 + 2^20 and 2^80 are one number of float64, and differ by 2^20; 2^60 + 1 and 2^60 too."""
+    slopes = np.array([[2**80 + 2**20], [2**80]], dtype=object)
+    offsets = np.array([0, 0], dtype=object)
+    for low, high in ((0, 1), (2**60, 2**60 + 1)):
+        values = np.array([high, low], dtype=object)
+        head = checker.softmaxes.Head(slopes, offsets, 0, values, 0)
+        assert checker.softmaxes.steepness([head]) == 2**18
+
+
 HOLDS = (0.8, [0, 1, 1], [0, 0, 0])
 
 

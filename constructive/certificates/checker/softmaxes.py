@@ -27,7 +27,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from bounds import up
 from dyadic import INTERVALS, UNIT, exact, exponential, fraction, interval, rounded
 from files import require
 
@@ -128,17 +127,14 @@ def wider(box, by):
 
 def steepness(heads):
     """By how much the sum changes at most, if all inputs that vary change by one: a Fraction."""
-    total = 0.0
+    total = Fraction(0)
     for head in heads:
-        values = np.array([v / (1 << head.value_unit) for v in head.values])
-        slopes = np.array([[a / (1 << head.unit) for a in row] for row in head.slopes])
-        slopes = slopes.reshape(len(values), -1)
-        apart = [
-            np.abs(slopes[values != v] - row).sum(axis=1).max(initial=0.0)
-            for v, row in zip(values, slopes, strict=True)
-        ]
-        total += (values.max() - values.min()) * max(apart) / 4.0
-    return Fraction(float(up(total)))
+        spread, most = max(head.values) - min(head.values), 0
+        for value, row in zip(head.values, head.slopes, strict=True):
+            others = head.slopes[(head.values != value).astype(bool)]
+            most = max([most, *np.abs(others - row).sum(axis=1)])
+        total += Fraction(spread * most, 1 << (head.value_unit + head.unit + 2))
+    return total
 
 
 def highest(slopes, box):
