@@ -30,6 +30,7 @@ from constructive.support.progress import report
 
 _RANK_ONE = {"width": 32, "head_dim": 1, "window": 16}
 KINDS: dict[str, dict[str, Any]] = {
+    "full heads, d = 256": {"width": 256},
     "full heads, d = 128": {"width": 128},
     "rank one, d = 32": _RANK_ONE,
     "rank one, outputs of 16": {**_RANK_ONE, "code_width": 16},
