@@ -62,14 +62,14 @@ def pack(tensors: Mapping[str, Array], seed: int) -> Packed:
         seed: of drawn signs
 
     Example:
-        >>> ones = np.ones((2, 2), np.float32)
-        >>> tensors = dict.fromkeys(NAMES, ones) | {"W_Q": ones[:1, :, None]}
-        >>> tensors["W_K"] = tensors["W_Q"]
+        >>> signs = np.array([[1.0, -3.0], [-1.0, -3.0]], np.float32)
+        >>> tensors = dict.fromkeys(NAMES, signs) | {"U": np.vstack([signs, signs])}
+        >>> tensors["W_Q"] = tensors["W_K"] = signs[np.newaxis, :, :1]
         >>> packed = pack(tensors, 0)
-        >>> packed.rules["embedding"], len(packed.bits)
-        ({'shape': [2, 2], 'columns': [[2, 'constant', 1]]}, 0)
+        >>> packed.rules["embedding"]
+        {'shape': [2, 2], 'columns': [[1, 'drawn', 1], [1, 'constant', -3]]}
         >>> unpack(packed.rules, packed.bits, 0)["U"].tolist()
-        [[1.0, 1.0], [1.0, 1.0]]
+        [[1.0, -3.0], [-1.0, -3.0], [1.0, -3.0], [-1.0, -3.0]]
     """
     rules: dict[str, Any] = {}
     bits: list[BitArray] = []
