@@ -15,7 +15,7 @@ from files import parsed, require
 NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 WIDEST = 26  # bits of a field
 MOST = 4096  # columns of a matrix
-EXACT = 1 << 24  # integers that float32 holds, whoever computes them
+EXACT = 1 << 24  # integers that float32 holds exactly
 
 
 class Bits:
