@@ -14,7 +14,7 @@ theta gives a bound, ::
 The best theta is one of the v_i, since the right side is convex, and affine between them. By
 duality of linear programs it attains the maximum of v . p over the simplex within [P-, P+], at the
 point that a greedy choice finds. The bounds of the heads are added. This is Proposition 22.1,
-[proofs/22-perturbations.md](../../proofs/22-perturbations.md). In float64 it is rounded as follows.
+proofs/22-perturbations.md. In float64 it is rounded as follows.
 
 u = 2^-53, gamma_k and `up` are those of `exact.upward`. Entries are float32 numbers, so differences
 and products of two of them neither underflow nor overflow in float64.

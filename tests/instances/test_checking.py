@@ -186,6 +186,12 @@ FOLDERS = {
     "a larger margin": (lambda f: edit(f / "expected.csv", ",0.05,", ",0.0502,"), "larger margin"),
     "no margin": (lambda f: edit(f / "expected.csv", ",0.05,", ",,"), "decimal"),
     "a negative margin": (lambda f: edit(f / "expected.csv", ",0.05,", ",-0.05,"), "margin"),
+    "a cell that goes on in the next line": (
+        lambda f: edit(f / "expected.csv", "needle_a", '"needle\n_a"'), "other instances"),
+    "a row that goes on after a form feed": (
+        lambda f: edit(f / "expected.csv", "\n", "\x0c"), "not printed"),
+    "rows that a form feed ends": (
+        lambda f: edit(f / "instances.csv", "\n", "\x0c"), "not printed"),
     "the second version in the table": (
         lambda f: edit(f / "instances.csv", "vnnlib/", "vnnlib2/"), "rows are not of"),
 }  # fmt: skip

@@ -9,7 +9,7 @@ f = U^T z without error, in any order. So only the last product may round (Propo
              gamma_k times that sum at most
 
 In real arithmetic other tokens have weights, of (n - 1) e^-128 together at most, and an entry of z
-is off by twice that at most. So f . o_v is off by 2 (n - 1) e^-128 sum |U| |o_v|.
+is off by twice that at most. So f . o_v is off by `2 (n - 1) e^-128 sum |U| |o_v|`.
 
 This needs a model that rounds to nearest, computes z before the product with U and that before the
 one with the unembedding, and divides sums of exponentials by nothing but their sum. Where parts are

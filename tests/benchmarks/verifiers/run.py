@@ -1,0 +1,210 @@
+"""Run verifiers on instances with proved answers, and print what they got right and wrong.
+
+    python tests/benchmarks/verifiers/run.py [VERIFIER ..] --python /path/to/venv/bin/python
+
+Nothing is installed: a verifier runs in the Python that has it, and others are said to be missing.
+alpha-beta-CROWN is looked for in the folder ALPHA_BETA_CROWN. To add a tool, write a file in
+`adapters/` and a line in `VERIFIERS`.
+"""
+
+import argparse
+import json
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+from constructive import instances
+from constructive.instances.scoring import Outcome
+
+ADAPTERS = Path(__file__).resolve().parent / "adapters"
+VERIFIERS = {
+    "interval-form": ("own_interval.py",),
+    "nnv-formula": ("nnv_formula.py",),
+    "lirpa-ibp": ("auto_lirpa.py", "IBP", "float32"),
+    "lirpa-ibp-64": ("auto_lirpa.py", "IBP", "float64"),
+    "lirpa-crown": ("auto_lirpa.py", "CROWN", "float32"),
+    "lirpa-crown-64": ("auto_lirpa.py", "CROWN", "float64"),
+    "marabou": ("marabou.py",),
+    "vibecheck": ("vibecheck_nn.py",),
+    "alpha-beta-crown": ("alpha_beta_crown.py",),
+}
+OURS = {"own_interval.py", "nnv_formula.py"}
+"""Adapters that need this library's dependencies, not a tool."""
+START = 120.0
+"""Seconds in which an adapter has to say its version."""
+GRACE = 60.0
+"""Seconds beyond the timeout after which a tool is stopped: it may have to start programs."""
+
+
+class MissingError(Exception):
+    """The tool is not there."""
+
+
+class Adapter:
+    """A process of an adapter, which is started again if it dies or hangs."""
+
+    def __init__(self, command):
+        self.command, self.process, self.lines = command, None, None
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            self.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self.lines = queue.Queue()
+        reader = threading.Thread(target=read, args=(self.process.stdout, self.lines), daemon=True)
+        reader.start()
+        self.version = self.line(START)
+        if self.version is None:
+            self.stop()
+            raise MissingError
+
+    def line(self, seconds):
+        """The next line, or None if there is none in time."""
+        try:
+            return self.lines.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    def ask(self, problem):
+        """What the tool says, in one line."""
+        try:
+            print(json.dumps(problem), file=self.process.stdin, flush=True)
+            reply = self.line(problem["timeout"] + GRACE)
+        except BrokenPipeError:
+            reply = None
+        if reply is not None:
+            return reply
+        hung = self.process.poll() is None
+        self.stop()
+        self.start()
+        return "timeout" if hung else "error,the process ended"
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def read(stream, lines):
+    for line in stream:
+        lines.put(line.strip())
+    lines.put(None)
+
+
+def problem_of(folder, instance, timeout):
+    """An instance as adapters read it."""
+    box = instance.property.box
+    return {
+        "onnx": str(folder / f"onnx/{instance.name.rpartition('_')[0]}.onnx"),
+        "vnnlib": str(folder / f"vnnlib/{instance.name}.vnnlib"),
+        "timeout": timeout,
+        "lower": box.lower.tolist(),
+        "upper": box.upper.tolist(),
+        "disjuncts": [
+            [[atom.coefficients.tolist(), float(atom.threshold)] for atom in atoms]
+            for atoms in instance.property.disjuncts
+        ],
+        "heads": [
+            [part.tolist() for part in (head.slopes, head.offsets, head.values)]
+            for head in instance.network.heads
+        ],
+    }
+
+
+def judged(name, command, folder, made, timeout):
+    """Run one verifier: its line of the table, and how often it failed by what it said."""
+    adapter = Adapter(command)
+    results, started = folder.with_name(f"{name}.csv"), time.monotonic()
+    errors = Counter()
+    with results.open("w") as file:
+        for instance in made:
+            reply = adapter.ask(problem_of(folder, instance, timeout))
+            if reply.startswith("error"):
+                errors[reply.partition(",")[2]] += 1
+            file.write(f"{instance.name},{reply.replace('timed-out', 'timeout')}\n")
+    adapter.stop()
+    seconds = (time.monotonic() - started) / len(made)
+    return row(name, adapter.version, instances.score(folder, results), seconds), errors
+
+
+def row(name, version, score, seconds):
+    """A line of the table."""
+    outcomes = Counter((row.expected.answer, row.outcome) for row in score.rows)
+    total = Counter(row.outcome for row in score.rows)
+    false = Counter(row.expected.family for row in score.false)
+    kinds = ", ".join(f"{count} {family}" for family, count in sorted(false.items()))
+    cells = [
+        name,
+        version,
+        f"{outcomes['sat', Outcome.RIGHT]}",
+        f"{outcomes['unsat', Outcome.RIGHT]}",
+        f"{total[Outcome.UNKNOWN]}",
+        f"{len(score.false)}" + f" ({kinds})" * bool(kinds),
+        f"{total[Outcome.ERROR] + total[Outcome.UNSHOWN] + total[Outcome.MISSING]}",
+        f"{seconds:.2f} s",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("verifiers", nargs="*", metavar="VERIFIER", help=", ".join(VERIFIERS))
+    parser.add_argument("--python", default=sys.executable, help="which has the tools")
+    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--kind", action="append", help="family; may be repeated")
+    parser.add_argument("--dim", type=int, nargs=2, default=(2, 16))
+    parser.add_argument("--scale", type=float, nargs=2, default=(16.0, 256.0))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--graph", default="split")
+    parser.add_argument("--timeout", type=float, default=10.0)
+    parser.add_argument("--keep", type=Path, help="folder for the instances and results")
+    options = parser.parse_args()
+    kinds = options.kind or ["needle", "corner", "shadow", "robust", "classes", "token"]
+    made = instances.make(
+        options.count,
+        kinds=kinds,
+        dims=tuple(options.dim),
+        scale=tuple(options.scale),
+        seed=options.seed,
+    )
+    place = options.keep or Path(tempfile.mkdtemp())
+    folder = place / "folder"
+    instances.save(folder, made, graph=options.graph)
+    if not instances.check(folder).proved:
+        raise SystemExit("the answers of the folder are not proved")
+    counted = Counter(instance.answer for instance in made)
+    print(", ".join(f"{count} {answer}" for answer, count in counted.items()), f"of {kinds}")
+    print("| verifier | version | sat right | unsat right | unknown | FALSE | error | time |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name in options.verifiers or VERIFIERS:
+        file, *arguments = VERIFIERS[name]
+        python = sys.executable if file in OURS else options.python
+        try:
+            line, errors = judged(
+                name, [python, ADAPTERS / file, *arguments], folder, made, options.timeout
+            )
+        except MissingError:
+            print(f"| {name} | not found | | | | | | |")
+            continue
+        print(
+            line,
+            *(f"  {count} x {message}" for message, count in errors.items()),
+            sep="\n",
+            flush=True,
+        )
+    if not options.keep:
+        shutil.rmtree(place)
+
+
+if __name__ == "__main__":
+    main()
