@@ -94,13 +94,15 @@ def test_all_families_in_a_process_of_its_own(tmp_path):
     assert again.report == found.report
 
 
-def test_arguments():
+def test_arguments(folder, tmp_path):
     with pytest.raises(FormatError, match="not a folder"):
         check("nowhere")
+    with pytest.raises(FormatError, match="no instances"):
+        check(tmp_path)
     with pytest.raises(ParameterError, match="jobs"):
-        check(".", jobs=0)
+        check(folder, jobs=0)
     with pytest.raises(ParameterError, match="size"):
-        check(".", max_memory=0.0)
+        check(folder, max_memory=0.0)
 
 
 def test_a_folder_without_one_is_not_proved(said, tmp_path):
