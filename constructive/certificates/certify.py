@@ -164,7 +164,7 @@ def _require_taken(
     if options.model is not None and takers and not set(takers) & set(claims):
         raise ParameterError(
             f"model={shown(options.model)} is for the claim {', '.join(takers)}, which is not "
-            "asked for",
+            "requested",
             witness=claims,
             suggestion=f'claims="{takers[0]}", or no model=',
         )

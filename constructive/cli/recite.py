@@ -138,9 +138,9 @@ def recite(
         "--output": output, "--text": text, "--certificate": certificate, "--picture": drawn,
     }  # fmt: skip
     endings = {"--output": ".safetensors", "--text": ".json", "--certificate": ".json"}
+    stored = read_file(file)
     say = several_outputs(written, inputs={"FILE": file}, force=force, quiet=quiet, endings=endings)
     draws = _can_draw(drawn, say, asked=picture is not None)
-    stored = read_file(file)
     asked = _read(file, stored, unit, limit)
     content = _as_bytes(asked.joined(asked.tokens))
     say(
@@ -187,7 +187,10 @@ def recite(
 def continue_command(
     decoder: Annotated[Path, typer.Argument(help=".safetensors file from `recite`.")],
     prompt: Annotated[
-        str, typer.Argument(help="Start of the text; numbers and spaces if tokens are numbers.")
+        str,
+        typer.Argument(
+            help="First token of the text, or more; numbers and spaces if tokens are numbers."
+        ),
     ],
     length: Annotated[
         int | None,
@@ -199,11 +202,13 @@ def continue_command(
 ) -> None:
     """Let a saved decoder continue a prompt, and print the text.
 
-    Each token is the one with the largest logit. The decoder knows the tokens of its text only.
+    Each token is the one with the largest logit. The decoder knows the tokens of its text only. A
+    prompt that is not the start of the text is continued by words without meaning.
 
     Example:
 
-        constructive continue decoder.safetensors "Attention"
+        constructive continue decoder.safetensors "Attention" --length 20
+
     """
     loaded = constructive.Decoder.load(decoder)
     said = loaded.joined(loaded.generate(_tokens(prompt, loaded.unit), length))

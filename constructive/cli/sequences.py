@@ -164,9 +164,9 @@ def ask_command(
     asked, size = os.fsencode(question), loaded.context_size
     if loaded.classes is not None and len(asked) != size:
         raise DataError(
-            f"what follows {len(asked)} bytes was not memorized",
+            f"what follows {len(asked)} bytes was not memorized: it takes {size} bytes",
             witness=len(asked),
-            suggestion=f"the {size} bytes before it",
+            suggestion=f"a part of the text that is {size} bytes long",
         )
     tokens = byte_windows.encode(asked, size)
     (answer,) = loaded.predict([tokens.tolist()])

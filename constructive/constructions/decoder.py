@@ -69,7 +69,7 @@ def build_decoder(
         PrecisionError: where the rounded readout does not give every next token, as for widths at
             which codes of tokens are too much alike
 
-    Source: Theorem 12 (proofs/17); Propositions 2 to 5 (proofs/21).
+    Source: Theorem 12 (proofs/17); Propositions 21.2 to 21.6 (proofs/21).
 
     Example:
         >>> from constructive import Text, build_decoder

@@ -171,12 +171,12 @@ def require_rank(survey: Survey, layer: AttentionLayer, rng: np.random.Generator
     holds = survey.capacity(layer.num_heads)
     if holds.upper < total:
         enough = survey.least_heads.heads
-        problem = f"these contexts hold {holds.upper} at most, for all weights ({holds})"
+        problem = f"these contexts allow {holds.upper} at most, for all weights ({holds})"
         suggestion = f"num_heads={enough}"
         if enough is None:
-            suggestion = "other contexts: no number of heads holds these"
+            suggestion = "other contexts: no number of heads can memorize these"
     else:
-        problem = f"these contexts hold {holds.lower} for almost all queries, but not with these"
+        problem = f"these contexts allow {holds.lower} for almost all queries, but not with these"
         suggestion = "other queries, or another seed=; more heads may not help"
     raise CapacityError(
         f"random heads gave Z rank {found} < T = {total}: {problem}",
@@ -203,7 +203,7 @@ def require_ranks(
     if found < total:
         raise CapacityError(
             f"values of random heads have rank {found} < T = {total}, though Z has rank T: these "
-            "contexts hold less than generic ones, whose differences of tokens have any direction",
+            "contexts allow fewer than generic ones, where differences of tokens are arbitrary",
             witness={"rank": found},
             suggestion=f"more heads, or value_dim={layer.target_dim}",
         )

@@ -130,7 +130,7 @@ def refusal(
     match first:
         case _ if first == NARROW:
             problem = f"value_dim={witness} is less than the d_out={target_dim} of the targets, "
-            problem += f"which construction={name!r} does not do"
+            problem += f"which construction={name!r} does not support"
             suggestion = f"value_dim={target_dim} or more, or construction='auto'"
         case _ if first == WIDE:
             problem = f"construction={name!r} is for value_dim= below d_out={target_dim}"

@@ -136,7 +136,7 @@ class Explanation:
                     _bytes(option.memory),
                     "",
                 )
-        lines = [f"Construction for {self.shapes}; asked for {self.asked}", ""]
+        lines = [f"Construction for {self.shapes}; requested: {self.asked}", ""]
         return "\n".join(
             [*lines, *(f"  {line}" for line in tables.lines(table, 118)), *self._most()]
         )
@@ -232,7 +232,7 @@ def explain_survey(
 
         more = _fewest_of(option, max(heads, 1), dataset.num_examples)
         if more > heads:
-            heads, why = more, f" (as construction={construction!r} asks for)"
+            heads, why = more, f" (construction={construction!r} requires that many)"
     found = {name: _option(known, dataset, heads, options) for name, known in CONSTRUCTIONS.items()}
     chosen = found[construction] if construction != AUTO else _cheapest(found)
     kind = "one shared context" if dataset.shared_context else "own contexts"
@@ -259,7 +259,7 @@ def _heads(survey: Survey, num_heads: int | None, value_dim: int | None) -> tupl
     if value_dim is not None and value_dim < dataset.target_dim:
         more = heads_for_values(dataset, value_dim)
         if more is not None and more > fewest.heads:
-            return more, f" (values of d_v={value_dim} entries ask for so many)"
+            return more, f" (values of d_v={value_dim} entries require that many)"
     return fewest.heads, f" ({fewest.reason})"
 
 

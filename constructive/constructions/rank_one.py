@@ -48,7 +48,7 @@ class RankOne(Dense):
             more = f"num_heads={-(-(total - 1) // (width - 1))}; or " if width > 1 else ""
             raise CapacityError(
                 f"{total} examples are too many for {num_heads} rank_one heads: groups of d - 1 "
-                f"examples, and one more, hold H(d - 1) + 1 = {wide} (d={width})",
+                f"examples, and one more, memorize H(d - 1) + 1 = {wide} (d={width})",
                 witness=total,
                 suggestion=f"{more}construction='generic', which holds Hd where "
                 f"contexts are generic; or keep {wide} of the examples",

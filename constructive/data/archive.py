@@ -27,10 +27,10 @@ def read_archive(path: str | Path, names: Sequence[str]) -> dict[str, Any]:
     """
     if as_path(path).is_dir():
         raise FormatError(
-            f"{path} is a folder, no .npz archive",
+            f"{path} is a folder, not an .npz archive",
             witness=str(path),
-            suggestion="Dataset.open, which takes folders with contexts.npy, queries.npy and "
-            "targets.npy, too",
+            suggestion="Dataset.open, which also takes folders with contexts.npy, queries.npy and "
+            "targets.npy",
         )
     with as_path(path).open("rb") as file:
         try:
@@ -51,7 +51,7 @@ def _read_arrays(file: BinaryIO, names: Sequence[str]) -> dict[str, Any]:
         raise TypeError("it holds a single array, not contexts, queries and targets")
     if not start.startswith(b"PK"):
         text = bool(start) and all(byte in _TEXT for byte in start)
-        raise ValueError("it is text, no .npz archive" if text else "it is no .npz archive")
+        raise ValueError("it is text, not an .npz archive" if text else "it is not an .npz archive")
     archive = np.load(file, allow_pickle=False)
     missing = [name for name in names if name not in archive]
     if missing:

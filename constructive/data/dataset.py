@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from constructive.data.archive import read_archive
 from constructive.data.examples import Examples
+from constructive.data.indices import indices
 from constructive.data.labels import Label, one_hot, require_classes
 from constructive.data.padded import Padded, own_contexts
 from constructive.data.repeats import first_of_each, refusal
@@ -18,7 +19,7 @@ from constructive.data.shapes import ARRAYS, LENGTHS, check_shapes
 from constructive.data.stored import StoredContexts, read_folder, write_folder
 from constructive.data.torch_examples import arrays_of
 from constructive.support.arguments import as_path
-from constructive.support.arrays import UNREADABLE, Array, as_array, finite_array, frozen
+from constructive.support.arrays import Array, finite_array, frozen
 from constructive.support.errors import DataError
 from constructive.support.files import replacing
 
@@ -164,7 +165,7 @@ class Dataset(Examples):
     def __getitem__(self, index: Any) -> "Example | Dataset":
         """One example for an integer, a data set for a slice, a list or an array (`take`)."""
         if isinstance(index, int | np.integer) and not isinstance(index, bool):
-            (place,) = _indices([int(index)], self.num_examples)
+            (place,) = indices([int(index)], self.num_examples)
             (context,) = self.stored_rows(np.array([place]))
             return Example(context, self.queries[place], self.targets[place])
         if isinstance(index, slice):
@@ -194,7 +195,7 @@ class Dataset(Examples):
             >>> Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6]], [5, 7]).take([1]).targets
             array([7.])
         """
-        index = _indices(examples, self.num_examples)
+        index = indices(examples, self.num_examples)
         contexts = self.contexts if self.shared_context else self.stored_rows(index)
         return owning(contexts, self.queries[index], self.targets[index], self.classes)
 
@@ -373,37 +374,6 @@ class Dataset(Examples):
             f"Dataset(T={self.num_examples}, n={shortest}{self.context_size}, d={self.width}, "
             f"d_out={self.target_dim}, {kind}, {self.queries.dtype})"
         )
-
-
-def _indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
-    """Return indices of some of `total` examples, or a Boolean for each."""
-
-    def refuse(problem: str, witness: object) -> DataError:
-        ways = f"indices from 0 to {total - 1}, or {total} Booleans, in a list or array"
-        return DataError(problem, witness=witness, suggestion=ways)
-
-    try:
-        index = as_array(examples)
-    except UNREADABLE as error:
-        raise refuse(f"the examples to take are not array: {error}", None) from error
-    if index.ndim != 1:
-        raise refuse(f"the examples to take have {index.ndim} axes, not one", index.shape)
-    if not index.size:
-        raise refuse("no examples to take", index.shape)
-    if index.dtype == bool:
-        if len(index) != total:
-            raise refuse(
-                f"{len(index)} Booleans are not one for each of {total} examples", index.shape
-            )
-        if not index.any():
-            raise refuse("no examples to take: all Booleans are False", index.shape)
-        return index
-    if index.dtype.kind not in "iu":
-        raise refuse(f"the examples to take have dtype {index.dtype}", str(index.dtype))
-    beyond = index[(index < -total) | (index >= total)]
-    if len(beyond):
-        raise refuse(f"{total} examples have none with index {beyond[0]}", int(beyond[0]))
-    return index
 
 
 def owning(

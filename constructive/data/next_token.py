@@ -93,7 +93,7 @@ def language(
     tokens = _tokens(text, unit)
     if len(tokens) <= context_size:
         raise DataError(
-            f"{len(tokens)} tokens have no window of {context_size} which one follows",
+            f"{len(tokens)} tokens have no window of {context_size} with a token after it",
             witness=len(tokens),
             suggestion="a longer text, or a smaller context_size",
         )

@@ -106,7 +106,7 @@ def _of_torch(dataset: object) -> str:
 def check_shapes(
     contexts: tuple[int, ...], queries: tuple[int, ...], targets: tuple[int, ...]
 ) -> None:
-    """Raise DataError for shapes of arrays that are not data set."""
+    """Raise DataError for shapes of arrays that are not those of a data set."""
     suggestion = "contexts (T, n, d) or (n, d), queries (T, d), targets (T,) or (T, d_out)"
 
     def refuse(problem: str) -> DataError:

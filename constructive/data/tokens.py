@@ -76,11 +76,12 @@ def numbers_of(
     number = {token: index for index, token in enumerate(vocabulary)}
     unknown = [token for token in listed if not isinstance(token, Hashable) or token not in number]
     if unknown or not listed:
-        found = f"the token {shown(unknown[0])} is none of" if unknown else "no token, of"
         raise DataError(
-            f"{found} the {len(vocabulary)} of this decoder",
+            f"the token {shown(unknown[0])} is not one of the {len(vocabulary)} of this decoder"
+            if unknown
+            else "the prompt is empty",
             witness=shown(unknown[0]) if unknown else None,
-            suggestion="tokens of the text it was built for, one or more",
+            suggestion="the first tokens of the text it was built for, one or more",
         )
     return np.array([number[token] for token in listed], dtype=np.int64)
 

@@ -30,6 +30,7 @@ from constructive.support.progress import report
 
 _RANK_ONE = {"width": 32, "head_dim": 1, "window": 16}
 KINDS: dict[str, dict[str, Any]] = {
+    "full heads, d = 256": {"width": 256},
     "full heads, d = 128": {"width": 128},
     "rank one, d = 32": _RANK_ONE,
     "rank one, outputs of 16": {**_RANK_ONE, "code_width": 16},
@@ -229,10 +230,13 @@ def draw_curve(figure: Any, text: Text, found: list[Cost]) -> None:  # noqa: ANN
                 [cost.readout for cost in some], [cost.bits for cost in some], "o",
                 color=colour, label=label,
             )  # fmt: skip
+    right = max(cost.readout for cost in found)
     for cost in found:
+        angle = 65 * (cost.readout < right)  # the last one has no room above it
         axes.annotate(
-            cost.kind, (cost.readout, cost.bits), textcoords="offset points", xytext=(6, -3),
-            fontsize=7,
+            cost.kind, (cost.readout, cost.bits), textcoords="offset points",
+            xytext=(4, 4) if angle else (-6, -3), ha="left" if angle else "right",
+            rotation=angle, rotation_mode="anchor", fontsize=7,
         )  # fmt: skip
     axes.axvline(known.numbers, color=drawing.GREY, ls="--", label="limit for any labels, numbers")
     axes.axhline(known.bits, color=drawing.GREEN, ls=":", label="limit for any labels, bits")

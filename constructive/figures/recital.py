@@ -127,7 +127,7 @@ def _draw_attention(figure: Any, decoder: Decoder, ids: npt.NDArray[np.int64]) -
             interpolation="nearest", extent=(first, length, length, length - rows),
         )  # fmt: skip
         drawing.describe(
-            axes, x="token which is seen", y="position which looks" if head == 1 else "",
+            axes, x="token that is seen", y="position that looks" if head == 1 else "",
             title=f"head {head} of {decoder.layer.num_heads}",
         )  # fmt: skip
     bar = figure.colorbar(image, ax=panels, ticks=np.sqrt(_TICKS), pad=0.02, fraction=0.05)
@@ -136,7 +136,12 @@ def _draw_attention(figure: Any, decoder: Decoder, ids: npt.NDArray[np.int64]) -
 
 
 def _draw_margins(figure: Any, margins: Margins, storage: str) -> None:  # noqa: ANN401
-    """Margins and bounds at all positions; nothing where they are not positive, or infinite."""
+    """Draw margins and bounds at all positions; nothing where they are infinite, or nothing at all.
+
+    Bounds below a unit in the last place of the least margin, as of exact sums, are left out, too.
+    """
+    positive = margins.least[np.isfinite(margins.least) & (margins.least > 0.0)]
+    floor = 2.0**-24 * float(positive.min()) if len(positive) else 0.0
     shown = (
         (
             margins.least,
@@ -147,7 +152,7 @@ def _draw_margins(figure: Any, margins: Margins, storage: str) -> None:  # noqa:
     )
     axes, ends = figure.subplots(), []
     for values, colour, label in shown:
-        drawable = np.where((values > 0.0) & np.isfinite(values), values, np.nan)
+        drawable = np.where((values > floor) & np.isfinite(values), values, np.nan)
         axes.plot(margins.places, drawable, ".", color=colour, markersize=3, label=label)
         if not np.isnan(drawable).all():
             ends += [np.nanmin(drawable), np.nanmax(drawable)]

@@ -23,7 +23,7 @@ def check(folder: str | Path, *, jobs: int = 1, max_memory: float = 8.0) -> Chec
         What it said: a line for each instance, and the model of float32 evaluations.
 
     Raises:
-        FormatError: for what is not a folder
+        FormatError: for what is not a folder, and for one without instances
         ParameterError: for a number of processes or a size that is not positive
 
     Example:
@@ -44,6 +44,12 @@ def check(folder: str | Path, *, jobs: int = 1, max_memory: float = 8.0) -> Chec
     if not path.is_dir():
         raise FormatError(
             f"{folder} is not a folder",
+            witness=str(folder),
+            suggestion="a folder of `constructive instances`",
+        )
+    if not any((path / name).exists() for name in ("instances.csv", "expected.csv")):
+        raise FormatError(
+            f"{folder} is not a folder of instances: it has no instances.csv",
             witness=str(folder),
             suggestion="a folder of `constructive instances`",
         )

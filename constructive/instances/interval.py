@@ -14,13 +14,13 @@ theta gives a bound, ::
 The best theta is one of the v_i, since the right side is convex, and affine between them. By
 duality of linear programs it attains the maximum of v . p over the simplex within [P-, P+], at the
 point that a greedy choice finds. The bounds of the heads are added. This is Proposition 22.1,
-[proofs/22-perturbations.md](../../proofs/22-perturbations.md). In float64 it is rounded as follows.
+proofs/22-perturbations.md. In float64 it is rounded as follows.
 
 u = 2^-53, gamma_k and `up` are those of `exact.upward`. Entries are float32 numbers, so differences
 and products of two of them neither underflow nor overflow in float64.
 
 - M_ij is a sum of b_j - b_i and d terms max(D lower, D upper), D = A_j - A_i. It has at most d + 3
-  roundings, relative to S_ij = |b_j - b_i| + sum `|D|` max(|lower|, |upper|). So
+  roundings, relative to `S_ij = |b_j - b_i| + sum |D| max(|lower|, |upper|)`. So
   M_ij + gamma_(d+8) up(S_ij) is at least the maximum, with its own rounding. M_ii = 0.
 - Exponentials are those of `exact.compensated`, within 2^-49, times 1 + 2^-40 and `up` for upper
   bounds, 1 - 2^-40 for lower ones. Beyond 700 an upper bound is infinite, and a lower one that of

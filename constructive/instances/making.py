@@ -144,7 +144,7 @@ def _ranges(
             raise ParameterError(
                 f"{name}={shown(given)} is not a range of positive numbers",
                 witness=shown(given),
-                suggestion=f"{name}=(least, most)",
+                suggestion=f"{name}=(least, most) with 0 < least <= most",
             )
         ranges[name] = pair
     return ranges

@@ -14,7 +14,7 @@ an edge. f' has the sign of ::
 
 which is monotone along the edge, and rises with s just where m > 0. So f is largest at an end of
 the edge, or where m < 0 and q = 0, and there f = w + m (Proposition 22.2,
-[proofs/22-perturbations.md](../../proofs/22-perturbations.md)).
+proofs/22-perturbations.md).
 
 Vertices are rational numbers, and the rest is in balls. The maximum over z of a sum of heads is at
 most the sum of their maxima.

@@ -5,7 +5,7 @@ With fixed contexts the logits are affine functions of the query x, so a layer i
     f(x) = sum_h V_h^T softmax(A_h x + b_h),    A_h (n, d), b_h (n,), V_h (n, k).
 
 Conversely every such f is an attention layer on one context (Lemma 20.1,
-[proofs/20-instances.md](../../proofs/20-instances.md)): `Network.layer` is that layer.
+proofs/20-instances.md): `Network.layer` is that layer.
 
 All entries are float32 numbers, so a graph in float32, a property in decimals and a proof in
 rational numbers are about one function.

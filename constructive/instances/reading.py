@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from constructive.instances.properties import Atom, Box, Property
+from constructive.instances.vnnlib import version_1, version_2
 from constructive.support.errors import FormatError
 
 _DECLARED = re.compile(
@@ -79,10 +80,9 @@ def read_property(text: str) -> Property:
         text: of the file
 
     Raises:
-        FormatError: for a line in another form
+        FormatError: for any other text than `vnnlib` writes of what is read
 
     Example:
-        >>> from constructive.instances.vnnlib import version_1, version_2
         >>> bad = Property(Box([0.0], [0.5]), ((Atom([1.0], 0.25),), (Atom([-1.0], 2.0),)))
         >>> read_property(version_2(bad)).disjuncts[1][0].threshold
         2.0
@@ -110,9 +110,12 @@ def read_property(text: str) -> Property:
     try:
         least, most = ([bounds[side, i] for i in range(counts["X"])] for side in (">=", "<="))
         found = [[_atom(atom, counts["Y"]) for atom in atoms] for atoms in disjuncts if atoms]
-        return Property(Box(np.array(least), np.array(most)), tuple(map(tuple, found)))
+        wanted = Property(Box(np.array(least), np.array(most)), tuple(map(tuple, found)))
     except (KeyError, IndexError) as error:
         raise _unread(f"bounds of {counts['X']} inputs, {counts['Y']} outputs") from error
+    if text not in (version_1(wanted), version_2(wanted)):
+        raise _unread(text)
+    return wanted
 
 
 def _atom(found: tuple[str, ...], outputs: int) -> Atom:

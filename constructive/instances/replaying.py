@@ -95,9 +95,9 @@ def outputs_of(graph: Path, point: Array) -> dict[str, Array]:
     Raises:
         MissingExtraError: without onnx and onnxruntime
     """
-    onnx = require("onnx", extra="onnx", purpose="replaying witnesses")
-    reference = require("onnx.reference", extra="onnx", purpose="replaying witnesses")
-    runtime = require("onnxruntime", extra="onnx", purpose="replaying witnesses")
+    onnx = require("onnx", extra="instances", purpose="replaying witnesses")
+    reference = require("onnx.reference", extra="instances", purpose="replaying witnesses")
+    runtime = require("onnxruntime", extra="instances", purpose="replaying witnesses")
     model = onnx.load(graph)
     session = runtime.InferenceSession(
         model.SerializeToString(), providers=["CPUExecutionProvider"]

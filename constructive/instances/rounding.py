@@ -4,7 +4,7 @@ An evaluation loads A, b, V and x, which are float32 numbers, computes each logi
 products and an offset, takes softmax as the model of floating-point programs says
 (`exact.float_model`), averages the values, and adds the heads. With u the unit roundoff, n tokens,
 H heads, and for each head (Proposition 20.7,
-[proofs/20-instances.md](../../proofs/20-instances.md))::
+proofs/20-instances.md)::
 
     S    = max_i  |b_i| + sum_j |a_ij| max(|l_j|, |u_j|)      sizes of its logits on the box
     r    = max_i  #{j: a_ij != 0} + 1                         terms of a logit

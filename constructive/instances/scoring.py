@@ -127,7 +127,7 @@ def score(folder: str | Path, results: str | Path) -> Score:
 
     Raises:
         FormatError: if the folder or the file cannot be read, a result is not a known word, an
-            instance has two rows, or no row is about the folder
+            instance has two rows or a row two results, or no row is about the folder
         MissingExtraError: without onnx and onnxruntime, if there are witnesses
 
     Example:
@@ -225,9 +225,11 @@ def _results(
         place, name = named
         rest = row[place + 1 :]
         results = [k for k, cell in enumerate(rest) if _meaning(cell) is not None]
-        if not results or name in found:
+        meant = [_meaning(rest[k]) for k in results]
+        if not results or name in found or {"sat", "unsat"} & set(meant) - set(meant[:1]):
+            what = "no result" if not results else "two rows" if name in found else "two results"
             raise FormatError(
-                f"{path} has no result of {name}" if not results else f"{path} has {name} twice",
+                f"{path} has {what} of {name}",
                 witness=",".join(row)[:80],
                 suggestion="one row for each instance, with sat, unsat, unknown, timeout or error",
             )
@@ -238,7 +240,7 @@ def _results(
 
 def _rows(path: Path) -> list[list[str]]:
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             return list(csv.reader(file, strict=True))
     except (OSError, ValueError, csv.Error) as error:
         raise FormatError(

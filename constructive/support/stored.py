@@ -175,7 +175,7 @@ class StoredArray:
         return FormatError(
             f"{self.path} has changed since it was opened: {what}",
             witness=str(self.path),
-            suggestion="open it again when nobody writes to it any more",
+            suggestion="open it again when no other program writes to it",
         )
 
 

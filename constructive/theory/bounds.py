@@ -289,13 +289,13 @@ class TheoremHeads:
             used = None if self.rank_one else head_dim
             ways.append(f"num_heads={heads_needed(num_examples, context_size, used)}")
         if not self.rank_one and num_examples <= rank_one_capacity(num_heads, context_size):
-            ways.append(f"construction={RANK_ONE.name!r}, which holds them with these heads")
+            ways.append(f"construction={RANK_ONE.name!r}, which memorizes them with these heads")
         if rank == 1 and context_size == 1:
             ways.append("contexts with n >= 2 tokens: softmax over one token is constant")
         ways.append(f"or keep {holds} of the examples")
         return CapacityError(
             f"{num_examples} examples are too many for {num_heads} {self.name} heads: the theorem "
-            f"holds {self.formula} = {holds} (n={context_size}, d_h={head_dim})",
+            f"allows {self.formula} = {holds} (n={context_size}, d_h={head_dim})",
             witness=num_examples,
             suggestion="; ".join(ways),
         )

@@ -79,8 +79,8 @@ def with_room(dataset: Dataset, known: LeastHeads) -> FewestHeads:
     spans, blamed = below.spans, len(below.blamed)
     if least is None:
         raise CapacityError(
-            f"no number of heads holds these examples: {blamed} of them have equal tokens in each "
-            f"context, which span {spans.tokens} dimensions",
+            f"no number of heads can memorize these examples: {blamed} have equal tokens in "
+            f"each context, which span {spans.tokens} dimensions",
             witness=tuple(below.blamed[:8].tolist()),
             suggestion="contexts with two different tokens, or fewer examples",
         )

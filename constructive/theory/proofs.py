@@ -143,7 +143,7 @@ def sections(page: Path) -> list[Section]:
 
 def run(page: Path) -> Iterator[Outcome]:
     """Run the checks of a page, section after section; the sections share their names."""
-    require("sympy", extra="proofs", purpose="the proofs")
+    require("sympy", extra="proofs", purpose="checking the proofs")
     names: dict[str, Any] = {}
     for section in sections(page):
         names["holds"] = ledger = Ledger()

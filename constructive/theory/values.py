@@ -107,7 +107,7 @@ def value_bounds(
     slots = k + (min(share, num_heads) - 1) * delta if share else 0
 
     most = k + (num_heads - 1) * delta
-    limits = [(most, f"contexts hold {most} at most, for all weights (Theorem 8)")]
+    limits = [(most, f"contexts allow {most} at most, for all weights (Theorem 8)")]
     if rank < target_dim:
         why = f"values have rank {rank} at most, and labels of d_out = {target_dim} entries "
         limits.append((rank, why + "may have more (Proposition 18.2)"))
@@ -163,7 +163,7 @@ def require_room(shapes: ExampleShapes, num_heads: int) -> int:
         enough = 1 + -(-(shapes.num_examples - tokens) // max(differences, 1))
         raise CapacityError(
             f"{shapes.num_examples} examples are too many for {num_heads} heads, whatever "
-            f"their weights are: contexts of these shapes hold {holds} at most",
+            f"their weights are: contexts of these shapes allow {holds} at most",
             witness=shapes.num_examples,
             suggestion=f"num_heads={enough}"
             if differences

@@ -12,6 +12,7 @@ From Memorization Require Import narrow_readout positive_vector rank_open almost
 From Memorization Require Import minimizer translates sums_of_contexts causal_bound theorem_12.
 From Memorization Require Import rank_on_curves proposition_15_3 one_token theorem_11.
 From Memorization Require Import theorem_13_14 any_weights saturated_heads integer_readout.
+From Memorization Require Import recitation.
 From Memorization Require Import layer_checker attention_program attention_rank.
 From Memorization Require Import upper_bound_program upper_bound.
 From Memorization Require Import error_checker_program error_checker.
@@ -132,6 +133,8 @@ Check integer_sums_nearest.
 Print Assumptions integer_sums_nearest.
 Check integers_decide.
 Print Assumptions integers_decide.
+Check recitation.
+Print Assumptions recitation.
 Check @check_layer_sound.
 Print Assumptions check_layer_sound.
 Check @check_attention_sound.

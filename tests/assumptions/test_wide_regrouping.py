@@ -123,7 +123,7 @@ def test_a_subspace_with_one_query_too_many():
     )
     assert found.verdict is Verdict.REFUTED
     assert found.members == tuple(range(13))
-    assert found.detail == "13 queries span 3 dimensions; of these 4 groups hold at most 9"
+    assert found.detail == "13 queries span 3 dimensions; of these 4 groups take at most 9"
 
 
 def test_contexts_which_hold_too_few_are_named():
@@ -137,7 +137,7 @@ def test_contexts_which_hold_too_few_are_named():
     assert found.members == tuple(range(5, 16))
     assert found.dependency is None
     assert "11 examples span 3 dimensions" in found.detail
-    assert "hold at most 7" in found.detail
+    assert "take at most 7" in found.detail
 
 
 def test_a_shared_context_has_groups_of_theorem_2():

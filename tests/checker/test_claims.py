@@ -416,7 +416,7 @@ def test_more_examples_than_possible(heads, verdict):
     assert claim.verdict is verdict
     if verdict is UNDECIDED:
         assert claim.statement == "no weights of H = 4 heads memorize every labelling"
-        assert claim.detail == "contexts hold all 8 different inputs, for almost all queries"
+        assert claim.detail == "contexts allow all 8 different inputs, for almost all queries"
         assert claim.evidence == {}
         return
     assert claim.statement == (

@@ -394,7 +394,7 @@ def test_other_models_are_refused(data, memorizer, model):
 
 
 def test_a_model_is_for_the_claim_executed(data, memorizer):
-    with pytest.raises(ParameterError, match="not asked for"):
+    with pytest.raises(ParameterError, match="not requested"):
         certify(memorizer, data, model=SINGLE.name)
 
 

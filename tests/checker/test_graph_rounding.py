@@ -133,9 +133,67 @@ def test_numbers_that_may_overflow_are_refused(checker):
     for made in (
         single([[2.0**120], [0.0]], [0.0, 0.0]),
         single([[1.0], [0.0]], [0.0, 0.0], [[2.0**120], [0.0]]),
+        single([[2.0**98]] + [[0.0]] * 7, [0.0] * 8),
     ):
         with pytest.raises(ValueError, match="overflow"):
             bounds(checker, made, unit_box(1))
+
+
+def graph(nodes, inputs, **given):
+    """The bytes of a graph with these nodes and constants."""
+    helper, numbers = onnx.helper, onnx.numpy_helper
+    ends = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, count])
+        for name, count in (("X", inputs), ("Y", 1))
+    ]
+    arrays = [numbers.from_array(np.asarray(array), name) for name, array in given.items()]
+    made = helper.make_graph(nodes, "g", ends[:1], ends[1:], arrays)
+    opset = [helper.make_opsetid("", 13)]
+    return helper.make_model(made, opset_imports=opset, ir_version=8).SerializeToString()
+
+
+def not_bounded(checker, data, box):
+    """Whether onnxruntime gives no number at a corner of the box, and the checker no bound."""
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {"X": box.upper[None].astype(FLOAT)})
+    read = problem(checker, data, box)
+    with pytest.raises(ValueError, match="overflow"):
+        checker.graph_rounding.rounding_of(read.outputs, ((0, 1),), read.box, read.model)
+    return bool(np.isnan(found).all())
+
+
+def test_numbers_that_overflow_on_the_way_are_refused(checker):
+    """A sum that is infinite, and then multiplied by zero."""
+    node, large = onnx.helper.make_node, FLOAT(1.02 * 2.0**127)
+    nodes = [
+        node("Gemm", ["X", "A", "b"], ["sums"]),
+        node("MatMul", ["sums", "zeros"], ["logits"]),
+        node("Softmax", ["logits"], ["weights"], axis=1),
+        node("MatMul", ["weights", "V"], ["Y"]),
+    ]
+    value = np.array([[1.0], [0.0]], FLOAT)
+    given = {"A": [[large]], "b": [large], "zeros": np.zeros((1, 2), FLOAT), "V": value}
+    data = graph(nodes, 1, **given)
+    with pytest.raises(ValueError, match="overflow on the way"):
+        not_bounded(checker, data, Box([0.5], [1.0]))
+
+
+def test_logits_that_only_roundings_make_large_are_refused(checker):
+    """Logits of 79.6, which ten roundings of 0.94 each make 89: exp of them is infinite."""
+    node = onnx.helper.make_node
+    nodes = [
+        node("Gemm", ["X", "A", "b"], ["logits"]),
+        node("Exp", ["logits"], ["powers"]),
+        node("ReduceSum", ["powers", "axes"], ["sum"], keepdims=1),
+        node("Div", ["powers", "sum"], ["weights"]),
+        node("MatMul", ["weights", "V"], ["Y"]),
+    ]
+    slopes = np.full((11, 2), 1.0625, FLOAT)
+    slopes[0] = 2.0**24
+    offsets = np.full(2, 69.0 - 2.0**24, FLOAT)
+    value = np.array([[1.0], [0.0]], FLOAT)
+    data = graph(nodes, 11, A=slopes, b=offsets, axes=np.array([1]), V=value)
+    assert not_bounded(checker, data, Box(np.ones(11), np.ones(11)))
 
 
 def test_a_difference_is_off_by_both_outputs(checker):
@@ -167,3 +225,22 @@ def test_models_that_are_known(checker):
         assert words.startswith(name)
         assert "TF32" in words
         assert "any order" in words
+
+
+def test_errors_of_logits_and_of_averages_multiply(checker):
+    made = single([[2.0**20], [0.0]], [0.0, 0.0])
+    bound, read = bounds(checker, made, unit_box(1))
+    model = checker.float_model
+    logits = 2.0**20 * model.gamma_of(read.model, 3)
+    larger = float(checker.rounding.growth(np.float64(2.0 * logits)))
+    zeta = float(model.averaged(read.model, np.float64(2.0))[0])
+    whole = (1.0 + larger) * (1.0 + zeta) - 1.0
+    assert larger > 0.3
+    assert whole <= bound[0] < whole * (1.0 + 1e-6)
+
+
+def test_what_underflow_takes_counts(checker):
+    """A value that is not a normal number may be read as zero."""
+    made = single([[0.0], [0.0]], [20.0, 0.0], [[2.0**-127], [0.0]])
+    bound, _ = bounds(checker, made, unit_box(1))
+    assert 2.0**-127 < bound[0] < 2.0**-90

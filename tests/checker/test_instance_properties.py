@@ -139,6 +139,9 @@ REFUSED = {
     "outside": (Y, f"{Y} sat"),
     "deep": (Y, f"(assert {'(' * 20}>= Y_0 1{')' * 20})"),
     "quoted": (Y, "(assert (>= |Y_0| 0.5))"),
+    "hidden from some readers by CR": (Y, f"; a note\r(assert (>= Y_0 100.0))\n{Y}"),
+    "hidden from some readers by a form feed": (Y, f"; a note\x0c(assert (>= Y_0 100.0))\n{Y}"),
+    "hidden from some readers by NUL": (Y, f"; a note\x00\n{Y}"),
     "not ascii": (Y, "(assert (>= Y_\u0660 0.5))"),
 }  # fmt: skip
 

@@ -10,6 +10,7 @@ from decoder_parts import FILES, saved
 
 from constructive import PrecisionError, Text, Verdict, certify, check
 from constructive.certificates.families import DECODERS
+from constructive.exact.formats import nearest
 from constructive.exact.models import INTEGER_MODELS, MODELS
 from constructive.layers import recital as room
 from constructive.layers.causal.integers import integer_margins, require_integers
@@ -198,7 +199,7 @@ def test_a_sum_of_the_readout_at_the_limit(made, checker, proved):
         in_checker(checker, wide, text)
 
 
-@pytest.mark.parametrize("scale", [1 / 2, 1 / 64])
+@pytest.mark.parametrize("scale", [63 / 64, 1 / 2, 1 / 64])
 def test_smaller_leads_are_refused(made, checker, scale):
     decoder, text = made
     w_k = decoder.layer.key_weights * np.float32(scale)
@@ -207,6 +208,28 @@ def test_smaller_leads_are_refused(made, checker, scale):
         by_integers(weak, text)
     with pytest.raises(ValueError, match="lead"):
         in_checker(checker, weak, text)
+
+
+@pytest.mark.parametrize(("apart", "proved"), [(1.0, False), (64.0, True)])
+def test_what_the_last_product_may_round_counts(checker, tmp_path, apart, proved):
+    """A token has the point of the last one, but for a little: logits are 2^24 or more there."""
+    decoder, text = compact(spacing=400_001)
+    one = len(text.vocabulary) - 1
+    text = dataclasses.replace(text, prompt=text.ids.tolist().index(one))
+    other = next(v for v in range(one) if v not in text.ids[text.prompt :])
+    row = decoder.unembedding[one] - np.float32([0.0, apart])
+    near = changed(decoder, "unembedding", other, row)
+    seen = recital(near, text)
+    assert seen.least.min() == pytest.approx(apart)
+    assert seen.error.max() > 1.0
+    assert (seen.share.max() < 1.0) == proved
+    least, share = in_checker(checker, near, text)
+    np.testing.assert_allclose([least, share], [seen.least.min(), seen.share.max()], rtol=1e-9)
+    certificate = certify(near, text, claims=CLAIMS)
+    assert certificate["recites"].verdict is Verdict.PROVED
+    assert (certificate["executed"].verdict is Verdict.PROVED) == proved
+    if proved:
+        assert check(*saved(tmp_path, near, text, certificate)).proved
 
 
 def test_larger_logits_are_refused(made, checker):
@@ -225,6 +248,33 @@ def test_larger_logits_are_refused(made, checker):
                 by_integers(wide, text)
             with pytest.raises(ValueError, match="logits"):
                 in_checker(checker, wide, text)
+
+
+@pytest.mark.parametrize("model", ["float32, scaled", "float32, any contraction"])
+def test_models_of_which_integers_say_nothing(made, checker, model):
+    with pytest.raises(PrecisionError, match="averages first"):
+        by_integers(*made, model)
+    with pytest.raises(ValueError, match="merges"):
+        in_checker(checker, *made, model)
+
+
+@pytest.mark.parametrize("entry", [3.0, 0.0, -2.0])
+def test_tokens_that_are_not_signs(made, checker, entry):
+    decoder, text = made
+    other = changed(decoder, "embedding", (2, 1), entry)
+    with pytest.raises(PrecisionError, match="not \\+1 or -1"):
+        by_integers(other, text)
+    with pytest.raises(ValueError, match="signs"):
+        in_checker(checker, other, text)
+
+
+@pytest.mark.parametrize("model", INTEGER_MODELS)
+def test_what_a_format_holds(checker, model):
+    """As rounding to nearest has it, which the checker does not do."""
+    form, theirs = INTEGER_MODELS[model].factors, checker.float_model.INTEGER_MODELS[model].factors
+    whole = np.concatenate([np.arange(-5000, 5001), 2 ** np.arange(24), [65504, 65536, 65520]])
+    exact = nearest(whole.astype(float), form) == whole
+    assert (checker.integers.held(whole, theirs) == exact).all()
 
 
 HYPOTHESES = {

@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -168,6 +169,16 @@ def test_the_bound_of_steepness_is_reached(checker):
     assert 40 <= checker.softmaxes.steepness(heads) < 40 + Fraction(1, 10**6)
 
 
+def test_slopes_and_values_that_float64_takes_for_equal(checker):
+    """2^80 + 2^20 and 2^80 are one number of float64, and differ by 2^20; 2^60 + 1 and 2^60 too."""
+    slopes = np.array([[2**80 + 2**20], [2**80]], dtype=object)
+    offsets = np.array([0, 0], dtype=object)
+    for low, high in ((0, 1), (2**60, 2**60 + 1)):
+        values = np.array([high, low], dtype=object)
+        head = checker.softmaxes.Head(slopes, offsets, 0, values, 0)
+        assert checker.softmaxes.steepness([head]) == 2**18
+
+
 HOLDS = (0.8, [0, 1, 1], [0, 0, 0])
 
 
@@ -246,6 +257,18 @@ def test_weights_are_rounded_to_a_sum_of_one(checker, seed):
     assert sum(shares) == 2**checker.softmaxes.SHARE
     assert set(used.tolist()) <= {0, 2, 3, 5}
     assert (shares > 0).all()
+
+
+def test_many_long_fractions_are_added_at_once(checker):
+    """Their sum has a denominator of more than a million digits; rounded first, none is long."""
+    random = np.random.default_rng(0)
+    digits = ["".join(map(str, row)) for row in random.integers(1, 10, (3000, 399))]
+    given_weights = [checker.dyadic.exact(f"1/{each}") for each in digits]
+    begin = time.process_time()
+    used, shares = checker.softmaxes.shares_of(given_weights, range(3000))
+    assert time.process_time() - begin < 5.0  # 0.1 s; unrounded, minutes
+    assert len(used) == 3000
+    assert sum(shares) == 2**checker.softmaxes.SHARE
 
 
 @given(st.integers(0, 10**6), st.integers(1, 3))

@@ -127,4 +127,4 @@ def test_explain_says_why_not(run):
     text = run("explain", "data.npz", "--heads", 10)
     assert "construction='paired' needs own contexts" in text
     assert "->  saturated" in text
-    assert "one shared context; asked for auto" in text
+    assert "one shared context; requested: auto" in text

@@ -88,7 +88,7 @@ def test_text_is_no_data_set(program, tmp_path, name):
     (tmp_path / name).write_text("0.1,0.2,cat\n" * 9)
     found = program("build", name)
     assert found.returncode == 2
-    assert f"{name} is not a data set: it is text, no .npz archive" in found.stderr
+    assert f"{name} is not a data set: it is text, not an .npz archive" in found.stderr
     assert "try: numpy.savez(path, contexts=..., queries=..., targets=...)" in found.stderr
     assert "pickle" not in found.stderr
 

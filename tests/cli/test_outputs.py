@@ -13,6 +13,7 @@ from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
+import typer
 from typer.models import OptionInfo
 from typer.testing import CliRunner
 
@@ -25,8 +26,9 @@ FOLDER = {
 }
 """Files which a command writes into a folder."""
 SLOW = {"demo", "figures"}
-FOLDER_FIRST = {"kernels export"}
-"""Commands whose output is their argument; tests/cli/test_kernel_commands.py looks at these."""
+FOLDER_FIRST = {"kernels export", "instances make"}
+"""Commands that write a folder of their own; test_kernel_commands and test_instance_commands look
+at these."""
 WORK = {("check", "folder"), ("prove", "folder"), ("build", "checkpoint")}
 """Folders of commands for their own work, to be gone on with; other tests look at these."""
 
@@ -54,7 +56,7 @@ class Parameter:
 def parameters(function):
     hints = get_type_hints(function, include_extras=True)
     found = inspect.signature(function).parameters.items()
-    return [Parameter(parameter, hints[name]) for name, parameter in found]
+    return [Parameter(p, hints[name]) for name, p in found if hints[name] is not typer.Context]
 
 
 def commands():
@@ -86,7 +88,11 @@ COMMANDS = {
     words: [parameter for parameter in command if (words, parameter.name) not in WORK]
     for words, command in COMMANDS.items()
 }
-WRITING = {words: command for words, command in COMMANDS.items() if paths(command, option=True)}
+WRITING = {
+    words: command
+    for words, command in COMMANDS.items()
+    if paths(command, option=True) and words not in FOLDER_FIRST
+}
 OPTIONS = [(words, option) for words in WRITING for option in paths(WRITING[words], option=True)]
 NAMED = [f"{words} {option.options[0]}" for words, option in OPTIONS]
 SEVERAL = {

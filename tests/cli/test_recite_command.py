@@ -269,7 +269,7 @@ def test_a_decoder_of_token_ids_takes_numbers(run, folder):
     ("arguments", "words"),
     [
         (["decoder.safetensors", "the zebra"], "DataError: the token 'zebra'"),
-        (["decoder.safetensors", ""], "DataError: no token"),
+        (["decoder.safetensors", ""], "DataError: the prompt is empty"),
         (["decoder.safetensors", "the", "--length", "10000"], "ParameterError: length=10000"),
         (["decoder.safetensors", "the", "--length", "0"], "--length"),
         (["cat.txt", "the"], "FormatError: cat.txt is not a decoder"),

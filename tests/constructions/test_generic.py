@@ -48,7 +48,7 @@ def test_nothing_is_asked_of_sizes(size, width, heads, total):
     memorizer = build(data, heads, tolerance=1e99)  # d = 1 is beyond float64
     assert certify(memorizer, data, claims=["rank"]).proved
     more = generators.gaussian(num_examples=total + 1, context_size=size, width=width)
-    with pytest.raises(CapacityError, match=f"hold {total} at most") as caught:
+    with pytest.raises(CapacityError, match=f"allow {total} at most") as caught:
         build(more, heads)
     needs_tokens = size == 1
     assert ("n >= 2" in caught.value.suggestion) == needs_tokens
@@ -83,10 +83,10 @@ def test_what_is_built_is_proved_and_what_is_not_says_why(seed, heads, size, wid
     contexts = rng.integers(-1, 2, (total, size, width))
     data = Dataset(contexts, rng.standard_normal((total, width)), rng.random(total))
     if not contexts.any():
-        with pytest.raises((DataError, CapacityError), match=r"hold|outside 1e-100"):
+        with pytest.raises((DataError, CapacityError), match=r"allow|outside 1e-100"):
             build(data, heads)
     elif exact_capacity(data, heads).upper < total:
-        with pytest.raises(CapacityError, match="hold"):
+        with pytest.raises(CapacityError, match="allow"):
             build(data, heads, tolerance=1e99, seed=seed)
     else:
         memorizer = build(data, heads, tolerance=1e99, seed=seed)
@@ -99,7 +99,7 @@ def test_contexts_which_hold_less_are_named():
     contexts[:9] = contexts[0]  # nine queries for one context, which holds 2 (3 - 1) + 1
     data = Dataset(contexts, own.queries, own.targets)
     with pytest.raises(
-        CapacityError, match="rank 8 < T = 12: these contexts hold 8 at most"
+        CapacityError, match="rank 8 < T = 12: these contexts allow 8 at most"
     ) as caught:
         build(data, 2)
     assert caught.value.witness == {"rank": 8, "capacity": 8}
@@ -120,9 +120,9 @@ def test_tokens_which_are_all_equal_hold_d():
     rng = np.random.default_rng(0)
     contexts = np.repeat(rng.standard_normal((7, 1, 4)), 3, axis=1)
     data = Dataset(contexts, rng.standard_normal((7, 4)), np.arange(7.0))
-    with pytest.raises(CapacityError, match="these contexts hold 4 at most") as caught:
+    with pytest.raises(CapacityError, match="these contexts allow 4 at most") as caught:
         build(data, 3)
-    assert caught.value.suggestion == "other contexts: no number of heads holds these"
+    assert caught.value.suggestion == "other contexts: no number of heads can memorize these"
 
 
 def test_it_is_explained():

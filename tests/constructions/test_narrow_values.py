@@ -60,7 +60,7 @@ def test_at_the_bound_and_one_beyond(
     assert [claim.name for claim in certificate.claims] == ["rank", "error", "readout"]
     assert check(certificate, loaded, data).proved
     more = gaussian(total + 1, size, width, outputs)
-    with pytest.raises(CapacityError, match=r"hold|no weights") as caught:
+    with pytest.raises(CapacityError, match=r"allow|no weights") as caught:
         build_memorizer(more, num_heads=heads, head_dim=head_dim, value_dim=narrow)
     assert caught.value.witness == total + 1
     assert f"keep {total} of the examples" in caught.value.suggestion
@@ -191,7 +191,7 @@ def test_a_readout_which_floats_cannot_carry_suggests_no_bits():
     ("sizes", "total", "reason"),
     [
         ((2, 5, 1, 4), 3, "values have rank 2 at most, and labels of d_out = 4 entries may"),
-        ((3, 4, 1, 2), 13, r"contexts hold 12 at most, for all weights \(Theorem 8\)"),
+        ((3, 4, 1, 2), 13, r"contexts allow 12 at most, for all weights \(Theorem 8\)"),
         ((6, 5, 2, 7), 25, "weights have 174 dimensions, and 25 examples have 175 labels"),
     ],
 )
@@ -227,7 +227,7 @@ def test_what_is_only_not_built_is_said_so():
 def test_heads_are_chosen_by_values():
     data = gaussian(21, 3, 5, 4)
     assert build_memorizer(data, value_dim=2).layer.num_heads == heads_for_values(data, 2) == 10
-    assert "values of d_v=2 entries ask for so many" in str(explain(data, value_dim=2))
+    assert "values of d_v=2 entries require that many" in str(explain(data, value_dim=2))
     one = Dataset(data.contexts[:, :1], data.queries, data.targets)
     assert heads_for_values(one, 2) is None
     with pytest.raises(CapacityError) as caught:

@@ -105,7 +105,7 @@ def test_what_does_not_apply_says_what_to_use():
     with pytest.raises(CapacityError, match=r"at most d - 1 = 3") as caught:
         build_memorizer(narrow, num_heads=4, construction="paired")
     assert "num_heads=6" in str(caught.value)
-    assert "construction='saturated', which holds 13 with these heads" in str(caught.value)
+    assert "construction='saturated', which memorizes 13" in str(caught.value)
     build_memorizer(narrow, num_heads=6, construction="paired")
     with pytest.raises(CapacityError, match="none: one head is not a pair"):
         build_memorizer(narrow, num_heads=1, construction="paired")

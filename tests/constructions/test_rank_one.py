@@ -66,7 +66,7 @@ def test_contexts_which_are_too_narrow_are_named():
         build(data, 3)
     assert caught.value.witness == tuple(range(6, 16))
     assert "the contexts of 10 examples span 3 dimensions" in str(caught.value)
-    assert "differences of tokens 2; of these 3 groups hold at most 7" in str(caught.value)
+    assert "differences of tokens 2; of these 3 groups take at most 7" in str(caught.value)
     assert "construction='generic'" in caught.value.suggestion
     contexts = own.contexts.copy()
     contexts[:6, :, 3:] = 0.0
@@ -153,7 +153,7 @@ def test_repeated_contexts_up_to_what_they_hold(kinds):
     assert check(certificate, memorizer, data).proved
     if kinds == 3:
         one_more = same_contexts(kinds, heads=5, size=3, width=8).take(range(len(data.queries) + 1))
-        with pytest.raises(AssumptionError, match=r"of these 4 groups hold at most"):
+        with pytest.raises(AssumptionError, match=r"of these 4 groups take at most"):
             build(one_more, 4)
 
 

@@ -151,3 +151,23 @@ def test_shapes_and_windows_are_looked_at():
         picks(tokens, queries, keys[:2], WINDOW)
     with pytest.raises(ParameterError, match="window"):
         picks(tokens, queries, keys, 0)
+
+
+@pytest.mark.parametrize("first", [0, 1, 17, LENGTH - 1])
+def test_positions_before_the_first_one_are_only_seen(first):
+    tokens, queries, keys = drawn()
+    every = picks(tokens, queries, keys, WINDOW).tokens
+    assert np.array_equal(picks(tokens, queries, keys, WINDOW, first=first).tokens, every[first:])
+    low = max(0, first - WINDOW + 1)
+    part = picks(tokens[low:], queries, keys, WINDOW, first=first - low).tokens + low
+    assert np.array_equal(part, every[first:])
+
+
+def test_a_small_lead_before_the_first_position_does_not_matter():
+    tokens, queries, keys = drawn()
+    tokens[1] = tokens[0]  # one key twice
+    with pytest.raises(PrecisionError, match="lead"):
+        picks(tokens, queries, keys, 2)
+    assert picks(tokens, queries, keys, 2, first=3).lead >= LEAD
+    with pytest.raises(ParameterError, match="first"):
+        picks(tokens, queries, keys, 2, first=LENGTH)

@@ -58,8 +58,8 @@ def test_some_examples(data, index):
 @pytest.mark.parametrize(
     ("index", "words"),
     [
-        (4, "4 examples have none with index 4"),
-        (-5, "4 examples have none with index -5"),
+        (4, "no example with index 4"),
+        (-5, "no example with index -5"),
         (slice(9, None), "no examples to take"),
         ((1, 2), "examples have one axis, and 2 indices are given"),
         ("targets", "0 axes, not one"),

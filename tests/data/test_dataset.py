@@ -57,16 +57,16 @@ def test_take_is_what_numpy_takes(examples):
         ([], (0,), "no examples to take"),
         ([False] * 4, (4,), "no examples to take: all Booleans are False"),
         ([True] * 3, (3,), "3 Booleans are not one for each of 4 examples"),
-        ([0, 4, 9], 4, "4 examples have none with index 4"),
-        ([0, -5], -5, "4 examples have none with index -5"),
-        ([2**63], 2**63, "none with index 9223372036854775808"),
+        ([0, 4, 9], 4, "no example with index 4"),
+        ([0, -5], -5, "no example with index -5"),
+        ([2**63], 2**63, "no example with index 9223372036854775808"),
         ([2**70], "object", "dtype object"),
         ([0.0, 1.0], "float64", "dtype float64"),
         (["0"], "<U1", "dtype <U1"),
         (1, (), "0 axes, not one"),
         (None, (), "0 axes, not one"),
         ([[0, 1]], (1, 2), "2 axes, not one"),
-        ([[0], [1, 2]], None, "are not array"),
+        ([[0], [1, 2]], None, "are not an array"),
     ],
 )
 @pytest.mark.parametrize("make", [generators.uniform, generators.shared_context])
@@ -226,8 +226,8 @@ def damaged(path, kind):
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("text", "it is text, no .npz archive"),
-        ("empty", "it is no .npz archive"),
+        ("text", "it is text, not an .npz archive"),
+        ("empty", "it is not an .npz archive"),
         ("single array", "it holds a single array"),
         ("pickle", "contexts holds objects"),
         ("missing", "no array named targets"),

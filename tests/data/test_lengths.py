@@ -18,6 +18,7 @@ from constructive import (
     check,
     exact_capacity,
     explain,
+    generators,
     padded,
     token_mixing,
     upper_bound_certificate,
@@ -330,3 +331,14 @@ def test_explain_says_which_constructions_take_them(data):
     found = explain(data)
     assert found.plan.construction == "generic"
     assert str(found).count("needs contexts of one") == 3
+
+
+def test_paired_heads_are_judged_as_any_others_on_other_lengths():
+    full = generators.gaussian(num_examples=13, context_size=3, width=7)
+    memorizer = build_memorizer(full, num_heads=6, construction="paired")
+    contexts = [tokens[: 1 + index % 3] for index, tokens in enumerate(full.contexts)]
+    data = Dataset(contexts, full.queries, full.targets)
+    assert certify(memorizer, data, claims="error").verdict.name == "REFUTED"
+    certificate = certify(memorizer, data, claims="rank")
+    assert certificate.proved
+    assert check(certificate, memorizer, data).proved

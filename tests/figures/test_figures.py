@@ -38,7 +38,7 @@ SMALL = {
     "position": (dataclasses.replace(POSITION, **FEW), STAGES),
     "assumptions": (dataclasses.replace(ASSUMPTIONS, subsets=20), ("T = 1797 examples, n = 16",)),
     "recital": (dataclasses.replace(RECITAL, tokens=120), (
-        "head 1 of 2", "head 2 of 2", "token which is seen", "position which looks",
+        "head 1 of 2", "head 2 of 2", "token that is seen", "position that looks",
         "attention weight", "float32: each of 120 next tokens wins",
     )),
     "curve": (dataclasses.replace(CURVE, tokens=60, kinds=("any labels, 1 integer",)), (

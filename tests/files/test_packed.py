@@ -69,6 +69,75 @@ def test_every_bit_comes_back_here_and_in_the_checker(checker, tensors):
     assert packed.num_stored <= sum(a.size for a in tensors.values()) + 32
 
 
+RULES = {
+    "fields": st.tuples(st.integers(-3, 3), st.integers(-3, 3), st.integers(0, 3)),
+    "places": st.tuples(st.integers(-3, 3), st.integers(-3, 3), st.integers(0, 3)),
+    "integers": st.tuples(st.integers(0, 3)),
+    "drawn": st.tuples(st.integers(-1, 2)),
+    "constant": st.tuples(st.integers(-3, 3), st.integers(0, 1), st.integers(-3, 3)),
+    "parity": st.tuples(st.integers(0, 9), st.integers(-3, 3)),
+    "order": st.tuples(st.integers(0, 9), st.integers(-3, 3)),
+    "parabola": st.tuples(st.integers(-3, 3), st.integers(-3, 3)),
+    "paired drawn": st.tuples(st.sampled_from([1, -1]), st.integers(-1, 2)),
+    "paired integers": st.tuples(st.sampled_from([1, -1]), st.integers(0, 3)),
+}
+ONE = {
+    name: {"shape": [2] + [1] * (1 + (name in {"W_Q", "W_K"})), "columns": [[1, "constant", 1]]}
+    for name in NAMES
+} | {"U": {"shape": [3, 1], "columns": [[1, "constant", 1]]}}
+
+
+@given(st.data())
+def test_files_that_no_program_wrote_are_read_alike(checker, data):
+    """Any rules and bits: both readers give the same arrays, zeros included, or refuse them."""
+    rules, bits = dict(ONE), np.array(data.draw(st.lists(st.booleans(), max_size=48)), np.uint8)
+    rules["unembedding"] = {"shape": [2, 2], "columns": []}
+    for name in ("unembedding", "unembedding", "positions", "U"):
+        rule = data.draw(st.sampled_from(sorted(RULES)))
+        run = [1, rule, *data.draw(RULES[rule])]
+        if name == "unembedding":
+            rules[name]["columns"].append(run)
+        else:
+            rules[name] = rules[name] | {"columns": [run]}
+    packed, found = np.packbits(bits, bitorder="little"), []
+    for read, given_bits in (
+        (unpack, np.unpackbits(packed, bitorder="little")),
+        (checker.packed.read, packed),
+    ):
+        try:
+            found.append(read(rules, given_bits, 0))
+        except ValueError:
+            found.append(None)
+    assert (found[0] is None) == (found[1] is None)
+    assert found[0] is None or same_bits(*found)
+
+
+@pytest.mark.parametrize(
+    ("run", "accepted"),
+    [
+        (["fields", 2**24, 0, 0], True),
+        (["fields", 2**24 + 1, 0, 0], False),
+        (["fields", 2, 1925880945, 25], False),  # float64 rounds it once or twice: two numbers
+        (["constant", 2**25], False),
+        (["parabola", 2**13, 2], False),
+        (["drawn", 2**24 + 2], False),
+    ],
+)
+def test_integers_that_float32_rounds_are_refused(checker, run, accepted):
+    numbers = [25226675 >> place & 1 for place in range(25)] * 2 if run[-1] == 25 else []
+    packed = np.packbits(np.array(numbers, np.uint8), bitorder="little")
+    rules = ONE | {"positions": {"shape": [2, 1], "columns": [[1, *run]]}}
+    for read, bits in (
+        (unpack, np.unpackbits(packed, bitorder="little")),
+        (checker.packed.read, packed),
+    ):
+        if accepted:
+            assert read(rules, bits, 0)["positions"].tolist() == [[2.0**24]] * 2
+        else:
+            with pytest.raises(ValueError, match="beyond"):
+                read(rules, bits, 0)
+
+
 def test_formulas_take_no_bits(decoder):
     packed = pack(decoder.tensors, 0)
     for name in ("W_Q", "W_K", "positions"):

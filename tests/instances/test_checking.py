@@ -24,6 +24,7 @@ from constructive.instances import (
     save,
 )
 from constructive.instances.interval import Interval
+from constructive.instances.replaying import TOLERANCE
 from constructive.instances.vnnlib import version_1, version_2
 
 FAMILIES = "needle", "corner", "shadow", "robust", "classes", "relabelled"
@@ -93,13 +94,15 @@ def test_all_families_in_a_process_of_its_own(tmp_path):
     assert again.report == found.report
 
 
-def test_arguments():
+def test_arguments(folder, tmp_path):
     with pytest.raises(FormatError, match="not a folder"):
         check("nowhere")
+    with pytest.raises(FormatError, match="no instances"):
+        check(tmp_path)
     with pytest.raises(ParameterError, match="jobs"):
-        check(".", jobs=0)
+        check(folder, jobs=0)
     with pytest.raises(ParameterError, match="size"):
-        check(".", max_memory=0.0)
+        check(folder, max_memory=0.0)
 
 
 def test_a_folder_without_one_is_not_proved(said, tmp_path):
@@ -185,6 +188,12 @@ FOLDERS = {
     "a larger margin": (lambda f: edit(f / "expected.csv", ",0.05,", ",0.0502,"), "larger margin"),
     "no margin": (lambda f: edit(f / "expected.csv", ",0.05,", ",,"), "decimal"),
     "a negative margin": (lambda f: edit(f / "expected.csv", ",0.05,", ",-0.05,"), "margin"),
+    "a cell that goes on in the next line": (
+        lambda f: edit(f / "expected.csv", "needle_a", '"needle\n_a"'), "other instances"),
+    "a row that goes on after a form feed": (
+        lambda f: edit(f / "expected.csv", "\n", "\x0c"), "not printed"),
+    "rows that a form feed ends": (
+        lambda f: edit(f / "instances.csv", "\n", "\x0c"), "not printed"),
     "the second version in the table": (
         lambda f: edit(f / "instances.csv", "vnnlib/", "vnnlib2/"), "rows are not of"),
 }  # fmt: skip
@@ -372,8 +381,9 @@ def test_progress_and_jobs(checker, folder, capsys):
     assert capsys.readouterr().err.startswith("... instances: 0 of 2\n")
 
 
-def test_margins_beyond_what_scorers_accept(said, tmp_path):
+def test_margins_beyond_what_scorers_accept(checker, said, tmp_path):
     """A steep network, whose margin does not reach 1e-4 outside of the box."""
+    assert Fraction(TOLERANCE).limit_denominator(10**6) == checker.instance.NEAR
     for slope, words in ((4096.0, "no input of the box"), (64.0, "no input within 1e-4")):
         network = Network((Head([[slope], [0.0]], [-slope, 0.0], [[1.0], [0.0]]),))
         wanted = Property(Box([-1.0], [1.0]), ((Atom([1.0], 0.5625),),))

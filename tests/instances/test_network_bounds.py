@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from constructive import ParameterError
 from constructive.exact.directed import upper
-from constructive.instances import Atom, Box, Head, Network, Property, planted
+from constructive.instances import GRAPHS, Atom, Box, Head, Network, Property, planted
 from constructive.instances.rounding import gradient_bound, needed_margin, output_rounding
 from constructive.instances.search import FloatHead, refute_by_heads, refute_by_slabs
 from constructive.instances.slabs import BallHead, HeadBound, Slab, Slabs, reach
@@ -282,3 +282,12 @@ def test_heads_of_different_shapes_are_refused():
         Network((one, two))
     with pytest.raises(ParameterError, match="entries"):
         Network((one,)).enclosed([0.0, 0.0])
+
+
+def test_logits_that_roundings_move_are_not_for_the_graph_of_exponentials():
+    """A logit of 30 whose terms are 2^24 in size: float32 may be off by 28, and so exceed 40."""
+    slopes = np.array([[2.0**24, *[1.0625] * 10], [0.0] * 11])
+    exp, point = GRAPHS["exp"](), np.ones(11)
+    for largest, refused in ((30.0, True), (1.0, False)):
+        made = Network((Head(slopes, [largest - 2.0**24, 0.0], [[1.0], [0.0]]),))
+        assert (exp.refuses(made, Box(point, point)) is not None) == refused

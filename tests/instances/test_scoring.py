@@ -111,10 +111,22 @@ def test_rows_as_in_the_files_of_the_competition(tmp_path, folder, made):
     assert found.others == 2
 
 
+def test_a_mark_of_byte_order_hides_no_row(tmp_path, folder, made):
+    """Some programs begin a .csv file with it; the first row counts all the same."""
+    unsat = next(each for each in made if each.answer == "unsat")
+    path = tmp_path / "results.csv"
+    path.write_bytes(f"\ufeff{unsat.name},sat\n{made[0].name},unknown\n".encode())
+    found = score(folder, path)
+    assert [row.expected.name for row in found.false] == [unsat.name]
+    assert found.others == 0
+
+
 def test_files_that_are_not_results(tmp_path, folder, made):
     name = made[0].name
     for lines, words in (
-        ((f"{name},sat", f"{name},unsat"), "twice"),
+        ((f"{name},sat", f"{name},unsat"), "two rows"),
+        ((f"{name},error_bound_3,unsat",), "two results"),
+        ((f"{name},sat,unsat",), "two results"),
         ((f"{name},maybe",), "no result"),
         ((name,), "no result"),
         (("prop_1,sat",), "no row"),
@@ -163,7 +175,7 @@ def test_witnesses_are_replayed(tmp_path, folder, made):
         (moved(one, 0.3 * width), "miss the property"),
         ("((X_0 0.0))", "does not name"),
         ("", "does not name"),
-        ("unsat", "does not name"),
+        ("((unsat))", "does not name"),
         (witness_of(one).replace("(Y_0 ", "(Y_0 9"), "outputs are not those"),
         (witness_of(one).replace("(Y_0 ", "(Y_1 "), "does not name"),
         (moved(one, float("nan")), "does not name"),
@@ -222,8 +234,16 @@ def test_properties_are_read_back(made):
             ] == [
                 [(a.coefficients.tolist(), a.threshold) for a in d] for d in each.property.disjuncts
             ]
-    with pytest.raises(FormatError, match="not in the form"):
-        read_property("(assert (>= (+ Y_0 Y_1) 0.5))")
+    text = version_1(made[0].property)
+    for other in (
+        "(assert (>= (+ Y_0 Y_1) 0.5))",
+        f"{text} (assert (>= Y_0 100.0))\n",  # lines that were skipped
+        f"; {text}",
+        text.replace("(declare-const Y_0 Real)", "(declare-const Y_0 Real)(assert (>= Y_0 9.0))"),
+        text.replace("(assert (<= X_0", "(assert (>= Y_0 9.0))(assert (<= X_0"),
+    ):
+        with pytest.raises(FormatError, match="not in the form"):
+            read_property(other)
     with pytest.raises(FormatError, match="not in the form"):
         read_property("(declare-const X_0 Real)\n(declare-const Y_0 Real)\n(assert (>= Y_0 0.5))")
 

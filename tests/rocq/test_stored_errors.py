@@ -2,6 +2,8 @@
 
 import dataclasses
 import shutil
+import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +19,14 @@ from constructive import (
     cli,
     generators,
 )
+from constructive.certificates.rocq import axioms
+from constructive.certificates.rocq import confirm as confirmation
 from constructive.certificates.rocq.confirm import confirm, confirm_instance
 from constructive.certificates.rocq.definitions import Stored, write
 from constructive.certificates.rocq.error import ARRAYS, THEORY, instance_of, known_of, precision
 from constructive.certificates.rocq.reading import read, require_same
+from constructive.certificates.rocq.witness import NotConfirmableError
+from constructive.theory import rocq
 
 HOW_TO = Path(__file__).parent.parent.parent / "docs" / "how-to" / "verify-a-certificate.md"
 
@@ -104,17 +110,112 @@ def test_a_certificate_without_the_claim_and_other_layers_are_refused():
     with pytest.raises(FormatError, match="does not claim that error is PROVED"):
         instance_of(certify(memorizer, data, claims=["rank"]), memorizer, data)
     extended = build_memorizer(data, num_heads=3, precision=200)
-    with pytest.raises(ParameterError, match="confirmed for float layers"):
+    with pytest.raises(NotConfirmableError, match="confirmed for float layers"):
         instance_of(certificate_of("own"), extended, data)
 
 
 def saved(folder, name):
     memorizer, data, _ = CASES[name]
+    return written(folder, certificate_of(name), memorizer, data)
+
+
+def written(folder, certificate, memorizer, data):
     files = folder / "c.json", folder / "m.safetensors", folder / "d.npz"
-    certificate_of(name).save(files[0])
+    certificate.save(files[0])
     memorizer.save(files[1])
     data.save(files[2])
     return files
+
+
+def beyond(name):
+    """A layer with a proved error that Rocq has no program for, data, and what its witness says."""
+    data = CASES["three outputs"][1]
+    options, witness = BEYOND[name]
+    return build_memorizer(data, **options), data, witness
+
+
+BEYOND = {
+    "narrow values": (
+        {"num_heads": 10, "construction": "narrow_values", "value_dim": 1}, "W_O 10 x 3",
+    ),
+    "extended precision": ({"num_heads": 3, "precision": 200}, "ExtendedLayer"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def without_rocq(tmp_path, monkeypatch):
+    """Have `confirm` write files and read them back, as if Rocq then accepted them."""
+    accepted = subprocess.CompletedProcess([], 0, "", "")
+    monkeypatch.setattr(rocq, "compiled", lambda *_: nullcontext(tmp_path / "theory"))
+    monkeypatch.setattr(confirmation, "compile_files", lambda *_: accepted)
+    monkeypatch.setattr(axioms, "objection", lambda _: "")
+    (tmp_path / "theory").mkdir()
+
+
+def lines_of(done, start):
+    return [line for line in done.report.splitlines() if line.startswith(start)]
+
+
+@pytest.mark.usefixtures("without_rocq")
+@pytest.mark.parametrize("name", BEYOND)
+def test_the_rank_is_confirmed_where_the_error_cannot_be(name, tmp_path):
+    memorizer, data, witness = beyond(name)
+    files = written(tmp_path, certify(memorizer, data, claims=["rank", "error"]), memorizer, data)
+    folder = tmp_path / "compiled"
+    done = confirm(*files, folder=folder)
+    assert done.proved
+    assert lines_of(done, "rank Z = T = 7")
+    assert "max |f(E_t" not in done.report
+    (reason,) = lines_of(done, "not confirmed: ")
+    assert reason.startswith("not confirmed: error: ")
+    assert witness in reason
+    assert lines_of(done, "PROVED") == ["PROVED: rank"]
+    assert sorted(path.name for path in folder.iterdir()) == ["rank", "theory"]
+    run = CliRunner().invoke(cli.app, ["check", *map(str, files), "--rocq"])
+    assert run.exit_code == 0, run.output
+    assert run.output.endswith("PROVED: rank\n")
+
+
+@pytest.mark.usefixtures("without_rocq")
+def test_claims_that_rocq_does_not_know_are_named(tmp_path):
+    memorizer, data, _ = CASES["own"]
+    done = confirm(*written(tmp_path, certify(memorizer, data), memorizer, data))
+    said = [line.split(": ")[1] for line in lines_of(done, "not confirmed: ")]
+    assert said == ["grouping", "readout"]
+    assert lines_of(done, "PROVED") == ["PROVED: rank, error"]
+    done = confirm(*saved(tmp_path, "own"))  # nothing is left out
+    assert not lines_of(done, "not confirmed")
+    assert lines_of(done, "PROVED") == ["PROVED"]
+
+
+@pytest.mark.usefixtures("without_rocq")
+def test_what_rocq_refuses_is_not_proved_whatever_else_is_not_confirmed(tmp_path, monkeypatch):
+    refused = subprocess.CompletedProcess([], 1, "", "Error")
+    monkeypatch.setattr(confirmation, "compile_files", lambda *_: refused)
+    memorizer, data, _ = beyond("narrow values")
+    done = confirm(*written(tmp_path, certify(memorizer, data), memorizer, data))
+    assert not done.proved
+    assert done.report.endswith("NOT PROVED: Rocq refuses")
+    assert not lines_of(done, "PROVED")
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_a_certificate_of_which_nothing_can_be_confirmed_is_refused(name, tmp_path):
+    memorizer, data, witness = beyond(name)
+    files = written(tmp_path, certify(memorizer, data, claims=["error"]), memorizer, data)
+    with pytest.raises(NotConfirmableError, match="confirmed for float layers") as caught:
+        confirm(*files)
+    assert witness in caught.value.witness
+
+
+@pytest.mark.usefixtures("without_rocq")
+def test_evidence_of_another_layer_is_an_error_and_not_left_out(tmp_path):
+    memorizer, data, _ = beyond("narrow values")
+    other = build_memorizer(data, num_heads=3)
+    certificate = certify(memorizer, data, claims=["rank", "error"])
+    with pytest.raises(ParameterError, match="not about these weights") as caught:
+        confirm(*written(tmp_path, certificate, other, data))
+    assert not isinstance(caught.value, NotConfirmableError)
 
 
 @needs_rocq

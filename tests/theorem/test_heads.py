@@ -80,9 +80,7 @@ def test_examples_which_no_heads_hold():
     rng = np.random.default_rng(0)
     contexts = np.repeat(rng.standard_normal((6, 1, 4)), 3, axis=1)
     data = Dataset(contexts, rng.standard_normal((6, 4)), np.zeros(6))
-    with pytest.raises(
-        CapacityError, match="6 of them have equal tokens in each context"
-    ) as caught:
+    with pytest.raises(CapacityError, match="6 have equal tokens in each context") as caught:
         fewest_heads(data)
     assert caught.value.witness == (0, 1, 2, 3, 4, 5)
     with pytest.raises(CapacityError, match="no number of heads"):

@@ -34,7 +34,7 @@ def test_too_many_examples_says_how_many_heads_would_do(data):
     with pytest.raises(CapacityError) as caught:
         build_memorizer(data, num_heads=2, construction="saturated")
     assert str(caught.value) == (
-        "7 examples are too many for 2 saturated heads: the theorem holds "
+        "7 examples are too many for 2 saturated heads: the theorem allows "
         "H(min(n, d_h) - 1) + 1 = 5 (n=3, d_h=3)\n"
         "  witness: 7\n"
         "  try: num_heads=3; or keep 5 of the examples"
@@ -43,7 +43,7 @@ def test_too_many_examples_says_how_many_heads_would_do(data):
 
 
 def test_too_narrow_saturated_heads_point_to_rank_one_heads(data):
-    with pytest.raises(CapacityError, match="construction='rank_one', which holds them") as caught:
+    with pytest.raises(CapacityError, match="construction='rank_one', which memorizes") as caught:
         build_memorizer(data, num_heads=3, head_dim=2, construction="saturated")
     assert "num_heads=6" in caught.value.suggestion
 
@@ -52,7 +52,7 @@ def test_contexts_of_one_token_hold_d_examples():
     data = generators.gaussian(num_examples=3, context_size=1, width=3)
     assert build_memorizer(data, num_heads=2).max_error(data) < 1e-9
     data = generators.gaussian(num_examples=4, context_size=1, width=3)
-    with pytest.raises(CapacityError, match="hold 3 at most") as caught:
+    with pytest.raises(CapacityError, match="allow 3 at most") as caught:
         build_memorizer(data, num_heads=50)
     assert "softmax over one token is constant" in caught.value.suggestion
     with pytest.raises(CapacityError, match="softmax over one token is constant"):

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import math
+import re
 import struct
 import sys
 import zipfile
@@ -72,6 +73,14 @@ def read_json(path, role, most):
         content = parsed(Path(path).read_bytes())
         require(isinstance(content, dict) and "format" in content, "it has no format")
     return content
+
+
+def text_of(data):
+    """ASCII text of lines that end with LF, or CR and LF: all readers see the same lines."""
+    text = data.decode("ascii").replace("\r\n", "\n")
+    known = re.fullmatch("[\t\n -~]*", text) is not None
+    require(known, "a character is not printed, so that lines may end elsewhere")
+    return text
 
 
 def parsed(text):

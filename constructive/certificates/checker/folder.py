@@ -19,7 +19,7 @@ from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 
 from dyadic import exact
-from files import read_json, reading, require, size_of
+from files import read_json, reading, require, size_of, text_of
 from graph_rounding import sentence
 from instance import check_instance
 
@@ -102,7 +102,7 @@ def rows_of(folder, most):
     versions = [part for part in VERSIONS if part in there] or VERSIONS[:1]
     wanted = TABLES | {"onnx", "proofs", *versions}
     agree(there - WORDS, wanted, "")
-    found = [instance_row(line) for line in lines_of(folder / "instances.csv", most)]
+    found = [instance_row(line.rstrip("\n")) for line in lines_of(folder / "instances.csv", most)]
     require(found, "instances.csv has no rows")
     require({part for _, part, _ in found} == {versions[0]}, f"rows are not of {versions[0]}/")
     expected = expected_rows(folder / "expected.csv", most)
@@ -138,7 +138,7 @@ def names_in(folder, folders=()):
 
 
 def lines_of(path, most):
-    return bytes_of(path, most).decode("ascii").splitlines()
+    return text_of(bytes_of(path, most)).splitlines(keepends=True)
 
 
 def instance_row(line):

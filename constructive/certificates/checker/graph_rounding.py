@@ -11,9 +11,12 @@
 with s roundings of values, and of what follows. Where two outputs are compared, both are off. These
 are all numbers of the file, so that none is rounded as it is loaded.
 
-Where a graph takes exp of logits as they are, these are at most 80 on the box, and one of them is
-at least -40 everywhere: nothing overflows, and underflow takes e^40 < 2^58 times more of the sum.
+Where a graph takes exp of logits as they are, these are at most 80 on the box as they are computed,
+and one of them is at least -40 everywhere: nothing overflows, and underflow takes e^40 < 2^58 times
+more of the sum (and what roundings of logits take of it is in w).
 """
+
+from fractions import Fraction
 
 import numpy as np
 
@@ -21,11 +24,11 @@ from bounds import up
 from dyadic import UNIT, fraction, interval
 from files import require
 from float_model import MODELS, averaged, gamma_of, steps_of
+from operators import LARGEST
 from rounding import growth
 from softmaxes import highest, slopes_of
 
 HIGHEST, LOWEST = 80, -40  # of logits that exp is taken of as they are
-LARGEST = 2.0**100  # of any number on the way, but for exponentials
 MOST = 1024  # terms of a sum of exponentials of logits as they are
 KNOWN = {
     name: model
@@ -55,9 +58,10 @@ def off(part, box, model):
     require(max(1.0, sizes, part.size) * part.terms < LARGEST, "numbers may overflow")
     if raw:
         require(part.terms <= MOST, "sums of exponentials may overflow")
-        require_moderate(logits, box)
     steps = int(logits.steps.max()) + 2
     moved = gamma_of(model, steps) * sizes + 2.0 * logits.lost
+    if raw:
+        require_moderate(logits, box, moved)
     zeta, flushed = (float(x) for x in averaged(model, np.float64(part.terms)))
     flushed = flushed * 2.0**58 if raw else flushed
     larger = float(growth(up(2.0 * up(moved))))
@@ -69,14 +73,14 @@ def off(part, box, model):
     return float(up(up(part_of) * part.size + up(below)))
 
 
-def require_moderate(logits, box):
-    """Logits of which exp is taken as they are: bounds on the box."""
+def require_moderate(logits, box, moved):
+    """Bounds on the box of logits of which exp is taken as they are; they are off by `moved`."""
     slopes, unit = slopes_of(logits, box), logits.unit + UNIT
     offsets = logits.offsets * (1 << UNIT)
     most = max(highest(slopes, box) + offsets)
     least = max(offsets - highest(-slopes, box))
     low, high = interval(least, unit).a, interval(most, unit).b
-    moderate = fraction(low) >= LOWEST and fraction(high) <= HIGHEST
+    moderate = fraction(low) >= LOWEST and fraction(high) + Fraction(moved) <= HIGHEST
     require(moderate, "exp of logits as they are may overflow, or all may underflow")
 
 

@@ -124,20 +124,20 @@ def refuted(problem, refutations):
         margin = conditions[place].threshold - most
         require(margin > 0, "a refutation does not reach the threshold")
         shown.append((conditions[place], margin))
-        beyond = beyond and margin_beyond(problem, conditions[place], heads, kind, margin) > 0
+        beyond = beyond and holds_beyond(problem, conditions[place], heads, margin)
     near = "within 1e-4 of the box meets the conditions within 1e-4"
     return shown, f"unsat: no input {near if beyond else 'of the box meets the conditions'}"
 
 
-def margin_beyond(problem, condition, heads, kind, margin):
-    """What is left of a margin for inputs 1e-4 outside of the box, and conditions missed by that.
+def holds_beyond(problem, condition, heads, margin):
+    """Whether inputs 1e-4 outside of the box miss a condition by more than 1e-4, too.
 
-    Scorers accept such witnesses. It is nothing where inputs that do not vary are constants.
+    Scorers accept witnesses up to that. Where inputs do not vary, they are constants here, and
+    nothing is shown.
     """
     if len(problem.box.varying) < len(problem.box.lower):
-        return 0
-    left = margin - NEAR * steepness(heads) - NEAR
-    if left <= 0 and kind == "interval":
-        most = most_by_intervals(heads, wider(problem.box, NEAR), {"atom": 0, "kind": kind})
-        left = condition.threshold - most - NEAR
-    return left
+        return False
+    if margin - NEAR * steepness(heads) > NEAR:
+        return True
+    most = most_by_intervals(heads, wider(problem.box, NEAR), {"atom": 0, "kind": "interval"})
+    return condition.threshold - most > NEAR

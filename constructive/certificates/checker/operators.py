@@ -19,6 +19,7 @@ from dyadic import UNIT, integers, product
 from files import require
 
 MOST = 1 << 24  # entries of a tensor, times the inputs that vary
+LARGEST = 2.0**100  # of any number on the way, but for exponentials
 FLUSH = 2.0**-125  # what underflow takes of a product, or of a number that is loaded
 
 # offsets (shape) and slopes (shape, varying) in units of 2^-unit; None if nothing varies
@@ -51,6 +52,8 @@ def evaluate(graph, lower, upper):
         made = OPERATORS[node.operator](node, *given)
         made = made if isinstance(made, list) else [made]
         require(len(made) == len(node.outputs), f"{node.operator} has other outputs")
+        sums = [each.sizes for each in made if isinstance(each, Affine)]
+        require(all((sizes < LARGEST).all() for sizes in sums), "numbers may overflow on the way")
         values |= dict(zip(node.outputs, made, strict=True))
     name, shape = graph.output
     outputs = values[name]

@@ -15,6 +15,7 @@ from files import parsed, require
 NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 WIDEST = 26  # bits of a field
 MOST = 4096  # columns of a matrix
+EXACT = 1 << 24  # integers that float32 holds exactly
 
 
 class Bits:
@@ -200,7 +201,10 @@ def read(rules, content, seed):
             whole = all(type(value) is int and abs(value) < 1 << 31 for value in parameters)
             require(whole and len(parameters) in takes, f"a rule of {name} is none")
             for _ in range(times):
-                array[:, index] = make(columns, index, *parameters)
+                column = make(columns, index, *parameters)
+                exact = rule == "floats" or (np.abs(column) <= EXACT).all()
+                require(exact, f"{name} has integers beyond 2^24")
+                array[:, index] = column
                 index += 1
                 if name == "unembedding" and index == 1:
                     order = columns.order = places(array[:, 0])

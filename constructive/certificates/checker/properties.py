@@ -11,7 +11,7 @@ from collections import namedtuple
 from fractions import Fraction
 
 from dyadic import is_single
-from files import require
+from files import require, text_of
 
 # lower and upper bounds; alternatives, each some conditions; and how many outputs there are
 Property = namedtuple("Property", "lower upper alternatives outputs")
@@ -28,7 +28,7 @@ DEEPEST = 8
 
 def read_property(data, version):
     """The property in a file's bytes, of one of the `VERSIONS`."""
-    commands = parsed(data.decode("ascii"))
+    commands = parsed(text_of(data))
     variables, counts, asserts = VERSIONS[version](commands)
     require(asserts, "the property asserts nothing")
     bounds, conditions, alternatives = {}, [], []

@@ -27,7 +27,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from bounds import up
 from dyadic import INTERVALS, UNIT, exact, exponential, fraction, interval, rounded
 from files import require
 
@@ -128,17 +127,14 @@ def wider(box, by):
 
 def steepness(heads):
     """By how much the sum changes at most, if all inputs that vary change by one: a Fraction."""
-    total = 0.0
+    total = Fraction(0)
     for head in heads:
-        values = np.array([v / (1 << head.value_unit) for v in head.values])
-        slopes = np.array([[a / (1 << head.unit) for a in row] for row in head.slopes])
-        slopes = slopes.reshape(len(values), -1)
-        apart = [
-            np.abs(slopes[values != v] - row).sum(axis=1).max(initial=0.0)
-            for v, row in zip(values, slopes, strict=True)
-        ]
-        total += (values.max() - values.min()) * max(apart) / 4.0
-    return Fraction(float(up(total)))
+        spread, most = max(head.values) - min(head.values), 0
+        for value, row in zip(head.values, head.slopes, strict=True):
+            others = head.slopes[(head.values != value).astype(bool)]
+            most = max([most, *np.abs(others - row).sum(axis=1)])
+        total += Fraction(spread * most, 1 << (head.value_unit + head.unit + 2))
+    return total
 
 
 def highest(slopes, box):
@@ -217,10 +213,15 @@ def on_slab(head, box, direction, a, b, proof):
 
 
 def shares_of(given, low):
-    """Tokens whose weights are positive, and these, rounded so that their sum is 2^SHARE."""
-    whole = sum(given[j] for j in low)
-    require(whole > 0, "a bound of a head has no weights")
-    shares = {j: rounded(given[j] / whole, SHARE) for j in low}
+    """Tokens whose weights are positive, and these, rounded so that their sum is 2^SHARE.
+
+    They are rounded before they are added, too: sums of many fractions have long denominators.
+    """
+    most = max((given[j] for j in low), default=0)
+    require(most > 0, "a bound of a head has no weights")
+    parts = {j: rounded(given[j] / most, 2 * SHARE) for j in low}
+    whole = sum(parts.values())
+    shares = {j: rounded(Fraction(part, whole), SHARE) for j, part in parts.items()}
     shares = {j: share for j, share in shares.items() if share > 0}
     largest = max(shares, key=shares.get)
     shares[largest] += (1 << SHARE) - sum(shares.values())

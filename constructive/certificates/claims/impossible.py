@@ -49,9 +49,9 @@ class Impossible(ClaimKind):
         blamed = found.blamed
         if not len(blamed):
             statement = f"no weights of H = {num_heads} heads memorize every labelling"
-            detail = f"contexts hold all {found.upper} different inputs, for almost all queries"
+            detail = f"contexts allow all {found.upper} different inputs, for almost all queries"
             if not found.exact:
-                detail = f"contexts hold {found.lower} inputs or more; no obstacle was found"
+                detail = f"contexts allow {found.lower} inputs or more; no obstacle was found"
             return Claim("impossible", statement, Verdict.UNDECIDED, detail)
         spans, shared = found.spans, dataset.shared_context
         contexts = dataset.contexts[np.newaxis] if shared else dataset.contexts[blamed]

@@ -2,7 +2,7 @@
 
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from constructive.certificates.certificate import Certificate
@@ -11,6 +11,7 @@ from constructive.certificates.rocq import axioms, error, impossible, rank
 from constructive.certificates.rocq.definitions import Instance, Stored, write
 from constructive.certificates.rocq.memory import require_memory
 from constructive.certificates.rocq.reading import read, require_same
+from constructive.certificates.rocq.witness import NotConfirmableError
 from constructive.data.dataset import Dataset
 from constructive.layers.memorizer import Memorizer
 from constructive.support.progress import report
@@ -20,6 +21,7 @@ from constructive.theory import rocq
 _LAST_LINES = 12
 _OF_WEIGHTS = {"rank": rank, "error": error}
 """What Rocq can prove of stored weights, by the names of claims."""
+_UNKNOWN = "not a claim that Rocq proves of these files"
 
 
 def confirm(
@@ -32,7 +34,9 @@ def confirm(
 ) -> Checked:
     """Have Rocq prove *rank* and *error* of stored weights, or *impossible* of all weights.
 
-    Of stored weights it proves those of both claims that are PROVED in the certificate.
+    Of stored weights it proves those of both claims that are PROVED in the certificate, as far as
+    there are programs for these weights. The report names all other claims of the certificate that
+    are PROVED, and why they are not confirmed; they are not refused.
 
     Files are written in which stored numbers are integers and powers of two; they are read back,
     and every number compared with the stored one. Of the certificate only p, a, columns and
@@ -50,43 +54,45 @@ def confirm(
             more is refused; by default 8
 
     Returns:
-        PROVED, or UNDECIDED where Rocq refuses, with a report
+        PROVED, about the claims in the last line of the report if it names any, or else about all
+        of the certificate; UNDECIDED where Rocq refuses
 
     Raises:
         FormatError: for files which are something else, or without that claim
         DataError: for data which do not fit the weights
         ParameterError: for weights and data of which the claim does not hold, and for what would
             take more memory
+        NotConfirmableError: for weights of which Rocq can confirm no claim of the certificate
         MissingExtraError: where Rocq is not installed
         OutputError: for a folder that is not empty, or cannot be written
     """
     loaded, dataset = Certificate.load(certificate), Dataset.open(data)
+    proved = [claim.name for claim in loaded.claims if claim.verdict is Verdict.PROVED]
+    reasons: dict[str, str] = {}
     if weights is None:
         heads, examples = impossible.examples_of(loaded, dataset)
         known = impossible.stored(dataset, examples, heads)
         require_memory(known, max_memory)
-        instance = impossible.instance_of(loaded, dataset)
+        pairs = [(impossible.instance_of(loaded, dataset), known)]
     else:
-        memorizer = Memorizer.load(weights)
-        proved = {claim.name for claim in loaded.claims if claim.verdict is Verdict.PROVED}
-        kinds = [kind for name, kind in _OF_WEIGHTS.items() if name in proved] or [rank]
-        pairs = []
-        for kind in kinds:
-            known = kind.known_of(loaded, memorizer, dataset)
-            require_memory(known, max_memory)
-            pairs.append((kind.instance_of(loaded, memorizer, dataset), known))
-        return confirm_instances(pairs, folder)
-    return confirm_instances([(instance, known)], folder)
+        names = [name for name in _OF_WEIGHTS if name in proved] or ["rank"]
+        pairs, reasons = _of_weights(names, loaded, Memorizer.load(weights), dataset, max_memory)
+    confirmed = {instance.theory.claim for instance, _ in pairs}
+    others = {name: reasons.get(name, _UNKNOWN) for name in proved if name not in confirmed}
+    return confirm_instances(pairs, folder, others)
 
 
 def confirm_instances(
-    pairs: Sequence[tuple[Instance, Stored]], folder: Path | None = None
+    pairs: Sequence[tuple[Instance, Stored]],
+    folder: Path | None = None,
+    others: Mapping[str, str] | None = None,
 ) -> Checked:
     """Write the files of each claim, read them back, and have Rocq compile them.
 
     Args:
         pairs: what the files of a claim are about, and the numbers of which they have to speak
         folder: as for `confirm`
+        others: other claims by their names, and why they are not confirmed
 
     Raises:
         FormatError: where files are about other numbers
@@ -108,13 +114,15 @@ def confirm_instances(
             if objection:
                 break
         rocq.keep(folder, places)
+    lines += [f"not confirmed: {name}: {reason}" for name, reason in (others or {}).items()]
     if objection:
         return Checked(Verdict.UNDECIDED, "\n".join([*lines, objection]))
+    named = ", ".join(instance.theory.claim for instance, _ in pairs)
     lines += [
         "trusted: Rocq and its libraries as installed, its virtual machine and machine integers;",
         "  three axioms of mathcomp (choice, extensionality of functions and of propositions);",
         "  the readers of the files",
-        "PROVED",
+        f"PROVED: {named}" if others else "PROVED",
     ]
     return Checked(Verdict.PROVED, "\n".join(lines))
 
@@ -133,6 +141,30 @@ def confirm_instance(instance: Instance, known: Stored, folder: Path | None = No
         OutputError: for a folder that is not empty, or cannot be written
     """
     return confirm_instances([(instance, known)], folder)
+
+
+def _of_weights(
+    names: Sequence[str],
+    certificate: Certificate,
+    memorizer: Memorizer,
+    dataset: Dataset,
+    max_memory: float,
+) -> tuple[list[tuple[Instance, Stored]], dict[str, str]]:
+    """Return what can be confirmed of these claims, and why others cannot be, by their names."""
+    pairs: list[tuple[Instance, Stored]] = []
+    refused: dict[str, NotConfirmableError] = {}
+    for name in names:
+        try:
+            known = _OF_WEIGHTS[name].known_of(certificate, memorizer, dataset)
+            require_memory(known, max_memory)
+            pairs.append((_OF_WEIGHTS[name].instance_of(certificate, memorizer, dataset), known))
+        except NotConfirmableError as error:
+            refused[name] = error
+    if not pairs:
+        raise next(iter(refused.values()))
+    return pairs, {
+        name: f"{error.problem}; here: {error.witness}" for name, error in refused.items()
+    }
 
 
 def _objection(

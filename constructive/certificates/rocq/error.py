@@ -8,12 +8,11 @@ import numpy as np
 
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.rocq.definitions import Instance, Stored, Theory
-from constructive.certificates.rocq.witness import evidence_of
+from constructive.certificates.rocq.witness import NotConfirmableError, evidence_of
 from constructive.data.dataset import Dataset
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
-from constructive.support.errors import ParameterError
 
 ARRAYS = (
     "contexts", "queries", "query_weights", "key_weights", "value_weights", "output_weights",
@@ -93,7 +92,8 @@ def stored(memorizer: Memorizer, dataset: Dataset, epsilon: float) -> Stored:
 
     Raises:
         DataError: for data which do not fit the weights
-        ParameterError: for a layer with numbers beyond float64, or whose W_O is not H d_v x d_v
+        NotConfirmableError: for a layer with numbers beyond float64, or with W_O of another shape
+            than H d_v x d_v
 
     Example:
         >>> from constructive import build_memorizer, generators
@@ -103,10 +103,10 @@ def stored(memorizer: Memorizer, dataset: Dataset, epsilon: float) -> Stored:
     """
     layer = memorizer.layer
     if not isinstance(layer, AttentionLayer) or layer.output_weights.shape[1] != layer.value_dim:
-        raise ParameterError(
+        raise NotConfirmableError(
             "the claim error is confirmed for float layers with W_O of shape H d_v x d_v",
-            witness=type(layer).__name__,
-            suggestion="certify(..., claims=['rank']), and check without --rocq",
+            witness=_described(layer),
+            suggestion="check without --rocq",
         )
     layer.check_fits(dataset)
     targets = np.asarray(dataset.targets).reshape(dataset.num_examples, -1)
@@ -138,7 +138,7 @@ def known_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -
     Raises:
         FormatError: for a certificate without that claim
         DataError: for data which do not fit the weights
-        ParameterError: as `stored`
+        NotConfirmableError: as `stored`
     """
     return stored(memorizer, dataset, evidence_of(certificate, "error", _bound, "certify"))
 
@@ -154,7 +154,7 @@ def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset
     Raises:
         FormatError: for a certificate without that claim
         DataError: for data which do not fit the weights
-        ParameterError: as `stored`, and where epsilon is so small that it takes too many bits
+        NotConfirmableError: as `stored`, and where epsilon is so small that it takes too many bits
 
     Example:
         >>> from constructive import build_memorizer, certify, generators
@@ -181,7 +181,7 @@ def precision(known: Stored) -> tuple[int, int, int]:
         known: as `stored` returns it
 
     Raises:
-        ParameterError: where more than 2^14 bits would be needed
+        NotConfirmableError: where more than 2^14 bits would be needed
     """
     arrays = known.arrays
     largest = float(np.abs(arrays["contexts"]).max(initial=0.0)) or 1.0
@@ -190,7 +190,7 @@ def precision(known: Stored) -> tuple[int, int, int]:
     needed = [math.log2(x) for x in (largest, readout, known.sizes["n"])]
     most = math.inf if epsilon <= 0 else sum(needed) - math.log2(epsilon)
     if not most < _MOST_BITS:
-        raise ParameterError(
+        raise NotConfirmableError(
             f"epsilon = {epsilon!r} is too small for weights of this size",
             witness=epsilon,
             suggestion="a larger epsilon",
@@ -213,6 +213,13 @@ def _effective(arrays: Any) -> Array:  # noqa: ANN401 - arrays by their names
     )
     product: Array = values @ blocks @ readout
     return product
+
+
+def _described(layer: object) -> str:
+    kind = type(layer).__name__
+    if not isinstance(layer, AttentionLayer):
+        return kind
+    return f"{kind}, W_O {' x '.join(map(str, layer.output_weights.shape))}"
 
 
 def _bound(evidence: dict[str, Any]) -> float:

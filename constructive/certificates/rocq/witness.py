@@ -22,6 +22,10 @@ Integers = npt.NDArray[np.int64]
 Read = TypeVar("Read")
 
 
+class NotConfirmableError(ParameterError):
+    """A claim for which Rocq has no program, on these weights; it may hold all the same."""
+
+
 def evidence_of(
     certificate: Certificate, name: str, read: Callable[[dict[str, Any]], Read], command: str
 ) -> Read:

@@ -1,6 +1,6 @@
 """`build_decoder(text, parameters="few")`: a decoder of few numbers, most of them short integers.
 
-Tokens are signs, and each head reads one token exactly (Proposition 2), so that Z is a matrix of
+Tokens are signs, and each head reads one token exactly (Proposition 21.2), so that Z is a matrix of
 signs, without a softmax (`tokens`, `contexts`). The readout has few outputs: tokens are points of a
 lattice, and the nearest one to the output is the next token (`cells`). The shortest real readout
 is found from Gram matrices that are exact in float32 (`pivoting`), and rounded to integers
@@ -9,7 +9,7 @@ is found from Gram matrices that are exact in float32 (`pivoting`), and rounded 
 The unembedding has k + 1 columns for k outputs. The last column of U is a single 1, which takes the
 constant entry of the token: it adds -|c_v|^2 S to the logits.
 
-Source: Propositions 2 to 5 (proofs/21); the construction is ours.
+Source: Propositions 21.2 to 21.6 (proofs/21); the construction is ours.
 """
 
 from constructive.constructions.compact.assemble import Plan

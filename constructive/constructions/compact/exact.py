@@ -1,7 +1,7 @@
 """The margins of an integer readout, exactly, and what float32 may take of them.
 
-Proposition 3: outputs are sums of integers below 2^24, so float32 gives them exactly. Each of two
-logits is a sum of k + 1 products, so it is off by at most gamma_{k+1} times the sizes of these.
+Proposition 21.3: outputs are sums of integers below 2^24, so float32 gives them exactly. Each of
+two logits is a sum of k + 1 products, so it is off by at most gamma_{k+1} times the sizes of these.
 """
 
 from typing import NamedTuple

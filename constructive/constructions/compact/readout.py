@@ -2,7 +2,7 @@
 
 A spacing S has to leave room: an output is a sum of integers and exact in float32, but the logits
 2 c f - c^2 S may be rounded. With k outputs they have k + 1 terms, so two of them are off by at
-most 2 gamma_{k+1} max(2 |c f| + c^2 S) together (Proposition 3), and the room is half of this.
+most 2 gamma_{k+1} max(2 |c f| + c^2 S) together (Proposition 21.3), and the room is half of this.
 """
 
 from typing import Any, NamedTuple

@@ -9,7 +9,7 @@ repeat with a power of two as their period.
 A head has d_h = 1: query a_i = q . x_i, key b_j = k . x_j, logits 64 a_i b_j. q and k are signs
 that the seed gives, times sizes: in k they are 0 for the constant, 1, 2, .., w/2 for the lowest
 digits of j, and 2 w for all others. So a_i and b_j are odd, no two keys of a window are equal, and
-the largest logit leads by 128 (Proposition 2).
+the largest logit leads by 128 (Proposition 21.2).
 
 Gated heads belong to one block of a long text. Binary digits of the block's number are signs of
 the token, too. Queries subtract, for each of these digits that is not that of the head's block,

@@ -323,7 +323,8 @@ def _cannot_saturate(group: Group, distance: Array, fraction: float) -> Assumpti
         message = (
             f"{len(inside)} of {group.start} earlier queries lie (numerically) in the span of a "
             f"group of {group.size} (examples {members}), so its head cannot saturate on "
-            f"{100 * fraction:.6g}% of other examples; of n or fewer none would, by Assumption 1"
+            f"{100 * fraction:.6g}% of other examples; by Assumption 1 that cannot happen to "
+            "a group of n or fewer"
         )
         witness = tuple(inside[:8].tolist())
         suggestion = (

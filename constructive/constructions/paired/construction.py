@@ -43,7 +43,7 @@ class Paired(Construction):
             raise ParameterError(
                 "construction='paired' needs contexts with n >= 2 tokens",
                 witness=shapes.context_size,
-                suggestion="construction='saturated', which holds one example here",
+                suggestion="construction='saturated', which memorizes one example here",
             )
         holds = paired_capacity(num_heads, shapes.width)
         inner = 1 if options.head_dim is None else options.head_dim
@@ -53,13 +53,15 @@ class Paired(Construction):
             suggestion = f"num_heads={needed}"
             dense = rank_one_capacity(num_heads, shapes.context_size)
             if dense >= shapes.num_examples:
-                suggestion += f"; construction='saturated', which holds {dense} with these heads"
+                suggestion += (
+                    f"; construction='saturated', which memorizes {dense} with these heads"
+                )
             formula = (
                 f"{self.formula} = {holds}" if num_heads > 1 else "none: one head is not a pair"
             )
             raise CapacityError(
                 f"{shapes.num_examples} examples are too many for {num_heads} heads in pairs: a "
-                f"pair takes at most d - 1 = {shapes.width - 1}, so all hold {formula}",
+                f"pair takes at most d - 1 = {shapes.width - 1}, so all memorize {formula}",
                 witness=shapes.num_examples,
                 suggestion=suggestion,
             )

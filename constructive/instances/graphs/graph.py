@@ -93,7 +93,7 @@ class NetworkGraph(ABC):
         Raises:
             MissingExtraError: without onnx
         """
-        require("onnx", extra="onnx", purpose="writing instances")
+        require("onnx", extra="instances", purpose="writing instances")
         from constructive.interop.onnx_graph import Graph, Value  # noqa: PLC0415 - onnx is optional
 
         graph = Graph(OPSET, IR_VERSION)

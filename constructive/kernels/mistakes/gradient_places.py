@@ -28,6 +28,7 @@ def places(bench: GradientBench) -> Iterator[tuple[str, Made]]:
     ]
     if shapes[1] == shapes[2]:
         yield "dk and dv are exchanged", lambda: _joined(right[0], right[2], right[1])
+    yield "dq and dk are zero", lambda: _joined(0.0 * right[0], 0.0 * right[1], right[2])
     for index, name in enumerate(_NAMES):
         for words, way in _WAYS.items():
             found = [*right[:index], way(right[index]), *right[index + 1 :]]
@@ -48,9 +49,9 @@ def _groups(bench: GradientBench, right: list[Array]) -> Iterator[tuple[str, Mad
             lambda x: x.reshape(*shape, *x.shape[2:])[:, :, 0],
         "those of the last query head of each group alone":
             lambda x: x.reshape(*shape, *x.shape[2:])[:, :, -1],
-        "averages over query heads of a group, not sums":
+        "averaged over query heads of a group, not summed":
             lambda x: x.reshape(*shape, *x.shape[2:]).mean(2),
-        "the largest of the query heads of a group, not sums":
+        "the largest of the query heads of a group, not summed":
             lambda x: x.reshape(*shape, *x.shape[2:]).max(2),
         "those of query heads h % kv_heads, not h // group":
             lambda x: x.reshape(*turned, *x.shape[2:]).sum(1),

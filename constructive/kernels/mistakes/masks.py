@@ -181,6 +181,8 @@ def lengths(bench: Bench) -> Mistakes:
                 f"{name} are those of the sequence before": [values[-1], *values[:-1]],
                 f"{name} are the largest one everywhere": [max(values)] * len(values),
             }
+            if isinstance(mask, Prefix):
+                options = {"the prefix is ignored": [0] * len(values)} | options
             if isinstance(mask, LeftPadding):
                 options[f"{name} are one too large, where there is padding"] = [
                     value + (value > 0) for value in values

@@ -45,6 +45,16 @@ def layouts_of_inputs(bench: Bench) -> Mistakes:
             f"{what} are laid out as (B, H, T, d), and read as (B, T, H, d)",
             partial(_flat, bench, _reshaped, what),
         )
+        yield (
+            f"{what} are laid out as (B, H, T, d), and read as (B, H, d, T)",
+            partial(_flat, bench, _as_columns, what),
+        )
+
+
+def _as_columns(array: Array) -> Array:
+    """Return memory (B, H, T, d) read as (B, H, d, T), in the order (B, H, T, d)."""
+    batch, heads, tokens, width = array.shape
+    return array.reshape(batch, heads, width, tokens).swapaxes(-1, -2)
 
 
 def _reshaped(array: Array) -> Array:

@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 
+from constructive.kernels.answer import grouped
 from constructive.kernels.masks import Causal, Integers, VariableLengths
 from constructive.kernels.mistakes.bench import Bench, Mistakes
 from constructive.support.arrays import Array
@@ -23,12 +24,43 @@ def packed(bench: Bench) -> Mistakes:
         "a sequence reads all keys of those behind it": (first, last * 0 + total),
         "a sequence reads the keys of all sequences": (first * 0, last * 0 + total),
         "keys of a sequence begin where its queries do": (queries[:-1], queries[1:]),
+        "keys of a sequence are those of the next one": (last, last + spec.lengths[1]),
+        "each sequence has as many keys as the longest one":
+            (first, first + spec.lengths[1].max()),
         "keys of a sequence begin one too late": (first + 1, last),
         "keys of a sequence end one too early": (first, last - 1),
-    }
+    }  # fmt: skip
     for sentence, (low, high) in options.items():
         spans = np.clip(low, 0, total), np.clip(high, 0, total)
         yield sentence, partial(_read, bench, *spans)
+    longest = np.arange(spec.batch) * int(spec.lengths[1].max())
+    begins = np.minimum(longest, total - spec.lengths[1])
+    yield (
+        "values of a sequence begin where they would if all were as long as the longest",
+        partial(_other_values, bench, begins),
+    )
+    yield "queries of a sequence begin one too early", partial(_queries_before, bench)
+
+
+def _other_values(bench: Bench, begins: Integers) -> Array:
+    spec = bench.problem.spec
+    lengths = spec.lengths[1]
+    memory = np.concatenate(
+        [rows[:, :end] for rows, end in zip(bench.values, lengths, strict=True)], axis=1
+    )
+    places = np.minimum(begins[:, None] + np.arange(spec.keys), memory.shape[1] - 1)
+    return bench.averaged(v=memory[:, places].swapaxes(0, 1))
+
+
+def _queries_before(bench: Bench) -> Array:
+    """Return the output where each sequence but the first begins with the last query before it."""
+    spec, q = bench.problem.spec, bench.problem.q
+    moved = np.roll(q, 1, axis=2)
+    for b, length in enumerate(spec.lengths[0][:-1]):
+        moved[b + 1, :, 0] = q[b, :, length - 1]
+    moved[0] = q[0]
+    raw = grouped(spec, moved[:, :, bench.rows], bench.problem.k)
+    return bench.averaged(bench.scored(raw=raw))
 
 
 def _read(bench: Bench, low: Integers, high: Integers) -> Array:

@@ -105,6 +105,10 @@ def _addresses(pool: Pool, keys: int) -> Iterator[tuple[str, Integers]]:
     }
     for words, index in rows.items():
         yield words, at(page(index), slot)
+    yield (
+        "page and place are exchanged: j % page_size and j // page_size",
+        at(page(own + slot % width), block % size),
+    )
     right = page(own + block)
     yield "the page changes one key too late", at(page(own + np.maximum(j - 1, 0) // size), slot)
     yield "the page changes one key too early", at(page(own + (j + 1) // size), slot)

@@ -131,6 +131,10 @@ def maxima(bench: Bench) -> Mistakes:
                     f"the largest logit is taken {words} (blocks of {block} keys)",
                     partial(_early, bench, scores, block),
                 )
+    yield (
+        "one largest logit is taken for all rows",
+        partial(_of_block, bench, bench.problem.spec.queries),
+    )
     yield "the smallest logit is subtracted, not the largest", partial(_smallest, bench)
     for block in BLOCKS:
         if block < bench.problem.spec.queries:

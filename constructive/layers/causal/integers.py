@@ -3,13 +3,13 @@
 Let all weights be integers, and the entries of tokens signs. Where the heads are saturated
 (`layers.causal.saturated`) every program of a model computes the same z, the tokens that the heads
 read, bit for bit. Where the sizes of each column of U add up to less than 2^24, it then computes
-f = U^T z without error, in any order. So only the last product may round (Proposition 3)::
+f = U^T z without error, in any order. So only the last product may round (Proposition 21.3)::
 
     logits   f . o_v, without error where the sum of |f_k o_vk| is less than 2^24; else off by
              gamma_k times that sum at most
 
 In real arithmetic other tokens have weights, of (n - 1) e^-128 together at most, and an entry of z
-is off by twice that at most. So f . o_v is off by 2 (n - 1) e^-128 sum |U| |o_v|.
+is off by twice that at most. So f . o_v is off by `2 (n - 1) e^-128 sum |U| |o_v|`.
 
 This needs a model that rounds to nearest, computes z before the product with U and that before the
 one with the unembedding, and divides sums of exponentials by nothing but their sum. Where parts are
@@ -17,8 +17,10 @@ merged by logsumexp, or constants multiply logits, nothing is known here. Where 
 are rounded to fewer bits, all of them have to be numbers of that format: tokens, W_Q, W_K, queries
 and keys, which such models compute first, and U or its two parts.
 
-Source: Propositions 2 and 3; the construction is ours.
+Source: Propositions 21.2 and 21.3; the construction is ours.
 """
+
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -35,7 +37,11 @@ _SMALL_WEIGHT = 2.0**-184
 _HELD = 2.0**52
 """Float64 holds integers up to it, and differences of two of them."""
 _FEW = 1024
-"""Positions whose logits are computed at a time."""
+"""Positions whose logits are computed at a time, or fewer where there are many heads."""
+_MOST_ENTRIES = 1 << 24
+"""Of the rows of Z of these."""
+_MOST_PICKS = 1 << 22
+"""Tokens that heads read, in memory at once."""
 _SPLIT = 128.0
 """The unit of the high part of a readout."""
 _MOST_TOKENS = 1 << 20
@@ -110,15 +116,13 @@ def integer_margins(
         raise PrecisionError(
             f"a position sees {seen} tokens, more than 2^20", witness=seen, suggestion="a window="
         )
-    picked = picks(tokens, *heads, window).tokens
     _require_factors(tokens.astype(np.float64), heads, model)
     readout, unembedding = (weights[name].astype(np.float64) for name in ("U", "unembedding"))
     sizes = np.abs(unembedding)
     moved = up(np.abs(readout).sum(axis=0) @ sizes.T * (2.0 * seen * _SMALL_WEIGHT))
-    asked, parts = np.flatnonzero(following >= 0), []
-    for start in range(0, len(asked), _FEW):
-        at = asked[start : start + _FEW]
-        z = np.concatenate([tokens[at, np.newaxis], tokens[picked[at]]], axis=1)
+    parts = []
+    for at, picked in _picked(tokens, heads, window, following):
+        z = np.concatenate([tokens[at, np.newaxis], tokens[picked]], axis=1)
         outputs = z.reshape(len(at), -1).astype(np.float64) @ readout
         logits, most = outputs @ unembedding.T, np.abs(outputs) @ sizes.T
         if most.max() >= _HELD:
@@ -130,6 +134,22 @@ def integer_margins(
         errors = _logit_errors(model, np.abs(outputs), most, sizes)
         parts.append(Margins(places[at], *_judged(logits, errors, moved, following[at])))
     return Margins.together(parts)
+
+
+def _picked(
+    tokens: Array, heads: tuple[Array, Array], window: int | None, following: Integers
+) -> Iterator[tuple[Integers, Integers]]:
+    """Yield a few positions that are asked for, and the tokens that heads read there (R, H)."""
+    few = min(_FEW, max(1, _MOST_ENTRIES // ((len(heads[0]) + 1) * tokens.shape[1])))
+    length = len(tokens) if window is None else max(few, _MOST_PICKS // len(heads[0]))
+    for begin in range(0, len(tokens), length):
+        stop = min(len(tokens), begin + length)
+        low = 0 if window is None else max(0, begin + 1 - window)
+        found = picks(tokens[low:stop], *heads, window, first=begin - low).tokens + low
+        asked = np.flatnonzero(following[begin:stop] >= 0)
+        for start in range(0, len(asked), few):
+            some = asked[start : start + few]
+            yield begin + some, found[some]
 
 
 def _logit_errors(model: FloatModel, outputs: Array, sizes: Array, unembedding: Array) -> Array:

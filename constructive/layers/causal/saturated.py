@@ -7,7 +7,7 @@ addition the largest logit of each position leads by 128 or more, then all other
 together are at most (w - 1) e^-128 < (w - 1) 2^-184, and evaluation in floating point rounds them
 away: they meet a 1 in the denominator, and a +1 or -1 in each entry of the average. So z_h **is**
 the token of the largest logit, bit for bit, in float32, and also where attention is stored in
-bfloat16 or float16 (Proposition 2).
+bfloat16 or float16 (Proposition 21.2).
 
 This holds for programs that round to nearest, keep logits in float32, mask with -inf or with
 -2^24 or less, and evaluate exp(l - max l) without fusing the product into the exponent. It does not
@@ -51,7 +51,12 @@ class Picks(NamedTuple):
 
 
 def picks(
-    tokens: npt.ArrayLike, w_q: npt.ArrayLike, w_k: npt.ArrayLike, window: int | None
+    tokens: npt.ArrayLike,
+    w_q: npt.ArrayLike,
+    w_k: npt.ArrayLike,
+    window: int | None,
+    *,
+    first: int = 0,
 ) -> Picks:
     """Return the token that each head reads at each position, from integer arithmetic alone.
 
@@ -60,10 +65,15 @@ def picks(
         w_q: W_Q, the query weights (H, d, d_h), integers of any dtype
         w_k: W_K, the key weights (H, d, d_h), integers of any dtype
         window: the number of tokens that a position sees, itself among them; None for all
+        first: the first position that is looked at; those before it are only seen
+
+    Returns:
+        what is read from the first position on: (..., N - first, H)
 
     Raises:
-        ParameterError: if shapes do not fit, and for a window that is not a positive integer
-        PrecisionError: where Proposition 2 does not apply: for entries that are not signs or not
+        ParameterError: if shapes do not fit, for a window that is not a positive integer, and for
+            a first position that is not there
+        PrecisionError: where Proposition 21.2 does not apply: for entries that are not signs or not
             integers, logits that float32 may round, and leads below 128; the witness is the first
             such entry, the sum of sizes, or the position, head and lead
 
@@ -76,6 +86,10 @@ def picks(
     if window is not None:
         require_positive(window=window)
     _require_shapes(x, w_q, w_k)
+    if first not in range(x.shape[-2]):
+        raise ParameterError(
+            f"first={first} is not a position of {x.shape[-2]}", witness=first, suggestion="first=0"
+        )
     _require_signs(x)
     x, queries, keys = x.astype(np.int64), _integers("W_Q", w_q), _integers("W_K", w_k)
     size = logit_size(queries, keys)
@@ -87,17 +101,19 @@ def picks(
         )
     heads, length = len(queries), x.shape[-2]
     sequences = x.reshape(-1, *x.shape[-2:])
-    found = np.empty((*sequences.shape[:2], heads), np.int64)
+    found = np.empty((len(sequences), length - first, heads), np.int64)
     lead = np.iinfo(np.int64).max
     step = max(1, _ENTRIES // max(1, length))
     for number, sequence in enumerate(sequences):
         for begin in range(0, heads, step):
             part = slice(begin, begin + step)
-            at, leads = _picked(sequence, queries[part], keys[part], window)
+            at, leads = (
+                each[first:] for each in _picked(sequence, queries[part], keys[part], window)
+            )
             found[number, :, part] = at
             low = np.unravel_index(int(leads.argmin()), leads.shape)
             if leads[low] < LEAD:
-                where = (number, int(low[0]), begin + int(low[1]))
+                where = (number, first + int(low[0]), begin + int(low[1]))
                 raise PrecisionError(
                     f"the largest logit of sequence, position and head {where} leads by "
                     f"{leads[low]} only",
@@ -106,7 +122,7 @@ def picks(
                 )
             lead = min(lead, int(leads[low]))
     alone = length == 1 or window == 1
-    return Picks(found.reshape(*x.shape[:-1], heads), LEAD if alone else lead, size)
+    return Picks(found.reshape(*x.shape[:-2], -1, heads), LEAD if alone else lead, size)
 
 
 def read(tokens: npt.ArrayLike, picked: Integers) -> Signs:

@@ -135,10 +135,10 @@ class DrawnSigns(Rule):
     def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:
         """Compare with the signs of the seed."""
         size = int(abs(values[0])) if len(values) else 0
-        same = size and (matrix.signs[:, index] * size == values).all()
+        same = 0 < size <= LARGEST and (matrix.signs[:, index] * size == values).all()
         return Stored((size,), NO_BITS) if same else None
 
     def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:  # noqa: ARG002
         """Draw the signs again."""
         (size,) = parameters
-        return matrix.signs[:, index].astype(np.float64) * size
+        return matrix.signs[:, index].astype(np.float64) * size + 0.0  # there is one zero

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from constructive.layers.packed.registry import FLOATS, RULES
-from constructive.layers.packed.rules import BitArray, Bits, Matrix, Stored
+from constructive.layers.packed.rules import LARGEST, BitArray, Bits, Matrix, Stored
 from constructive.support.arguments import is_integer
 from constructive.support.arrays import Array, Integers
 
@@ -48,7 +48,7 @@ def packable(tensors: Mapping[str, Array]) -> bool:
         tensors: of a decoder
     """
     return all(
-        _matrix_shape(name, array.shape)[1] <= MOST_COLUMNS
+        _matrix_shape(name, array.shape, len(tensors["W_Q"]))[1] <= MOST_COLUMNS
         and bool((np.rint(array) == array).all())
         for name, array in tensors.items()
     )
@@ -127,7 +127,11 @@ def unpack(rules: Mapping[str, Any], bits: BitArray, seed: int) -> dict[str, Arr
             if name == "unembedding" and index == 1:
                 order = order_of(columns[:, 0])
                 matrix = dataclasses.replace(matrix, order=order)
-            columns[:, index] = RULES[key].read(parameters, given, index, matrix)
+            rule = RULES[key]
+            column = rule.read(parameters, given, index, matrix)
+            if rule is not FLOATS and not (np.abs(column) <= LARGEST).all():
+                raise ValueError(f"{name} has integers beyond 2^24, which float32 rounds")
+            columns[:, index] = column
         if order is None:
             order = order_of(columns[:, 0])
         tensors[name] = columns.astype(np.float32).reshape(shape)

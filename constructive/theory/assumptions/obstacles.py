@@ -74,7 +74,7 @@ class Flat:
         """
         detail = (
             f"{len(self.members)} queries span {self.dimension} dimensions; of these "
-            f"{len(groups)} groups hold at most {self.held_by(len(groups))}"
+            f"{len(groups)} groups take at most {self.held_by(len(groups))}"
         )
         return Regrouping(Verdict.REFUTED, None, groups, detail, self.dependency, self.members)
 

@@ -98,7 +98,7 @@ def _too_narrow(dataset: Dataset, even: Groups, rng: np.random.Generator) -> Reg
     most = spans.tokens + (len(even) - 1) * spans.differences
     detail = (
         f"the contexts of {len(members)} examples span {spans.tokens} dimensions, and their "
-        f"differences of tokens {spans.differences}; of these {len(even)} groups hold at most "
+        f"differences of tokens {spans.differences}; of these {len(even)} groups take at most "
         f"{most}"
     )
     return Regrouping(Verdict.REFUTED, None, even, detail, None, members)

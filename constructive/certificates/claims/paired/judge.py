@@ -82,6 +82,7 @@ def applies(memorizer: Memorizer, dataset: Dataset) -> bool:
         and not layer.query_weights[:, :, 1:].any()
         and (keys == keys[:1]).all()
         and not dataset.shared_context
+        and dataset.lengths is None
         and dataset.context_size > 1
         and len(sizes) == pairs
         and 0 <= sizes.min() <= sizes.max() <= dataset.width
