@@ -38,7 +38,7 @@ def static_model(
         ... )
         >>> graph = static_model(layer, context=np.eye(2)).graph
         >>> [node.op_type for node in graph.node]
-        ['MatMul', 'Softmax', 'MatMul']
+        ['Gemm', 'Softmax', 'MatMul']
     """
     if context is not None:
         return _affine(layer, _checked(layer, context))
@@ -71,7 +71,8 @@ def _affine(layer: AttentionLayer, tokens: Array) -> onnx.ModelProto:
         slopes = query.astype(np.float64) @ (key.astype(np.float64).T @ tokens.T)
         a = graph.constant(f"A{h}", slopes.astype(kind))
         v = graph.constant(f"V{h}", (tokens @ readout).astype(kind))
-        attention = graph.node("Softmax", graph.node("MatMul", "X", a), axis=1)
+        zero = graph.constant(f"b{h}", np.zeros(len(tokens), kind))  # tools know logits as Gemm
+        attention = graph.node("Softmax", graph.node("Gemm", "X", a, zero), axis=1)
         last = "Y" if layer.num_heads == 1 else ""
         heads.append(graph.node("MatMul", attention, v, name=last))
     return _whole(graph, layer, heads, layer.width)

@@ -77,7 +77,7 @@ def test_static_models_have_one_input_and_fixed_shapes(tmp_path, fixed, target_d
         shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in (x, y)]
         assert shapes == [[1, size], [1, expected.shape[1]]]
         assert {node.op_type for node in graph.node} <= {
-            "MatMul", "Softmax", "Add", "Slice", "Reshape", "Transpose",
+            "MatMul", "Gemm", "Softmax", "Add", "Slice", "Reshape", "Transpose",
         }  # fmt: skip
         session = onnxruntime.InferenceSession(
             tmp_path / "m.onnx", providers=["CPUExecutionProvider"]
