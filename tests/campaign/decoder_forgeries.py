@@ -372,8 +372,8 @@ def cancelling(rng, files):
     u, heads = files.weights["U"], len(files.weights["W_Q"])
     width, column = len(u) // (heads + 1), rng.integers(u.shape[1])
     one, other = rng.integers(heads + 1, size=2) * width
-    room = 2**24 - int(np.abs(u[:, column]).sum())
-    more = float(room // 2 + rng.integers(-2, 3)) * rng.choice([1, 1, 2, 0.5])
+    room = 2.0**24 - float(np.abs(u[:, column]).sum())  # far below 0 after other forgeries
+    more = (room // 2 + rng.integers(-2, 3)) * rng.choice([1, 1, 2, 0.5])
     u[one, column] += np.float32(more)
     u[other, column] -= np.float32(more)
     return "entries of U that cancel"
