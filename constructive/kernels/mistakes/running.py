@@ -9,7 +9,17 @@ from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.mistakes.bench import SPLITS, Bench, Mistakes
 from constructive.support.arrays import Array
 
-_TILES = ((16, 16), (16, 32), (32, 32), (32, 48), (32, 64), (64, 32), (64, 64), (64, 128), (128, 64))
+_TILES = (
+    (16, 16),
+    (16, 32),
+    (32, 32),
+    (32, 48),
+    (32, 64),
+    (64, 32),
+    (64, 64),
+    (64, 128),
+    (128, 64),
+)
 """Queries and keys of a block."""
 _NEVER = -1
 
