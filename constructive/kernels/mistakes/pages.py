@@ -1,6 +1,6 @@
 """Mistakes about paged caches: which page of the table, which place in the page, how many pages."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -149,6 +149,20 @@ def _addresses(pool: Pool, keys: int) -> Iterator[tuple[str, Integers]]:
     }
     for words, places in slots.items():
         yield words, at(right, places)
+    yield from _sizes(pool, page, at, keys)
+
+
+def _sizes(
+    pool: Pool,
+    page: Callable[[Integers], Integers],
+    at: Callable[[Integers, Integers], Integers],
+    keys: int,
+) -> Iterator[tuple[str, Integers]]:
+    """Yield addresses where pages are taken to have another size."""
+    size = pool.k.shape[1]
+    own = np.arange(len(pool.table))[:, None] * pool.table.shape[1]
+    j = np.arange(keys)[None]
+    slot, right = j % size, page(own + j // size)
     for other in sorted({*BLOCKS, 1, 4, size // 2, 2 * size} - {size, 0}):
         index = page(own + j // other)
         yield f"pages are taken to have {other} keys, not {size}", at(index, j % other)

@@ -40,7 +40,23 @@ def running(bench: Bench) -> Mistakes:
             f"outputs are divided by the sum of weights before the last block {size}",
             partial(_without_last, bench, queries, keys),
         )
+        yield (
+            f"values of each block are those of the block before, the first are zeros {size}",
+            partial(_stale, bench, queries, keys),
+        )
+        first, _ = _span(bench, queries, keys)
+        own = np.where(bench.visible, np.arange(spec.keys), spec.keys).min(-1) // keys
+        if (first < own).any():
+            yield (
+                f"rows whose first block has no visible key are NaN, -inf less -inf {size}",
+                partial(_odd, bench, first < own),
+            )
     for keys in sorted({keys for _, keys in _TILES if keys < spec.keys}):
+        last = np.arange(spec.keys) % keys == keys - 1
+        yield (
+            f"the last key of each block is in the sum, not in the output (blocks of {keys} keys)",
+            partial(bench.averaged, v=np.where(last[:, None], 0.0, bench.values)),
+        )
         yield (
             f"factors of rescaling are inverted, exp(new - old) (blocks of {keys} keys)",
             partial(_blocks, bench, keys, lambda old, new: new - old),
@@ -125,6 +141,21 @@ def _without_last(bench: Bench, queries: int, keys: int) -> Array:
             part = part + np.exp(bench.problem.sinks[:, None, None] - top)
         out: Array = weights @ bench.values / np.where(part > 0.0, part, total)
     return out
+
+
+def _stale(bench: Bench, queries: int, keys: int) -> Array:
+    """Return the output where the values of a block come one block late."""
+    first, _ = _span(bench, queries, keys)
+    weights, total = bench.weighed()
+    j = np.arange(bench.problem.spec.keys)
+    late = np.where(j // keys > first[..., None], weights, 0.0)
+    with np.errstate(all="ignore"):
+        out: Array = late @ bench.values[:, :, np.maximum(j - keys, 0)] / total
+    return out
+
+
+def _odd(bench: Bench, rows: Booleans) -> Array:
+    return np.where(rows[..., None], np.nan, bench.averaged())
 
 
 def _by_first(bench: Bench, queries: int, keys: int) -> Array:
