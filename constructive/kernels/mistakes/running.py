@@ -69,8 +69,20 @@ def running(bench: Bench) -> Mistakes:
 
 
 def counted_again(bench: Bench) -> Mistakes:
-    """Yield sinks that every block adds, and splits without keys that add 1 to the sum."""
+    """Yield what counts in every block that is read: hidden keys, sinks, splits without keys."""
     problem = bench.problem
+    cap = problem.spec.soft_cap
+    if cap is not None and not bench.visible.all():
+        logits = np.where(bench.visible, bench.scores, -cap)
+        block = np.arange(problem.spec.keys)
+        for queries, keys in _TILES:
+            first, last = (end[..., None] for end in _span(bench, queries, keys))
+            read = (block // keys >= first) & (block // keys <= last)
+            yield (
+                "the soft cap is applied after the mask: hidden keys in blocks that are read have "
+                f"a logit of -cap (blocks of {queries} queries and {keys} keys)",
+                partial(bench.averaged, logits, np.asarray(read)),
+            )
     if problem.sinks is not None:
         for queries, keys in _TILES:
             _, last = _span(bench, queries, keys)
