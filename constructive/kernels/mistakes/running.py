@@ -74,10 +74,10 @@ def counted_again(bench: Bench) -> Mistakes:
     cap = problem.spec.soft_cap
     if cap is not None and not bench.visible.all():
         logits = np.where(bench.visible, bench.scores, -cap)
-        block = np.arange(problem.spec.keys)
+        index = np.arange(problem.spec.keys)
         for queries, keys in _TILES:
             first, last = (end[..., None] for end in _span(bench, queries, keys))
-            read = (block // keys >= first) & (block // keys <= last)
+            read = (index // keys >= first) & (index // keys <= last)
             yield (
                 "the soft cap is applied after the mask: hidden keys in blocks that are read have "
                 f"a logit of -cap (blocks of {queries} queries and {keys} keys)",
