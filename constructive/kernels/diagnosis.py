@@ -1,6 +1,7 @@
 """What several reports on one kernel have in common: the mistakes that lead to all of them."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -21,7 +22,8 @@ _NEAR = 2.0**-6
 def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
     """Return the mistakes that explain every row of all reports, also of those that passed.
 
-    If there is none: those that explain every wrong row; else the ways in which rows are wrong.
+    If there is none: those that explain every wrong row; then those that explain most of the
+    reports that failed; else the ways in which rows are wrong.
 
     Args:
         reports: of one kernel on several problems
@@ -52,7 +54,26 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
             if left:
                 return tuple(f"{name}{'' if is_whole else where}" for name in of_kinds(left))
             tried.update(map(_stem, names))
-    return tuple(f"{words}{where}" for words in failed[0].kinds)
+    return _of_most(failed) or tuple(f"{words}{where}" for words in failed[0].kinds)
+
+
+def _of_most(failed: list[Report]) -> tuple[str, ...]:
+    """Return the mistakes that explain most outputs, and the others not, or nothing."""
+    counts: Counter[str] = Counter()
+    sentences: dict[str, str] = {}
+    for report in failed:
+        for each in reversed(report.explanations):
+            if each.wrong == 1.0:
+                sentences[_stem(each.sentence)] = each.sentence
+        found = (_stem(each.sentence) for each in report.explanations if each.wrong == 1.0)
+        counts.update(list(dict.fromkeys(found)))
+    most = max(counts.values(), default=0)
+    if 2 * most <= len(failed):
+        return ()
+    said = f" (in {most} of {len(failed)} wrong outputs)"
+    return tuple(
+        f"{name}{said}" for name in of_kinds(sentences[s] for s in counts if counts[s] == most)
+    )
 
 
 def _left(

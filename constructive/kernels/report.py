@@ -174,7 +174,7 @@ class Report:
         wrong = float((same & nearer)[rows].mean())
         if wrong < PART:
             return None
-        said = np.isfinite(self.out[:, :, bench.rows]).all(-1) & rows
+        said = np.isfinite(self.out[:, :, bench.rows]).any(-1) & rows
         told = (real & ~rows).any() or self.problem.draft.level > 0.0
         if not said.any() and (float(same[real].mean()) < 1.0 or not told):
             return None  # NaN says little: many mistakes lead to it

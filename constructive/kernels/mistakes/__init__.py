@@ -18,24 +18,27 @@ from constructive.kernels.mistakes import (
     packed,
     pages,
     precision,
+    running,
     softmax,
     tiles,
     unwritten,
+    weights,
     wrong_counts,
 )  # fmt: skip
 from constructive.kernels.mistakes.bench import Bench, Made, Mistakes
 
 KINDS: tuple[Callable[[Bench], Mistakes], ...] = (
-    masks.alignment, masks.missing, masks.diagonals, masks.windows, packed.packed, masks.lengths,
-    masks.sides, masks.arbitrary, tiles.neighbours, tiles.tiles, tiles.rows_of_blocks,
-    tiles.transposed, tiles.diagonals_inside, addresses.heads,
+    masks.alignment, masks.missing, appended.appended, masks.diagonals, masks.windows,
+    packed.packed, masks.lengths, masks.sides, masks.arbitrary, tiles.neighbours, tiles.tiles,
+    tiles.rows_of_blocks, tiles.transposed, tiles.diagonals_inside, addresses.heads,
     addresses.sequences, pages.pages, pages.counts_of_pages, memory.strides,
     memory.layouts_of_inputs, logits.soft_caps, softmax.sinks, logits.slopes, logits.biases,
     logits.scale, masks.blocks, memory.padding_that_is_read, logits.hidden,
     softmax.padding, softmax.twice, softmax.maxima,
-    softmax.denominators, softmax.rescaling, carried.carried, softmax.splits, merging.merging,
+    softmax.denominators, softmax.rescaling, running.running, running.counted_again, weights.cut,
+    weights.summed, carried.carried, softmax.splits, merging.merging,
     merging.lost, merging.empty, bits.bits, precision.precision, addresses.layouts, addresses.rows,
-    addresses.coordinates, axes.axes, appended.appended, wrong_counts.strides,
+    addresses.coordinates, axes.axes, wrong_counts.strides, wrong_counts.query_heads,
     unwritten.unwritten,
 )  # fmt: skip
 """In the order in which they are tried."""

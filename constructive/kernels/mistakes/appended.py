@@ -16,6 +16,12 @@ def appended(bench: Bench) -> Mistakes:
     if past <= 0:
         return
     new = j >= past
+    if spec.queries > 1 and bench.problem.visible.any():
+        exists = (j < spec.lengths[1][:, None])[:, None, None]
+        yield (
+            "the causal mask is missing between new keys: all queries see all of them",
+            bench.sees(bench.problem.visible | (new & exists)),
+        )
     orders = {
         "new keys are put in front of those of the cache": np.roll(j, spec.queries),
         "the first new key is the last one of the cache": np.where(j == past, past - 1, j),

@@ -230,6 +230,9 @@ def arbitrary(bench: Bench) -> Mistakes:
     options = {
         "the mask is that of sequence 0 everywhere": visible[:1],
         "the mask is that of the next sequence": np.roll(visible, -1, 0),
+        "the mask of head h is that of sequence h % batch": visible[
+            np.arange(spec.heads[0]) % spec.batch, np.arange(spec.heads[0])
+        ][None],
         "the mask is that of head 0 everywhere": visible[:, :1],
         "the mask is that of the next head": np.roll(visible, -1, 1),
         "the mask is that of the first query everywhere": visible[:, :, :1],

@@ -30,7 +30,14 @@ def packed(bench: Bench) -> Mistakes:
         "keys of a sequence begin one too late": (first + 1, last),
         "keys of a sequence end one too early": (first, last - 1),
     }  # fmt: skip
-    for sentence, (low, high) in options.items():
+    queries_at, length = queries[:-1], spec.lengths[1]
+    others = {
+        "keys of a sequence begin where its queries do, and are as many as they are":
+            (queries_at, np.minimum(queries_at + length, total)),
+        "keys of a sequence begin where the next one does, those of the last at the start":
+            (last % total, np.minimum(last % total + length, total)),
+    }  # fmt: skip
+    for sentence, (low, high) in (options | others).items():
         spans = np.clip(low, 0, total), np.clip(high, 0, total)
         yield sentence, partial(_read, bench, *spans)
     longest = np.arange(spec.batch) * int(spec.lengths[1].max())

@@ -1,6 +1,6 @@
 """Mistakes about paged caches: which page of the table, which place in the page, how many pages."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -13,6 +13,7 @@ from constructive.support.arrays import Array
 
 _NOWHERE = -1
 """An address outside of all pages: NaN is read there."""
+_CLAMPED = " (an entry of no page is taken as page 0)"
 
 
 def pages(bench: Bench) -> Mistakes:
@@ -20,7 +21,13 @@ def pages(bench: Bench) -> Mistakes:
     pool = bench.memory
     if not isinstance(pool, Pool):
         return
-    for words, addresses in _addresses(pool, bench.problem.spec.keys):
+    found = dict(_addresses(pool, bench.problem.spec.keys))
+    clamped = Pool(pool.k, pool.v, np.maximum(pool.table, 0), pool.lengths)
+    for words, addresses in list(_addresses(clamped, bench.problem.spec.keys)):
+        exists = np.arange(bench.problem.spec.keys) < pool.lengths[:, None]
+        if (addresses != found[words])[exists].any():
+            found[words + _CLAMPED] = addresses
+    for words, addresses in found.items():
         for sentence, changed in (
             (words, (True, True)),
             (f"{words}, for keys alone", (True, False)),
@@ -55,6 +62,16 @@ def counts_of_pages(bench: Bench) -> Mistakes:
     }  # fmt: skip
     for sentence, end in ends.items():
         yield sentence, partial(_to, bench, pool, end)
+    moved = {
+        "one key too many is read at the end of each sequence": lengths + 1,
+        "one key is missing at the end of each sequence": lengths - 1,
+        "the length of sequence 0 is that of all": 0 * lengths + lengths[0],
+        "the length of the longest sequence is that of all": 0 * lengths + lengths.max(),
+        "lengths are those of the next sequence": np.roll(lengths, -1, 0),
+    }
+    for sentence, end in moved.items():
+        if (end != lengths).any():
+            yield f"{sentence}, in pages", partial(_to, bench, pool, end, moves=True)
     j, visible = np.arange(spec.keys), bench.problem.visible
     parts = {
         "the last page of each sequence is not read": j < (lengths - 1) // size * size,
@@ -102,7 +119,14 @@ def _addresses(pool: Pool, keys: int) -> Iterator[tuple[str, Integers]]:
         "each page is the one before in the sequence": own + np.maximum(block - 1, 0),
         "every page is the first one of the sequence": own + 0 * block,
         "pages of a sequence are in reverse order": own + counts[:, None] - 1 - block,
-    }
+        "entries of a row of the table are in reverse order": own + width - 1 - block,
+        "each page is the next one of the table's row, the last is the first":
+            own + (block + 1) % width,
+        "rows of the table of pages are as far apart as their sequence has pages":
+            b * counts[:, None] + block,
+        "the last page of a sequence is its first":
+            own + np.where(block == counts[:, None] - 1, 0, block),
+    }  # fmt: skip
     for words, index in rows.items():
         yield words, at(page(index), slot)
     yield (
@@ -125,9 +149,25 @@ def _addresses(pool: Pool, keys: int) -> Iterator[tuple[str, Integers]]:
     }
     for words, places in slots.items():
         yield words, at(right, places)
+    yield from _sizes(pool, page, at, keys)
+
+
+def _sizes(
+    pool: Pool,
+    page: Callable[[Integers], Integers],
+    at: Callable[[Integers, Integers], Integers],
+    keys: int,
+) -> Iterator[tuple[str, Integers]]:
+    """Yield addresses where pages are taken to have another size."""
+    size = pool.k.shape[1]
+    own = np.arange(len(pool.table))[:, None] * pool.table.shape[1]
+    j = np.arange(keys)[None]
+    slot, right = j % size, page(own + j // size)
     for other in sorted({*BLOCKS, 1, 4, size // 2, 2 * size} - {size, 0}):
         index = page(own + j // other)
         yield f"pages are taken to have {other} keys, not {size}", at(index, j % other)
+        if other < size:
+            yield f"the place in a page is j % {other}, not j % {size}", at(right, j % other)
         yield (
             f"pages are taken to have {other} keys, not {size}, in the table alone",
             at(index, slot),
@@ -187,19 +227,33 @@ def _right(pool: Pool, keys: int) -> Integers:
     return np.where(pages < 0, _NOWHERE, pages * size + j % size)
 
 
-def _to(bench: Bench, pool: Pool, end: Integers) -> Array:
-    """Return the output where keys are read up to an end, (B, 1, 1, 1), that need not be theirs."""
+def _to(bench: Bench, pool: Pool, end: Integers, *, moves: bool = False) -> Array:
+    """Return the output where keys are read up to an end, (B, 1, 1, 1), that need not be theirs.
+
+    Args:
+        bench: the problem
+        pool: pages; entries of no page are those of page 0
+        end: behind the last key that is read
+        moves: whether the causal diagonal ends there too, and keys behind an early end are lost
+    """
     spec = bench.problem.spec
     keys = max(int(end.max()), spec.keys)
     j, lengths = np.arange(keys), pool.lengths
-    addresses = _right(pool, keys)
+    full = Pool(pool.k, pool.v, np.maximum(pool.table, 0), lengths) if moves else pool
+    addresses = _right(full, keys)
     beyond: Booleans = np.asarray((j >= lengths[:, None, None, None]) & (j < end))
+    wide = [(0, 0), (0, 0), (0, 0), (0, keys - spec.keys)]
+    visible = np.pad(bench.visible, wide)
     causal = spec.mask(Causal)
     if causal is not None:
         grid = Grid(spec.batch, spec.heads[0], spec.queries, keys, *spec.lengths)
-        beyond = beyond & (j <= grid.diagonal(causal.alignment)[:, :, bench.rows])
-    wide = [(0, 0), (0, 0), (0, 0), (0, keys - spec.keys)]
-    visible = np.pad(bench.visible, wide) | beyond
+        diagonal = grid.diagonal(causal.alignment)[:, :, bench.rows]
+        if moves and causal.alignment == "bottom-right":
+            diagonal = diagonal + (end - lengths[:, None, None, None])
+            visible = np.broadcast_to(j < lengths[:, None, None, None], visible.shape)
+            visible = visible & (j <= diagonal)
+        beyond = beyond & (j <= diagonal)
+    visible = (visible & (j < end) if moves else visible) | beyond
     unread = np.asarray(~beyond.any((1, 2)))[:, None, :, None]
     k, v = (
         np.where(np.isnan(array) & unread, 0.0, array)

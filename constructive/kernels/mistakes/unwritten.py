@@ -1,4 +1,4 @@
-"""Mistakes about rows of the output that are not written, and are zero."""
+"""Mistakes about rows of the output that are not written, and are zero or NaN."""
 
 from functools import partial
 
@@ -23,15 +23,19 @@ def unwritten(bench: Bench) -> Mistakes:
                 i >= lengths // block * block
             )
     for sentence, lost in rows.items():
-        yield sentence, partial(_zero, bench, np.asarray(lost)[:, None, :, None])
+        yield sentence, partial(_filled, bench, np.asarray(lost)[:, None, :, None], 0.0)
     for block in BLOCKS:
         columns = np.arange(spec.d_v) >= spec.d_v // block * block
         if columns.any() and not columns.all():
             yield (
                 f"columns of the output behind the last whole block of {block} are not written",
-                partial(_zero, bench, columns),
+                partial(_filled, bench, columns, 0.0),
+            )
+            yield (
+                f"columns of the output behind the last whole block of {block} are NaN",
+                partial(_filled, bench, columns, np.nan),
             )
 
 
-def _zero(bench: Bench, lost: Booleans) -> Array:
-    return np.where(lost, 0.0, bench.averaged())
+def _filled(bench: Bench, lost: Booleans, number: float) -> Array:
+    return np.where(lost, number, bench.averaged())

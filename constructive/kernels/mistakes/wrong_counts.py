@@ -26,6 +26,34 @@ def strides(bench: Bench) -> Mistakes:
                 )
 
 
+def query_heads(bench: Bench) -> Mistakes:
+    """Yield KV heads with the number of the query head, beyond the last of which memory goes on."""
+    spec = bench.problem.spec
+    if spec.heads[0] == spec.heads[1]:
+        return
+    for order in ("(B, T, H, d)", "(B, H, T, d)"):
+        for what in ("keys", "values", "keys and values"):
+            yield (
+                f"the KV head of {what} is h, not h // group, for memory laid out as {order}",
+                partial(_by_query_head, bench, what, order),
+            )
+
+
+def _by_query_head(bench: Bench, what: str, order: str) -> Array:
+    spec = bench.problem.spec
+    (heads, kv), keys = spec.heads, spec.keys
+    b, h, t = np.ix_(*(np.arange(size) for size in (spec.batch, heads, keys)))
+    in_tokens = order == "(B, T, H, d)"
+    place = (b * keys + t) * kv + h if in_tokens else (b * kv + h) * keys + t
+    k, v = bench.keys, bench.values
+    for name, array in (("keys", bench.problem.k), ("values", bench.problem.v)):
+        if name in what:
+            memory = array.swapaxes(1, 2) if in_tokens else array
+            found = memory.reshape(-1, array.shape[-1])[place % (spec.batch * keys * kv)]
+            k, v = (found, v) if name == "keys" else (k, found)
+    return bench.averaged(bench.scored(raw=bench.q @ k.swapaxes(-1, -2)), v=v)
+
+
 def _strides(bench: Bench, width: int) -> Iterator[tuple[str, str, Strides]]:
     """Yield what is wrong, the layout, and strides of sequences, heads and tokens."""
     spec = bench.problem.spec

@@ -1,0 +1,209 @@
+"""Mistakes in running sums of kernels whose blocks of queries and of keys differ in size."""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from constructive.kernels.masks import Booleans, Integers
+from constructive.kernels.mistakes.bench import SPLITS, Bench, Mistakes
+from constructive.support.arrays import Array
+
+_TILES = (
+    (16, 16),
+    (16, 32),
+    (32, 32),
+    (32, 48),
+    (32, 64),
+    (64, 32),
+    (64, 64),
+    (64, 128),
+    (128, 64),
+)
+"""Queries and keys of a block."""
+_NEVER = -1
+
+
+def running(bench: Bench) -> Mistakes:
+    """Yield sums that miss their last block, and rows that are rescaled by others."""
+    spec = bench.problem.spec
+    for queries, keys in _TILES:
+        if keys >= spec.keys:
+            continue
+        size = f"(blocks of {queries} queries and {keys} keys)"
+        if queries > 1 and queries != keys and spec.queries > 1:
+            yield (
+                f"rows are rescaled by the factor of the first one of their block {size}",
+                partial(_by_first, bench, queries, keys),
+            )
+        yield (
+            f"outputs are divided by the sum of weights before the last block {size}",
+            partial(_without_last, bench, queries, keys),
+        )
+        yield (
+            f"values of each block are those of the block before, the first are zeros {size}",
+            partial(_stale, bench, queries, keys),
+        )
+        first, _ = _span(bench, queries, keys)
+        own = np.where(bench.visible, np.arange(spec.keys), spec.keys).min(-1) // keys
+        if (first < own).any():
+            yield (
+                f"rows whose first block has no visible key are NaN, -inf less -inf {size}",
+                partial(_odd, bench, first < own),
+            )
+    for keys in sorted({keys for _, keys in _TILES if keys < spec.keys}):
+        last = np.arange(spec.keys) % keys == keys - 1
+        yield (
+            f"the last key of each block is in the sum, not in the output (blocks of {keys} keys)",
+            partial(bench.averaged, v=np.where(last[:, None], 0.0, bench.values)),
+        )
+        yield (
+            f"factors of rescaling are inverted, exp(new - old) (blocks of {keys} keys)",
+            partial(_blocks, bench, keys, lambda old, new: new - old),
+        )
+        if not bench.visible.all() or spec.sink:
+            yield (
+                f"the factor of rescaling is exp2 without log2(e) (blocks of {keys} keys)",
+                partial(_blocks, bench, keys, lambda old, new: (old - new) * np.log(2.0)),
+            )
+
+
+def counted_again(bench: Bench) -> Mistakes:
+    """Yield what counts in every block that is read: hidden keys, sinks, splits without keys."""
+    problem = bench.problem
+    cap = problem.spec.soft_cap
+    if cap is not None and not bench.visible.all():
+        logits = np.where(bench.visible, bench.scores, -cap)
+        index = np.arange(problem.spec.keys)
+        for queries, keys in _TILES:
+            first, last = (end[..., None] for end in _span(bench, queries, keys))
+            read = (index // keys >= first) & (index // keys <= last)
+            yield (
+                "the soft cap is applied after the mask: hidden keys in blocks that are read have "
+                f"a logit of -cap (blocks of {queries} queries and {keys} keys)",
+                partial(bench.averaged, logits, np.asarray(read)),
+            )
+    if problem.sinks is not None:
+        for queries, keys in _TILES:
+            _, last = _span(bench, queries, keys)
+            counts = np.maximum(last + 1, 1)[..., None]
+            more = problem.sinks[:, None, None] + np.log(counts)
+            yield (
+                f"the sink is counted in each block that is read (blocks of {queries} queries "
+                f"and {keys} keys)",
+                partial(_with_sinks, bench, more),
+            )
+    ends = np.where(bench.visible, np.arange(problem.spec.keys) + 1, 0).max(-1, keepdims=True)
+    for parts in SPLITS:
+        for block in (1, *sorted({keys for _, keys in _TILES})):
+            blocks = -(-ends // block)
+            empty = parts - -(-blocks // np.maximum(-(-blocks // parts), 1))
+            if empty.any():
+                yield (
+                    f"each split without keys adds 1 to the sum of weights ({parts} splits of "
+                    f"blocks of {block})",
+                    partial(_with_more, bench, empty),
+                )
+
+
+def _span(bench: Bench, queries: int, keys: int) -> tuple[Integers, Integers]:
+    """Return the first and last block of keys that the block of a query reads, (B, H, R)."""
+    every = bench.problem.visible
+    shape = bench.problem.answer.weights.shape
+    j = np.arange(shape[-1])
+    low = np.where(every, j, shape[-1]).min(-1) // keys
+    high = np.where(every, j, _NEVER).max(-1) // keys
+    starts = np.arange(0, every.shape[2], queries)
+    index = np.minimum(bench.rows // queries, len(starts) - 1)
+    found = (
+        np.minimum.reduceat(low, starts, axis=-1)[..., index],
+        np.maximum.reduceat(high, starts, axis=-1)[..., index],
+    )
+    rows = (*shape[:2], len(bench.rows))
+    return np.broadcast_to(found[0], rows), np.broadcast_to(found[1], rows)
+
+
+def _with_sinks(bench: Bench, sinks: Array) -> Array:
+    """Return the output with sinks of each row, (B, H, R, 1)."""
+    scores = np.where(bench.visible, bench.scores, -np.inf)
+    largest = np.maximum(scores.max(-1, keepdims=True), sinks)
+    weights = np.exp(scores - largest)
+    out: Array = weights @ bench.values / (weights.sum(-1, keepdims=True) + np.exp(sinks - largest))
+    return out
+
+
+def _with_more(bench: Bench, more: Integers) -> Array:
+    weights, total = bench.weighed()
+    out: Array = weights @ bench.values / (total + more)
+    return out
+
+
+def _without_last(bench: Bench, queries: int, keys: int) -> Array:
+    """Return the output divided by the sum that its last block has not joined, if there is one."""
+    _, last = _span(bench, queries, keys)
+    before: Booleans = np.arange(bench.problem.spec.keys) // keys < last[..., None]
+    earlier = np.where(bench.visible & before, bench.scores, -np.inf)
+    weights, total = bench.weighed()
+    top = earlier.max(-1, keepdims=True)
+    if bench.problem.sinks is not None:
+        top = np.maximum(top, bench.problem.sinks[:, None, None])
+    with np.errstate(all="ignore"):
+        part = np.exp(earlier - np.where(np.isfinite(top), top, 0.0)).sum(-1, keepdims=True)
+        if bench.problem.sinks is not None:
+            part = part + np.exp(bench.problem.sinks[:, None, None] - top)
+        out: Array = weights @ bench.values / np.where(part > 0.0, part, total)
+    return out
+
+
+def _stale(bench: Bench, queries: int, keys: int) -> Array:
+    """Return the output where the values of a block come one block late."""
+    first, _ = _span(bench, queries, keys)
+    weights, total = bench.weighed()
+    j = np.arange(bench.problem.spec.keys)
+    late = np.where(j // keys > first[..., None], weights, 0.0)
+    with np.errstate(all="ignore"):
+        out: Array = late @ bench.values[:, :, np.maximum(j - keys, 0)] / total
+    return out
+
+
+def _odd(bench: Bench, rows: Booleans) -> Array:
+    return np.where(rows[..., None], np.nan, bench.averaged())
+
+
+def _by_first(bench: Bench, queries: int, keys: int) -> Array:
+    """Return the output where all rows of a block of queries have the factors of its first row."""
+    rows, count = bench.rows, len(bench.rows)
+    both = Bench(bench.problem, np.concatenate([rows, rows // queries * queries]))
+    first = np.tile(count + np.arange(count), 2)
+    return _blocks(both, keys, lambda old, new: (old - new)[:, :, first])[:, :, :count]
+
+
+def _blocks(bench: Bench, keys: int, exponent: Callable[[Array, Array], Array]) -> Array:
+    """Return the output of a running softmax in float32, with other exponents of its factors.
+
+    Args:
+        bench: the problem
+        keys: of a block
+        exponent: of the factor, from the largest logits of the blocks before and of all
+    """
+    real = np.float32
+    logits = np.where(bench.visible, bench.scores, -np.inf).astype(real)
+    values, sinks = bench.values.astype(real), bench.problem.sinks
+    largest = np.full((*logits.shape[:3], 1), -np.inf, real)
+    total = np.zeros_like(largest)
+    if sinks is not None:
+        largest = np.broadcast_to(sinks.astype(real)[:, None, None], total.shape)
+        total = total + real(1.0)
+    out = np.zeros((*logits.shape[:3], values.shape[-1]), real)
+    with np.errstate(all="ignore"):
+        for start in range(0, logits.shape[-1], keys):
+            part = logits[..., start : start + keys]
+            new = np.maximum(largest, part.max(-1, keepdims=True))
+            base = np.where(np.isfinite(new), new, real(0.0))
+            factor = np.where(np.isfinite(largest), np.exp(exponent(largest, base)), real(0.0))
+            weights = np.exp(part - base)
+            total = total * factor + weights.sum(-1, keepdims=True)
+            out = out * factor + weights @ values[:, :, start : start + keys]
+            largest = new
+        found: Array = (out / total).astype(np.float64)
+    return found
