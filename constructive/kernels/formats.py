@@ -34,6 +34,12 @@ def format_of(name: str) -> Format:
         >>> format_of("bfloat16").digits
         8
     """
+    if not isinstance(name, str):
+        raise ParameterError(
+            f"dtype={name!r} is a {type(name).__name__}, not a name",
+            witness=type(name).__name__,
+            suggestion='dtype="bfloat16", as text; ' + ", ".join(DTYPES),
+        )
     if name not in DTYPES:
         raise ParameterError(
             f"dtype={name!r} is not a format of kernels", witness=name, suggestion=", ".join(DTYPES)
@@ -122,6 +128,12 @@ def as_float64(values: object) -> Array:
     if given is None:
         raise ParameterError(
             "the output is None", witness=None, suggestion="return the output of the kernel"
+        )
+    if isinstance(given, tuple) and any(hasattr(part, "shape") or part is None for part in given):
+        raise ParameterError(
+            f"the output is a tuple of {len(given)}, as of a kernel that also returns sums",
+            witness=type(given).__name__,
+            suggestion="check(problem, out[0]): its first entry alone",
         )
     try:
         if hasattr(given, "detach"):  # a torch tensor; numpy lacks its short formats

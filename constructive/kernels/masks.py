@@ -387,7 +387,7 @@ def _per_sequence(name: str, values: tuple[int, ...], batch: int, most: int) -> 
 def _require_alignment(alignment: str) -> None:
     if alignment not in {"top-left", "bottom-right"}:
         raise ParameterError(
-            f"alignment={alignment!r} is not known",
+            f"causal={alignment!r} is not an alignment of queries with keys",
             witness=alignment,
             suggestion="'top-left' or 'bottom-right'",
         )

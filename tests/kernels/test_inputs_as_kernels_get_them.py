@@ -9,7 +9,16 @@ import torch
 from hypothesis import given
 from kernels_of_tests import plain, shifted_diagonal, softmax_average
 
-from constructive.kernels import Backward, KernelError, Paged, Problem, Spec, check, examine
+from constructive.kernels import (
+    Backward,
+    KernelError,
+    Paged,
+    Problem,
+    Spec,
+    battery,
+    check,
+    examine,
+)
 from constructive.kernels.masks import Boolean, Causal, RightPadding, VariableLengths
 from constructive.kernels.places import PLACES
 from constructive.strategies import problems, specs
@@ -210,3 +219,17 @@ def test_only_numpy_is_imported():
     assert "numpy" in loaded
     assert not loaded & slow
     assert not any(name.startswith("constructive.certificates") for name in loaded)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda: next(iter(battery(dtype=np.float16))), "as text"),
+        (lambda: next(iter(battery(causal=True))), "bottom-right"),
+        (lambda: check(next(iter(battery())), (np.zeros(3), None)), "out[0]"),
+    ],
+)
+def test_what_users_pass_in_place_of_names_and_outputs(wrong, words):
+    with pytest.raises(ParameterError) as caught:
+        wrong()
+    assert words in caught.value.suggestion
