@@ -187,9 +187,9 @@ def cat():
 @pytest.mark.parametrize(
     ("ask", "error", "words"),
     [
-        (lambda d: d.generate("the dog"), DataError, "the token 'dog' is none of the 10"),
-        (lambda d: d.generate(""), DataError, "no token, of the 10"),
-        (lambda d: d.generate([3]), DataError, "the token 3 is none of"),
+        (lambda d: d.generate("the dog"), DataError, "the token 'dog' is not one of the 10"),
+        (lambda d: d.generate(""), DataError, "the prompt is empty"),
+        (lambda d: d.generate([3]), DataError, "the token 3 is not one of"),
         (lambda d: d.generate("the", 0), ParameterError, "length=0"),
         (
             lambda d: d.generate("the", 25),
