@@ -18,8 +18,6 @@ _PIECE = 256
 """Tokens that are decoded between two looks at the progress bar."""
 _DIGITS = 18
 """Digits of a number that fits into 64 bits."""
-_WIDTH = 256
-"""Entries of a token where many parameters are asked for, and no width."""
 _QUOTED = 72
 """Characters of the text that are printed."""
 
@@ -64,7 +62,11 @@ def recite(
     width: Annotated[
         int | None,
         typer.Option(
-            "--width", "-d", min=1, help="Number d of entries of a token; by default 256 (many)."
+            "--width",
+            "-d",
+            min=1,
+            help="Number d of entries of a token; by default (many) the smallest of 32, 64 and 128 "
+            "that works, with heads of dimension 1, a window of 16 and outputs of 16 entries.",
         ),
     ] = None,
     heads: Annotated[
@@ -74,12 +76,15 @@ def recite(
         ),
     ] = None,
     head_dim: Annotated[
-        int | None, typer.Option(min=1, help="Head dimension d_h; by default d (many).")
+        int | None,
+        typer.Option(min=1, help="Head dimension d_h; by default d, or 1 without --width."),
     ] = None,
     window: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Number of tokens that a position attends to; by default all (many) or 8."
+            min=1,
+            help="Number of tokens that a position attends to; by default all, or 16 without "
+            "--width, or 8 (few).",
         ),
     ] = None,
     outputs: Annotated[
@@ -150,7 +155,7 @@ def recite(
     with progress_bar(quiet=quiet):
         decoder = constructive.build_decoder(
             asked,
-            width=_WIDTH if width is None and parameters is Parameters.many else width,
+            width=width,
             parameters=parameters.value,
             num_heads=heads,
             head_dim=head_dim,

@@ -142,7 +142,7 @@ def test_one_token_and_any_bytes(run, folder):
         (["cat.txt", "--limit", "0"], "--limit"),
         (["cat.txt", "--unit", "lines"], "--unit"),
         (["cat.txt", "--width", "8", "--heads", "1"], "26 positions are too many for 1 heads"),
-        (["cat.txt", "--head-dim", "300"], "head_dim=300 is more than the width 256"),
+        (["cat.txt", "--head-dim", "300"], "head_dim=300 is more than the width 32"),
         (["cat.txt", "--width", "1"], "PrecisionError"),
     ],
 )
