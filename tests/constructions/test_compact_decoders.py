@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import constructive
 from constructive import DataError, ParameterError, PrecisionError, Text, build_decoder
 from constructive.constructions.compact import build as compact
 from constructive.constructions.compact.cells import base_of, cells_of, order_of, points_of
@@ -15,7 +14,7 @@ from constructive.constructions.compact.rounding import nearest_plane, polished
 from constructive.constructions.compact.tokens import Layout
 from constructive.layers.causal.saturated import picks
 
-ENGLISH = (Path(constructive.__file__).parent.parent / "LICENSE").read_text()
+ENGLISH = (Path(__file__).parents[2] / "LICENSE").read_text()
 
 
 def english(tokens):
