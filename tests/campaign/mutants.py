@@ -69,7 +69,7 @@ PAIRS = [*checks("paired_steps paired_bounds layers paired soundness"), HONEST, 
 SEQUENCES = [*checks("sequence_parts sequence_checker soundness"), HOSTILE]
 DECODERS = checks("decoder_checker decoder_rounding decoder_models")
 INTEGERS = checks("integer_steps integer_claims decoder_checker periodic_positions")
-PACKED = [*checks("packed_steps"), *(f"tests/files/test_{n}.py" for n in ("packed", "paired_rules"))]
+PACKED = [*checks("packed_steps"), "tests/files/test_packed.py", "tests/files/test_paired_rules.py"]
 FOLDERS = [f"tests/instances/test_{name}.py" for name in ("checking", "flat_graph")]
 GRAPHS = [*checks("graphs graph_rounding"), *FOLDERS]
 BOUNDS = [*checks("softmaxes"), *FOLDERS]
@@ -296,27 +296,28 @@ def chosen(path: Path, options: argparse.Namespace) -> list[tuple[str, str]]:
     return [listed[k] for k in sorted(some)]
 
 
-def make_triples() -> None:
-    """Build the honest triples of the campaign once, and not in every fork."""
-    sys.path.insert(0, str(ROOT / "tests" / "campaign"))
-    import triples
+def load(path: Path, tests: list[str]) -> None:
+    """Import what the tests of a file import, and make what they all need, once."""
+    for name in LOADED:
+        importlib.import_module(name)
+    if path.parent != CHECKER:
+        return
+    import constructive  # these mutants do not change the package
 
-    for honest in (triples.honest_layers, triples.honest_pairs, triples.honest_bounds):
-        honest()
-    triples.honest_sequences()
+    for name in constructive.__all__:
+        getattr(constructive, name)
+    if any("campaign" in test for test in tests):
+        sys.path.insert(0, str(ROOT / "tests" / "campaign"))
+        import triples
+
+        for honest in (triples.honest_layers, triples.honest_pairs, triples.honest_bounds):
+            honest()
+        triples.honest_sequences()
 
 
 def survivors(path: Path, options: argparse.Namespace) -> tuple[Counter, list[str]]:
     """Run all mutants of a file, and write down those which no test kills."""
-    for name in LOADED:
-        importlib.import_module(name)
-    if path.parent == CHECKER:  # these mutants do not change the package: it is loaded once
-        import constructive
-
-        for name in constructive.__all__:
-            getattr(constructive, name)
-        if any("campaign" in test for test in tests_of(path, options.brief)):
-            make_triples()
+    load(path, tests_of(path, options.brief))
     gc.freeze()  # forks need not look through what is here already
     counts, kills, running, left = Counter(), Counter(), {}, []
     waiting = [*chosen(path, options)[::-1], (UNCHANGED, path.read_text())]  # from the end

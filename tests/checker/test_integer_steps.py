@@ -107,6 +107,16 @@ class TestWhole:
         assert checker.integers.are_integers(weights) == whole
 
 
+class TestModels:
+    """Programs that may do something else first."""
+
+    @pytest.mark.parametrize("other", [{"free": True}, {"constants": 1}, {"merged": True}])
+    def test_each_of_three(self, checker, other):
+        on = SimpleNamespace(model=model_of(checker, PLAIN)._replace(**other), weights=layer())
+        with pytest.raises(ValueError, match="merges"):
+            checker.integers.integer_margins(on)
+
+
 class TestReading:
     """`read_out` and `integer_margins`."""
 

@@ -1,10 +1,13 @@
 """Packed weights in the checker: each rule by its definition, and what it refuses."""
 
 import json
+import tracemalloc
 import zlib
 
 import numpy as np
 import pytest
+
+from constructive.support.tensors import serialized
 
 NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 ONES = {
@@ -71,6 +74,46 @@ class TestBits:
         assert len(bits.left) == 1
 
 
+class TestMemory:
+    """What reading takes does not grow with what a column leaves unread."""
+
+    def peak(self, function, *arguments):
+        tracemalloc.start()
+        try:
+            function(*arguments)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    def test_unary_numbers_before_many_bits(self, checker):
+        bits = checker.packed.Bits(np.full(10**6, 255, np.uint8))
+        assert self.peak(bits.unary, 3) < 2 * 10**6
+        sparse = checker.packed.Bits(packed_bits(([0] * 99_999 + [1]) * 8))
+        assert sparse.unary(8).tolist() == [99_999] * 8
+
+    def test_fields(self, checker):
+        bits = checker.packed.Bits(np.full(10**6, 255, np.uint8))
+        assert self.peak(bits.fields, 10**5, 25) < 4 * 8 * 10**5
+
+    def test_all_bits_are_announced(self, checker, tmp_path):
+        """Whatever the file holds is there before anything is known to be left."""
+        about = json.dumps({"weights": ONES, "record": {"seed": 0}}).encode()
+        text, path = np.frombuffer(zlib.compress(about), np.uint8), tmp_path / "weights"
+        bits = np.zeros(10**6, np.uint8)
+        path.write_bytes(
+            serialized({"about": text, "bits": bits}, {"format": "constructive decoder 2"})
+        )
+        _, _, announced, read = checker.decoders.read_about(path, 1e9)
+
+        def refused():
+            with pytest.raises(ValueError, match="more bits"):
+                read()
+
+        assert 9 * len(bits) < self.peak(refused) <= announced <= 11 * len(bits)
+        with pytest.raises(ValueError, match="too large"):
+            checker.decoders.read_about(path, 64 * (len(text) - 1))
+
+
 class TestRules:
     """The columns that rules make."""
 
@@ -111,6 +154,7 @@ class TestRules:
         assert column[:, 0].tolist() == [9, 5, 7]
 
     def test_integers(self, checker):
+        """Signs -, +, -; then the low bits 1, 1, 0; and above them 2, 0, 1."""
         bits = [
             1,
             0,
@@ -124,7 +168,7 @@ class TestRules:
             1,
             0,
             1,
-        ]  # signs -, +, -; low bits 1, 1, 0; 2, 0, 1 above
+        ]
         column = read(checker, "positions", [1, "integers", 1], shape=[3, 1], bits=bits)
         assert column[:, 0].tolist() == [-5, 1, -2]
 
