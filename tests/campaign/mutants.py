@@ -80,10 +80,8 @@ TESTS = {
         f"certificates/checker/{name}": SEQUENCES
         for name in ("sequences", "networks", "columns", "size")
     },
-    **{
-        f"certificates/checker/{name}": DECODERS
-        for name in ("margins", "recites")
-    },
+    "certificates/checker/recites": DECODERS,
+    "certificates/checker/margins": [*checks("margin_steps"), *DECODERS],
     "certificates/checker/decoders": [*DECODERS, *INTEGERS],
     "certificates/checker/integers": INTEGERS,
     "certificates/checker/packed": [*PACKED, *INTEGERS],
@@ -101,9 +99,11 @@ TESTS = {
     "certificates/checker/views": [*checks(f"attend {LAYERS} decoder_checker paired"), HOSTILE],
     "certificates/checker/residues": checks(f"attend layers {LAYERS} decoder_checker"),
     "certificates/checker/executed": checks(
-        "exact_logits executed checker_conformance integer_claims"
+        "rounding_steps exact_logits executed checker_conformance integer_claims"
     ),
-    "certificates/checker/rounding": [*checks("executed exact_logits"), *DECODERS],
+    "certificates/checker/rounding": [
+        *checks("rounding_steps executed exact_logits"), *DECODERS
+    ],
     "certificates/checker/float_model": [
         *checks("decoder_rounding decoder_checker executed"), "tests/exact/test_float_model.py"
     ],

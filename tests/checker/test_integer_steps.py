@@ -252,6 +252,7 @@ class TestJudge:
             ([[32000]], [[1], [0]], True),
             ([[65480]], [[1], [0]], False),  # 2^-11 more is beyond 65,504
             ([[40000]], [[2], [0]], False),
+            ([[32740]], [[2], [0]], False),  # 65,480, and rounding
             ([[65480, 1]], [[0, 1], [0, 0]], False),
             ([[32000, 32000]], [[1, -1], [2, -2]], False),  # products, though their sum is 0
         ],
