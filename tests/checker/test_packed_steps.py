@@ -140,12 +140,12 @@ class TestRules:
                 "shape": [3, 3],
                 "columns": [[1, "fields", 0, 3, 2], [1, "parabola", 1, 2], [1, "order", 1, 4]],
             },
-            "embedding": {"shape": [2, 1], "columns": [[1, "order", 2, 7]]},
+            "embedding": {"shape": [2, 2], "columns": [[1, "constant", 5], [1, "order", 2, 7]]},
         }
         bits = packed_bits([0, 1, 1, 0, 1, 1])  # 2, 1, 3
         tensors = checker.packed.read(rules, bits, 0)
         assert tensors["unembedding"].T.tolist() == [[6, 3, 9], [0, -2, -2], [-4, 4, 4]]
-        assert tensors["embedding"][:, 0].tolist() == [7, -7]
+        assert tensors["embedding"].T.tolist() == [[5, 5], [7, -7]]
 
     def test_places(self, checker):
         """Classes 1, 0, 1: the rows 0 and 2 come first."""
@@ -216,17 +216,19 @@ REFUSED = {
     "a mask below zero": ["parity", -1, 1],
     "another sign": ["paired drawn", 0, 1],
     "a sign of two": ["paired drawn", 2, 1],
+}
+"""Rules whose parameters are of the right kind."""
+
+NOT_RULES = {
     "no parameter": ["constant"],
     "one parameter more": ["drawn", 1, 1],
     "two parameters of one or three": ["constant", 1, 1, 1, 1],
     "floats have none": ["floats", 1],
-    "an unknown rule": ["formula", 1],
     "a fraction": ["constant", 0.5],
     "a Boolean": ["constant", True],
     "a string": ["constant", "1"],
     "32 bits": ["parity", 1 << 31, 1],
-    "minus 32 bits": ["constant", -(1 << 31)],
-    "no order of as many": ["parabola", 1, 1],
+    "minus 32 bits": ["drawn", -(1 << 31)],
 }
 
 
@@ -234,9 +236,21 @@ class TestRefused:
     """What is not a rule, a shape, or a description."""
 
     @pytest.mark.parametrize("name", REFUSED)
+    def test_parameters(self, checker, name):
+        with pytest.raises((ValueError, IndexError)):
+            read(checker, "positions", [1, *REFUSED[name]])
+
+    @pytest.mark.parametrize("name", NOT_RULES)
     def test_rules(self, checker, name):
-        with pytest.raises((ValueError, KeyError, TypeError)):
-            read(checker, "positions", [1, *REFUSED[name]], shape=[2, 1], bits=[1] * 8)
+        with pytest.raises((ValueError, TypeError), match=r"rule|abs"):
+            read(checker, "positions", [1, *NOT_RULES[name]])
+
+    def test_a_name_that_is_no_rule(self, checker):
+        with pytest.raises(KeyError, match="formula"):
+            read(checker, "positions", [1, "formula", 1])
+
+    def test_one_row(self, checker):
+        assert read(checker, "positions", [1, "constant", 3], shape=[1, 1]).tolist() == [[3]]
 
     @pytest.mark.parametrize("rule", ["order", "parabola"])
     def test_an_order_that_is_not_known(self, checker, rule):
