@@ -192,7 +192,7 @@ def require_ranks(
     total, prime = dataset.num_examples, next(modular.safe_primes())
 
     def product(left: Array, right: Array) -> Array:
-        whole = modular.residues(right, prime, modular.least_exponent(right))
+        whole = modular.residues(right, prime)
         return modular.product(left, whole, prime)
 
     every = np.arange(layer.num_heads * layer.width)

@@ -8,7 +8,6 @@ record keeps it. Nothing else changes.
 """
 
 from dataclasses import replace
-from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from constructive.support.verdict import Verdict
 from constructive.theory import bounds, wide_grouping
 from constructive.theory.assumptions import wide_regrouping
 from constructive.theory.assumptions.obstacles import Regrouping
-from constructive.theory.bounds import Plan, group_sizes
+from constructive.theory.bounds import Plan, consecutive, group_sizes
 
 _NOTHING = Assumptions(least_token_distance=0.0)
 """What Theorem 10 asks of single contexts."""
@@ -90,7 +89,7 @@ class RankOne(Dense):
             return super()._assumed(survey, plan, rng)
         if survey.repeated is not None:
             return survey.repeated
-        groups = tuple(pairwise([0, *accumulate(group_sizes(total, plan.num_heads))]))
+        groups = consecutive(group_sizes(total, plan.num_heads))
         claim = wide_grouping.prove(dataset, groups, np.arange(total), rng)
         if claim.verdict is not Verdict.PROVED:
             return AssumptionError(

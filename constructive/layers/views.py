@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.padded import Padded
-from constructive.support.arrays import CHUNK_BYTES
+from constructive.support.arrays import CHUNK_BYTES, Booleans, Integers
 
 Numbers = npt.NDArray[Any]
 Rows = slice | tuple[slice, slice]
@@ -40,14 +40,14 @@ class Block(NamedTuple):
     rows: Rows
     groups: slice
     keys: slice
-    hidden: npt.NDArray[np.bool_] | None
+    hidden: Booleans | None
 
     @property
-    def counts(self) -> npt.NDArray[np.int64]:
+    def counts(self) -> Integers:
         """How many tokens each of the b queries sees: (b,), or (1,) where all see all."""
         if self.hidden is None:
             return np.array([self.keys.stop - self.keys.start])
-        counts: npt.NDArray[np.int64] = (~self.hidden).sum(axis=1)
+        counts: Integers = (~self.hidden).sum(axis=1)
         return counts
 
 
@@ -94,7 +94,7 @@ class Own(View):
         self.tokens, self.queries = contexts, queries
 
     @property
-    def hidden(self) -> npt.NDArray[np.bool_] | None:
+    def hidden(self) -> Booleans | None:
         """Which tokens each query does not see, (T, n), or None if all see all."""
         return None
 
@@ -128,7 +128,7 @@ class OfLengths(Own):
         self._hidden = ~contexts.mask
 
     @property
-    def hidden(self) -> npt.NDArray[np.bool_]:
+    def hidden(self) -> Booleans:
         """Which tokens each query does not see: (T, n)."""
         return self._hidden
 
@@ -230,16 +230,14 @@ class Causal(View):
                 rows = sequences, slice(start, stop)
                 yield Block(rows, sequences, slice(begin, stop), hidden)
 
-    def hidden(
-        self, rows: npt.NDArray[np.int64], keys: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.bool_]:
+    def hidden(self, rows: Integers, keys: Integers) -> Booleans:
         """Return which tokens positions do not see: (b, n).
 
         Args:
             rows: positions (b,)
             keys: tokens (n,)
         """
-        later: npt.NDArray[np.bool_] = keys > rows[:, np.newaxis]
+        later: Booleans = keys > rows[:, np.newaxis]
         if self.window is not None:
             later |= keys <= rows[:, np.newaxis] - self.window
         return later

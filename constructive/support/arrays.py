@@ -10,7 +10,9 @@ import numpy.typing as npt
 from constructive.support.errors import DataError, ParameterError
 
 Array = npt.NDArray[np.floating[Any]]
+Single = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
 
 CHUNK_BYTES = 4 << 20
 """Default size of temporary arrays: large enough for BLAS, small enough to stay in a cache."""

@@ -14,11 +14,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from constructive.support.arrays import Array, Integers
-
-Booleans = npt.NDArray[np.bool_]
+from constructive.support.arrays import Array, Booleans, Integers
 
 
 class Cells(NamedTuple):

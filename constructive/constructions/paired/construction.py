@@ -21,7 +21,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.record import HeadRecord
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 from constructive.support.errors import AssumptionError, CapacityError, ParameterError
 from constructive.support.progress import report
 from constructive.theory.bounds import Plan, group_sizes, paired_capacity, rank_one_capacity
@@ -122,8 +122,8 @@ class Paired(Construction):
 def _pair_records(
     ordered: ordering.Ordered,
     sharpness: Array,
-    missed: ordering.Integers,
-    ranks: ordering.Integers,
+    missed: Integers,
+    ranks: Integers,
     idle: int,
 ) -> tuple[HeadRecord, ...]:
     records = []

@@ -23,8 +23,10 @@ import numpy as np
 
 from constructive.constructions.iteration import iterate, require_solved, scales
 from constructive.constructions.paired.coupling import Coupling
-from constructive.constructions.paired.ordering import Integers, Ordered
-from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.constructions.paired.ordering import (
+    Ordered,
+)
+from constructive.support.arrays import CHUNK_BYTES, Array, Integers
 
 
 @dataclass(frozen=True, eq=False)

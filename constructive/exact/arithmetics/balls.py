@@ -17,7 +17,6 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from flint import arb, arb_mat
 
 from constructive.exact.arithmetics.arithmetic import Arithmetic, Hidden, Numbers
@@ -25,8 +24,7 @@ from constructive.exact.arithmetics.bounded import Bounded, BoundedLogits, Facto
 from constructive.exact.arithmetics.lazy import PerQuery
 from constructive.exact.ball import exact_matrix
 from constructive.exact.precision import working_precision
-
-Booleans = npt.NDArray[np.bool_]
+from constructive.support.arrays import Booleans
 
 
 class BallFactors(NamedTuple):

@@ -19,16 +19,13 @@ compensated products, as if in twice the precision (`exact.compensated`).
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.exact.arithmetics.arithmetic import Arithmetic, Hidden, Numbers
 from constructive.exact.arithmetics.floats import averaged, side_by_side
 from constructive.exact.compensated import dot
 from constructive.exact.softmax import differences, shares
 from constructive.exact.upward import LONGEST, TINY, UNIT, gamma, up
-from constructive.support.arrays import CHUNK_BYTES, Array
-
-Integers = npt.NDArray[np.int64]
+from constructive.support.arrays import CHUNK_BYTES, Array, Integers
 
 _GOOD_ENOUGH = 2.0**-44
 """Error of attention above which logits are computed anew, in twice the precision."""

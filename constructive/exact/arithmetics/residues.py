@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.exact import modular
 from constructive.exact.arithmetics.arithmetic import Hidden
 from constructive.exact.arithmetics.floats import Arrays, averaged
-from constructive.support.arrays import Array
-
-Integers = npt.NDArray[np.int64]
+from constructive.support.arrays import Array, Integers
 
 
 class VanishingDenominatorError(ArithmeticError):
@@ -105,7 +102,7 @@ class Residues(Arrays[Quotients]):
         Args:
             array: floats
         """
-        return modular.residues(array, self.order, modular.least_exponent(array))
+        return modular.residues(array, self.order)
 
     def product(self, left: Array, right: Array) -> Array:
         """Return `left @ right` modulo p - 1.
