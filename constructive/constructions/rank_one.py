@@ -52,8 +52,7 @@ class RankOne(Dense):
                 suggestion=f"{more}construction='generic', which holds Hd where "
                 f"contexts are generic; or keep {wide} of the examples",
             )
-        inner = 1 if options.head_dim is None else options.head_dim
-        return Plan(self.name, num_heads, inner, wide, rank_one=True)
+        return Plan(self.name, num_heads, options.inner_dim, wide, rank_one=True)
 
     def build(
         self, survey: Survey, plan: Plan, options: Options, *, rng: np.random.Generator

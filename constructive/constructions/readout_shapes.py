@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from constructive.constructions.construction import largest
 from constructive.constructions.multihead import readout
 from constructive.constructions.multihead.intermediate import Intermediate
-from constructive.constructions.multihead.readout import Readout
+from constructive.constructions.multihead.readout import Readout, largest
 from constructive.layers.attention import AttentionLayer
 from constructive.support.arrays import Array, Integers
 

@@ -112,8 +112,7 @@ def _built_wide(
     require_heads(num_heads or 1, text.num_positions, each)
     wanted = text.different(window)
     total = len(wanted)
-    starts = np.cumsum(text.lengths) - text.lengths
-    alone = total if window == 1 else int(np.isin(wanted, starts).sum())
+    alone = total if window == 1 else int(np.isin(wanted, text.starts).sum())
     if alone > width:
         raise CapacityError(
             f"{alone} positions see one token, which all heads give back: whatever weights are, "

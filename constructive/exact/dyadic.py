@@ -182,7 +182,12 @@ def null_vectors(matrix: flint.fmpz_mat) -> list[list[int]]:
 
 
 def as_columns(columns: list[list[int]], length: int) -> flint.fmpz_mat:
-    """Return vectors of integers as the columns of a matrix (length, number of vectors)."""
+    """Return vectors of integers as the columns of a matrix.
+
+    Args:
+        columns: the vectors
+        length: of each of them
+    """
     entries = [x for row in zip(*columns, strict=True) for x in row]
     return flint.fmpz_mat(length, len(columns), entries)
 

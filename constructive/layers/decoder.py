@@ -189,7 +189,7 @@ class Decoder(Rebuilt):
         Returns:
             rows of the embedding, and of the positions, to be added: both (R, d)
         """
-        starts = np.repeat(np.cumsum(text.lengths) - text.lengths, text.lengths)
+        starts = np.repeat(text.starts, text.lengths)
         pairs = np.unique(np.stack([text.ids, np.arange(len(text)) - starts]), axis=1)
         return self.embedding[pairs[0]], self.placed(pairs[1])
 

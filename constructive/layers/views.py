@@ -101,11 +101,6 @@ class Own(View):
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
         """Take some examples at a time.
 
-        Args:
-            num_heads: H
-            chunk_bytes: about the size of temporary arrays, in bytes
-            itemsize: that of a number, in bytes
-
         Example:
             >>> view = Own(np.zeros((3, 2, 1)), np.zeros((3, 1)))
             >>> [(block.rows.start, block.rows.stop) for block in view.blocks(1, 64)]
@@ -135,11 +130,6 @@ class OfLengths(Own):
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
         """Take some examples at a time.
 
-        Args:
-            num_heads: H
-            chunk_bytes: about the size of temporary arrays, in bytes
-            itemsize: that of a number, in bytes
-
         Example:
             >>> view = OfLengths(Padded(np.zeros((2, 3, 1)), np.array([1, 3])), np.zeros((2, 1)))
             >>> [block.hidden.tolist() for block in view.blocks(1, 1000)]
@@ -168,13 +158,7 @@ class Shared(View):
         return
 
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
-        """Take some examples at a time.
-
-        Args:
-            num_heads: H
-            chunk_bytes: about the size of temporary arrays, in bytes
-            itemsize: that of a number, in bytes
-        """
+        """Take some examples at a time."""
         for rows in _examples(self, num_heads, chunk_bytes, itemsize):
             yield Block(rows, slice(0, 1), slice(0, self.tokens.shape[1]), None)
 
@@ -203,11 +187,6 @@ class Causal(View):
         itemsize: int = 8,  # noqa: ARG002 - blocks of float32 are those of float64
     ) -> Iterator[Block]:
         """Take some positions of some sequences at a time.
-
-        Args:
-            num_heads: H
-            chunk_bytes: about the size of the logits of a block, in bytes
-            itemsize: of no influence
 
         Example:
             >>> view = Causal(np.zeros((1, 5, 1)), window=2)

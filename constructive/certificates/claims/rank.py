@@ -152,9 +152,6 @@ class DecoderRank(Rank):
         """Return whether there are as many different columns of Z as contexts.
 
         Heads give constant entries of tokens back, so these columns are there once.
-
-        Args:
-            weights: a decoder
         """
         tables = weights.embedding, weights.positions
         constant = np.logical_and(*((table == table[0]).all(axis=0) for table in tables))

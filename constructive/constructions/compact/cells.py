@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from constructive.layers.packed.packing import order_of as places_of
 from constructive.support.arrays import Array, Booleans, Integers
 
 
@@ -74,9 +75,7 @@ def order_of(following: Integers, count: int) -> Integers:
     times = np.bincount(following, minlength=count)
     classes = np.array([int(number).bit_length() for number in times.tolist()])
     classes[times.argmax()] = classes.max() + 1
-    order = np.empty(count, np.int64)
-    order[np.argsort(-classes, kind="stable")] = np.arange(count)
-    return order
+    return places_of(classes)
 
 
 def base_of(count: int, outputs: int) -> int:

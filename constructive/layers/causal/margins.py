@@ -243,6 +243,21 @@ def _judged(
     doubt = up(ours[each, right][:, np.newaxis] + ours) + 2.0**-50 * np.abs(ahead)
     least, most = ahead - up(doubt), ahead + up(doubt)
     error = up(executed[each, right][:, np.newaxis] + executed)
+    return of_the_worst(least, most, error, right)
+
+
+def of_the_worst(
+    least: Array, most: Array, error: Array, right: Integers
+) -> tuple[Array, Array, Array, Array]:
+    """Return least, most, error and share of some positions, from those of each other token.
+
+    Args:
+        least: of the margins (R, V + 1), which are used up
+        most: the same
+        error: the same
+        right: what has to follow (R,)
+    """
+    each = np.arange(len(right))
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where((least > 0.0) & (error < np.inf), up(error / least), np.inf)
     for values, nothing in ((least, np.inf), (most, np.inf), (share, -np.inf)):
