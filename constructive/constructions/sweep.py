@@ -26,13 +26,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.constructions.multihead.directions import KeyDirection
-from constructive.support.arrays import Array
-
-Integers = npt.NDArray[np.int64]
-Single = npt.NDArray[np.float32]
+from constructive.support.arrays import Array, Booleans, Integers
 
 NATS = 45.0
 """Gap between the two largest logits of a saturated head: exp(-45) is far below float64."""
@@ -189,7 +185,7 @@ def sharpen(
     positions: Integers,
     projected: Array,
     needed: Array,
-    required: npt.NDArray[np.bool_],
+    required: Booleans,
     exact: Callable[[Integers, Array], Array],
 ) -> Saturating:
     """Choose w and c for one group, from the examples that the window does not saturate.
@@ -221,7 +217,7 @@ def sharpen(
 
 
 def _least_covered(
-    projected: Array, needed: Array, required: npt.NDArray[np.bool_], window: Window
+    projected: Array, needed: Array, required: Booleans, window: Window
 ) -> tuple[float, float]:
     """Return the middle of a gap between arcs, but for a few that are not required, and its c.
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from rich.table import Table
 
 from constructive.constructions.decoder import build_decoder
 from constructive.data.corpus import Text
@@ -141,10 +140,10 @@ def render(text: Text, found: list[Cost]) -> str:
         text: that the decoders recite
         found: what they cost
     """
-    table = Table(box=None, pad_edge=False)
-    table.add_column("decoder")
-    for heading in ("heads", "readout numbers", "stored numbers", "stored bits", "proved"):
-        table.add_column(heading, justify="right")
+    table = tables.new_table(
+        "decoder", "heads", "readout numbers", "stored numbers", "stored bits", "proved",
+        left=("decoder",),
+    )  # fmt: skip
     for cost in found:
         proved = f"yes, {percent(cost.share, 0)}" if cost.share < 1.0 else "no"
         table.add_row(

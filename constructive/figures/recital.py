@@ -24,7 +24,7 @@ from constructive.layers.causal.margins import Margins
 from constructive.layers.decoder import Decoder
 from constructive.layers.recital import recital
 from constructive.layers.views import Causal
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 
 LAST = 100
 """Positions whose attention is drawn, at most."""
@@ -111,7 +111,7 @@ class RecitalPicture(Picture):
 RECITAL = RecitalPicture()
 
 
-def _draw_attention(figure: Any, decoder: Decoder, ids: npt.NDArray[np.int64]) -> None:  # noqa: ANN401
+def _draw_attention(figure: Any, decoder: Decoder, ids: Integers) -> None:  # noqa: ANN401
     """One image for each of a few heads: positions that look, by tokens that are seen."""
     length, window = len(ids), decoder.layer.window or len(ids)
     weights = attention(decoder, ids, last=LAST, heads=HEADS)

@@ -125,10 +125,10 @@ def _of_integers(decoder: Decoder, text: Text, model: FloatModel) -> Margins:
     """Margins of a decoder of integers. Raises PrecisionError for others."""
     require_integers(decoder.tensors, model)
     added_tokens(decoder, text)  # raises where float32 does not add them exactly
-    parts, stops = [], np.cumsum(text.lengths)
-    for number, stop in enumerate(stops.tolist()):
-        report("read the tokens of saturated heads", number, len(stops))
-        places = np.arange(stop - int(text.lengths[number]), stop)
+    parts = []
+    for number, start in enumerate(text.starts.tolist()):
+        report("read the tokens of saturated heads", number, text.num_texts)
+        places = np.arange(start, start + int(text.lengths[number]))
         ids = text.ids[places]
         following = np.append(ids[1:], text.end)
         following[: text.prompt - 1] = -1

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive.support.errors import DataError, ParameterError
+from constructive.support.errors import DataError, ParameterError, shown
 
 Array = npt.NDArray[np.floating[Any]]
+Single = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
 
 CHUNK_BYTES = 4 << 20
 """Default size of temporary arrays: large enough for BLAS, small enough to stay in a cache."""
@@ -89,6 +91,29 @@ def private(name: str, values: object) -> npt.NDArray[Any]:
             f"{name} is not an array: {error}",
             suggestion="arrays whose rows have one length; torch.stack(...) for lists of tensors",
         ) from error
+
+
+def float_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """Return float32 or float64, as numpy calls it.
+
+    Raises:
+        ParameterError: for another dtype, and for what is none
+
+    Example:
+        >>> float_type("float32")
+        dtype('float32')
+    """
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        kind = np.dtype(object)
+    if kind not in (np.float32, np.float64):
+        raise ParameterError(
+            f"dtype={shown(dtype)} is neither float32 nor float64",
+            witness=shown(dtype),
+            suggestion="dtype='float32'",
+        )
+    return kind
 
 
 def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -10,11 +10,10 @@ attention, which makes no difference to their average, so they count as one.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.data.repeats import token_numbers
-from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.arrays import CHUNK_BYTES, Array, Integers
 
 TRIALS = 8
 """Random directions that are scored."""
@@ -156,7 +155,7 @@ def gaps(contexts: Array, vectors: Array) -> tuple[Array, Array]:
     return upper, lower
 
 
-def _gap_of_different(scores: Array, numbers: npt.NDArray[np.int64]) -> Array:
+def _gap_of_different(scores: Array, numbers: Integers) -> Array:
     """Return the distance from the smallest score to that of the next different token: (C, k).
 
     scores: (C, n, k);  numbers: (C, n), equal for equal tokens, whose scores may differ by rounding

@@ -15,7 +15,6 @@ that need a few vectors of either take them from the factorization (`Factored`).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 from scipy.linalg import blas, lapack
@@ -24,6 +23,7 @@ from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError
 from constructive.theory.assumptions.numerical import dependency, describe_dependency, unit_rows
+from constructive.theory.bounds import consecutive
 
 _LOOK_CLOSER = 1e-10
 """Unit queries nearer than this to the span of those before them are decided by singular values."""
@@ -126,10 +126,9 @@ def partition(dataset: Dataset, sizes: Sequence[int]) -> tuple[Group, ...] | Ass
     array([[1., 0.],
            [0., 1.]])
     """
-    stops = list(accumulate(sizes))
     lengths, unit = unit_rows(dataset.queries.astype(np.float64, copy=False))
     groups = []
-    for start, stop in zip([0, *stops[:-1]], stops, strict=True):
+    for start, stop in consecutive(sizes):
         factored = factor(lengths[start:stop], unit[start:stop])
         if factored is None:
             return _dependent(lengths, unit, start, stop)

@@ -40,7 +40,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.directions import (
@@ -51,7 +50,7 @@ from constructive.constructions.multihead.directions import (
 )
 from constructive.constructions.multihead.grouping import Group
 from constructive.data.dataset import Dataset
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 from constructive.support.errors import AssumptionError
 from constructive.theory.assumptions.numerical import RANK_TOLERANCE
 from constructive.theory.bounds import Plan
@@ -242,7 +241,7 @@ def key_vectors(
 def attended_vectors(
     contexts: Array,
     directions: Array,
-    rank: npt.NDArray[np.int64],
+    rank: Integers,
     jitter: Array,
     assumed: Assumptions,
 ) -> Array:

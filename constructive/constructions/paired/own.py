@@ -15,10 +15,12 @@ from scipy.linalg import lapack
 from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.grouping import Factored
 from constructive.constructions.multihead.heads import attended_vectors
-from constructive.constructions.paired.ordering import Integers, Ordered, Single
+from constructive.constructions.paired.ordering import (
+    Ordered,
+)
 from constructive.constructions.sweep import Needed
 from constructive.exact.arithmetics.floats import softmax_in_place
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers, Single
 
 _ATTENDED = 0.9
 """Attention of a rank-one head to its extreme token, if the others had the mean score."""

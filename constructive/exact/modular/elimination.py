@@ -12,15 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.exact.modular.arithmetic import (
-    Integers,
-    balanced,
     inverse,
     product,
+    random_residues,
     reduce,
     subtract_product,
 )
 from constructive.exact.modular.small import as_flint
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 from constructive.support.errors import ParameterError
 from constructive.support.progress import report
 
@@ -205,7 +204,7 @@ def null_vector(matrix: Array, modulus: int, rng: np.random.Generator) -> tuple[
         (1, array([ 0., -3.]))
     """
     factors = factor(matrix, modulus)
-    free = balanced(rng.integers(modulus, size=(matrix.shape[1], 1)), modulus)
+    free = random_residues(rng, (matrix.shape[1], 1), modulus)
     return factors.rank, _annihilated(matrix, factors, free)[:, 0]
 
 

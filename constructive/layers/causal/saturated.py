@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.support.arguments import require_positive
+from constructive.support.arrays import Integers
 from constructive.support.errors import ParameterError, PrecisionError, shown
 
-Integers = npt.NDArray[np.int64]
 Signs = npt.NDArray[np.int8]
 
 LEAD = 128
