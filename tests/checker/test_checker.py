@@ -71,6 +71,7 @@ def test_it_is_short_enough_to_be_read(name):
 # It proves what is true.
 
 
+@pytest.mark.usefixtures("own_process")
 @pytest.mark.parametrize("quick", [False, True])
 def test_a_true_certificate_is_proved_in_a_process_of_its_own(proved, quick):
     checked = check(*paths(proved[3]), quick=quick)
