@@ -176,9 +176,18 @@ class AttentionLayer(HeadShapes):
     @property
     def effective_readout(self) -> Array:
         """U with f = U^T z, of shape (H d, d_out)."""
-        output = self.output_weights.reshape(self.num_heads, self.value_dim, -1)
-        per_head = self.value_weights @ output @ self.readout_weights
-        return per_head.reshape(-1, self.target_dim)
+        return self.readouts(self.query_weights.dtype).reshape(-1, self.target_dim)
+
+    def readouts(self, dtype: npt.DTypeLike = np.float64) -> Array:
+        """Return W_V W_O W_D of each head: (H, d, d_out).
+
+        Args:
+            dtype: in which they are multiplied
+        """
+        weights = self.value_weights, self.output_weights, self.readout_weights
+        w_v, w_o, w_d = (array.astype(dtype, copy=False) for array in weights)
+        readouts: Array = w_v @ w_o.reshape(self.num_heads, self.value_dim, -1) @ w_d
+        return readouts
 
     def __call__(
         self, contexts: npt.ArrayLike, queries: npt.ArrayLike, *, chunk_bytes: int = CHUNK_BYTES
