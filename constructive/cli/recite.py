@@ -250,8 +250,7 @@ def read_text(
             witness=error.start,
             suggestion=otherwise,
         ) from error
-    first = text.tokens[:limit]
-    return constructive.Text.words(str(text.joined(first)))
+    return text.first(limit)
 
 
 def _described(unit: TextUnit, limit: int | None) -> str:

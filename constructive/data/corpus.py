@@ -237,6 +237,21 @@ class Text:
             )
         return self.texts[0]
 
+    def first(self, count: int | None) -> "Text":
+        """Return the first tokens of the text, where there is one, with a vocabulary of their own.
+
+        Args:
+            count: of the tokens; None for all
+
+        Raises:
+            ParameterError: for several texts
+
+        Example:
+            >>> Text.words("the cat sat on the mat").first(5)
+            Text(N=5, V=4, words)
+        """
+        return Text._of([list(self.tokens[:count])], self.prompt, self.unit)
+
     def joined(self, tokens: Sequence[Token]) -> "Joined":
         """Tokens one after the other: a string of words, bytes, or a tuple of token ids.
 

@@ -187,10 +187,8 @@ class Curve(Picture):
 
     def draw(self, folder: Path, *, executor: Executor | None = None) -> tuple[Path, ...]:
         """Build the decoders once, and write all files."""
-        words = Text.words(english_text())
-        text = Text.words(str(words.joined(words.tokens[: self.tokens])))
-        found = list(costs(text, self.kinds))
         del executor
+        text, found = self._built()
         figure = drawing.new_figure(*self.inches)
         draw_curve(figure, text, found)
         pictures = drawing.save_both(figure, folder, self.name)
@@ -202,9 +200,11 @@ class Curve(Picture):
     def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401
         """Draw the picture alone."""
         del executor
-        words = Text.words(english_text())
-        text = Text.words(str(words.joined(words.tokens[: self.tokens])))
-        draw_curve(figure, text, list(costs(text, self.kinds)))
+        draw_curve(figure, *self._built())
+
+    def _built(self) -> tuple[Text, list[Cost]]:
+        text = Text.words(english_text()).first(self.tokens)
+        return text, list(costs(text, self.kinds))
 
 
 CURVE = Curve()

@@ -103,8 +103,7 @@ class RecitalPicture(Picture):
 
     def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401, ARG002
         """Build the decoder, and draw it."""
-        words = Text.words(english_text())
-        text = Text.words(str(words.joined(words.tokens[: self.tokens])))
+        text = Text.words(english_text()).first(self.tokens)
         draw_recital(figure, build_decoder(text, width=self.width), text)
 
 

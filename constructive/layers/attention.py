@@ -27,7 +27,7 @@ from constructive.exact.arithmetics.floats import FactoredFloats
 from constructive.exact.models import FLOAT32
 from constructive.layers.attend import Chunk, attend, flat
 from constructive.layers.outputs import Outputs, drawn
-from constructive.layers.shapes import FLOAT64, HeadShapes, check_targets
+from constructive.layers.shapes import FLOAT64, HeadShapes, check_targets, require_finite
 from constructive.layers.views import View, examples
 from constructive.support.arrays import CHUNK_BYTES, Array, as_array, private
 from constructive.support.errors import DataError, ParameterError, shown
@@ -391,8 +391,4 @@ def _check_weights(arrays: dict[str, Array]) -> None:
     if dtypes not in ({np.dtype(np.float32)}, {np.dtype(np.float64)}):
         message = f"the weights have dtypes {sorted(map(str, dtypes))}"
         raise ParameterError(message, suggestion="all float64, or all float32")
-    for name, array in arrays.items():
-        if not np.isfinite(array).all():
-            index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-            message = f"{name}{list(index)} is {array[index]}"
-            raise ParameterError(message, witness=(name, index), suggestion="finite weights only")
+    require_finite(arrays)

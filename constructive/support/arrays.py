@@ -93,6 +93,19 @@ def private(name: str, values: object) -> npt.NDArray[Any]:
         ) from error
 
 
+def first_place(wrong: Booleans) -> tuple[int, ...]:
+    """Return the index of the first True.
+
+    Args:
+        wrong: of any shape, not all False
+
+    Example:
+        >>> first_place(np.array([[False, False], [True, True]]))
+        (1, 0)
+    """
+    return tuple(map(int, np.argwhere(wrong)[0]))
+
+
 def float_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
     """Return float32 or float64, as numpy calls it.
 
@@ -188,7 +201,7 @@ def finite_array(name: str, values: object, *, copy: bool) -> Array:
         suggestion = "arrays whose rows have one length; torch.stack(...) for a list of tensors"
         raise DataError(message, suggestion=suggestion) from error
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        index = tuple(int(i) for i in np.argwhere(np.ma.getmaskarray(values))[0])
+        index = first_place(np.ma.getmaskarray(values))
         message = f"{name}{list(index)} is masked"
         raise DataError(message, witness=index, suggestion="fill or drop masked entries")
     kind = array.dtype.newbyteorder("=")
@@ -207,7 +220,7 @@ def finite_array(name: str, values: object, *, copy: bool) -> Array:
     array = array.astype(kind, copy=copy)
     finite = np.isfinite(array)
     if not finite.all():
-        index = tuple(int(i) for i in np.argwhere(~finite)[0])
+        index = first_place(~finite)
         message = f"{name}{list(index)} is {array[index]}"
         raise DataError(message, witness=index, suggestion="finite numbers only")
     return array

@@ -30,26 +30,32 @@ _LOOK_CLOSER = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
-    """Examples start, ..., stop - 1, which one head takes.
-
-    dual_basis: (d, size);  complement: (d, d - size), orthonormal
-    """
+class Taken:
+    """Examples start, ..., stop - 1, which a head or a pair of heads takes."""
 
     start: int
     stop: int
-    dual_basis: Array
-    complement: Array
 
     @property
     def size(self) -> int:
-        """|S|, the number of examples in the group."""
+        """|S|, the number of these examples."""
         return self.stop - self.start
 
     @property
     def rows(self) -> slice:
-        """The examples of the group as a slice."""
+        """These examples as a slice."""
         return slice(self.start, self.stop)
+
+
+@dataclass(frozen=True, eq=False)
+class Group(Taken):
+    """What one head takes.
+
+    dual_basis: (d, size);  complement: (d, d - size), orthonormal
+    """
+
+    dual_basis: Array
+    complement: Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.constructions.multihead.assumptions import Assumptions
+from constructive.constructions.multihead.directions import Needed
 from constructive.constructions.multihead.grouping import factor
 from constructive.constructions.paired.coupling import Heads, Reader, differences, read_own
 from constructive.constructions.paired.ordering import (
@@ -36,7 +37,6 @@ from constructive.constructions.paired.own import FullRank, Kind, Pair, RankOne
 from constructive.constructions.sweep import (
     NATS,
     SAMPLE,
-    Needed,
     Saturating,
     Window,
     sharpen,
