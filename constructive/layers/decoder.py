@@ -26,7 +26,7 @@ from constructive.layers.decoder_checks import require_parts
 from constructive.layers.decoder_record import DecoderRecord
 from constructive.layers.packed.packing import pack, packable
 from constructive.support.arguments import require_positive
-from constructive.support.arrays import Array, Rebuilt, private
+from constructive.support.arrays import Array, Integers, Rebuilt, private
 from constructive.support.errors import DataError, ParameterError, shown
 from constructive.support.extras import require
 from constructive.support.files import replacing
@@ -34,8 +34,6 @@ from constructive.support.tables import Sheet
 
 if TYPE_CHECKING:
     import torch
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +189,7 @@ class Decoder(Rebuilt):
         Returns:
             rows of the embedding, and of the positions, to be added: both (R, d)
         """
-        starts = np.repeat(np.cumsum(text.lengths) - text.lengths, text.lengths)
+        starts = np.repeat(text.starts, text.lengths)
         pairs = np.unique(np.stack([text.ids, np.arange(len(text)) - starts]), axis=1)
         return self.embedding[pairs[0]], self.placed(pairs[1])
 

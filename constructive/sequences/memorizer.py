@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import numpy.typing as npt
-from rich.table import Table
 
 from constructive.sequences.answers import expected_outputs, met
 from constructive.sequences.attention import UniformAttention
@@ -34,7 +33,7 @@ from constructive.support.arrays import Integers
 from constructive.support.errors import DataError, ParameterError
 from constructive.support.extras import require
 from constructive.support.files import replacing
-from constructive.support.tables import Sheet
+from constructive.support.tables import Sheet, new_table
 
 if TYPE_CHECKING:
     import torch
@@ -332,9 +331,6 @@ class SequenceMemorizer(JsonFile):
     def from_content(cls, content: Json) -> "SequenceMemorizer":
         """Return the memorizer of which `content` is the content.
 
-        Args:
-            content: of a file
-
         Raises:
             ParameterError: for parts that do not fit together
             ValueError: for what is not a memorizer
@@ -380,9 +376,9 @@ class SequenceMemorizer(JsonFile):
             ("options", f"{record.embedding}, {record.layout}, {record.backend}, {record.step}, "
                         f"seed {record.seed}"),
         )  # fmt: skip
-        table = Table(box=None, pad_edge=False, show_edge=False)
-        for heading in ("part", "depth", "width", "non-zero", "total", "largest bits"):
-            table.add_column(heading, justify="left" if heading == "part" else "right")
+        table = new_table(
+            "part", "depth", "width", "non-zero", "total", "largest bits", left=("part",)
+        )
         for name, part in zip(("embedding", "attention", "classifier"), self._parts, strict=True):
             depth, width = (part.depth, part.width) if isinstance(part, Network) else (1, 1)
             counts = part.nonzero_parameters, part.total_parameters

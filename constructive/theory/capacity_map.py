@@ -12,14 +12,12 @@ from dataclasses import asdict, dataclass, fields
 from itertools import product
 from pathlib import Path
 
-from rich.table import Table
-
 from constructive.data import generators
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import ParameterError
 from constructive.support.files import replacing
 from constructive.support.parallel import ordered_map
-from constructive.support.tables import Sheet
+from constructive.support.tables import Sheet, new_table
 from constructive.theory.bounds import rank_one_capacity, saturated_capacity
 from constructive.theory.exact_capacity import exact_capacity
 
@@ -85,11 +83,10 @@ class CapacityMap:
         return self._sheet().html()
 
     def _sheet(self) -> Sheet:
-        table = Table(box=None, pad_edge=False)
-        for heading in (
+        table = new_table(
             "H", "n", "d_h", "context", "T", "Theorem 1", "Theorem 2", "proved rank", "at most",
-        ):  # fmt: skip
-            table.add_column(heading, justify="right")
+            left=(),
+        )  # fmt: skip
         for p in self.points:
             kind = "shared" if p.shared_context else "own"
             cells = (

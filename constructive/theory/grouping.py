@@ -17,12 +17,12 @@ computed over the rational numbers, which decides.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 from constructive.support.verdict import Claim, Verdict, pack
+from constructive.theory.bounds import Groups
 
 STATEMENT = (
     "all contexts have rank n = {}; the queries of each of {} groups are independent, and no group "
@@ -32,8 +32,6 @@ _ATTEMPTS = 8
 _AT_ONCE = 1 << 20
 """Products of queries and normals that are held at a time."""
 _OTHER = "certify the data that the memorizer was built for"
-
-Groups = tuple[tuple[int, int], ...]
 
 
 class UndecidedError(Exception):
@@ -98,7 +96,7 @@ def separate(
         RefutedError: for a dependent group, and for another query in the span of one
         UndecidedError: where that is so modulo p only
     """
-    queries = modular.residues(dataset.queries, prime, modular.least_exponent(dataset.queries))
+    queries = modular.residues(dataset.queries, prime)
     normals = np.zeros((len(groups), dataset.width))
     wanted = []
     for head, (start, stop) in enumerate(groups):
@@ -177,7 +175,7 @@ def _normal(
     dataset: Dataset,
     queries: Array,
     group: tuple[int, int],
-    others: npt.NDArray[np.int64],
+    others: Integers,
     null: Array,
     prime: int,
     rng: np.random.Generator,
@@ -188,8 +186,8 @@ def _normal(
     for _ in range(_ATTEMPTS):
         if null.shape[1] == 0:
             break
-        mixing = rng.integers(1, prime, size=(null.shape[1], 1)).astype(np.float64)
-        normal = modular.product(null, modular.reduce(mixing, prime), prime)
+        mixing = modular.random_residues(rng, (null.shape[1], 1), prime, least=1)
+        normal = modular.product(null, mixing, prime)
         if modular.product(outside, normal, prime).all():
             return normal[:, 0]
     orthogonal = ~modular.product(outside, null, prime).any(axis=1)

@@ -98,7 +98,7 @@ def test_more_examples_than_any_weights_hold_come_before_assumptions(program, tm
     data.save(tmp_path / "shared.npz")
     found = program("build", "shared.npz", "--heads", 3)
     assert "94 examples are too many for 3 heads, whatever their weights are" in found.stderr
-    assert "try: num_heads=5" in found.stderr
+    assert "try: --heads 5" in found.stderr
     found = program("build", "shared.npz", "--heads", 5)  # n > d: no saturated heads
     assert "PrecisionError: float64 cannot carry this readout" in found.stderr
     assert "saturated" not in found.stderr
