@@ -68,7 +68,6 @@ def short_problems(draw):
     return short_problem(np.random.default_rng(seed), bits, scales)
 
 
-@settings(max_examples=200)
 @given(short_problems())
 def test_exact_logits_are_those_of_every_order(checker, problem):
     layer, data, rng = problem
@@ -278,7 +277,7 @@ def test_the_bound_of_exact_logits_is_no_bound_of_others():
     assert check(honest, built, data).proved
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(short_problems())
 def test_evaluations_are_within_the_bounds(problem):
     layer, data, rng = problem

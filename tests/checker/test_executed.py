@@ -6,7 +6,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from constructive import (
@@ -150,7 +150,6 @@ def arrays_of(dataset):
 # Evaluations stay within the bounds, and the bounds are needed.
 
 
-@settings(max_examples=150)
 @given(layers())
 def test_evaluations_are_within_the_bounds(checker, problem):
     layer, dataset, rng = problem

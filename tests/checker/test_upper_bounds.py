@@ -337,7 +337,7 @@ def accepted(checker, certificate, data):
         return checker.main([str(certificate), str(files)]) == 0
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(problems())
 def test_impossible_is_proved_and_checked_where_examples_are_more_than_the_least_bound(
     checker, problem
@@ -392,7 +392,7 @@ def test_of_all_sets_of_examples_those_are_accepted_which_are_too_many(checker, 
                 assert bound <= upper < different == number
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(problems(), st.integers(1, 3), st.integers(0, 10**6))
 def test_no_weights_are_above_the_bounds(problem, head_dim, seed):
     """Of all examples, and of those which a certificate blames, against exact ranks."""

@@ -145,9 +145,7 @@ def on_a_terminal(folder, *arguments, **environment):
     return written.decode()
 
 
-@pytest.mark.parametrize(
-    "arguments", [("build", "--help"), ("build", "--nothing"), ("generate", "none")]
-)
+@pytest.mark.parametrize("arguments", [("build", "--help"), ("generate", "none")])
 def test_no_color_is_not_bold_either(tmp_path, arguments):
     assert "\x1b[1m" in on_a_terminal(tmp_path, *arguments, NO_COLOR="")
     assert "\x1b" not in on_a_terminal(tmp_path, *arguments, NO_COLOR="1")
