@@ -50,7 +50,9 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
                 if (each.is_whole if is_whole else each.wrong == 1.0)
                 and _stem(each.sentence) not in tried
             ]
-            left = _left(given if is_whole else failed, names, _explains if is_whole else _leads_to)
+            inferred = {each.sentence for each in first.explanations if each.is_inferred}
+            asked, holds = (given, _explains) if is_whole else (failed, _leads_to)
+            left = _left(asked, names, inferred, holds)
             if left:
                 return tuple(f"{name}{'' if is_whole else where}" for name in of_kinds(left))
             tried.update(map(_stem, names))
@@ -77,29 +79,44 @@ def _of_most(failed: list[Report]) -> tuple[str, ...]:
 
 
 def _left(
-    reports: list[Report], names: list[str], holds: Callable[[Report, Made], bool]
+    reports: list[Report],
+    names: list[str],
+    inferred: set[str],
+    holds: Callable[[Report, Made], bool],
 ) -> list[str]:
     """Return the names of mistakes that some reports agree on and that none contradicts.
 
     Sizes of blocks or splits may differ from shape to shape. A mistake may have no meaning for a
     problem, and where an output is NaN, much may have led to it: but a third of the wrong outputs
-    for which it has one have to be explained, and one that is not NaN in every row.
+    for which it has one have to be explained, and one that is not NaN in every row. A law has a
+    meaning for all.
+
+    Args:
+        reports: all of them
+        names: sentences of mistakes and laws
+        inferred: those of laws
+        holds: whether a report agrees with an output
     """
     agreed, asked, told = dict.fromkeys(names, 0), dict.fromkeys(names, 0), set()
     for report in reports:
         if not agreed:
             break
         by_stem: dict[str, list[Made]] = {}
-        for name, made in mistakes(Bench.of(report.problem, report.memory)).items():
+        known = dict(mistakes(Bench.of(report.problem, report.memory)))
+        if not report.passed and inferred.intersection(agreed):
+            known |= report.laws
+        for name, made in known.items():
             by_stem.setdefault(_stem(name), []).append(made)
         for name in list(agreed):
             several = by_stem.get(_stem(name), [])
-            asked[name] += bool(several) and not report.passed
+            asked[name] += (bool(several) or name in inferred) and not report.passed
             if any(holds(report, made) for made in several):
                 agreed[name] += not report.passed
                 if not report.passed and _tells(report):
                     told.add(name)
-            elif several and (report.passed or not report.is_odd):
+            elif (several and (report.passed or not report.is_odd)) or (
+                name in inferred and not report.passed and report.laws
+            ):  # other laws hold, and this one does not
                 del agreed[name]
     return [
         name for name, count in agreed.items() if name in told and count >= _SHARE * asked[name]
