@@ -9,6 +9,7 @@ from functools import partial
 
 from constructive.kernels.laws import (
     block_edges,
+    blocks,
     columns,
     edges,
     factors,
@@ -40,6 +41,7 @@ TIERS: tuple[tuple[Law, ...], ...] = (
         *(partial(rows.rows, part) for part in rows.PARTS),
     ),
     (block_edges.edges_of_blocks, pages.chosen),
+    (blocks.blocks,),
     (keys.ranges, pages.entries),
 )
 """In the order in which they are tried. If a law of a tier holds, later tiers are not asked."""
