@@ -43,6 +43,7 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
     where = failed[0].where
     for is_whole in (True, False):
         tried: set[str] = set()
+        best: dict[str, int] = {}
         for first in _spread(failed):
             names = [
                 each.sentence
@@ -53,9 +54,15 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
             inferred = {each.sentence for each in first.explanations if each.is_inferred}
             asked, holds = (given, _explains) if is_whole else (failed, _leads_to)
             left = _left(asked, names, inferred, holds)
-            if left:
-                return tuple(f"{name}{'' if is_whole else where}" for name in of_kinds(left))
+            if max(left.values(), default=0) > max(best.values(), default=0):
+                best = left
+            if max(best.values(), default=0) == len(failed):
+                break
             tried.update(map(_stem, names))
+        if best:
+            most = max(best.values())
+            said = of_kinds(name for name, count in best.items() if count == most)
+            return tuple(f"{name}{'' if is_whole else where}" for name in said)
     return _of_most(failed) or tuple(f"{words}{where}" for words in failed[0].kinds)
 
 
@@ -83,8 +90,8 @@ def _left(
     names: list[str],
     inferred: set[str],
     holds: Callable[[Report, Made], bool],
-) -> list[str]:
-    """Return the names of mistakes that some reports agree on and that none contradicts.
+) -> dict[str, int]:
+    """Return the names of mistakes that some reports agree on, with how many, and none contradicts.
 
     Sizes of blocks or splits may differ from shape to shape. A mistake may have no meaning for a
     problem, and where an output is NaN, much may have led to it: but a third of the wrong outputs
@@ -118,9 +125,11 @@ def _left(
                 name in inferred and not report.passed and report.laws
             ):  # other laws hold, and this one does not
                 del agreed[name]
-    return [
-        name for name, count in agreed.items() if name in told and count >= _SHARE * asked[name]
-    ]
+    return {
+        name: count
+        for name, count in agreed.items()
+        if name in told and count >= _SHARE * asked[name]
+    }
 
 
 def _tells(report: Report) -> bool:

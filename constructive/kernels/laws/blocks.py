@@ -1,6 +1,6 @@
 """Laws of running sums: the listed mistakes of blocks and splits, for blocks of every size."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -14,11 +14,12 @@ from constructive.kernels.report import same_rows
 
 _QUERIES = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 128)
 """Queries of a block, beside as many as keys."""
-_KINDS = (
+KINDS = (
     softmax.rescaling, running.running, running.counted_again, softmax.maxima, carried.carried,
     softmax.sinks, tiles.diagonals_inside, tiles.rows_of_blocks, tiles.tiles, tiles.transposed,
     softmax.splits, merging.empty, merging.lost, merging.merging,
 )  # fmt: skip
+"""Listed mistakes whose sizes are tried."""
 
 
 def blocks(evidence: Evidence) -> Mistakes:
@@ -27,13 +28,15 @@ def blocks(evidence: Evidence) -> Mistakes:
     Args:
         evidence: the output
     """
-    whole = _with_sizes(evidence)
-    few = replace(whole, rows=_chosen(evidence))
-    asked = dict(_fitting(evidence, few))
-    for kind in _KINDS if asked else ():
-        for sentence, made in kind(whole):
-            if sentence in asked:
-                yield sentence, made
+    whole, queries = _with_sizes(evidence), _chosen(evidence)
+    for kind in KINDS:
+        asked: set[str] | None = None
+        for query in queries:  # one at a time: few mistakes lead to the first
+            asked = set(_fitting(evidence, replace(whole, rows=query[None]), kind, asked))
+            if not asked:
+                break
+        if asked:
+            yield from ((sentence, made) for sentence, made in kind(whole) if sentence in asked)
 
 
 def _with_sizes(evidence: Evidence) -> Bench:
@@ -54,17 +57,19 @@ def _chosen(evidence: Evidence) -> Integers:
     count = (evidence.wrong & evidence.counted).sum((0, 1))
     some = np.flatnonzero(count)
     ranked = some[np.argsort(count[some], kind="stable")]
-    return np.unique(ranked[[0, -1]])
+    return np.unique(ranked[[-1, 0]])[::-1]
 
 
-def _fitting(evidence: Evidence, few: Bench) -> Iterator[tuple[str, bool]]:
+def _fitting(
+    evidence: Evidence, few: Bench, kind: Callable[[Bench], Mistakes], asked: set[str] | None
+) -> Iterator[str]:
     """Yield mistakes that lead to all rows of some queries."""
     out = evidence.out[:, :, few.rows]
     rows = evidence.counted[:, :, few.rows]
     form = evidence.problem.spec.output
-    for kind in _KINDS:
-        for sentence, made in kind(few):
+    for sentence, made in kind(few):
+        if asked is None or sentence in asked:
             with np.errstate(all="ignore"):
                 same, _ = same_rows(out, made(), form)
             if same[rows].all():
-                yield sentence, True
+                yield sentence
