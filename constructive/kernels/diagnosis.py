@@ -111,7 +111,7 @@ def _left(
         by_stem: dict[str, list[Made]] = {}
         known = dict(mistakes(Bench.of(report.problem, report.memory)))
         if not report.passed and inferred.intersection(agreed):
-            known |= report.laws
+            known |= report.fitting
         for name, made in known.items():
             by_stem.setdefault(_stem(name), []).append(made)
         for name in list(agreed):
@@ -121,9 +121,7 @@ def _left(
                 agreed[name] += not report.passed
                 if not report.passed and _tells(report):
                     told.add(name)
-            elif (several and (report.passed or not report.is_odd)) or (
-                name in inferred and not report.passed and report.laws
-            ):  # other laws hold, and this one does not
+            elif several and (report.passed or not report.is_odd):
                 del agreed[name]
     return {
         name: count

@@ -143,22 +143,36 @@ class Report:
         return tuple(best or found)
 
     @cached_property
-    def laws(self) -> "dict[str, Made]":
-        """Laws that are inferred from the output and lead to every row, each with its output."""
+    def _found(self) -> "list[dict[str, Made]]":
+        """Laws that lead to every row, by what they are about; of the first tier that has some."""
         from constructive.kernels.laws import laws  # noqa: PLC0415 - right outputs need none
         from constructive.kernels.laws.evidence import Evidence  # noqa: PLC0415
         from constructive.kernels.mistakes.bench import Bench  # noqa: PLC0415
 
         bench = Bench.of(self.problem, self.memory)
         for tier in laws(Evidence(self.problem, self.out, self.wrong, self.memory)):
-            found: dict[str, Made] = {}
-            for law in tier:
-                whole = {name: made for name, made in law if self._is_whole(bench, name, made)}
-                if len(of_kinds(whole)) <= _MOST_LAWS:
-                    found |= whole
-            if found:
+            found = [
+                {name: made for name, made in law if self._is_whole(bench, name, made)}
+                for law in tier
+            ]
+            if any(0 < len(of_kinds(whole)) <= _MOST_LAWS for whole in found):
                 return found
-        return {}
+        return []
+
+    @property
+    def laws(self) -> "dict[str, Made]":
+        """Laws that are inferred from the output and lead to every row, each with its output."""
+        return {
+            name: made
+            for whole in self._found
+            if len(of_kinds(whole)) <= _MOST_LAWS
+            for name, made in whole.items()
+        }
+
+    @property
+    def fitting(self) -> "dict[str, Made]":
+        """The same with laws of which too many sentences lead to the output."""
+        return {name: made for whole in self._found for name, made in whole.items()}
 
     def _is_whole(self, bench: "Bench", name: str, made: "Made") -> bool:
         """Return whether a mistake explains every row."""
