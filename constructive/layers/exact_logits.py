@@ -48,10 +48,7 @@ from constructive.exact.float_model import FloatModel
 from constructive.exact.formats import FORMATS, Format
 from constructive.exact.upward import up
 from constructive.layers.views import BLOCK_BYTES, Causal, View
-from constructive.support.arrays import Array
-
-Booleans = npt.NDArray[np.bool_]
-Integers = npt.NDArray[np.int64]
+from constructive.support.arrays import Array, Booleans, Integers
 
 PATH = 2.0**-120
 """What underflow takes from a path of factors, each of size one."""

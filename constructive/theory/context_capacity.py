@@ -28,15 +28,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.data.repeats import different_inputs
 from constructive.exact import modular
-from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.arrays import CHUNK_BYTES, Array, Booleans, Integers
 from constructive.theory.context_spans import Spans, spans_of
-
-Integers = npt.NDArray[np.int64]
 
 _PRIMES = 4
 """Primes that are tried as long as the bounds differ."""
@@ -135,7 +132,7 @@ def generic_rows(
     num_heads: int,
     prime: int,
     rng: np.random.Generator,
-    differences: npt.NDArray[np.bool_] | None = None,
+    differences: Booleans | None = None,
 ) -> Array:
     """Return a random element of each L_t, modulo a prime: (T, H d); or of D_t at each head.
 
@@ -177,8 +174,8 @@ def dependent_rows(factors: modular.Factors, rng: np.random.Generator) -> Intege
     if rank == total:
         return np.empty(0, dtype=np.int64)
     prime = factors.modulus
-    mixing = rng.integers(1, prime, size=(_MIXTURES, total - rank)).astype(np.float64)
-    used = modular.dependencies(factors, modular.reduce(mixing, prime))
+    mixing = modular.random_residues(rng, (_MIXTURES, total - rank), prime, least=1)
+    used = modular.dependencies(factors, mixing)
     return np.sort(np.concatenate([factors.rows[rank:], factors.rows[:rank][used.any(axis=0)]]))
 
 

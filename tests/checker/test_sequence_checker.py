@@ -59,6 +59,7 @@ def test_a_run_loads_nothing_of_the_package(proved):
 # What holds is proved.
 
 
+@pytest.mark.usefixtures("own_process")
 def test_the_statements(proved, capsys, checker):
     assert checker.main(paths(proved)) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -290,7 +291,6 @@ def test_a_scale_in_the_network_does_not_inflate_the_bound(checker, tmp_path, ca
     assert "sizes are above {'token_bits': " in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("same_process")
 def test_formats_which_are_none(tmp_path):
     for content in ({"format": []}, {"format": {}}, {}, []):
         (tmp_path / "c.json").write_text(json.dumps(content))

@@ -25,7 +25,8 @@ FOLDER = {
     "figures": ["figure-1-kruskal-rank.svg", "table-1-assumptions.txt"],
 }
 """Files which a command writes into a folder."""
-SLOW = {"demo", "figures"}
+SLOW = {"demo", "figures", "recite"}
+"""Commands which make something of the nonsense; their tests force them."""
 FOLDER_FIRST = {"kernels export", "instances make"}
 """Commands that write a folder of their own; test_kernel_commands and test_instance_commands look
 at these."""

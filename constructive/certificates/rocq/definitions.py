@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.exact import modular
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 
 MANTISSA = 53
 MAIN = "stored"
@@ -162,7 +161,7 @@ def opening(theory: Theory, numbers: Iterable[str]) -> str:
     return theory.head + "".join(f"From Stored Require Import {name}.\n" for name in numbers)
 
 
-def whole(array: Array, exponent: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def whole(array: Array, exponent: int) -> tuple[Integers, Integers]:
     """Integers of 53 bits, and shifts: floats are integers times 2^(shift + exponent).
 
     Args:

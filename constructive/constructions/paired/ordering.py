@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.constructions.multihead.assumptions import Assumptions, least_distance
 from constructive.constructions.multihead.directions import (
@@ -23,14 +22,11 @@ from constructive.constructions.multihead.directions import (
     token_radius,
 )
 from constructive.data.dataset import Dataset
-from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.arrays import CHUNK_BYTES, Array, Integers, Single
 from constructive.support.errors import AssumptionError
 from constructive.support.progress import report
 from constructive.theory.assumptions.numerical import unit_rows
 from constructive.theory.bounds import group_sizes
-
-Integers = npt.NDArray[np.int64]
-Single = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,21 +27,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.constructions.multihead.assumptions import Assumptions
+from constructive.constructions.multihead.directions import Needed
 from constructive.constructions.multihead.grouping import factor
 from constructive.constructions.paired.coupling import Heads, Reader, differences, read_own
-from constructive.constructions.paired.ordering import Integers, Ordered
+from constructive.constructions.paired.ordering import (
+    Ordered,
+)
 from constructive.constructions.paired.own import FullRank, Kind, Pair, RankOne
 from constructive.constructions.sweep import (
     NATS,
     SAMPLE,
-    Needed,
     Saturating,
-    Single,
     Window,
     sharpen,
     window_of,
 )
-from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.arrays import CHUNK_BYTES, Array, Integers, Single
 from constructive.support.errors import AssumptionError
 from constructive.theory.assumptions.numerical import dependency, describe_dependency, unit_rows
 

@@ -27,7 +27,7 @@ import numpy as np
 from constructive.exact.float_model import FloatModel
 from constructive.exact.formats import Format, nearest
 from constructive.exact.upward import up
-from constructive.layers.causal.margins import Margins
+from constructive.layers.causal.margins import Margins, of_the_worst
 from constructive.layers.causal.saturated import EXACT, picks
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import PrecisionError
@@ -176,13 +176,7 @@ def _judged(
     doubt = up(moved[right][:, np.newaxis] + moved)
     least = np.where(ahead > 0.0, np.nextafter(ahead - doubt, -np.inf), ahead - doubt)
     most = np.nextafter(ahead + doubt, np.inf)
-    error = up(errors[each, right][:, np.newaxis] + errors)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where((least > 0.0) & (error < np.inf), up(error / least), np.inf)
-    for values, nothing in ((least, np.inf), (most, np.inf), (share, -np.inf)):
-        values[each, right] = nothing
-    worst = share.argmax(axis=1)
-    return least.min(axis=1), most.min(axis=1), error[each, worst], share[each, worst]
+    return of_the_worst(least, most, up(errors[each, right][:, np.newaxis] + errors), right)
 
 
 def readout_parts(readout: Array, form: Format | None) -> tuple[Array, ...]:

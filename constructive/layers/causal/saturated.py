@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.support.arguments import require_positive
+from constructive.support.arrays import Integers, first_place
 from constructive.support.errors import ParameterError, PrecisionError, shown
 
-Integers = npt.NDArray[np.int64]
 Signs = npt.NDArray[np.int8]
 
 LEAD = 128
@@ -184,9 +184,9 @@ def _require_shapes(x: npt.NDArray[Any], w_q: npt.NDArray[Any], w_k: npt.NDArray
 
 
 def _require_signs(x: npt.NDArray[Any]) -> None:
-    wrong = np.argwhere(~((x == 1) | (x == -1)))
-    if len(wrong):
-        place = tuple(map(int, wrong[0]))
+    wrong = ~((x == 1) | (x == -1))
+    if wrong.any():
+        place = first_place(wrong)
         raise PrecisionError(
             f"tokens{list(place)} is {shown(x[place].item())}, not +1 or -1",
             witness=place,
@@ -198,9 +198,8 @@ def _integers(name: str, weights: npt.NDArray[Any]) -> Integers:
     """Weights as int64. Raises PrecisionError for entries that are not integers below 2^24."""
     whole = np.abs(weights) < EXACT
     whole &= weights == np.rint(np.where(whole, weights, 0))
-    wrong = np.argwhere(~whole)
-    if len(wrong):
-        place = tuple(map(int, wrong[0]))
+    if not whole.all():
+        place = first_place(~whole)
         raise PrecisionError(
             f"{name}{list(place)} is {shown(weights[place].item())}, not an integer below 2^24",
             witness=place,

@@ -25,12 +25,11 @@ from itertools import pairwise
 
 import flint
 import numpy as np
-import numpy.typing as npt
 
 from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
 from constructive.support.arguments import require_not_negative, require_positive, require_seed
-from constructive.support.arrays import Array, checked_matrix
+from constructive.support.arrays import Array, Integers, checked_matrix
 from constructive.support.components import components
 from constructive.theory.assumptions import enumeration, search
 from constructive.theory.assumptions.numerical import unit_rows
@@ -186,7 +185,7 @@ def _of_block(vectors: Array, wanted: int, budgets: _Budgets) -> _Part:
     return _Part(lower, argument, found, near_miss)
 
 
-def _dependent_blocks(vectors: Array, rng: np.random.Generator) -> list[npt.NDArray[np.int64]]:
+def _dependent_blocks(vectors: Array, rng: np.random.Generator) -> list[Integers]:
     """Return the vectors block by block, without the blocks whose vectors are independent."""
     used = vectors != 0
     if used.all():
@@ -205,7 +204,7 @@ def _dependent_blocks(vectors: Array, rng: np.random.Generator) -> list[npt.NDAr
 def _too_few_dimensions(vectors: Array, wanted: int) -> Dependency | None:
     """Return a dependency of at most `wanted` vectors if all of them span fewer dimensions."""
     prime = next(modular.safe_primes())
-    residues = modular.residues(vectors, prime, modular.least_exponent(vectors))
+    residues = modular.residues(vectors, prime)
     dimensions = modular.rank(residues, prime)
     if dimensions >= wanted or dimensions >= len(vectors):
         return None

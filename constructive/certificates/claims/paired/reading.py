@@ -9,10 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.certificates.claims.paired.examples import MARGIN, TAIL, Examples, Integers
+from constructive.certificates.claims.paired.examples import (
+    MARGIN,
+    TAIL,
+    Examples,
+)
 from constructive.exact.compensated import dot, exponential
 from constructive.exact.upward import UNIT, gamma, lengths, up
-from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.arrays import CHUNK_BYTES, Array, Integers
 
 _EXPONENTIAL_ERROR = 2.0**-46
 """Relative error of exponentials, more than theirs: as a checker takes for its own."""

@@ -5,11 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constructive.certificates.claims.paired.examples import Examples, Integers, UndecidedError
+from constructive.certificates.claims.paired.examples import (
+    Examples,
+    UndecidedError,
+)
 from constructive.exact.upward import exponent_of, up
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.memorizer import Memorizer
-from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.arrays import CHUNK_BYTES, Array, Integers
 
 _MORE = "W_O or W_D do more than copy; fold them into W_V"
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.certificates.claims.paired.examples import Examples, Integers
+from constructive.certificates.claims.paired.examples import (
+    Examples,
+)
 from constructive.certificates.claims.paired.reading import DIFFERENCE, SECOND, Tokens
 from constructive.certificates.claims.paired.readouts import Terms, Unlike
-from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.arrays import CHUNK_BYTES, Array, Integers
 from constructive.support.progress import report
 
 
