@@ -82,7 +82,7 @@ TESTS = {
     },
     "certificates/checker/recites": DECODERS,
     "certificates/checker/margins": [*checks("margin_steps"), *DECODERS],
-    "certificates/checker/decoders": [*DECODERS, *INTEGERS],
+    "certificates/checker/decoders": [*checks("decoder_steps"), *DECODERS, *INTEGERS],
     "certificates/checker/integers": INTEGERS,
     "certificates/checker/packed": [*PACKED, *INTEGERS],
     **{f"certificates/checker/{name}": GRAPHS for name in ("graphs", "operators", "protobuf")},
@@ -105,7 +105,7 @@ TESTS = {
         *checks("rounding_steps executed exact_logits"), *DECODERS
     ],
     "certificates/checker/float_model": [
-        *checks("decoder_rounding decoder_checker executed"), "tests/exact/test_float_model.py"
+        *checks("model_steps decoder_rounding decoder_checker executed"), "tests/exact/test_float_model.py"
     ],
     "certificates/checker/files": [
         *checks(f"files {LAYERS} sequence_checker paired"), HONEST, HOSTILE
