@@ -105,7 +105,8 @@ TESTS = {
         *checks("rounding_steps executed exact_logits"), *DECODERS
     ],
     "certificates/checker/float_model": [
-        *checks("model_steps decoder_rounding decoder_checker executed"), "tests/exact/test_float_model.py"
+        *checks("model_steps decoder_rounding decoder_checker executed"),
+        "tests/exact/test_float_model.py",
     ],
     "certificates/checker/files": [
         *checks(f"files {LAYERS} sequence_checker paired"), HONEST, HOSTILE
