@@ -26,10 +26,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from flint import fmpz
 
 from constructive.data.dataset import Dataset, owning
 from constructive.data.stored import write_folder
+from constructive.exact.modular import prime_from
 from constructive.support.arguments import is_integer, require_positive, require_seed
 from constructive.support.arrays import Array, Integers, float_type, row_chunks
 from constructive.support.errors import DataError, ParameterError, shown
@@ -300,9 +300,7 @@ def moment_curve_points(nodes: Integers, width: int) -> Array:
             witness=shown(nodes.tolist()),
             suggestion="np.arange(T)",
         )
-    prime = int(nodes.max()) + 1
-    while not fmpz(prime).is_prime():
-        prime += 1
+    prime = prime_from(int(nodes.max()) + 1)
     points = np.ones((len(nodes), width), dtype=np.int64)
     for power in range(1, width):
         points[:, power] = points[:, power - 1] * nodes % prime

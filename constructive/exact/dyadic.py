@@ -286,19 +286,12 @@ def decide(
 
 def _full_rank(blocks: Array, rng: np.random.Generator) -> Booleans:
     """Return which matrices of a batch (B, k, d) are proved to have rank k by a prime: (B,)."""
-    count, size, _ = blocks.shape
+    size = blocks.shape[1]
     prime = next(modular.safe_primes())
     residues = modular.residues(blocks, prime)
     if size > BATCHED:
         return np.array([modular.rank(matrix, prime) == size for matrix in residues])
-    found = np.zeros(count, dtype=bool)
-    pending = np.arange(count)
-    for _ in range(_ATTEMPTS):
-        found[pending] = modular.full_row_rank(residues[pending], prime, rng)
-        pending = pending[~found[pending]]
-        if not len(pending):
-            break
-    return found
+    return modular.have_full_row_rank(residues, prime, rng, _ATTEMPTS)
 
 
 def has_full_rank(matrix: Array) -> bool:

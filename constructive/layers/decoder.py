@@ -30,14 +30,14 @@ from constructive.support.arrays import Array, Integers, Rebuilt, private
 from constructive.support.errors import DataError, ParameterError, shown
 from constructive.support.extras import require
 from constructive.support.files import replacing
-from constructive.support.tables import Sheet
+from constructive.support.tables import Sheet, Shown
 
 if TYPE_CHECKING:
     import torch
 
 
 @dataclass(frozen=True, eq=False)
-class Decoder(Rebuilt):
+class Decoder(Rebuilt, Shown):
     """One causal attention layer which recites texts. Made by `build_decoder`.
 
     `repr` is one line, `str` a table, and so is the HTML which notebooks show. All arrays are
@@ -435,12 +435,6 @@ class Decoder(Rebuilt):
 
     def __repr__(self) -> str:
         return f"Decoder({self._summary()})"
-
-    def __str__(self) -> str:
-        return self._sheet().text(100)
-
-    def _repr_html_(self) -> str:
-        return self._sheet().html()
 
     def _summary(self) -> str:
         layer = self.layer

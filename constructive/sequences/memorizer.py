@@ -33,14 +33,14 @@ from constructive.support.arrays import Integers
 from constructive.support.errors import DataError, ParameterError
 from constructive.support.extras import require
 from constructive.support.files import replacing
-from constructive.support.tables import Sheet, new_table
+from constructive.support.tables import Sheet, Shown, new_table
 
 if TYPE_CHECKING:
     import torch
 
 
 @dataclass(frozen=True, eq=False)
-class SequenceMemorizer(JsonFile):
+class SequenceMemorizer(JsonFile, Shown):
     """Two token-wise ReLU networks around one layer of uniform attention, in exact arithmetic.
 
     `repr` is one line, `str` a table, and so is the HTML that notebooks show.
@@ -358,12 +358,6 @@ class SequenceMemorizer(JsonFile):
             f"{self.nonzero_parameters:,} parameters, depth "
             f"{self.embedding.depth} + {self.classifier.depth})"
         )
-
-    def __str__(self) -> str:
-        return self._sheet().text(100)
-
-    def _repr_html_(self) -> str:
-        return self._sheet().html()
 
     def _sheet(self) -> Sheet:
         record, sizes = self.record, self.record.sizes

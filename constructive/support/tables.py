@@ -2,8 +2,10 @@
 
 import html
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rich.console import Console
 from rich.table import Table
@@ -93,6 +95,26 @@ class Sheet:
             body.insert(0, _row([("th", column.justify, str(column.header)) for column in columns]))
         parts = [f"<table>{''.join(part)}</table>" for part in (facts, body) if part]
         return "\n".join([f"<div><b>{html.escape(self.title)}</b>", *parts, "</div>"])
+
+
+class Shown(ABC):
+    """What shows itself as a sheet, as text and in notebooks.
+
+    Attributes:
+        sheet_width: characters of a line of its table
+    """
+
+    sheet_width: ClassVar[int] = 100
+
+    @abstractmethod
+    def _sheet(self) -> Sheet:
+        """What it shows."""
+
+    def __str__(self) -> str:
+        return self._sheet().text(self.sheet_width)
+
+    def _repr_html_(self) -> str:
+        return self._sheet().html()
 
 
 def _row(cells: list[tuple[str, str, str]]) -> str:

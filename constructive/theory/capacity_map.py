@@ -17,7 +17,7 @@ from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import ParameterError
 from constructive.support.files import replacing
 from constructive.support.parallel import ordered_map
-from constructive.support.tables import Sheet, new_table
+from constructive.support.tables import Sheet, Shown, new_table
 from constructive.theory.bounds import rank_one_capacity, saturated_capacity
 from constructive.theory.exact_capacity import exact_capacity
 
@@ -51,7 +51,7 @@ class MapPoint:
 
 
 @dataclass(frozen=True)
-class CapacityMap:
+class CapacityMap(Shown):
     """Points of a grid, in its order. `str` is a table, and so is the HTML that notebooks show.
 
     Attributes:
@@ -75,12 +75,6 @@ class CapacityMap:
         writer.writerows(asdict(point) for point in self.points)
         with replacing(path) as file:
             file.write(text.getvalue().encode())
-
-    def __str__(self) -> str:
-        return self._sheet().text(100)
-
-    def _repr_html_(self) -> str:
-        return self._sheet().html()
 
     def _sheet(self) -> Sheet:
         table = new_table(

@@ -147,16 +147,11 @@ def _check_contexts(dataset: Dataset, prime: int, rng: np.random.Generator) -> N
         raise RefutedError("contexts have more tokens than dimensions", dataset.context_size)
     for rows, contexts in dataset.context_chunks():
         residues = modular.residues(contexts, prime, exponent)
-        pending = np.arange(len(contexts))
-        for _ in range(_ATTEMPTS):
-            proved = modular.full_row_rank(residues[pending], prime, rng)
-            pending = pending[~proved]
-            if not len(pending):
-                break
-        for index in pending:
+        proved = modular.have_full_row_rank(residues, prime, rng, _ATTEMPTS)
+        for index in np.flatnonzero(~proved).tolist():
             rank = dyadic.rank(contexts[index])
             if rank < dataset.context_size:
-                example = rows.start + int(index)
+                example = rows.start + index
                 raise RefutedError(f"the context of example {example} has rank {rank}", example)
             raise UndecidedError(f"a context has rank n, but not modulo p = {prime}")
 

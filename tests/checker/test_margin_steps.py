@@ -3,12 +3,16 @@
 Models have units and smallest numbers here that are large, so that no term hides behind another.
 """
 
+import dataclasses
 import math
 from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from decoder_parts import TWO, by_hand, small, two_tokens
+
+from constructive.layers.recital import recital
 
 PLAIN = "float32, pairwise"
 NEAR = 1e-7  # what `up` may add
@@ -266,6 +270,72 @@ class TestExactLogits:
             else:
                 with pytest.raises(ValueError, match="short integers"):
                     checker.margins.exact_logits(on, model)
+
+    def test_tokens_are_met_where_they_are(self, checker):
+        """The largest token is a code and a position that only come together."""
+        first = np.array([[[1.0], [0.0], [0.0], [0.0]]], np.float32)
+        weights = {"W_Q": first, "W_K": first}
+        weights["embedding"], weights["positions"] = np.zeros((2, 2, 4), np.float32)
+        weights["positions"] = np.zeros((4, 4), np.float32)
+        weights["embedding"][1, 0] = weights["positions"][2, 0] = 4.0
+        model = checker.float_model.MODELS[PLAIN]
+        for place, most in ((2, 64.0), (1, 16.0)):
+            text = np.zeros(4, int)
+            text[place] = 1
+            on = SimpleNamespace(weights=weights, texts=[text], period=None)
+            widest = checker.margins.exact_logits(on, model)[1]
+            assert 2 * most <= widest <= 2 * most * (1 + NEAR)
+
+
+class TestPositions:
+    """All of `real_margins`: which positions count, and which weights."""
+
+    def on(self, checker, decoder, text, prompt=None, storage="float32"):
+        made = object.__new__(checker.decoders.Decoder)
+        made.weights = {name: np.asarray(array) for name, array in decoder.tensors.items()}
+        made.texts, made.window, made.period = [text.ids], decoder.layer.window, None
+        made.prompt = prompt or text.prompt
+        made.storage, made.model = storage, checker.float_model.MODELS[f"{storage}, pairwise"]
+        return made
+
+    def test_margins_count_from_the_prompt_on(self, checker):
+        decoder, text = small()
+        seen = []
+        for prompt in range(1, len(text) + 1):
+            wanted = recital(decoder, dataclasses.replace(text, prompt=prompt)).least.min()
+            least = checker.margins.real_margins(self.on(checker, decoder, text, prompt))[0]
+            assert least == pytest.approx(wanted, rel=1e-6)
+            seen.append(least)
+        assert len(set(seen)) > 4
+
+    def test_heads_a_few_positions_at_a_time(self, checker, monkeypatch):
+        decoder, text = small()
+        found = checker.margins.real_margins(self.on(checker, decoder, text))
+        for entries in (1, 8):
+            monkeypatch.setattr(checker.margins, "ENTRIES", entries)
+            monkeypatch.setattr(checker.decoders, "ENTRIES", entries)
+            again = checker.margins.real_margins(self.on(checker, decoder, text))
+            assert again == pytest.approx(found, rel=1e-9)
+
+    @pytest.mark.parametrize("name", ["embedding", "positions", "W_Q", "W_K"])
+    def test_subnormal_weights_are_zeros_elsewhere(self, checker, name):
+        """An entry that nothing reads, so that nothing else is wrong with it."""
+        on = self.on(checker, by_hand(TWO, two_tokens(2.0**-100)), TWO)
+        on.weights["embedding"] = on.weights["embedding"] * np.float32([0.0, 1.0, 1.0])
+        for size, known in ((2.0**-126, True), (2.0**-127, False)):
+            on.weights[name] = on.weights[name].copy()
+            on.weights[name].reshape(-1)[0] = size
+            share = checker.margins.real_margins(on)[1]
+            assert share < 1.0 if known else share == math.inf
+
+    @pytest.mark.parametrize("name", ["U", "unembedding"])
+    def test_weights_that_are_not_stored_so(self, checker, name):
+        on = self.on(checker, by_hand(TWO, two_tokens(positions=np.zeros((2, 3)))), TWO)
+        on.weights["unembedding"] = np.float32([[0.0, 0.125], [0.25, 1.0], [-1.0, -1.0]])
+        on.storage, on.model = "float16", checker.float_model.MODELS["float16, pairwise"]
+        assert checker.margins.real_margins(on)[1] < 1.0
+        on.weights[name] = on.weights[name] * np.float32(1.0 + 2.0**-11)
+        assert checker.margins.real_margins(on)[1] == math.inf
 
 
 class TestFormats:

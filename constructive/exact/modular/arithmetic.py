@@ -40,6 +40,21 @@ def safe_primes(limit: int = LARGEST_MODULUS) -> Iterator[int]:
         candidate -= 1
 
 
+def prime_from(number: int) -> int:
+    """Return the smallest prime that is not below a number.
+
+    Args:
+        number: any
+
+    Example:
+        >>> prime_from(90)
+        97
+    """
+    while not flint.fmpz(number).is_prime():
+        number += 1
+    return number
+
+
 def reduce(values: Array, modulus: int) -> Array:
     """Replace integers of size below 2^53 - 2^23 by balanced residues, in the array itself.
 

@@ -34,6 +34,26 @@ def full_row_rank(batch: Array, modulus: int, rng: np.random.Generator) -> Boole
     return proved
 
 
+def have_full_row_rank(
+    batch: Array, modulus: int, rng: np.random.Generator, attempts: int
+) -> Booleans:
+    """Return which matrices of a batch (B, k, d) one of a few attempts proves to have rank k.
+
+    Args:
+        batch: (B, k, d), balanced residues
+        modulus: p, a prime
+        rng: of the mixtures
+        attempts: how often those that are left are tried
+    """
+    found = np.zeros(len(batch), dtype=bool)
+    for _ in range(attempts):
+        pending = np.flatnonzero(~found)
+        if not len(pending):
+            break
+        found[pending] = full_row_rank(batch[pending], modulus, rng)
+    return found
+
+
 def as_flint(matrix: Array, modulus: int) -> flint.nmod_mat:
     """Return a matrix of residues for python-flint.
 

@@ -10,9 +10,9 @@ below q, so at most q - 1 roots. There are C(N, 2) pairs. QED
 Remainders cost weights, and keep sums short: so it is for floats, whose bits are few.
 """
 
-import flint
 import numpy as np
 
+from constructive.exact.modular import prime_from
 from constructive.sequences.comparisons import SATURATING
 from constructive.sequences.constructions.construction import Embedded, SequenceConstruction
 from constructive.sequences.constructions.hashes import hashed
@@ -42,7 +42,7 @@ class FloatPowerHash(SequenceConstruction):
         most = MOST_BITS - examples.ids.shape[1].bit_length()
         for bits in range(2, most):
             for _ in range(TRIES):
-                prime = _prime_from(int(rng.integers(1 << (bits - 1), 1 << bits)))
+                prime = prime_from(int(rng.integers(1 << (bits - 1), 1 << bits)))
                 base = int(rng.integers(1, prime))
                 factors = [pow(base, 1 << bit, prime) for bit in range(projected.bits)]
                 embedded = hashed(self, examples, projected, factors, prime)
@@ -52,10 +52,3 @@ class FloatPowerHash(SequenceConstruction):
 
 
 FLOAT_POWER_HASH = FloatPowerHash()
-
-
-def _prime_from(number: int) -> int:
-    """Return the smallest prime that is not below a number."""
-    while not flint.fmpz(number).is_prime():
-        number += 1
-    return number

@@ -91,7 +91,7 @@ move=> some; apply: almost_all_of_lines => // [x rx|x y rx].
       apply: cvg_mul_mx => {}a {}b; first exact: of_numbers_limit.
       by rewrite mxE; under eq_fun do rewrite mxE; exact: of_numbers_limit.
     by rewrite mxE; under eq_fun do rewrite mxE; exact: of_numbers_limit.
-  by exists eps => // y /near; exact: leq_trans.
+  by exists eps => // y /near le; exact: leq_trans rx le.
 have [rs rsP] := rank_beside_on_curve (fun t => line (E t x) (E t y)) (line (Q x) (Q y))
   (fun h => line (WK h x) (WK h y) *m (line (WQ h x) (WQ h y))^T) (line (P x) (P y)) 0.
 exists rs => s /rsP le; apply: leq_trans rx _.
