@@ -22,12 +22,12 @@ from constructive import CausalLayer, Decoder, Text
 from constructive.layers.decoder_record import DecoderRecord
 
 QUICK = [
-    ("mutations", 1, 50),
-    ("false claims", 10, 80),
-    ("fuzzed files", 21, 80),
-    ("certify", 31, 12),
-    ("decoders", 40, 60),
-    ("instances", 50, 60),
+    ("mutations", 1, 25),
+    ("false claims", 10, 40),
+    ("fuzzed files", 21, 40),
+    ("certify", 31, 6),
+    ("decoders", 40, 40),
+    ("instances", 50, 40),
 ]
 """Families, seeds and numbers of cases that are always run."""
 SLOW = [

@@ -193,7 +193,7 @@ def test_forged_files_of_upper_bounds(runner):
     rng = np.random.default_rng(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of numpy, where forgeries overflow
-        for _ in range(100):
+        for _ in range(50):
             runner.case("built", forgeries.impossible(rng))
             triple = triples.honest_bounds()[rng.integers(38)].copy()
             mutate = (forgeries.mutate_evidence, forgeries.mutate_arrays)[rng.integers(2)]

@@ -1,28 +1,8 @@
-"""A small memorizer with its files, built once; and `check` without a process."""
-
-import contextlib
-import io
+"""A small memorizer with its files, built once."""
 
 import pytest
 
 from constructive import build_memorizer, certify, generators
-from constructive.certificates import check
-from constructive.certificates.check import CHECKER
-
-
-@pytest.fixture
-def same_process(checker, monkeypatch):
-    """Let `check` run the checker here: for tests which do so often, whatever they test of it."""
-
-    def run(command, _printed):
-        _, isolated, folder, *arguments = command
-        assert (isolated, folder) == ("-I", str(CHECKER))
-        output, errors = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
-            status = checker.main(arguments)
-        return status, errors.getvalue() + output.getvalue()
-
-    monkeypatch.setattr(check, "_run", run)
 
 
 @pytest.fixture(scope="session")

@@ -128,6 +128,7 @@ def test_what_certify_proves_is_accepted(checker, recited, several, quick):
         assert (status, printed) == (0, "\n".join([*lines, "PROVED", ""]))
 
 
+@pytest.mark.usefixtures("own_process")
 def test_check_takes_objects(recited):
     decoder, text = small()
     assert check(certify(decoder, text), decoder, text).proved

@@ -67,6 +67,7 @@ def test_a_run_loads_nothing_of_the_package(paired):
 # What is true is proved by both.
 
 
+@pytest.mark.usefixtures("own_process")
 def test_a_true_certificate_is_proved_in_a_process_of_its_own(paired):
     _, memorizer, certificate, folder = paired
     assert certificate.verdict is Verdict.PROVED

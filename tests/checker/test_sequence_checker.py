@@ -59,6 +59,7 @@ def test_a_run_loads_nothing_of_the_package(proved):
 # What holds is proved.
 
 
+@pytest.mark.usefixtures("own_process")
 def test_the_statements(proved, capsys, checker):
     assert checker.main(paths(proved)) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -184,12 +185,6 @@ def last_row(network):
         (0, sizes(prime_bits=62), "sizes are above"),
         (0, sizes(key_bits=4), "it does not state"),
         (0, sizes(keys=6), "the sizes of the data are"),
-        (0, sizes(label_bits=2), "the sizes of the data are"),
-        (0, sizes(width=20), "the sizes of the data are"),
-        (0, sizes(token_bits=10**6), "sizes are above"),
-        (0, sizes(kept=10**6), "sizes are above"),
-        (0, sizes(sum_bits=10**6), "sizes are above"),
-        (0, sizes(more=1), "other sizes"),
         (1, lambda m: m.update(task="next"), "another task"),
         (1, lambda m: m.update(context_size=4), "lengths differ"),
         (1, lambda m: last_row(m["classifier"]).__setitem__(2, "8"), "equality: label 0"),
@@ -290,7 +285,6 @@ def test_a_scale_in_the_network_does_not_inflate_the_bound(checker, tmp_path, ca
     assert "sizes are above {'token_bits': " in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("same_process")
 def test_formats_which_are_none(tmp_path):
     for content in ({"format": []}, {"format": {}}, {}, []):
         (tmp_path / "c.json").write_text(json.dumps(content))

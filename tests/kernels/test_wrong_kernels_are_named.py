@@ -20,7 +20,10 @@ from constructive.exact.formats import FORMATS, nearest
 from constructive.kernels import KernelError, Problem, Spec, battery, check, diagnose, examine
 from constructive.kernels.masks import Boolean, Causal, RightPadding, VariableLengths, Window
 
-SHAPE = {"queries": 41, "keys": 70}
+SHAPE = {
+    "queries": 41, "keys": 70,
+    "cases": ["last", "random", "ties", "uniform", "scale", "batch", "low level", "lowest level"],
+}  # fmt: skip
 
 
 def diagnosis(kernel, **arguments):
@@ -52,10 +55,13 @@ def modulo(spec):
 
 
 @pytest.mark.parametrize(
-    ("by", "words"), [(1, "lets one key of the future through"), (-1, "hides the query's own key")]
+    ("by", "alignment", "words"),
+    [
+        (1, "top-left", "lets one key of the future through"),
+        (-1, "bottom-right", "hides the query's own key"),
+    ],
 )
-@pytest.mark.parametrize("alignment", ["top-left", "bottom-right"])
-def test_causal_off_by_one(by, words, alignment):
+def test_causal_off_by_one(by, alignment, words):
     said = diagnosis(lambda problem: shifted_diagonal(problem, by), causal=alignment)
     assert words in said
 
@@ -201,8 +207,9 @@ def test_a_soft_cap_after_the_mask_and_none():
     def without(problem):
         return with_mask(problem, problem.visible)
 
-    assert "after the mask" in diagnosis(after, soft_cap=50.0, causal="top-left")
-    assert "the soft cap is ignored" in diagnosis(without, soft_cap=50.0, causal="top-left")
+    capped = {"soft_cap": 50.0, "causal": "top-left", "cases": None}
+    assert "after the mask" in diagnosis(after, **capped)
+    assert "the soft cap is ignored" in diagnosis(without, **capped)
 
 
 def softmax_like(scores, v):
