@@ -18,6 +18,7 @@ From Memorization Require Import theorem_13_14 any_weights saturated_heads integ
 From Memorization Require Import recitation.
 From Memorization Require Import layer_checker attention_program attention_rank.
 From Memorization Require Import upper_bound_program upper_bound.
+From Memorization Require Import decoders recites_program recites_checker.
 From Memorization Require Import error_checker_program error_checker.
 
 Set Printing Width 100.
@@ -144,8 +145,12 @@ Check integer_sums.
 Print Assumptions integer_sums.
 Check integer_sums_nearest.
 Print Assumptions integer_sums_nearest.
+Check integers_near.
+Print Assumptions integers_near.
 Check integers_decide.
 Print Assumptions integers_decide.
+Check margins.
+Print Assumptions margins.
 Check recitation.
 Print Assumptions recitation.
 Check @check_layer_sound.
@@ -160,3 +165,5 @@ Check check_upper_bound_sound.
 Print Assumptions check_upper_bound_sound.
 Check check_error_sound.
 Print Assumptions check_error_sound.
+Check check_recites_sound.
+Print Assumptions check_recites_sound.

@@ -319,22 +319,6 @@ def test_long_integers_of_sequences_are_counted_before_they_are_computed(checker
         sequences.affine(row, [column], 100, sequences.Work(1e15, 1e5))
 
 
-def test_examples_are_taken_one_by_one_where_many_are_too_large(checker):
-    taken = []
-
-    def of(part):
-        taken.append(len(part))
-        if len(part) > 3:
-            raise MemoryError
-        return part.start
-
-    found = list(checker.columns.in_parts(of, 20))
-    assert [i for part, _ in found for i in part] == list(range(20))
-    assert max(len(part) for part, _ in found) <= 3
-    with pytest.raises(ValueError, match="one example takes more"):
-        list(checker.columns.in_parts(lambda _: (_ for _ in ()).throw(MemoryError), 2))
-
-
 def test_certificates_from_many_threads_are_those_of_one():
     """python-flint has one precision for all threads."""
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
@@ -410,20 +394,6 @@ def test_a_damaged_file_is_named_with_its_role(checker, proved, tmp_path, capsys
     assert f"the {role} {files[role]} cannot be read as such: " in capsys.readouterr().out
 
 
-def test_weights_which_are_missing_or_too_many(checker, proved):
-    _, memorizer, _, folder = proved
-    files = [folder / name for name in ("certificate.json", "weights.safetensors", "data.npz")]
-    with pytest.raises(ValueError, match="it is about weights, which are not given"):
-        checker.check([files[0], files[2]])
-    for wrong in (files[:1], [*files, files[2]]):
-        with pytest.raises(ValueError, match="the files are CERTIFICATE"):
-            checker.check(wrong)
-    shared = generators.shared_context(num_examples=8, context_size=3, width=5)
-    upper = constructive.upper_bound_certificate(shared, num_heads=3)
-    assert "it is about all weights, and takes none" in check(upper, memorizer, shared).report
-    assert check(upper, None, shared).proved
-
-
 @pytest.mark.parametrize("size", [0, -1, float("nan"), float("inf")])
 def test_what_is_no_size_of_memory(checker, proved, size):
     data, memorizer, certificate, _ = proved
@@ -453,21 +423,6 @@ def test_a_representation_of_any_scale_has_an_inverse(scale):
     certificate = certify(memorizer, data, claims=["rank", "readout"])
     assert certificate.proved
     assert check(certificate, memorizer, data).proved
-
-
-def test_parts_without_a_common_denominator_are_refused(checker):
-    """Their sum has the product of all denominators."""
-    sequences, work = checker.networks, checker.columns.Work(6e10, 1e9)
-    values = np.array([Fraction(1, 2**2000 + k) for k in range(1, 40, 2)], dtype=object)
-    ids = np.arange(20)[None]
-    with pytest.raises(ValueError, match="no common denominator"):
-        sequences.Memorizer.sums(None, values, ids, work)
-    few = np.array([Fraction(1, 2), Fraction(1, 3), 5], dtype=object)
-    assert sequences.Memorizer.sums(None, few, np.array([[0, 1, 2], [0, 0, 2]]), work).tolist() == [
-        Fraction(35, 6), 6,
-    ]  # fmt: skip
-    whole = np.array([2**70, -1], dtype=object)
-    assert sequences.Memorizer.sums(None, whole, np.array([[0, 1]]), work).tolist() == [2**70 - 1]
 
 
 def test_long_numbers_of_vectors_are_counted_before_they_are_computed(checker):

@@ -606,17 +606,6 @@ def test_one_input_which_is_named_twice_counts_once(tmp_path):
     assert "7 different examples, and 7 are possible" in check(*files).report
 
 
-def test_files_which_are_not_asked_for(tmp_path):
-    data = generators.shared_context(num_examples=8, context_size=3, width=5)
-    proof, _, npz = saved(tmp_path, certify_bound(data, num_heads=3), data)
-    for files in ([proof, "a", "b", npz], [proof], [proof, "a", npz]):
-        command = [sys.executable, "-I", str(CHECKER), *map(str, files)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 1
-        assert done.stdout.startswith("NOT PROVED: ")
-        assert "Traceback" not in done.stderr
-
-
 def test_words_which_the_terminal_cannot_print(tmp_path):
     data = generators.shared_context(num_examples=8, context_size=3, width=5)
     proof, _, npz = saved(tmp_path, certify_bound(data, num_heads=3), data)
