@@ -12,8 +12,8 @@ From Memorization Require Import theorem_10 theorem_10_representatives corollari
 From Memorization Require Import narrow_readout positive_vector rank_open almost_all_queries.
 From Memorization Require Import minimizer translates sums_of_contexts causal_bound theorem_12.
 From Memorization Require Import rank_on_curves proposition_15_3 one_token theorem_11.
-From Memorization Require Import volume_of_box theorem_9_almost_all theorem_11_almost_all
-  theorem_12_almost_all.
+From Memorization Require Import volume_of_box proposition_15_3_almost_all theorem_9_almost_all.
+From Memorization Require Import theorem_11_almost_all theorem_12_almost_all.
 From Memorization Require Import theorem_13_14 any_weights saturated_heads integer_readout.
 From Memorization Require Import recitation.
 From Memorization Require Import layer_checker attention_program attention_rank.
@@ -107,6 +107,8 @@ Check theorem_9_lines.
 Print Assumptions theorem_9_lines.
 Check volume_of_box.
 Print Assumptions volume_of_box.
+Check proposition_15_3_almost_all.
+Print Assumptions proposition_15_3_almost_all.
 Check theorem_9_almost_all.
 Print Assumptions theorem_9_almost_all.
 Check lemma_17_1.
