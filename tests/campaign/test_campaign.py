@@ -24,7 +24,7 @@ from constructive.layers.decoder_record import DecoderRecord
 QUICK = [
     ("mutations", 1, 25),
     ("false claims", 10, 40),
-    ("fuzzed files", 21, 40),
+    ("fuzzed files", 21, 80),
     ("certify", 31, 6),
     ("decoders", 40, 40),
     ("instances", 50, 40),
