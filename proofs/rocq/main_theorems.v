@@ -153,6 +153,8 @@ Check margins.
 Print Assumptions margins.
 Check recitation.
 Print Assumptions recitation.
+Check greedy.
+Print Assumptions greedy.
 Check @check_layer_sound.
 Print Assumptions check_layer_sound.
 Check @check_attention_sound.
