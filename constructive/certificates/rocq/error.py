@@ -61,11 +61,10 @@ THEORY = Theory(
     tail="""\
 Definition of_examples : arrays := mkseq (fun t => nth [::] contexts (t %% size contexts)) T.
 Definition most : dyadic := nth zero_dyadic (nth [::] epsilon 0%N) 0%N.
-Lemma checked : check_stored_error digits halvings terms places contexts_exponent
-  queries_exponent query_weights_exponent key_weights_exponent value_weights_exponent
-  output_weights_exponent readout_weights_exponent targets_exponent epsilon_exponent n d dh dv dout
-  T H of_examples queries query_weights key_weights value_weights output_weights readout_weights
-  targets most = true.
+Lemma checked : check_stored_error digits halvings terms places contexts_exponent queries_exponent
+  query_weights_exponent key_weights_exponent value_weights_exponent output_weights_exponent
+  readout_weights_exponent targets_exponent epsilon_exponent n d dh dv dout T H of_examples queries
+  query_weights key_weights value_weights output_weights readout_weights targets most = true.
 Proof. vm_cast_no_check (erefl true). Qed.
 Section Layer.
 Variable R : realType.
