@@ -32,18 +32,6 @@ class TestBounds:
         assert (attention == 1 / size).all()
         assert not unknown.any()
 
-    def test_each_rounding_of_what_is_had_in_digits(self, checker):
-        """Averages are sums of floats there, too."""
-        rng, weights = np.random.default_rng(1), cancelling(random_layer(1), 0)
-        data = {"contexts": rng.standard_normal((9, 7, 4)), "queries": rng.standard_normal((9, 4))}
-        view = checker.views.Examples(data, [slice(None)])
-        ((_, _, _, before),) = checker.floating.attended(weights, view, 0, FREE)
-        ((_, _, _, after),) = checker.floating.attended(weights, view, 100, FREE)
-        changed = after[after != before]
-        assert len(changed) > 0
-        assert (changed >= checker.bounds.gamma(7)).all()
-        assert (changed < checker.bounds.gamma(20)).all()
-
 
 class TestHidden:
     """Tokens beyond the length of a context."""
