@@ -12,12 +12,13 @@ From Memorization Require Import theorem_10 theorem_10_representatives corollari
 From Memorization Require Import narrow_readout positive_vector rank_open almost_all_queries.
 From Memorization Require Import minimizer translates sums_of_contexts causal_bound theorem_12.
 From Memorization Require Import rank_on_curves proposition_15_3 one_token theorem_11.
-From Memorization Require Import volume_of_box theorem_9_almost_all theorem_11_almost_all
-  theorem_12_almost_all.
+From Memorization Require Import volume_of_box proposition_15_3_almost_all theorem_9_almost_all.
+From Memorization Require Import theorem_11_almost_all theorem_12_almost_all.
 From Memorization Require Import theorem_13_14 any_weights saturated_heads integer_readout.
 From Memorization Require Import recitation.
 From Memorization Require Import layer_checker attention_program attention_rank.
 From Memorization Require Import upper_bound_program upper_bound.
+From Memorization Require Import decoders recites_program recites_checker.
 From Memorization Require Import error_checker_program error_checker.
 
 Set Printing Width 100.
@@ -106,6 +107,8 @@ Check theorem_9_lines.
 Print Assumptions theorem_9_lines.
 Check volume_of_box.
 Print Assumptions volume_of_box.
+Check proposition_15_3_almost_all.
+Print Assumptions proposition_15_3_almost_all.
 Check theorem_9_almost_all.
 Print Assumptions theorem_9_almost_all.
 Check lemma_17_1.
@@ -142,8 +145,12 @@ Check integer_sums.
 Print Assumptions integer_sums.
 Check integer_sums_nearest.
 Print Assumptions integer_sums_nearest.
+Check integers_near.
+Print Assumptions integers_near.
 Check integers_decide.
 Print Assumptions integers_decide.
+Check margins.
+Print Assumptions margins.
 Check recitation.
 Print Assumptions recitation.
 Check @check_layer_sound.
@@ -158,3 +165,5 @@ Check check_upper_bound_sound.
 Print Assumptions check_upper_bound_sound.
 Check check_error_sound.
 Print Assumptions check_error_sound.
+Check check_recites_sound.
+Print Assumptions check_recites_sound.

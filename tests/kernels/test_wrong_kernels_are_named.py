@@ -102,7 +102,7 @@ def test_windows_off_by_one(more, words):
         (lambda problem: flash(problem, forgets=("sums",)), "sums are not rescaled"),
         slow(lambda problem: flash(problem, forgets=("outputs",)), "accumulator is not rescaled"),
         (lambda problem: flash(problem, start=-1e4), "largest logit starts at -10000"),
-        (lambda problem: plain(problem) * 70 / 80, "right, times 0.875"),
+        (lambda problem: plain(problem) * 70 / 80, "the output is multiplied by 0.875"),
         (lambda problem: np.roll(plain(problem), 1, 1), "previous head"),
         (
             lambda problem: plain(problem).swapaxes(1, 2).reshape(problem.expected.shape),

@@ -1,5 +1,5 @@
-(* proofs/17-generic-contexts.md and 21-compact-decoders.md: a causal decoder in real arithmetic, *)
-(* and what it means that it recites a text.                                                      *)
+(* proofs/21-compact-decoders.md: a causal decoder in real arithmetic, and what it means that it  *)
+(* recites a text.                                                                                *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals sequences exp.
 From Memorization Require Import Definitions.
