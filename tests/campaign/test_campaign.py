@@ -237,7 +237,7 @@ def test_the_judge_of_distances_needs_no_square_matrix():
 
 
 @pytest.mark.parametrize(
-    "scale", [0, 1, *(pytest.param(scale, marks=pytest.mark.slow) for scale in range(2, 6))]
+    "scale", [0, *(pytest.param(scale, marks=pytest.mark.slow) for scale in range(1, 6))]
 )
 def test_honest_triples_stay_true_at_any_scale(runner, scale):
     rng, found = np.random.default_rng(scale), 0
