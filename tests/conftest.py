@@ -1,6 +1,8 @@
 """How the tests run, and the checker in their process."""
 
+import contextlib
 import importlib
+import io
 import os
 import sys
 from types import SimpleNamespace
@@ -9,12 +11,18 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from constructive.certificates import check
 from constructive.certificates.check import CHECKER
 from constructive.support.stored import StoredArray
 
-# Build times vary on shared machines, so no test fails for being slow once.
+# Build times vary on shared machines, so no test fails for being slow once. Examples are the same
+# in each run, so that twice as many would find what is there once, and take twice as long for ever.
 settings.register_profile(
-    "constructive", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    "constructive",
+    deadline=None,
+    derandomize=True,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("constructive")
 
@@ -35,6 +43,30 @@ def checker():
     finally:
         sys.path.remove(str(CHECKER))
     return SimpleNamespace(main=parts["command"].main, check=parts["command"].check, **parts)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def same_process(checker):
+    """Let `check` run the checker in this process, as a start takes longer than most checks."""
+
+    def run(command, _printed):
+        _, isolated, folder, *arguments = command
+        assert (isolated, folder) == ("-I", str(CHECKER))
+        output, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+            status = checker.main(arguments)
+        return status, errors.getvalue() + output.getvalue()
+
+    started = check._run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "_run", run)
+        yield started
+
+
+@pytest.fixture
+def own_process(same_process, monkeypatch):
+    """Let `check` start a process, as it does for users: for tests of just that."""
+    monkeypatch.setattr(check, "_run", same_process)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The layout of the house: who may import whom, and what may not stand in the package."""
 
 import ast
+import functools
 import graphlib
 import re
 import subprocess
@@ -51,6 +52,7 @@ def imports(nodes):
     return {name.removeprefix("constructive.") for name in found} & set(MODULES)
 
 
+@functools.cache
 def imported(source):
     """Modules which are imported at once, and those imported later, in functions."""
     tree = ast.parse(source)
@@ -77,9 +79,9 @@ def test_the_root_holds_the_rooms():
     assert {name.removesuffix(".py") for name in found} == set(ROOMS) - {"__main__"}
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_imports_go_down(name):
-    assert not wrong_imports(name, MODULES[name].read_text())
+def test_imports_go_down():
+    found = {name: wrong_imports(name, path.read_text()) for name, path in MODULES.items()}
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
 def test_a_wrong_import_would_be_seen():
@@ -154,10 +156,16 @@ def test_what_takes_long_is_imported_when_it_is_used():
     assert "constructive.constructions.build" in built
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=module_name)
-def test_no_check_by_assert(path):
-    tree = ast.parse(path.read_text())
-    assert not [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+def test_no_check_by_assert():
+    texts = {module_name(path): path.read_text() for path in PACKAGE.rglob("*.py")}
+    assert len(texts) > len(MODULES)
+    assert [
+        (name, node.lineno)
+        for name, text in texts.items()
+        if "assert " in text
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Assert)
+    ] == []
 
 
 def test_the_top_level_holds_what_the_layout_names():

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from constructive.support.errors import FormatError
 from constructive.support.files import read_file, replacing
-from constructive.support.tables import Sheet
+from constructive.support.tables import Sheet, Shown
 from constructive.support.verdict import Claim, Verdict, no_boolean
 
 FORMAT = "constructive certificate 1"
@@ -23,7 +23,7 @@ Facts = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Shown):
     """Claims about a memorizer and its data, with what an independent checker needs.
 
     It is not a Boolean: ask `proved`. `repr` is one line, `str` a table, and so is the HTML that
@@ -43,6 +43,8 @@ class Certificate:
     weights: dict[str, Any]
     made_by: dict[str, str]
     format: str = FORMAT
+
+    sheet_width = 98
 
     @property
     def verdict(self) -> Verdict:
@@ -136,12 +138,6 @@ class Certificate:
     def __repr__(self) -> str:
         claims = ", ".join(f"{claim.name} {claim.said}" for claim in self.claims)
         return f"<Certificate: {self.verdict.name}, {claims}>"
-
-    def __str__(self) -> str:
-        return self._sheet().text(98)
-
-    def _repr_html_(self) -> str:
-        return self._sheet().html()
 
     def _sheet(self) -> Sheet:
         about, facts = _ABOUT.get(self.format, _about_layers)(self.data, self.weights)

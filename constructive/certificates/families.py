@@ -42,10 +42,6 @@ class LayerFamily(ClaimFamily):
         """Return dtypes, shapes and hashes."""
         return describe_dataset(data), describe_arrays(weights.layer.tensors)
 
-    def require_unchanged(self, data: Dataset) -> None:
-        """Require that arrays, which may be on disk, are as they were. Raises DataError."""
-        data.require_unchanged()
-
 
 class RationalFamily(LayerFamily):
     """No claims: a rational layer is evaluated exactly."""
@@ -119,10 +115,6 @@ class AllWeightsFamily(ClaimFamily):
     def describe(self, weights: AllWeights, data: Dataset) -> tuple[Description, Description]:  # noqa: ARG002
         """Return dtypes, shapes and hashes; of the weights, that there are no arrays."""
         return describe_dataset(data), describe_arrays({})
-
-    def require_unchanged(self, data: Dataset) -> None:
-        """Require that arrays, which may be on disk, are as they were. Raises DataError."""
-        data.require_unchanged()
 
 
 LAYERS = LayerFamily()

@@ -13,6 +13,7 @@ from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.certificates.claims.options import CertifyOptions
 from constructive.certificates.claims.registry import CLAIMS
 from constructive.certificates.claims.strategy import Strategy
+from constructive.data.dataset import Dataset
 from constructive.support.errors import ParameterError
 from constructive.support.verdict import Claim
 
@@ -62,12 +63,17 @@ class ClaimFamily(ABC):
             data: of its type
         """
 
-    def require_unchanged(self, data: Any) -> None:  # noqa: ANN401, B027 - of this family
-        """Require that data are still those that were described; most cannot change.
+    def require_unchanged(self, data: Any) -> None:  # noqa: ANN401 - of this family
+        """Require that data, which may be on disk, are those that were described.
 
         Args:
-            data: of its type
+            data: of the type above
+
+        Raises:
+            DataError: if they have changed
         """
+        if isinstance(data, Dataset):
+            data.require_unchanged()
 
     def available(self, weights: Any) -> Mapping[str, ClaimKind]:  # noqa: ANN401 - of this family
         """Return the claims that apply to these weights, in the order of the registry.

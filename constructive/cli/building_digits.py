@@ -6,11 +6,11 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.table import Table
 
 import constructive
 from constructive.cli.common import Force, Quiet, Seed, app, progress_bar
 from constructive.cli.outputs import Say, require_no_dash, several_outputs
+from constructive.support.tables import new_table
 
 
 @app.command()
@@ -53,11 +53,10 @@ def demo(
         f"{count} before the positional encoding\n(a patch has {real.PATCH**2} pixels, and "
         f"{digits.equal_patches} images have two equal patches), and for none after it.\n"
     )
-    table = Table(box=None, pad_edge=False)
-    for heading in (
+    table = new_table(
         "targets", "H", "bound", "parameters", "build", "max error", "reproduced", "saturated",
-    ):  # fmt: skip
-        table.add_column(heading, justify="left" if heading == "targets" else "right")
+        left=("targets",),
+    )  # fmt: skip
     first = last = None
     with progress_bar(quiet=quiet):
         for outcome in digits_demo.run(digits, seed=seed):

@@ -20,6 +20,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from constructive import __version__
 from constructive.cli.environment import environment
+from constructive.cli.spelling import options_of, spelled
 from constructive.support.errors import ConstructiveError, ParameterError
 from constructive.support.files import way_out
 from constructive.support.foreign import as_ours
@@ -141,7 +142,8 @@ def main() -> None:
             typer.echo("Interrupted.", err=True)
         raise
     except ConstructiveError as error:
-        typer.echo(f"{type(error).__name__}: {error}", err=True)
+        options = options_of(app, sys.argv[1:])
+        typer.echo(f"{type(error).__name__}: {spelled(str(error), options)}", err=True)
         sys.exit(2)
     except OSError as error:
         lines = [f"{type(error).__name__}: {error.strerror or error}"]

@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-import constructive
 from constructive.cli.common import Quiet, app, progress_bar
-from constructive.support.errors import DataError
+from constructive.cli.recite import TextUnit, read_text
 from constructive.support.files import read_file
 
 
@@ -32,18 +31,7 @@ def curve(
     """
     from constructive.figures.curve import costs, render
 
-    try:
-        content = read_file(file).decode()
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{file} is not UTF-8: byte {error.start}",
-            witness=error.start,
-            suggestion="a text file",
-        ) from error
-    if not content:
-        raise DataError(f"{file} is empty", witness=0, suggestion="a file of one byte or more")
-    words = constructive.Text.words(content)
-    text = constructive.Text.words(str(words.joined(words.tokens[:limit])))
+    text = read_text(file, read_file(file), TextUnit.words, limit, otherwise="a text file")
     with progress_bar(quiet=quiet):
         found = list(costs(text))
     typer.echo(render(text, found).rstrip())

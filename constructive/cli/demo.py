@@ -17,7 +17,7 @@ from constructive.constructions.build import build_memorizer
 from constructive.data.dataset import Dataset
 from constructive.data.real import digit_images
 from constructive.layers.memorizer import Memorizer
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans, Integers
 from constructive.theory.assumptions.numerical import dependency
 from constructive.theory.bounds import heads_needed
 
@@ -38,7 +38,7 @@ class Digits:
 
     contexts: Array
     queries: Array
-    labels: npt.NDArray[np.int64]
+    labels: Integers
     dependent_without_positions: int
     equal_patches: int
 
@@ -103,6 +103,6 @@ def run(digits: Digits, *, seed: int = 0) -> Iterator[Outcome]:
         yield Outcome(task, dataset, memorizer, seconds, int(right.sum()))
 
 
-def _close(outputs: Array, wanted: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    close: npt.NDArray[np.bool_] = np.abs(outputs - np.asarray(wanted)) <= CLOSE
+def _close(outputs: Array, wanted: npt.ArrayLike) -> Booleans:
+    close: Booleans = np.abs(outputs - np.asarray(wanted)) <= CLOSE
     return close

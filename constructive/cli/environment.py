@@ -29,7 +29,7 @@ def environment() -> dict[str, str]:
         "cores": str(_cores()),
         "BLAS of numpy": f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
         "threads": ", ".join(limits) or "not limited",
-        **{name: _version(name) for name in packages},
+        **{name: version_of(name) for name in packages},
     }
 
 
@@ -39,7 +39,8 @@ def _name(requirement: str) -> str:
     return requirement[:stop].lower()
 
 
-def _version(name: str) -> str:
+def version_of(name: str) -> str:
+    """The version of a package that is installed, or that it is not."""
     try:
         return version(name)
     except PackageNotFoundError:

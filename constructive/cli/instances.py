@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from constructive.cli.common import (
     Force,
@@ -21,6 +20,7 @@ from constructive.cli.common import (
 )
 from constructive.cli.outputs import folder_output, print_json
 from constructive.support.errors import ParameterError
+from constructive.support.tables import new_table
 
 instances = typer.Typer(
     help="Make instances for verifiers of neural networks, with proved answers, and check them.",
@@ -171,10 +171,8 @@ def score_command(
         print_json(**found.document())
         end(proved=not found.false)
         return
-    table = Table(box=None, pad_edge=False)
-    outcomes = [outcome.value for outcome in Outcome]
-    for header in ("family", "answer", "witnesses", *outcomes):
-        table.add_column(header, justify="right" if header in outcomes else "left")
+    keys = "family", "answer", "witnesses"
+    table = new_table(*keys, *(outcome.value for outcome in Outcome), left=keys)
     for key, counts in found.counts().items():
         table.add_row(*key, *(str(counts[outcome]) for outcome in Outcome))
     console(width=120).print(table)

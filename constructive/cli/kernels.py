@@ -4,17 +4,17 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from constructive.cli.common import Force, Quiet, Seed, app, console, progress_bar
+from constructive.cli.environment import version_of
 from constructive.cli.outputs import folder_output
 from constructive.support.errors import ParameterError
 from constructive.support.progress import report
+from constructive.support.tables import new_table
 
 if TYPE_CHECKING:
     from constructive.kernels.adapters.adapter import Adapter
@@ -56,14 +56,12 @@ def list_adapters() -> None:
     """
     from constructive.kernels.adapters import ADAPTERS
 
-    table = Table(box=None, pad_edge=False)
-    for header in ("adapter", "library", "version", "formats", "devices", "rows without keys"):
-        table.add_column(header)
+    table = new_table("adapter", "library", "version", "formats", "devices", "rows without keys")
     for name, adapter in ADAPTERS.items():
         library = next(iter(adapter.packages.values()))
         devices = ", ".join(adapter.devices)
         formats = ", ".join(adapter.models)
-        table.add_row(name, library, _version(library), formats, devices, adapter.fully_masked)
+        table.add_row(name, library, version_of(library), formats, devices, adapter.fully_masked)
     console(width=120).print(table)
 
 
@@ -121,18 +119,10 @@ def run(
     _require_cases(case)
     chosen.require()
     require_device(chosen.library, device)
-    table = Table(box=None, pad_edge=False)
-    for header in (
-        "dtype",
-        "cases",
-        "exact",
-        "diagnosed",
-        "wrong",
-        "refused",
-        "errors",
-        "coverage",
-    ):
-        table.add_column(header, justify="left" if header == "dtype" else "right")
+    table = new_table(
+        "dtype", "cases", "exact", "diagnosed", "wrong", "refused", "errors", "coverage",
+        left=("dtype",),
+    )  # fmt: skip
     runs: list[Run] = []
     passed = True
     with progress_bar(quiet=quiet):
@@ -275,10 +265,3 @@ def _deviations(runs: "list[Run]", reports: int) -> None:
         typer.echo(f"and {len(found) - _MOST_SENTENCES} more sentences")
     for run in [run for run in runs if run.report is not None][:reports]:
         typer.echo(f"\n{run.report}")
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"

@@ -146,7 +146,7 @@ def recite(
     stored = read_file(file)
     say = several_outputs(written, inputs={"FILE": file}, force=force, quiet=quiet, endings=endings)
     draws = _can_draw(drawn, say, asked=picture is not None)
-    asked = _read(file, stored, unit, limit)
+    asked = read_text(file, stored, unit, limit, otherwise="--unit bytes")
     content = _as_bytes(asked.joined(asked.tokens))
     say(
         f"{file}: {_described(unit, limit)}N = {len(asked):,} tokens, "
@@ -234,7 +234,9 @@ def _tokens(prompt: str, unit: str) -> str | bytes | list[int]:
     return os.fsencode(prompt) if unit == "bytes" else prompt
 
 
-def _read(file: Path, content: bytes, unit: TextUnit, limit: int | None) -> "constructive.Text":
+def read_text(
+    file: Path, content: bytes, unit: TextUnit, limit: int | None, *, otherwise: str
+) -> "constructive.Text":
     """The tokens of a file, or the first ones. Raises DataError where there are none."""
     if not content:
         raise DataError(f"{file} is empty", witness=0, suggestion="a file of one byte or more")
@@ -246,10 +248,9 @@ def _read(file: Path, content: bytes, unit: TextUnit, limit: int | None) -> "con
         raise DataError(
             f"{file} is not UTF-8: byte {error.start} is {content[error.start]}",
             witness=error.start,
-            suggestion="--unit bytes",
+            suggestion=otherwise,
         ) from error
-    first = text.tokens[:limit]
-    return constructive.Text.words(str(text.joined(first)))
+    return text.first(limit)
 
 
 def _described(unit: TextUnit, limit: int | None) -> str:

@@ -24,6 +24,7 @@ from constructive.sequences.constructions.registry import CONSTRUCTIONS
 from constructive.support.errors import DataError
 from constructive.support.files import read_file
 from constructive.support.progress import report
+from constructive.support.tables import new_table
 
 if TYPE_CHECKING:
     from constructive.sequences.growth import GrowthPoint
@@ -218,12 +219,10 @@ def _read(corpus: Path, question: Question, window: int | None) -> byte_windows.
 def _table(points: "list[GrowthPoint]") -> Table:
     from constructive.figures.sequences import multihead_parameters
 
-    table = Table(box=None, pad_edge=False)
-    for heading in (
+    table = new_table(
         "N", "exact", "non-zero", "total", "per sequence", "of heads", "depth", "bits", "build",
-        "check",
-    ):  # fmt: skip
-        table.add_column(heading, justify="right")
+        "check", left=(),
+    )  # fmt: skip
     for point in points:
         memorizer, total = point.memorizer, point.num_sequences
         heads = multihead_parameters(total, memorizer.context_size)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 import constructive
 from constructive.cli.common import (
@@ -29,6 +28,7 @@ from constructive.cli.common import (
 )
 from constructive.cli.outputs import one_output, print_json
 from constructive.support.errors import AssumptionError, ParameterError
+from constructive.support.tables import new_table
 from constructive.theory import proofs, published, rocq
 from constructive.theory.bounds import THEOREMS
 
@@ -198,9 +198,7 @@ def exact_capacity_command(
         _fewest(dataset, (head_dim or [1])[0], seed, as_json=as_json, quiet=quiet)
         return
     powers = [1 << k for k in range(dataset.width.bit_length()) if 1 << k <= dataset.width]
-    table = Table(box=None, pad_edge=False)
-    for heading in ("d_h", "Theorem 1", "proved rank", "no weights above", "seconds"):
-        table.add_column(heading, justify="right")
+    table = new_table("d_h", "Theorem 1", "proved rank", "no weights above", "seconds", left=())
     results = []
     for size in head_dim or powers:
         start = time.perf_counter()

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from constructive.constructions.construction import Built
-from constructive.constructions.options import RATIONAL, Options, refusal, require_arithmetic
+from constructive.constructions.options import FLOAT, RATIONAL, Options, refusal
 from constructive.constructions.planning import AUTO, Explanation, explain_survey
 from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.constructions.survey import Survey
@@ -26,6 +26,7 @@ from constructive.layers.record import BuildRecord
 from constructive.layers.shapes import FLOAT64
 from constructive.support.arguments import (
     as_path,
+    require_known,
     require_not_negative,
     require_positive,
     require_seed,
@@ -221,7 +222,7 @@ def _first_built(
 
 def _in_arithmetic(dataset: Dataset | RationalDataset, arithmetic: str) -> Any:  # noqa: ANN401
     """Return the data in that arithmetic. Raises ParameterError where they are none."""
-    require_arithmetic(arithmetic)
+    require_known("arithmetic", arithmetic, (FLOAT, RATIONAL))
     rational = isinstance(dataset, RationalDataset)
     require_examples(dataset)
     if arithmetic == RATIONAL and not rational:

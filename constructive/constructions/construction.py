@@ -126,10 +126,8 @@ def unsaturated_heads(stops: Iterable[int], ranks: Iterable[int]) -> tuple[HeadR
     )
 
 
-def largest(residuals: Array) -> Array:
-    """Return the largest `|f - y|` for each entry of the targets (d_out,), infinite if it is NaN.
-
-    residuals: (T, d_out)
-    """
-    found = np.abs(residuals).max(axis=0)
-    return np.where(np.isfinite(found), found, np.inf)
+def operations_of_z(shapes: ExampleShapes, num_heads: int) -> float:
+    """Estimate the operations that Z takes, which all T x T systems are made of."""
+    size = shapes.context_size
+    keys = size if shapes.shared_context else shapes.width + size
+    return 2.0 * shapes.num_examples * num_heads * shapes.width * (keys + size)

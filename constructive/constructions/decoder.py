@@ -7,8 +7,8 @@ There are two constructions: `parameters="many"` (`wide_decoder`) solves for a r
 from constructive.constructions.decoder_kind import DecoderKind, DecoderOptions
 from constructive.data.corpus import Text
 from constructive.layers.decoder import Decoder
-from constructive.support.arguments import require_seed
-from constructive.support.errors import ParameterError, shown
+from constructive.support.arguments import require_known, require_seed
+from constructive.support.errors import ParameterError
 from constructive.support.foreign import in_three_parts
 from constructive.support.registry import Registry
 
@@ -89,12 +89,7 @@ def build_decoder(
             witness=type(text).__name__,
             suggestion="Text.words(text), Text.bytes(content) or Text.of(token_ids)",
         )
-    if parameters not in DECODERS:
-        raise ParameterError(
-            f"unknown parameters={shown(parameters)}",
-            witness=shown(parameters),
-            suggestion=" or ".join(map(repr, DECODERS)),
-        )
+    require_known("parameters", parameters, DECODERS)
     require_seed(seed)
     options = DecoderOptions(
         width, num_heads, head_dim, window, code_width, outputs, readout, every, seed

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.constructions import rational
-from constructive.constructions.construction import Built, Construction, Cost, Outcome
+from constructive.constructions.construction import (
+    Built,
+    Construction,
+    Cost,
+    Outcome,
+    operations_of_z,
+)
 from constructive.constructions.multihead import grouping, heads, intermediate, readout
 from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.options import FLOAT, RATIONAL, USUAL, WIDE, Options
@@ -47,13 +53,11 @@ class Dense(Construction):
 
     def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:
         """Return Z, and its factors: T^3."""
-        total, size, width = shapes.num_examples, shapes.context_size, shapes.width
-        columns = num_heads * width
+        total, size, columns = shapes.num_examples, shapes.context_size, num_heads * shapes.width
         solve = 2.0 * total**2 * columns + total**3 / 3
         if options.arithmetic == RATIONAL:
             return Cost(solve, total * columns * rational.bits(total, size) / 8.0)
-        keys = size if shapes.shared_context else width + size
-        forward = 2.0 * total * columns * (keys + size)
+        forward = operations_of_z(shapes, num_heads)
         return Cost(forward + solve, 8.0 * total * (columns + total))
 
     def build(

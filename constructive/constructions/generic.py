@@ -21,6 +21,7 @@ from constructive.constructions.construction import (
     Construction,
     Cost,
     Outcome,
+    operations_of_z,
     unsaturated_heads,
 )
 from constructive.constructions.multihead import intermediate
@@ -58,15 +59,13 @@ class Generic(Construction):
     def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
         """Plan for as many examples as generic contexts of these shapes allow."""
         holds = require_room(shapes, num_heads)
-        inner = 1 if options.head_dim is None else options.head_dim
+        inner = options.inner_dim
         return Plan(self.name, num_heads, inner, holds, rank_one=inner == 1)
 
     def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:  # noqa: ARG002
         """Return Z, and its factors, for each trial."""
-        total, size, width = shapes.num_examples, shapes.context_size, shapes.width
-        columns = num_heads * width
-        keys = size if shapes.shared_context else width + size
-        once = 2.0 * total * columns * (keys + size + total) + total**3 / 3
+        total, columns = shapes.num_examples, num_heads * shapes.width
+        once = operations_of_z(shapes, num_heads) + 2.0 * total**2 * columns + total**3 / 3
         return Cost(once * len(trials(total, columns)), 8.0 * total * (columns + total))
 
     def build(
@@ -192,7 +191,7 @@ def require_ranks(
     total, prime = dataset.num_examples, next(modular.safe_primes())
 
     def product(left: Array, right: Array) -> Array:
-        whole = modular.residues(right, prime, modular.least_exponent(right))
+        whole = modular.residues(right, prime)
         return modular.product(left, whole, prime)
 
     every = np.arange(layer.num_heads * layer.width)

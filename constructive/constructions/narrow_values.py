@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.constructions import generic
-from constructive.constructions.construction import Cost
+from constructive.constructions.construction import Cost, operations_of_z
 from constructive.constructions.options import FLOAT, NARROW, USUAL, WIDE, Options
 from constructive.constructions.readout_shapes import RandomValues, Shape, Slots
 from constructive.data.dataset import Dataset
@@ -25,7 +25,7 @@ class NarrowValues(generic.Generic):
 
     def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
         """Plan for as many examples as Proposition 18.1 promises where contexts are generic."""
-        inner = 1 if options.head_dim is None else options.head_dim
+        inner = options.inner_dim
         value_dim = _value_dim(shapes, options)
         bounds = _bounds(shapes, num_heads, inner, value_dim)
         if shapes.num_examples > bounds.holds:
@@ -54,12 +54,10 @@ class NarrowValues(generic.Generic):
 
     def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:
         """Return Z, and the factors of one matrix for each entry of the targets, for each trial."""
-        total, size, width = shapes.num_examples, shapes.context_size, shapes.width
-        columns = num_heads * width
-        keys = size if shapes.shared_context else width + size
+        total, columns = shapes.num_examples, num_heads * shapes.width
         solves = 2.0 * total**2 * columns * (options.value_dim or 1)
         solves += shapes.target_dim * total**3 / 3
-        once = 2.0 * total * columns * (keys + size) + solves
+        once = operations_of_z(shapes, num_heads) + solves
         tried = len(generic.trials(total, columns))
         return Cost(once * tried, 8.0 * total * (2 * columns + total))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from constructive.layers.shapes import FLOAT64
-from constructive.support.errors import ParameterError, shown
+from constructive.support.errors import ParameterError
 
 FLOAT, RATIONAL = "float", "rational"
 """Kinds of arithmetic."""
@@ -60,6 +60,11 @@ class Options:
     executor: Executor | None = None
     checkpoint: Path | None = None
     lengths: bool = False
+
+    @property
+    def inner_dim(self) -> int:
+        """d_h, by default that of heads of rank one."""
+        return 1 if self.head_dim is None else self.head_dim
 
     def asked(self, target_dim: int) -> Iterator[tuple[str, object]]:
         """Yield the names of the options that are asked for, and their values.
@@ -160,13 +165,3 @@ def refusal(
         case _:
             problem = f"construction={name!r} has no {first}={witness!r}"
     return ParameterError(problem, witness=witness, suggestion=suggestion)
-
-
-def require_arithmetic(arithmetic: object) -> None:
-    """Raise ParameterError for what is not a kind of arithmetic."""
-    if not isinstance(arithmetic, str) or arithmetic not in (FLOAT, RATIONAL):
-        raise ParameterError(
-            f"unknown arithmetic={shown(arithmetic)}",
-            witness=shown(arithmetic),
-            suggestion=f"{FLOAT!r} or {RATIONAL!r}",
-        )

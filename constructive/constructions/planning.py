@@ -13,17 +13,15 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rich.table import Table
-
 from constructive.constructions.construction import Construction
-from constructive.constructions.options import Options, refusal, require_arithmetic
+from constructive.constructions.options import FLOAT, RATIONAL, Options, refusal
 from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.support import tables
-from constructive.support.arguments import require_positive, require_size
-from constructive.support.errors import CapacityError, ConstructiveError, ParameterError, shown
+from constructive.support.arguments import require_known, require_positive, require_size
+from constructive.support.errors import CapacityError, ConstructiveError, ParameterError
 from constructive.theory.bounds import Plan
 from constructive.theory.values import heads_for_values
 
@@ -116,11 +114,10 @@ class Explanation:
         return (first, *others)
 
     def __str__(self) -> str:
-        table = Table(box=None, pad_edge=False)
-        for heading in ("", "construction", "theorem", "holds", "operations", "memory", ""):
-            table.add_column(
-                heading, justify="right" if heading in ("holds", "operations", "memory") else "left"
-            )
+        table = tables.new_table(
+            "", "construction", "theorem", "holds", "operations", "memory", "",
+            left=("", "construction", "theorem"),
+        )  # fmt: skip
         for option in self.options:
             mark = "->" if option is self.chosen else ""
             named = option.construction, CONSTRUCTIONS[option.construction].theorem
@@ -211,13 +208,10 @@ def explain_survey(
     Raises:
         ParameterError: as `explain` does
     """
-    names, dataset = tuple(CONSTRUCTIONS), survey.dataset
-    if not isinstance(construction, str) or construction not in (AUTO, *names):
-        message = f"unknown construction={shown(construction)}"
-        suggestion = f"one of 'auto', {', '.join(map(repr, names))}"
-        raise ParameterError(message, witness=shown(construction), suggestion=suggestion)
+    dataset = survey.dataset
+    require_known("construction", construction, (AUTO, *CONSTRUCTIONS))
     require_examples(dataset)
-    require_arithmetic(options.arithmetic)
+    require_known("arithmetic", options.arithmetic, (FLOAT, RATIONAL))
     for name, count in {"head_dim": options.head_dim, "value_dim": options.value_dim}.items():
         if count is not None:
             require_positive(**{name: count})

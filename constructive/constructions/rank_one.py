@@ -8,7 +8,6 @@ record keeps it. Nothing else changes.
 """
 
 from dataclasses import replace
-from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from constructive.support.verdict import Verdict
 from constructive.theory import bounds, wide_grouping
 from constructive.theory.assumptions import wide_regrouping
 from constructive.theory.assumptions.obstacles import Regrouping
-from constructive.theory.bounds import Plan, group_sizes
+from constructive.theory.bounds import Plan, consecutive, group_sizes
 
 _NOTHING = Assumptions(least_token_distance=0.0)
 """What Theorem 10 asks of single contexts."""
@@ -53,8 +52,7 @@ class RankOne(Dense):
                 suggestion=f"{more}construction='generic', which holds Hd where "
                 f"contexts are generic; or keep {wide} of the examples",
             )
-        inner = 1 if options.head_dim is None else options.head_dim
-        return Plan(self.name, num_heads, inner, wide, rank_one=True)
+        return Plan(self.name, num_heads, options.inner_dim, wide, rank_one=True)
 
     def build(
         self, survey: Survey, plan: Plan, options: Options, *, rng: np.random.Generator
@@ -90,7 +88,7 @@ class RankOne(Dense):
             return super()._assumed(survey, plan, rng)
         if survey.repeated is not None:
             return survey.repeated
-        groups = tuple(pairwise([0, *accumulate(group_sizes(total, plan.num_heads))]))
+        groups = consecutive(group_sizes(total, plan.num_heads))
         claim = wide_grouping.prove(dataset, groups, np.arange(total), rng)
         if claim.verdict is not Verdict.PROVED:
             return AssumptionError(

@@ -16,7 +16,7 @@ from constructive.layers.rational import RationalLayer
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError, DataError, PrecisionError
 from constructive.support.progress import report
-from constructive.theory.bounds import Plan, group_sizes
+from constructive.theory.bounds import Plan, consecutive, group_sizes
 
 _ATTEMPTS = 24
 
@@ -96,16 +96,13 @@ def _obstacle(dataset: RationalDataset, num_heads: int) -> AssumptionError | Non
                 witness=example,
                 suggestion="add a positional encoding, or drop repeated tokens",
             )
-    start = 0
-    for count in group_sizes(dataset.num_examples, num_heads):
-        members = dataset.queries[start : start + count]
-        if count and matrix_of(members).rank() < count:
+    for start, stop in consecutive(group_sizes(dataset.num_examples, num_heads)):
+        if stop > start and matrix_of(dataset.queries[start:stop]).rank() < stop - start:
             return AssumptionError(
-                f"the queries of examples {start} to {start + count - 1}, one group, are dependent",
-                witness=tuple(range(start, start + count)),
+                f"the queries of examples {start} to {stop - 1}, one group, are dependent",
+                witness=tuple(range(start, stop)),
                 suggestion="drop one of these examples, or use more heads and so smaller groups",
             )
-        start += count
     return None
 
 

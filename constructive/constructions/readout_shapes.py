@@ -11,16 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from constructive.constructions.construction import largest
 from constructive.constructions.multihead import readout
 from constructive.constructions.multihead.intermediate import Intermediate
-from constructive.constructions.multihead.readout import Readout
+from constructive.constructions.multihead.readout import Readout, largest
 from constructive.layers.attention import AttentionLayer
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 
-Integers = npt.NDArray[np.int64]
 Product = Callable[[Array, Array], Array]
 """`left @ right`, in floats or modulo a prime."""
 

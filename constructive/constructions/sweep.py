@@ -26,16 +26,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from constructive.constructions.multihead.directions import KeyDirection
-from constructive.support.arrays import Array
-
-Integers = npt.NDArray[np.int64]
-Single = npt.NDArray[np.float32]
+from constructive.support.arrays import Array, Booleans, Integers
 
 NATS = 45.0
-"""Gap between the two largest logits of a saturated head: exp(-45) is far below float64."""
+"""Gap between the two largest logits of a head of a pair: exp(-45) is far below float64."""
 
 SWEEP = 20
 """Operations an example for each sweep, or so."""
@@ -64,35 +59,6 @@ the first c so many times the square of that."""
 
 _CLOSE = 1.05
 """What reaches more than so many times what is needed, as float32 has it, is saturated."""
-
-
-@dataclass(frozen=True, eq=False)
-class Needed:
-    """The least |c w.e_t| which saturates example t, beside what its heads do on their groups.
-
-    The gap between the extreme scores, times |c w.e_t| - scale_t, has to reach nats + logits_t.
-    at_top, at_bottom: (T,), what is needed where w.e_t is positive, and where it is negative
-    """
-
-    at_top: Array
-    at_bottom: Array
-
-    @classmethod
-    def of(
-        cls, direction: KeyDirection, *, logits: Array | float = 0.0, scale: Array | float = 0.0
-    ) -> "Needed":
-        """Make it from logits (T,), the range of the logits of W*, and scale (T,), |b_1.e_t|."""
-        total = NATS + logits
-        return cls(total / direction.top_gap + scale, total / direction.bottom_gap + scale)
-
-    @property
-    def either(self) -> Array:
-        """What is needed whatever the sign of w.e_t."""
-        return np.maximum(self.at_top, self.at_bottom)
-
-    def at(self, reach: Array) -> Array:
-        """Return what is needed where w.e_t = reach_t: (T,)."""
-        return np.where(reach > 0, self.at_top, self.at_bottom)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +155,7 @@ def sharpen(
     positions: Integers,
     projected: Array,
     needed: Array,
-    required: npt.NDArray[np.bool_],
+    required: Booleans,
     exact: Callable[[Integers, Array], Array],
 ) -> Saturating:
     """Choose w and c for one group, from the examples that the window does not saturate.
@@ -221,7 +187,7 @@ def sharpen(
 
 
 def _least_covered(
-    projected: Array, needed: Array, required: npt.NDArray[np.bool_], window: Window
+    projected: Array, needed: Array, required: Booleans, window: Window
 ) -> tuple[float, float]:
     """Return the middle of a gap between arcs, but for a few that are not required, and its c.
 

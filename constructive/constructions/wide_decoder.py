@@ -24,7 +24,6 @@ import dataclasses
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.constructions.codes import spread_codes
 from constructive.constructions.decoder_kind import DecoderKind, DecoderOptions
@@ -36,12 +35,10 @@ from constructive.layers.decoder import Decoder
 from constructive.layers.decoder_record import DecoderRecord
 from constructive.layers.recital import recital
 from constructive.support.arguments import require_positive
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 from constructive.support.errors import CapacityError, DataError, ParameterError, PrecisionError
 from constructive.support.progress import report
 from constructive.theory.many_heads import require_heads
-
-Integers = npt.NDArray[np.int64]
 
 _DEVIATION = 8.0
 """Standard deviation of logits which is aimed at."""
@@ -115,8 +112,7 @@ def _built_wide(
     require_heads(num_heads or 1, text.num_positions, each)
     wanted = text.different(window)
     total = len(wanted)
-    starts = np.cumsum(text.lengths) - text.lengths
-    alone = total if window == 1 else int(np.isin(wanted, starts).sum())
+    alone = total if window == 1 else int(np.isin(wanted, text.starts).sum())
     if alone > width:
         raise CapacityError(
             f"{alone} positions see one token, which all heads give back: whatever weights are, "

@@ -198,6 +198,12 @@ class Text:
         return len(self.lengths)
 
     @property
+    def starts(self) -> Integers:
+        """Where each text begins in `ids`: (S,)."""
+        starts: Integers = np.cumsum(self.lengths) - self.lengths
+        return starts
+
+    @property
     def longest(self) -> int:
         """The number of tokens of the longest text."""
         return int(self.lengths.max())
@@ -231,6 +237,21 @@ class Text:
             )
         return self.texts[0]
 
+    def first(self, count: int | None) -> "Text":
+        """Return the first tokens of the text, where there is one, with a vocabulary of their own.
+
+        Args:
+            count: of the tokens; None for all
+
+        Raises:
+            ParameterError: for several texts
+
+        Example:
+            >>> Text.words("the cat sat on the mat").first(5)
+            Text(N=5, V=4, words)
+        """
+        return Text._of([list(self.tokens[:count])], self.prompt, self.unit)
+
     def joined(self, tokens: Sequence[Token]) -> "Joined":
         """Tokens one after the other: a string of words, bytes, or a tuple of token ids.
 
@@ -250,13 +271,12 @@ class Text:
     def batches(self) -> Iterator[Batch]:
         """All texts, those of about one length side by side, so that few places are filled up."""
         order = np.argsort(self.lengths, kind="stable")
-        starts = np.cumsum(self.lengths) - self.lengths
         begin = 0
         while begin < len(order):
             stop = begin + 1
             while stop < len(order) and self._together(order[begin : stop + 1]):
                 stop += 1
-            yield self._batch(np.sort(order[begin:stop]), starts)
+            yield self._batch(np.sort(order[begin:stop]))
             begin = stop
 
     def _together(self, texts: Integers) -> bool:
@@ -264,11 +284,11 @@ class Text:
         shortest, longest = int(self.lengths[texts[0]]), int(self.lengths[texts[-1]])
         return longest <= 2 * shortest and len(texts) * longest <= _BATCH
 
-    def _batch(self, texts: Integers, starts: Integers) -> Batch:
+    def _batch(self, texts: Integers) -> Batch:
         lengths = self.lengths[texts][:, np.newaxis]
         place = np.arange(int(lengths.max()))
         inside = place < lengths
-        places = np.where(inside, starts[texts][:, np.newaxis] + place, -1)
+        places = np.where(inside, self.starts[texts][:, np.newaxis] + place, -1)
         ids = np.where(inside, self.ids[places], 0)
         following = np.where(place + 1 < lengths, np.roll(ids, -1, axis=1), self.end)
         following = np.where(inside & (place >= self.prompt - 1), following, -1)
@@ -297,10 +317,7 @@ class Text:
         if self.num_texts == 1:
             return np.arange(self.prompt - 1, len(self))
         met: dict[tuple[int, ...], _Met] = {}
-        stops = np.cumsum(self.lengths)
-        for text, stop in enumerate(stops.tolist()):
-            start = stop - int(self.lengths[text])
-            ids = self.ids[start:stop].tolist()
+        for text, (start, ids) in enumerate(zip(self.starts.tolist(), self._parts(), strict=True)):
             context = 0
             for token, following in enumerate([*ids[1:], self.end]):
                 if window is None:  # one that was met, and a token more
@@ -321,9 +338,8 @@ class Text:
         Args:
             place: its index
         """
-        stops = np.cumsum(self.lengths)
-        text = int(np.searchsorted(stops, place, side="right"))
-        return Position(text, place - int(stops[text] - self.lengths[text]))
+        text = int(np.searchsorted(self.starts, place, side="right")) - 1
+        return Position(text, place - int(self.starts[text]))
 
     def _contradiction(self, first: "_Met", second: "_Met") -> DataError:
         def says(met: _Met, goes_on: str) -> str:

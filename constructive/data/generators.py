@@ -22,16 +22,16 @@ import math
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from flint import fmpz
 
 from constructive.data.dataset import Dataset, owning
 from constructive.data.stored import write_folder
+from constructive.exact.modular import prime_from
 from constructive.support.arguments import is_integer, require_positive, require_seed
-from constructive.support.arrays import Array, Integers, row_chunks
+from constructive.support.arrays import Array, Integers, float_type, row_chunks
 from constructive.support.errors import DataError, ParameterError, shown
 from constructive.support.foreign import in_three_parts
 from constructive.support.memory import require_memory
@@ -119,11 +119,11 @@ def _generator(draw: Callable[..., _Draws]) -> _Generator:
         targets = (num_examples,) if target_dim is None else (num_examples, target_dim)
         shapes = _Shapes((num_examples, context_size, width), (num_examples, width), targets)
         least = max(num_examples, context_size) * width
-        require_memory("queries", _dtype(dtype).itemsize * least, "fewer examples")
-        require_memory("targets", _dtype(dtype).itemsize * math.prod(targets), "fewer examples")
+        require_memory("queries", float_type(dtype).itemsize * least, "fewer examples")
+        require_memory("targets", float_type(dtype).itemsize * math.prod(targets), "fewer examples")
         draws = draw(np.random.default_rng(seed), shapes, **options)
         if folder is None:
-            size = _dtype(dtype).itemsize * math.prod(draws.shape)
+            size = float_type(dtype).itemsize * math.prod(draws.shape)
             require_memory("contexts", size, "fewer examples, or a folder, where they stay on disk")
         return _drawn(draws, dtype, folder)
 
@@ -148,7 +148,7 @@ def _documented(own: str) -> str:
 
 def _drawn(draws: _Draws, dtype: npt.DTypeLike, folder: str | Path | None) -> Dataset:
     """Draw a few rows of contexts at a time, then the rest, into memory or into a folder."""
-    kind, (shape, *_) = _dtype(dtype), draws
+    kind, (shape, *_) = float_type(dtype), draws
     chunks = row_chunks(shape[0], 8 * math.prod(shape[1:]), _DRAWN_BYTES)
     blocks = (draws.rows(rows.stop - rows.start) for rows in chunks)
 
@@ -165,23 +165,8 @@ def _drawn(draws: _Draws, dtype: npt.DTypeLike, folder: str | Path | None) -> Da
     return owning(contexts, *others())
 
 
-def _dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    try:
-        kind = np.dtype(dtype)
-    except TypeError:
-        kind = np.dtype(object)
-    if kind not in (np.float32, np.float64):
-        raise ParameterError(
-            f"dtype={shown(dtype)} is neither float32 nor float64",
-            witness=shown(dtype),
-            suggestion="dtype='float32'",
-        )
-    return kind
-
-
-@_generator
-def uniform(rng: np.random.Generator, shapes: _Shapes) -> _Draws:
-    """Draw a context for each example; tokens and queries are uniform in [0, 1)."""
+def _uniform(rng: np.random.Generator, shapes: _Shapes) -> _Draws:
+    """All numbers uniform in [0, 1)."""
     return _Draws(
         shapes.contexts,
         lambda count: rng.random((count, *shapes.contexts[1:])),
@@ -191,25 +176,24 @@ def uniform(rng: np.random.Generator, shapes: _Shapes) -> _Draws:
 
 
 @_generator
+def uniform(rng: np.random.Generator, shapes: _Shapes) -> _Draws:
+    """Draw a context for each example; tokens and queries are uniform in [0, 1)."""
+    return _uniform(rng, shapes)
+
+
+@_generator
 def shared_context(rng: np.random.Generator, shapes: _Shapes) -> _Draws:
     """Draw one context for all examples; tokens and queries are uniform in [0, 1)."""
     _, size, width = shapes.contexts
-    return _Draws(
-        (size, width),
-        lambda count: rng.random((count, width)),
-        lambda: rng.random(shapes.queries),
-        lambda: rng.random(shapes.targets),
-    )
+    return _uniform(rng, shapes._replace(contexts=(size, width)))
 
 
 @_generator
 def gaussian(rng: np.random.Generator, shapes: _Shapes) -> _Draws:
     """Draw a context for each example; tokens and queries are standard normal."""
-    return _Draws(
-        shapes.contexts,
-        lambda count: rng.standard_normal((count, *shapes.contexts[1:])),
-        lambda: rng.standard_normal(shapes.queries),
-        lambda: rng.random(shapes.targets),
+    return _uniform(rng, shapes)._replace(
+        rows=lambda count: rng.standard_normal((count, *shapes.contexts[1:])),
+        queries=lambda: rng.standard_normal(shapes.queries),
     )
 
 
@@ -236,12 +220,7 @@ def bag_of_tokens(  # noqa: D417 - callers do not give the others
         chosen: Array = bag[rng.permuted(rows, axis=1)[:, :size]]
         return chosen
 
-    return _Draws(
-        shapes.contexts,
-        draw,
-        lambda: rng.random(shapes.queries),
-        lambda: rng.random(shapes.targets),
-    )
+    return _uniform(rng, shapes)._replace(rows=draw)
 
 
 @_generator
@@ -264,11 +243,8 @@ def moment_curve(rng: np.random.Generator, shapes: _Shapes) -> _Draws:
                [ 1., -1.,  1.]])
     """
     total, width = shapes.queries
-    return _Draws(
-        shapes.contexts,
-        lambda count: rng.random((count, *shapes.contexts[1:])),
-        lambda: moment_curve_points(np.arange(total), width),
-        lambda: rng.random(shapes.targets),
+    return _uniform(rng, shapes)._replace(
+        queries=lambda: moment_curve_points(np.arange(total), width)
     )
 
 
@@ -324,9 +300,7 @@ def moment_curve_points(nodes: Integers, width: int) -> Array:
             witness=shown(nodes.tolist()),
             suggestion="np.arange(T)",
         )
-    prime = int(nodes.max()) + 1
-    while not fmpz(prime).is_prime():
-        prime += 1
+    prime = prime_from(int(nodes.max()) + 1)
     points = np.ones((len(nodes), width), dtype=np.int64)
     for power in range(1, width):
         points[:, power] = points[:, power - 1] * nodes % prime

@@ -18,7 +18,7 @@ import numpy as np
 
 from constructive.data.dataset import Dataset, owning
 from constructive.data.shapes import require_examples
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, first_place
 from constructive.support.errors import AssumptionError, DataError
 from constructive.support.foreign import in_three_parts
 
@@ -73,7 +73,7 @@ def _finite(array: Array, kind: np.dtype[np.floating]) -> Array:
     if not np.isfinite(stored).all():
         raise DataError(
             "sums of tokens leave the range of floats",
-            witness=tuple(np.argwhere(~np.isfinite(stored))[0].tolist()),
+            witness=first_place(~np.isfinite(stored)),
             suggestion="data scaled to size one",
         )
     return stored

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.data.positions import positions as encoding
-from constructive.support.arguments import require_positive, require_seed
+from constructive.support.arguments import require_known, require_positive, require_seed
 from constructive.support.arrays import Integers
-from constructive.support.errors import DataError, ParameterError, shown
+from constructive.support.errors import DataError
 
 Unit = Literal["words", "bytes"]
 
@@ -123,12 +123,7 @@ def language(
 
 
 def _tokens(text: str, unit: str) -> list[str]:
+    require_known("unit", unit, get_args(Unit))
     if unit == "words":
         return re.findall(r"\w+|[^\w\s]", text.lower())
-    if unit == "bytes":
-        return [chr(byte) for byte in text.encode()]
-    raise ParameterError(
-        f"unknown unit={shown(unit)}",
-        witness=shown(unit),
-        suggestion=" or ".join(map(repr, get_args(Unit))),
-    )
+    return [chr(byte) for byte in text.encode()]

@@ -12,7 +12,15 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from constructive.support.arrays import UNREADABLE, Array, Integers, as_array, finite_array, frozen
+from constructive.support.arrays import (
+    UNREADABLE,
+    Array,
+    Booleans,
+    Integers,
+    as_array,
+    finite_array,
+    frozen,
+)
 from constructive.support.errors import DataError
 
 _SHAPES = "matrices (n, d), one for each example, with n >= 1 tokens of one width d"
@@ -65,9 +73,9 @@ class Padded:
         return self.tokens.dtype
 
     @property
-    def mask(self) -> npt.NDArray[np.bool_]:
+    def mask(self) -> Booleans:
         """Which entries of `tokens` count, the others only fill up: (T, n)."""
-        mask: npt.NDArray[np.bool_] = np.arange(self.shape[1]) < self.lengths[:, np.newaxis]
+        mask: Booleans = np.arange(self.shape[1]) < self.lengths[:, np.newaxis]
         return mask
 
     def __len__(self) -> int:

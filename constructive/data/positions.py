@@ -4,9 +4,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from constructive.support.arguments import require_positive, require_seed
+from constructive.support.arguments import require_known, require_positive, require_seed
 from constructive.support.arrays import Array
-from constructive.support.errors import ParameterError, shown
 
 Positions = Literal["sinusoidal", "gaussian", "signs", "none"]
 
@@ -33,20 +32,14 @@ def positions(kind: str, size: int, width: int, *, seed: int = 0) -> Array:
     require_positive(size=size, width=width)
     require_seed(seed)
     rng = np.random.default_rng(seed)
-    kind = kind if isinstance(kind, str) else shown(kind)
+    require_known("positions", kind, get_args(Positions))
     if kind == "sinusoidal":
         return sinusoidal_positions(size, width)
     if kind == "gaussian":
         return 0.02 * rng.standard_normal((size, width))
     if kind == "signs":
         return rng.choice([-1.0, 1.0], (size, width))
-    if kind == "none":
-        return np.zeros((size, width))
-    raise ParameterError(
-        f"unknown positions={shown(kind)}",
-        witness=shown(kind),
-        suggestion=", ".join(map(repr, get_args(Positions))),
-    )
+    return np.zeros((size, width))
 
 
 def sinusoidal_positions(size: int, width: int) -> Array:

@@ -7,11 +7,10 @@ are random, as those of a network are before training.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import softmax
 
 from constructive.support.arguments import require_positive, require_seed
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 from constructive.support.errors import DataError, ParameterError
 from constructive.support.extras import require
 
@@ -31,7 +30,7 @@ class DigitImages:
 
     patches: Array
     pixels: Array
-    labels: npt.NDArray[np.int64]
+    labels: Integers
 
 
 def digit_images() -> DigitImages:
@@ -73,7 +72,7 @@ def english_text() -> str:
     return "\n".join(load().DESCR for load in loaders)
 
 
-def text_windows(count: int, size: int) -> npt.NDArray[np.int64]:
+def text_windows(count: int, size: int) -> Integers:
     r"""Return windows of consecutive bytes of an English text: (count, size), 0 to 255.
 
     The text is `english_text`; windows start at even distances, and are all different.

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.labels import Label, same_classes
-from constructive.support.arrays import Rebuilt
+from constructive.support.arrays import Integers, Rebuilt
 from constructive.support.errors import DataError, ParameterError
 
 ARRAYS = "contexts", "queries", "targets"
@@ -47,7 +47,7 @@ class ExampleShapes(Rebuilt):
         return {name: getattr(self, name) for name in ARRAYS}
 
     @property
-    def lengths(self) -> npt.NDArray[np.int64] | None:
+    def lengths(self) -> Integers | None:
         """The number of tokens of each context (T,), or None where all have n."""
         return None
 

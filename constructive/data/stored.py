@@ -20,7 +20,7 @@ import numpy.typing as npt
 from constructive.data.labels import Label, require_classes
 from constructive.data.shapes import ARRAYS, LENGTHS, check_shapes
 from constructive.support.arguments import as_path
-from constructive.support.arrays import Array, finite_array
+from constructive.support.arrays import Array, finite_array, first_place
 from constructive.support.errors import DataError, FormatError
 from constructive.support.files import replacing_folder
 from constructive.support.fingerprint import Fingerprint
@@ -206,7 +206,7 @@ def _largest(first: int, block: Array) -> float:
     """Return the largest size of an entry. Raises DataError for one that is not finite."""
     largest = max(float(block.max()), -float(block.min()))  # a NaN is both
     if not math.isfinite(largest):
-        index = tuple(int(i) for i in np.argwhere(~np.isfinite(block))[0])
+        index = first_place(~np.isfinite(block))
         value, index = block[index], (first + index[0], *index[1:])
         message = f"contexts{list(index)} is {value}"
         raise DataError(message, witness=index, suggestion="finite numbers only")

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from constructive.support.arguments import is_integer
+from constructive.support.arguments import is_integer, require_known
 from constructive.support.arrays import Integers
 from constructive.support.errors import DataError, ParameterError, shown
 
@@ -22,12 +22,7 @@ def require_vocabulary(vocabulary: tuple[Token, ...], unit: str) -> None:
         vocabulary: strings for "words", integers from 0 to 255 for "bytes", any for "ids"
         unit: what a token is
     """
-    if unit not in get_args(Unit):
-        raise ParameterError(
-            f"unknown unit={shown(unit)}",
-            witness=shown(unit),
-            suggestion=" or ".join(map(repr, get_args(Unit))),
-        )
+    require_known("unit", unit, get_args(Unit))
     met: set[Token] = set()
     for token in vocabulary:
         fits = isinstance(token, str) if unit == "words" else is_integer(token)

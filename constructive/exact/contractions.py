@@ -91,34 +91,15 @@ class Pairwise(Contraction):
     )
 
     def logits(self, width: int, head_dim: int) -> int:
-        """Count a product and additions for each of three sums.
-
-        Args:
-            width: d
-            head_dim: d_h
-        """
+        """Count a product and additions for each of three sums."""
         return 2 * width + head_dim
 
     def outputs(self, heads: int, tokens: int, width: int, value_dim: int, between: int) -> int:  # noqa: ARG002 - tokens are counted in softmax
-        """Count three sums, one of them over heads, too.
-
-        Args:
-            heads: H
-            tokens: n
-            width: d
-            value_dim: d_v
-            between: d_o
-        """
+        """Count three sums, one of them over heads, too."""
         return max(width + heads * value_dim, heads * width + value_dim) + between
 
     def readouts(self, tokens: npt.ArrayLike, rows: int, outputs: int) -> tuple[Array, int]:
-        """Count each product for itself.
-
-        Args:
-            tokens: n
-            rows: K
-            outputs: d_out
-        """
+        """Count each product for itself."""
         return np.full(np.shape(tokens), float(rows)), outputs
 
 
@@ -140,32 +121,13 @@ class AnyContraction(Contraction):
     )
 
     def logits(self, width: int, head_dim: int) -> int:
-        """Count one sum of products of four factors.
-
-        Args:
-            width: d
-            head_dim: d_h
-        """
+        """Count one sum of products of four factors."""
         return width * head_dim * width + 2
 
     def outputs(self, heads: int, tokens: int, width: int, value_dim: int, between: int) -> int:
-        """Count one sum of products of five factors.
-
-        Args:
-            heads: H
-            tokens: n
-            width: d
-            value_dim: d_v
-            between: d_o
-        """
+        """Count one sum of products of five factors."""
         return heads * tokens * width * value_dim * between + 3
 
     def readouts(self, tokens: npt.ArrayLike, rows: int, outputs: int) -> tuple[Array, int]:
-        """Count one sum of products of four factors: attention, tokens, U and the unembedding.
-
-        Args:
-            tokens: n
-            rows: K
-            outputs: d_out
-        """
+        """Count one sum of products of four factors: attention, tokens, U and the unembedding."""
         return np.asarray(tokens, dtype=np.float64) * rows * outputs + 2.0, 0

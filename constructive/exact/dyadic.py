@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.exact import gram, modular
-from constructive.support.arrays import Array, checked_array
+from constructive.support.arrays import Array, Booleans, Integers, checked_array, row_chunks
 
 _ATTEMPTS = 4
 """Random mixtures that are tried on a matrix before python-flint decides."""
@@ -89,8 +89,8 @@ class Decided:
         dependent: whose rows are proved to be dependent (B,)
     """
 
-    independent: npt.NDArray[np.bool_]
-    dependent: npt.NDArray[np.bool_]
+    independent: Booleans
+    dependent: Booleans
 
 
 def integers(matrix: Array) -> tuple[flint.fmpz_mat, list[int]]:
@@ -161,16 +161,35 @@ def kernel(matrix: Array) -> flint.fmpz_mat:
     width = matrix.shape[1]
     if len(matrix) > width:
         prime = next(modular.safe_primes())
-        residues = modular.residues(matrix, prime, modular.least_exponent(matrix))
+        residues = modular.residues(matrix, prime)
         factors = modular.factor(residues, prime)
         chosen = factors.rows[: factors.rank]
         found = kernel(matrix[chosen])
         if not found.ncols() or not any(map(any, (integers(matrix)[0] * found).tolist())):
             return found
-    basis, nullity = integers(matrix)[0].nullspace()
-    columns = [[int(basis[i, j]) for i in range(width)] for j in range(nullity)]
-    reduced = [[x // math.gcd(*column) for x in column] for column in columns]
-    return flint.fmpz_mat(width, nullity, [x for row in zip(*reduced, strict=True) for x in row])
+    return as_columns(null_vectors(integers(matrix)[0]), width)
+
+
+def null_vectors(matrix: flint.fmpz_mat) -> list[list[int]]:
+    """Return a basis of the vectors x with A x = 0, each of integers without a common divisor.
+
+    Args:
+        matrix: A (k, d), of integers
+    """
+    basis, nullity = matrix.nullspace()
+    columns = [[int(basis[i, j]) for i in range(matrix.ncols())] for j in range(nullity)]
+    return [[x // math.gcd(*column) for x in column] for column in columns]
+
+
+def as_columns(columns: list[list[int]], length: int) -> flint.fmpz_mat:
+    """Return vectors of integers as the columns of a matrix.
+
+    Args:
+        columns: the vectors
+        length: of each of them
+    """
+    entries = [x for row in zip(*columns, strict=True) for x in row]
+    return flint.fmpz_mat(length, len(columns), entries)
 
 
 def dependency(matrix: Array, rows: npt.ArrayLike | None = None) -> Dependency | None:
@@ -190,20 +209,19 @@ def dependency(matrix: Array, rows: npt.ArrayLike | None = None) -> Dependency |
     index = np.arange(len(matrix)) if rows is None else np.unique(np.asarray(rows, dtype=np.int64))
     while True:
         whole, exponents = integers(matrix[index])
-        basis, nullity = whole.transpose().nullspace()
-        if nullity == 0:
+        columns = null_vectors(whole.transpose())
+        if not columns:
             return None
-        columns = [[int(basis[i, j]) for i in range(len(index))] for j in range(nullity)]
         shortest = min(columns, key=lambda column: sum(c != 0 for c in column))
         support = [i for i, c in enumerate(shortest) if c]
-        if nullity == 1:  # the only dependency, so no part of its support is dependent
+        if len(columns) == 1:  # the only dependency, so no part of its support is dependent
             exact = [Fraction(shortest[i]) / Fraction(2) ** exponents[i] for i in support]
             chosen = tuple(int(index[i]) for i in support)
             return Dependency(chosen, tuple(c / exact[0] for c in exact))
         index = index[support] if len(support) < len(index) else index[:-1]
 
 
-def independent(blocks: Array, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+def independent(blocks: Array, rng: np.random.Generator) -> Booleans:
     """Return which matrices of a batch (B, k, d) have independent rows, exactly: (B,).
 
     Args:
@@ -266,21 +284,14 @@ def decide(
     return Decided(found, dependent)
 
 
-def _full_rank(blocks: Array, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+def _full_rank(blocks: Array, rng: np.random.Generator) -> Booleans:
     """Return which matrices of a batch (B, k, d) are proved to have rank k by a prime: (B,)."""
-    count, size, _ = blocks.shape
+    size = blocks.shape[1]
     prime = next(modular.safe_primes())
-    residues = modular.residues(blocks, prime, modular.least_exponent(blocks))
+    residues = modular.residues(blocks, prime)
     if size > BATCHED:
         return np.array([modular.rank(matrix, prime) == size for matrix in residues])
-    found = np.zeros(count, dtype=bool)
-    pending = np.arange(count)
-    for _ in range(_ATTEMPTS):
-        found[pending] = modular.full_row_rank(residues[pending], prime, rng)
-        pending = pending[~found[pending]]
-        if not len(pending):
-            break
-    return found
+    return modular.have_full_row_rank(residues, prime, rng, _ATTEMPTS)
 
 
 def has_full_rank(matrix: Array) -> bool:
@@ -301,7 +312,7 @@ def has_full_rank(matrix: Array) -> bool:
     return rank(matrix) == len(matrix)
 
 
-def seemingly_dependent(matrix: Array) -> npt.NDArray[np.int64] | None:
+def seemingly_dependent(matrix: Array) -> Integers | None:
     """Return rows of a dependency modulo a prime, no fewer of them being so; None if there is none.
 
     It proves nothing: rows may be dependent modulo p alone.
@@ -314,7 +325,7 @@ def seemingly_dependent(matrix: Array) -> npt.NDArray[np.int64] | None:
         [0, 2]
     """
     prime = next(modular.safe_primes())
-    residues = modular.residues(matrix, prime, modular.least_exponent(matrix))
+    residues = modular.residues(matrix, prime)
     factors = modular.factor(residues, prime)
     if factors.rank == len(matrix):
         return None
@@ -323,16 +334,16 @@ def seemingly_dependent(matrix: Array) -> npt.NDArray[np.int64] | None:
     return np.sort(np.append(factors.rows[used], factors.rows[factors.rank]))
 
 
-def _repeating(blocks: Array) -> npt.NDArray[np.bool_]:
+def _repeating(blocks: Array) -> Booleans:
     """Return which matrices of a batch (B, k, d) have two equal rows."""
     order = np.argsort(blocks @ np.random.default_rng(0).random(blocks.shape[2]), axis=1)
     ordered = np.take_along_axis(blocks, order[:, :, np.newaxis], axis=1)
     equal = (ordered[:, 1:] == ordered[:, :-1]).all(axis=2)  # neighbours, if rounding is the same
-    repeating: npt.NDArray[np.bool_] = equal.any(axis=1)
+    repeating: Booleans = equal.any(axis=1)
     return repeating
 
 
-def span_members(matrix: Array, rows: npt.ArrayLike) -> npt.NDArray[np.int64]:
+def span_members(matrix: Array, rows: npt.ArrayLike) -> Integers:
     """Return all rows of a matrix (T, d) that lie in the span of some of them, exactly.
 
     Args:
@@ -351,7 +362,7 @@ def span_members(matrix: Array, rows: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """
     matrix = checked_array("entries", matrix)
     prime = next(modular.safe_primes())
-    residues = modular.residues(matrix, prime, modular.least_exponent(matrix))
+    residues = modular.residues(matrix, prime)
     normals = modular.null_vectors(residues[np.asarray(rows)], prime)
     # A row outside of the span modulo p may be inside over Q where the span shrinks modulo p only.
     basis = kernel(matrix[np.asarray(rows)])
@@ -360,7 +371,7 @@ def span_members(matrix: Array, rows: npt.ArrayLike) -> npt.NDArray[np.int64]:
         candidates = candidates[~modular.product(residues, normals, prime).any(axis=1)]
     products = (integers(matrix[candidates])[0] * basis).tolist()
     inside = [i for i, row in enumerate(products) if not any(row)]
-    members: npt.NDArray[np.int64] = candidates[inside]
+    members: Integers = candidates[inside]
     return members
 
 
@@ -384,8 +395,8 @@ def granularity(array: Array) -> int:
     """
     flat = array.reshape(-1)
     found = []
-    for start in range(0, len(flat), _AT_ONCE):
-        part = flat[start : start + _AT_ONCE]
+    for some in row_chunks(len(flat), 1, _AT_ONCE):
+        part = flat[some]
         mantissas, exponents = np.frexp(part[part != 0].astype(np.float64))
         whole = (mantissas * 2.0**_SIGNIFICAND).astype(np.int64)
         lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 1

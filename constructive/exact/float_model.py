@@ -213,7 +213,7 @@ class FloatModel:
 
     def _clauses(self) -> Iterator[str]:
         """Say how a program sums, stores, scales and averages, from the numbers alone."""
-        tiny = _power(2.0 * self.smallest)
+        tiny = power(2.0 * self.smallest)
         yield (
             f"sums in {OPERATIONS[self.unit]}, in any order, rounding to nearest, with or without "
             "fused multiply-add"
@@ -241,7 +241,7 @@ class FloatModel:
             yield (
                 "constants scale W_Q, queries, keys, logits or exponents, in "
                 f"{self.constants} roundings at most, and their product is 1 (log2 e for exp2), "
-                f"and from {_power(1.0 / self.stretch)} to {_power(self.stretch)} on the way"
+                f"and from {power(1.0 / self.stretch)} to {power(self.stretch)} on the way"
             )
         yield (
             "softmax less the largest logit so far, in one piece or in blocks of "
@@ -250,7 +250,7 @@ class FloatModel:
         if self.merged:
             yield (
                 "or in parts that are divided by their sum L, or are exp(l - (m + log L)), and "
-                f"merged once by logsumexp, with log off by at most {_power(self.exp_error)} "
+                f"merged once by logsumexp, with log off by at most {power(self.exp_error)} "
                 "(1 + |log|)"
             )
         yield "underflow to zero or gradual"
@@ -362,9 +362,17 @@ class FloatModel:
         return np.where(inside, up(safe / (1.0 - safe)), np.inf)
 
 
-def _power(number: float) -> str:
-    """Write a power of two as one."""
-    return f"2^{math.frexp(number)[1] - 1}"
+def power(number: float) -> str:
+    """Write a number as a power of two.
+
+    Args:
+        number: a positive one
+
+    Example:
+        >>> power(0.125)
+        '2^-3'
+    """
+    return f"2^{math.log2(number):g}"
 
 
 def _both(one: npt.ArrayLike, other: npt.ArrayLike) -> Array:

@@ -46,10 +46,9 @@ Source: Demmel, *On floating point errors in Cholesky* (LAPACK Working Note 14, 
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.exact.upward import UNIT
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans
 
 _ROOM = 1.125
 """More than all terms of second order, and roundings of c itself."""
@@ -87,7 +86,7 @@ def scaled(vectors: Array) -> Array:
     return result
 
 
-def independent(blocks: Array) -> npt.NDArray[np.bool_]:
+def independent(blocks: Array) -> Booleans:
     """Return which matrices of a batch (B, k, d) are proved to have independent rows: (B,).
 
     Args:
@@ -107,13 +106,13 @@ def independent(blocks: Array) -> npt.NDArray[np.bool_]:
         return np.zeros(count, dtype=bool)
     grams = blocks @ blocks.swapaxes(1, 2)
     diagonal = np.einsum("bkk->bk", grams)
-    proved: npt.NDArray[np.bool_] = diagonal.all(axis=1)  # a zero row has no entry of 1/2
+    proved: Booleans = diagonal.all(axis=1)  # a zero row has no entry of 1/2
     diagonal *= 1.0 - shift
     proved &= _definite(grams)
     return proved
 
 
-def _definite(grams: Array) -> npt.NDArray[np.bool_]:
+def _definite(grams: Array) -> Booleans:
     """Return which Cholesky factorizations run to their end: (B,)."""
     try:
         factors = np.linalg.cholesky(grams)
@@ -123,6 +122,6 @@ def _definite(grams: Array) -> npt.NDArray[np.bool_]:
         half = len(grams) // 2
         return np.concatenate([_definite(grams[:half]), _definite(grams[half:])])
     diagonal = np.einsum("bkk->bk", factors)
-    found: npt.NDArray[np.bool_] = np.isfinite(diagonal).all(axis=1)
+    found: Booleans = np.isfinite(diagonal).all(axis=1)
     found &= (diagonal >= _LEAST).all(axis=1)
     return found

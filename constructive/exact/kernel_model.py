@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy.typing as npt
 
-from constructive.exact.float_model import OPERATIONS, FloatModel
+from constructive.exact.float_model import OPERATIONS, FloatModel, power
 from constructive.exact.formats import FORMATS, Format
 from constructive.exact.models import EXP_ULPS, SMALL_BLOCK
 from constructive.support.arrays import Array
@@ -123,10 +123,10 @@ class KernelModel(FloatModel):
         if self.matrix_unit > self.unit:
             yield (
                 "products of matrices may align products to the largest and cut them off, by at "
-                f"most {_power(self.matrix_unit / 2.0)} of it each"
+                f"most {power(self.matrix_unit / 2.0)} of it each"
             )
         if self.operand_unit:
-            yield f"operands of products of matrices are off by at most {_power(self.operand_unit)}"
+            yield f"operands of products of matrices are off by at most {power(self.operand_unit)}"
         yield (
             f"constants multiply entries of q and k in {_ENTRIES} roundings, and logits and "
             f"exponents in {self.constants} at most, with those of a bias, of l - m and of "
@@ -154,9 +154,9 @@ class KernelModel(FloatModel):
             * self.merged
         )
         yield (
-            f"exp is off by a part {_power(self.exp_error)} at most, for rescaling "
-            f"{_power(self.rescale_error)}, by {_power(2.0 * self.smallest)} where it is less than "
-            f"that, and 1 at 0; tanh by a part {_power(self.tanh_error)}"
+            f"exp is off by a part {power(self.exp_error)} at most, for rescaling "
+            f"{power(self.rescale_error)}, by {power(2.0 * self.smallest)} where it is less than "
+            f"that, and 1 at 0; tanh by a part {power(self.tanh_error)}"
         )
         yield f"the output is rounded to {self.output.name} once, to nearest"
         yield "underflow to zero or gradual"
@@ -250,8 +250,3 @@ def kernel_model_named(name: object) -> KernelModel:
             suggestion="one of " + ", ".join(map(repr, KERNEL_MODELS)),
         )
     return KERNEL_MODELS[name]
-
-
-def _power(number: float) -> str:
-    """Write a power of two as one."""
-    return f"2^{math.log2(number):g}"

@@ -12,13 +12,10 @@ those of the true logits, alpha_i:
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.exact.compensated import EXPONENTIAL_ERROR, exponential
 from constructive.exact.upward import TINY, UNIT, gamma, up
-from constructive.support.arrays import Array
-
-Integers = npt.NDArray[np.int64]
+from constructive.support.arrays import Array, Integers
 
 _SMALL = 0.01
 """Errors up to which first-order bounds hold with a few percent to spare."""

@@ -10,8 +10,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.table import Table
-
 from constructive.figures.figure import Figure
 from constructive.figures.stages import Stage, digits, text
 from constructive.support import tables
@@ -65,12 +63,10 @@ ASSUMPTIONS = AssumptionTable()
 
 def render(found: list[Row]) -> str:
     """Return the table as text."""
-    table = Table(box=None, pad_edge=False)
-    for heading in (
+    table = tables.new_table(
         "data", "stage", "Assumption 2", "Assumption 1", "Kruskal rank",
         "dependent subsets of n", "general position", "grouping",
-    ):  # fmt: skip
-        table.add_column(heading)
+    )  # fmt: skip
     for row in found:
         report = row.report
         failing = f" ({len(report.contexts)})" if report.contexts else ""

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from rich.table import Table
 
 from constructive.constructions.decoder import build_decoder
 from constructive.data.corpus import Text
@@ -141,10 +140,10 @@ def render(text: Text, found: list[Cost]) -> str:
         text: that the decoders recite
         found: what they cost
     """
-    table = Table(box=None, pad_edge=False)
-    table.add_column("decoder")
-    for heading in ("heads", "readout numbers", "stored numbers", "stored bits", "proved"):
-        table.add_column(heading, justify="right")
+    table = tables.new_table(
+        "decoder", "heads", "readout numbers", "stored numbers", "stored bits", "proved",
+        left=("decoder",),
+    )  # fmt: skip
     for cost in found:
         proved = f"yes, {percent(cost.share, 0)}" if cost.share < 1.0 else "no"
         table.add_row(
@@ -188,10 +187,8 @@ class Curve(Picture):
 
     def draw(self, folder: Path, *, executor: Executor | None = None) -> tuple[Path, ...]:
         """Build the decoders once, and write all files."""
-        words = Text.words(english_text())
-        text = Text.words(str(words.joined(words.tokens[: self.tokens])))
-        found = list(costs(text, self.kinds))
         del executor
+        text, found = self._built()
         figure = drawing.new_figure(*self.inches)
         draw_curve(figure, text, found)
         pictures = drawing.save_both(figure, folder, self.name)
@@ -203,9 +200,11 @@ class Curve(Picture):
     def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401
         """Draw the picture alone."""
         del executor
-        words = Text.words(english_text())
-        text = Text.words(str(words.joined(words.tokens[: self.tokens])))
-        draw_curve(figure, text, list(costs(text, self.kinds)))
+        draw_curve(figure, *self._built())
+
+    def _built(self) -> tuple[Text, list[Cost]]:
+        text = Text.words(english_text()).first(self.tokens)
+        return text, list(costs(text, self.kinds))
 
 
 CURVE = Curve()

@@ -24,7 +24,7 @@ from constructive.layers.causal.margins import Margins
 from constructive.layers.decoder import Decoder
 from constructive.layers.recital import recital
 from constructive.layers.views import Causal
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 
 LAST = 100
 """Positions whose attention is drawn, at most."""
@@ -103,15 +103,14 @@ class RecitalPicture(Picture):
 
     def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401, ARG002
         """Build the decoder, and draw it."""
-        words = Text.words(english_text())
-        text = Text.words(str(words.joined(words.tokens[: self.tokens])))
+        text = Text.words(english_text()).first(self.tokens)
         draw_recital(figure, build_decoder(text, width=self.width), text)
 
 
 RECITAL = RecitalPicture()
 
 
-def _draw_attention(figure: Any, decoder: Decoder, ids: npt.NDArray[np.int64]) -> None:  # noqa: ANN401
+def _draw_attention(figure: Any, decoder: Decoder, ids: Integers) -> None:  # noqa: ANN401
     """One image for each of a few heads: positions that look, by tokens that are seen."""
     length, window = len(ids), decoder.layer.window or len(ids)
     weights = attention(decoder, ids, last=LAST, heads=HEADS)

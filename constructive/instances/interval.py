@@ -140,13 +140,7 @@ class Interval(Refutation):
     atom: int
 
     def margin(self, network: Network, box: Box, atom: Atom) -> float:
-        """Return c less the bound of w . f.
-
-        Args:
-            network: f
-            box: of inputs
-            atom: w . f >= c
-        """
+        """Return c less the bound of w . f."""
         bound = attention_ranges(network, box).upper_bound(atom.coefficients)
         return math.nextafter(atom.threshold - bound, -math.inf)
 

@@ -3,7 +3,6 @@
 import numpy as np
 
 from constructive.instances.network import Head, Network
-from constructive.layers.attention import AttentionLayer
 from constructive.layers.layer import Layer
 from constructive.support.arrays import Array, as_array
 from constructive.support.errors import ParameterError, shown
@@ -40,7 +39,7 @@ def network_of(layer: Layer, context: Array) -> Network:
             witness=shown(tokens.shape),
             suggestion="data.contexts[i], or data.contexts if all examples share it",
         )
-    heads = zip(floats.query_weights, floats.key_weights, _readouts(floats), strict=True)
+    heads = zip(floats.query_weights, floats.key_weights, floats.readouts(), strict=True)
     with np.errstate(over="ignore"):
         return Network(
             tuple(
@@ -83,7 +82,7 @@ def network_of_token(layer: Layer, context: Array, query: Array, token: int = 0)
         True
     """
     floats, whole = layer.floats("instances"), network_of(layer, context)
-    tokens, readouts = as_array(context).astype(np.float64), _readouts(layer.floats("instances"))
+    tokens, readouts = as_array(context).astype(np.float64), floats.readouts()
     read = np.concatenate(list(readouts), axis=1)
     rank = int(np.linalg.matrix_rank(read))
     if not 0 <= token < len(tokens) or rank == len(read):
@@ -101,11 +100,3 @@ def network_of_token(layer: Layer, context: Array, query: Array, token: int = 0)
         slopes[token] = key @ basis
         heads.append(Head(slopes.astype("f4"), (tokens @ key).astype("f4"), head.values))
     return Network(tuple(heads))
-
-
-def _readouts(layer: AttentionLayer) -> Array:
-    """The effective readout of each head, W_V W_O W_D: (H, d, d_out)."""
-    w_v, w_o, w_d = (layer.tensors[name].astype(np.float64) for name in ("W_V", "W_O", "W_D"))
-    by_head = w_o.reshape(layer.num_heads, layer.value_dim, -1)
-    readouts: Array = w_v @ by_head @ w_d
-    return readouts

@@ -8,7 +8,10 @@ Scorers accept witnesses that are up to 1e-4 outside of the box. So the bound is
 margin of 1e-3 on the box that is wider by 1e-4 on every side.
 """
 
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,10 +24,11 @@ from constructive.instances.rounding import property_rounding
 from constructive.instances.search import refute_by_heads
 from constructive.support.arrays import Array
 
+Found = TypeVar("Found")
 Disjuncts = tuple[tuple[Atom, ...], ...]
 
 TOLERANCE = 1e-4
-"""How far outside of the box scorers accept a witness."""
+"""How far outside of the box, and of the property, VNN-COMP accepts a witness."""
 CLEARANCE = 1e-3
 """The least margin of an answer."""
 _STEPS, _COARSE = 1 << 16, 1 << 19
@@ -146,20 +150,27 @@ def largest_proved(
         proof = refuted(network, wanted, dual=dual)
         return (wanted, proof) if proof else None
 
-    found = at(_LEAST, dual=False)
-    low, high = _bits(_LEAST), _bits(_MOST)
-    while found and high - low > _STEPS:
-        middle = (low + high) // 2
-        better = at(_number(middle), dual=False)
-        low, high = (middle, high) if better else (low, middle)
-        found = better or found
-    high = min(low + 2 * _OCTAVE, _bits(_MOST))
-    while found and dual and high - low > _COARSE:
-        middle = (low + high) // 2
-        better = at(_number(middle), dual=True)
-        low, high = (middle, high) if better else (low, middle)
-        found = better or found
+    least, most = _bits(_LEAST), _bits(_MOST)
+    found, last = _nearest(partial(at, dual=False), at(_LEAST, dual=False), least, most, _STEPS)
+    if dual:
+        high = min(last + 2 * _OCTAVE, most)
+        found, _ = _nearest(partial(at, dual=True), found, last, high, _COARSE)
     return found
+
+
+def _nearest(
+    at: Callable[[float], Found | None], found: Found | None, good: int, bad: int, apart: int
+) -> tuple[Found | None, int]:
+    """Bisect between a radius where something was found and one where nothing was.
+
+    Radii are the bit patterns of float32 numbers; the last one where something was is returned.
+    """
+    while found and abs(good - bad) > apart:
+        middle = (good + bad) // 2
+        better = at(_number(middle))
+        good, bad = (middle, bad) if better else (good, middle)
+        found = better or found
+    return found, good
 
 
 def nearest_witness(
@@ -198,12 +209,7 @@ def nearest_witness(
     while not found and high <= _MOST:
         low, high = high, high * 2.0
         found = at(high)
-    while found and _bits(high) - _bits(low) > _COARSE:
-        middle = _number((_bits(low) + _bits(high)) // 2)
-        better = at(middle)
-        low, high = (low, middle) if better else (middle, high)
-        found = better or found
-    return found
+    return _nearest(at, found, _bits(high), _bits(low), _COARSE)[0]
 
 
 def _highest(network: Network, atom: Atom) -> float:

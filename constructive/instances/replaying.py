@@ -15,12 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from constructive.instances.properties import Property
+from constructive.instances.radii import TOLERANCE
 from constructive.support.arrays import Array
 from constructive.support.errors import FormatError
 from constructive.support.extras import require
 
-TOLERANCE = 1e-4
-"""How far outside of the box, and of the property, VNN-COMP accepts a witness."""
 DIFFERENCE = 1e-3
 """By which part the outputs of a witness may differ from those of onnxruntime."""
 _PAIR = re.compile(r"\(\s*([XY])(?:_|\[0,\s*)(\d+)\]?\s+([-+0-9.eE]+|[-+]?(?:inf|nan))\s*\)")

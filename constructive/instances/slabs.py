@@ -140,13 +140,7 @@ class Slabs(Refutation):
     slabs: tuple[Slab, ...]
 
     def margin(self, network: Network, box: Box, atom: Atom) -> float:
-        """Return the least c - sum_h c_h over the slabs, if all of it is proved.
-
-        Args:
-            network: f
-            box: of inputs
-            atom: w . f >= c
-        """
+        """Return the least c - sum_h c_h over the slabs, if all of it is proved."""
         nothing = -float("inf")
         direction = self.direction.tolist()
         tokens, heads = network.num_tokens, len(network.heads)
@@ -171,11 +165,7 @@ class Slabs(Refutation):
         return nothing if margin is None or at < end else lower(margin)
 
     def after(self, fixed: Array) -> "Slabs":
-        """Return slabs whose direction has a zero for each input that comes first.
-
-        Args:
-            fixed: values of these inputs (m,)
-        """
+        """Return slabs whose direction has a zero for each input that comes first."""
         direction = np.concatenate([np.zeros(len(fixed)), self.direction])
         return Slabs(self.atom, direction, self.slabs)
 

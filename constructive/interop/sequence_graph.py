@@ -9,7 +9,8 @@ import onnx
 from constructive.interop.onnx_graph import Graph, Value
 from constructive.sequences.attention import UniformAttention
 from constructive.sequences.network import Network
-from constructive.sequences.rounded import RoundedNetwork, float_type, require_exact
+from constructive.sequences.rounded import RoundedNetwork, require_exact
+from constructive.support.arrays import float_type
 
 
 def model(

@@ -1,5 +1,7 @@
 """A sequence memorizer as a PyTorch module. Needs torch (`pip install ".[torch]"`)."""
 
+from dataclasses import astuple
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -109,13 +111,7 @@ class SequenceModule(nn.Module):
         self.task = task
         self.embedding = TokenwiseModule(embedding, dtype)
         self.classifier = TokenwiseModule(classifier, dtype)
-        rows = (
-            attention.query_weights,
-            attention.key_weights,
-            attention.value_weights,
-            attention.output_weights,
-        )
-        for name, weights in zip(WEIGHTS, rows, strict=True):
+        for name, weights in zip(WEIGHTS, astuple(attention), strict=True):
             tensor = torch.tensor([float(weight) for weight in weights], dtype=dtype)
             shaped = tensor[None, :] if name == "W_O" else tensor[:, None]
             self.register_parameter(name, nn.Parameter(shaped))

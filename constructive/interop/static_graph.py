@@ -66,7 +66,7 @@ def _affine(layer: AttentionLayer, tokens: Array) -> onnx.ModelProto:
     """Return logits X A_h, values E U_h."""
     graph, kind = Graph(OPSET, IR_VERSION), layer.query_weights.dtype
     heads = []
-    pairs = zip(layer.query_weights, layer.key_weights, _readouts(layer), strict=True)
+    pairs = zip(layer.query_weights, layer.key_weights, layer.readouts(), strict=True)
     for h, (query, key, readout) in enumerate(pairs):
         slopes = query.astype(np.float64) @ (key.astype(np.float64).T @ tokens.T)
         a = graph.constant(f"A{h}", slopes.astype(kind))
@@ -89,7 +89,7 @@ def _bilinear(layer: AttentionLayer, size: int) -> onnx.ModelProto:
     shape = graph.constant("tokens_shape", np.array([size, width]))
     tokens = graph.node("Reshape", flat, shape, name="tokens")
     heads = []
-    weights = zip(layer.query_weights, layer.key_weights, _readouts(layer), strict=True)
+    weights = zip(layer.query_weights, layer.key_weights, layer.readouts(), strict=True)
     for h, (w_q, w_k, readout) in enumerate(weights):
         queries = graph.node("MatMul", query, graph.constant(f"W_Q{h}", w_q))
         keys = graph.node("MatMul", tokens, graph.constant(f"W_K{h}", w_k))
@@ -99,13 +99,6 @@ def _bilinear(layer: AttentionLayer, size: int) -> onnx.ModelProto:
         last = "Y" if layer.num_heads == 1 else ""
         heads.append(graph.node("MatMul", attention, values, name=last))
     return _whole(graph, layer, heads, (size + 1) * width)
-
-
-def _readouts(layer: AttentionLayer) -> Array:
-    """Return W_V W_O W_D of each head, in float64: (H, d, d_out)."""
-    w_v, w_o, w_d = (layer.tensors[name].astype(np.float64) for name in ("W_V", "W_O", "W_D"))
-    readouts: Array = w_v @ w_o.reshape(layer.num_heads, layer.value_dim, -1) @ w_d
-    return readouts
 
 
 def _whole(graph: Graph, layer: AttentionLayer, heads: list[str], inputs: int) -> onnx.ModelProto:

@@ -8,7 +8,8 @@ import numpy as np
 
 from constructive.kernels.mistakes import mistakes
 from constructive.kernels.mistakes.bench import Bench, Made
-from constructive.kernels.report import PART, Report, of_kinds, same_rows
+from constructive.kernels.report import PART, Report, of_kinds
+from constructive.kernels.same import same_rows
 
 _MOST_REPORTS = 6
 """Reports whose explanations are tried on all others."""

@@ -27,7 +27,7 @@ from constructive.exact.arithmetics.floats import FactoredFloats
 from constructive.exact.models import FLOAT32
 from constructive.layers.attend import Chunk, attend, flat
 from constructive.layers.outputs import Outputs, drawn
-from constructive.layers.shapes import FLOAT64, HeadShapes, check_targets
+from constructive.layers.shapes import FLOAT64, HeadShapes, check_targets, require_finite
 from constructive.layers.views import View, examples
 from constructive.support.arrays import CHUNK_BYTES, Array, as_array, private
 from constructive.support.errors import DataError, ParameterError, shown
@@ -176,9 +176,18 @@ class AttentionLayer(HeadShapes):
     @property
     def effective_readout(self) -> Array:
         """U with f = U^T z, of shape (H d, d_out)."""
-        output = self.output_weights.reshape(self.num_heads, self.value_dim, -1)
-        per_head = self.value_weights @ output @ self.readout_weights
-        return per_head.reshape(-1, self.target_dim)
+        return self.readouts(self.query_weights.dtype).reshape(-1, self.target_dim)
+
+    def readouts(self, dtype: npt.DTypeLike = np.float64) -> Array:
+        """Return W_V W_O W_D of each head: (H, d, d_out).
+
+        Args:
+            dtype: in which they are multiplied
+        """
+        weights = self.value_weights, self.output_weights, self.readout_weights
+        w_v, w_o, w_d = (array.astype(dtype, copy=False) for array in weights)
+        readouts: Array = w_v @ w_o.reshape(self.num_heads, self.value_dim, -1) @ w_d
+        return readouts
 
     def __call__(
         self, contexts: npt.ArrayLike, queries: npt.ArrayLike, *, chunk_bytes: int = CHUNK_BYTES
@@ -382,8 +391,4 @@ def _check_weights(arrays: dict[str, Array]) -> None:
     if dtypes not in ({np.dtype(np.float32)}, {np.dtype(np.float64)}):
         message = f"the weights have dtypes {sorted(map(str, dtypes))}"
         raise ParameterError(message, suggestion="all float64, or all float32")
-    for name, array in arrays.items():
-        if not np.isfinite(array).all():
-            index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-            message = f"{name}{list(index)} is {array[index]}"
-            raise ParameterError(message, witness=(name, index), suggestion="finite weights only")
+    require_finite(arrays)

@@ -26,20 +26,18 @@ from constructive.layers.decoder_checks import require_parts
 from constructive.layers.decoder_record import DecoderRecord
 from constructive.layers.packed.packing import pack, packable
 from constructive.support.arguments import require_positive
-from constructive.support.arrays import Array, Rebuilt, private
+from constructive.support.arrays import Array, Integers, Rebuilt, private
 from constructive.support.errors import DataError, ParameterError, shown
 from constructive.support.extras import require
 from constructive.support.files import replacing
-from constructive.support.tables import Sheet
+from constructive.support.tables import Sheet, Shown
 
 if TYPE_CHECKING:
     import torch
 
-Integers = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, eq=False)
-class Decoder(Rebuilt):
+class Decoder(Rebuilt, Shown):
     """One causal attention layer which recites texts. Made by `build_decoder`.
 
     `repr` is one line, `str` a table, and so is the HTML which notebooks show. All arrays are
@@ -191,7 +189,7 @@ class Decoder(Rebuilt):
         Returns:
             rows of the embedding, and of the positions, to be added: both (R, d)
         """
-        starts = np.repeat(np.cumsum(text.lengths) - text.lengths, text.lengths)
+        starts = np.repeat(text.starts, text.lengths)
         pairs = np.unique(np.stack([text.ids, np.arange(len(text)) - starts]), axis=1)
         return self.embedding[pairs[0]], self.placed(pairs[1])
 
@@ -437,12 +435,6 @@ class Decoder(Rebuilt):
 
     def __repr__(self) -> str:
         return f"Decoder({self._summary()})"
-
-    def __str__(self) -> str:
-        return self._sheet().text(100)
-
-    def _repr_html_(self) -> str:
-        return self._sheet().html()
 
     def _summary(self) -> str:
         layer = self.layer

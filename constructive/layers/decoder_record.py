@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from constructive.exact.models import STORAGES
-from constructive.support.arguments import is_integer
-from constructive.support.errors import ParameterError, shown
+from constructive.support.arguments import is_integer, require_known
+from constructive.support.errors import shown
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,7 @@ class DecoderRecord:
     storage: str = "float32"
 
     def __post_init__(self) -> None:
-        if self.storage not in STORAGES:
-            raise ParameterError(
-                f"unknown storage={shown(self.storage)}",
-                witness=shown(self.storage),
-                suggestion=" or ".join(map(repr, STORAGES)),
-            )
+        require_known("storage", self.storage, STORAGES)
 
 
 def read_record(content: dict[str, Any]) -> DecoderRecord:

@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping
 
-from rich.table import Table
-
 from constructive.exact.directed import fixed, percent
 from constructive.layers.decoder_record import DecoderRecord
 from constructive.support.arrays import Array
-from constructive.support.tables import Sheet
+from constructive.support.tables import Sheet, new_table
 
 
 def sheet(summary: str, record: DecoderRecord, tensors: Mapping[str, Array]) -> Sheet:
@@ -26,9 +24,7 @@ def sheet(summary: str, record: DecoderRecord, tensors: Mapping[str, Array]) -> 
         ("of it float32 may take", f"{percent(record.share, 0)} at worst{built}"),
         ("seed", str(record.seed)),
     )
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    for heading in ("tensor", "shape", "what"):
-        table.add_column(heading)
+    table = new_table("tensor", "shape", "what")
     about = {
         "embedding": "a row for each token",
         "positions": "a row for each position",

@@ -21,7 +21,7 @@ from constructive.layers.balls import enclose, intermediate
 from constructive.layers.layer import NotFloats
 from constructive.layers.outputs import Outputs, drawn
 from constructive.support.arguments import is_integer
-from constructive.support.arrays import Array, private
+from constructive.support.arrays import Array, Integers, private
 from constructive.support.errors import ParameterError, PrecisionError
 
 PART_BITS = 53
@@ -194,7 +194,7 @@ class ExtendedLayer(NotFloats):
 
 
 def solve(
-    layer: AttentionLayer, dataset: Dataset, columns: npt.NDArray[np.int64], *, precision: int
+    layer: AttentionLayer, dataset: Dataset, columns: Integers, *, precision: int
 ) -> tuple[Array, ...]:
     """Solve Z U = Y in balls, and return U as a sum of float64 arrays (H d, d_out).
 
@@ -228,9 +228,7 @@ def solve(
     )
 
 
-def _split(
-    solution: arb_mat, columns: npt.NDArray[np.int64], width: int, parts: int
-) -> tuple[Array, ...]:
+def _split(solution: arb_mat, columns: Integers, width: int, parts: int) -> tuple[Array, ...]:
     """Return midpoints as sums of float64 numbers, each the rounding of what is left."""
     rest = [x.mid() for x in solution.entries()]
     arrays = []

@@ -22,13 +22,14 @@ from constructive.support.errors import DataError, ParameterError
 from constructive.support.extras import require
 from constructive.support.files import replacing
 from constructive.support.foreign import in_three_parts
+from constructive.support.tables import Sheet, Shown
 
 if TYPE_CHECKING:
     import torch
 
 
 @dataclass(frozen=True, eq=False)
-class Memorizer:
+class Memorizer(Shown):
     """A layer whose weights were constructed to reproduce every target of a data set.
 
     `repr` is one line, `str` a table, and so is the HTML that notebooks show.
@@ -292,11 +293,8 @@ class Memorizer:
     def __repr__(self) -> str:
         return f"Memorizer({self.record.summary(self.layer)})"
 
-    def __str__(self) -> str:
-        return tables.sheet(self.layer, self.record).text(100)
-
-    def _repr_html_(self) -> str:
-        return tables.sheet(self.layer, self.record).html()
+    def _sheet(self) -> Sheet:
+        return tables.sheet(self.layer, self.record)
 
 
 def _one_more_axis(contexts: npt.ArrayLike, queries: npt.ArrayLike) -> npt.ArrayLike | None:

@@ -26,9 +26,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 
 _POWERS = 0.125, 0.25, 0.5, 2.0, 4.0, 8.0
 _MARGIN = 2.0**10
@@ -57,7 +56,7 @@ class SignedCycles(NamedTuple):
         entries: what it is, a power of two with a sign (k, m)
     """
 
-    columns: npt.NDArray[np.int64]
+    columns: Integers
     entries: Array
 
     @classmethod

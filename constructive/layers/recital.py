@@ -12,7 +12,7 @@ from constructive.layers.causal.integers import integer_margins, require_integer
 from constructive.layers.causal.margins import Margins, margins
 from constructive.layers.decoder import Decoder
 from constructive.layers.exact_logits import ExactLogits, exact_positions
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, first_place
 from constructive.support.errors import PrecisionError, shown
 from constructive.support.progress import report
 
@@ -69,7 +69,7 @@ def added_tokens(decoder: Decoder, text: Text) -> Array:
     if not exact.all() or not np.isfinite(filled).all():
         raise PrecisionError(
             "a token and its position do not add up exactly in float32",
-            witness=shown(tuple(map(int, np.argwhere(~exact)[0])) if not exact.all() else None),
+            witness=shown(None if exact.all() else first_place(~exact)),
             suggestion="a decoder of build_decoder, whose entries are multiples of 1/2",
         )
     return tokens
@@ -125,10 +125,10 @@ def _of_integers(decoder: Decoder, text: Text, model: FloatModel) -> Margins:
     """Margins of a decoder of integers. Raises PrecisionError for others."""
     require_integers(decoder.tensors, model)
     added_tokens(decoder, text)  # raises where float32 does not add them exactly
-    parts, stops = [], np.cumsum(text.lengths)
-    for number, stop in enumerate(stops.tolist()):
-        report("read the tokens of saturated heads", number, len(stops))
-        places = np.arange(stop - int(text.lengths[number]), stop)
+    parts = []
+    for number, start in enumerate(text.starts.tolist()):
+        report("read the tokens of saturated heads", number, text.num_texts)
+        places = np.arange(start, start + int(text.lengths[number]))
         ids = text.ids[places]
         following = np.append(ids[1:], text.end)
         following[: text.prompt - 1] = -1

@@ -26,7 +26,6 @@ import numpy as np
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
 from constructive.exact.arithmetics.residues import (
-    Integers,
     Point,
     Residues,
     VanishingDenominatorError,
@@ -34,7 +33,7 @@ from constructive.exact.arithmetics.residues import (
 from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.views import View, examples
-from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.arrays import CHUNK_BYTES, Array, Integers
 
 _PRIMES = 3
 _VANISHING = 20

@@ -1,12 +1,14 @@
 """What the shapes of weights say, in any arithmetic."""
 
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from constructive.data.shapes import ExampleShapes
-from constructive.support.arrays import Rebuilt
-from constructive.support.errors import DataError
+from constructive.support.arrays import Rebuilt, first_place
+from constructive.support.errors import DataError, ParameterError
 
 FLOAT64 = 53
 """Bits of a float64, and so of a readout that is not a sum of several."""
@@ -63,3 +65,16 @@ def check_targets(dataset: ExampleShapes, target_dim: int) -> None:
             witness=dataset.target_dim,
             suggestion=f"targets with d_out={target_dim}",
         )
+
+
+def require_finite(tensors: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Raise ParameterError, with its place, for an entry of weights that is not finite."""
+    for name, array in tensors.items():
+        wrong = ~np.isfinite(array)
+        if wrong.any():
+            place = first_place(wrong)
+            raise ParameterError(
+                f"{name}{list(place)} is {array[place]}",
+                witness=(name, place),
+                suggestion="finite weights only",
+            )

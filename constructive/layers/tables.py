@@ -2,21 +2,17 @@
 
 from fractions import Fraction
 
-from rich.table import Table
-
 from constructive.exact.directed import percent
 from constructive.layers.layer import Layer
 from constructive.layers.record import BuildRecord, HeadRecord, TrainedRecord
-from constructive.support.tables import Sheet
+from constructive.support.tables import Sheet, new_table
 
 _HEADINGS = "head", "examples", "sharpness", "saturated", "rank reached (estimate)"
 
 
 def sheet(layer: Layer, record: BuildRecord | TrainedRecord) -> Sheet:
     """Return the table of a layer and its record."""
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    for heading in _HEADINGS if record.heads else ():
-        table.add_column(heading, justify="right")
+    table = new_table(*_HEADINGS if record.heads else (), left=())
     for index, head in _abridged(record.heads):
         if head is None:
             table.add_row("...", "", "", "", "")

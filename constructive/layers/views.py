@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.padded import Padded
-from constructive.support.arrays import CHUNK_BYTES
+from constructive.support.arrays import CHUNK_BYTES, Booleans, Integers, row_chunks
 
 Numbers = npt.NDArray[Any]
 Rows = slice | tuple[slice, slice]
@@ -40,14 +40,14 @@ class Block(NamedTuple):
     rows: Rows
     groups: slice
     keys: slice
-    hidden: npt.NDArray[np.bool_] | None
+    hidden: Booleans | None
 
     @property
-    def counts(self) -> npt.NDArray[np.int64]:
+    def counts(self) -> Integers:
         """How many tokens each of the b queries sees: (b,), or (1,) where all see all."""
         if self.hidden is None:
             return np.array([self.keys.stop - self.keys.start])
-        counts: npt.NDArray[np.int64] = (~self.hidden).sum(axis=1)
+        counts: Integers = (~self.hidden).sum(axis=1)
         return counts
 
 
@@ -94,17 +94,12 @@ class Own(View):
         self.tokens, self.queries = contexts, queries
 
     @property
-    def hidden(self) -> npt.NDArray[np.bool_] | None:
+    def hidden(self) -> Booleans | None:
         """Which tokens each query does not see, (T, n), or None if all see all."""
         return None
 
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
         """Take some examples at a time.
-
-        Args:
-            num_heads: H
-            chunk_bytes: about the size of temporary arrays, in bytes
-            itemsize: that of a number, in bytes
 
         Example:
             >>> view = Own(np.zeros((3, 2, 1)), np.zeros((3, 1)))
@@ -128,17 +123,12 @@ class OfLengths(Own):
         self._hidden = ~contexts.mask
 
     @property
-    def hidden(self) -> npt.NDArray[np.bool_]:
+    def hidden(self) -> Booleans:
         """Which tokens each query does not see: (T, n)."""
         return self._hidden
 
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
         """Take some examples at a time.
-
-        Args:
-            num_heads: H
-            chunk_bytes: about the size of temporary arrays, in bytes
-            itemsize: that of a number, in bytes
 
         Example:
             >>> view = OfLengths(Padded(np.zeros((2, 3, 1)), np.array([1, 3])), np.zeros((2, 1)))
@@ -168,13 +158,7 @@ class Shared(View):
         return
 
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
-        """Take some examples at a time.
-
-        Args:
-            num_heads: H
-            chunk_bytes: about the size of temporary arrays, in bytes
-            itemsize: that of a number, in bytes
-        """
+        """Take some examples at a time."""
         for rows in _examples(self, num_heads, chunk_bytes, itemsize):
             yield Block(rows, slice(0, 1), slice(0, self.tokens.shape[1]), None)
 
@@ -204,11 +188,6 @@ class Causal(View):
     ) -> Iterator[Block]:
         """Take some positions of some sequences at a time.
 
-        Args:
-            num_heads: H
-            chunk_bytes: about the size of the logits of a block, in bytes
-            itemsize: of no influence
-
         Example:
             >>> view = Causal(np.zeros((1, 5, 1)), window=2)
             >>> [(b.rows[1].start, b.rows[1].stop, b.keys.start) for b in view.blocks(1, 64)]
@@ -230,16 +209,14 @@ class Causal(View):
                 rows = sequences, slice(start, stop)
                 yield Block(rows, sequences, slice(begin, stop), hidden)
 
-    def hidden(
-        self, rows: npt.NDArray[np.int64], keys: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.bool_]:
+    def hidden(self, rows: Integers, keys: Integers) -> Booleans:
         """Return which tokens positions do not see: (b, n).
 
         Args:
             rows: positions (b,)
             keys: tokens (n,)
         """
-        later: npt.NDArray[np.bool_] = keys > rows[:, np.newaxis]
+        later: Booleans = keys > rows[:, np.newaxis]
         if self.window is not None:
             later |= keys <= rows[:, np.newaxis] - self.window
         return later
@@ -258,8 +235,7 @@ def examples(contexts: Numbers | Padded, queries: Numbers) -> Own | Shared:
 
 
 def _examples(view: View, num_heads: int, chunk_bytes: int, itemsize: int) -> Iterator[slice]:
-    """Yield slices of examples whose queries, logits and averages fit together."""
+    """Return slices of examples whose queries, logits and averages fit together."""
     size, width = view.tokens.shape[1:]
-    step = max(1, chunk_bytes // (num_heads * (2 * width + size) * itemsize))
-    for start in range(0, len(view.queries), step):
-        yield slice(start, min(start + step, len(view.queries)))
+    row = num_heads * (2 * width + size) * itemsize
+    return row_chunks(len(view.queries), row, chunk_bytes)

@@ -9,10 +9,10 @@ from dataclasses import astuple, dataclass
 from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.sequences.network import Column, Number, bits, combination
 from constructive.sequences.storage import Json, number, written
+from constructive.support.arrays import Integers
 from constructive.support.errors import ParameterError, shown
 
 WEIGHTS = "W_Q", "W_K", "W_V", "W_O"
@@ -66,7 +66,7 @@ class UniformAttention:
         zero, rest = (0,) * width, (0,) * (width - 1)
         return cls(zero, zero, (context_size, *rest), (*rest, 1))
 
-    def __call__(self, stream: Sequence[Column], ids: npt.NDArray[np.int64]) -> list[Column]:
+    def __call__(self, stream: Sequence[Column], ids: Integers) -> list[Column]:
         """Attend within sequences.
 
         Args:

@@ -29,7 +29,7 @@ from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.sequences.network import Affine, Program
 from constructive.sequences.projection import Projection, project, smallest_modulus
 from constructive.sequences.record import SequenceRecord
-from constructive.support.arguments import require_positive, require_seed
+from constructive.support.arguments import require_known, require_positive, require_seed
 from constructive.support.errors import ParameterError, shown
 
 _SEEDS = 1 << 128
@@ -76,12 +76,7 @@ def build_sequence_memorizer(
         >>> build_sequence_memorizer(["abc", "abd"], ["x", "y"]).predict(["bca"])
         ['x']
     """
-    if not isinstance(construction, str) or construction not in CONSTRUCTIONS:
-        raise ParameterError(
-            f"unknown construction={shown(construction)}",
-            witness=shown(construction),
-            suggestion=" or ".join(map(repr, CONSTRUCTIONS)),
-        )
+    require_known("construction", construction, CONSTRUCTIONS)
     require_seed(seed)
     if max_word_bits is not None:
         require_positive(max_word_bits=max_word_bits)

@@ -29,10 +29,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.sequences.comparisons import RAMP, Comparison
 from constructive.sequences.network import Affine, Program, Step
+from constructive.support.arrays import Integers
 from constructive.support.errors import ParameterError
 
 ENTRY = 10
@@ -148,7 +148,7 @@ def plan(
 
 
 def _cheapest(
-    lengths: npt.NDArray[np.int64], first_bits: int, comparison: Comparison, most: int | None
+    lengths: Integers, first_bits: int, comparison: Comparison, most: int | None
 ) -> tuple[int, int, bool]:
     """k, the bits of a digit, and whether first members are in the word, of the fewest weights.
 

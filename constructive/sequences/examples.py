@@ -23,8 +23,9 @@ from constructive.sequences.tokens import (
     rectangular,
     unequal,
 )
+from constructive.support.arguments import require_known
 from constructive.support.arrays import Integers, Rebuilt, private
-from constructive.support.errors import DataError, ParameterError, shown
+from constructive.support.errors import DataError, shown
 
 Task = Literal["next", "last", "seq2seq"]
 
@@ -76,12 +77,7 @@ class SequenceDataset(Rebuilt, JsonFile):
             >>> SequenceDataset.of(["abb", "abc", "bba"], [1, 2, 1])
             SequenceDataset(next, N=3, n=3, V=3, symbols, 2 labels)
         """
-        if not isinstance(task, str) or task not in get_args(Task):
-            raise ParameterError(
-                f"unknown task={shown(task)}",
-                witness=shown(task),
-                suggestion=", ".join(map(repr, get_args(Task))),
-            )
+        require_known("task", task, get_args(Task))
         listed = rectangular(sequences)
         different, ids = numbered(listed)
         tokens = exact_vectors(different)
@@ -159,9 +155,6 @@ class SequenceDataset(Rebuilt, JsonFile):
     @classmethod
     def from_content(cls, content: Json) -> "SequenceDataset":
         """Return the data set that `of` makes of what was written of one.
-
-        Args:
-            content: of a file
 
         Raises:
             ValueError: for what is not a data set

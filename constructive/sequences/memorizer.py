@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import numpy.typing as npt
-from rich.table import Table
 
 from constructive.sequences.answers import expected_outputs, met
 from constructive.sequences.attention import UniformAttention
@@ -34,14 +33,14 @@ from constructive.support.arrays import Integers
 from constructive.support.errors import DataError, ParameterError
 from constructive.support.extras import require
 from constructive.support.files import replacing
-from constructive.support.tables import Sheet
+from constructive.support.tables import Sheet, Shown, new_table
 
 if TYPE_CHECKING:
     import torch
 
 
 @dataclass(frozen=True, eq=False)
-class SequenceMemorizer(JsonFile):
+class SequenceMemorizer(JsonFile, Shown):
     """Two token-wise ReLU networks around one layer of uniform attention, in exact arithmetic.
 
     `repr` is one line, `str` a table, and so is the HTML that notebooks show.
@@ -332,9 +331,6 @@ class SequenceMemorizer(JsonFile):
     def from_content(cls, content: Json) -> "SequenceMemorizer":
         """Return the memorizer of which `content` is the content.
 
-        Args:
-            content: of a file
-
         Raises:
             ParameterError: for parts that do not fit together
             ValueError: for what is not a memorizer
@@ -363,12 +359,6 @@ class SequenceMemorizer(JsonFile):
             f"{self.embedding.depth} + {self.classifier.depth})"
         )
 
-    def __str__(self) -> str:
-        return self._sheet().text(100)
-
-    def _repr_html_(self) -> str:
-        return self._sheet().html()
-
     def _sheet(self) -> Sheet:
         record, sizes = self.record, self.record.sizes
         kind = f"{len(self.symbols)} symbols" if self.symbols is not None else f"d = {self.width}"
@@ -380,9 +370,9 @@ class SequenceMemorizer(JsonFile):
             ("options", f"{record.embedding}, {record.layout}, {record.backend}, {record.step}, "
                         f"seed {record.seed}"),
         )  # fmt: skip
-        table = Table(box=None, pad_edge=False, show_edge=False)
-        for heading in ("part", "depth", "width", "non-zero", "total", "largest bits"):
-            table.add_column(heading, justify="left" if heading == "part" else "right")
+        table = new_table(
+            "part", "depth", "width", "non-zero", "total", "largest bits", left=("part",)
+        )
         for name, part in zip(("embedding", "attention", "classifier"), self._parts, strict=True):
             depth, width = (part.depth, part.width) if isinstance(part, Network) else (1, 1)
             counts = part.nonzero_parameters, part.total_parameters

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from constructive.sequences.attention import UniformAttention
 from constructive.sequences.network import Column, Network, Number, SparseMatrix
-from constructive.support.arrays import Integers
-from constructive.support.errors import ParameterError, PrecisionError
+from constructive.support.arrays import Integers, float_type
+from constructive.support.errors import PrecisionError
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -118,28 +118,6 @@ def require_exact(weights: Iterable[Number], dtype: npt.DTypeLike) -> None:
                 suggestion="construction='float_separating_set' and max_word_bits=52, or 23 for "
                 "float32; and measure `reproduced`",
             )
-
-
-def float_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    """Return the type float64 or float32, as numpy calls it.
-
-    Args:
-        dtype: anything that numpy takes for one
-
-    Raises:
-        ParameterError: for others
-    """
-    try:
-        kind = np.dtype(dtype)
-    except TypeError:
-        kind = np.dtype(object)
-    if kind not in (np.float64, np.float32):
-        raise ParameterError(
-            f"dtype={dtype!r} is neither float64 nor float32",
-            witness=str(dtype),
-            suggestion="float64, or float32 for few sequences",
-        )
-    return kind
 
 
 def floats(numbers: Iterable[Number], dtype: npt.DTypeLike) -> Floats:

@@ -2,6 +2,7 @@
 
 import operator
 import os
+from collections.abc import Iterable
 from numbers import Real
 from pathlib import Path
 
@@ -51,6 +52,19 @@ def require_pair(name: str, value: object, suggestion: str) -> None:
     if not isinstance(value, (tuple, list)) or len(value) != 2:
         raise ParameterError(
             f"{name}={value!r} is not a pair", witness=value, suggestion=suggestion
+        )
+
+
+def require_known(name: str, value: object, known: Iterable[str]) -> None:
+    """Raise ParameterError, with its name, for what is none of the strings that are known."""
+    names = tuple(known)
+    if not isinstance(value, str) or value not in names:
+        few = len(names) < 3
+        listed = (" or " if few else ", ").join(map(repr, names))
+        raise ParameterError(
+            f"unknown {name}={shown(value)}",
+            witness=shown(value),
+            suggestion=listed if few else f"one of {listed}",
         )
 
 

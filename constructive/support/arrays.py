@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive.support.errors import DataError, ParameterError
+from constructive.support.errors import DataError, ParameterError, shown
 
 Array = npt.NDArray[np.floating[Any]]
+Single = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
 
 CHUNK_BYTES = 4 << 20
 """Default size of temporary arrays: large enough for BLAS, small enough to stay in a cache."""
@@ -91,6 +93,42 @@ def private(name: str, values: object) -> npt.NDArray[Any]:
         ) from error
 
 
+def first_place(wrong: Booleans) -> tuple[int, ...]:
+    """Return the index of the first True.
+
+    Args:
+        wrong: of any shape, not all False
+
+    Example:
+        >>> first_place(np.array([[False, False], [True, True]]))
+        (1, 0)
+    """
+    return tuple(map(int, np.argwhere(wrong)[0]))
+
+
+def float_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """Return float32 or float64, as numpy calls it.
+
+    Raises:
+        ParameterError: for another dtype, and for what is none
+
+    Example:
+        >>> float_type("float32")
+        dtype('float32')
+    """
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        kind = np.dtype(object)
+    if kind not in (np.float32, np.float64):
+        raise ParameterError(
+            f"dtype={shown(dtype)} is neither float32 nor float64",
+            witness=shown(dtype),
+            suggestion="dtype='float32'",
+        )
+    return kind
+
+
 def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a read-only view of an array that nobody else holds, and of its bases.
 
@@ -163,7 +201,7 @@ def finite_array(name: str, values: object, *, copy: bool) -> Array:
         suggestion = "arrays whose rows have one length; torch.stack(...) for a list of tensors"
         raise DataError(message, suggestion=suggestion) from error
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        index = tuple(int(i) for i in np.argwhere(np.ma.getmaskarray(values))[0])
+        index = first_place(np.ma.getmaskarray(values))
         message = f"{name}{list(index)} is masked"
         raise DataError(message, witness=index, suggestion="fill or drop masked entries")
     kind = array.dtype.newbyteorder("=")
@@ -182,7 +220,7 @@ def finite_array(name: str, values: object, *, copy: bool) -> Array:
     array = array.astype(kind, copy=copy)
     finite = np.isfinite(array)
     if not finite.all():
-        index = tuple(int(i) for i in np.argwhere(~finite)[0])
+        index = first_place(~finite)
         message = f"{name}{list(index)} is {array[index]}"
         raise DataError(message, witness=index, suggestion="finite numbers only")
     return array

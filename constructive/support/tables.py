@@ -2,18 +2,42 @@
 
 import html
 import io
+from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rich.console import Console
 from rich.table import Table
+
+
+def new_table(*headings: str, left: Collection[str] | None = None, fold: bool = False) -> Table:
+    """Return a table without lines and rows.
+
+    Args:
+        headings: of its columns
+        left: those whose columns are flush left, by default all; the others are flush right
+        fold: whether long texts go on in the next line, and are not cut
+
+    Example:
+        >>> [column.justify for column in new_table("name", "number", left=("name",)).columns]
+        ['left', 'right']
+    """
+    table = Table(box=None, pad_edge=False)
+    for heading in headings:
+        table.add_column(
+            heading,
+            justify="left" if left is None or heading in left else "right",
+            overflow="fold" if fold else "ellipsis",
+        )
+    return table
 
 
 def lines(table: Table, width: int) -> list[str]:
     """Return the lines of a table, at most `width` characters each, without colours or markup.
 
     Example:
-        >>> table = Table(box=None, pad_edge=False)
-        >>> table.add_column("head")
+        >>> table = new_table("head")
         >>> table.add_row("[0]")
         >>> lines(table, 80)
         ['head', '[0]']
@@ -71,6 +95,26 @@ class Sheet:
             body.insert(0, _row([("th", column.justify, str(column.header)) for column in columns]))
         parts = [f"<table>{''.join(part)}</table>" for part in (facts, body) if part]
         return "\n".join([f"<div><b>{html.escape(self.title)}</b>", *parts, "</div>"])
+
+
+class Shown(ABC):
+    """What shows itself as a sheet, as text and in notebooks.
+
+    Attributes:
+        sheet_width: characters of a line of its table
+    """
+
+    sheet_width: ClassVar[int] = 100
+
+    @abstractmethod
+    def _sheet(self) -> Sheet:
+        """What it shows."""
+
+    def __str__(self) -> str:
+        return self._sheet().text(self.sheet_width)
+
+    def _repr_html_(self) -> str:
+        return self._sheet().html()
 
 
 def _row(cells: list[tuple[str, str, str]]) -> str:

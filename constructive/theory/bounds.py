@@ -4,7 +4,9 @@ Nothing here looks at data. Symbols: H heads, n tokens in a context, d the width
 head dimension, d_v the value dimension, T examples, r = min(n, d_h).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Literal
 
 from constructive.support.arguments import require_positive
@@ -12,6 +14,8 @@ from constructive.support.errors import CapacityError
 
 Theorem = Literal["saturated", "rank_one"]
 """The heads of Theorem 1, and those of Theorem 2."""
+Groups = tuple[tuple[int, int], ...]
+"""Groups (start, stop) of examples."""
 
 
 def saturated_capacity(num_heads: int, context_size: int, head_dim: int) -> int:
@@ -127,6 +131,19 @@ def group_sizes(num_examples: int, num_heads: int) -> tuple[int, ...]:
     require_positive(num_examples=num_examples, num_heads=num_heads)
     each, rest = divmod(num_examples, num_heads)
     return tuple(each + (head < rest) for head in range(num_heads))
+
+
+def consecutive(sizes: Iterable[int]) -> Groups:
+    """Return groups (start, stop) of these sizes, one after the other.
+
+    Args:
+        sizes: the numbers of examples
+
+    Example:
+        >>> consecutive([3, 2])
+        ((0, 3), (3, 5))
+    """
+    return tuple(pairwise([0, *accumulate(sizes)]))
 
 
 def parameter_count(

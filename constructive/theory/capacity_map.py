@@ -12,14 +12,12 @@ from dataclasses import asdict, dataclass, fields
 from itertools import product
 from pathlib import Path
 
-from rich.table import Table
-
 from constructive.data import generators
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import ParameterError
 from constructive.support.files import replacing
 from constructive.support.parallel import ordered_map
-from constructive.support.tables import Sheet
+from constructive.support.tables import Sheet, Shown, new_table
 from constructive.theory.bounds import rank_one_capacity, saturated_capacity
 from constructive.theory.exact_capacity import exact_capacity
 
@@ -53,7 +51,7 @@ class MapPoint:
 
 
 @dataclass(frozen=True)
-class CapacityMap:
+class CapacityMap(Shown):
     """Points of a grid, in its order. `str` is a table, and so is the HTML that notebooks show.
 
     Attributes:
@@ -78,18 +76,11 @@ class CapacityMap:
         with replacing(path) as file:
             file.write(text.getvalue().encode())
 
-    def __str__(self) -> str:
-        return self._sheet().text(100)
-
-    def _repr_html_(self) -> str:
-        return self._sheet().html()
-
     def _sheet(self) -> Sheet:
-        table = Table(box=None, pad_edge=False)
-        for heading in (
+        table = new_table(
             "H", "n", "d_h", "context", "T", "Theorem 1", "Theorem 2", "proved rank", "at most",
-        ):  # fmt: skip
-            table.add_column(heading, justify="right")
+            left=(),
+        )  # fmt: skip
         for p in self.points:
             kind = "shared" if p.shared_context else "own"
             cells = (

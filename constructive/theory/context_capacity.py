@@ -28,15 +28,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.data.repeats import different_inputs
 from constructive.exact import modular
-from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.arrays import Array, Booleans, Integers, row_chunks
 from constructive.theory.context_spans import Spans, spans_of
-
-Integers = npt.NDArray[np.int64]
 
 _PRIMES = 4
 """Primes that are tried as long as the bounds differ."""
@@ -135,7 +132,7 @@ def generic_rows(
     num_heads: int,
     prime: int,
     rng: np.random.Generator,
-    differences: npt.NDArray[np.bool_] | None = None,
+    differences: Booleans | None = None,
 ) -> Array:
     """Return a random element of each L_t, modulo a prime: (T, H d); or of D_t at each head.
 
@@ -152,9 +149,7 @@ def generic_rows(
     total, size, width = contexts.shape
     out = np.empty((total, num_heads * width))
     exponent = modular.least_exponent(contexts)
-    step = max(1, CHUNK_BYTES // (8 * max(size * width, num_heads * (size + width))))
-    for start in range(0, total, step):
-        rows = slice(start, min(start + step, total))
+    for rows in row_chunks(total, 8 * max(size * width, num_heads * (size + width))):
         tokens = modular.residues(contexts[rows], prime, exponent)
         mixing = rng.integers(prime, size=(len(tokens), num_heads, size))
         wanted = mixing[:, :1].sum(axis=2)
@@ -177,8 +172,8 @@ def dependent_rows(factors: modular.Factors, rng: np.random.Generator) -> Intege
     if rank == total:
         return np.empty(0, dtype=np.int64)
     prime = factors.modulus
-    mixing = rng.integers(1, prime, size=(_MIXTURES, total - rank)).astype(np.float64)
-    used = modular.dependencies(factors, modular.reduce(mixing, prime))
+    mixing = modular.random_residues(rng, (_MIXTURES, total - rank), prime, least=1)
+    used = modular.dependencies(factors, mixing)
     return np.sort(np.concatenate([factors.rows[rank:], factors.rows[:rank][used.any(axis=0)]]))
 
 

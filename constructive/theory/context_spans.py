@@ -174,14 +174,10 @@ def _orthogonal(contexts: Array, part: _Part) -> list[list[int]]:
     rows = [part.exact(contexts[c], row) for c, row in _spanning(contexts, part)]
     while True:
         matrix = flint.fmpz_mat(len(rows), width, [x for row in rows for x in row])
-        basis, nullity = matrix.nullspace()
-        if not nullity:
+        columns = dyadic.null_vectors(matrix)
+        if not columns:
             return []
-        columns = [[int(basis[i, j]) for i in range(width)] for j in range(nullity)]
-        columns = [[x // gcd(*column) for x in column] for column in columns]
-        kernel = flint.fmpz_mat(
-            width, nullity, [x for row in zip(*columns, strict=True) for x in row]
-        )
+        kernel = dyadic.as_columns(columns, width)
         for chunk, _ in _chunks(contexts):
             off = part.first_off(chunk, kernel)
             if off is not None:

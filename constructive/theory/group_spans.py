@@ -16,6 +16,7 @@ from constructive.data.dataset import Dataset
 from constructive.exact import modular
 from constructive.support.arrays import Array
 from constructive.support.verdict import Verdict
+from constructive.theory.bounds import consecutive
 from constructive.theory.context_capacity import dependent_rows, generic_rows
 from constructive.theory.context_spans import dimensions
 
@@ -54,8 +55,7 @@ def widths(
         >>> widths(data, (2, 3), np.random.default_rng(0))[1]
         TooNarrow(examples=(2, 3, 4), dimension=1, tokens=False)
     """
-    stops = np.cumsum(sizes).tolist()
-    groups = list(zip([0, *stops[:-1]], stops, strict=True))
+    groups = list(consecutive(sizes))
     contexts = own_contexts(dataset)
     of_tokens = np.arange(dataset.num_examples) < sizes[0]
     for prime, _ in zip(modular.safe_primes(), range(_ATTEMPTS), strict=False):

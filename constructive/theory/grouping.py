@@ -17,12 +17,12 @@ computed over the rational numbers, which decides.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.verdict import Claim, Verdict, pack
+from constructive.theory.bounds import Groups
 
 STATEMENT = (
     "all contexts have rank n = {}; the queries of each of {} groups are independent, and no group "
@@ -32,8 +32,6 @@ _ATTEMPTS = 8
 _AT_ONCE = 1 << 20
 """Products of queries and normals that are held at a time."""
 _OTHER = "certify the data that the memorizer was built for"
-
-Groups = tuple[tuple[int, int], ...]
 
 
 class UndecidedError(Exception):
@@ -98,7 +96,7 @@ def separate(
         RefutedError: for a dependent group, and for another query in the span of one
         UndecidedError: where that is so modulo p only
     """
-    queries = modular.residues(dataset.queries, prime, modular.least_exponent(dataset.queries))
+    queries = modular.residues(dataset.queries, prime)
     normals = np.zeros((len(groups), dataset.width))
     wanted = []
     for head, (start, stop) in enumerate(groups):
@@ -110,8 +108,7 @@ def separate(
         if head > 0 and (start > 0 or not earlier):
             normals[head] = normal
             wanted.append(head)
-    at_once = max(1, _AT_ONCE // len(queries))
-    for some in (wanted[i : i + at_once] for i in range(0, len(wanted), at_once)):
+    for some in (wanted[part] for part in row_chunks(len(wanted), len(queries), _AT_ONCE)):
         outside = modular.product(queries, normals[some].T.copy(), prime) != 0
         for head, column in zip(some, outside.T, strict=True):
             start, stop = groups[head]
@@ -149,16 +146,11 @@ def _check_contexts(dataset: Dataset, prime: int, rng: np.random.Generator) -> N
         raise RefutedError("contexts have more tokens than dimensions", dataset.context_size)
     for rows, contexts in dataset.context_chunks():
         residues = modular.residues(contexts, prime, exponent)
-        pending = np.arange(len(contexts))
-        for _ in range(_ATTEMPTS):
-            proved = modular.full_row_rank(residues[pending], prime, rng)
-            pending = pending[~proved]
-            if not len(pending):
-                break
-        for index in pending:
+        proved = modular.have_full_row_rank(residues, prime, rng, _ATTEMPTS)
+        for index in np.flatnonzero(~proved).tolist():
             rank = dyadic.rank(contexts[index])
             if rank < dataset.context_size:
-                example = rows.start + int(index)
+                example = rows.start + index
                 raise RefutedError(f"the context of example {example} has rank {rank}", example)
             raise UndecidedError(f"a context has rank n, but not modulo p = {prime}")
 
@@ -177,7 +169,7 @@ def _normal(
     dataset: Dataset,
     queries: Array,
     group: tuple[int, int],
-    others: npt.NDArray[np.int64],
+    others: Integers,
     null: Array,
     prime: int,
     rng: np.random.Generator,
@@ -188,8 +180,8 @@ def _normal(
     for _ in range(_ATTEMPTS):
         if null.shape[1] == 0:
             break
-        mixing = rng.integers(1, prime, size=(null.shape[1], 1)).astype(np.float64)
-        normal = modular.product(null, modular.reduce(mixing, prime), prime)
+        mixing = modular.random_residues(rng, (null.shape[1], 1), prime, least=1)
+        normal = modular.product(null, mixing, prime)
         if modular.product(outside, normal, prime).all():
             return normal[:, 0]
     orthogonal = ~modular.product(outside, null, prime).any(axis=1)

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from rich.table import Table
 
 from constructive.support import tables
 from constructive.support.errors import ParameterError
@@ -166,9 +165,8 @@ def prove(chosen: Sequence[Path] | None = None) -> list[Outcome]:
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """Write a table of statements: proved on paper, checked how, on how many instances."""
-    rows = Table(box=None, pad_edge=False, show_edge=False)
-    for heading in ("statement", "proved on paper", "checked", "instances", ""):
-        rows.add_column(heading, justify="right" if heading == "instances" else "left")
+    words = "statement", "proved on paper", "checked"
+    rows = tables.new_table(*words, "instances", "", left=(*words, ""))
     for outcome in outcomes:
         rows.add_row(
             outcome.title,

@@ -17,8 +17,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.table import Table
-
 from constructive.support import tables
 from constructive.support.arguments import require_positive
 from constructive.theory.bounds import (
@@ -288,12 +286,10 @@ def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
           3  1        3      7         109       109          0.064                 7       15
           3  2        3      7         109        49          0.064                 7       15
     """
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    for heading in (
+    table = tables.new_table(
         "d_h", "theorem", "H", "holds", "parameters", "not zero", "N / parameter",
-        "at most (shared)", "at most",
-    ):  # fmt: skip
-        table.add_column(heading, justify="left" if heading == "theorem" else "right")
+        "at most (shared)", "at most", left=("theorem",),
+    )  # fmt: skip
     for need in needs(num_examples=num_examples, context_size=context_size, width=width):
         table.add_row(
             str(need.head_dim), need.theorem.split()[-1], str(need.num_heads),
@@ -324,10 +320,10 @@ def comparison(*, num_examples: int, context_size: int, width: int) -> str:
         >>> print(comparison(num_examples=621, context_size=32, width=64).splitlines()[0])
         N = 621 examples of n = 32 tokens, d = 64, one real label each (D = 2112)
     """
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    for heading in ("network", "parameters", "N / parameter", "formula", "asks for", "source"):
-        right = heading in {"parameters", "N / parameter"}
-        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+    words = "network", "formula", "asks for", "source"
+    table = tables.new_table(
+        words[0], "parameters", "N / parameter", *words[1:], left=words, fold=True
+    )
     sizes = {"num_examples": num_examples, "context_size": context_size, "width": width}
     for bound in published_bounds(**sizes):
         count = bound.parameters

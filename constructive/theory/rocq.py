@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.table import Table
-
 from constructive.support import tables
 from constructive.support.errors import MissingExtraError, OutputError
 from constructive.support.progress import report
@@ -226,9 +224,7 @@ def _require_libraries(output: str) -> None:
 
 def table(theorems: Sequence[Theorem]) -> str:
     """Write a table of theorems, their files and axioms; then the axioms by name."""
-    rows = Table(box=None, pad_edge=False, show_edge=False)
-    for heading in ("theorem", "file", "axioms"):
-        rows.add_column(heading)
+    rows = tables.new_table("theorem", "file", "axioms")
     texts = {path.as_posix(): (sources() / path).read_text() for path in files(sources())}
     for theorem in theorems:
         place = rf"^(?:Theorem|Lemma) {theorem.name}\b"

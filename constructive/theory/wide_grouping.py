@@ -14,14 +14,14 @@ differences that are independent modulo a prime (`theory.group_spans`).
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
+from constructive.support.arrays import Integers
 from constructive.support.verdict import Claim, Verdict, pack
+from constructive.theory.bounds import Groups
 from constructive.theory.group_spans import TooNarrow, widths
 from constructive.theory.grouping import (
-    Groups,
     RefutedError,
     UndecidedError,
     require_cover,
@@ -36,9 +36,7 @@ STATEMENT = (
 )
 
 
-def prove(
-    dataset: Dataset, groups: Groups, order: npt.NDArray[np.int64], rng: np.random.Generator
-) -> Claim:
+def prove(dataset: Dataset, groups: Groups, order: Integers, rng: np.random.Generator) -> Claim:
     """Prove or refute the claim.
 
     Args:
@@ -94,7 +92,7 @@ def in_words(narrow: TooNarrow) -> str:
     )
 
 
-def _given(witness: Any, order: npt.NDArray[np.int64]) -> tuple[int, ...]:  # noqa: ANN401
+def _given(witness: Any, order: Integers) -> tuple[int, ...]:  # noqa: ANN401
     """Examples of a witness, and those of a group (start, stop) in it, as the data count them."""
     parts = [range(*part) if isinstance(part, tuple) else [part] for part in witness]
     return tuple(order[[example for part in parts for example in part]].tolist())

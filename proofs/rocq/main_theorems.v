@@ -3,7 +3,8 @@
 (* main_theorems.txt.                                                                            *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals sequences exp.
-From Memorization Require Import Definitions Capacity Exact_rank Generic_contexts Kernels.
+From Memorization Require Import Definitions Capacity Exact_rank Generic_contexts Almost_all
+  Kernels.
 From Memorization Require Import adequacy curve readout theorem_1 theorem_2 theorem_3 hermite.
 From Memorization Require Import theorem_4.
 From Memorization Require Import theorem_8 theorem_9 shared_context.
@@ -11,10 +12,13 @@ From Memorization Require Import theorem_10 theorem_10_representatives corollari
 From Memorization Require Import narrow_readout positive_vector rank_open almost_all_queries.
 From Memorization Require Import minimizer translates sums_of_contexts causal_bound theorem_12.
 From Memorization Require Import rank_on_curves proposition_15_3 one_token theorem_11.
+From Memorization Require Import volume_of_box proposition_15_3_almost_all theorem_9_almost_all.
+From Memorization Require Import theorem_11_almost_all theorem_12_almost_all.
 From Memorization Require Import theorem_13_14 any_weights saturated_heads integer_readout.
 From Memorization Require Import recitation.
 From Memorization Require Import layer_checker attention_program attention_rank.
 From Memorization Require Import upper_bound_program upper_bound.
+From Memorization Require Import decoders recites_program recites_checker.
 From Memorization Require Import error_checker_program error_checker.
 
 Set Printing Width 100.
@@ -101,6 +105,12 @@ Check rank_lines.
 Print Assumptions rank_lines.
 Check theorem_9_lines.
 Print Assumptions theorem_9_lines.
+Check volume_of_box.
+Print Assumptions volume_of_box.
+Check proposition_15_3_almost_all.
+Print Assumptions proposition_15_3_almost_all.
+Check theorem_9_almost_all.
+Print Assumptions theorem_9_almost_all.
 Check lemma_17_1.
 Print Assumptions lemma_17_1.
 Check theorem_11.
@@ -111,10 +121,14 @@ Check theorem_11_weights.
 Print Assumptions theorem_11_weights.
 Check theorem_11_zero.
 Print Assumptions theorem_11_zero.
+Check theorem_11_almost_all.
+Print Assumptions theorem_11_almost_all.
 Check theorem_12_bound.
 Print Assumptions theorem_12_bound.
 Check theorem_12.
 Print Assumptions theorem_12.
+Check theorem_12_almost_all.
+Print Assumptions theorem_12_almost_all.
 Check one_winner.
 Print Assumptions one_winner.
 Check ties.
@@ -131,10 +145,16 @@ Check integer_sums.
 Print Assumptions integer_sums.
 Check integer_sums_nearest.
 Print Assumptions integer_sums_nearest.
+Check integers_near.
+Print Assumptions integers_near.
 Check integers_decide.
 Print Assumptions integers_decide.
+Check margins.
+Print Assumptions margins.
 Check recitation.
 Print Assumptions recitation.
+Check greedy.
+Print Assumptions greedy.
 Check @check_layer_sound.
 Print Assumptions check_layer_sound.
 Check @check_attention_sound.
@@ -147,3 +167,5 @@ Check check_upper_bound_sound.
 Print Assumptions check_upper_bound_sound.
 Check check_error_sound.
 Print Assumptions check_error_sound.
+Check check_recites_sound.
+Print Assumptions check_recites_sound.

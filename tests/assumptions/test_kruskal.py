@@ -5,7 +5,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from constructive import DataError, ParameterError, generators
@@ -22,7 +22,6 @@ def true_rank(vectors):
     return count
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.integers(0, 10**9), st.sampled_from([0.0, 30.0, 1e4, 1e7]))
 def test_bounds_agree_with_brute_force(seed, budget):
     rng = np.random.default_rng(seed)
@@ -37,7 +36,6 @@ def test_bounds_agree_with_brute_force(seed, budget):
         assert known.exact
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10**9))
 def test_coherence_is_below_the_truth(seed):
     rng = np.random.default_rng(seed)
@@ -74,7 +72,6 @@ def test_coherence_of_fewer_vectors_than_are_wanted():
     assert known.lower <= 21 == known.upper
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10**9))
 def test_blocks_agree_with_brute_force(seed):
     rng = np.random.default_rng(seed)

@@ -15,8 +15,13 @@ HEAD = ["| module | mutants | survive | run on | why |", "|---|---|---|---|---|"
 
 
 def add(path: Path, counts: Counter, left: list[str], *, sampled: bool) -> None:
-    """Record a run of all mutants of a module, or of a sample, and write the page."""
+    """Record a run of all mutants of a module, or of a sample, and write the page.
+
+    Records of modules that are not there any more are dropped.
+    """
     records = json.loads(RECORDS.read_text())
+    there = ROOT / "constructive"
+    records = {name: kept for name, kept in records.items() if (there / f"{name}.py").exists()}
     name = path.relative_to(ROOT / "constructive").with_suffix("").as_posix()
     records[name] = {
         "day": str(datetime.now(tz=UTC).date()),

@@ -24,3 +24,15 @@ def test_a_run_is_recorded(tmp_path, monkeypatch):
     assert row.startswith("| `exact/gram` | 6* | 1 | 20")
     assert row.endswith(" | a |")
     assert page.read_text().endswith("\nend\n")
+
+
+def test_records_of_modules_that_are_gone_are_dropped(tmp_path, monkeypatch):
+    records, page = tmp_path / "mutants.json", tmp_path / "mutants.md"
+    records.write_text('{"exact/gone": {"why": "a"}}')
+    page.write_text("| module | old |\n\n")
+    monkeypatch.setattr(mutant_records, "RECORDS", records)
+    monkeypatch.setattr(mutant_records, "PAGE", page)
+    path = mutant_records.ROOT / "constructive" / "exact" / "directed.py"
+    mutant_records.add(path, Counter(killed=5), [], sampled=False)
+    assert list(json.loads(records.read_text())) == ["exact/directed"]
+    assert "gone" not in page.read_text()

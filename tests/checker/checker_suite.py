@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from islands import EVIL, mutate_bytes, mutate_fields
+from three_files import FILES_OF
 
 from constructive import (
     Dataset,
@@ -26,12 +27,6 @@ from constructive import (
     padded,
     upper_bound_certificate,
 )
-
-NAMES = {
-    "Dataset": ("certificate.json", "weights.safetensors", "data.npz"),
-    "Text": ("certificate.json", "decoder.safetensors", "text.json"),
-    "SequenceDataset": ("certificate.json", "memorizer.json", "data.json"),
-}
 
 UNREAD = {"retries"}
 """Fields which are for people."""
@@ -188,7 +183,7 @@ class Files:
         self.names = [
             name
             for name, there in zip(
-                NAMES[type(kind.data).__name__], (True, kind.weights is not None, True), strict=True
+                FILES_OF[type(kind.data)], (True, kind.weights is not None, True), strict=True
             )
             if there
         ]
@@ -307,7 +302,7 @@ def check_evidence(files, name, names):
             content = files.only(*names)
             del content["claims"][name]["evidence"][field]
             refused(files.said(content))
-        some = EVIL[place % 3 :: 3]  # each of them, for some field of some kind
+        some = EVIL[(place + len(name)) % 6 :: 6]  # each of them, for some field of some claim
         others = [x for x in some if x != value or type(x) is not type(value)]
         numbers = packed(value)
         if numbers is not None:
@@ -357,7 +352,7 @@ def check_false(files, name, names):
     files.restore()
 
 
-def check_mutants(files, seed, count=60):
+def check_mutants(files, seed, count=40):
     """Random changes of a field or of bytes: what is proved is what was proved before."""
     rng, proved = np.random.default_rng(seed), 0
     for step in range(count):

@@ -57,7 +57,7 @@ ANY_FLOATS = st.one_of(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(arrays.arrays(float, (2, 3), elements=ANY_FLOATS))
 def test_residues_are_those_of_integers_times_one_power_of_two(checker, x):
     units = [math.frexp(v)[1] - 53 for v in x.ravel().tolist() if v]
@@ -196,7 +196,7 @@ def whole(digits):
 AS_FRACTIONS = np.vectorize(Fraction, otypes=[object])
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(
     arrays.arrays(float, (3, 4), elements=ANY_FLOATS),
     arrays.arrays(float, (4, 2), elements=ANY_FLOATS),
@@ -311,7 +311,7 @@ def test_floats_are_near_and_say_how_near(checker, last):
         assert distance <= error * (1 + 1e-8) + 2.0**-49 * np.abs(values).max() + 1e-300
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(
     arrays.arrays(float, (2, 2, 4), elements=st.floats(-30, 30)),
     st.sampled_from([0.0, 1e3, 1e14, -1e25]),
@@ -353,7 +353,7 @@ def test_the_bound_of_a_right_inverse_is_above_the_truth(checker):
         assert truth * Fraction(999, 1000) <= found <= truth * Fraction(112, 100)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(
     arrays.arrays(float, (3, 2), elements=ANY_FLOATS),
     arrays.arrays(float, (3, 2), elements=st.floats(-4, 4)),

@@ -8,7 +8,7 @@ from fractions import Fraction
 import flint
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from constructive import (
@@ -40,7 +40,6 @@ def verdicts(certificate):
 ALL_PROVED = dict.fromkeys(("grouping", "rank", "error", "readout"), "PROVED")
 
 
-@settings(max_examples=100)
 @given(strategies.memorizable(), st.booleans())
 def test_whatever_is_built_at_the_bound_is_proved(problem, single):
     memorizer = problem.build()

@@ -127,7 +127,6 @@ CASES = {
 }
 
 
-@pytest.mark.usefixtures("same_process")
 @pytest.mark.parametrize("case", CASES, ids=" ".join)
 def test_a_claim_does_what_all_claims_do(case, checker, tmp_path):
     row, name, *_ = case

@@ -6,7 +6,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from constructive import (
@@ -150,7 +150,6 @@ def arrays_of(dataset):
 # Evaluations stay within the bounds, and the bounds are needed.
 
 
-@settings(max_examples=150)
 @given(layers())
 def test_evaluations_are_within_the_bounds(checker, problem):
     layer, dataset, rng = problem
@@ -313,7 +312,6 @@ def test_it_is_made_if_asked_for_only(data, memorizer):
     assert "executed" not in [claim.name for claim in certify(memorizer, data).claims]
 
 
-@pytest.mark.usefixtures("same_process")
 @pytest.mark.parametrize("construction", ["saturated", "rank_one", "generic"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_it_is_proved_and_checked(data, construction, dtype):
@@ -334,7 +332,6 @@ def test_it_is_proved_and_checked(data, construction, dtype):
     assert check(certificate, built, data).proved
 
 
-@pytest.mark.usefixtures("same_process")
 @pytest.mark.parametrize("make", [generators.uniform, generators.shared_context])
 def test_several_outputs_and_shared_contexts(make):
     data = make(num_examples=7, context_size=3, width=5)
@@ -346,7 +343,6 @@ def test_several_outputs_and_shared_contexts(make):
     assert check(certificate, built, data).proved
 
 
-@pytest.mark.usefixtures("same_process")
 def test_where_it_says_nothing_it_says_so():
     data = generators.uniform(num_examples=61, context_size=8, width=16)
     built = build_memorizer(data, num_heads=4, construction="rank_one").astype("float32")
@@ -368,7 +364,6 @@ def test_where_it_says_nothing_it_says_so():
     assert "vacuous" not in repr(certify(better, data, claims="executed"))
 
 
-@pytest.mark.usefixtures("same_process")
 @pytest.mark.parametrize("name", [name for name in MODELS if name.startswith("float32")])
 def test_models_are_proved_and_checked(data, memorizer, name):
     certificate = certify(memorizer, data, claims="executed", model=name)
@@ -398,7 +393,6 @@ def test_a_model_is_for_the_claim_executed(data, memorizer):
         certify(memorizer, data, model=SINGLE.name)
 
 
-@pytest.mark.usefixtures("same_process")
 @pytest.mark.parametrize("model", ["bfloat16, pairwise", "none", None, ["float32, pairwise"]])
 def test_other_models_are_not_believed(certificate, memorizer, data, model):
     error, claim = certificate.claims
@@ -478,7 +472,6 @@ def hexed(certificate, name, factor):
     return (float.fromhex(certificate["executed"].evidence[name]) * factor).hex()
 
 
-@pytest.mark.usefixtures("same_process")
 def test_it_needs_no_claim_error_and_gives_none(checker, certificate, memorizer, data, tmp_path):
     alone = dataclasses.replace(certificate, claims=certificate.claims[1:])
     assert check(alone, memorizer, data).proved
@@ -494,7 +487,6 @@ def test_it_needs_no_claim_error_and_gives_none(checker, certificate, memorizer,
     assert not check(dataclasses.replace(small, claims=small.claims[1:]), memorizer, data).proved
 
 
-@pytest.mark.usefixtures("same_process")
 def test_what_certify_leaves_undecided_cannot_be_forged(memorizer, data):
     """Weights beyond float32, and a readout of several arrays."""
     huge = dataclasses.replace(

@@ -136,7 +136,7 @@ def test_as_much_in_fixed_point_as_is_few(checker, monkeypatch, few, refined):
 @pytest.mark.parametrize("power", [-1060, 1000])
 def test_what_leaves_the_range_of_floats_shows_nothing_false(checker, name, power):
     rng = np.random.default_rng(1)
-    weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
+    weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0, total=2)
     holder = data if name in data else weights
     holder[name] = np.ldexp(holder[name], power)
     worst, scaled, _ = checker.real_claims.in_floats(weights, data, keep=False, work=FREE)

@@ -15,11 +15,8 @@ from constructive import (
     Verdict,
     build_memorizer,
     certify,
-    exact_capacity,
     explain,
-    fewest_heads,
     generators,
-    upper_bound_certificate,
 )
 
 
@@ -100,19 +97,6 @@ def test_a_record_of_nonsense_proves_nothing(data, paired):
         record = dataclasses.replace(paired.record, order=order)
         certificate = certify(Memorizer(paired.layer, record), data, claims=["rank"])
         assert certificate.format == "constructive certificate 1"
-
-
-@pytest.mark.parametrize("bad", [None, 5, "data.npz"])
-def test_no_data_set(bad):
-    for call in (
-        lambda: explain(bad, num_heads=2),
-        lambda: upper_bound_certificate(bad, 2),
-        lambda: exact_capacity(bad, 2),
-        lambda: fewest_heads(bad),
-        lambda: build_memorizer(bad, num_heads=2),
-    ):
-        with pytest.raises(ParameterError, match="not a Dataset"):
-            call()
 
 
 def test_other_arguments_which_are_none(data, paired):

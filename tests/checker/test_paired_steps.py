@@ -60,17 +60,17 @@ def distance(truth, found):
     return sum(abs(a - mpmath.mpf(float(b))) for a, b in zip(truth, found, strict=True))
 
 
-@pytest.mark.parametrize("off", [0.0, 1e-15, 1e-6, 1e-4])
-@pytest.mark.parametrize("score_error", [0.0, 1e-16, 1e-7, 1e-4])
+@pytest.mark.parametrize("off", [0.0, 1e-15, 1e-4])
+@pytest.mark.parametrize("score_error", [0.0, 1e-16, 1e-4])
 @pytest.mark.parametrize("low", [0.0, 1e-5])
 def test_attention_covers_all_that_is_possible(who, off, score_error, low):
     """And not much more than logits can be off by, of gaps of at most 2."""
     rng = np.random.default_rng(0)
-    high, scores = rng.uniform(-9, 9, (5, 2)), rng.uniform(-1, 1, (5, 4))
-    lows = low * rng.uniform(-1, 1, (5, 2)), low * rng.uniform(-1, 1, (5, 4))
-    found, bound = who.attention(high, lows[0], off, scores, lows[1], np.full(5, score_error))
+    high, scores = rng.uniform(-9, 9, (3, 2)), rng.uniform(-1, 1, (3, 4))
+    lows = low * rng.uniform(-1, 1, (3, 2)), low * rng.uniform(-1, 1, (3, 4))
+    found, bound = who.attention(high, lows[0], off, scores, lows[1], np.full(3, score_error))
     with mpmath.workdps(60):
-        for k in range(5):
+        for k in range(3):
             worst = 0
             for head in range(2):
                 given = (high[k, head], lows[0][k, head], off, scores[k], lows[1][k], score_error)

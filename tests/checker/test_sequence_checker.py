@@ -1,11 +1,14 @@
 """Certificates about sequences, and the third island, which checks them."""
 
 import dataclasses
+import functools
 import json
 from fractions import Fraction
 
 import pytest
+import three_files
 from islands import FOLDER, modules_loaded_by
+from three_files import FILES_OF, saved
 
 from constructive import (
     Certificate,
@@ -24,20 +27,10 @@ from constructive import (
 )
 from constructive.sequences import storage
 
-FILES = ("certificate.json", "memorizer.json", "data.json")
+FILES = FILES_OF[SequenceDataset]
+paths = functools.partial(three_files.paths, kind=SequenceDataset)
 SEQUENCES = [[(1, 2), (3, 4), (1, 2)], [(1, 2), (3, 4), (3, 4)], [(Fraction(1, 3), 0)] * 3]
 LABELS = [[7, 8, 7], [9, 7, 7], [11, 11, 11]]
-
-
-def paths(folder):
-    return [str(folder / name) for name in FILES]
-
-
-def saved(folder, memorizer, dataset, certificate=None):
-    certificate = certify(memorizer, dataset) if certificate is None else certificate
-    for name, content in zip(FILES, (certificate, memorizer, dataset), strict=True):
-        content.save(folder / name)
-    return paths(folder)
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +52,7 @@ def test_a_run_loads_nothing_of_the_package(proved):
 # What holds is proved.
 
 
+@pytest.mark.usefixtures("own_process")
 def test_the_statements(proved, capsys, checker):
     assert checker.main(paths(proved)) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -184,12 +178,6 @@ def last_row(network):
         (0, sizes(prime_bits=62), "sizes are above"),
         (0, sizes(key_bits=4), "it does not state"),
         (0, sizes(keys=6), "the sizes of the data are"),
-        (0, sizes(label_bits=2), "the sizes of the data are"),
-        (0, sizes(width=20), "the sizes of the data are"),
-        (0, sizes(token_bits=10**6), "sizes are above"),
-        (0, sizes(kept=10**6), "sizes are above"),
-        (0, sizes(sum_bits=10**6), "sizes are above"),
-        (0, sizes(more=1), "other sizes"),
         (1, lambda m: m.update(task="next"), "another task"),
         (1, lambda m: m.update(context_size=4), "lengths differ"),
         (1, lambda m: last_row(m["classifier"]).__setitem__(2, "8"), "equality: label 0"),
@@ -290,7 +278,6 @@ def test_a_scale_in_the_network_does_not_inflate_the_bound(checker, tmp_path, ca
     assert "sizes are above {'token_bits': " in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("same_process")
 def test_formats_which_are_none(tmp_path):
     for content in ({"format": []}, {"format": {}}, {}, []):
         (tmp_path / "c.json").write_text(json.dumps(content))

@@ -1,6 +1,7 @@
 """What the checker makes of sequences, part by part, against Fractions one by one."""
 
 import ast
+import functools
 import itertools
 import json
 import math
@@ -459,17 +460,24 @@ def problem(request):
     return PROBLEMS[request.param]
 
 
+@functools.cache
+def certified(number, construction):
+    """Sizes of a problem, and the contents of its memorizer and data."""
+    sequences, labels, task = PROBLEMS[number]
+    memorizer = build_sequence_memorizer(sequences, labels, task=task, construction=construction)
+    dataset = SequenceDataset.of(sequences, labels, task)
+    evidence = certify(memorizer, dataset, claims=["size"])["size"].evidence
+    return evidence, memorizer.content(), dataset.content()
+
+
 @pytest.fixture(params=["product_hash", "separating_set", "float_power_hash"])
 def claimed(part, problem, request):
     """Sizes of an honest record, and what else check_size is given for such a memorizer."""
-    sequences, labels, task = problem
-    memorizer = build_sequence_memorizer(sequences, labels, task=task, construction=request.param)
-    dataset = SequenceDataset.of(sequences, labels, task)
-    evidence = certify(memorizer, dataset, claims=["size"])["size"].evidence
-    found, data = part.Memorizer(memorizer.content()), dataset.content()
+    evidence, content, data = certified(PROBLEMS.index(problem), request.param)
+    found = part.Memorizer(content)
     tokens, classes = part.read_tokens(data, found), part.read_labels(data, found)
     expected = [classes[i] for i in data["labels"]]
-    return dict(evidence), memorizer.content(), (found, tokens, np.array(data["ids"]), expected)
+    return dict(evidence), content, (found, tokens, np.array(data["ids"]), expected)
 
 
 def fraction(written):

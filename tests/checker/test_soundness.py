@@ -110,14 +110,13 @@ HEADS = np.array([
 """Three pairs whose coupling has a spectral radius of 0.98, of which a campaign made a case."""
 
 
-@pytest.mark.usefixtures("same_process")
 def test_what_hardly_contracts_is_refused_by_certify_or_accepted():
     """Where a search for w takes long, whoever checks goes on as long, or certify proves nothing.
 
     Then it may do so for all weights of so few examples, by a matrix of rank T.
     """
     formats = []
-    for part in (*np.linspace(0.9, 1.1, 11), *(1 + np.linspace(-1e-2, 1e-2, 61))):
+    for part in (*np.linspace(0.9, 1.1, 9), *(1 + np.linspace(-1e-2, 1e-2, 21))):
         heads = HEADS.copy()
         heads[4, 0] *= part
         memorizer, data = one_each(1.0, 1.0, heads, (1.0, 3.0, 2.0))
@@ -129,7 +128,6 @@ def test_what_hardly_contracts_is_refused_by_certify_or_accepted():
     assert 10 < formats.count(PAIRED) < len(formats)
 
 
-@pytest.mark.usefixtures("same_process")
 @pytest.mark.parametrize(("targets", "scale"), [(1e-230, 1.0), (1e-225, 1e-130), (1.0, 1e100)])
 def test_distances_which_would_underflow(targets, scale):
     memorizer, data = circle(targets, scale)
@@ -287,6 +285,7 @@ def test_integers_up_to_2_53_are_floats(checker, tmp_path, capsys, largest, held
     assert held or "integers beyond 2^53" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("own_process")
 def test_wide_tokens_do_not_take_the_square_of_their_width(tmp_path):
     width = 40_000
     ones = np.ones((1, width, 1))
@@ -320,22 +319,6 @@ def test_long_integers_of_sequences_are_counted_before_they_are_computed(checker
         sequences.affine(row, [column], 100, sequences.Work(1e15, 1e5))
 
 
-def test_examples_are_taken_one_by_one_where_many_are_too_large(checker):
-    taken = []
-
-    def of(part):
-        taken.append(len(part))
-        if len(part) > 3:
-            raise MemoryError
-        return part.start
-
-    found = list(checker.columns.in_parts(of, 20))
-    assert [i for part, _ in found for i in part] == list(range(20))
-    assert max(len(part) for part, _ in found) <= 3
-    with pytest.raises(ValueError, match="one example takes more"):
-        list(checker.columns.in_parts(lambda _: (_ for _ in ()).throw(MemoryError), 2))
-
-
 def test_certificates_from_many_threads_are_those_of_one():
     """python-flint has one precision for all threads."""
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
@@ -358,7 +341,6 @@ def test_certificates_from_many_threads_are_those_of_one():
 # What a file is, and what it is not.
 
 
-@pytest.mark.usefixtures("same_process")
 def test_an_entry_which_numpy_would_read_instead(proved, tmp_path):
     """Shapes of one entry of a zip file say nothing of another one."""
     _, _, _, folder = proved
@@ -373,7 +355,6 @@ def test_an_entry_which_numpy_would_read_instead(proved, tmp_path):
         assert not said.proved
 
 
-@pytest.mark.usefixtures("same_process")
 def test_arrays_which_are_packed_otherwise(proved, tmp_path):
     """bzip2 and long headers may be a thousand times as large as the file."""
     data, _, _, folder = proved
@@ -413,20 +394,6 @@ def test_a_damaged_file_is_named_with_its_role(checker, proved, tmp_path, capsys
     assert f"the {role} {files[role]} cannot be read as such: " in capsys.readouterr().out
 
 
-def test_weights_which_are_missing_or_too_many(checker, proved):
-    _, memorizer, _, folder = proved
-    files = [folder / name for name in ("certificate.json", "weights.safetensors", "data.npz")]
-    with pytest.raises(ValueError, match="it is about weights, which are not given"):
-        checker.check([files[0], files[2]])
-    for wrong in (files[:1], [*files, files[2]]):
-        with pytest.raises(ValueError, match="the files are CERTIFICATE"):
-            checker.check(wrong)
-    shared = generators.shared_context(num_examples=8, context_size=3, width=5)
-    upper = constructive.upper_bound_certificate(shared, num_heads=3)
-    assert "it is about all weights, and takes none" in check(upper, memorizer, shared).report
-    assert check(upper, None, shared).proved
-
-
 @pytest.mark.parametrize("size", [0, -1, float("nan"), float("inf")])
 def test_what_is_no_size_of_memory(checker, proved, size):
     data, memorizer, certificate, _ = proved
@@ -436,6 +403,7 @@ def test_what_is_no_size_of_memory(checker, proved, size):
         checker.main(["a", "b", f"--max-memory={size}"])
 
 
+@pytest.mark.usefixtures("own_process")
 def test_more_memory_than_any_machine_has(proved):
     data, memorizer, certificate, _ = proved
     assert check(certificate, memorizer, data, max_memory=1e300).proved
@@ -444,7 +412,6 @@ def test_more_memory_than_any_machine_has(proved):
 # What the checker has to prove, and what it refuses before it takes long.
 
 
-@pytest.mark.usefixtures("same_process")
 @pytest.mark.parametrize("scale", [1e-150, 1e-160, 1e-200, 1e-300])
 def test_a_representation_of_any_scale_has_an_inverse(scale):
     """z = tanh(scale): its square is not a float any more."""
@@ -456,21 +423,6 @@ def test_a_representation_of_any_scale_has_an_inverse(scale):
     certificate = certify(memorizer, data, claims=["rank", "readout"])
     assert certificate.proved
     assert check(certificate, memorizer, data).proved
-
-
-def test_parts_without_a_common_denominator_are_refused(checker):
-    """Their sum has the product of all denominators."""
-    sequences, work = checker.networks, checker.columns.Work(6e10, 1e9)
-    values = np.array([Fraction(1, 2**2000 + k) for k in range(1, 40, 2)], dtype=object)
-    ids = np.arange(20)[None]
-    with pytest.raises(ValueError, match="no common denominator"):
-        sequences.Memorizer.sums(None, values, ids, work)
-    few = np.array([Fraction(1, 2), Fraction(1, 3), 5], dtype=object)
-    assert sequences.Memorizer.sums(None, few, np.array([[0, 1, 2], [0, 0, 2]]), work).tolist() == [
-        Fraction(35, 6), 6,
-    ]  # fmt: skip
-    whole = np.array([2**70, -1], dtype=object)
-    assert sequences.Memorizer.sums(None, whole, np.array([[0, 1]]), work).tolist() == [2**70 - 1]
 
 
 def test_long_numbers_of_vectors_are_counted_before_they_are_computed(checker):

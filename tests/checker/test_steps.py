@@ -6,16 +6,14 @@ import subprocess
 import sys
 
 import pytest
+from three_files import paths
 
 from constructive import check, generators
 from constructive.certificates.check import CHECKER
 from constructive.support.progress import progress_to
 
 
-def paths(folder):
-    return [str(folder / name) for name in ("certificate.json", "weights.safetensors", "data.npz")]
-
-
+@pytest.mark.usefixtures("own_process")
 @pytest.mark.parametrize("kind", ["proved", "paired"])
 def test_check_reports_steps_and_says_the_same(request, kind):
     *_, folder = request.getfixturevalue(kind)
@@ -34,6 +32,7 @@ def test_check_reports_steps_and_says_the_same(request, kind):
     assert expected <= set(names)
 
 
+@pytest.mark.usefixtures("own_process")
 def test_steps_of_a_refusal(proved, tmp_path):
     other = generators.uniform(num_examples=7, context_size=3, width=5, seed=2)
     other.save(tmp_path / "data.npz")
@@ -47,6 +46,7 @@ def test_steps_of_a_refusal(proved, tmp_path):
     assert "it is about other data" in told.report
 
 
+@pytest.mark.usefixtures("own_process")
 def test_who_listens_may_end_it(proved):
     def tired(*_step):
         raise InterruptedError

@@ -161,9 +161,9 @@ def test_memory_is_not_above_what_is_announced(checker, tmp_path, monkeypatch, c
 
     A chunk is less than the tokens of one example, or some of them.
     """
-    sizes = {"num_examples": 1200, "context_size": 30, "width": 32}
+    sizes = {"num_examples": 600, "context_size": 30, "width": 32}
     data = generators.gaussian(**sizes, folder=tmp_path / "data")
-    memorizer = build_memorizer(data, num_heads=80, construction="paired")
+    memorizer = build_memorizer(data, num_heads=40, construction="paired")
     memorizer.save(tmp_path / "weights.safetensors")
     certify(memorizer, data).save(tmp_path / "certificate.json")
     for part in (checker.paired, checker.scan, checker.coupling, checker.stored):
@@ -179,7 +179,7 @@ def test_memory_is_not_above_what_is_announced(checker, tmp_path, monkeypatch, c
     tracemalloc.stop()
     assert peak < checker.paired.needs(arrays, tensors, on_disk=True, coupled=coupled)[0]
     assert announced[0] <= 2e7
-    assert peak < 8 * 1200 * 30 * 32
+    assert peak < 8 * 600 * 30 * 32
 
 
 # It proves nothing else.

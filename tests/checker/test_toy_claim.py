@@ -66,7 +66,7 @@ def taught(tmp_path, monkeypatch):
     monkeypatch.setattr(checking, "CHECKER", folder)
 
 
-@pytest.mark.usefixtures("toy", "taught")
+@pytest.mark.usefixtures("toy", "taught", "own_process")
 @pytest.mark.parametrize("kind", ["TOY", "LIAR", "RECKLESS"])
 def test_what_a_claim_has_to_do(data, memorizer, monkeypatch, tmp_path, kind):
     """One that lies does not pass, nor does one whose evidence shows nothing."""

@@ -98,7 +98,7 @@ def test_more_examples_than_any_weights_hold_come_before_assumptions(program, tm
     data.save(tmp_path / "shared.npz")
     found = program("build", "shared.npz", "--heads", 3)
     assert "94 examples are too many for 3 heads, whatever their weights are" in found.stderr
-    assert "try: num_heads=5" in found.stderr
+    assert "try: --heads 5" in found.stderr
     found = program("build", "shared.npz", "--heads", 5)  # n > d: no saturated heads
     assert "PrecisionError: float64 cannot carry this readout" in found.stderr
     assert "saturated" not in found.stderr
@@ -145,9 +145,7 @@ def on_a_terminal(folder, *arguments, **environment):
     return written.decode()
 
 
-@pytest.mark.parametrize(
-    "arguments", [("build", "--help"), ("build", "--nothing"), ("generate", "none")]
-)
+@pytest.mark.parametrize("arguments", [("build", "--help"), ("generate", "none")])
 def test_no_color_is_not_bold_either(tmp_path, arguments):
     assert "\x1b[1m" in on_a_terminal(tmp_path, *arguments, NO_COLOR="")
     assert "\x1b" not in on_a_terminal(tmp_path, *arguments, NO_COLOR="1")

@@ -13,15 +13,13 @@ from constructive.figures.registry import FIGURES
 
 
 def test_figures(run, tmp_path):
-    assert "Figure 3: softmax saturation" in run("figures", "--only", "saturation")
+    (tmp_path / "figure-3-saturation.png").write_bytes(b"old")
+    arguments = "figures", "--only", "saturation"
+    assert "figure-3-saturation.png: it exists already" in run(*arguments, status=2)
+    assert "Figure 3: softmax saturation" in run(*arguments, "--force")
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "figure-3-saturation.png", "figure-3-saturation.svg",
     ]  # fmt: skip
-    for path in tmp_path.iterdir():
-        path.write_bytes(b"old")
-    arguments = "figures", "--only", "saturation"
-    assert "figure-3-saturation.png: it exists already" in run(*arguments, status=2)
-    run(*arguments, "--force")
     assert all(path.stat().st_size > 1000 for path in tmp_path.iterdir())
 
 

@@ -153,6 +153,7 @@ def test_what_is_not_a_data_set_is_named(given):
         fewest_heads,
         lambda data: assumptions.regroup(data, num_heads=3),
         lambda data: exact_capacity(data, 2),
+        lambda data: upper_bound_certificate(data, 2),
         lambda data: explain(data, num_heads=2),
     ):
         with pytest.raises(ParameterError, match="not a Dataset"):

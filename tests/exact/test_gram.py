@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from constructive.exact import dyadic, gram
@@ -28,7 +28,6 @@ def dependent(rng, size, width, bits=51):
     return matrix[rng.permutation(size)]
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.integers(0, 2**32),
     st.integers(2, 7),
@@ -49,7 +48,6 @@ def test_what_is_proved_is_true(seed, size, more, reach, bits):
     assert dyadic.independent(matrix[np.newaxis], rng).tolist() == [truth]
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32), st.integers(2, 5), st.sampled_from([-1074, -1060, -1022, 900]))
 def test_small_integers_at_the_ends_of_float64(seed, size, exponent):
     """Subnormal numbers and huge ones, dependent and independent."""
@@ -101,7 +99,6 @@ def test_zero_rows_too_many_and_too_long_ones(matrix):
     assert not proved(matrix)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32))
 def test_rows_are_scaled_by_powers_of_two(seed):
     rng = np.random.default_rng(seed)

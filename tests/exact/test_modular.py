@@ -1,4 +1,4 @@
-"""Arithmetic modulo m against python-flint, sympy and brute force."""
+"""Arithmetic modulo m against python-flint and brute force."""
 
 import itertools
 
@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from sympy import GF, ZZ
-from sympy.polys.matrices import DomainMatrix
 
 from constructive.exact import modular
 from constructive.exact.modular import arithmetic, elimination
@@ -62,7 +60,7 @@ def test_primes_are_safe():
 
 def test_ranks_of_thousands_of_matrices_agree_with_flint():
     rng = np.random.default_rng(0)
-    for _ in range(3000):
+    for _ in range(1000):
         prime = int(rng.choice(SMALL_PRIMES))
         matrix = random_matrix(rng, prime)
         factors = modular.factor(balanced(matrix, prime), prime)
@@ -73,7 +71,7 @@ def test_ranks_of_thousands_of_matrices_agree_with_flint():
 
 def test_factors_multiply_to_the_matrix():
     rng = np.random.default_rng(1)
-    for _ in range(1500):
+    for _ in range(500):
         prime = int(rng.choice(SMALL_PRIMES))
         matrix = random_matrix(rng, prime)
         factors = modular.factor(balanced(matrix, prime), prime)
@@ -84,15 +82,6 @@ def test_factors_multiply_to_the_matrix():
         assert (np.diagonal(factors.upper) % prime != 0).all()
         assert sorted(factors.rows) == list(range(len(matrix)))
         assert len(set(factors.columns)) == factors.rank
-
-
-def test_ranks_agree_with_sympy():
-    rng = np.random.default_rng(2)
-    for _ in range(300):
-        prime = int(rng.choice((5, 7, 1009)))
-        matrix = random_matrix(rng, prime)[:9, :9]
-        exact = DomainMatrix(matrix.tolist(), matrix.shape, ZZ).convert_to(GF(prime))
-        assert modular.factor(balanced(matrix, prime), prime).rank == exact.rank()
 
 
 def test_ranks_agree_with_counting_the_row_space():
@@ -223,7 +212,7 @@ def test_panels_put_together_agree_with_flint(monkeypatch, dtype):
     monkeypatch.setattr(elimination, "_ROWS", 7)
     monkeypatch.setattr(arithmetic, "_AT_ONCE", 100)
     rng = np.random.default_rng(7)
-    for _ in range(60):
+    for _ in range(25):
         prime = int(rng.choice(SMALL_PRIMES))
         rows, columns = rng.integers(1, 80, size=2)
         matrix = rng.integers(prime, size=(rows, columns)) * (rng.random((rows, columns)) < 0.2)

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import sympy
-from hypothesis import given, settings
+from hypothesis import given
 
 from constructive import (
     AssumptionError,
@@ -22,7 +22,6 @@ from constructive import (
 )
 
 
-@settings(max_examples=150)
 @given(strategies.memorizable())
 def test_every_target_is_reproduced_exactly(problem):
     data = problem.dataset

@@ -13,7 +13,7 @@ from constructive.layers import residues
 POINT = Point(next(modular.safe_primes()), 123456)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(strategies.memorizable())
 def test_what_is_built_at_the_bound_has_exact_rank(problem):
     memorizer = problem.build()

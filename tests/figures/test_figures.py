@@ -51,10 +51,12 @@ SMALL = {
     "toy": (TOY, ("a toy",)),
 }  # fmt: skip
 """A quick one of each kind, and what stands in it."""
+TWINS = {"position", "assumptions"}
+"""Those of the stages that Kruskal's has, too."""
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "assumptions")) for n in SMALL]
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in TWINS)) for n in SMALL]
 )
 def test_figure(name, tmp_path, monkeypatch):
     figure, labels = SMALL[name]

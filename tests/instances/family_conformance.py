@@ -13,7 +13,7 @@ from constructive.instances.rounding import output_rounding, property_rounding
 POINTS = 400
 
 
-def check_family(family, dims=(2, 5), seeds=(0, 1), **options):
+def check_family(family, dims=(2, 5), seeds=(0,), **options):
     check_facts(family)
     check_refusals(family, dims[0])
     groups = [family.make(d, seed=s, **options) for d in dims for s in seeds]
@@ -101,7 +101,7 @@ def summary(instance):
 def check_names_say_nothing(family, dim, options):
     """Both letters have both answers, and names have no other part that differs."""
     seen = set()
-    for seed in range(12):
+    for seed in range(8):
         for each in family.make(dim, seed=seed, name="group", **options):
             assert re.fullmatch("group_[a-z]", each.name)
             seen.add((each.name, each.answer))

@@ -39,7 +39,6 @@ def unit_box(network):
     st.integers(-40, 40),
     st.floats(0.0, 1.0),
 )
-@settings(max_examples=300, deadline=None)
 def test_any_weights_and_tilts_are_a_proof(network, weights, tilts, direction, bound, share):
     """Whatever they are: where the sum is at most 1, no point of the slab is above the bound."""
     box, (head,) = unit_box(network), network.heads
@@ -63,7 +62,7 @@ def test_any_weights_and_tilts_are_a_proof(network, weights, tilts, direction, b
 
 
 @given(softmax_networks(max_heads=2, largest=4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 def test_maxima_of_heads_are_bounds_and_near_for_one_high_token(network):
     box, atom = unit_box(network), Atom([1.0], 100.0)
     slabs = refute_by_heads(network, box, [atom], tolerance=1e-4)
@@ -74,7 +73,7 @@ def test_maxima_of_heads_are_bounds_and_near_for_one_high_token(network):
 
 
 @given(st.integers(0, 1000), st.integers(1, 3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15)
 def test_the_bound_of_one_high_token_is_its_maximum(seed, dim):
     """Duality of geometric programs: no gap where one token is above all others."""
     random = np.random.default_rng(seed)
@@ -91,7 +90,7 @@ def test_the_bound_of_one_high_token_is_its_maximum(seed, dim):
 
 
 @given(softmax_networks(outputs=2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 def test_balls_contain_values(network):
     for point in points_of(unit_box(network), 3):
         exact = network.enclosed(point.tolist())
@@ -101,7 +100,7 @@ def test_balls_contain_values(network):
 
 
 @given(softmax_networks(outputs=2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 def test_a_network_is_an_attention_layer_on_one_context(network):
     points = points_of(unit_box(network), 5)
     layer = network.layer
@@ -110,7 +109,6 @@ def test_a_network_is_an_attention_layer_on_one_context(network):
 
 
 @given(softmax_networks(outputs=2, max_tokens=6))
-@settings(max_examples=100, deadline=None)
 def test_float32_stays_within_its_bound(network):
     box = unit_box(network)
     points = np.float32(points_of(box)).astype(np.float64)
@@ -130,7 +128,7 @@ def test_the_bound_of_rounding_is_not_far_above_what_happens():
 
 
 @given(softmax_networks(outputs=2), st.sampled_from([(1.0, 0.0), (-1.0, 0.0), (-1.0, 1.0)]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 def test_the_bound_of_gradients(network, weights):
     bound, step = gradient_bound(network, Atom(list(weights), 0.0)), 2.0**-14
     points = points_of(unit_box(network), 50)
@@ -152,7 +150,7 @@ def test_margins_grow_with_gradients_and_rounding():
 
 
 @given(twins(max_inputs=5))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12)
 def test_twins(pair):
     low, high = (each.property.disjuncts[0][0].threshold for each in pair)
     assert low < high

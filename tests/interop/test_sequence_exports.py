@@ -60,7 +60,7 @@ def test_every_label_in_float64(tmp_path, task, construction):
     assert run_onnx(tmp_path / "m.onnx", arrays[:3]).shape == np.shape(labels[:3])  # N is free
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15)
 @given(strategies.sequence_problems(labels=st.integers(0, 1000)))
 def test_small_problems_in_float64(given):
     memorizer = given.build(**SAFE)

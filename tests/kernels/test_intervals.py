@@ -50,7 +50,7 @@ def intervals(q, k, v, name, visible=None, sink=None, **options):
 
 
 @pytest.mark.parametrize("name", EMULATED)
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(10))
 def test_programs_of_a_model_are_inside(seed, name):
     q, k, v, options, program = drawn(seed, name)
     inside = intervals(q, k, v, name, **options)

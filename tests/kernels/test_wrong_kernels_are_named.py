@@ -20,7 +20,10 @@ from constructive.exact.formats import FORMATS, nearest
 from constructive.kernels import KernelError, Problem, Spec, battery, check, diagnose, examine
 from constructive.kernels.masks import Boolean, Causal, RightPadding, VariableLengths, Window
 
-SHAPE = {"queries": 41, "keys": 70}
+SHAPE = {
+    "queries": 41, "keys": 70,
+    "cases": ["last", "random", "ties", "uniform", "scale", "batch", "low level", "lowest level"],
+}  # fmt: skip
 
 
 def diagnosis(kernel, **arguments):
@@ -47,15 +50,23 @@ def mapped(k_heads=None, v_heads=None, k_batch=None, factor=1.0):
     return kernel
 
 
+def slow(*case):
+    """One more like that before it."""
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
 def modulo(spec):
     return np.arange(spec.heads[0]) % spec.heads[1]
 
 
 @pytest.mark.parametrize(
-    ("by", "words"), [(1, "lets one key of the future through"), (-1, "hides the query's own key")]
+    ("by", "alignment", "words"),
+    [
+        (1, "top-left", "lets one key of the future through"),
+        (-1, "bottom-right", "hides the query's own key"),
+    ],
 )
-@pytest.mark.parametrize("alignment", ["top-left", "bottom-right"])
-def test_causal_off_by_one(by, words, alignment):
+def test_causal_off_by_one(by, alignment, words):
     said = diagnosis(lambda problem: shifted_diagonal(problem, by), causal=alignment)
     assert words in said
 
@@ -81,15 +92,15 @@ def test_windows_off_by_one(more, words):
     ("kernel", "words"),
     [
         (mapped(modulo, modulo), "keys and values are those of KV head h % kv_heads"),
-        (mapped(None, modulo), "values are those of KV head h % kv_heads"),
-        (mapped(modulo, None), "keys are those of KV head h % kv_heads"),
+        slow(mapped(None, modulo), "values are those of KV head h % kv_heads"),
+        slow(mapped(modulo, None), "keys are those of KV head h % kv_heads"),
         (mapped(lambda spec: modulo(spec) * 0), "keys are those of KV head 0"),
         (mapped(k_batch=[0, 0]), "keys are those of sequence 0"),
         (mapped(factor=8.0), "not scaled"),
-        (mapped(factor=1 / 8), "applied twice"),
-        (mapped(factor=math.log(2)), "exp2"),
+        slow(mapped(factor=1 / 8), "applied twice"),
+        slow(mapped(factor=math.log(2)), "exp2"),
         (lambda problem: flash(problem, forgets=("sums",)), "sums are not rescaled"),
-        (lambda problem: flash(problem, forgets=("outputs",)), "accumulator is not rescaled"),
+        slow(lambda problem: flash(problem, forgets=("outputs",)), "accumulator is not rescaled"),
         (lambda problem: flash(problem, start=-1e4), "largest logit starts at -10000"),
         (lambda problem: plain(problem) * 70 / 80, "the output is multiplied by 0.875"),
         (lambda problem: np.roll(plain(problem), 1, 1), "previous head"),
@@ -201,8 +212,9 @@ def test_a_soft_cap_after_the_mask_and_none():
     def without(problem):
         return with_mask(problem, problem.visible)
 
-    assert "after the mask" in diagnosis(after, soft_cap=50.0, causal="top-left")
-    assert "the soft cap is ignored" in diagnosis(without, soft_cap=50.0, causal="top-left")
+    capped = {"soft_cap": 50.0, "causal": "top-left", "cases": None}
+    assert "after the mask" in diagnosis(after, **capped)
+    assert "the soft cap is ignored" in diagnosis(without, **capped)
 
 
 def softmax_like(scores, v):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from constructive import AttentionLayer, Dataset, RationalDataset, build_memorizer, generators
@@ -69,7 +69,7 @@ MISTAKES = {
 def oracle(mistake):
     """The documented one, for a kernel that uses other weights than it is given."""
 
-    @settings(max_examples=30, deadline=None, database=None)
+    @settings(max_examples=30, database=None, phases=[Phase.generate])
     @given(memorizable())
     def test(problem):
         data, layer = problem.dataset, problem.build().layer

@@ -3,7 +3,6 @@
 import dataclasses
 import shutil
 import subprocess
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +18,12 @@ from constructive import (
     cli,
     generators,
 )
-from constructive.certificates.rocq import axioms
 from constructive.certificates.rocq import confirm as confirmation
 from constructive.certificates.rocq.confirm import confirm, confirm_instance
 from constructive.certificates.rocq.definitions import Stored, write
 from constructive.certificates.rocq.error import ARRAYS, THEORY, instance_of, known_of, precision
 from constructive.certificates.rocq.reading import read, require_same
 from constructive.certificates.rocq.witness import NotConfirmableError
-from constructive.theory import rocq
 
 HOW_TO = Path(__file__).parent.parent.parent / "docs" / "how-to" / "verify-a-certificate.md"
 
@@ -34,17 +31,24 @@ needs_rocq = pytest.mark.skipif(shutil.which("coqc") is None, reason="Rocq (coqc
 
 
 def cases():
-    """Layers and data: contexts of each example and a shared one, one output and three, float32."""
+    """Layers and data: own contexts and a shared one, one output and three, float32, a tight bound.
+
+    Tokens of unlike sizes are integers of unlike lengths in Rocq.
+    """
     own = generators.uniform(num_examples=7, context_size=3, width=5, seed=0)
     shared = generators.shared_context(num_examples=7, context_size=3, width=5)
     targets = np.random.default_rng(0).normal(size=(7, 3))
     three = Dataset(own.contexts, own.queries, targets)
+    sizes = np.array([1.0, -1e-9, 1e9, 3.0, 1e-3])
+    unlike = Dataset(own.contexts * sizes, own.queries, own.targets)
     rounded = build_memorizer(own, num_heads=3).astype("float32")
     return {
         "own": (build_memorizer(own, num_heads=3), own, 1e-6),
         "shared": (build_memorizer(shared, num_heads=3), shared, 1e-6),
         "three outputs": (build_memorizer(three, num_heads=3), three, 1e-6),
         "random heads": (build_memorizer(own, num_heads=3, construction="generic"), own, 1e-5),
+        "tight": (build_memorizer(own, num_heads=3), own, 1e-14),
+        "unlike sizes": (build_memorizer(unlike, num_heads=3), unlike, 1e-6),
         "float32": (rounded, own, 0.5),
     }
 
@@ -93,13 +97,17 @@ def test_one_number_that_is_not_the_stored_one_is_found(changed):
         require_same(read(THEORY, write(made_of("own"))), dataclasses.replace(known, arrays=arrays))
 
 
-def test_a_smaller_epsilon_takes_more_bits():
+def test_a_smaller_epsilon_takes_more_digits():
     known = stored_of(made_of("own"))
-    bits = []
-    for epsilon in (1e-3, 1e-9, 1e-90):
+    digits, places = [], []
+    for epsilon in (1e-3, 1e-15, 1e-90):
         arrays = {**known.arrays, "epsilon": np.array([[epsilon]])}
-        bits.append(precision(dataclasses.replace(known, arrays=arrays))[0])
-    assert bits == sorted(set(bits))
+        found = precision(dataclasses.replace(known, arrays=arrays))
+        digits.append(found[0])
+        places.append(found[3])
+    assert digits == sorted(set(digits))
+    assert places == sorted(set(places))
+    assert places[0] == 0  # tokens are float64, which is enough
     arrays = {**known.arrays, "epsilon": np.array([[0.0]])}
     with pytest.raises(ParameterError, match="too small"):
         precision(dataclasses.replace(known, arrays=arrays))
@@ -140,16 +148,6 @@ BEYOND = {
     ),
     "extended precision": ({"num_heads": 3, "precision": 200}, "ExtendedLayer"),
 }  # fmt: skip
-
-
-@pytest.fixture
-def without_rocq(tmp_path, monkeypatch):
-    """Have `confirm` write files and read them back, as if Rocq then accepted them."""
-    accepted = subprocess.CompletedProcess([], 0, "", "")
-    monkeypatch.setattr(rocq, "compiled", lambda *_: nullcontext(tmp_path / "theory"))
-    monkeypatch.setattr(confirmation, "compile_files", lambda *_: accepted)
-    monkeypatch.setattr(axioms, "objection", lambda _: "")
-    (tmp_path / "theory").mkdir()
 
 
 def lines_of(done, start):
@@ -241,7 +239,7 @@ FORGED = {
     "token": lambda made: one_changed(made, "contexts", 0.5),
     "values": lambda made: replaced(made, value_weights=made.values["value_weights"][::-1].copy()),
     "epsilon": lambda made: replaced(made, epsilon=np.array([[1e-18]])),
-    "too few bits": lambda made: replaced(made, bits=12),
+    "too few digits": lambda made: replaced(made, digits=1),
     "too few terms": lambda made: replaced(made, terms=3),
     "fewer tokens": lambda made: replaced(made, n=2),
 }
@@ -278,7 +276,7 @@ def test_the_command_confirms_both_and_keeps_both(tmp_path):
 def test_the_how_to_shows_what_the_command_prints(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = HOW_TO.read_text()
-    (command,) = [line for line in page.splitlines() if line.endswith("--rocq")]
+    (command,) = [line for line in page.splitlines() if line.endswith("small.npz --rocq")]
     data = generators.uniform(num_examples=7, context_size=3, width=5)
     memorizer = build_memorizer(data, num_heads=3)
     data.save("small.npz")

@@ -65,7 +65,7 @@ def edges(name):
 def labels_are_reproduced(name):
     """Also when tokens change their places, and by an evaluator that shares no code."""
 
-    @settings(max_examples=60)
+    @settings(max_examples=30)
     @given(PROBLEMS, WORDS, SEEDS, st.randoms(use_true_random=False))
     def law(problem, most, seed, random):
         memorizer = problem.build(construction=name, max_word_bits=most, seed=seed)
@@ -92,7 +92,7 @@ def labels_are_reproduced(name):
 def registers_are_integers(kind):
     """Registers that units copy are not negative, and the program computes the hashes."""
 
-    @settings(max_examples=30)
+    @settings(max_examples=15)
     @given(PROBLEMS, WORDS, SEEDS)
     def law(problem, most, seed):
         dataset = SequenceDataset.of(*problem)
@@ -110,7 +110,7 @@ def registers_are_integers(kind):
 def certificates_are_proved(name, checker, folder):
     """And files are read as they were written."""
 
-    @settings(max_examples=20)
+    @settings(max_examples=10)
     @given(PROBLEMS)
     def law(problem):
         memorizer, dataset = problem.build(construction=name), SequenceDataset.of(*problem)
@@ -131,7 +131,7 @@ def certificates_are_proved(name, checker, folder):
 
 
 def floats_are_right(name):
-    @settings(max_examples=20)
+    @settings(max_examples=10)
     @given(strategies.sequence_problems(labels=st.integers(0, 1000)))
     def law(problem):
         memorizer = problem.build(construction=name, max_word_bits=52)

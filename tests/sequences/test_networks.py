@@ -37,7 +37,6 @@ def tables(draw):
     return {k: draw(label) for k in keys}, domain
 
 
-@settings(max_examples=150, deadline=None)
 @given(tables(), COMPARISONS, st.sampled_from([None, 6, 52]), st.booleans())
 def test_a_dictionary_is_a_dict_on_its_whole_domain(table, comparison, most, in_word):
     entries, domain = table
@@ -78,7 +77,7 @@ def test_what_a_dictionary_costs(comparison):
         assert network.width <= 5
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12)
 @given(tables(), COMPARISONS, st.data())
 def test_flint_agrees(table, comparison, data):
     entries, domain = table
@@ -87,7 +86,7 @@ def test_flint_agrees(table, comparison, data):
     assert dense(network, [z]) == [entries.get(z, 0)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 50), st.integers(1, 400), COMPARISONS)
 def test_remainders(modulus, below, comparison):
     found = outputs(comparison.remainder("r", modulus, below), range(below))
@@ -100,7 +99,7 @@ def test_rounding(shift):
     assert outputs(SATURATING.rounded("r", 21), inputs) == list(range(21))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.integers(1, 1 << 40), min_size=1, max_size=6),
     st.sampled_from([None, 2, 3, 5, 7, 31, 1009]), COMPARISONS,
@@ -117,7 +116,7 @@ def test_products(factors, prime, comparison):
     assert found == [x if prime is None else x % prime for x in expected]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10), st.integers(-3, 13), COMPARISONS)
 def test_comparisons(threshold, coefficient, comparison):
     steps = comparison.where_at_least(
@@ -176,7 +175,7 @@ def spoilt(layer, *, columns=((0,),), values=((1,),)):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.lists(st.integers(0, 6), min_size=3, max_size=3), min_size=1, max_size=12))
 def test_separating_sets(rows):
     """Fewer residues than multisets; weights are small, as fewer than 16 classes change."""

@@ -68,7 +68,7 @@ def changes(content):
     """A few ways to spoil each entry of JSON."""
     items = content.items() if isinstance(content, dict) else enumerate(content)
     for key, value in list(items):
-        for other in (None, -1, "zz", [], {}, [[1, 2]], 10**4000):
+        for other in (None, "zz", [[1, 2]], 10**4000):
             content[key] = other
             yield
         content[key] = value

@@ -24,7 +24,7 @@ def scale(dataset):
     return max(1.0, np.abs(dataset.targets).max())
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(memorizable())
 def test_everything_at_the_bound_is_memorized(problem):
     memorizer = problem.build()
@@ -34,13 +34,11 @@ def test_everything_at_the_bound_is_memorized(problem):
     assert memorizer.record.num_examples == memorizer.record.capacity
 
 
-@settings(max_examples=100)
 @given(memorizable(at_bound=False))
 def test_everything_below_the_bound_is_memorized(problem):
     assert problem.build().max_error(problem.dataset) <= PRECISE * scale(problem.dataset)
 
 
-@settings(max_examples=100)
 @given(memorizable(constructions=st.just("rank_one")), st.booleans())
 def test_one_key_direction_may_serve_all_heads(problem, shared_keys):
     memorizer = build_memorizer(
@@ -55,7 +53,6 @@ def test_one_key_direction_may_serve_all_heads(problem, shared_keys):
         assert (keys == keys[:1]).all()
 
 
-@settings(max_examples=100)
 @given(memorizable())
 def test_one_example_more_than_the_bound_is_refused(problem):
     data, count = problem.dataset, problem.dataset.num_examples
@@ -74,7 +71,7 @@ def test_one_example_more_than_the_bound_is_refused(problem):
     assert caught.value.witness == holds + 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(memorizable(min_context_size=2), st.randoms(use_true_random=False))
 def test_permuting_examples_changes_nothing_but_their_order(problem, random):
     order = list(range(problem.dataset.num_examples))
@@ -89,7 +86,7 @@ def test_permuting_examples_changes_nothing_but_their_order(problem, random):
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(memorizable(), st.integers(-30, 30))
 def test_scaling_targets_scales_the_readout(problem, exponent):
     dataset = problem.dataset
@@ -101,7 +98,7 @@ def test_scaling_targets_scales_the_readout(problem, exponent):
     assert (other.key_weights == layer.key_weights).all()
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(memorizable(min_context_size=2))
 def test_groups_have_the_sizes_in_the_proof(problem):
     heads = problem.build().record.heads
@@ -111,7 +108,6 @@ def test_groups_have_the_sizes_in_the_proof(problem):
     assert [head.rank_reached for head in heads] == [head.stop for head in heads]
 
 
-@settings(max_examples=100)
 @given(memorizable(), st.sampled_from([0.5, 0.9, 0.99, 1.0]))
 def test_heads_saturate_on_the_fraction_asked_for(problem, fraction):
     memorizer = build_memorizer(
@@ -126,7 +122,7 @@ def test_heads_saturate_on_the_fraction_asked_for(problem, fraction):
             assert head.saturated_fraction >= fraction
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(memorizable())
 def test_on_its_group_a_head_does_not_see_the_saturating_part(problem):
     memorizer = problem.build()

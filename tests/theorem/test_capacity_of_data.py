@@ -28,7 +28,7 @@ from constructive import (
 from constructive.theory.bounds import RANK_ONE, SATURATED
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 @given(
     st.integers(1, 4), st.integers(2, 4), st.integers(0, 3), st.integers(1, 3), st.integers(0, 99)
 )

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from constructive import Dataset
@@ -61,7 +61,6 @@ def vocabularies(draw):
     return vocabulary[rng.integers(0, words, (total, size))].astype(np.float64)
 
 
-@settings(max_examples=150, deadline=None)
 @given(vocabularies(), st.integers(1, 4))
 def test_it_is_the_least_bound(contexts, heads):
     found = capacity_of(contexts, heads)
@@ -69,7 +68,6 @@ def test_it_is_the_least_bound(contexts, heads):
     assert found.exact
 
 
-@settings(max_examples=100, deadline=None)
 @given(vocabularies(), st.integers(-3, 3))
 def test_spans_are_proved_by_vectors(contexts, exponent):
     contexts = contexts * 2.0**exponent

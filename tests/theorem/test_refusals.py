@@ -224,11 +224,6 @@ def test_arguments_which_make_no_sense(data, arguments, text):
     assert "  try: " in str(caught.value)
 
 
-def test_something_else_than_a_dataset():
-    with pytest.raises(ParameterError, match="dataset is a dict"):
-        build_memorizer({}, num_heads=3)
-
-
 def test_data_which_no_theorem_of_groups_takes_are_built_all_the_same(data):
     """Dependent queries, dependent tokens, too many tokens: random heads ask for none of that."""
     same = Dataset(data.contexts, np.tile(data.queries[:1], (7, 1)), data.targets)

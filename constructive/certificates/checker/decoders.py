@@ -50,7 +50,7 @@ class Decoder(About):
         require(len(files) == 2, "the files are CERTIFICATE WEIGHTS DATA")
         self.texts, self.prompt, unit, vocabulary, data = read_texts(files[1], options.most)
         require(same(content["data"], data), "it is about other data")
-        shapes, about, read = read_about(files[0], options.most)
+        shapes, about, unpacked, read = read_about(files[0], options.most)
         window, storage = about["window"], about["record"]["storage"]
         require(window is None or (type(window) is int and window > 0), "the window is none")
         require(storage in KEPT, "the storage is none")
@@ -63,7 +63,8 @@ class Decoder(About):
             longest, more = 1, more | {"longest": periods}
             self.period = shapes["positions"][1][0]
         require_shapes(shapes, len(vocabulary), longest)
-        announce(*needs(claims, shapes, self.texts, window), options.most)
+        held, operations = needs(claims, shapes, self.texts, window)
+        announce(held + unpacked, operations, options.most)
         self.weights, self.window, self.storage = read(), window, storage
         hashed = require_about(content, self.weights, "weights", **more)
         self.hashes = bytes.fromhex(data["sha256"]) + hashed
@@ -102,19 +103,25 @@ class Decoder(About):
 
 
 def read_about(path, most):
-    """Types and shapes of weights, what else is said of them, and what reads them."""
+    """Types and shapes of weights, what is said of them, what bits take, and what reads weights."""
     metadata = weights_header(path, most)[0]["__metadata__"]
     if metadata["format"] == FORMATS["packed"]:
         places, _ = tensor_shapes(path, ("about", "bits"), most, kinds=BYTES)
         require(all(len(shape) == 1 for _, shape, _ in places.values()), "bytes have other axes")
-        content = read_weights(path, places)
-        about = packed.described(content["about"].tobytes(), most)
+        (said,), (bits,) = (places[name][1] for name in ("about", "bits"))
+        require(64 * said <= most, "what the weights say is too large for --max-memory")
+        content = read_weights(path, {"about": places["about"]})["about"].tobytes()
+        about = packed.described(content, most)
         rules, seed = about["weights"], about["record"]["seed"]
         shapes = packed.shapes_of(rules)
-        return shapes, about, lambda: packed.read(rules, content["bits"], seed)
+
+        def read():
+            return packed.read(rules, read_weights(path, {"bits": places["bits"]})["bits"], seed)
+
+        return shapes, about, packed.UNPACKED * bits, read
     require(metadata["format"] == FORMATS["weights"], "the weights are not decoder")
     shapes, _ = tensor_shapes(path, NAMES, most)
-    return shapes, parsed(metadata["decoder"]), lambda: read_weights(path, shapes)
+    return shapes, parsed(metadata["decoder"]), 0, lambda: read_weights(path, shapes)
 
 
 def read_texts(path, most):

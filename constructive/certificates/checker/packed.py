@@ -16,6 +16,8 @@ NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 WIDEST = 26  # bits of a field
 MOST = 4096  # columns of a matrix
 EXACT = 1 << 24  # integers that float32 holds exactly
+AT_ONCE = 1 << 16  # bits in which ends of unary numbers are looked for together
+UNPACKED = 10  # bytes that a byte of bits takes
 
 
 class Bits:
@@ -31,11 +33,17 @@ class Bits:
 
     def fields(self, count, width):
         require(0 <= width < WIDEST, "integers of weights have too many bits")
-        digits = self.take(count * width).reshape(count, width).astype(np.int64)
-        return digits @ (1 << np.arange(width, dtype=np.int64))
+        digits, found = self.take(count * width).reshape(count, width), np.zeros(count, np.int64)
+        for place in range(width):
+            found += digits[:, place].astype(np.int64) << place
+        return found
 
     def unary(self, count):
-        ones = np.flatnonzero(self.left)[:count]
+        ones, seen = np.empty(0, np.int64), 0
+        while len(ones) < count and seen < len(self.left):
+            more = np.flatnonzero(self.left[seen : seen + AT_ONCE]) + seen
+            ones, seen = np.concatenate([ones, more]), seen + AT_ONCE
+        ones = ones[:count]
         require(len(ones) == count, "bits of weights are cut off")
         self.take(int(ones[-1]) + 1)
         return np.diff(ones, prepend=-1) - 1

@@ -7,7 +7,6 @@ balls of more and more bits (`layers.balls`).
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from flint import arb, arb_mat
 
 from constructive.data.dataset import Dataset
@@ -21,7 +20,7 @@ from constructive.layers.attention import AttentionLayer
 from constructive.layers.balls import BallLayer, effective_readout
 from constructive.layers.shapes import FLOAT64
 from constructive.layers.views import examples
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 from constructive.support.progress import report
 
 BOUNDED = "float64 with a-priori bounds"
@@ -47,7 +46,7 @@ class Evaluation:
     prec: int
     residuals: arb_mat
     readout: arb
-    exponents: npt.NDArray[np.int64]
+    exponents: Integers
     midpoints: Array | None
     radius: float
 
@@ -113,7 +112,7 @@ def evaluate_in_floats(
     return Evaluation(FLOAT64, residuals, largest(exact), exponents, midpoints, radius)
 
 
-def _residuals(outputs: Enclosure, exponents: npt.NDArray[np.int64], targets: Array) -> list[arb]:
+def _residuals(outputs: Enclosure, exponents: Integers, targets: Array) -> list[arb]:
     """Return residuals f - y as balls around what float64 has."""
     targets = targets.astype(np.float64, copy=False)
     scale = exponents[:, np.newaxis]
@@ -163,7 +162,7 @@ def evaluate(enclosed: BallLayer, dataset: Dataset, *, representation: bool) -> 
     return Evaluation(prec, residuals, size, exponents, midpoints, radius * (1 + 2.0**-50))
 
 
-def context_exponents(dataset: Dataset) -> npt.NDArray[np.int64]:
+def context_exponents(dataset: Dataset) -> Integers:
     """Return the least e_t with all entries of E_t below 2^(e_t) in size: (T,)."""
     exponents = np.empty(dataset.num_examples, dtype=np.int64)
     for rows, contexts in dataset.filled.context_chunks():
@@ -176,7 +175,7 @@ def scaled_representation(z: arb_mat, evaluation: Evaluation) -> arb_mat:
     return _scaled_rows(z, evaluation.exponents)
 
 
-def _scaled_rows(matrix: arb_mat, exponents: npt.NDArray[np.int64]) -> arb_mat:
+def _scaled_rows(matrix: arb_mat, exponents: Integers) -> arb_mat:
     powers = [_power(-exponent) for exponent in exponents.tolist()]
     scaled = [[x * power for x in row] for row, power in zip(matrix.tolist(), powers, strict=True)]
     return arb_mat(scaled)

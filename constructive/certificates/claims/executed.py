@@ -23,7 +23,7 @@ from constructive.certificates.claims.evaluation import Evaluation
 from constructive.certificates.claims.evaluations import Evaluations
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.certificates.claims.options import CertifyOptions
-from constructive.certificates.claims.recites import margins_of, position
+from constructive.certificates.claims.recites import margins_of, model_of, position
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
 from constructive.exact.directed import at_most, percent, short_bound, upper
@@ -105,7 +105,7 @@ class DecoderExecuted(Executed):
 
     def model(self, weights: Decoder, options: CertifyOptions) -> FloatModel:
         """Return how programs round that store as the decoder does."""
-        return model_named(options.model, weights.record.storage, decoder=True)
+        return model_of(weights, options)
 
     def judge(self, subject: Subject[Decoder, Text]) -> Claim:
         """Prove it, or leave it undecided."""
@@ -113,12 +113,13 @@ class DecoderExecuted(Executed):
         sizes = text.num_positions, text.num_texts
         statement = self.statement.format(*sizes, model.name, model.of_decoders())
         try:
-            share = margins_of(subject).share
+            margins = margins_of(subject)
         except PrecisionError as failure:
             return self.undecided(statement, failure)
+        share = margins.share
         over = (~(share < _MARGIN_ROOM)).nonzero()[0]
         index = int(over[0]) if len(over) else int(share.argmax())
-        place, taken = position(subject, index), float(share[index])
+        place, taken = position(subject, margins, index), float(share[index])
         after = f"after token {place[1]} of text {place[0]}"
         if not len(over):
             detail = f"rounding takes {percent(taken)} of a margin at most, {after}"

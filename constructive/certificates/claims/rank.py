@@ -29,14 +29,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
 from constructive.data.repeats import repeated_inputs
 from constructive.exact import modular
-from constructive.exact.arithmetics.residues import Integers, Point, Residues
+from constructive.exact.arithmetics.residues import (
+    Point,
+    Residues,
+)
 from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.decoder import Decoder
@@ -44,7 +46,7 @@ from constructive.layers.memorizer import Memorizer
 from constructive.layers.recital import added_tokens
 from constructive.layers.residues import Search
 from constructive.layers.views import Causal
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 from constructive.support.errors import PrecisionError
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
@@ -150,9 +152,6 @@ class DecoderRank(Rank):
         """Return whether there are as many different columns of Z as contexts.
 
         Heads give constant entries of tokens back, so these columns are there once.
-
-        Args:
-            weights: a decoder
         """
         tables = weights.embedding, weights.positions
         constant = np.logical_and(*((table == table[0]).all(axis=0) for table in tables))
@@ -179,7 +178,7 @@ class DecoderRank(Rank):
         return Rows(count, refuted if count > columns else None, search)
 
 
-def challenge(fingerprints: bytes, point: Point, columns: npt.NDArray[np.int64]) -> Array:
+def challenge(fingerprints: bytes, point: Point, columns: Integers) -> Array:
     """Return right-hand sides that follow from what is claimed: (T, ROUNDS), balanced residues.
 
     Args:

@@ -5,6 +5,7 @@ in float64, with exponentials from balls (`layers.causal.margins`).
 """
 
 from constructive.certificates.claims.kind import ClaimKind, Subject
+from constructive.certificates.claims.options import CertifyOptions
 from constructive.data.corpus import Text
 from constructive.exact.directed import at_least, at_most
 from constructive.exact.float_model import FloatModel
@@ -40,7 +41,7 @@ class Recites(ClaimKind):
         least = float(margins.least[worst])
         bound = float(at_least(least * _ROOM)) if least > 0.0 else 0.0
         statement = self.statement.format(*sizes, repr(bound))
-        place = _position(subject, margins, worst)
+        place = position(subject, margins, worst)
         if bound > 0.0:
             detail = f"the smallest margin is that after token {place[1]} of text {place[0]}"
             return Claim(
@@ -48,7 +49,7 @@ class Recites(ClaimKind):
             )
         beaten = int(margins.most.argmin())
         if margins.most[beaten] <= 0.0:
-            place = _position(subject, margins, beaten)
+            place = position(subject, margins, beaten)
             detail = (
                 f"after token {place[1]} of text {place[0]} another logit is as large, or larger "
                 f"by up to {at_most(-float(margins.least[beaten]))}"
@@ -67,21 +68,20 @@ def _real_margins(subject: Subject[Decoder, Text]) -> Margins:
     try:
         return margins_of(subject)
     except PrecisionError:
-        model = model_of(subject)
-        if model.factors is None:
+        if model_of(subject.weights, subject.options).factors is None:
             raise
         usual = model_named(None, subject.weights.record.storage)
         return recital(subject.weights, subject.data, model=usual)
 
 
-def model_of(subject: Subject[Decoder, Text]) -> FloatModel:
+def model_of(decoder: Decoder, options: CertifyOptions) -> FloatModel:
     """Return the model that is asked for, or that of the decoder's storage.
 
     Args:
-        subject: a decoder and a text
+        decoder: what is claimed about
+        options: what was asked for
     """
-    storage = subject.weights.record.storage
-    return model_named(subject.options.model, storage, decoder=True)
+    return model_named(options.model, decoder.record.storage, decoder=True)
 
 
 def margins_of(subject: Subject[Decoder, Text]) -> Margins:
@@ -93,21 +93,19 @@ def margins_of(subject: Subject[Decoder, Text]) -> Margins:
     Raises:
         PrecisionError: where there are none
     """
-    decoder, model = subject.weights, model_of(subject)
+    decoder = subject.weights
+    model = model_of(decoder, subject.options)
     return subject.once(Margins, lambda: recital(decoder, subject.data, model=model))
 
 
-def position(subject: Subject[Decoder, Text], index: int) -> tuple[int, int]:
+def position(subject: Subject[Decoder, Text], margins: Margins, index: int) -> tuple[int, int]:
     """Return a position, as text and token.
 
     Args:
-        subject: a decoder and a text
-        index: among the margins
+        subject: with the texts
+        margins: of all positions
+        index: of the position, among them
     """
-    return _position(subject, margins_of(subject), index)
-
-
-def _position(subject: Subject[Decoder, Text], margins: Margins, index: int) -> tuple[int, int]:
     text, token = subject.data.position(int(margins.places[index]))
     return int(text), int(token)
 

@@ -10,6 +10,7 @@ from constructive.certificates.certificate import Certificate
 from constructive.certificates.rocq.definitions import Instance, Stored, Theory
 from constructive.certificates.rocq.witness import NotConfirmableError, evidence_of
 from constructive.data.dataset import Dataset
+from constructive.exact import modular
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
@@ -18,6 +19,10 @@ ARRAYS = (
     "contexts", "queries", "query_weights", "key_weights", "value_weights", "output_weights",
     "readout_weights", "targets", "epsilon",
 )  # fmt: skip
+PRECISION = "digits", "halvings", "terms", "places"
+"""How exp is enclosed, and averages: what Rocq proves does not depend on them."""
+DIGIT = 31
+"""Bits of a digit of the integers of Rocq's program."""
 _MATRICES = {"queries", "readout_weights", "targets", "epsilon"}
 _GUARD = 24
 """Bits beyond those that the sizes of tokens and weights need."""
@@ -46,7 +51,7 @@ THEORY = Theory(
     claim="error",
     modules="Definitions attention_program attention_residues attention_rank error_checker",
     definitions={
-        **dict.fromkeys(["bits", "halvings", "terms"], "nat"),
+        **dict.fromkeys(PRECISION, "nat"),
         **dict.fromkeys(["n", "d", "dh", "dv", "dout", "T", "H"], "nat"),
         **{f"{name}_exponent": "exponent" for name in ARRAYS},
         **{name: "array" if name in _MATRICES else "arrays" for name in ARRAYS},
@@ -56,7 +61,7 @@ THEORY = Theory(
     tail="""\
 Definition of_examples : arrays := mkseq (fun t => nth [::] contexts (t %% size contexts)) T.
 Definition most : dyadic := nth zero_dyadic (nth [::] epsilon 0%N) 0%N.
-Lemma checked : check_stored_error bits halvings terms contexts_exponent queries_exponent
+Lemma checked : check_stored_error digits halvings terms places contexts_exponent queries_exponent
   query_weights_exponent key_weights_exponent value_weights_exponent output_weights_exponent
   readout_weights_exponent targets_exponent epsilon_exponent n d dh dv dout T H of_examples queries
   query_weights key_weights value_weights output_weights readout_weights targets most = true.
@@ -165,15 +170,15 @@ def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset
         10
     """
     known = known_of(certificate, memorizer, dataset)
-    bits, halvings, terms = precision(known)
-    values: dict[str, Any] = {
-        "bits": bits, "halvings": halvings, "terms": terms, **known.sizes, **known.arrays,
-    }  # fmt: skip
+    chosen = dict(zip(PRECISION, precision(known), strict=True))
+    values: dict[str, Any] = {**chosen, **known.sizes, **known.arrays}
     return Instance(THEORY, values)
 
 
-def precision(known: Stored) -> tuple[int, int, int]:
-    """Return with how many bits, halvings of arguments and terms of its series exp is enclosed.
+def precision(known: Stored) -> tuple[int, int, int, int]:
+    """Return with how many digits, halvings of arguments and terms of its series exp is enclosed.
+
+    The last number is how many digits averages have more than tokens.
 
     Rocq proves its answer for any of them. Too few would make it refuse.
 
@@ -197,12 +202,17 @@ def precision(known: Stored) -> tuple[int, int, int]:
         )
     accurate = max(32, math.ceil(most) + _GUARD)
     halvings = 4 + max(6, math.ceil(math.log2(accurate)))
-    bits = accurate + halvings + 8
+    digits = _digits(accurate + halvings + 8)
     terms, factorial = 1, Fraction(1)
-    while (1 << bits) // factorial + 2 > 16 ** (terms + 1):
+    while (1 << DIGIT * digits) // factorial + 2 > 16 ** (terms + 1):
         terms += 1
         factorial *= terms
-    return bits, halvings, terms
+    unit = modular.least_exponent(arrays["contexts"]) - math.log2(largest)
+    return digits, halvings, terms, _digits(max(0, accurate + math.ceil(unit)))
+
+
+def _digits(bits: int) -> int:
+    return -(-bits // DIGIT)
 
 
 def _effective(arrays: Any) -> Array:  # noqa: ANN401 - arrays by their names

@@ -7,7 +7,6 @@ import numpy as np
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.rocq.definitions import Instance, Stored, Theory
 from constructive.certificates.rocq.witness import (
-    Integers,
     cleared,
     evidence_of,
     not_about,
@@ -18,6 +17,7 @@ from constructive.data.dataset import Dataset
 from constructive.exact import modular
 from constructive.exact.arithmetics.residues import Point
 from constructive.layers.memorizer import Memorizer
+from constructive.support.arrays import Integers
 
 ARRAYS = "contexts", "queries", "query_weights", "key_weights"
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.certificates.certificate import Certificate
 from constructive.data.dataset import Dataset
@@ -14,11 +13,10 @@ from constructive.exact.arithmetics.residues import Point, Residues
 from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.views import examples
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 from constructive.support.errors import FormatError, ParameterError
 from constructive.support.verdict import Verdict
 
-Integers = npt.NDArray[np.int64]
 Read = TypeVar("Read")
 
 

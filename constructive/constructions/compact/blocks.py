@@ -168,9 +168,8 @@ def _positions(plan: Plan, number: int) -> Integers:
 
 def _places(plan: Plan, wanted: Integers) -> Integers:
     """The positions within their texts."""
-    starts = np.cumsum(plan.text.lengths) - plan.text.lengths
-    text = np.searchsorted(starts, wanted, side="right") - 1
-    places: Integers = wanted - starts[text]
+    starts = plan.text.starts
+    places: Integers = wanted - starts[np.searchsorted(starts, wanted, side="right") - 1]
     return places
 
 

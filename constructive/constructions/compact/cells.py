@@ -14,11 +14,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from constructive.support.arrays import Array, Integers
-
-Booleans = npt.NDArray[np.bool_]
+from constructive.layers.packed.packing import order_of as places_of
+from constructive.support.arrays import Array, Booleans, Integers
 
 
 class Cells(NamedTuple):
@@ -77,9 +75,7 @@ def order_of(following: Integers, count: int) -> Integers:
     times = np.bincount(following, minlength=count)
     classes = np.array([int(number).bit_length() for number in times.tolist()])
     classes[times.argmax()] = classes.max() + 1
-    order = np.empty(count, np.int64)
-    order[np.argsort(-classes, kind="stable")] = np.arange(count)
-    return order
+    return places_of(classes)
 
 
 def base_of(count: int, outputs: int) -> int:

@@ -5,8 +5,8 @@ from constructive.constructions.compact.options import FORMATS, Options
 from constructive.constructions.decoder_kind import DecoderKind, DecoderOptions
 from constructive.data.corpus import Text
 from constructive.layers.decoder import Decoder
-from constructive.support.arguments import require_positive
-from constructive.support.errors import ParameterError, shown
+from constructive.support.arguments import require_known, require_positive
+from constructive.support.errors import ParameterError
 
 WINDOW = 8
 """Tokens that a position sees by default: readouts are shortest for 8."""
@@ -32,12 +32,7 @@ class Few(DecoderKind):
         if options.outputs is not None:
             require_positive(outputs=options.outputs)
         readout = "int16" if options.readout is None else options.readout
-        if readout not in FORMATS:
-            raise ParameterError(
-                f"unknown readout={shown(readout)}",
-                witness=shown(readout),
-                suggestion=" or ".join(map(repr, FORMATS)),
-            )
+        require_known("readout", readout, FORMATS)
         wanted = text.different(window)
         chosen = Options(options.outputs, readout, bool(options.every), window, options.seed)
         return build_compact(text, wanted, chosen)

@@ -13,8 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
-from constructive.constructions.compact.cells import Booleans, Cells
-from constructive.support.arrays import Array
+from constructive.constructions.compact.cells import (
+    Cells,
+)
+from constructive.support.arrays import Array, Booleans
 
 STEPS = 20
 """Cholesky factors, at most: with enough heads there are 8 to 14."""

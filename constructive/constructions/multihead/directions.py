@@ -10,11 +10,10 @@ attention, which makes no difference to their average, so they count as one.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.data.repeats import token_numbers
-from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.arrays import Array, Integers, row_chunks
 
 TRIALS = 8
 """Random directions that are scored."""
@@ -48,6 +47,42 @@ class KeyDirection:
     top_gap: Array
     bottom_gap: Array
 
+    def needed(
+        self, nats: float, *, logits: Array | float = 0.0, scale: Array | float = 0.0
+    ) -> "Needed":
+        """Return what saturates, where heads have other logits and scores on the examples.
+
+        nats: the gap between the two largest logits that is asked for
+        logits: (T,), the range of the logits of W*
+        scale: (T,), |b_1.e_t|
+        """
+        total = nats + logits
+        return Needed(total / self.top_gap + scale, total / self.bottom_gap + scale)
+
+
+@dataclass(frozen=True, eq=False)
+class Needed:
+    """The least |c w.e_t| which saturates example t, beside what its heads do on their groups.
+
+    The gap between the extreme scores, times |c w.e_t| - scale_t, has to reach nats + logits_t.
+    at_top, at_bottom: (T,), what is needed where w.e_t is positive, and where it is negative
+    """
+
+    at_top: Array
+    at_bottom: Array
+
+    @property
+    def either(self) -> Array:
+        """What is needed whatever the sign of w.e_t."""
+        return np.maximum(self.at_top, self.at_bottom)
+
+    def at(self, reach: Array) -> Array:
+        """Return what is needed where w.e_t = reach_t: (T,), or (T, m) for m vectors w."""
+        top, bottom = (
+            part.reshape(-1, *[1] * (reach.ndim - 1)) for part in (self.at_top, self.at_bottom)
+        )
+        return np.where(reach > 0, top, bottom)
+
 
 def propose(
     dataset: Dataset, rng: np.random.Generator, *, spread: bool = False
@@ -63,8 +98,7 @@ def propose(
     if spread and dataset.shared_context:
         vectors = _prescribed(dataset, rng)
     else:
-        vectors = rng.standard_normal((dataset.width, TRIALS))
-        vectors /= np.sqrt(np.einsum("dk,dk->k", vectors, vectors))
+        vectors = _random(dataset.width, TRIALS, rng)
     top, bottom = _all_gaps(dataset, vectors)
     rank = int(_QUANTILE * len(top))
     exceeded = np.partition(np.minimum(top, bottom), rank, axis=0)[rank]
@@ -78,15 +112,13 @@ def candidates_for_all(dataset: Dataset, rng: np.random.Generator) -> Array:
     There are `TRIALS_FOR_ALL` random ones. Where there are many examples, some of them say which
     `TRIALS` of these are worth a look at all.
     """
-    vectors = rng.standard_normal((dataset.width, TRIALS_FOR_ALL))
-    vectors /= np.sqrt(np.einsum("dk,dk->k", vectors, vectors))
+    vectors = _random(dataset.width, TRIALS_FOR_ALL, rng)
     step = max(1, dataset.num_examples // _COMPARED)
     if step > 1 and not dataset.shared_context:
         some = np.arange(0, dataset.num_examples, step)
-        together = max(1, CHUNK_BYTES // (8 * dataset.context_size * dataset.width))
         parts = [
-            gaps(dataset.contexts_of(some[start : start + together]), vectors)
-            for start in range(0, len(some), together)
+            gaps(dataset.contexts_of(some[part]), vectors)
+            for part in row_chunks(len(some), 8 * dataset.context_size * dataset.width)
         ]
         costs = _cost(*map(np.concatenate, zip(*parts, strict=True)))
         vectors = vectors[:, np.argsort(costs, kind="stable")[:TRIALS]]
@@ -100,6 +132,13 @@ def best_for_all(vectors: Array, top: Array, bottom: Array) -> KeyDirection:
     """
     best = int(_cost(top, bottom).argmin())
     return KeyDirection(vectors[:, best], top[:, best], bottom[:, best])
+
+
+def _random(width: int, count: int, rng: np.random.Generator) -> Array:
+    """Unit vectors as columns (d, count)."""
+    vectors: Array = rng.standard_normal((width, count))
+    vectors /= np.sqrt(np.einsum("dk,dk->k", vectors, vectors))
+    return vectors
 
 
 def _cost(top: Array, bottom: Array) -> Array:
@@ -156,7 +195,7 @@ def gaps(contexts: Array, vectors: Array) -> tuple[Array, Array]:
     return upper, lower
 
 
-def _gap_of_different(scores: Array, numbers: npt.NDArray[np.int64]) -> Array:
+def _gap_of_different(scores: Array, numbers: Integers) -> Array:
     """Return the distance from the smallest score to that of the next different token: (C, k).
 
     scores: (C, n, k);  numbers: (C, n), equal for equal tokens, whose scores may differ by rounding

@@ -15,7 +15,6 @@ that need a few vectors of either take them from the factorization (`Factored`).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 from scipy.linalg import blas, lapack
@@ -24,32 +23,39 @@ from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError
 from constructive.theory.assumptions.numerical import dependency, describe_dependency, unit_rows
+from constructive.theory.bounds import consecutive
 
 _LOOK_CLOSER = 1e-10
 """Unit queries nearer than this to the span of those before them are decided by singular values."""
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
-    """Examples start, ..., stop - 1, which one head takes.
-
-    dual_basis: (d, size);  complement: (d, d - size), orthonormal
-    """
+class Taken:
+    """Examples start, ..., stop - 1, which a head or a pair of heads takes."""
 
     start: int
     stop: int
-    dual_basis: Array
-    complement: Array
 
     @property
     def size(self) -> int:
-        """|S|, the number of examples in the group."""
+        """|S|, the number of these examples."""
         return self.stop - self.start
 
     @property
     def rows(self) -> slice:
-        """The examples of the group as a slice."""
+        """These examples as a slice."""
         return slice(self.start, self.stop)
+
+
+@dataclass(frozen=True, eq=False)
+class Group(Taken):
+    """What one head takes.
+
+    dual_basis: (d, size);  complement: (d, d - size), orthonormal
+    """
+
+    dual_basis: Array
+    complement: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,10 +132,9 @@ def partition(dataset: Dataset, sizes: Sequence[int]) -> tuple[Group, ...] | Ass
     array([[1., 0.],
            [0., 1.]])
     """
-    stops = list(accumulate(sizes))
     lengths, unit = unit_rows(dataset.queries.astype(np.float64, copy=False))
     groups = []
-    for start, stop in zip([0, *stops[:-1]], stops, strict=True):
+    for start, stop in consecutive(sizes):
         factored = factor(lengths[start:stop], unit[start:stop])
         if factored is None:
             return _dependent(lengths, unit, start, stop)

@@ -40,7 +40,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.directions import (
@@ -51,7 +50,7 @@ from constructive.constructions.multihead.directions import (
 )
 from constructive.constructions.multihead.grouping import Group
 from constructive.data.dataset import Dataset
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 from constructive.support.errors import AssumptionError
 from constructive.theory.assumptions.numerical import RANK_TOLERANCE
 from constructive.theory.bounds import Plan
@@ -71,9 +70,6 @@ _JITTER = 0.1
 
 _NATS = 2.0
 """Rank-one heads: the largest |s|, in nats between neighbours among equally spaced tokens."""
-
-_NOTHING = np.zeros((1, 1))
-"""Stands for the part of `_Needed` that a head does not have."""
 
 _SPAN_TOLERANCE = 1e-11
 """A unit query whose product with a unit w is below this counts as orthogonal to w."""
@@ -145,11 +141,10 @@ class _Saturation:
         """The gap between the two largest logits that leaves at most eps elsewhere."""
         return math.log(max(self.dataset.context_size - 1, 1) / SATURATION_EPS)
 
-    def sharpen(self, group: Group, needed: "_Needed") -> tuple[Array, float] | AssumptionError:
+    def sharpen(self, group: Group, **on_group: Array) -> tuple[Array, float] | AssumptionError:
         """Choose w (d,), a unit vector orthogonal to the group, and c for it, if there is one.
 
-        `needed(gap)` is the least |c w.e_t| which saturates example t, given the gap (T,) between
-        its extreme scores: (T,).
+        on_group: what the head does beside it, as `KeyDirection.needed` takes it
         """
         candidates = group.complement @ self.rng.standard_normal(
             (group.complement.shape[1], _TRIALS)
@@ -160,9 +155,7 @@ class _Saturation:
         reach = self.dataset.queries @ candidates
         distance = np.abs(reach)
         distance[distance <= _SPAN_TOLERANCE * self.query_lengths[:, np.newaxis]] = 0.0
-        top, bottom = self.direction.top_gap, self.direction.bottom_gap
-        gap = np.where(reach > 0, top[:, np.newaxis], bottom[:, np.newaxis])
-        sharpness = needed(gap) / distance
+        sharpness = self.direction.needed(self.nats, **on_group).at(reach) / distance
         later = slice(group.stop, None)  # the induction needs no saturation on these
         sharpness[later][distance[later] == 0] = 0.0
         off_group = np.concatenate([sharpness[: group.start], sharpness[group.stop :]])
@@ -172,22 +165,6 @@ class _Saturation:
         if not np.isfinite(quantiles[best]):
             return _cannot_saturate(group, distance[:, best], self.fraction)
         return candidates[:, best], float(quantiles[best])
-
-
-@dataclass(frozen=True, eq=False)
-class _Needed:
-    """The least |c w.e_t| that saturates example t, beside what the head does on its group.
-
-    The gap between the extreme scores, times |c w.e_t| - scale_t, has to reach nats + logits_t.
-    logits: (T, 1), the range of the logits of W*;  scale: (T, 1), |b_1.e_t| of a rank-one head
-    """
-
-    nats: float
-    logits: Array
-    scale: Array
-
-    def __call__(self, gap: Array) -> Array:
-        return (self.nats + self.logits) / gap + self.scale
 
 
 def _saturated_head(
@@ -202,8 +179,8 @@ def _saturated_head(
         return Head(group, query_weights, key_weights, 0.0)
     w_star_queries = saturation.dataset.queries @ group.dual_basis @ key_vectors
     with np.errstate(over="ignore", invalid="ignore"):  # what is no number saturates nothing
-        logit_range = (2.0 * radius * _row_lengths(w_star_queries))[:, np.newaxis]
-    chosen = saturation.sharpen(group, _Needed(saturation.nats, logit_range, _NOTHING))
+        logit_range = 2.0 * radius * _row_lengths(w_star_queries)
+    chosen = saturation.sharpen(group, logits=logit_range)
     if isinstance(chosen, AssumptionError):
         return chosen
     w, sharpness = chosen
@@ -242,7 +219,7 @@ def key_vectors(
 def attended_vectors(
     contexts: Array,
     directions: Array,
-    rank: npt.NDArray[np.int64],
+    rank: Integers,
     jitter: Array,
     assumed: Assumptions,
 ) -> Array:
@@ -288,9 +265,7 @@ def _rank_one_head(group: Group, saturation: _Saturation, head_dim: int) -> Head
     query_vector = group.dual_basis @ scales
     sharpness = 0.0
     if group.size < dataset.width:
-        scale = np.abs(dataset.queries @ query_vector)[:, np.newaxis]
-        needed = _Needed(saturation.nats, _NOTHING, scale)
-        chosen = saturation.sharpen(group, needed)
+        chosen = saturation.sharpen(group, scale=np.abs(dataset.queries @ query_vector))
         if isinstance(chosen, AssumptionError):
             return chosen
         w, sharpness = chosen

@@ -18,7 +18,6 @@ Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), proof of Theorem 1.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.constructions.multihead.heads import SATURATION_EPS, Head
 from constructive.data.dataset import Dataset
@@ -26,7 +25,7 @@ from constructive.data.repeats import token_numbers
 from constructive.exact.arithmetics.floats import Floats
 from constructive.layers.attend import attend
 from constructive.layers.views import examples
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans
 from constructive.support.progress import report
 
 _TIE = 1e-6
@@ -76,9 +75,7 @@ def assemble(dataset: Dataset, heads: tuple[Head, ...]) -> Intermediate:
     )
 
 
-def _add_equal_tokens(
-    on: npt.NDArray[np.bool_], attention: Array, dataset: Dataset, rows: slice
-) -> None:
+def _add_equal_tokens(on: Booleans, attention: Array, dataset: Dataset, rows: slice) -> None:
     """Count a head as saturated where equal tokens have its attention together.
 
     on: (rows, H), which is changed;  attention: (rows, H, n)

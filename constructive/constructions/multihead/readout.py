@@ -81,7 +81,7 @@ def _by_gram(z: Array, targets: Array) -> _Solution | None:
     effective = z.T @ lapack.dpotrs(factor, targets, lower=1)[0]
     effective += z.T @ lapack.dpotrs(factor, targets - z @ effective, lower=1)[0]
     return _Solution(
-        effective, np.diagonal(factor).copy(), condition, _residuals(z, effective, targets)
+        effective, np.diagonal(factor).copy(), condition, largest(z @ effective - targets)
     )
 
 
@@ -90,16 +90,19 @@ def _by_qr(z: Array, targets: Array) -> _Solution:
     distances = np.abs(np.diagonal(triangle))
     if not distances.all():
         nothing = np.zeros((z.shape[1], targets.shape[1]))
-        return _Solution(nothing, distances, float("inf"), _residuals(z, nothing, targets))
+        return _Solution(nothing, distances, float("inf"), largest(z @ nothing - targets))
     reciprocal, _ = lapack.dtrcon(triangle, norm="1", uplo="U")
     condition = float(1.0 / reciprocal) if reciprocal > 0 else float("inf")
     effective = basis @ solve_triangular(triangle, targets, trans="T", check_finite=False)
     correction = targets - z @ effective
     effective += basis @ solve_triangular(triangle, correction, trans="T", check_finite=False)
-    return _Solution(effective, distances, condition, _residuals(z, effective, targets))
+    return _Solution(effective, distances, condition, largest(z @ effective - targets))
 
 
-def _residuals(z: Array, effective: Array, targets: Array) -> Array:
-    """Return the largest `|Z U - Y|` for each entry of the targets, infinite if it is NaN."""
-    residuals: Array = np.abs(z @ effective - targets).max(axis=0)
-    return np.where(np.isfinite(residuals), residuals, np.inf)
+def largest(residuals: Array) -> Array:
+    """Return the largest `|f - y|` for each entry of the targets (d_out,), infinite if it is NaN.
+
+    residuals: (T, d_out)
+    """
+    found = np.abs(residuals).max(axis=0)
+    return np.where(np.isfinite(found), found, np.inf)

@@ -10,9 +10,9 @@ from constructive.constructions.construction import (
     Construction,
     Cost,
     Outcome,
-    largest,
 )
 from constructive.constructions.multihead.assumptions import too_many_tokens
+from constructive.constructions.multihead.readout import largest
 from constructive.constructions.options import FLOAT, PIECES, USUAL, Options
 from constructive.constructions.paired import coupling, ordering, pairs, readout, work
 from constructive.constructions.survey import Survey
@@ -21,7 +21,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.record import HeadRecord
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 from constructive.support.errors import AssumptionError, CapacityError, ParameterError
 from constructive.support.progress import report
 from constructive.theory.bounds import Plan, group_sizes, paired_capacity, rank_one_capacity
@@ -46,7 +46,7 @@ class Paired(Construction):
                 suggestion="construction='saturated', which memorizes one example here",
             )
         holds = paired_capacity(num_heads, shapes.width)
-        inner = 1 if options.head_dim is None else options.head_dim
+        inner = options.inner_dim
         plan = Plan(self.name, num_heads, inner, holds, rank_one=inner == 1)
         if shapes.num_examples > holds:
             needed = 2 * max(1, -(-(shapes.num_examples - 1) // max(shapes.width - 1, 1)))
@@ -122,8 +122,8 @@ class Paired(Construction):
 def _pair_records(
     ordered: ordering.Ordered,
     sharpness: Array,
-    missed: ordering.Integers,
-    ranks: ordering.Integers,
+    missed: Integers,
+    ranks: Integers,
     idle: int,
 ) -> tuple[HeadRecord, ...]:
     records = []

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from constructive.constructions.paired.ordering import Integers, Ordered
+from constructive.constructions.paired.ordering import (
+    Ordered,
+)
 from constructive.exact.arithmetics.floats import Floats, softmax_in_place
 from constructive.layers.attend import attend
 from constructive.layers.views import examples
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

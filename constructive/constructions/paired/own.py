@@ -13,12 +13,15 @@ import numpy as np
 from scipy.linalg import lapack
 
 from constructive.constructions.multihead.assumptions import Assumptions
-from constructive.constructions.multihead.grouping import Factored
+from constructive.constructions.multihead.directions import Needed
+from constructive.constructions.multihead.grouping import Factored, Taken
 from constructive.constructions.multihead.heads import attended_vectors
-from constructive.constructions.paired.ordering import Integers, Ordered, Single
-from constructive.constructions.sweep import Needed
+from constructive.constructions.paired.ordering import (
+    Ordered,
+)
+from constructive.constructions.sweep import NATS
 from constructive.exact.arithmetics.floats import softmax_in_place
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers, Single
 
 _ATTENDED = 0.9
 """Attention of a rank-one head to its extreme token, if the others had the mean score."""
@@ -30,29 +33,16 @@ is about what random rows have; at most `_DRAWS` times."""
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
-    """One pair on its way.
+class Pair(Taken):
+    """One pair on its way, with its own positions.
 
-    start, stop: its own positions
     queries: those of its own examples
     query_weights, key_weights: (2, d, d_h), views of the weights of its two heads
     """
 
-    start: int
-    stop: int
     queries: Factored
     query_weights: Array
     key_weights: Array
-
-    @property
-    def size(self) -> int:
-        """How many examples both heads take."""
-        return self.stop - self.start
-
-    @property
-    def rows(self) -> slice:
-        """Its own positions as a slice."""
-        return slice(self.start, self.stop)
 
     @property
     def half(self) -> int:
@@ -164,7 +154,7 @@ class RankOne(Kind):
     def needed(self, pair: Pair, watched: Array, positions: Integers) -> Needed:
         """Count |b_1.e_t| against the saturating part."""
         del pair
-        return Needed.of(self.ordered.gaps(positions), scale=np.abs(watched).max(axis=0))
+        return self.ordered.gaps(positions).needed(NATS, scale=np.abs(watched).max(axis=0))
 
     def saturate(self, pair: Pair, vector: Array, sharpness: float) -> None:
         """Write the head b = b_1 + c w."""
@@ -225,7 +215,7 @@ class FullRank(Kind):
             lengths = np.sqrt(np.einsum("st,st->t", part, part))
             np.maximum(logits, np.linalg.norm(keys, 2) * lengths, out=logits)
         radius = self.ordered.radius[positions]
-        return Needed.of(self.ordered.gaps(positions), logits=2.0 * radius * logits)
+        return self.ordered.gaps(positions).needed(NATS, logits=2.0 * radius * logits)
 
     def _halves(self, pair: Pair, products: Array) -> Iterator[tuple[Array, Array]]:
         """Yield the key vectors of both heads, and their part of the watched products."""

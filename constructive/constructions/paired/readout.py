@@ -21,10 +21,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.constructions.iteration import iterate, require_solved, scales
 from constructive.constructions.paired.coupling import Coupling
-from constructive.constructions.paired.ordering import Integers, Ordered
-from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.constructions.paired.ordering import (
+    Ordered,
+)
+from constructive.support.arrays import CHUNK_BYTES, Array, Integers
+from constructive.support.errors import PrecisionError
+
+_TOLERANCE = 1e-14
+_RESTART, _ROUNDS = 40, 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,15 +94,39 @@ def solve(ordered: Ordered, coupling: Coupling, targets: Array) -> Readout:
     """
     inverses, condition, ranks = _invert(ordered, coupling)
     system = _System(coupling, inverses, ordered.num_pairs)
-    scale = scales(targets)
-    (readouts, gamma), residual = iterate(system, targets / scale)
-    require_solved(residual, condition, "a block of a pair of heads")
+    scale: Array = np.ldexp(1.0, np.frexp(np.abs(targets).max(axis=0))[1])  # norms stay in range
+    (readouts, gamma), residual = _iterate(system, targets / scale)
+    if not np.isfinite(residual).all():
+        raise PrecisionError(
+            "a block of a pair of heads is singular, or numbers are too far apart for float64 "
+            f"(condition number about {condition:.0e})",
+            witness=condition,
+            suggestion="another seed=, more heads, data of one scale, or construction='saturated'",
+        )
     readouts, gamma = readouts * scale, gamma * scale
     effective = np.stack([readouts, -readouts], axis=1)
     if coupling.reader is not None:
         effective[0, 1] += coupling.reader.dual[:, np.newaxis] * gamma
     forward = _System(dataclasses.replace(coupling, own=coupling.again), inverses, len(readouts))
     return Readout(effective, targets - forward.apply((readouts, gamma)), condition, ranks)
+
+
+def _iterate(system: _System, targets: Array) -> tuple[tuple[Array, Array], Array]:
+    """U and the residual Y - (D + M) U, not finite where a block is singular, by GMRES for y."""
+    from scipy.sparse.linalg import LinearOperator, gmres  # noqa: PLC0415 - long to import
+
+    shape = targets.shape
+
+    def product(flat: Array) -> Array:
+        return system.apply(system.solve(flat.reshape(shape))).ravel()
+
+    operator = LinearOperator((targets.size, targets.size), matvec=product, dtype=np.float64)
+    with np.errstate(all="ignore"):  # a singular block shows in the residual
+        flat, _ = gmres(
+            operator, targets.ravel(), rtol=_TOLERANCE, restart=_RESTART, maxiter=_ROUNDS
+        )
+        unknown = system.solve(flat.reshape(shape))
+        return unknown, targets - system.apply(unknown)
 
 
 def _invert(

@@ -17,8 +17,9 @@ alone: neither layers nor data sets.
 from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
 
-import numpy as np
 import numpy.typing as npt
+
+from constructive.support.arrays import Booleans
 
 Weights = TypeVar("Weights")
 Logits = TypeVar("Logits")
@@ -26,7 +27,7 @@ Matrices = TypeVar("Matrices")
 
 Numbers = npt.NDArray[Any]
 """An array of the numbers of an arithmetic, with the shape of the floats that it was read from."""
-Hidden = npt.NDArray[np.bool_]
+Hidden = Booleans
 """Which tokens a query of a block does not see: (b, n)."""
 
 

@@ -17,7 +17,6 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from flint import arb, arb_mat
 
 from constructive.exact.arithmetics.arithmetic import Arithmetic, Hidden, Numbers
@@ -25,8 +24,7 @@ from constructive.exact.arithmetics.bounded import Bounded, BoundedLogits, Facto
 from constructive.exact.arithmetics.lazy import PerQuery
 from constructive.exact.ball import exact_matrix
 from constructive.exact.precision import working_precision
-
-Booleans = npt.NDArray[np.bool_]
+from constructive.support.arrays import Booleans
 
 
 class BallFactors(NamedTuple):
@@ -86,13 +84,7 @@ class Balls(Arithmetic[BallFactors, BallLogits, BallMatrices]):
         key_weights: Numbers,
         shared: Numbers | None = None,  # noqa: ARG002 - tokens stay what they are
     ) -> BallFactors:
-        """Multiply the weights of each head.
-
-        Args:
-            query_weights: W_Q (H, d, d_h)
-            key_weights: W_K (H, d, d_h)
-            shared: of no influence
-        """
+        """Multiply the weights of each head."""
         with working_precision(self.prec):
             products = tuple(
                 exact_matrix(w_q) * exact_matrix(w_k.T)
@@ -101,23 +93,12 @@ class Balls(Arithmetic[BallFactors, BallLogits, BallMatrices]):
         return BallFactors(self._floats.weights(query_weights, key_weights), products)
 
     def logits(self, weights: BallFactors, queries: Numbers, keys: Numbers) -> BallLogits:
-        """Bound logits in float64; which of them are enclosed, the softmax decides.
-
-        Args:
-            weights: of all heads
-            queries: (k, d) or (k, b, d)
-            keys: (k, n, d), or (1, n, d) for all
-        """
+        """Bound logits in float64; which of them are enclosed, the softmax decides."""
         asked, seen = self._floats.queries(queries), self._floats.keys(keys)
         return BallLogits(self._floats.logits(weights.floats, asked, seen), weights.products)
 
     def softmax(self, logits: BallLogits, hidden: Hidden | None) -> BallMatrices:
-        """Return attention of each query: (H, n).
-
-        Args:
-            logits: of a block
-            hidden: (b, n), or None
-        """
+        """Return attention of each query: (H, n)."""
         matters = relevant_tokens(logits.floats, self.prec, hidden)
         matters = matters.reshape(-1, *matters.shape[-2:])
         queries = logits.floats.queries.reshape(len(matters), -1)
@@ -141,12 +122,7 @@ class Balls(Arithmetic[BallFactors, BallLogits, BallMatrices]):
         attention: BallMatrices,
         values: Numbers,
     ) -> BallMatrices:
-        """Return the averages of each query: (H, d).
-
-        Args:
-            attention: of a block
-            values: (k, n, d), or (1, n, d) for all
-        """
+        """Return the averages of each query: (H, d)."""
         of_group = lru_cache(maxsize=1)(lambda group: exact_matrix(values[group]))
 
         def average(query: int) -> arb_mat:

@@ -19,16 +19,13 @@ compensated products, as if in twice the precision (`exact.compensated`).
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.exact.arithmetics.arithmetic import Arithmetic, Hidden, Numbers
 from constructive.exact.arithmetics.floats import averaged, side_by_side
 from constructive.exact.compensated import dot
 from constructive.exact.softmax import differences, shares
 from constructive.exact.upward import LONGEST, TINY, UNIT, gamma, up
-from constructive.support.arrays import CHUNK_BYTES, Array
-
-Integers = npt.NDArray[np.int64]
+from constructive.support.arrays import Array, Integers, row_chunks
 
 _GOOD_ENOUGH = 2.0**-44
 """Error of attention above which logits are computed anew, in twice the precision."""
@@ -87,21 +84,13 @@ class Bounded(Arithmetic[Factors, BoundedLogits, Enclosure]):
     """Float64 with bounds."""
 
     def queries(self, array: Numbers) -> Array:
-        """Convert floats to float64, without a copy if they are.
-
-        Args:
-            array: floats
-        """
+        """Convert floats to float64, without a copy if they are."""
         return array.astype(np.float64, copy=False)
 
     keys = queries
 
     def values(self, array: Numbers) -> Array:
-        """Return the tokens of each group times a power of two, so that entries are below 1.
-
-        Args:
-            array: (G, n, d)
-        """
+        """Return the tokens of each group times a power of two, so that entries are below 1."""
         tokens = self.queries(array)
         exponents = np.frexp(np.abs(tokens).max(axis=(1, 2), keepdims=True))[1]
         scaled: Array = np.ldexp(tokens, -exponents)
@@ -113,13 +102,7 @@ class Bounded(Arithmetic[Factors, BoundedLogits, Enclosure]):
         key_weights: Numbers,
         shared: Numbers | None = None,  # noqa: ARG002 - bounds are of each token
     ) -> Factors:
-        """Multiply the weights of all heads, and their sizes.
-
-        Args:
-            query_weights: W_Q (H, d, d_h)
-            key_weights: W_K (H, d, d_h)
-            shared: of no influence
-        """
+        """Multiply the weights of all heads, and their sizes."""
         w_q, w_k = self.queries(query_weights), self.queries(key_weights)
         turned = w_k.transpose(0, 2, 1)
         with np.errstate(all="ignore"):  # what overflows, or is not a number, bounds nothing
@@ -127,13 +110,7 @@ class Bounded(Arithmetic[Factors, BoundedLogits, Enclosure]):
             return Factors(w_q, w_k, products, side_by_side(np.abs(w_q) @ np.abs(turned)))
 
     def logits(self, weights: Factors, queries: Array, keys: Array) -> BoundedLogits:
-        """Return logits, and bounds of their errors.
-
-        Args:
-            weights: of all heads
-            queries: (k, d) or (k, b, d)
-            keys: (k, n, d), or (1, n, d) for all
-        """
+        """Return logits, and bounds of their errors."""
         width, head_dim = weights.query_weights.shape[1:]
         with np.errstate(all="ignore"):
             numbers = _logits(weights.products, queries, keys)
@@ -168,12 +145,7 @@ class Bounded(Arithmetic[Factors, BoundedLogits, Enclosure]):
         return _times(tokens, *_times(factors.key_weights[heads], *read))
 
     def softmax(self, logits: BoundedLogits, hidden: Hidden | None) -> Enclosure:
-        """Return attention, with bounds of the sum of all its errors.
-
-        Args:
-            logits: of a block
-            hidden: (b, n), or None
-        """
+        """Return attention, with bounds of the sum of all its errors."""
         with np.errstate(all="ignore"):
             shape = logits.numbers.shape
             numbers, bounds = logits.numbers, logits.bounds
@@ -183,21 +155,15 @@ class Bounded(Arithmetic[Factors, BoundedLogits, Enclosure]):
             errors = found.errors.reshape(-1, shape[-2])
             queries, heads = np.nonzero(~(errors <= _GOOD_ENOUGH))
             largest = max(logits.factors.key_weights[0].size, logits.keys[0].size)
-            step = max(1, CHUNK_BYTES // (8 * largest))
-            for start in range(0, len(queries), step):
-                query, head = queries[start : start + step], heads[start : start + step]
+            for part in row_chunks(len(queries), 8 * largest):
+                query, head = queries[part], heads[part]
                 out = None if hidden is None else hidden[query % len(hidden)]
                 better = _softmax(*self.refine(logits, query, head), out)
                 attention[query, head], errors[query, head] = better
         return found
 
     def averages(self, attention: Enclosure, values: Array) -> Enclosure:
-        """Return averages of scaled tokens, with bounds of the errors of their entries.
-
-        Args:
-            attention: of a block
-            values: (k, n, d), or (1, n, d) for all; of sizes below 1
-        """
+        """Return averages of scaled tokens, with bounds of the errors of their entries."""
         shares, errors = attention
         with np.errstate(all="ignore"):
             z = averaged(np.matmul, shares, values)

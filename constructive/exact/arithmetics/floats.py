@@ -56,13 +56,7 @@ class Arrays(Arithmetic[Absorbed, Numbers, Matrices]):
     def weights(
         self, query_weights: Numbers, key_weights: Numbers, shared: Numbers | None = None
     ) -> Absorbed:
-        """Multiply the weights of all heads, and the tokens that all queries share.
-
-        Args:
-            query_weights: W_Q (H, d, d_h)
-            key_weights: W_K (H, d, d_h)
-            shared: tokens (n, d) that all queries see, if they see the same
-        """
+        """Multiply the weights of all heads, and the tokens that all queries share."""
         keys = self.read(key_weights).transpose(0, 2, 1)
         if shared is not None:
             keys = self.product(keys, shared.T)
@@ -70,13 +64,7 @@ class Arrays(Arithmetic[Absorbed, Numbers, Matrices]):
         return Absorbed(matrix, len(query_weights), shared is not None)
 
     def logits(self, weights: Absorbed, queries: Numbers, keys: Numbers) -> Numbers:
-        """Return the logits of a block: (k, H, n) or (k, b, H, n).
-
-        Args:
-            weights: of all heads
-            queries: (k, d) or (k, b, d)
-            keys: (k, n, d), or (1, n, d) for all
-        """
+        """Return the logits of a block: (k, H, n) or (k, b, H, n)."""
         logits = self.product(queries, weights.matrix)
         if not weights.shared:
             absorbed = logits.reshape(len(queries), -1, queries.shape[-1])
@@ -96,52 +84,29 @@ class Floats(Arrays[Array]):
         self.itemsize = self.dtype.itemsize
 
     def read(self, array: Numbers) -> Array:
-        """Round an array to the dtype, without a copy if it has it.
-
-        Args:
-            array: floats
-        """
+        """Round an array to the dtype, without a copy if it has it."""
         return array.astype(self.dtype, copy=False)
 
     queries = keys = values = read
 
     def tokens(self, array: Numbers) -> tuple[Array, Array]:
-        """Round tokens to the dtype, once.
-
-        Args:
-            array: floats
-        """
+        """Round tokens to the dtype, once."""
         rounded = self.read(array)
         return rounded, rounded
 
     def product(self, left: Array, right: Array) -> Array:
-        """Return `left @ right`.
-
-        Args:
-            left: (..., i, j)
-            right: (..., j, k)
-        """
+        """Return `left @ right`."""
         result: Array = np.matmul(left, right)
         return result
 
     def softmax(self, logits: Array, hidden: Hidden | None) -> Array:
-        """Return attention, in the array of the logits.
-
-        Args:
-            logits: (k, H, n) or (k, b, H, n)
-            hidden: (b, n), or None
-        """
+        """Return attention, in the array of the logits."""
         if hidden is not None:
             np.copyto(logits, -np.inf, where=hidden[:, np.newaxis])
         return softmax_in_place(logits)
 
     def averages(self, attention: Array, values: Array) -> Array:
-        """Return the averages: (k, H, d) or (k, b, H, d).
-
-        Args:
-            attention: (k, H, n) or (k, b, H, n)
-            values: (k, n, d), or (1, n, d) for all
-        """
+        """Return the averages: (k, H, d) or (k, b, H, d)."""
         return averaged(self.product, attention, values)
 
 
@@ -157,13 +122,7 @@ class FactoredFloats(Floats):
     def weights(
         self, query_weights: Numbers, key_weights: Numbers, shared: Numbers | None = None
     ) -> Absorbed:
-        """Multiply the weights of all heads, unless 3 d_h <= d.
-
-        Args:
-            query_weights: W_Q (H, d, d_h)
-            key_weights: W_K (H, d, d_h)
-            shared: tokens (n, d) that all queries see, if they see the same
-        """
+        """Multiply the weights of all heads, unless 3 d_h <= d."""
         heads, width, head_dim = query_weights.shape
         if shared is not None or 3 * head_dim > width:
             return super().weights(query_weights, key_weights, shared)
@@ -172,13 +131,7 @@ class FactoredFloats(Floats):
         return Absorbed(matrix, heads, shared=False, keys=np.ascontiguousarray(keys))
 
     def logits(self, weights: Absorbed, queries: Numbers, keys: Numbers) -> Numbers:
-        """Return the logits of a block: (k, H, n) or (k, b, H, n).
-
-        Args:
-            weights: of all heads
-            queries: (k, d) or (k, b, d)
-            keys: (k, n, d), or (1, n, d) for all
-        """
+        """Return the logits of a block: (k, H, n) or (k, b, H, n)."""
         if weights.keys is None:
             return super().logits(weights, queries, keys)
         heads, head_dim, width = weights.keys.shape

@@ -38,24 +38,12 @@ class Rationals(Arithmetic[Products, Matrices, Matrices]):
         key_weights: Fractions,
         shared: Fractions | None = None,  # noqa: ARG002 - tokens stay what they are
     ) -> Products:
-        """Multiply the weights of each head.
-
-        Args:
-            query_weights: W_Q (H, d, d_h)
-            key_weights: W_K / ln 2 (H, d, d_h)
-            shared: not needed
-        """
+        """Multiply the weights of each head."""
         pairs = zip(query_weights, key_weights, strict=True)
         return tuple(matrix_of(w_q) * matrix_of(w_k).transpose() for w_q, w_k in pairs)
 
     def logits(self, weights: Products, queries: Fractions, keys: Fractions) -> Matrices:
-        """Return the logits of each query, in units of ln 2: (H, n).
-
-        Args:
-            weights: of all heads
-            queries: (k, d) or (k, b, d)
-            keys: (k, n, d), or (1, n, d) for all
-        """
+        """Return the logits of each query, in units of ln 2: (H, n)."""
         rows = queries.reshape(-1, 1, queries.shape[-1])
 
         def logits(query: int) -> flint.fmpq_mat:
@@ -69,10 +57,6 @@ class Rationals(Arithmetic[Products, Matrices, Matrices]):
 
     def softmax(self, logits: Matrices, hidden: Hidden | None) -> Matrices:
         """Return the shares of powers of two: (H, n).
-
-        Args:
-            logits: of each query
-            hidden: (b, n), or None
 
         Raises:
             UnfitLogitsError: where a matrix is taken whose logits are not integers, or too far
@@ -89,12 +73,7 @@ class Rationals(Arithmetic[Products, Matrices, Matrices]):
         return PerQuery(len(logits), shares)
 
     def averages(self, attention: Matrices, values: Fractions) -> Matrices:
-        """Return the averages: (H, d).
-
-        Args:
-            attention: of each query
-            values: (k, n, d), or (1, n, d) for all
-        """
+        """Return the averages: (H, d)."""
         groups = len(values)
         return PerQuery(
             len(attention),

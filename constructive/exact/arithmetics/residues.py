@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.exact import modular
 from constructive.exact.arithmetics.arithmetic import Hidden
 from constructive.exact.arithmetics.floats import Arrays, averaged
-from constructive.support.arrays import Array
-
-Integers = npt.NDArray[np.int64]
+from constructive.support.arrays import Array, Integers
 
 
 class VanishingDenominatorError(ArithmeticError):
@@ -76,52 +73,27 @@ class Residues(Arrays[Quotients]):
         self.powers = modular.power_table(point.value, point.prime)
 
     def queries(self, array: Array) -> Array:
-        """Return queries modulo p - 1.
-
-        Args:
-            array: floats
-        """
+        """Return queries modulo p - 1."""
         return modular.residues(array, self.order, self.exponents[1])
 
     def keys(self, array: Array) -> Array:
-        """Return tokens modulo p - 1.
-
-        Args:
-            array: floats
-        """
+        """Return tokens modulo p - 1."""
         return modular.residues(array, self.order, self.exponents[0])
 
     def values(self, array: Array) -> Array:
-        """Return tokens modulo p.
-
-        Args:
-            array: floats
-        """
+        """Return tokens modulo p."""
         return modular.residues(array, self.prime, self.exponents[0])
 
     def read(self, array: Array) -> Array:
-        """Return W_Q or W_K modulo p - 1, in a unit of its own.
-
-        Args:
-            array: floats
-        """
-        return modular.residues(array, self.order, modular.least_exponent(array))
+        """Return W_Q or W_K modulo p - 1, in a unit of its own."""
+        return modular.residues(array, self.order)
 
     def product(self, left: Array, right: Array) -> Array:
-        """Return `left @ right` modulo p - 1.
-
-        Args:
-            left: (..., i, j)
-            right: (..., j, k)
-        """
+        """Return `left @ right` modulo p - 1."""
         return modular.product(left, right, self.order)
 
     def softmax(self, logits: Array, hidden: Hidden | None) -> Quotients:
         """Return powers of a, and the inverses of their sums.
-
-        Args:
-            logits: (k, H, n) or (k, b, H, n)
-            hidden: (b, n), or None
 
         Raises:
             VanishingDenominatorError: where a sum is 0 modulo p
@@ -135,12 +107,7 @@ class Residues(Arrays[Quotients]):
         return Quotients(numerators, modular.inverse(denominators, self.prime), self.prime)
 
     def averages(self, attention: Quotients, values: Array) -> Quotients:
-        """Return sums of tokens, and the same inverses.
-
-        Args:
-            attention: of a block
-            values: (k, n, d), or (1, n, d) for all
-        """
+        """Return sums of tokens, and the same inverses."""
         sums = averaged(
             lambda left, right: modular.product(left, right, self.prime),
             attention.numerators,

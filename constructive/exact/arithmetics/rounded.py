@@ -85,21 +85,13 @@ class Rounded(Arithmetic[Sized, Sized, Moved]):
         self.itemsize = itemsize
 
     def queries(self, array: Numbers) -> Array:
-        """Convert floats to float64.
-
-        Args:
-            array: floats
-        """
+        """Convert floats to float64."""
         return array.astype(np.float64, copy=False)
 
     keys = queries
 
     def values(self, array: Numbers) -> Array:
-        """Return the values of all heads side by side: (..., n, H k).
-
-        Args:
-            array: tokens (..., n, d)
-        """
+        """Return the values of all heads side by side: (..., n, H k)."""
         values: Array = array.astype(np.float64, copy=False) @ self._readout
         return values
 
@@ -109,24 +101,12 @@ class Rounded(Arithmetic[Sized, Sized, Moved]):
         key_weights: Numbers,
         shared: Numbers | None = None,  # noqa: ARG002 - sizes are of each token
     ) -> Sized:
-        """Multiply the weights of all heads, and their sizes.
-
-        Args:
-            query_weights: W_Q (H, d, d_h)
-            key_weights: W_K (H, d, d_h)
-            shared: of no influence
-        """
+        """Multiply the weights of all heads, and their sizes."""
         w_q, w_k = self.queries(query_weights), self.queries(key_weights).transpose(0, 2, 1)
         return Sized(side_by_side(w_q @ w_k), side_by_side(up(np.abs(w_q) @ np.abs(w_k))))
 
     def logits(self, weights: Sized, queries: Array, keys: Array) -> Sized:
-        """Return the logits of a block, (..., H, n), and their sizes (..., H).
-
-        Args:
-            weights: of all heads
-            queries: (k, d) or (k, b, d)
-            keys: (k, n, d), or (1, n, d) for all
-        """
+        """Return the logits of a block, (..., H, n), and their sizes (..., H)."""
         turned, width = keys.transpose(0, 2, 1), queries.shape[-1]
         absorbed = (queries @ weights.numbers).reshape(len(queries), -1, width)
         sizes = up(np.abs(queries) @ weights.sizes).reshape(len(queries), -1, width)
@@ -135,12 +115,7 @@ class Rounded(Arithmetic[Sized, Sized, Moved]):
         return Sized(numbers, up(sizes @ np.abs(turned)).max(axis=2).reshape(shape))
 
     def softmax(self, logits: Sized, hidden: Hidden | None) -> Moved:
-        """Return bounds of attention: (..., H, n).
-
-        Args:
-            logits: of a block
-            hidden: (b, n), or None
-        """
+        """Return bounds of attention: (..., H, n)."""
         numbers = logits.numbers
         if hidden is not None:
             numbers = np.where(hidden[:, np.newaxis], -np.inf, numbers)
@@ -151,12 +126,7 @@ class Rounded(Arithmetic[Sized, Sized, Moved]):
         return Moved(bounds, self._errors(logits.sizes))
 
     def averages(self, attention: Moved, values: Array) -> Moved:
-        """Bound how far averages of the values of each head move: (..., H, k).
-
-        Args:
-            attention: of a block
-            values: (k, n, H k), or (1, n, H k) for all
-        """
+        """Bound how far averages of the values of each head move: (..., H, k)."""
         shares, heads = attention.bounds, attention.bounds.shape[-2]
         by_head = values.reshape(*values.shape[:2], heads, -1)
         if shares.ndim == 4:  # several queries of a group see the same values

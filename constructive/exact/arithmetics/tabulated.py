@@ -37,23 +37,12 @@ class Tabulated(Floats):
     def weights(
         self, query_weights: Numbers, key_weights: Numbers, shared: Numbers | None = None
     ) -> Absorbed:
-        """Multiply the weights of all heads, so that logits are integers.
-
-        Args:
-            query_weights: W_Q (H, d, d_h)
-            key_weights: W_K (H, d, d_h)
-            shared: tokens (n, d) that all queries see, if they see the same
-        """
+        """Multiply the weights of all heads, so that logits are integers."""
         absorbed = super().weights(query_weights, key_weights, shared)
         return absorbed._replace(matrix=absorbed.matrix * (1.0 / self._unit))
 
     def softmax(self, logits: Array, hidden: Hidden | None) -> Array:
-        """Return attention.
-
-        Args:
-            logits: in units, (k, H, n) or (k, b, H, n)
-            hidden: (b, n), or None
-        """
+        """Return attention."""
         if hidden is not None:
             np.copyto(logits, -np.inf, where=hidden[:, np.newaxis])
         np.subtract(logits.max(axis=-1, keepdims=True), logits, out=logits)

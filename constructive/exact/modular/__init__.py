@@ -19,7 +19,9 @@ from constructive.exact.modular.arithmetic import (
     LARGEST_MODULUS,
     inverse,
     least_exponent,
+    prime_from,
     product,
+    random_residues,
     reduce,
     residues,
     safe_primes,
@@ -35,7 +37,7 @@ from constructive.exact.modular.elimination import (
     solve,
 )
 from constructive.exact.modular.powers import PowerTable, logarithm_table, power_table
-from constructive.exact.modular.small import full_row_rank
+from constructive.exact.modular.small import full_row_rank, have_full_row_rank
 
 __all__ = [
     "BLOCK",
@@ -45,13 +47,16 @@ __all__ = [
     "dependencies",
     "factor",
     "full_row_rank",
+    "have_full_row_rank",
     "inverse",
     "least_exponent",
     "logarithm_table",
     "null_vector",
     "null_vectors",
     "power_table",
+    "prime_from",
     "product",
+    "random_residues",
     "rank",
     "reduce",
     "residues",

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import flint
 import numpy as np
-import numpy.typing as npt
 
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 from constructive.support.errors import ParameterError
 
 LARGEST_MODULUS = 1 << 22
@@ -19,8 +18,6 @@ _CACHE = 1 << 14
 """Entries that are reduced at a time, so that the passes of a reduction stay in a cache."""
 _AT_ONCE = 1 << 21
 """Entries of a product that are held beside the array from which it is subtracted."""
-
-Integers = npt.NDArray[np.int64]
 
 
 def safe_primes(limit: int = LARGEST_MODULUS) -> Iterator[int]:
@@ -41,6 +38,21 @@ def safe_primes(limit: int = LARGEST_MODULUS) -> Iterator[int]:
         if flint.fmpz(candidate).is_prime() and flint.fmpz(candidate // 2).is_prime():
             yield candidate
         candidate -= 1
+
+
+def prime_from(number: int) -> int:
+    """Return the smallest prime that is not below a number.
+
+    Args:
+        number: any
+
+    Example:
+        >>> prime_from(90)
+        97
+    """
+    while not flint.fmpz(number).is_prime():
+        number += 1
+    return number
 
 
 def reduce(values: Array, modulus: int) -> Array:
@@ -90,7 +102,7 @@ def least_exponent(array: Array) -> int:
     return int(np.frexp(smallest)[1]) - _MANTISSA if np.isfinite(smallest) else 0
 
 
-def residues(array: Array, modulus: int, exponent: int) -> Array:
+def residues(array: Array, modulus: int, exponent: int | None = None) -> Array:
     """Return the integers array / 2^exponent modulo m, from float32 or float64 without rounding.
 
     A float is an integer of 53 bits times a power of two, denormal ones too; `exponent` is at most
@@ -99,7 +111,7 @@ def residues(array: Array, modulus: int, exponent: int) -> Array:
     Args:
         array: float32 or float64, finite, of any shape
         modulus: m, 2^22 at most
-        exponent: of the power of two that divides all entries
+        exponent: of the power of two that divides all entries; by default `least_exponent(array)`
 
     Returns:
         balanced residues, of the shape of the array
@@ -111,6 +123,7 @@ def residues(array: Array, modulus: int, exponent: int) -> Array:
         >>> residues(np.array([1e300, 5e-324, -3.0]), 1009, -1126)
         array([ -25.,  410., -432.])
     """
+    exponent = least_exponent(array) if exponent is None else exponent
     source = np.ascontiguousarray(array).reshape(-1)
     result = np.empty(source.size)
     _, largest = np.frexp(np.abs(source).max(initial=0.0))
@@ -135,6 +148,20 @@ def residues(array: Array, modulus: int, exponent: int) -> Array:
         total += low * powers.take(shifts, mode="clip")
         result[start : start + _CACHE] = reduce(total, modulus)
     return result.reshape(array.shape)
+
+
+def random_residues(
+    rng: np.random.Generator, shape: tuple[int, ...], modulus: int, *, least: int = 0
+) -> Array:
+    """Draw balanced residues, each as likely as any other.
+
+    Args:
+        rng: of what is drawn
+        shape: of the array
+        modulus: m
+        least: 1 for residues that are not zero
+    """
+    return balanced(rng.integers(least, modulus, size=shape), modulus)
 
 
 def balanced(integers: Integers, modulus: int) -> Array:

@@ -6,21 +6,22 @@ panel that hold no pivot are moved behind those that do. They are zero below the
 and stay so: pivots are found in the first columns that are independent, whatever is moved.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from constructive.exact.modular.arithmetic import (
-    Integers,
-    balanced,
     inverse,
     product,
+    random_residues,
     reduce,
     subtract_product,
 )
 from constructive.exact.modular.small import as_flint
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import ParameterError
 from constructive.support.progress import report
 
@@ -94,7 +95,7 @@ def factor(matrix: Array, modulus: int, *, overwrite: bool = False) -> Factors:
     kept = np.float32 if matrix.dtype == np.float32 else np.float64
     work: Array = matrix if overwrite else matrix.astype(kept, order="C")
     rows, columns = (np.arange(length) for length in work.shape)
-    elimination = _Elimination(
+    elimination = _Large(
         work, rows, columns, modulus, lambda done: report(STEP, done, len(columns))
     )
     rank = elimination.run(0, 0, len(columns))
@@ -205,7 +206,7 @@ def null_vector(matrix: Array, modulus: int, rng: np.random.Generator) -> tuple[
         (1, array([ 0., -3.]))
     """
     factors = factor(matrix, modulus)
-    free = balanced(rng.integers(modulus, size=(matrix.shape[1], 1)), modulus)
+    free = random_residues(rng, (matrix.shape[1], 1), modulus)
     return factors.rank, _annihilated(matrix, factors, free)[:, 0]
 
 
@@ -220,8 +221,8 @@ def _annihilated(matrix: Array, factors: Factors, free: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Elimination:
-    """A matrix that is being eliminated in its own array.
+class _Elimination(ABC):
+    """A matrix that is being eliminated in its own array, by halves of its columns.
 
     Pivot number i stands in row i. What is left of a pivot's column below it are multipliers.
     """
@@ -230,7 +231,9 @@ class _Elimination:
     rows: Integers
     columns: Integers
     modulus: int
-    report: Report
+
+    width: ClassVar[int]
+    """Of the columns that are not cut into halves."""
 
     def run(self, top: int, first: int, last: int) -> int:
         """Eliminate columns first, ..., last - 1 below row `top`: how many pivots they hold.
@@ -239,12 +242,10 @@ class _Elimination:
         """
         if top == len(self.work):
             return 0
-        if last - first <= _PANEL:
-            found = self._panel(top, first, last)
-            self.report(last)
-            return found
-        # Panels are whole, but for the last one.
-        middle = first + _PANEL * -(-(last - first) // (2 * _PANEL))
+        if last - first <= self.width:
+            return self.few(top, first, last)
+        # Parts are of the whole width, but for the last one.
+        middle = first + self.width * -(-(last - first) // (2 * self.width))
         left = self.run(top, first, middle)
         bottom = top + left
         if bottom == len(self.work):
@@ -264,17 +265,31 @@ class _Elimination:
             self._move(slice(first + left, middle + right), order)
         return left + right
 
+    @abstractmethod
+    def few(self, top: int, first: int, last: int) -> int:
+        """Do the same for a few columns."""
+
     def _move(self, place: slice, order: Integers) -> None:
         """Put columns in another order into the place that they hold."""
-        for start in range(0, len(self.work), _ROWS):
-            some = self.work[start : start + _ROWS]
+        for rows in row_chunks(len(self.work), 1, _ROWS):
+            some = self.work[rows]
             some[:, place] = some[:, order]
         self.columns[place] = self.columns[order]
 
-    def _panel(self, top: int, first: int, last: int) -> int:
+
+@dataclass(frozen=True, eq=False)
+class _Large(_Elimination):
+    """A matrix of any size, whose panels are eliminated in arrays of their own."""
+
+    report: Report
+
+    width = _PANEL
+
+    def few(self, top: int, first: int, last: int) -> int:
+        """Eliminate a panel."""
         panel = self.work[top:, first:last].astype(np.float64)
         rows, columns = (np.arange(length) for length in panel.shape)
-        found = _eliminate(panel, rows, columns, 0, 0, len(columns), self.modulus)
+        found = _Panel(panel, rows, columns, self.modulus).run(0, 0, len(columns))
         moved = np.flatnonzero(rows != np.arange(len(rows)))
         if len(moved):
             self.work[top + moved] = self.work[top + rows[moved]]
@@ -284,82 +299,46 @@ class _Elimination:
             above = self.work[:top]
             above[:, first:last] = above[:, first + columns]
             self.columns[first:last] = self.columns[first + columns]
+        self.report(last)
         return found
 
 
-def _eliminate(
-    panel: Array,
-    rows: Integers,
-    columns: Integers,
-    top: int,
-    first: int,
-    last: int,
-    modulus: int,
-) -> int:
-    """What `_Elimination.run` does, in a panel; `rows` and `columns` say what was moved."""
-    if top == len(panel):
-        return 0
-    if last - first <= _NARROW:
-        return _eliminate_narrow(panel, rows, columns, top, first, last, modulus)
-    middle = (first + last) // 2
-    left = _eliminate(panel, rows, columns, top, first, middle, modulus)
-    bottom = top + left
-    if bottom == len(panel):
-        return left
-    if left:
-        pivots = slice(first, first + left)
-        upper = panel[top:bottom, middle:last].copy()
-        _solve_unit_lower(panel[top:bottom, pivots], upper, modulus)
-        panel[top:bottom, middle:last] = upper
-        subtract_product(panel[bottom:, middle:last], panel[bottom:, pivots], upper, modulus)
-    right = _eliminate(panel, rows, columns, bottom, middle, last, modulus)
-    if right and left < middle - first:
-        order = np.r_[middle : middle + right, first + left : middle]
-        place = slice(first + left, middle + right)
-        panel[:, place] = panel[:, order]
-        columns[place] = columns[order]
-    return left + right
+class _Panel(_Elimination):
+    """A few columns in float64; `rows` and `columns` say what was moved."""
 
+    width = _NARROW
 
-def _eliminate_narrow(
-    panel: Array,
-    rows: Integers,
-    columns: Integers,
-    top: int,
-    first: int,
-    last: int,
-    modulus: int,
-) -> int:
-    """Return a few columns, one by one; here each of them is a row of an array."""
-    held = panel[top:, first:last].T.copy()
-    pivots: list[int] = []
-    for column in range(last - first):
-        row = len(pivots)
-        if row == held.shape[1]:
-            break
-        found = row + int((held[column, row:] != 0).argmax())
-        if held[column, found] == 0:
-            continue
-        if found != row:
-            held[:, [row, found]] = held[:, [found, row]]
-            both, exchanged = [top + row, top + found], [top + found, top + row]
-            panel[both] = panel[exchanged]
-            rows[both] = rows[exchanged]
-        scale = float(pow(int(held[column, row]), -1, modulus))
-        multipliers = reduce(held[column, row + 1 :] * scale, modulus)
-        held[column, row + 1 :] = multipliers
-        if column + 1 < last - first:
-            below = held[column + 1 :, row + 1 :]
-            below -= multipliers * held[column + 1 :, row, np.newaxis]
-            reduce(below, modulus)
-        pivots.append(column)
-    rest = [column for column in range(last - first) if column not in pivots]
-    order = [*pivots, *rest]
-    panel[top:, first:last] = held[order].T
-    if order != sorted(order):
-        panel[:top, first:last] = panel[:top, first:last][:, order]
-        columns[first:last] = columns[first:last][order]
-    return len(pivots)
+    def few(self, top: int, first: int, last: int) -> int:
+        """Eliminate columns one by one; here each of them is a row of an array."""
+        held = self.work[top:, first:last].T.copy()
+        pivots: list[int] = []
+        for column in range(last - first):
+            row = len(pivots)
+            if row == held.shape[1]:
+                break
+            found = row + int((held[column, row:] != 0).argmax())
+            if held[column, found] == 0:
+                continue
+            if found != row:
+                held[:, [row, found]] = held[:, [found, row]]
+                both, exchanged = [top + row, top + found], [top + found, top + row]
+                self.work[both] = self.work[exchanged]
+                self.rows[both] = self.rows[exchanged]
+            scale = float(pow(int(held[column, row]), -1, self.modulus))
+            multipliers = reduce(held[column, row + 1 :] * scale, self.modulus)
+            held[column, row + 1 :] = multipliers
+            if column + 1 < last - first:
+                below = held[column + 1 :, row + 1 :]
+                below -= multipliers * held[column + 1 :, row, np.newaxis]
+                reduce(below, self.modulus)
+            pivots.append(column)
+        rest = [column for column in range(last - first) if column not in pivots]
+        order = [*pivots, *rest]
+        self.work[top:, first:last] = held[order].T
+        if order != sorted(order):
+            self.work[:top, first:last] = self.work[:top, first:last][:, order]
+            self.columns[first:last] = self.columns[first:last][order]
+        return len(pivots)
 
 
 def _solve_unit_lower(lower: Array, right: Array, modulus: int) -> None:

@@ -2,13 +2,12 @@
 
 import flint
 import numpy as np
-import numpy.typing as npt
 
-from constructive.exact.modular.arithmetic import balanced, product, reduce
-from constructive.support.arrays import Array
+from constructive.exact.modular.arithmetic import product, random_residues, reduce
+from constructive.support.arrays import Array, Booleans
 
 
-def full_row_rank(batch: Array, modulus: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+def full_row_rank(batch: Array, modulus: int, rng: np.random.Generator) -> Booleans:
     """Return which matrices of a batch (B, k, d) are proved to have rank k modulo p: (B,).
 
     True is a proof. False is not: the matrices are multiplied by one random d x k matrix, which
@@ -20,8 +19,7 @@ def full_row_rank(batch: Array, modulus: int, rng: np.random.Generator) -> npt.N
         rng: draws the random matrix
     """
     count, size, width = batch.shape
-    mixing = balanced(rng.integers(modulus, size=(width, size)), modulus)
-    work = product(batch, mixing, modulus)
+    work = product(batch, random_residues(rng, (width, size), modulus), modulus)
     proved = np.ones(count, dtype=bool)
     each = np.arange(count)
     for k in range(size):
@@ -34,6 +32,26 @@ def full_row_rank(batch: Array, modulus: int, rng: np.random.Generator) -> npt.N
         rest -= work[:, k + 1 :, k, np.newaxis] * pivots[:, np.newaxis, k + 1 :]
         work[:, k + 1 :, k + 1 :] = reduce(rest, modulus)
     return proved
+
+
+def have_full_row_rank(
+    batch: Array, modulus: int, rng: np.random.Generator, attempts: int
+) -> Booleans:
+    """Return which matrices of a batch (B, k, d) one of a few attempts proves to have rank k.
+
+    Args:
+        batch: (B, k, d), balanced residues
+        modulus: p, a prime
+        rng: of the mixtures
+        attempts: how often those that are left are tried
+    """
+    found = np.zeros(len(batch), dtype=bool)
+    for _ in range(attempts):
+        pending = np.flatnonzero(~found)
+        if not len(pending):
+            break
+        found[pending] = full_row_rank(batch[pending], modulus, rng)
+    return found
 
 
 def as_flint(matrix: Array, modulus: int) -> flint.nmod_mat:

@@ -42,22 +42,11 @@ class Classes(Memorized):
     def data(
         self, drawn: Dataset, random: np.random.Generator, options: Mapping[str, float]
     ) -> Dataset:
-        """Return the contexts and queries with random labels, as one-hot rows.
-
-        Args:
-            drawn: contexts and queries
-            random: of the labels
-            options: classes
-        """
+        """Return the contexts and queries with random labels, as one-hot rows."""
         classes = int(options["classes"])
         labels = random.integers(classes, size=drawn.num_examples)
         return Dataset(drawn.contexts, drawn.queries, np.eye(classes)[labels])
 
     def bad(self, data: Dataset, options: Mapping[str, float]) -> Disjuncts:
-        """Return that another class has an output at least as large.
-
-        Args:
-            data: what is memorized
-            options: classes
-        """
+        """Return that another class has an output at least as large."""
         return overtaken(int(np.argmax(data.targets[0])), int(options["classes"]))

@@ -37,6 +37,11 @@ Search = Callable[[float], tuple[Property, Witness] | None]
 """From a radius to a box beyond it with a witness, or None."""
 
 
+def ascent(network: Network, point: Array, bad: Disjuncts, seed: int) -> Search:
+    """Return the search by ascent (`nearest_witness`)."""
+    return lambda beyond: nearest_witness(network, point, bad, beyond=beyond, seed=seed)
+
+
 def twins_around(
     network: Network,
     point: Array,
@@ -146,12 +151,7 @@ class Memorized(Family):
             options: of the family
             seed: of the search
         """
-        bad = self.bad(data, options)
-
-        def ascent(beyond: float) -> tuple[Property, Witness] | None:
-            return nearest_witness(network, point, bad, beyond=beyond, seed=seed)
-
-        return ascent
+        return ascent(network, point, self.bad(data, options), seed)
 
     def draw(
         self, name: str, dim: int, random: np.random.Generator, options: Mapping[str, float]
@@ -159,12 +159,6 @@ class Memorized(Family):
         """Draw data, memorize them, and make twins around the first example.
 
         Where that fails, other data and another construction are drawn, a dozen times.
-
-        Args:
-            name: of the group
-            dim: d
-            random: of all that is drawn
-            options: of the family
 
         Raises:
             ParameterError: where none of them gives twins

@@ -62,40 +62,61 @@ def decoy_head(
     return Head(slopes, offsets, values[:, np.newaxis]), Decoy(height, slope, exact)
 
 
-class Needle(Planted):
+class Peaked(Planted):
+    """A head with a peak, whose other tokens are guards, and a decoy.
+
+    Attributes:
+        shift: about z of the decoy
+        two_sided: whether guards stand on both sides of each coordinate
+    """
+
+    options: ClassVar[Mapping[str, Option]] = MappingProxyType({**Planted.options, "decoy": DECOY})
+    shift: ClassVar[float]
+    two_sided: ClassVar[bool]
+
+    def peak(
+        self, box: Box, point: Array, signs: Array, guards: Array, gamma: float,
+        options: Mapping[str, float],
+    ) -> Plan:  # fmt: skip
+        """Return the network whose guards g have logits beta g . (x - t) - gamma.
+
+        Args:
+            box: of the inputs
+            point: t (d,)
+            signs: s (d,), of the decoy
+            guards: g, rows of signs (G, d)
+            gamma: by how much guards are below the peak at t
+            options: scale and decoy
+        """
+        beta, height = short_slope(options["scale"]), short(options["decoy"], 8)
+        slopes = np.vstack([np.zeros((1, len(point))), beta * guards])
+        offsets = np.append(0.0, -(guards @ (beta * point)) - gamma)
+        values = np.eye(len(slopes), 1)
+        decoy_tokens, decoy = decoy_head(len(slopes), point, signs, height, self.shift)
+        heads = (Head(slopes, offsets, values), decoy_tokens)[: 1 + (height > 0.0)]
+        hidden = Hidden(box, point, signs, beta, gamma, decoy)
+        rate = beta / (len(point) * decoy.slope)
+        return Plan(
+            Network(heads), box, point, signs,
+            falling_needle(len(guards), gamma, rate, two_sided=self.two_sided), decoy.value,
+            float(decoy.slope * np.maximum(box.upper - point, point - box.lower).sum()), hidden,
+        )  # fmt: skip
+
+
+class Needle(Peaked):
     """Peaks inside of the box."""
 
     name: ClassVar[str] = "needle"
     purpose: ClassVar[str] = "a sharp maximum inside of the box, which gradients lead away from"
-    options: ClassVar[Mapping[str, Option]] = MappingProxyType({**Planted.options, "decoy": DECOY})
+    shift: ClassVar[float] = 0.0
+    two_sided: ClassVar[bool] = True
 
     def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:
-        """Draw the middle of the box, t off its middle and off its corners, and signs.
-
-        Args:
-            dim: d
-            random: of all that is drawn
-            options: scale, margin and decoy
-        """
-        beta, height = short_slope(options["scale"]), short(options["decoy"], 8)
+        """Draw the middle of the box, t off its middle and off its corners, and signs."""
         middle = np.array([short(x, 6) for x in random.uniform(-1.0, 1.0, dim)])
         box = Box(middle - 1.0, middle + 1.0)
         point = np.array([short(x, 8) for x in middle + random.uniform(-0.7, 0.7, dim)])
         signs = random.choice([-1.0, 1.0], dim)
         gamma = math.ceil(4.0 * math.log(2 * dim)) / 4.0 + _REST
-        tokens = 2 * dim + 1
-        slopes, offsets, values = np.zeros((tokens, dim)), np.zeros(tokens), np.zeros((tokens, 1))
-        values[0] = 1.0
-        rows = np.arange(dim)
-        for side, sign in ((1, 1.0), (2, -1.0)):
-            slopes[2 * rows + side, rows] = sign * beta
-            offsets[2 * rows + side] = -sign * beta * point - gamma
-        decoy_tokens, decoy = decoy_head(tokens, point, signs, height, 0.0)
-        heads = (Head(slopes, offsets, values), decoy_tokens)[: 1 + (height > 0.0)]
-        hidden = Hidden(box, point, signs, beta, gamma, decoy)
-        rate = beta / (dim * decoy.slope)
-        return Plan(
-            Network(heads), box, point, signs,
-            falling_needle(2 * dim, gamma, rate, two_sided=True), decoy.value,
-            float(decoy.slope * np.maximum(box.upper - point, point - box.lower).sum()), hidden,
-        )  # fmt: skip
+        guards = np.kron(np.eye(dim), [[1.0], [-1.0]])
+        return self.peak(box, point, signs, guards, gamma, options)

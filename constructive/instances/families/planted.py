@@ -146,12 +146,6 @@ class Planted(Family):
     ) -> tuple[Instance, ...]:
         """Draw twins: thresholds a margin below the value at t, and above the maximum.
 
-        Args:
-            name: of the group
-            dim: d
-            random: of all that is drawn
-            options: of the family
-
         Raises:
             ParameterError: for a margin that is too small for the network
         """

@@ -40,13 +40,7 @@ class Relabelled(Memorized):
     def data(
         self, drawn: Dataset, random: np.random.Generator, options: Mapping[str, float]
     ) -> Dataset:
-        """Move the second example next to the first one, and label them 1 and 0.
-
-        Args:
-            drawn: contexts and queries
-            random: of the step between both queries, and of the other targets
-            options: distance
-        """
+        """Move the second example next to the first one, and label them 1 and 0."""
         contexts, queries = np.array(drawn.contexts), np.array(drawn.queries, np.float32)
         step = random.uniform(-1.0, 1.0, drawn.width)
         step *= options["distance"] / np.abs(step).max()
@@ -56,12 +50,7 @@ class Relabelled(Memorized):
         return Dataset(contexts, queries.astype(np.float64), targets)
 
     def bad(self, data: Dataset, options: Mapping[str, float]) -> Disjuncts:
-        """Return that the output is near label 1.
-
-        Args:
-            data: what is memorized
-            options: of the family, none of which is used
-        """
+        """Return that the output is near label 1."""
         del data, options
         return ((Atom(np.ones(1), _THRESHOLD),),)
 
@@ -73,15 +62,7 @@ class Relabelled(Memorized):
         options: Mapping[str, float],
         seed: int,
     ) -> Search:
-        """Return the box that reaches the second query, which is a witness by construction.
-
-        Args:
-            network: around the first example
-            point: its query (d,)
-            data: what is memorized
-            options: of the family
-            seed: not used
-        """
+        """Return the box that reaches the second query, which is a witness by construction."""
         del seed
         radius = float(np.abs(data.queries[1] - point).max())
         wanted = Property(around(point, radius), self.bad(data, options))

@@ -8,12 +8,11 @@ import numpy as np
 
 from constructive.data.dataset import Dataset
 from constructive.instances.families.family import Option
-from constructive.instances.families.memorized import Memorized, twins_around
+from constructive.instances.families.memorized import Memorized, ascent, twins_around
 from constructive.instances.instance import Twins
 from constructive.instances.of_layers import network_of
-from constructive.instances.proof import Witness
-from constructive.instances.properties import Atom, Property
-from constructive.instances.radii import Disjuncts, nearest_witness
+from constructive.instances.properties import Atom
+from constructive.instances.radii import Disjuncts
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError, shown
@@ -92,11 +91,8 @@ def robust(
     context = data.contexts if data.shared_context else data.contexts[example]
     bad = leaves(np.atleast_1d(np.asarray(data.targets[example], np.float64)), epsilon)
     network, query = network_of(memorizer.layer, context), np.asarray(data.queries[example], "f8")
-
-    def ascent(beyond: float) -> tuple[Property, Witness] | None:
-        return nearest_witness(network, query, bad, beyond=beyond, seed=seed)
-
-    twins = twins_around(network, query, bad, ascent, name=name, family=Robust.name)
+    search = ascent(network, query, bad, seed)
+    twins = twins_around(network, query, bad, search, name=name, family=Robust.name)
     if twins is None:
         raise ParameterError(
             f"no box around example {example} was proved that has a witness beyond",
@@ -118,23 +114,12 @@ class Robust(Memorized):
     def data(
         self, drawn: Dataset, random: np.random.Generator, options: Mapping[str, float]
     ) -> Dataset:
-        """Return the contexts and queries with one random number each.
-
-        Args:
-            drawn: contexts and queries
-            random: of the targets
-            options: of the family, none of which is used
-        """
+        """Return the contexts and queries with one random number each."""
         del options
         targets = random.uniform(-0.5, 0.5, drawn.num_examples)
         return Dataset(drawn.contexts, drawn.queries, targets)
 
     def bad(self, data: Dataset, options: Mapping[str, float]) -> Disjuncts:
-        """Return that the output leaves the target by epsilon.
-
-        Args:
-            data: what is memorized
-            options: epsilon
-        """
+        """Return that the output leaves the target by epsilon."""
         epsilon = options["epsilon"] * float(np.std(data.targets))
         return leaves(np.atleast_1d(data.targets[0]), epsilon)

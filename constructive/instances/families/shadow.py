@@ -28,13 +28,7 @@ class Shadow(Planted):
     purpose: ClassVar[str] = "a weight far below the largest one, which must not be cut off"
 
     def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:
-        """Draw the box and the corner t.
-
-        Args:
-            dim: d
-            random: of all that is drawn
-            options: scale, which is R, and margin
-        """
+        """Draw the box and the corner t."""
         lower = np.array([short(x, 6) for x in random.uniform(-1.0, 1.0, dim)])
         box = Box(lower, lower + 1.0)
         signs = random.choice([-1.0, 1.0], dim)

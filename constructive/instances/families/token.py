@@ -24,20 +24,11 @@ class Token(Robust):
     purpose: ClassVar[str] = "one token of a memorized example moves, and the query does not"
 
     def width(self, dim: int, heads: int) -> int:
-        """Return the width that leaves so many directions: each head reads one.
-
-        Args:
-            dim: the number of directions
-            heads: of the memorizer
-        """
+        """Return the width that leaves so many directions: each head reads one."""
         return dim + heads
 
     def around(self, memorizer: Memorizer, data: Dataset) -> tuple[Network, Array]:
         """Return the network of the first token of the first example, and the origin.
-
-        Args:
-            memorizer: of the data
-            data: what is memorized
 
         Raises:
             ParameterError: for numbers beyond float32, and values that do not read one direction

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from constructive.instances.graphs.split import Split
-from constructive.instances.network import Head, Network
+from constructive.instances.network import Network
 from constructive.instances.properties import Box
 from constructive.instances.rounding import MODEL, logit_sizes
 
@@ -29,12 +29,7 @@ class Exponentials(Split):
     operators: ClassVar[str] = "Gemm, Exp, ReduceSum, Div, MatMul, Add"
 
     def refuses(self, network: Network, box: Box) -> str | None:
-        """Return the size of the largest logit, as float32 may compute it, if it is above 40.
-
-        Args:
-            network: f
-            box: of inputs
-        """
+        """Return the size of the largest logit, as float32 may compute it, if it is above 40."""
         middle, radius = (box.lower + box.upper) / 2.0, box.widths / 2.0
         gamma = float(MODEL.gamma(len(middle) + 3))  # far above what float64 rounds here
         largest = max(
@@ -44,16 +39,8 @@ class Exponentials(Split):
         )  # fmt: skip
         return f"logits may be {largest:.3g}, above {_LARGEST:g}" if largest > _LARGEST else None
 
-    def softmax(self, graph: "Graph", head: Head, logits: str, number: int) -> str:
-        """Add the quotient of exponentials and their sum, and return its name.
-
-        Args:
-            graph: with the logits
-            head: the head
-            logits: the name of their node
-            number: of the head
-        """
-        del head
+    def softmax(self, graph: "Graph", logits: str, number: int) -> str:
+        """Add the quotient of exponentials and their sum, and return its name."""
         axes = graph.constant(f"axes{number}", np.array([1], np.int64))
         powers = graph.node("Exp", logits, name=f"exp{number}")
         whole = graph.node("ReduceSum", powers, axes, name=f"whole{number}", keepdims=1)

@@ -23,20 +23,11 @@ class Flat(NetworkGraph):
     operators: ClassVar[str] = "Split, Reshape, Transpose, MatMul, Add, Softmax"
 
     def fixed(self, network: Network) -> Array:
-        """Return the tokens, one after the other: (n H (d + 1 + k),).
-
-        Args:
-            network: f
-        """
+        """Return the tokens, one after the other: (n H (d + 1 + k),)."""
         return network.context.ravel()
 
     def add(self, graph: "Graph", network: Network) -> None:
-        """Add the parts of the input, six nodes for each head, and the sums.
-
-        Args:
-            graph: an empty one
-            network: f
-        """
+        """Add the parts of the input, six nodes for each head, and the sums."""
         heads, (tokens, width) = len(network.heads), network.context.shape
         inputs, outputs = network.input_dim, network.output_dim
         graph.split("X", [tokens * width, inputs], ["tokens", "x"], axis=1)
@@ -53,8 +44,4 @@ class Flat(NetworkGraph):
             attention = graph.node("Softmax", logits, name=f"attention{h}", axis=1)
             last = "Y" if heads == 1 else f"head{h}"
             output = graph.node("MatMul", attention, f"V{h}", name=last)
-            if h:
-                name = "Y" if h == heads - 1 else f"sum{h}"
-                total = graph.node("Add", total, output, name=name)
-            else:
-                total = output
+            total = self.summed(graph, total, output, h, heads)

@@ -18,12 +18,7 @@ class Fused(NetworkGraph):
     operators: ClassVar[str] = "Gemm, Reshape, Softmax, MatMul"
 
     def add(self, graph: "Graph", network: Network) -> None:
-        """Add five nodes.
-
-        Args:
-            graph: an empty one
-            network: f
-        """
+        """Add five nodes."""
         heads, tokens = len(network.heads), network.num_tokens
         a = graph.constant("A", float32(np.vstack([head.slopes for head in network.heads]).T))
         b = graph.constant("b", float32(np.hstack([head.offsets for head in network.heads])))

@@ -66,6 +66,14 @@ class NetworkGraph(ABC):
             network: f
         """
 
+    @staticmethod
+    def summed(graph: "Graph", total: str, output: str, number: int, count: int) -> str:
+        """Add the output of a head to the sum of those before it; the last sum is `Y`."""
+        if not number:
+            return output
+        name = "Y" if number == count - 1 else f"sum{number}"
+        return graph.node("Add", total, output, name=name)
+
     def check(self, network: Network, box: Box) -> None:
         """Check that this graph computes a network in float32.
 

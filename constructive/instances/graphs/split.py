@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from constructive.instances.graphs.graph import NetworkGraph, float32
-from constructive.instances.network import Head, Network
+from constructive.instances.network import Network
 
 if TYPE_CHECKING:
     from constructive.interop.onnx_graph import Graph
@@ -16,12 +16,7 @@ class Split(NetworkGraph):
     operators: ClassVar[str] = "Gemm, Softmax, MatMul, Add"
 
     def add(self, graph: "Graph", network: Network) -> None:
-        """Add three nodes for each head, and the sums.
-
-        Args:
-            graph: an empty one
-            network: f
-        """
+        """Add three nodes for each head, and the sums."""
         count = len(network.heads)
         total = ""
         for h, head in enumerate(network.heads):
@@ -29,23 +24,17 @@ class Split(NetworkGraph):
             b = graph.constant(f"b{h}", float32(head.offsets))
             v = graph.constant(f"V{h}", float32(head.values))
             logits = graph.node("Gemm", "X", a, b, name=f"logits{h}")
-            attention = self.softmax(graph, head, logits, h)
+            attention = self.softmax(graph, logits, h)
             last = "Y" if count == 1 else f"head{h}"
             output = graph.node("MatMul", attention, v, name=last)
-            if h:
-                name = "Y" if h == count - 1 else f"sum{h}"
-                total = graph.node("Add", total, output, name=name)
-            else:
-                total = output
+            total = self.summed(graph, total, output, h, count)
 
-    def softmax(self, graph: "Graph", head: Head, logits: str, number: int) -> str:
+    def softmax(self, graph: "Graph", logits: str, number: int) -> str:
         """Add the softmax of one head, and return its name.
 
         Args:
             graph: with the logits
-            head: the head
             logits: the name of their node
             number: of the head
         """
-        del head
         return graph.node("Softmax", logits, name=f"attention{number}", axis=1)

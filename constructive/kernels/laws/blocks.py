@@ -10,7 +10,7 @@ from constructive.kernels.laws.sizes import block_sizes
 from constructive.kernels.masks import Integers
 from constructive.kernels.mistakes import carried, merging, running, softmax, tiles
 from constructive.kernels.mistakes.bench import Bench, Mistakes
-from constructive.kernels.report import same_rows
+from constructive.kernels.same import same_rows
 
 _QUERIES = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 128)
 """Queries of a block, beside as many as keys."""

@@ -8,7 +8,7 @@ import numpy as np
 from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.mistakes.bench import Bench, Memory
 from constructive.kernels.problem import Problem
-from constructive.kernels.report import same_rows
+from constructive.kernels.same import same_rows
 from constructive.support.arrays import Array
 
 _WRONG, _RIGHT = 28, 20

@@ -12,6 +12,7 @@ from constructive.kernels.laws.sizes import block_sizes
 from constructive.kernels.masks import Integers
 from constructive.kernels.mistakes.bench import Mistakes
 from constructive.kernels.paged import Pool
+from constructive.kernels.same import same_rows
 from constructive.support.arrays import Array
 
 _WHAT = {"keys and values": (True, True), "keys": (True, False), "values": (False, True)}
@@ -105,8 +106,6 @@ class Cache:
         Args:
             out: (B, H, T_q, d_v)
         """
-        from constructive.kernels.report import same_rows  # noqa: PLC0415
-
         with np.errstate(all="ignore"):
             same, _ = same_rows(self.evidence.out, out, self.evidence.problem.spec.output)
         return np.asarray(same | ~self.evidence.counted)

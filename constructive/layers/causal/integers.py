@@ -27,9 +27,9 @@ import numpy as np
 from constructive.exact.float_model import FloatModel
 from constructive.exact.formats import Format, nearest
 from constructive.exact.upward import up
-from constructive.layers.causal.margins import Margins
+from constructive.layers.causal.margins import Margins, of_the_worst
 from constructive.layers.causal.saturated import EXACT, picks
-from constructive.support.arrays import Array, Integers
+from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import PrecisionError
 
 _SMALL_WEIGHT = 2.0**-184
@@ -147,8 +147,8 @@ def _picked(
         low = 0 if window is None else max(0, begin + 1 - window)
         found = picks(tokens[low:stop], *heads, window, first=begin - low).tokens + low
         asked = np.flatnonzero(following[begin:stop] >= 0)
-        for start in range(0, len(asked), few):
-            some = asked[start : start + few]
+        for part in row_chunks(len(asked), 1, few):
+            some = asked[part]
             yield begin + some, found[some]
 
 
@@ -176,13 +176,7 @@ def _judged(
     doubt = up(moved[right][:, np.newaxis] + moved)
     least = np.where(ahead > 0.0, np.nextafter(ahead - doubt, -np.inf), ahead - doubt)
     most = np.nextafter(ahead + doubt, np.inf)
-    error = up(errors[each, right][:, np.newaxis] + errors)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where((least > 0.0) & (error < np.inf), up(error / least), np.inf)
-    for values, nothing in ((least, np.inf), (most, np.inf), (share, -np.inf)):
-        values[each, right] = nothing
-    worst = share.argmax(axis=1)
-    return least.min(axis=1), most.min(axis=1), error[each, worst], share[each, worst]
+    return of_the_worst(least, most, up(errors[each, right][:, np.newaxis] + errors), right)
 
 
 def readout_parts(readout: Array, form: Format | None) -> tuple[Array, ...]:

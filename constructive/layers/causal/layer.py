@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from constructive.exact.arithmetics.floats import Floats
 from constructive.layers.attend import attend, flat
-from constructive.layers.shapes import HeadShapes
+from constructive.layers.shapes import HeadShapes, require_finite
 from constructive.layers.views import BLOCK_BYTES, Causal, Rows
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, finite_array, private
@@ -186,9 +186,4 @@ def _check(tensors: dict[str, Array], *, skip: bool) -> None:
             witness=shapes,
             suggestion=f"W_Q and W_K (H, d, d_h), U ({rows}, d_out)",
         )
-    for name, array in tensors.items():
-        if not np.isfinite(array).all():
-            place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-            raise ParameterError(
-                f"{name}{list(place)} is {array[place]}", witness=place, suggestion="finite weights"
-            )
+    require_finite(tensors)

@@ -32,7 +32,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.exact.arithmetics.tabulated import Tabulated
 from constructive.exact.float_model import FloatModel
@@ -42,7 +41,7 @@ from constructive.layers.attend import attend, flat
 from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.exact_logits import ExactLogits
 from constructive.layers.views import Block, Causal
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans, Integers, row_chunks
 
 _FEW = 1024
 """Positions whose logits are computed at a time."""
@@ -50,8 +49,6 @@ _LARGE = 2.0**-24
 """Of attention weights that are worth to be counted: those of others are summed up."""
 _SMALL = 0.25
 """Up to it exp(2 eps) - 1 is at most 2 eps + 4 eps^2: the series is 2 eps + 2 eps^2 (1 + ...)."""
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,8 +154,8 @@ def margins(
     for block, z, attended in _attended(layer, tokens, known):
         right = following[block.rows]
         asked = np.nonzero(right >= 0)
-        for start in range(0, len(asked[0]), _FEW):
-            at = tuple(index[start : start + _FEW] for index in asked)
+        for part in row_chunks(len(asked[0]), 1, _FEW):
+            at = tuple(index[part] for index in asked)
             some = _Attended(*(array[at] for array in attended))
             yield Margins(places[block.rows][at], *_judged(sizes, model, z[at], some, right[at]))
 
@@ -246,6 +243,21 @@ def _judged(
     doubt = up(ours[each, right][:, np.newaxis] + ours) + 2.0**-50 * np.abs(ahead)
     least, most = ahead - up(doubt), ahead + up(doubt)
     error = up(executed[each, right][:, np.newaxis] + executed)
+    return of_the_worst(least, most, error, right)
+
+
+def of_the_worst(
+    least: Array, most: Array, error: Array, right: Integers
+) -> tuple[Array, Array, Array, Array]:
+    """Return least, most, error and share of some positions, from those of each other token.
+
+    Args:
+        least: of the margins (R, V + 1), which are used up
+        most: the same
+        error: the same
+        right: what has to follow (R,)
+    """
+    each = np.arange(len(right))
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where((least > 0.0) & (error < np.inf), up(error / least), np.inf)
     for values, nothing in ((least, np.inf), (most, np.inf), (share, -np.inf)):
@@ -330,5 +342,5 @@ def _lost_in_paths(model: FloatModel, sizes: Sizes, attended: _Attended) -> Arra
 
 def _within(model: FloatModel, reach: Array, bound: Array) -> Array:
     """Bounds, infinite in each row unless all that it may reach is known to be in range."""
-    in_range: npt.NDArray[np.bool_] = reach.max(axis=1, keepdims=True) <= model.storage.largest
+    in_range: Booleans = reach.max(axis=1, keepdims=True) <= model.storage.largest
     return np.where(in_range, bound, np.inf)

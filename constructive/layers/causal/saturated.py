@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.support.arguments import require_positive
+from constructive.support.arrays import Integers, first_place, row_chunks
 from constructive.support.errors import ParameterError, PrecisionError, shown
 
-Integers = npt.NDArray[np.int64]
 Signs = npt.NDArray[np.int8]
 
 LEAD = 128
@@ -103,17 +103,16 @@ def picks(
     sequences = x.reshape(-1, *x.shape[-2:])
     found = np.empty((len(sequences), length - first, heads), np.int64)
     lead = np.iinfo(np.int64).max
-    step = max(1, _ENTRIES // max(1, length))
+    parts = list(row_chunks(heads, length, _ENTRIES))
     for number, sequence in enumerate(sequences):
-        for begin in range(0, heads, step):
-            part = slice(begin, begin + step)
+        for part in parts:
             at, leads = (
                 each[first:] for each in _picked(sequence, queries[part], keys[part], window)
             )
             found[number, :, part] = at
             low = np.unravel_index(int(leads.argmin()), leads.shape)
             if leads[low] < LEAD:
-                where = (number, first + int(low[0]), begin + int(low[1]))
+                where = (number, first + int(low[0]), part.start + int(low[1]))
                 raise PrecisionError(
                     f"the largest logit of sequence, position and head {where} leads by "
                     f"{leads[low]} only",
@@ -184,9 +183,9 @@ def _require_shapes(x: npt.NDArray[Any], w_q: npt.NDArray[Any], w_k: npt.NDArray
 
 
 def _require_signs(x: npt.NDArray[Any]) -> None:
-    wrong = np.argwhere(~((x == 1) | (x == -1)))
-    if len(wrong):
-        place = tuple(map(int, wrong[0]))
+    wrong = ~((x == 1) | (x == -1))
+    if wrong.any():
+        place = first_place(wrong)
         raise PrecisionError(
             f"tokens{list(place)} is {shown(x[place].item())}, not +1 or -1",
             witness=place,
@@ -198,9 +197,8 @@ def _integers(name: str, weights: npt.NDArray[Any]) -> Integers:
     """Weights as int64. Raises PrecisionError for entries that are not integers below 2^24."""
     whole = np.abs(weights) < EXACT
     whole &= weights == np.rint(np.where(whole, weights, 0))
-    wrong = np.argwhere(~whole)
-    if len(wrong):
-        place = tuple(map(int, wrong[0]))
+    if not whole.all():
+        place = first_place(~whole)
         raise PrecisionError(
             f"{name}{list(place)} is {shown(weights[place].item())}, not an integer below 2^24",
             witness=place,

@@ -44,14 +44,7 @@ class SeparatingSet(SequenceConstruction):
         max_word_bits: int | None,
         rng: np.random.Generator,
     ) -> Embedded:
-        """Return the embedding by `separating_weights`; there is always one.
-
-        Args:
-            examples: to be told apart
-            projected: their tokens
-            max_word_bits: of code words; None for any number
-            rng: of all random choices
-        """
+        """Return the embedding by `separating_weights`; there is always one."""
         weights = separating_weights(projected.residues[examples.ids], rng)
         hashes = np.array([weights.get(int(z), 0) for z in projected.residues], dtype=np.int64)
         blocks = dictionary.plan(

@@ -64,9 +64,9 @@ def dependent_subset(vectors: Array, size: int, rng: np.random.Generator) -> Dep
         zero = np.flatnonzero(~vectors.any(axis=1))
         return dyadic.dependency(vectors, zero[:1]) if len(zero) else None
     for prime, _ in zip(modular.safe_primes(), range(_ATTEMPTS), strict=False):
-        residues = modular.residues(vectors, prime, modular.least_exponent(vectors))
-        mixing = rng.integers(prime, size=(vectors.shape[1], size + 1)).astype(np.float64)
-        images = modular.product(residues, modular.reduce(mixing, prime), prime)
+        residues = modular.residues(vectors, prime)
+        mixing = modular.random_residues(rng, (vectors.shape[1], size + 1), prime)
+        images = modular.product(residues, mixing, prime)
         undecided = False
         for candidate in _collisions(images, size, prime):
             if candidate is None:

@@ -25,12 +25,11 @@ from itertools import pairwise
 
 import flint
 import numpy as np
-import numpy.typing as npt
 
 from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
 from constructive.support.arguments import require_not_negative, require_positive, require_seed
-from constructive.support.arrays import Array, checked_matrix
+from constructive.support.arrays import Array, Integers, checked_matrix, row_chunks
 from constructive.support.components import components
 from constructive.theory.assumptions import enumeration, search
 from constructive.theory.assumptions.numerical import unit_rows
@@ -186,7 +185,7 @@ def _of_block(vectors: Array, wanted: int, budgets: _Budgets) -> _Part:
     return _Part(lower, argument, found, near_miss)
 
 
-def _dependent_blocks(vectors: Array, rng: np.random.Generator) -> list[npt.NDArray[np.int64]]:
+def _dependent_blocks(vectors: Array, rng: np.random.Generator) -> list[Integers]:
     """Return the vectors block by block, without the blocks whose vectors are independent."""
     used = vectors != 0
     if used.all():
@@ -205,7 +204,7 @@ def _dependent_blocks(vectors: Array, rng: np.random.Generator) -> list[npt.NDAr
 def _too_few_dimensions(vectors: Array, wanted: int) -> Dependency | None:
     """Return a dependency of at most `wanted` vectors if all of them span fewer dimensions."""
     prime = next(modular.safe_primes())
-    residues = modular.residues(vectors, prime, modular.least_exponent(vectors))
+    residues = modular.residues(vectors, prime)
     dimensions = modular.rank(residues, prime)
     if dimensions >= wanted or dimensions >= len(vectors):
         return None
@@ -219,8 +218,8 @@ def _on_moment_curve(vectors: Array) -> bool:
     first two; so it divides their greatest common divisor, which is 1 for other vectors.
     """
     common = 0
-    for start in range(0, len(vectors), _ROWS_AT_ONCE):
-        for row in dyadic.integers(vectors[start : start + _ROWS_AT_ONCE])[0].tolist():
+    for part in row_chunks(len(vectors), 1, _ROWS_AT_ONCE):
+        for row in dyadic.integers(vectors[part])[0].tolist():
             entries = [int(x) for x in row]
             if not any(entries):
                 return False
@@ -268,10 +267,9 @@ def _coherence_bound(vectors: Array, wanted: int, budget: float) -> int:
     off = 2.1 * error / (least - error) + unit_roundoff
     slack = 2.1 * off + off * off + 1.1 * unit_roundoff
     sums = np.zeros(wanted - 1)
-    for start in range(0, count, _ROWS_AT_ONCE):
-        rows = np.arange(start, min(start + _ROWS_AT_ONCE, count))
+    for rows in row_chunks(count, 1, _ROWS_AT_ONCE):
         products = np.abs(white[rows] @ white.T)
-        products[rows - start, rows] = 0.0
+        products[np.arange(len(products)), np.arange(count)[rows]] = 0.0
         largest = np.sort(
             np.partition(products, count - wanted + 1, axis=1)[:, count - wanted + 1 :]
         )

@@ -3,16 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.exact import dyadic
 from constructive.exact.dyadic import Dependency
-from constructive.support.arrays import Array, Rebuilt, private
+from constructive.support.arrays import Array, Integers, Rebuilt, private
 from constructive.support.verdict import Verdict
 from constructive.theory.assumptions import enumeration
-from constructive.theory.grouping import Groups
-
-Indices = npt.NDArray[np.int64]
+from constructive.theory.bounds import Groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +27,7 @@ class Regrouping(Rebuilt):
     """
 
     verdict: Verdict
-    order: Indices | None
+    order: Integers | None
     groups: Groups
     detail: str
     dependency: Dependency | None = None

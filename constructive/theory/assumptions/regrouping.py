@@ -15,7 +15,6 @@ chance collision refuses an example that would fit; what comes out is proved by 
 """
 
 import operator
-from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from constructive.data.shapes import require_examples
 from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
 from constructive.support.arguments import require_positive, require_seed
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 from constructive.support.errors import CapacityError, ParameterError, shown
 from constructive.support.foreign import in_three_parts
 from constructive.support.progress import report
@@ -34,12 +33,10 @@ from constructive.theory.assumptions import wide_regrouping
 from constructive.theory.assumptions.contexts import dependent_contexts
 from constructive.theory.assumptions.obstacles import (
     Flat,
-    Indices,
     Regrouping,
     zero_or_parallel,
 )
-from constructive.theory.bounds import group_sizes
-from constructive.theory.grouping import Groups
+from constructive.theory.bounds import Groups, consecutive, group_sizes
 from constructive.theory.many_heads import require_heads
 
 CONSTRUCTIONS = "saturated", "rank_one"
@@ -103,8 +100,8 @@ def regroup(
             suggestion=ways if size > 1 else least,
         )
     rng = np.random.default_rng(seed)
-    groups = tuple(pairwise([0, *accumulate(group_sizes(total, num_heads))]))
-    order: Indices = np.arange(total)
+    groups = consecutive(group_sizes(total, num_heads))
+    order: Integers = np.arange(total)
     if wide:
         claim = wide_grouping.prove(dataset, groups, order, rng)
     else:
@@ -165,12 +162,11 @@ class _Filling:
     def __init__(self, queries: Array, groups: Groups, rng: np.random.Generator) -> None:
         self.queries = queries
         self.prime = next(modular.safe_primes())
-        residues = modular.residues(queries, self.prime, modular.least_exponent(queries))
+        residues = modular.residues(queries, self.prime)
         self.rooms = [stop - start for start, stop in groups]
         self.width = min(queries.shape[1], max(self.rooms) + _MORE)
-        mixing = rng.integers(self.prime, size=(queries.shape[1], self.width)).astype(np.float64)
-        images = modular.product(residues, modular.reduce(mixing, self.prime), self.prime)
-        self.residues = images
+        mixing = modular.random_residues(rng, (queries.shape[1], self.width), self.prime)
+        self.residues = modular.product(residues, mixing, self.prime)
         self.members: list[list[int]] = [[] for _ in groups]
         self.normals: list[Array] = [np.eye(self.width) for _ in groups]
         self.home = np.repeat(np.arange(len(groups)), self.rooms)
@@ -212,8 +208,8 @@ class _Filling:
 
     def _spanned(self, example: int, normals: Array, kept: list[int]) -> list[int]:
         """Queries that seem to be in the span of a group and an example, but not of the group."""
-        mixing = self.rng.integers(self.prime, size=(normals.shape[1], 3)).astype(np.float64)
-        seen = modular.product(normals, modular.reduce(mixing, self.prime), self.prime)
+        mixing = modular.random_residues(self.rng, (normals.shape[1], 3), self.prime)
+        seen = modular.product(normals, mixing, self.prime)
         images = modular.product(self.residues, seen, self.prime)
         own, turned = images[example], np.roll(images[example], 1)
         areas = modular.reduce(images * turned - np.roll(images, 1, axis=1) * own, self.prime)

@@ -3,14 +3,12 @@
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from rich.table import Table
-
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
 from constructive.exact.directed import percent
 from constructive.support.arguments import require_not_negative, require_positive, require_seed
 from constructive.support.foreign import in_three_parts
-from constructive.support.tables import Sheet
+from constructive.support.tables import Sheet, Shown, new_table
 from constructive.support.verdict import Verdict
 from constructive.theory.assumptions.contexts import DependentContext, dependent_contexts
 from constructive.theory.assumptions.kruskal import KruskalRank, kruskal_rank
@@ -30,7 +28,7 @@ _BESIDE = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class Report(Shown):
     """What is known of a data set, and how.
 
     Attributes:
@@ -54,6 +52,8 @@ class Report:
     num_heads: int | None
     regrouping: Regrouping | None
 
+    sheet_width = 130
+
     @property
     def assumption_1(self) -> Verdict:
         """Whether every n queries are independent (all of them, if there are fewer than n)."""
@@ -72,16 +72,8 @@ class Report:
         """Whether the examples, in some order, meet what the construction needs."""
         return Verdict.UNDECIDED if self.regrouping is None else self.regrouping.verdict
 
-    def __str__(self) -> str:
-        return self._sheet().text(130)
-
-    def _repr_html_(self) -> str:
-        return self._sheet().html()
-
     def _sheet(self) -> Sheet:
-        table = Table(box=None, pad_edge=False, show_edge=False)
-        for heading in ("", "known", "how"):
-            table.add_column(heading, overflow="fold")
+        table = new_table("", "known", "how", fold=True)
         for line in (*self._contexts(), *self._queries(), *self._construction()):
             table.add_row(*line)
         return Sheet(f"Assumptions: T = {self.count}, n = {self.size}, d = {self.width}", (), table)

@@ -22,11 +22,10 @@ dependent only up to rounding is reported as nearly dependent and proves nothing
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.exact import dyadic
 from constructive.exact.dyadic import Dependency
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers, Single, row_chunks
 from constructive.support.progress import report
 from constructive.theory.assumptions import numerical
 from constructive.theory.assumptions.numerical import unit_rows
@@ -43,8 +42,6 @@ _BRANCH = 4
 """The work of a branch, in inner products for each entry of a vector."""
 _AT_ONCE = 1 << 24
 """Inner products that are held at a time."""
-
-Subsets = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -100,13 +97,13 @@ def dependent_subset(vectors: Array, largest: int, *, budget: float, smallest: i
     return Found(found, near_miss)
 
 
-def _price(unit: npt.NDArray[np.float32], width: int) -> float:
+def _price(unit: Single, width: int) -> float:
     """The work of a step for all targets, in inner products: W with all others, W^2 branches."""
     total, dim = (float(length) for length in unit.shape)
     return total * max(width, 1) * (total + _BRANCH * dim * max(width, 1))
 
 
-def _whitened(vectors: Array) -> npt.NDArray[np.float32]:
+def _whitened(vectors: Array) -> Single:
     """Return the vectors with their second moments made equal in all directions, of length one."""
     _, unit = unit_rows(vectors.astype(np.float64, copy=False))
     values, axes = np.linalg.eigh(unit.T @ unit)
@@ -115,19 +112,19 @@ def _whitened(vectors: Array) -> npt.NDArray[np.float32]:
     return unit_rows(white)[1].astype(np.float32)
 
 
-def _candidates(unit: npt.NDArray[np.float32], steps: int, width: int) -> list[tuple[int, ...]]:
+def _candidates(unit: Single, steps: int, width: int) -> list[tuple[int, ...]]:
     """Return subsets that seem dependent, each once, smallest first."""
     total = len(unit)
     seen: set[tuple[int, ...]] = set()
     chunk = max(1, min(1024, _AT_ONCE // (total * max(width, 1))))
-    for start in range(0, total, chunk):
-        targets = np.arange(start, min(start + chunk, total))
+    for part in row_chunks(total, 1, chunk):
+        targets = np.arange(part.start, part.stop)
         seen.update(_pursue(unit, targets, steps, width) if width else _grow(unit, targets, steps))
         report("dependent subsets", int(targets[-1]) + 1, total)
     return sorted(seen, key=lambda rows: (len(rows), rows))
 
 
-def _grow(unit: npt.NDArray[np.float32], targets: Subsets, steps: int) -> set[tuple[int, ...]]:
+def _grow(unit: Single, targets: Integers, steps: int) -> set[tuple[int, ...]]:
     """Growth from a few targets (B,)."""
     chosen = targets[:, np.newaxis]  # (B, step + 1)
     basis = np.zeros((len(targets), 0, unit.shape[1]), dtype=np.float32)
@@ -147,21 +144,17 @@ def _grow(unit: npt.NDArray[np.float32], targets: Subsets, steps: int) -> set[tu
     return seen
 
 
-def _orthogonal(
-    vectors: npt.NDArray[np.float32], bases: npt.NDArray[np.float32]
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+def _orthogonal(vectors: Single, bases: Single) -> tuple[Single, Single]:
     """What of vectors (..., d) is orthogonal to bases (..., k, d): directions and lengths."""
     for _ in range(2):  # Gram and Schmidt, twice for orthogonality
         inner = bases @ vectors[..., np.newaxis]
         vectors = vectors - (bases.swapaxes(-1, -2) @ inner)[..., 0]
-    lengths: npt.NDArray[np.float32] = np.linalg.norm(vectors, axis=-1)
+    lengths: Single = np.linalg.norm(vectors, axis=-1)
     vectors /= np.maximum(lengths, np.float32(1e-30))[..., np.newaxis]
     return vectors, lengths
 
 
-def _pursue(
-    unit: npt.NDArray[np.float32], targets: Subsets, steps: int, width: int
-) -> set[tuple[int, ...]]:
+def _pursue(unit: Single, targets: Integers, steps: int, width: int) -> set[tuple[int, ...]]:
     """Return the pursuit from a few targets (B,); W partial subsets are kept for each."""
     count, dim = len(targets), unit.shape[1]
     each = np.arange(count)[:, np.newaxis]
@@ -197,7 +190,7 @@ def _different(rows: list[int]) -> bool:
     return len(set(rows)) == len(rows)
 
 
-def _nearest(angle: npt.NDArray[np.float32], count: int) -> Subsets:
+def _nearest(angle: Single, count: int) -> Integers:
     """The places of the largest few along the last axis of (B, W, T): (B, W count). Uses it up."""
     best = np.empty((*angle.shape[:2], count), dtype=np.int64)
     for k in range(count):
@@ -207,7 +200,7 @@ def _nearest(angle: npt.NDArray[np.float32], count: int) -> Subsets:
     return best.reshape(len(angle), -1)
 
 
-def _best_different(subsets: Subsets, size: Array, width: int) -> Subsets:
+def _best_different(subsets: Integers, size: Array, width: int) -> Integers:
     """For each row of (B, P, k) the places of up to W subsets of least size, repeats last."""
     weights = np.random.default_rng(subsets.shape[2]).random(int(subsets.max()) + 1)
     labels = weights[subsets].sum(axis=2)  # equal for equal subsets, else different

@@ -24,22 +24,19 @@ little is left to exchange. What comes out is proved by `theory.wide_grouping`.
 
 from collections import deque
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans, Integers
 from constructive.support.progress import report
 from constructive.support.verdict import Verdict
 from constructive.theory import wide_grouping
-from constructive.theory.assumptions.obstacles import Flat, Indices, Regrouping, zero_or_parallel
-from constructive.theory.bounds import group_sizes
+from constructive.theory.assumptions.obstacles import Flat, Regrouping, zero_or_parallel
+from constructive.theory.bounds import Groups, consecutive, group_sizes
 from constructive.theory.context_capacity import context_capacity, generic_rows
 from constructive.theory.group_spans import own_contexts
-from constructive.theory.grouping import Groups
 
 _PASSES = 8
 """Orders in which the examples are dealt out."""
@@ -55,7 +52,7 @@ def search(dataset: Dataset, num_heads: int, rng: np.random.Generator) -> Regrou
         num_heads: H
         rng: of all random choices
     """
-    even = _consecutive(group_sizes(dataset.num_examples, num_heads))
+    even = consecutive(group_sizes(dataset.num_examples, num_heads))
     obstacle = zero_or_parallel(dataset.queries, rng)
     if obstacle is not None:
         return Flat.of(dataset.queries, obstacle).refutation(even)
@@ -71,7 +68,7 @@ def search(dataset: Dataset, num_heads: int, rng: np.random.Generator) -> Regrou
         heads = sharing.sorted_heads()
         if not sharing.loose and heads is not None:
             order = np.concatenate([sharing.members[head] for head in heads])
-            groups = _consecutive([len(sharing.members[head]) for head in heads])
+            groups = consecutive([len(sharing.members[head]) for head in heads])
             if wide_grouping.prove(dataset, groups, order, rng).verdict is Verdict.PROVED:
                 detail = f"found in pass {attempt + 1}"
                 return Regrouping(Verdict.PROVED, order, groups, detail)
@@ -83,10 +80,6 @@ def search(dataset: Dataset, num_heads: int, rng: np.random.Generator) -> Regrou
     detail = f"none found in {_PASSES} passes; more heads make smaller groups"
     dependency = flats[-1].dependency if flats else None
     return Regrouping(Verdict.UNDECIDED, None, even, detail, dependency)
-
-
-def _consecutive(sizes: tuple[int, ...] | list[int]) -> Groups:
-    return tuple(pairwise([0, *accumulate(sizes)]))
 
 
 def _too_narrow(dataset: Dataset, even: Groups, rng: np.random.Generator) -> Regrouping | None:
@@ -104,7 +97,7 @@ def _too_narrow(dataset: Dataset, even: Groups, rng: np.random.Generator) -> Reg
     return Regrouping(Verdict.REFUTED, None, even, detail, None, members)
 
 
-def _queue(dataset: Dataset, flats: list[Flat], rng: np.random.Generator) -> Indices:
+def _queue(dataset: Dataset, flats: list[Flat], rng: np.random.Generator) -> Integers:
     """The order in which examples are dealt out: by subspaces of queries, then by contexts."""
     total = dataset.num_examples
     contexts = own_contexts(dataset).reshape(total, -1)
@@ -113,7 +106,7 @@ def _queue(dataset: Dataset, flats: list[Flat], rng: np.random.Generator) -> Ind
     for index in rng.permutation(len(flats)):
         flat[list(flats[index].members)] = index
     ties = rng.permutation(total) if flats else np.arange(total)
-    order: Indices = np.lexsort((ties, kind.reshape(-1), flat))
+    order: Integers = np.lexsort((ties, kind.reshape(-1), flat))
     return order
 
 
@@ -130,15 +123,15 @@ class _Matroid:
 
     @classmethod
     def of(cls, rows: Array, prime: int, rng: np.random.Generator) -> "_Matroid":
-        mixing = rng.integers(prime, size=(rows.shape[1], 2)).astype(np.float64)
-        return cls(rows, modular.product(rows, modular.reduce(mixing, prime), prime), prime)
+        mixing = modular.random_residues(rng, (rows.shape[1], 2), prime)
+        return cls(rows, modular.product(rows, mixing, prime), prime)
 
-    def basis(self, examples: Indices) -> Indices:
+    def basis(self, examples: Integers) -> Integers:
         """Return as many of the examples as are independent."""
         factors = modular.factor(self.rows[examples], self.prime)
         return examples[np.sort(factors.rows[: factors.rank])]
 
-    def swaps(self, members: Indices) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    def swaps(self, members: Integers) -> tuple[Booleans, Booleans]:
         """Return which examples are outside of the span (T,), and may replace members (T, k)."""
         factors = modular.factor(self.rows[members], self.prime)
         inverse = modular.solve(factors, np.eye(len(members)))
@@ -156,7 +149,7 @@ class _Sharing:
         prime = next(modular.safe_primes())
         total, queries = dataset.num_examples, dataset.queries
         self.rng = rng
-        residues = modular.residues(queries, prime, modular.least_exponent(queries))
+        residues = modular.residues(queries, prime)
         self.queries = _Matroid.of(residues, prime, rng)
         contexts = own_contexts(dataset)
         tokens, differences = (
@@ -165,13 +158,13 @@ class _Sharing:
         )
         self.contexts = [tokens, *[differences] * (num_heads - 1)]
         self.rooms = [dataset.width, *[dataset.width - 1] * (num_heads - 1)]
-        self.members: list[Indices] = []
+        self.members: list[Integers] = []
         self.loose: list[int] = []
-        self.known: dict[int, tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]] = {}
+        self.known: dict[int, tuple[Booleans, Booleans]] = {}
 
     @classmethod
     def dealt(
-        cls, dataset: Dataset, num_heads: int, queue: Indices, rng: np.random.Generator
+        cls, dataset: Dataset, num_heads: int, queue: Integers, rng: np.random.Generator
     ) -> "_Sharing":
         """Deal out the examples, and take back what a group does not hold."""
         sharing = cls(dataset, num_heads, rng)
@@ -206,7 +199,7 @@ class _Sharing:
                         waiting.append(other)
         return False
 
-    def _swaps(self, head: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    def _swaps(self, head: int) -> tuple[Booleans, Booleans]:
         """Which examples a group may have besides (T,), or in the place of a member (T, k)."""
         if head not in self.known:
             members = self.members[head]
@@ -236,14 +229,14 @@ class _Sharing:
             self.known.pop(head, None)
         return True
 
-    def _spanned(self) -> list[Indices]:
+    def _spanned(self) -> list[Integers]:
         """Return queries beside each group that seem to be in its span."""
         rows, prime = self.queries.rows, self.queries.prime
         found = []
         for members in self.members:
             null = modular.null_vectors(rows[members], prime)
-            mixing = self.rng.integers(prime, size=(null.shape[1], 1)).astype(np.float64)
-            normal = modular.product(null, modular.reduce(mixing, prime), prime)
+            mixing = modular.random_residues(self.rng, (null.shape[1], 1), prime)
+            normal = modular.product(null, mixing, prime)
             inside = ~modular.product(rows, normal, prime).any(axis=1)
             found.append(np.setdiff1d(np.flatnonzero(inside), members))
         return found

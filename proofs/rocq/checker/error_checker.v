@@ -6,7 +6,8 @@ From mathcomp.analysis Require Import reals sequences exp.
 From Memorization Require Import Definitions list_checker attention_program attention_residues.
 From Memorization Require Import attention_rank upper_bound_program upper_bound.
 From Memorization Require Import exp_program exp_series exp_enclosure error_program error_head.
-From Memorization Require Import error_layer error_checker_program.
+From Memorization Require Import error_layer machine_integers machine_integers_exact error_machine.
+From Memorization Require Import error_machine_exact error_checker_program.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -82,6 +83,13 @@ rewrite [RHS]mxE; apply: eq_bigr => c _.
 by rewrite nth_Zcolumns // !nth_Zarray !ZdyadicE !mxE mulrC.
 Qed.
 
+Lemma eq_mkseq_ord (A : Type) (f g : nat -> A) n :
+  (forall i : 'I_n, f i = g i) -> mkseq f n = mkseq g n.
+Proof.
+move=> fg; apply: (@eq_from_nth _ (f 0%N)); rewrite ?size_mkseq // => i ni.
+by rewrite !nth_mkseq //; exact: (fg (Ordinal ni)).
+Qed.
+
 Section Sound.
 
 Variable R : realType.
@@ -106,15 +114,16 @@ by rewrite -expfzDr ?pnatr_eq0 // addrC subrK.
 Qed.
 
 (* The program on stored arrays, whose powers of two are eE (contexts), eq (queries), eQ, eK, eV, *)
-(* eO, eD (weights), eY (targets) and ee (epsilon)                                               *)
-Definition check_stored_error P r N (eE eq eQ eK eV eO eD eY ee : int) :=
-  let unit := eE + (eV + eO + eD) in
-  check_error P r N (Z_of_int (eE + eK + eQ + eq)) (Z_of_int (eY - unit)) (Z_of_int (ee - unit)).
+(* eO, eD (weights), eY (targets) and ee (epsilon). Averages have 31 bits a place more.           *)
+Definition check_stored_error p r N places (eE eq eQ eK eV eO eD eY ee : int) :=
+  let unit := eE - (31 * places)%N%:Z + (eV + eO + eD) in
+  check_error p r N places (Z_of_int (eE + eK + eQ + eq)) (Z_of_int (eY - unit))
+    (Z_of_int (ee - unit)).
 
-Theorem check_error_sound P r N n d dh dv dout T H contexts queries query_weights key_weights
+Theorem check_error_sound p r N places n d dh dv dout T H contexts queries query_weights key_weights
     value_weights output_weights readout_weights targets epsilon
     (eE eq eQ eK eV eO eD eY ee : int) :
-  check_stored_error P r N eE eq eQ eK eV eO eD eY ee n d dh dv dout T H contexts queries
+  check_stored_error p r N places eE eq eQ eK eV eO eD eY ee n d dh dv dout T H contexts queries
     query_weights key_weights value_weights output_weights readout_weights targets epsilon ->
   let L := @Layer R d H dh dv dout
     (fun h => stored_matrix R eQ d dh (nth [::] query_weights h))
@@ -127,8 +136,9 @@ Theorem check_error_sound P r N n d dh dv dout T H contexts queries query_weight
   let Y := stored_matrix R eY T dout targets in
   forall t l, `|output L (E t) (row t Q) 0 l - Y t l| <= (int_of_dyadic epsilon)%:~R * 2%:R ^ ee.
 Proof.
-rewrite /check_stored_error /check_error; set g := eE + _; set s := Z_of_int (_ + eq).
-set wqs := mkseq _ H; set wks := mkseq _ H; set readout := Zcolumns dout _.
+rewrite /check_stored_error /check_error; set eU := eE - _; set g := eU + _.
+set s := Z_of_int (_ + eq); set wqs := mkseq _ H; set wks := mkseq _ H.
+set readout := columns_of _ _; set vs := mkseq _ H; set os := mkseq _ H.
 set effective := mkseq _ dout.
 case/and5P => pr /Z.leb_le tY /Z.leb_le te /eqP sr /andP[/allP sizes /allP oks] t l.
 set L := (X in output X _ _); set Q := stored_matrix R eq _ _ _.
@@ -138,9 +148,10 @@ have [sk sv so] : [/\ forall h : 'I_H, size (nth [::] key_weights h) = d,
   by split=> h; have /sizes/and3P[/eqP a /eqP b /eqP c] : val h \in iota 0 H by
     rewrite mem_iota /=.
 have /oks : val t \in iota 0 T by rewrite mem_iota /=.
-rewrite /check_example; set context := Zarray _; set query := map Zdyadic _.
-set ls := mkseq _ H; set rows := mkseq _ H; case/and4P => /eqP sc /eqP sq /allP fits /allP near.
-have sc' : size (nth [::] contexts t) = n by rewrite -size_Zarray.
+rewrite /check_example; set context := machine_array _; set query := machine_row _.
+set columns := columns_of d _; set most := most_of _; set digits := _.+1.
+set ws := mkseq _ H; set rows := mkseq _ H; case/and4P => /eqP sc /eqP sq /allP fits /allP near.
+have sc' : size (nth [::] contexts t) = n by rewrite -sc size_map.
 have sq' : size (nth [::] queries t) = d by rewrite -sq size_map.
 have l_in : val l \in iota 0 dout by rewrite mem_iota /=.
 have {}near := near _ l_in.
@@ -148,36 +159,89 @@ have pow0 (e : int) : 0 <= 2%:R ^ e :> R by rewrite exprz_ge0 ?ler0n.
 have YE : stored_matrix R eY T dout targets t l =
     (int_of_dyadic (nth zero_dyadic (nth [::] targets t) l))%:~R * 2%:R ^ eY.
   by rewrite mxE.
-rewrite YE -(shifted_to _ tY) -(shifted_to _ te) /g !(expfzDr eE) ?pnatr_eq0 //.
-have lE (h : 'I_H) : nth [::] ls h = logits (nth [::] wqs h) (nth [::] wks h) context query.
+rewrite YE -(shifted_to _ tY) -(shifted_to _ te) /g !(expfzDr eU) ?pnatr_eq0 //.
+have [pc ec] := machine_array_exact (nth [::] contexts t).
+have [pe ee'] := machine_row_exact (nth [::] queries t).
+have [pcs ecs] := columns_exact d pc; rewrite ec in ecs.
+have [pm mostP] := most_exact pc; rewrite ec in mostP.
+(* Logits and weights of head h, as integers *)
+pose ls (h : 'I_H) := logits (Zcolumns dh (Zarray (nth [::] query_weights h)))
+  (Zarray (nth [::] key_weights h)) (Zarray (nth [::] contexts t))
+  (map Zdyadic (nth [::] queries t)).
+have [pw ew] : (forall h : 'I_H, all (fun w => proper w.1 && proper w.2) (nth [::] ws h)) /\
+    forall h : 'I_H, weight_values (nth [::] ws h) = weights (31 * p) r N s (ls h).
+  suff both (h : 'I_H) : all (fun w => proper w.1 && proper w.2) (nth [::] ws h) /\
+      weight_values (nth [::] ws h) = weights (31 * p) r N s (ls h) by split=> h; have [] := both h.
+  rewrite nth_mkseq // /wqs /wks !nth_mkseq //.
+  have [pq eq'] := machine_array_exact (nth [::] query_weights h).
+  have [pk ek] := machine_array_exact (nth [::] key_weights h).
+  have [pqc eqc] := columns_exact dh pq; have [pl el] := logits_exact pqc pk pc pe.
+  by have [pw ew] := weights_exact p r N s pl; split; rewrite // ew el eqc eq' ek ec ee'.
+have fit (h : 'I_H) : Z.lt Z0 (total (weight_values (nth [::] ws h))).
+  have /fits : val h \in iota 0 H by rewrite mem_iota /=.
+  have [pt et _ _] := total_exact (pw h); rewrite (at_mostE pt (isT : proper [::])) et.
+  by case: Z.leb_spec.
+have rE (h : 'I_H) : nth [::] rows h = machine_head places digits (nth [::] ws h)
+    (most_of (machine_array (nth [::] contexts t)))
+    (columns_of d (machine_array (nth [::] contexts t))).
   by rewrite nth_mkseq.
-have rE (h : 'I_H) : nth [::] rows h = head_row P r N s (nth [::] ls h) (Zcolumns d context).
-  by rewrite nth_mkseq.
-apply: (output_sound (rows := rows) (columns := nth [::] effective l)) => //.
-- move=> h; rewrite rE /head_row size_map size_mkseq nth_mkseq // nth_mkseq //.
-  by rewrite size_map size_Zarray.
-- move=> h j; lazy zeta; rewrite rE.
-  have fit : head_fits P r N s (nth [::] ls h) by apply: fits; rewrite mem_iota /=.
+(* Effective readouts *)
+have [pg eg] : (forall h : 'I_H, all both_proper (nth [::] (nth [::] effective l) h)) /\
+    forall h : 'I_H, map integer_value (nth [::] (nth [::] effective l) h) =
+      effective_column (Zarray (nth [::] value_weights h)) (Zarray (nth [::] output_weights h))
+        (nth [::] (Zcolumns dout (Zarray readout_weights)) l).
+  suff both (h : 'I_H) : all both_proper (nth [::] (nth [::] effective l) h) /\
+      map integer_value (nth [::] (nth [::] effective l) h) =
+      effective_column (Zarray (nth [::] value_weights h)) (Zarray (nth [::] output_weights h))
+        (nth [::] (Zcolumns dout (Zarray readout_weights)) l) by split=> h; have [] := both h.
+  rewrite !nth_mkseq //.
+  have [pv ev] := machine_array_exact (nth [::] value_weights h).
+  have [po eo] := machine_array_exact (nth [::] output_weights h).
+  have [pr' er] := machine_array_exact readout_weights.
+  have [prc _] := columns_exact dout pr'.
+  have prl : all both_proper (nth [::] readout l) by exact: nth_rows_proper.
+  rewrite [nth [::] readout l]nth_mkseq // in prl.
+  have [pe' eeff] := effective_exact pv po prl; split=> //.
+  rewrite eeff ev eo -er -!map_comp; congr (effective_column _ _ _).
+  by apply: eq_map => row /=; exact: nth_value.
+pose Zrows := mkseq (fun h => bound_values (nth [::] rows h)) H.
+pose Zeffective := mkseq (fun h => map integer_value (nth [::] (nth [::] effective l) h)) H.
+have sigmaE : 2%:R ^ eE = 2%:R ^ eU * toR (Z.pow 2 (Z.of_nat (31 * places))) :> R.
+  by rewrite toRX -[2%:R ^+ _]/(2%:R ^ (31 * places)%N%:Z) -expfzDr ?pnatr_eq0 // subrK.
+have columnsE (h : 'I_H) := head_exact places digits (pw h) pm pcs (fit h).
+apply: (output_sound (rows := Zrows) (columns := Zeffective)) => //.
+- move=> h; rewrite [nth _ Zrows h]nth_mkseq // [nth _ Zeffective h]nth_mkseq // eg rE.
+  have [rs _ _] := columnsE h; split; last by rewrite size_map size_Zarray.
+  by rewrite /bound_values size_map rs size_mkseq.
+- move=> h j; lazy zeta; rewrite [nth _ Zrows h]nth_mkseq // rE.
+  have [_ _ cE] := columnsE h; have := cE j; rewrite size_mkseq => /(_ (ltn_ord j)); lazy zeta.
+  move: (nth (Z0, Z0) _ j) => b ->; rewrite ew ecs.
   apply: (head_sound (n := n)) => //.
-  + by rewrite lE size_map.
-  + by rewrite size_mkseq.
-  + by rewrite size_Zcolumns.
-  + move=> i; rewrite lE /wqs /wks !nth_mkseq // /exp_series.toR (logits_int (n := n) (d := d)) //.
+  + by rewrite -ew; exact: fit.
+  + by rewrite size_map size_Zarray.
+  + by rewrite size_Zcolumns ?size_Zarray.
+  + by apply: Z.pow_nonneg.
+  + exact: value_ge0.
+  + by move=> i; rewrite nth_Zcolumns.
+  + move=> i; rewrite /exp_series.toR (logits_int (n := n) (d := d)) //.
     rewrite /attention_matrix /= !stored_matrixE.
     have -> : row t Q = 2 ^ eq *: map_mx intr (\row_j int_of_dyadic (nth zero_dyadic (nth [::]
         queries t) j) : 'rV[int]_d).
       by apply/rowP => k; rewrite !mxE mulrC.
     rewrite real_logits mxE mulrC; congr (_ * _); first by rewrite mxE.
     by rewrite Z_of_intK !expfzDr ?pnatr_eq0.
-  move=> i; rewrite nth_Zcolumns // nth_Zarray /exp_series.toR ZdyadicE.
+  move=> i; rewrite nth_Zcolumns // nth_Zarray {2}/exp_series.toR ZdyadicE mulrA -sigmaE.
   by rewrite mxE mulrC.
-move=> h j; rewrite /effective nth_mkseq // nth_mkseq // /readout /exp_series.toR.
-rewrite (effective_int (dv := dv)) //.
-rewrite /effective_readout /= !stored_matrixE.
-have -> : output_block L h = 2 ^ eO *: map_mx intr (int_matrix dv dv (nth [::] output_weights h)).
-  by apply/matrixP => k c; rewrite mxE /= mxE mxvecE mxE stored_matrixE.
-rewrite -!scalemxAl -!scalemxAr -!scalemxAl !scalerA -!map_mxM mxE [map_mx _ _ _ _]mxE.
-by rewrite !expfzDr ?pnatr_eq0 // [2 ^ eD * _]mulrC mulrA.
+- move=> h j; rewrite [nth _ Zeffective h]nth_mkseq // eg /exp_series.toR.
+  rewrite (effective_int (dv := dv)) //.
+  rewrite /effective_readout /= !stored_matrixE.
+  have -> : output_block L h = 2 ^ eO *: map_mx intr (int_matrix dv dv (nth [::] output_weights h)).
+    by apply/matrixP => k c; rewrite mxE /= mxE mxvecE mxE stored_matrixE.
+  rewrite -!scalemxAl -!scalemxAr -!scalemxAl !scalerA -!map_mxM mxE [map_mx _ _ _ _]mxE.
+  by rewrite !expfzDr ?pnatr_eq0 // [2 ^ eD * _]mulrC mulrA.
+move: near; congr (within (layer_output _) _ _); apply: eq_mkseq_ord => h.
+rewrite [nth _ Zrows h]nth_mkseq // [nth _ Zeffective h]nth_mkseq // output_exact ?pg // rE.
+by have [] := columnsE h.
 Qed.
 
 End Sound.

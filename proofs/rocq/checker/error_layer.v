@@ -59,14 +59,15 @@ Theorem output_sound n (E : 'M[R]_(n, d)) e rows columns (sigma gamma : R) targe
   (forall (h : 'I_H) (j : 'I_d), let bounds := nth (Z0, Z0) (nth [::] rows h) j in
     `|head E (attention_matrix L h) e 0 j - sigma * toR bounds.1| <= sigma * toR bounds.2) ->
   (forall (h : 'I_H) j, effective_readout h j l = gamma * toR (nth Z0 (nth [::] columns h) j)) ->
-  within (layer_output H rows columns) target epsilon ->
+  within (layer_output (mkseq (fun h => head_output (nth [::] rows h) (nth [::] columns h)) H))
+    target epsilon ->
   `|output L E e 0 l - sigma * gamma * toR target| <= sigma * gamma * toR epsilon.
 Proof.
 move=> sigma0 gamma0 sizes headE readoutE /Z.leb_le ok.
 rewrite output_effective summxE.
 under eq_bigr => h _ do rewrite mxE.
 have sg0 : 0 <= sigma * gamma by rewrite mulr_ge0.
-set f := \sum_(h < H) _; set b := layer_output _ _ _ in ok.
+set f := \sum_(h < H) _; set b := layer_output _ in ok.
 have near : `|f - sigma * gamma * toR b.1| <= sigma * gamma * toR b.2.
   rewrite /b /layer_output /= !(@toR_sum R _ H) ?size_map ?size_iota // !mulr_sumr /f -sumrB.
   apply: le_trans (ler_norm_sum _ _ _) _; apply: ler_sum => h _.

@@ -1,6 +1,6 @@
-(* proofs/11-verified-readout.md, for the claim *error*: a program on binary integers that        *)
-(* encloses exp(D 2^s) for integers D <= 0: logits, as float weights have them, minus the largest *)
-(* of them. exp_enclosure.v proves that it does.                                                  *)
+(* proofs/11-verified-readout.md, for the claim *error*: integers that enclose exp(-D 2^s) for    *)
+(* integers D >= 0: by how much logits, as float weights have them, are behind the largest of     *)
+(* them. exp_enclosure.v proves that they do; error_machine.v computes them on machine words.     *)
 From Coq Require Import ZArith.
 From mathcomp Require Import all_ssreflect.
 
@@ -24,9 +24,9 @@ Definition coefficients : seq Z := coefficients_from N 0 (2 ^ Z.of_nat P).
 (* What is left out is at most one unit, for arguments of size 1/16. *)
 Definition terms_suffice : bool := Z.leb (last 0 coefficients + 2) (16 ^ Z.of_nat N.+1).
 
-(* Horner's rule for the series at y 2^-P, rounded down *)
+(* Horner's rule for the series at -y 2^-P, off by one unit a step *)
 Fixpoint series (y : Z) (cs : seq Z) : Z :=
-  if cs is c :: cs' then c + Z.shiftr (y * series y cs') (Z.of_nat P) else 0.
+  if cs is c :: cs' then Z.max 0 (c - Z.shiftr (y * series y cs') (Z.of_nat P)) else 0.
 
 Fixpoint square_down (n : nat) (x : Z) : Z :=
   if n is n'.+1 then square_down n' (Z.shiftr (x * x) (Z.of_nat P)) else x.
@@ -34,13 +34,13 @@ Fixpoint square_down (n : nat) (x : Z) : Z :=
 Fixpoint square_up (n : nat) (x : Z) : Z :=
   if n is n'.+1 then square_up n' (Z.shiftr (x * x) (Z.of_nat P) + 1) else x.
 
-(* Bounds of exp(D 2^s) *)
+(* Bounds of exp(-D 2^s); where that is tiny, 0 and a power of two *)
+Definition tiny : Z := Z.shiftl 1 (Z.of_nat P - 2 ^ (Z.of_nat r - 4)) + 1.
+
 Definition enclose (cs : seq Z) (s D : Z) : Z * Z :=
   let y := Z.shiftl D (s + Z.of_nat P - Z.of_nat r) in
-  if Z.ltb (16 * y) (- 2 ^ Z.of_nat P) then
-    (0, Z.shiftl 1 (Z.of_nat P - 2 ^ (Z.of_nat r - 4)) + 1)
-  else
+  if Z.leb (2 ^ Z.of_nat P) (16 * y) then (0, tiny) else
   let m := series y cs in
-  (square_down r (Z.max 0 (m - 5)), square_up r (Z.max 0 (m + 6))).
+  (square_down r (Z.max 0 (m - 6)), square_up r (m + 5)).
 
 End Program.

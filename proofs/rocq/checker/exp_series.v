@@ -173,32 +173,63 @@ apply: le_trans (ler_add mk (lexx _)) _.
 rewrite mulr_natl mulr2n ler_add2l ler_nat; lia.
 Qed.
 
-Lemma series_near n k c y : - 16%:R^-1 <= toR y / one -> toR y / one <= 0 ->
-  coefficient_near k c ->
-  `|toR (series P y (coefficients_from n (Z.of_nat k) c)) - one * real_series (toR y / one) k n|
-    <= 4%:R.
+(* No difference is negative. *)
+Lemma series_bounds n k c y : Z.le Z0 y -> Z.le Z0 k -> Z.le Z0 c ->
+  Z.le Z0 (series P y (coefficients_from n k c)) /\ Z.le (series P y (coefficients_from n k c)) c.
 Proof.
-move=> y16 y0; have ysize : `|toR y / one| <= 16%:R^-1 by rewrite ler0_norm // ler_oppl.
-elim: n k c => [|n IHn] k c kc.
-  rewrite /= Z.mul_0_r Z.shiftr_0_l Z.add_0_r addr0.
-  have [c1 c2] := kc; rewrite distrC ger0_norm ?subr_ge0 // ler_subl_addl (le_trans c2) //.
+move=> y0; elim: n k c => [|n IHn] k c k0 c0.
+  by rewrite /= Z.mul_0_r Z.shiftr_0_l; lia.
+have c0' : Z.le Z0 (Z.div c (Z.add k (Zpos xH))) by apply: Z.div_pos; lia.
+have k0' : Z.le Z0 (Z.add k (Zpos xH)) by lia.
+have [S0 _] := IHn _ _ k0' c0'; rewrite [series _ _ _]/=; move: (series _ _ _) S0 => S S0.
+have : Z.le Z0 (Z.shiftr (Z.mul y S) (Z.of_nat P)) by apply/Z.shiftr_nonneg; lia.
+by move: (Z.shiftr _ _) => q; lia.
+Qed.
+
+Lemma series_step n k c y : Z.le Z0 y -> Z.le y (Z.pow 2 (Z.of_nat P)) -> Z.le Z0 k -> Z.le Z0 c ->
+  let rest := series P y (coefficients_from n (Z.add k (Zpos xH)) (Z.div c (Z.add k (Zpos xH)))) in
+  series P y (coefficients_from n.+1 k c) = Z.sub c (Z.shiftr (Z.mul y rest) (Z.of_nat P)).
+Proof.
+move=> y0 y1 k0 c0; lazy zeta; rewrite [series _ _ (coefficients_from n.+1 _ _)]/=.
+have c1 : Z.le (Z.div c (Z.add k (Zpos xH))) c by apply: Z.div_le_upper_bound; nia.
+have c0' : Z.le Z0 (Z.div c (Z.add k (Zpos xH))) by apply: Z.div_pos; lia.
+have k0' : Z.le Z0 (Z.add k (Zpos xH)) by lia.
+have [S0 S1] := series_bounds n y0 k0' c0'; move: (series _ _ _) S0 S1 => S S0 S1.
+have q1 : Z.le (Z.shiftr (Z.mul y S) (Z.of_nat P)) S.
+  rewrite Z.shiftr_div_pow2; last by lia.
+  by apply: Z.div_le_upper_bound; [apply: Z.pow_pos_nonneg; lia | nia].
+have := Z.le_trans _ _ _ q1 (Z.le_trans _ _ _ S1 c1).
+by move: (Z.shiftr _ _) => q qc; rewrite Z.max_r //; lia.
+Qed.
+
+Lemma series_near n k c y : Z.le Z0 y -> Z.le y (Z.pow 2 (Z.of_nat P)) -> Z.le Z0 c ->
+  toR y / one <= 16%:R^-1 -> coefficient_near k c ->
+  `|toR (series P y (coefficients_from n (Z.of_nat k) c)) -
+    one * real_series (- (toR y / one)) k n| <= 4%:R.
+Proof.
+move=> y0 y1 c0 y16; have ysize : `|toR y / one| <= 16%:R^-1.
+  by rewrite ger0_norm // divr_ge0 ?(ltW one_gt0) //; exact: (toR_le y0).
+elim: n k c c0 => [|n IHn] k c c0 kc.
+  have [c1 c2] := kc; rewrite /= Z.mul_0_r Z.shiftr_0_l Z.sub_0_r Z.max_r // addr0.
+  rewrite distrC ger0_norm ?subr_ge0 // ler_subl_addl (le_trans c2) //.
   by rewrite ler_add2l ler_nat geq_min orbT.
-rewrite [series _ _ _]/= [real_series _ _ _]/=.
 have k1 : Z.add (Z.of_nat k) (Zpos xH) = Z.of_nat k.+1 by lia.
-have /IHn := coefficient_near_next kc; rewrite k1.
-set S := series _ _ _; set T := real_series _ _ _.
+rewrite series_step //; last by lia.
+rewrite [real_series _ _ _]/= k1; have := coefficient_near_next kc; rewrite k1.
+have c0' : Z.le Z0 (Z.div c (Z.of_nat k.+1)) by apply: Z.div_pos; lia.
+move=> /(IHn _ _ c0'); set S := series _ _ _; set T := real_series _ _ _.
 move=> near; have [d [d0 d1 e]] := shiftr_floor (Z.mul y S) P.
-rewrite toRD (_ : toR (Z.shiftr _ _) = toR y / one * toR S - d); last first.
+rewrite toRD toRN (_ : toR (Z.shiftr _ _) = toR y / one * toR S - d); last first.
   by apply/eqP; rewrite eq_sym subr_eq -e toRM mulrAC.
 have [c1 c2] := kc.
-rewrite (_ : _ - _ = toR y / one * (toR S - one * T) - (one / k`!%:R - toR c) - d); last by ring.
+rewrite (_ : _ - _ = d - (one / k`!%:R - toR c) - toR y / one * (toR S - one * T)); last by ring.
 have -> : 4%:R = 1 + 2%:R + 1 :> R by ring.
-apply: le_trans (ler_norm_sub _ _) _; apply: ler_add; last by rewrite ger0_norm.
 apply: le_trans (ler_norm_sub _ _) _; apply: ler_add; last first.
-  rewrite ger0_norm ?subr_ge0 // ler_subl_addl (le_trans c2) //.
-  by rewrite ler_add2l ler_nat geq_min orbT.
-rewrite normrM; apply: le_trans (ler_pmul _ _ ysize near) _ => //.
-by rewrite mulrC ler_pdivr_mulr ?ltr0n // mul1r ler_nat.
+  rewrite normrM; apply: le_trans (ler_pmul _ _ ysize near) _ => //.
+  by rewrite mulrC ler_pdivr_mulr ?ltr0n // mul1r ler_nat.
+apply: le_trans (ler_norm_sub _ _) _; apply: ler_add; first by rewrite ger0_norm.
+rewrite ger0_norm ?subr_ge0 // ler_subl_addl (le_trans c2) //.
+by rewrite ler_add2l ler_nat geq_min orbT.
 Qed.
 
 (* The last coefficient bounds what is left out. *)

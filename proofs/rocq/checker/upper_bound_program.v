@@ -3,14 +3,11 @@
 From Coq Require Import ZArith Uint63.
 From mathcomp Require Import all_ssreflect all_algebra.
 From Memorization Require Import list_checker attention_program.
+From Memorization Require Export stored_lists.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
 Unset Printing Implicit Defensive.
-
-(* What the file of an instance holds, besides arrays *)
-Notation integers := (seq (seq Z)).
-Notation numbers := (seq nat).
 
 Definition Zdyadic (x : dyadic) : Z :=
   match x with

@@ -26,9 +26,12 @@ Variables (Q : 'M[{poly R}]_(T, d)) (W : 'I_H -> 'M[{poly R}]_d).
 
 Let Z s := intermediates (fun t => at_point (E t) s) (at_point Q s) (fun h => at_point (W h) s).
 
-Lemma rank_on_curve s1 :
-  exists rs : seq R, forall s, s \notin rs -> (\rank (Z s1) <= \rank (Z s))%N.
+(* Columns P may stand beside those of the heads: queries, for a skip connection. *)
+Lemma rank_beside_on_curve p (P : 'M[{poly R}]_(T, p)) s1 :
+  let beside s := row_mx (at_point P s) (Z s) in
+  exists rs : seq R, forall s, s \notin rs -> (\rank (beside s1) <= \rank (beside s))%N.
 Proof.
+move=> beside.
 pose ex t h i s := expR ((E t *m W h *m (row t Q)^T) i 0).[s].
 pose den t h s := \sum_i ex t h i s + (n t == 0%N)%:R.
 pose cl s : 'M[R]_(T, H * d) := \matrix_t mxvec (\matrix_(h, j)
@@ -53,25 +56,39 @@ have clE s : cl s = diag_mx (\row_t \prod_h den t h s) *m Z s.
   rewrite exE; under [X in _ = _ * (_ / X)]eq_bigr do rewrite exE.
   have n0 : (n t == 0%N) = false by case: (n t) i => // -[].
   by have := den0 t h s; rewrite /den n0 addr0 => d0; rewrite mulrCA divff ?mulr1.
-have rcl s : \rank (cl s) = \rank (Z s).
-  rewrite clE; apply/eqP; rewrite eqn_leq mxrankM_maxr /=; apply: mxrankS.
+pose D s : 'M[R]_T := diag_mx (\row_t \prod_h den t h s).
+have rD s : \rank (D s *m beside s) = \rank (beside s).
+  apply/eqP; rewrite eqn_leq mxrankM_maxr /=; apply: mxrankS.
   apply/submxP; exists (diag_mx (\row_t (\prod_h den t h s)^-1)); rewrite mulmxA.
   suff -> : diag_mx (\row_t (\prod_h den t h s)^-1) *m diag_mx (\row_t \prod_h den t h s) = 1%:M
     by rewrite mul1mx.
   rewrite mul_diag_mx; apply/matrixP => t t'; rewrite !mxE mulrnAr mulVf //.
   by apply/prodf_neq0.
-have [|rs rsP] := @exp_polynomial_rank R _ _ cl s1.
-  move=> t j; case/mxvec_indexP: j => h j.
-  apply: (@exp_polynomial_eq _ (fun s =>
-    (\prod_(h' | h' != h) den t h' s) * \sum_i ex t h i s * (E t i j).[s])) => [s|].
-    by rewrite [LHS]mxE mxvecE [LHS]mxE.
-  apply: exp_polynomialM.
-    apply: exp_polynomial_prod => h'; apply: exp_polynomialD; last exact: exp_polynomial_const.
-    by apply: exp_polynomial_sum => i; exact: exp_polynomial_exp.
-  apply: exp_polynomial_sum => i; apply: exp_polynomialM.
-    exact: exp_polynomial_exp.
-  exact: exp_polynomial_poly.
-by exists rs => s /rsP; rewrite !rcl.
+have den_exp t h : exp_polynomial (den t h).
+  apply: exp_polynomialD; last exact: exp_polynomial_const.
+  by apply: exp_polynomial_sum => i; exact: exp_polynomial_exp.
+have [|rs rsP] := @exp_polynomial_rank R _ _ (fun s => D s *m beside s) s1; last first.
+  by exists rs => s /rsP; rewrite !rD.
+move=> t j; case: (split_ordP j) => {}j ->.
+  apply: (@exp_polynomial_eq _ (fun s => (\prod_h den t h s) * (P t j).[s])) => [s|].
+    by rewrite mul_mx_row row_mxEl mul_diag_mx !mxE.
+  by apply: exp_polynomialM; [apply: exp_polynomial_prod|exact: exp_polynomial_poly].
+apply: (@exp_polynomial_eq _ (fun s => cl s t j)) => [s|].
+  by rewrite mul_mx_row row_mxEr clE.
+case/mxvec_indexP: j => h j.
+apply: (@exp_polynomial_eq _ (fun s =>
+  (\prod_(h' | h' != h) den t h' s) * \sum_i ex t h i s * (E t i j).[s])) => [s|].
+  by rewrite [LHS]mxE mxvecE [LHS]mxE.
+apply: exp_polynomialM; first by apply: exp_polynomial_prod.
+apply: exp_polynomial_sum => i; apply: exp_polynomialM; first exact: exp_polynomial_exp.
+exact: exp_polynomial_poly.
+Qed.
+
+Lemma rank_on_curve s1 :
+  exists rs : seq R, forall s, s \notin rs -> (\rank (Z s1) <= \rank (Z s))%N.
+Proof.
+have [rs rsP] := rank_beside_on_curve (0 : 'M_(T, 0)) s1; exists rs => s /rsP.
+by rewrite !(thinmx0 (at_point _ _)) !rank_row_0mx.
 Qed.
 
 End Curves.

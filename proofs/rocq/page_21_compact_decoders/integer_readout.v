@@ -50,6 +50,14 @@ Definition Integer_sums_nearest : Prop :=
 
 (* A row z of the representation is near the integer row Z. Its readout is near the integer one,  *)
 (* and if that prefers the token v to v', so does the real one.                                   *)
+Definition Integers_near : Prop :=
+  forall (F : realFieldType) (K k V : nat) (z : 'rV[F]_K) (Z : 'rV[int]_K) (U : 'M[int]_(K, k))
+      (O : 'M[int]_(V, k)) (delta : F) (v v' : 'I_V),
+    (forall c, `|z 0 c - (Z 0 c)%:~R| <= delta) ->
+  ((Z *m U *m O^T) 0 v - (Z *m U *m O^T) 0 v')%:~R -
+    delta * (\sum_o \sum_c `|U c o| * `|O v o - O v' o|)%:~R <=
+  (z *m map_mx intr U *m (map_mx intr O)^T) 0 v - (z *m map_mx intr U *m (map_mx intr O)^T) 0 v'.
+
 Definition Integers_decide : Prop :=
   forall (F : realFieldType) (K k V : nat) (z : 'rV[F]_K) (Z : 'rV[int]_K) (U : 'M[int]_(K, k))
       (O : 'M[int]_(V, k)) (delta : F) (v v' : 'I_V),
@@ -82,30 +90,35 @@ have fm : binary p least most (m%:~R : F).
 have := near _ fm; rewrite subrr normr0 normr_le0 subr_eq0 => /eqP e; exact: esym.
 Qed.
 
-Theorem integers_decide : Integers_decide.
+Theorem integers_near : Integers_near.
 Proof.
-move=> F K k V z Z U O delta v v' near gap small.
+move=> F K k V z Z U O delta v v' near.
 pose w o : int := O v o - O v' o.
 have gapE (A : comRingType) (x : 'rV[A]_K) :
     (x *m map_mx intr U *m (map_mx intr O)^T) 0 v - (x *m map_mx intr U *m (map_mx intr O)^T) 0 v' =
     \sum_o \sum_c x 0 c * (U c o * w o)%:~R.
   rewrite !mxE -sumrB; apply: eq_bigr => o _; rewrite !mxE -mulrBr mulr_suml.
   by apply: eq_bigr => c _; rewrite mxE -rmorphB rmorphM mulrA.
-have gap1 : 1 <= (\sum_o \sum_c Z 0 c * (U c o * w o))%:~R :> F.
-  rewrite ler1z -gtz0_ge1; have id m1 m2 (A : 'M[int]_(m1, m2)) : map_mx intr A = A.
+have -> : (Z *m U *m O^T) 0 v - (Z *m U *m O^T) 0 v' = \sum_o \sum_c Z 0 c * (U c o * w o).
+  have id m1 m2 (A : 'M[int]_(m1, m2)) : map_mx intr A = A.
     by apply/matrixP => i j; rewrite mxE intz.
-  move: gap; have := gapE _ Z; rewrite !id => ->.
-  by congr (0 < _); apply: eq_bigr => o _; apply: eq_bigr => c _; rewrite intz.
-rewrite -subr_gt0 gapE.
-have -> : \sum_o \sum_c z 0 c * (U c o * w o)%:~R =
+  have := gapE _ Z; rewrite !id => ->.
+  by apply: eq_bigr => o _; apply: eq_bigr => c _; rewrite intz.
+rewrite gapE; have -> : \sum_o \sum_c z 0 c * (U c o * w o)%:~R =
     (\sum_o \sum_c Z 0 c * (U c o * w o))%:~R +
     \sum_o \sum_c (z 0 c - (Z 0 c)%:~R) * (U c o * w o)%:~R.
   rewrite rmorph_sum -big_split; apply: eq_bigr => o _; rewrite rmorph_sum -big_split.
   by apply: eq_bigr => c _ /=; rewrite [(Z 0 c * _)%:~R]intrM -mulrDl addrC subrK.
-rewrite -ltr_subl_addr sub0r; apply: lt_le_trans gap1; apply: le_lt_trans small.
-rewrite -sumrN rmorph_sum mulr_sumr; apply: ler_sum => o _.
+rewrite ler_add2l ler_oppl -sumrN rmorph_sum mulr_sumr; apply: ler_sum => o _.
 rewrite -sumrN rmorph_sum mulr_sumr; apply: ler_sum => c _.
 have e : (`|U c o| * `|O v o - O v' o|)%:~R = `|(U c o * w o)%:~R| :> F.
   by rewrite -normrM intr_norm.
 by rewrite [X in _ <= delta * X]e (le_trans (ler_norm _)) // normrN normrM ler_wpmul2r.
+Qed.
+
+Theorem integers_decide : Integers_decide.
+Proof.
+move=> F K k V z Z U O delta v v' near gap small; rewrite -subr_gt0.
+apply: lt_le_trans (integers_near U O v v' near); rewrite subr_gt0; apply: lt_le_trans small _.
+by rewrite ler1z -gtz0_ge1.
 Qed.

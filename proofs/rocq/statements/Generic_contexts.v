@@ -1,7 +1,7 @@
 (* proofs/15-contexts.md and 17-generic-contexts.md: what Proposition 15.3, Lemma 17.1 and        *)
 (* Theorem 11 say, and what is said of almost all contexts, queries and weights without measure:  *)
-(* on each line through a choice which will do, all but finitely many will do. (So the closed set *)
-(* of those that will not has measure zero, by polar coordinates.)                                *)
+(* on each line through a choice which will do, all but finitely many will do. Almost_all.v has   *)
+(* measure.                                                                                       *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals sequences exp.
 From Memorization Require Import Definitions Capacity.

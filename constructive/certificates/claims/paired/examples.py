@@ -10,14 +10,11 @@ less than these 2^-1000 by that, as it is multiplied by entries below 1, or by h
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.exact.upward import LONGEST, exponent_of
 from constructive.layers.memorizer import Memorizer
-from constructive.support.arrays import Array
-
-Integers = npt.NDArray[np.int64]
+from constructive.support.arrays import Array, Integers
 
 MARGIN = 41.0
 """Nats by which a pair has to agree on an example; built for 45, and a checker asks for 40."""

@@ -21,6 +21,7 @@ from constructive.data.dataset import Dataset
 from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
 from constructive.exact.upward import up
 from constructive.layers.memorizer import Memorizer
+from constructive.support.arrays import first_place
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
 
@@ -154,7 +155,7 @@ def _error(examples: Examples, residuals: Residuals, epsilon: float) -> Claim:
     least = (residuals.evaluated - residuals.slack) * (1.0 - 2.0**-50)
     surely = least > upper(allowed)
     if surely.any():
-        position, entry = (int(i) for i in np.argwhere(surely)[0])
+        position, entry = first_place(surely)
         example = int(examples.order[position])
         shown = at_least(Fraction(float(least[position, entry])) * unit, epsilon)
         detail = f"at example {example}, |f - y| is {shown} or more"
