@@ -138,7 +138,9 @@ def check_command(
     formal: Annotated[
         bool,
         typer.Option(
-            "--rocq", help="Have Rocq prove rank and error, or impossible for all weights, instead."
+            "--rocq",
+            help="Have Rocq prove rank and error, recites of a decoder of integers, or impossible "
+            "for all weights, instead.",
         ),
     ] = False,
     folder: Annotated[
@@ -154,11 +156,11 @@ def check_command(
     2 if a file does not exist or is given in the place of another.
 
     With --rocq: Rocq proves rank Z = T and the error of the stored numbers, as far as the
-    certificate has these claims, or of an upper bound that all weights miss some labels. Claims
-    that it does not confirm are named, and do not change the exit status. It gets the numbers as
-    integers and powers of two. Its theory is compiled each time, in a minute, and nothing in
-    --folder is used. For small data: 100 examples take a few seconds more for a rank, two minutes
-    for an error, and a gigabyte. Needs Rocq.
+    certificate has these claims, or what a decoder of integers recites, or of an upper bound that
+    all weights miss some labels. Claims that it does not confirm are named, and do not change the
+    exit status. It gets the numbers as integers and powers of two. Its theory is compiled each
+    time, in a minute, and nothing in --folder is used. For small data: 100 examples take a few
+    seconds more for a rank, two minutes for an error, and a gigabyte. Needs Rocq.
 
     Examples:
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, row_chunks
 
 _STEPS = 200
 _PRODUCTS = 1 << 28
@@ -36,12 +36,10 @@ def spread_codes(rng: np.random.Generator, count: int, width: int) -> Array:
         cooled = 1.0 - step / steps
         sharp = _SHARP[0] + _SHARP[1] * (1.0 - cooled)
         moved = np.empty_like(points)
-        rows = max(1, _ENTRIES // count)
-        for start in range(0, count, rows):
-            part = slice(start, start + rows)
+        for part in row_chunks(count, count, _ENTRIES):
             products = points[part] @ points.T
             at = np.arange(len(products))
-            products[at, start + at] = -1.0
+            products[at, part.start + at] = -1.0
             nearest = products.max(axis=1, keepdims=True)
             weights = np.exp(sharp * (products - nearest))
             weights /= weights.sum(axis=1, keepdims=True)

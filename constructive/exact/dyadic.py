@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.exact import gram, modular
-from constructive.support.arrays import Array, Booleans, Integers, checked_array
+from constructive.support.arrays import Array, Booleans, Integers, checked_array, row_chunks
 
 _ATTEMPTS = 4
 """Random mixtures that are tried on a matrix before python-flint decides."""
@@ -395,8 +395,8 @@ def granularity(array: Array) -> int:
     """
     flat = array.reshape(-1)
     found = []
-    for start in range(0, len(flat), _AT_ONCE):
-        part = flat[start : start + _AT_ONCE]
+    for some in row_chunks(len(flat), 1, _AT_ONCE):
+        part = flat[some]
         mantissas, exponents = np.frexp(part[part != 0].astype(np.float64))
         whole = (mantissas * 2.0**_SIGNIFICAND).astype(np.int64)
         lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 1

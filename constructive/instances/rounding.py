@@ -25,7 +25,6 @@ first, and so move logits by S 2^-11 or S 2^-8.
 import numpy as np
 
 from constructive.exact.arithmetics.rounded import growth
-from constructive.exact.float_model import FloatModel
 from constructive.exact.models import FLOAT32
 from constructive.exact.upward import up
 from constructive.instances.network import Head, Network
@@ -49,13 +48,12 @@ def logit_sizes(head: Head, box: Box) -> Array:
     return up(np.abs(head.offsets) + np.abs(head.slopes) @ reach)
 
 
-def output_rounding(network: Network, box: Box, model: FloatModel = MODEL) -> Array:
+def output_rounding(network: Network, box: Box) -> Array:
     """Bound how far evaluations of each output are off: (k,), infinite where nothing is bounded.
 
     Args:
         network: H heads
         box: of inputs, float32 numbers
-        model: how evaluation rounds
 
     Example:
         >>> head = Head([[64.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]])
@@ -64,20 +62,20 @@ def output_rounding(network: Network, box: Box, model: FloatModel = MODEL) -> Ar
         True
     """
     tokens, count = network.num_tokens, len(network.heads)
-    zeta, flushed = float(model.average(tokens)), float(model.flushed(tokens))
-    added = float(model.gamma(count * tokens))
+    zeta, flushed = float(MODEL.average(tokens)), float(MODEL.flushed(tokens))
+    added = float(MODEL.gamma(count * tokens))
     total = np.zeros(network.output_dim)
     for head in network.heads:
         sizes = logit_sizes(head, box)
         terms = int(np.count_nonzero(head.slopes, axis=1).max()) + 1
-        eta = float(model.gamma(terms + 2)) * float(sizes.max())
+        eta = float(MODEL.gamma(terms + 2)) * float(sizes.max())
         eta += network.input_dim * _FLUSHED_LOGIT
         moved = float(growth(up(np.array(eta))))
         relative = moved + (1.0 + moved) * (zeta + added + zeta * added)
         largest = np.abs(head.values).max(axis=0)
         total = total + relative * largest + flushed * np.maximum(1.0, largest)
         room = 4.0 * tokens * max(float(sizes.max()), float(largest.max()), 1.0)
-        if not room <= model.overflow:
+        if not room <= MODEL.overflow:
             return np.full(network.output_dim, np.inf)
     return up(total)
 
@@ -92,15 +90,14 @@ def atom_rounding(rounding: Array, atom: Atom) -> float:
     return float(up(np.abs(atom.coefficients) @ rounding))
 
 
-def property_rounding(network: Network, wanted: Property, model: FloatModel = MODEL) -> float:
+def property_rounding(network: Network, wanted: Property) -> float:
     """Bound how far evaluations are off for the atom of a property that is off most.
 
     Args:
         network: with the inputs and outputs of the property
         wanted: the property
-        model: how evaluation rounds
     """
-    rounding = output_rounding(network, wanted.box, model)
+    rounding = output_rounding(network, wanted.box)
     return max(atom_rounding(rounding, atom) for atoms in wanted.disjuncts for atom in atoms)
 
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from constructive.data.dataset import Dataset, with_one
 from constructive.interop.pytorch import AttentionModule
 from constructive.layers.attention import AttentionLayer
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, row_chunks
 from constructive.support.errors import DataError, ParameterError
 
 _NAMES = "W_Q", "W_K", "W_V", "W_O", "W_D"
@@ -99,11 +99,14 @@ def _probes(
         contexts[0] = 0.0
         yield contexts, scale * rng.standard_normal((_EXAMPLES, width)), None
     if dataset is not None:
-        for first in range(0, dataset.num_examples, _AT_ONCE):
-            rows = slice(first, first + _AT_ONCE)
+        for rows in row_chunks(dataset.num_examples, 1, _AT_ONCE):
             queries = dataset.queries[rows].astype(np.float64)
             contexts = dataset.filled.contexts_of(rows)
-            yield np.broadcast_to(contexts, (len(queries), *contexts.shape[1:])), queries, first
+            yield (
+                np.broadcast_to(contexts, (len(queries), *contexts.shape[1:])),
+                queries,
+                rows.start,
+            )
 
 
 def _require_fit(found: ReadModule, dataset: Dataset, name: str) -> None:

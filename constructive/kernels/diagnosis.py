@@ -8,7 +8,8 @@ import numpy as np
 
 from constructive.kernels.mistakes import mistakes
 from constructive.kernels.mistakes.bench import Bench, Made
-from constructive.kernels.report import PART, Report, of_kinds, same_rows
+from constructive.kernels.report import PART, Report, of_kinds
+from constructive.kernels.same import same_rows
 
 _MOST_REPORTS = 6
 """Reports whose explanations are tried on all others."""
@@ -43,6 +44,7 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
     where = failed[0].where
     for is_whole in (True, False):
         tried: set[str] = set()
+        best: dict[str, int] = {}
         for first in _spread(failed):
             names = [
                 each.sentence
@@ -50,10 +52,18 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
                 if (each.is_whole if is_whole else each.wrong == 1.0)
                 and _stem(each.sentence) not in tried
             ]
-            left = _left(given if is_whole else failed, names, _explains if is_whole else _leads_to)
-            if left:
-                return tuple(f"{name}{'' if is_whole else where}" for name in of_kinds(left))
+            inferred = {each.sentence for each in first.explanations if each.is_inferred}
+            asked, holds = (given, _explains) if is_whole else (failed, _leads_to)
+            left = _left(asked, names, inferred, holds)
+            if max(left.values(), default=0) > max(best.values(), default=0):
+                best = left
+            if max(best.values(), default=0) == len(failed):
+                break
             tried.update(map(_stem, names))
+        if best:
+            most = max(best.values())
+            said = of_kinds(name for name, count in best.items() if count == most)
+            return tuple(f"{name}{'' if is_whole else where}" for name in said)
     return _of_most(failed) or tuple(f"{words}{where}" for words in failed[0].kinds)
 
 
@@ -77,33 +87,48 @@ def _of_most(failed: list[Report]) -> tuple[str, ...]:
 
 
 def _left(
-    reports: list[Report], names: list[str], holds: Callable[[Report, Made], bool]
-) -> list[str]:
-    """Return the names of mistakes that some reports agree on and that none contradicts.
+    reports: list[Report],
+    names: list[str],
+    inferred: set[str],
+    holds: Callable[[Report, Made], bool],
+) -> dict[str, int]:
+    """Return the names of mistakes that some reports agree on, with how many, and none contradicts.
 
     Sizes of blocks or splits may differ from shape to shape. A mistake may have no meaning for a
     problem, and where an output is NaN, much may have led to it: but a third of the wrong outputs
-    for which it has one have to be explained, and one that is not NaN in every row.
+    for which it has one have to be explained, and one that is not NaN in every row. A law has a
+    meaning for all.
+
+    Args:
+        reports: all of them
+        names: sentences of mistakes and laws
+        inferred: those of laws
+        holds: whether a report agrees with an output
     """
     agreed, asked, told = dict.fromkeys(names, 0), dict.fromkeys(names, 0), set()
     for report in reports:
         if not agreed:
             break
         by_stem: dict[str, list[Made]] = {}
-        for name, made in mistakes(Bench.of(report.problem, report.memory)).items():
+        known = dict(mistakes(Bench.of(report.problem, report.memory)))
+        if not report.passed and inferred.intersection(agreed):
+            known |= report.fitting
+        for name, made in known.items():
             by_stem.setdefault(_stem(name), []).append(made)
         for name in list(agreed):
             several = by_stem.get(_stem(name), [])
-            asked[name] += bool(several) and not report.passed
+            asked[name] += (bool(several) or name in inferred) and not report.passed
             if any(holds(report, made) for made in several):
                 agreed[name] += not report.passed
                 if not report.passed and _tells(report):
                     told.add(name)
             elif several and (report.passed or not report.is_odd):
                 del agreed[name]
-    return [
-        name for name, count in agreed.items() if name in told and count >= _SHARE * asked[name]
-    ]
+    return {
+        name: count
+        for name, count in agreed.items()
+        if name in told and count >= _SHARE * asked[name]
+    }
 
 
 def _tells(report: Report) -> bool:

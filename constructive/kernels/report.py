@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from constructive.exact.formats import Format
 from constructive.exact.kernel_model import KERNEL_MODELS
 from constructive.kernels.admissible import sentence
 from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.problem import Problem
 from constructive.kernels.reading import Reading
+from constructive.kernels.same import same_rows
 from constructive.support.arrays import Array
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ _MOST_ROWS = 6
 _MOST_EXPLANATIONS = 4
 _SCREENED = 12
 _DECODED = 240
+_MOST_LAWS = 4
+"""Sentences of one law that may lead to an output. If more do, it says too little."""
 _FEW_COLUMNS = 0.75
 PART = 0.9
 """Of wrong rows that an explanation has to explain."""
@@ -40,12 +42,14 @@ class Explanation:
         wrong: the share of wrong rows that it leads to
         equal: the share of them where it leads to the same numbers, not to NaN in place of 0
         right: the share of right rows that it leaves right
+        is_inferred: whether it is a law that was inferred from the output
     """
 
     sentence: str
     wrong: float
     equal: float
     right: float
+    is_inferred: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -132,9 +136,48 @@ class Report:
         if any(each.wrong == each.equal == 1.0 for each in found):
             found = [each for each in found if each.equal > 0.0]  # not NaN where there is 0
         best = [explanation for explanation in found if explanation.is_whole]
+        if not best:
+            best = [Explanation(name, 1.0, 1.0, 1.0, is_inferred=True) for name in self.laws]
         if not best and self._is_zero:
             return (Explanation(NOTHING, 1.0, 1.0, 0.0),)
         return tuple(best or found)
+
+    @cached_property
+    def _found(self) -> "list[dict[str, Made]]":
+        """Laws that lead to every row, by what they are about; of the first tier that has some."""
+        from constructive.kernels.laws import laws  # noqa: PLC0415 - right outputs need none
+        from constructive.kernels.laws.evidence import Evidence  # noqa: PLC0415
+        from constructive.kernels.mistakes.bench import Bench  # noqa: PLC0415
+
+        bench = Bench.of(self.problem, self.memory)
+        for tier in laws(Evidence(self.problem, self.out, self.wrong, self.memory)):
+            found = [
+                {name: made for name, made in law if self._is_whole(bench, name, made)}
+                for law in tier
+            ]
+            if any(0 < len(of_kinds(whole)) <= _MOST_LAWS for whole in found):
+                return found
+        return []
+
+    @property
+    def laws(self) -> "dict[str, Made]":
+        """Laws that are inferred from the output and lead to every row, each with its output."""
+        return {
+            name: made
+            for whole in self._found
+            if len(of_kinds(whole)) <= _MOST_LAWS
+            for name, made in whole.items()
+        }
+
+    @property
+    def fitting(self) -> "dict[str, Made]":
+        """The same with laws of which too many sentences lead to the output."""
+        return {name: made for whole in self._found for name, made in whole.items()}
+
+    def _is_whole(self, bench: "Bench", name: str, made: "Made") -> bool:
+        """Return whether a mistake explains every row."""
+        judged = self.judge(bench, name, made)
+        return judged is not None and judged.is_whole
 
     @property
     def _is_zero(self) -> bool:
@@ -307,26 +350,6 @@ class Report:
 
     def __str__(self) -> str:
         return "\n  ".join(self.lines)
-
-
-def same_rows(out: Array, other: Array, form: Format) -> tuple[Booleans, Booleans]:
-    """Return rows that a mistake leads to, and those in which it leads to the same numbers.
-
-    Numbers may differ by a few roundings. Where a mistake leads to NaN, a kernel may have 0.
-
-    Args:
-        out: (.., d_v) what a kernel returned
-        other: what the mistake leads to
-        form: the format of outputs
-    """
-    close = 2.0 ** (2 - min(form.digits, 20))
-    near = np.abs(out - other) <= close * np.maximum(np.abs(other), 2.0**-6)
-    near &= (out != 0.0) | (np.abs(other) <= form.smallest)  # what is tiny is not 0
-    equal = np.isfinite(other) & near
-    odd = ~np.isfinite(out) & ~np.isfinite(other)
-    guarded = ~np.isfinite(other).any(-1) & (out == 0.0).all(-1)  # kernels that ask for sums > 0
-    same: Booleans = np.asarray((equal | odd).all(-1))
-    return same | guarded, same
 
 
 def of_kinds(names: Iterable[str]) -> tuple[str, ...]:

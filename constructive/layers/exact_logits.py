@@ -48,7 +48,7 @@ from constructive.exact.float_model import FloatModel
 from constructive.exact.formats import FORMATS, Format
 from constructive.exact.upward import up
 from constructive.layers.views import BLOCK_BYTES, Causal, View
-from constructive.support.arrays import Array, Booleans, Integers
+from constructive.support.arrays import Array, Booleans, Integers, row_chunks
 
 PATH = 2.0**-120
 """What underflow takes from a path of factors, each of size one."""
@@ -273,8 +273,7 @@ def _top(array: Array) -> Array:
 def _sums(rows: Array, matrices: Array) -> Array:
     """Bound the largest |x @ W| over rows x, for W >= 0 or exact sums: (H, columns)."""
     found = np.zeros((len(matrices), matrices.shape[2]))
-    step = max(1, BLOCK_BYTES // (8 * found.size))
-    for start in range(0, len(rows), step):
-        part = up(np.abs(rows[start : start + step] @ matrices))
+    for some in row_chunks(len(rows), 8 * found.size, BLOCK_BYTES):
+        part = up(np.abs(rows[some] @ matrices))
         np.maximum(found, part.max(axis=1), out=found)
     return found

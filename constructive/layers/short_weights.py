@@ -8,16 +8,14 @@ from constructive.exact.models import FLOAT32
 from constructive.exact.upward import up
 from constructive.layers.exact_logits import exact_logits
 from constructive.layers.views import examples
-from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.arrays import Array, row_chunks
 from constructive.support.errors import DataError
 
 _MOST_BITS = 8
 """Of entries of W_Q and W_K: more are of no use."""
 
 
-def shortened(
-    weights: tuple[Array, Array], dataset: Dataset, *, chunk_bytes: int = CHUNK_BYTES
-) -> tuple[Array, Array]:
+def shortened(weights: tuple[Array, Array], dataset: Dataset) -> tuple[Array, Array]:
     """Round W_Q and W_K to so few bits that all logits on the data are exact in float32.
 
     Each head has a power of two of its own for W_Q, and one for W_K; its largest entries have up to
@@ -26,7 +24,6 @@ def shortened(
     Args:
         weights: W_Q and W_K (H, d, d_h)
         dataset: T examples of width d
-        chunk_bytes: about the size of temporary arrays, in bytes; by default 4 MiB
 
     Raises:
         DataError: where data have so many bits that weights of one bit are too long
@@ -38,7 +35,7 @@ def shortened(
     """
     for bits in range(_MOST_BITS, 0, -1):
         w_q, w_k = (_rounded(w, bits) for w in weights)
-        if _all_exact((w_q, w_k), dataset, chunk_bytes):
+        if _all_exact((w_q, w_k), dataset):
             return w_q, w_k
     found = {
         name: int(np.frexp(np.abs(array).max())[1]) - granularity(array)
@@ -62,7 +59,7 @@ def _rounded(weights: Array, bits: int) -> Array:
     return rounded
 
 
-def _all_exact(weights: tuple[Array, Array], dataset: Dataset, chunk_bytes: int) -> bool:
+def _all_exact(weights: tuple[Array, Array], dataset: Dataset) -> bool:
     """Return whether all logits of all examples are exact, each with its own sizes."""
     dataset = dataset.filled  # who sees which tokens does not matter
     known = exact_logits(weights, examples(dataset.contexts, dataset.queries))
@@ -71,9 +68,7 @@ def _all_exact(weights: tuple[Array, Array], dataset: Dataset, chunk_bytes: int)
     w_q, w_k = (np.abs(w).transpose(1, 0, 2) for w in weights)
     heads, width, _ = weights[0].shape
     matrix = up(np.einsum("dhk,ehk->dhe", w_q, w_k)).reshape(width, -1)
-    step = max(1, chunk_bytes // (8 * heads * (width + dataset.context_size)))
-    for start in range(0, dataset.num_examples, step):
-        rows = slice(start, start + step)
+    for rows in row_chunks(dataset.num_examples, 8 * heads * (width + dataset.context_size)):
         queries = np.abs(dataset.queries[rows]).astype(np.float64)
         tokens = np.abs(dataset.contexts_of(rows)).transpose(0, 2, 1)
         read = up(queries @ matrix).reshape(-1, heads, width)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.padded import Padded
-from constructive.support.arrays import CHUNK_BYTES, Booleans, Integers
+from constructive.support.arrays import CHUNK_BYTES, Booleans, Integers, row_chunks
 
 Numbers = npt.NDArray[Any]
 Rows = slice | tuple[slice, slice]
@@ -235,8 +235,7 @@ def examples(contexts: Numbers | Padded, queries: Numbers) -> Own | Shared:
 
 
 def _examples(view: View, num_heads: int, chunk_bytes: int, itemsize: int) -> Iterator[slice]:
-    """Yield slices of examples whose queries, logits and averages fit together."""
+    """Return slices of examples whose queries, logits and averages fit together."""
     size, width = view.tokens.shape[1:]
-    step = max(1, chunk_bytes // (num_heads * (2 * width + size) * itemsize))
-    for start in range(0, len(view.queries), step):
-        yield slice(start, min(start + step, len(view.queries)))
+    row = num_heads * (2 * width + size) * itemsize
+    return row_chunks(len(view.queries), row, chunk_bytes)

@@ -32,7 +32,7 @@ import numpy as np
 from constructive.data.dataset import Dataset
 from constructive.data.repeats import different_inputs
 from constructive.exact import modular
-from constructive.support.arrays import CHUNK_BYTES, Array, Booleans, Integers
+from constructive.support.arrays import Array, Booleans, Integers, row_chunks
 from constructive.theory.context_spans import Spans, spans_of
 
 _PRIMES = 4
@@ -149,9 +149,7 @@ def generic_rows(
     total, size, width = contexts.shape
     out = np.empty((total, num_heads * width))
     exponent = modular.least_exponent(contexts)
-    step = max(1, CHUNK_BYTES // (8 * max(size * width, num_heads * (size + width))))
-    for start in range(0, total, step):
-        rows = slice(start, min(start + step, total))
+    for rows in row_chunks(total, 8 * max(size * width, num_heads * (size + width))):
         tokens = modular.residues(contexts[rows], prime, exponent)
         mixing = rng.integers(prime, size=(len(tokens), num_heads, size))
         wanted = mixing[:, :1].sum(axis=2)

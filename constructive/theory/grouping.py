@@ -20,7 +20,7 @@ import numpy as np
 
 from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
-from constructive.support.arrays import Array, Integers
+from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.verdict import Claim, Verdict, pack
 from constructive.theory.bounds import Groups
 
@@ -108,8 +108,7 @@ def separate(
         if head > 0 and (start > 0 or not earlier):
             normals[head] = normal
             wanted.append(head)
-    at_once = max(1, _AT_ONCE // len(queries))
-    for some in (wanted[i : i + at_once] for i in range(0, len(wanted), at_once)):
+    for some in (wanted[part] for part in row_chunks(len(wanted), len(queries), _AT_ONCE)):
         outside = modular.product(queries, normals[some].T.copy(), prime) != 0
         for head, column in zip(some, outside.T, strict=True):
             start, stop = groups[head]

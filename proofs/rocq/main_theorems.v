@@ -12,12 +12,13 @@ From Memorization Require Import theorem_10 theorem_10_representatives corollari
 From Memorization Require Import narrow_readout positive_vector rank_open almost_all_queries.
 From Memorization Require Import minimizer translates sums_of_contexts causal_bound theorem_12.
 From Memorization Require Import rank_on_curves proposition_15_3 one_token theorem_11.
-From Memorization Require Import volume_of_box theorem_9_almost_all theorem_11_almost_all
-  theorem_12_almost_all.
+From Memorization Require Import volume_of_box proposition_15_3_almost_all theorem_9_almost_all.
+From Memorization Require Import theorem_11_almost_all theorem_12_almost_all.
 From Memorization Require Import theorem_13_14 any_weights saturated_heads integer_readout.
 From Memorization Require Import recitation.
 From Memorization Require Import layer_checker attention_program attention_rank.
 From Memorization Require Import upper_bound_program upper_bound.
+From Memorization Require Import decoders recites_program recites_checker.
 From Memorization Require Import error_checker_program error_checker.
 
 Set Printing Width 100.
@@ -37,10 +38,11 @@ Check ties.
 Check leads.
 Check integer_sums.
 Check integer_sums_nearest.
+Check integers_near.
 Check integers_decide.
 Definition without_axioms := (@rank_iff_memorizes, @narrow_readout, @theorem_8_weights,
   @minimizer, @positive_vector, @positive_vector_bound, @theorem_12_bound, @one_winner, @ties,
-  @leads, @integer_sums, @integer_sums_nearest, @integers_decide).
+  @leads, @integer_sums, @integer_sums_nearest, @integers_near, @integers_decide).
 Print Assumptions without_axioms.
 
 (* Theorems about real numbers. *)
@@ -79,6 +81,7 @@ Check proposition_15_3.
 Check rank_lines.
 Check theorem_9_lines.
 Check volume_of_box.
+Check proposition_15_3_almost_all.
 Check theorem_9_almost_all.
 Check lemma_17_1.
 Check theorem_11.
@@ -91,8 +94,11 @@ Check theorem_12_almost_all.
 Check any_weights.
 Check any_weights_slabs.
 Check saturated.
+Check margins.
 Check recitation.
+Check greedy.
 Check @check_layer_sound.
+Check check_recites_sound.
 Definition of_real_numbers := (@every_n_independent, @lemma_4_1, @lemma_4_1_origin,
   @memorization_of_rank, @narrow_readout_layer, @theorem_1_rank, @theorem_1, @theorem_2_rank,
   @theorem_2, @theorem_3_a, @theorem_3_b, @theorem_3_c, @theorem_3_d, @theorem_4,
@@ -100,9 +106,10 @@ Definition of_real_numbers := (@every_n_independent, @lemma_4_1, @lemma_4_1_orig
   @theorem_9_dense, @theorem_9_shared, @theorem_10, @theorem_10_representatives, @corollary_10_i,
   @corollary_10_i_exact, @corollary_10_ii, @translates, @translates_scaled, @sums_of_contexts,
   @four_sums, @proposition_15_3, @rank_lines, @theorem_9_lines, @volume_of_box,
-  @theorem_9_almost_all, @lemma_17_1, @theorem_11, @theorem_11_temperatures, @theorem_11_weights,
-  @theorem_11_zero, @theorem_11_almost_all, @theorem_12, @theorem_12_almost_all, @any_weights,
-  @any_weights_slabs, @saturated, @recitation, @check_layer_sound).
+  @proposition_15_3_almost_all, @theorem_9_almost_all, @lemma_17_1, @theorem_11,
+  @theorem_11_temperatures, @theorem_11_weights, @theorem_11_zero, @theorem_11_almost_all,
+  @theorem_12, @theorem_12_almost_all, @any_weights, @any_weights_slabs, @saturated, @margins,
+  @recitation, @greedy, @check_layer_sound, @check_recites_sound).
 Print Assumptions of_real_numbers.
 
 (* Programs that read stored numbers: they compute with machine integers. *)

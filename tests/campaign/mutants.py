@@ -51,7 +51,7 @@ HONEST = f"{CAMPAIGN}::test_honest_triples_stay_true_at_any_scale"
 HOSTILE = f"{CAMPAIGN}::test_nothing_false_is_accepted"
 IMPOSSIBLE = "tests/campaign/test_impossible.py"
 NEEDS = "tests/campaign/test_needs.py"
-LONGEST = {HOSTILE, NEEDS}
+LONGEST = {HONEST, HOSTILE, NEEDS}
 TOO_LONG = [
     "tests/checker/test_paired.py::test_thirty_thousand_examples_are_proved_and_checked",
     "tests/exact/test_extended.py::test_rank_one_heads_on_a_shared_context_of_32_tokens",
@@ -73,7 +73,8 @@ PACKED = [*checks("packed_steps"), "tests/files/test_packed.py", "tests/files/te
 FOLDERS = [f"tests/instances/test_{name}.py" for name in ("checking", "flat_graph")]
 GRAPHS = [*checks("graphs graph_rounding"), *FOLDERS]
 BOUNDS = [*checks("softmaxes"), *FOLDERS]
-REAL = checks(f"attend float_claims real_claims arithmetic layers soundness {LAYERS}")
+FLOATS = "floating_steps float_claims attend real_claims"
+REAL = checks(f"{FLOATS} arithmetic layers soundness {LAYERS}")
 TESTS = {
     **{f"certificates/checker/{name}": PAIRS for name in ("paired", "pairs", "scan", "coupling")},
     **{
@@ -82,7 +83,7 @@ TESTS = {
     },
     "certificates/checker/recites": DECODERS,
     "certificates/checker/margins": [*checks("margin_steps"), *DECODERS],
-    "certificates/checker/decoders": [*DECODERS, *INTEGERS],
+    "certificates/checker/decoders": [*checks("decoder_steps"), *DECODERS, *INTEGERS],
     "certificates/checker/integers": INTEGERS,
     "certificates/checker/packed": [*PACKED, *INTEGERS],
     **{f"certificates/checker/{name}": GRAPHS for name in ("graphs", "operators", "protobuf")},
@@ -105,7 +106,8 @@ TESTS = {
         *checks("rounding_steps executed exact_logits"), *DECODERS
     ],
     "certificates/checker/float_model": [
-        *checks("decoder_rounding decoder_checker executed"), "tests/exact/test_float_model.py"
+        *checks("model_steps decoder_rounding decoder_checker executed"),
+        "tests/exact/test_float_model.py",
     ],
     "certificates/checker/files": [
         *checks(f"files {LAYERS} sequence_checker paired"), HONEST, HOSTILE

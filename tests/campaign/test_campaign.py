@@ -24,7 +24,7 @@ from constructive.layers.decoder_record import DecoderRecord
 QUICK = [
     ("mutations", 1, 25),
     ("false claims", 10, 40),
-    ("fuzzed files", 21, 40),
+    ("fuzzed files", 21, 80),
     ("certify", 31, 6),
     ("decoders", 40, 40),
     ("instances", 50, 40),
@@ -237,7 +237,7 @@ def test_the_judge_of_distances_needs_no_square_matrix():
 
 
 @pytest.mark.parametrize(
-    "scale", [0, 1, *(pytest.param(scale, marks=pytest.mark.slow) for scale in range(2, 6))]
+    "scale", [0, *(pytest.param(scale, marks=pytest.mark.slow) for scale in range(1, 6))]
 )
 def test_honest_triples_stay_true_at_any_scale(runner, scale):
     rng, found = np.random.default_rng(scale), 0

@@ -148,7 +148,7 @@ def test_every_entry_of_a_token_may_be_one_bit_off(checker):
 
 @pytest.mark.usefixtures("quick_primes")
 @pytest.mark.parametrize(
-    ("seed", "cases"), [(0, 1000), *(pytest.param(k, 5000, marks=pytest.mark.slow) for k in (1, 2))]
+    ("seed", "cases"), [(0, 300), *(pytest.param(k, 5000, marks=pytest.mark.slow) for k in (1, 2))]
 )
 def test_evidence_after_some_mutations(checker, seed, cases):
     rng, pool, counts = np.random.default_rng(seed), list(bounds()), [0, 0]
@@ -162,7 +162,7 @@ def test_evidence_after_some_mutations(checker, seed, cases):
 
 @pytest.mark.usefixtures("quick_primes")
 @pytest.mark.parametrize("differences", [False, True])
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 30, 100])
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 30, pytest.param(100, marks=pytest.mark.slow)])
 def test_products_which_are_multiples_of_many_primes_are_not_zero(checker, count, differences):
     """Of the smallest ones, of the largest ones, and with what powers of two may be left out."""
     primes = checker.impossible.primes().tolist()

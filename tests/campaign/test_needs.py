@@ -119,7 +119,7 @@ def test_memory_of_rounding_is_not_above_what_is_announced(checker, shape, share
 
 @pytest.mark.parametrize(
     ("shape", "keep", "count"),
-    cases(lambda keep, count: (keep, count) != (False, 5), [False, True], [5, 28]),
+    cases(lambda *_: True, [False, True], [5, 28]),
     ids=str,
 )
 def test_memory_for_more_digits_is_not_above_what_is_announced(checker, shape, keep, count):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from islands import EVIL, mutate_bytes, mutate_fields
+from three_files import FILES_OF
 
 from constructive import (
     Dataset,
@@ -26,12 +27,6 @@ from constructive import (
     padded,
     upper_bound_certificate,
 )
-
-NAMES = {
-    "Dataset": ("certificate.json", "weights.safetensors", "data.npz"),
-    "Text": ("certificate.json", "decoder.safetensors", "text.json"),
-    "SequenceDataset": ("certificate.json", "memorizer.json", "data.json"),
-}
 
 UNREAD = {"retries"}
 """Fields which are for people."""
@@ -188,7 +183,7 @@ class Files:
         self.names = [
             name
             for name, there in zip(
-                NAMES[type(kind.data).__name__], (True, kind.weights is not None, True), strict=True
+                FILES_OF[type(kind.data)], (True, kind.weights is not None, True), strict=True
             )
             if there
         ]

@@ -1,6 +1,7 @@
 """A small memorizer with its files, built once."""
 
 import pytest
+from three_files import saved
 
 from constructive import build_memorizer, certify, generators
 
@@ -12,9 +13,7 @@ def proved(tmp_path_factory):
     data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
     memorizer = build_memorizer(data, num_heads=3)
     certificate = certify(memorizer, data)
-    data.save(folder / "data.npz")
-    memorizer.save(folder / "weights.safetensors")
-    certificate.save(folder / "certificate.json")
+    saved(folder, memorizer, data, certificate)
     return data, memorizer, certificate, folder
 
 
@@ -25,7 +24,5 @@ def paired(tmp_path_factory):
     data = generators.gaussian(num_examples=61, context_size=4, width=12, seed=4)
     memorizer = build_memorizer(data, num_heads=12, construction="paired")
     certificate = certify(memorizer, data)
-    data.save(folder / "data.npz")
-    memorizer.save(folder / "weights.safetensors")
-    certificate.save(folder / "certificate.json")
+    saved(folder, memorizer, data, certificate)
     return data, memorizer, certificate, folder

@@ -3,12 +3,11 @@
 import flint
 import numpy as np
 
-from constructive import Text, build_decoder, certify
+from constructive import Text, build_decoder
 from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.decoder import Decoder
 from constructive.layers.decoder_record import DecoderRecord
 
-FILES = ("certificate.json", "decoder.safetensors", "text.json")
 NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 RIDDLE = "a rat sat, a cat sat"
 TWO = Text.of([0, 1])
@@ -50,15 +49,6 @@ def two_tokens(unit=1.0, out=1.0, **others):
         "unembedding": TWO_ROWS,
     }
     return weights | others
-
-
-def saved(folder, decoder, text, certificate=None):
-    """Files of a decoder, with its own certificate or another."""
-    certificate = certify(decoder, text) if certificate is None else certificate
-    paths = [str(folder / name) for name in FILES]
-    for path, content in zip(paths, (certificate, decoder, text), strict=True):
-        content.save(path)
-    return paths
 
 
 def small():

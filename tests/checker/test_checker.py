@@ -7,12 +7,8 @@ import shutil
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from islands import (
-    FOLDER,
-    SOURCES,
-    foreign_imports,
-    modules_loaded_by,
-)
+from islands import FOLDER, SOURCES, foreign_imports, modules_loaded_by
+from three_files import FILES_OF, paths, saved
 
 import constructive
 from constructive import Dataset, Verdict, build_memorizer, certify, check, generators, strategies
@@ -21,11 +17,7 @@ from constructive.certificates.claims import rank
 from constructive.exact import modular
 from constructive.layers import residues
 
-FILES = ("certificate.json", "weights.safetensors", "data.npz")
-
-
-def paths(folder):
-    return [str(folder / name) for name in FILES]
+FILES = FILES_OF[Dataset]
 
 
 # It is an island.
@@ -122,8 +114,7 @@ def test_every_kind_of_layer(checker, tmp_path, make, options, single):
         memorizer, epsilon = memorizer.astype(np.float32), 1.0
     certificate = certify(memorizer, data, epsilon=epsilon)
     assert certificate.verdict is Verdict.PROVED
-    for thing, name in zip((certificate, memorizer, data), FILES, strict=True):
-        thing.save(tmp_path / name)
+    saved(tmp_path, memorizer, data, certificate)
     assert checker.main([*paths(tmp_path), "--claims", "rank", "error", "readout"]) == 0
 
 
@@ -151,8 +142,7 @@ def test_an_ill_conditioned_readout(checker, tmp_path):
     assert (
         "in balls" in certificate["readout"].detail or "balls of" in certificate["readout"].detail
     )
-    for thing, name in zip((certificate, memorizer, data), FILES, strict=True):
-        thing.save(tmp_path / name)
+    saved(tmp_path, memorizer, data, certificate)
     assert "readout" in checker.check(paths(tmp_path))
 
 
@@ -178,8 +168,7 @@ def forged_rank(data, memorizer, monkeypatch, folder):
     monkeypatch.setattr(residues, "search", lie)
     certificate = certify(memorizer, data, claims=["rank"])
     assert certificate.verdict is Verdict.PROVED
-    for thing, name in zip((certificate, memorizer, data), FILES, strict=True):
-        thing.save(folder / name)
+    saved(folder, memorizer, data, certificate)
 
 
 @pytest.mark.parametrize("quick", ["--quick", None])

@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 import struct
@@ -11,10 +12,12 @@ import tracemalloc
 import flint
 import numpy as np
 import pytest
-from decoder_parts import FILES, TWO, by_hand, saved, small, true_margins, two_tokens
+import three_files
+from decoder_parts import TWO, by_hand, small, true_margins, two_tokens
 from islands import FOLDER, SOURCES, modules_loaded_by, mutate_bytes, mutate_fields
 from safetensors.numpy import load_file
 from safetensors.numpy import save as serialize
+from three_files import FILES_OF, saved
 
 from constructive import Certificate, Text, build_decoder, certify, check
 from constructive.certificates import claims as claim_rooms
@@ -27,7 +30,8 @@ from constructive.layers.decoder import Decoder
 from constructive.sequences import storage
 from constructive.support.verdict import pack
 
-BOUND = "0x1.0p-60"
+FILES, BOUND = FILES_OF[Text], "0x1.0p-60"
+paths = functools.partial(three_files.paths, kind=Text)
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +50,6 @@ def several(tmp_path_factory):
     text = dataclasses.replace(text, ids=np.where(np.arange(21) == 11, 3, text.ids))
     saved(folder, build_decoder(text, width=12, window=4), text)
     return folder
-
-
-def paths(folder):
-    return [str(folder / name) for name in FILES]
 
 
 def said(checker, files, *options):

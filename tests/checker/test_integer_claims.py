@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 from compact_parts import WINDOW, changed, compact
-from decoder_parts import FILES, saved
+from three_files import FILES_OF, saved
 
 from constructive import PrecisionError, Text, Verdict, certify, check
 from constructive.certificates.families import DECODERS
@@ -18,6 +18,7 @@ from constructive.layers.recital import recital
 from constructive.support.verdict import Claim
 
 CLAIMS = ("recites", "executed")
+FILES = FILES_OF[Text]
 LIMIT = 2**24
 
 

@@ -271,6 +271,30 @@ class TestExactLogits:
                 with pytest.raises(ValueError, match="short integers"):
                     checker.margins.exact_logits(on, model)
 
+    @pytest.mark.parametrize("name", [PLAIN, "float32, any contraction"])
+    @pytest.mark.parametrize(("size", "in_range"), [(2.0**50, True), (2.0**56, False)])
+    def test_products_in_range(self, checker, name, size, in_range):
+        """Logits are 4, and exact; what any factors make in some order may be beyond all floats."""
+        first = np.array([[[1.0], [0.0], [0.0]]])
+        weights = two_tokens(2.0**36, W_Q=size * first, W_K=2.0**-70 / size * first)
+        on = SimpleNamespace(texts=[TWO.ids], period=None, weights={})
+        on.weights = {key: np.float32(array) for key, array in weights.items()}
+        grows = checker.margins.exact_logits(on, checker.float_model.MODELS[name])[2]
+        assert grows == (0.0 if name == PLAIN or in_range else math.inf)
+
+    @pytest.mark.parametrize(("entry", "exact"), [(2.0**11, True), (2.0**12 - 1, False)])
+    def test_differences_of_logits(self, checker, entry, exact):
+        """Twice a logit is held, or attention moves: by anything where numbers have 8 bits."""
+        on, first = self.on(0), np.zeros((2, 4, 2), np.float32)
+        first[0, 0, 0] = 1.0
+        on.weights |= {"W_Q": first, "W_K": first}
+        on.weights |= {name: 0 * on.weights[name] for name in ("embedding", "positions")}
+        on.weights["embedding"][:, 0] = entry
+        for name, most in ((PLAIN, 1e300), ("bfloat16, pairwise", math.inf)):
+            grows = checker.margins.exact_logits(on, checker.float_model.MODELS[name])[2]
+            assert grows == 0.0 if exact else 0.0 < grows <= most
+            assert exact or (grows == math.inf) == (most == math.inf)
+
     def test_tokens_are_met_where_they_are(self, checker):
         """The largest token is a code and a position that only come together."""
         first = np.array([[[1.0], [0.0], [0.0], [0.0]]], np.float32)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from islands import FOLDER, modules_loaded_by
+from three_files import FILES_OF, paths, saved
 
 from constructive import (
     AttentionLayer,
@@ -31,18 +32,7 @@ from constructive.certificates.claims.paired.residuals import residuals_of
 from constructive.certificates.claims.paired.scan import Scan
 from constructive.support.verdict import pack
 
-FILES = ("certificate.json", "weights.safetensors", "data.npz")
-
-
-def paths(folder):
-    return [str(folder / name) for name in FILES]
-
-
-def saved(folder, data, memorizer, certificate):
-    data.save(folder / "data.npz")
-    memorizer.save(folder / "weights.safetensors")
-    certificate.save(folder / "certificate.json")
-    return paths(folder)
+FILES = FILES_OF[Dataset]
 
 
 def with_weights(memorizer, **weights):
@@ -54,7 +44,7 @@ def signed_anew(folder, certificate, data, memorizer):
     """The certificate with hashes of other data and weights, as a forger would make it."""
     fresh = certify(memorizer, data, claims=["error"])
     forged = dataclasses.replace(certificate, data=fresh.data, weights=fresh.weights)
-    return saved(folder, data, memorizer, forged)
+    return saved(folder, memorizer, data, forged)
 
 
 # It is an island.
@@ -105,7 +95,7 @@ def test_both_agree(checker, tmp_path_factory, heads, size, extra, outputs, sing
     memorizer = build_memorizer(data, num_heads=heads, construction="paired", seed=seed)
     certificate = certify(memorizer, data)
     assert certificate.verdict is Verdict.PROVED
-    files = saved(tmp_path_factory.mktemp("agree"), data, memorizer, certificate)
+    files = saved(tmp_path_factory.mktemp("agree"), memorizer, data, certificate)
     found = checker.check(files)
     assert found == {claim.name: claim.statement for claim in certificate.claims}
 
@@ -117,7 +107,7 @@ def test_thirty_thousand_examples_are_proved_and_checked(tmp_path):
     assert memorizer.record.construction == "paired"
     certificate = certify(memorizer, data)
     assert certificate.verdict is Verdict.PROVED
-    files = saved(tmp_path, data, memorizer, certificate)
+    files = saved(tmp_path, memorizer, data, certificate)
     assert check(*files).verdict is Verdict.PROVED
 
 
@@ -127,7 +117,7 @@ def test_full_rank_pairs_are_proved_by_elimination(tmp_path):
     certificate = certify(memorizer, data, claims=["rank", "error"])
     assert certificate.verdict is Verdict.PROVED
     assert "modulo" in certificate["rank"].detail
-    assert check(*saved(tmp_path, data, memorizer, certificate)).verdict is Verdict.PROVED
+    assert check(*saved(tmp_path, memorizer, data, certificate)).verdict is Verdict.PROVED
 
 
 # What is evaluated with bounds, against many digits.
@@ -359,7 +349,7 @@ def is_refused(checker, folder, data, memorizer, name, bound=0.0):
     certificate = dataclasses.replace(
         fresh, format=checker.paired.PairedLayer.format, claims=(forged,)
     )
-    status = checker.main(saved(folder, data, memorizer, certificate))
+    status = checker.main(saved(folder, memorizer, data, certificate))
     return claim.verdict is not Verdict.PROVED and status == 1
 
 

@@ -4,7 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from decoder_parts import by_hand, saved
+from decoder_parts import by_hand
+from three_files import saved
 
 from constructive import Decoder, ParameterError, Text, certify, check
 from constructive.support.errors import DataError

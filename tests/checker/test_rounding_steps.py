@@ -190,3 +190,56 @@ class TestExponentials:
         true = np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)
         assert (true <= found).all()
         assert (found <= true * (1 + 2.0**-26) + 2.0**-900).all()
+
+
+class TestMoved:
+    """How far outputs move where attention does, which sums to one before and after."""
+
+    @pytest.mark.parametrize("eps", [1e-4, 0.01, 0.5, 4.0])
+    @pytest.mark.parametrize("seed", range(3))
+    def test_no_choice_of_weights_moves_them_further(self, checker, seed, eps):
+        """Each token may weigh exp(eps) times as much or as little: two heads, five tokens."""
+        rng = np.random.default_rng(seed)
+        values = rng.standard_normal((1, 2, 5, 1))
+        attention = rng.dirichlet(np.ones(5), (1, 2))
+        grows = np.full((1, 2), np.expm1(2 * eps))
+        found = checker.executed.apart_by_head(attention, grows, values)
+        worst = 0.0
+        for head in range(2):
+            a, v = attention[0, head], values[0, head, :, 0]
+            signs = 2.0 * (np.arange(32)[:, None] >> np.arange(5) & 1) - 1.0
+            moved = a * np.exp(eps * signs)
+            worst += np.abs((moved @ v) / moved.sum(axis=1) - a @ v).max()
+        assert worst <= found[0, 0]
+        if eps <= 0.01:
+            assert found[0, 0] <= 2.2 * worst
+        spread = (values.max(axis=2) - values.min(axis=2)).sum()
+        assert found[0, 0] <= spread * (1 + NEAR)
+
+
+class TestUnderflow:
+    """What underflow takes from an output, as long as all products are in range."""
+
+    def given(self, **others):
+        shapes = {"W_V": (2, 3, 5), "W_O": (10, 7), "W_D": (7, 1)}
+        weights = {name: np.full(shape, 0.5) for name, shape in shapes.items()}
+        data = {"contexts": np.full((4, 6, 3), 0.5)}
+        for name, entry in others.items():
+            (weights if name in weights else data)[name].reshape(-1)[-1] = entry
+        return weights, data
+
+    @pytest.mark.parametrize("name", [None, "W_V", "W_O", "W_D", "contexts"])
+    def test_all_paths(self, checker, name):
+        """H d d_v d_o of them, each of factors that are never taken to be below one."""
+        others = {name: -8.0} if name else {}
+        found = checker.executed.underflow(*self.given(**others), 2.0**-100)
+        wanted = (2.0**-100 + 2.0**-120) * 2 * 3 * 5 * 7 * (8.0 if name else 1.0)
+        assert wanted <= found <= wanted * (1 + NEAR)
+
+    @pytest.mark.parametrize("name", ["W_V", "W_O", "W_D", "contexts"])
+    def test_range(self, checker, name):
+        """Numerators are sums of n outputs, of which blocks may double."""
+        most = (2.0 - 2.0**-23) * 2.0**127 / (2 * 6 * 2 * 3 * 5 * 7)
+        for entry, known in ((most * (1 - NEAR), True), (most * (1 + NEAR), False)):
+            found = checker.executed.underflow(*self.given(**{name: entry}), 0.0)
+            assert (found < math.inf) == known

@@ -1,11 +1,14 @@
 """Certificates about sequences, and the third island, which checks them."""
 
 import dataclasses
+import functools
 import json
 from fractions import Fraction
 
 import pytest
+import three_files
 from islands import FOLDER, modules_loaded_by
+from three_files import FILES_OF, saved
 
 from constructive import (
     Certificate,
@@ -24,20 +27,10 @@ from constructive import (
 )
 from constructive.sequences import storage
 
-FILES = ("certificate.json", "memorizer.json", "data.json")
+FILES = FILES_OF[SequenceDataset]
+paths = functools.partial(three_files.paths, kind=SequenceDataset)
 SEQUENCES = [[(1, 2), (3, 4), (1, 2)], [(1, 2), (3, 4), (3, 4)], [(Fraction(1, 3), 0)] * 3]
 LABELS = [[7, 8, 7], [9, 7, 7], [11, 11, 11]]
-
-
-def paths(folder):
-    return [str(folder / name) for name in FILES]
-
-
-def saved(folder, memorizer, dataset, certificate=None):
-    certificate = certify(memorizer, dataset) if certificate is None else certificate
-    for name, content in zip(FILES, (certificate, memorizer, dataset), strict=True):
-        content.save(folder / name)
-    return paths(folder)
 
 
 @pytest.fixture(scope="module")

@@ -6,14 +6,11 @@ import subprocess
 import sys
 
 import pytest
+from three_files import paths
 
 from constructive import check, generators
 from constructive.certificates.check import CHECKER
 from constructive.support.progress import progress_to
-
-
-def paths(folder):
-    return [str(folder / name) for name in ("certificate.json", "weights.safetensors", "data.npz")]
 
 
 @pytest.mark.usefixtures("own_process")

@@ -24,6 +24,12 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Without matplotlib, as drawing takes longer than the rest."""
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+
+
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
@@ -105,6 +111,7 @@ def test_options_of_few_parameters(run, folder, options):
     assert names(folder) == ["cat.txt"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_limit_is_of_tokens(run, folder):
     printed = run("recite", "cat.txt", "--limit", 4, "--width", 32)
     assert "words and what is between them, from its start: N = 4 tokens, V = 3" in printed
@@ -115,6 +122,7 @@ def test_limit_is_of_tokens(run, folder):
     assert "N = 26 tokens" in printed
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_token_and_any_bytes(run, folder):
     (folder / "one.txt").write_text("a")
     assert "all 1 bytes" in run("recite", "one.txt", "--width", 16)
@@ -170,7 +178,7 @@ def test_what_is_not_recited(run, folder, monkeypatch):
     assert names(folder) == ["cat.txt", *FILES]
 
 
-@pytest.mark.usefixtures("folder")
+@pytest.mark.usefixtures("folder", "undrawn")
 def test_margins_of_another_text(run, monkeypatch):
     """Margins that a decoder remembers wrongly are believed by nobody but those who made them."""
 
@@ -207,6 +215,7 @@ def test_margins_are_bounded_once(monkeypatch, run):
     ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_ends_too_early(run, folder, monkeypatch):
     (folder / "twice.txt").write_text("a b")
 
@@ -219,15 +228,15 @@ def test_what_ends_too_early(run, folder, monkeypatch):
     assert "NOT RECITED: byte 1 of 3 is the first which differs" in printed
 
 
-def test_no_picture_without_matplotlib(run, folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+@pytest.mark.usefixtures("undrawn")
+def test_no_picture_without_matplotlib(run, folder):
     printed = run("recite", "cat.txt", "--width", 64)
     assert printed.startswith("no picture: a picture needs matplotlib, which is not installed; pip")
     assert names(folder) == ["cat.txt", *(name for name in FILES if name != "decoder.png")]
 
 
-def test_a_picture_that_is_asked_for_is_refused_before_the_work(run, folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+@pytest.mark.usefixtures("undrawn")
+def test_a_picture_that_is_asked_for_is_refused_before_the_work(run, folder):
     before = names(folder)
     printed = run("recite", "cat.txt", "--width", 64, "--picture", "cat.svg", status=2)
     assert "MissingExtraError" in printed
@@ -245,6 +254,7 @@ def test_decoding_in_pieces(monkeypatch):
     assert steps == [("recite", done, 26) for done in range(1, 26, 4)]
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(("unit", "prompt"), [("words", "the cat "), ("bytes", "the ca")])
 def test_a_saved_decoder_continues_a_prompt(run, folder, unit, prompt):
     (folder / "cat.txt").write_bytes(CAT.replace("\r", "").encode())

@@ -7,9 +7,9 @@ from constructive.constructions.construction import (
     Built,
     Construction,
     Cost,
-    largest,
     unsaturated_heads,
 )
+from constructive.constructions.multihead.readout import largest
 from constructive.constructions.options import FLOAT, WIDE
 from constructive.support.progress import report
 from constructive.theory.bounds import Plan, group_sizes, rank_one_capacity

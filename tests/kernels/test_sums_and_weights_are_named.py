@@ -10,6 +10,7 @@ from constructive.kernels.batteries import problems
 from constructive.kernels.masks import Causal, RightPadding
 
 QUERIES, KEYS = 16, 32
+CASES = ["last", "random", "ties", "uniform", "scale", "low level"]
 CAUSAL = Spec(batch=1, heads=(2, 2), queries=80, keys=80, head_dim=32, masks=(Causal(),))
 
 
@@ -50,7 +51,7 @@ def in_blocks(problem, bug):
 
 def reports_of(kernel, spec, **how):
     with np.errstate(all="ignore"):
-        return [examine(problem, kernel(problem), **how) for problem in problems(spec)]
+        return [examine(problem, kernel(problem), **how) for problem in problems(spec, cases=CASES)]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def from_pages(paged, problem, column, lengths):
 )
 def test_pages(column, change, words):
     reports = []
-    for problem in problems(PAGED):
+    for problem in problems(PAGED, cases=CASES):
         paged = Paged.of(problem, page_size=SIZE, stale=True)
         out = from_pages(paged, problem, column, change(paged.lengths))
         reports.append(examine(problem, out, memory=paged))

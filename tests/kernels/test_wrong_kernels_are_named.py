@@ -50,6 +50,11 @@ def mapped(k_heads=None, v_heads=None, k_batch=None, factor=1.0):
     return kernel
 
 
+def slow(*case):
+    """One more like that before it."""
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
 def modulo(spec):
     return np.arange(spec.heads[0]) % spec.heads[1]
 
@@ -87,17 +92,17 @@ def test_windows_off_by_one(more, words):
     ("kernel", "words"),
     [
         (mapped(modulo, modulo), "keys and values are those of KV head h % kv_heads"),
-        (mapped(None, modulo), "values are those of KV head h % kv_heads"),
-        (mapped(modulo, None), "keys are those of KV head h % kv_heads"),
+        slow(mapped(None, modulo), "values are those of KV head h % kv_heads"),
+        slow(mapped(modulo, None), "keys are those of KV head h % kv_heads"),
         (mapped(lambda spec: modulo(spec) * 0), "keys are those of KV head 0"),
         (mapped(k_batch=[0, 0]), "keys are those of sequence 0"),
         (mapped(factor=8.0), "not scaled"),
-        (mapped(factor=1 / 8), "applied twice"),
-        (mapped(factor=math.log(2)), "exp2"),
+        slow(mapped(factor=1 / 8), "applied twice"),
+        slow(mapped(factor=math.log(2)), "exp2"),
         (lambda problem: flash(problem, forgets=("sums",)), "sums are not rescaled"),
-        (lambda problem: flash(problem, forgets=("outputs",)), "accumulator is not rescaled"),
+        slow(lambda problem: flash(problem, forgets=("outputs",)), "accumulator is not rescaled"),
         (lambda problem: flash(problem, start=-1e4), "largest logit starts at -10000"),
-        (lambda problem: plain(problem) * 70 / 80, "right, times 0.875"),
+        (lambda problem: plain(problem) * 70 / 80, "the output is multiplied by 0.875"),
         (lambda problem: np.roll(plain(problem), 1, 1), "previous head"),
         (
             lambda problem: plain(problem).swapaxes(1, 2).reshape(problem.expected.shape),

@@ -1,17 +1,20 @@
 """One compiled theory for all tests with Rocq, which would take half a minute each."""
 
+import subprocess
 from contextlib import nullcontext
 
 import pytest
 
-from constructive.certificates.rocq import error, impossible
+from constructive.certificates.rocq import axioms, error, impossible, recites
+from constructive.certificates.rocq import confirm as confirmation
 from constructive.theory import rocq
 
 
 @pytest.fixture(scope="session")
 def theory():
-    """Compiled: those of upper bounds and errors, which need that of ranks."""
-    with rocq.compiled(impossible.THEORY.name, error.THEORY.name) as folder:
+    """Compiled: those of upper bounds and errors, which need that of ranks, and of recitals."""
+    names = (kind.THEORY.name for kind in (impossible, error, recites))
+    with rocq.compiled(*names) as folder:
         yield folder
 
 
@@ -19,3 +22,13 @@ def theory():
 def compiled_once(theory, monkeypatch):
     """Have `confirm` take it, as if it had been compiled anew."""
     monkeypatch.setattr(rocq, "compiled", lambda *_: nullcontext(theory))
+
+
+@pytest.fixture
+def without_rocq(tmp_path, monkeypatch):
+    """Have `confirm` write files and read them back, as if Rocq then accepted them."""
+    accepted = subprocess.CompletedProcess([], 0, "", "")
+    monkeypatch.setattr(rocq, "compiled", lambda *_: nullcontext(tmp_path / "theory"))
+    monkeypatch.setattr(confirmation, "compile_files", lambda *_: accepted)
+    monkeypatch.setattr(axioms, "objection", lambda _: "")
+    (tmp_path / "theory").mkdir()

@@ -3,7 +3,6 @@
 import dataclasses
 import shutil
 import subprocess
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +18,12 @@ from constructive import (
     cli,
     generators,
 )
-from constructive.certificates.rocq import axioms
 from constructive.certificates.rocq import confirm as confirmation
 from constructive.certificates.rocq.confirm import confirm, confirm_instance
 from constructive.certificates.rocq.definitions import Stored, write
 from constructive.certificates.rocq.error import ARRAYS, THEORY, instance_of, known_of, precision
 from constructive.certificates.rocq.reading import read, require_same
 from constructive.certificates.rocq.witness import NotConfirmableError
-from constructive.theory import rocq
 
 HOW_TO = Path(__file__).parent.parent.parent / "docs" / "how-to" / "verify-a-certificate.md"
 
@@ -151,16 +148,6 @@ BEYOND = {
     ),
     "extended precision": ({"num_heads": 3, "precision": 200}, "ExtendedLayer"),
 }  # fmt: skip
-
-
-@pytest.fixture
-def without_rocq(tmp_path, monkeypatch):
-    """Have `confirm` write files and read them back, as if Rocq then accepted them."""
-    accepted = subprocess.CompletedProcess([], 0, "", "")
-    monkeypatch.setattr(rocq, "compiled", lambda *_: nullcontext(tmp_path / "theory"))
-    monkeypatch.setattr(confirmation, "compile_files", lambda *_: accepted)
-    monkeypatch.setattr(axioms, "objection", lambda _: "")
-    (tmp_path / "theory").mkdir()
 
 
 def lines_of(done, start):
@@ -289,7 +276,7 @@ def test_the_command_confirms_both_and_keeps_both(tmp_path):
 def test_the_how_to_shows_what_the_command_prints(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = HOW_TO.read_text()
-    (command,) = [line for line in page.splitlines() if line.endswith("--rocq")]
+    (command,) = [line for line in page.splitlines() if line.endswith("small.npz --rocq")]
     data = generators.uniform(num_examples=7, context_size=3, width=5)
     memorizer = build_memorizer(data, num_heads=3)
     data.save("small.npz")

@@ -53,14 +53,9 @@ class Sequences(About):
         expected = [labels[index(i, len(labels))] for i in data["labels"]]
         require(len(set(data["labels"])) == len(labels), "a class is the label of nothing")
         about = {"sequences": len(ids), "context_size": size, "tokens": len(tokens)}
-        about |= {"task": memorizer.task, "sha256": content["data"]["sha256"]}
-        require(same(content["data"], about), f"the certificate says something else than {about}")
+        require_said(content["data"], about | {"task": memorizer.task})
         about = {"nonzero": memorizer.nonzero, "embedding_depth": memorizer.embedding.depth}
-        about |= {"classifier_depth": memorizer.classifier.depth}
-        about |= {"sha256": content["weights"]["sha256"]}
-        require(
-            same(content["weights"], about), f"the certificate says something else than {about}"
-        )
+        require_said(content["weights"], about | {"classifier_depth": memorizer.classifier.depth})
         short = 100 * (memorizer.embedding.terms * ids.size + memorizer.classifier.terms * each)
         announce(ids.size * 300, short, options.most)
         work = Work(20 * short + MINUTE, options.most / 2, options.tell)

@@ -1,26 +1,42 @@
-"""Rocq proves the claims *rank* and *error*, or *impossible*, of stored numbers."""
+"""Rocq proves *rank* and *error*, or *impossible*, or *recites*, of stored numbers."""
 
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-from constructive.certificates.certificate import Certificate
+from constructive.certificates.certificate import DECODER_FORMAT, Certificate
 from constructive.certificates.check import Checked
-from constructive.certificates.rocq import axioms, error, impossible, rank
+from constructive.certificates.rocq import axioms, error, impossible, rank, recites
 from constructive.certificates.rocq.definitions import Instance, Stored, write
 from constructive.certificates.rocq.memory import require_memory
 from constructive.certificates.rocq.reading import read, require_same
 from constructive.certificates.rocq.witness import NotConfirmableError
+from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
+from constructive.layers.decoder import Decoder
 from constructive.layers.memorizer import Memorizer
 from constructive.support.progress import report
 from constructive.support.verdict import Verdict
 from constructive.theory import rocq
 
+
+@dataclass(frozen=True)
+class _Kind:
+    """What Rocq can prove of weights of one kind, by the names of claims, and who reads files."""
+
+    weights: Callable[[str | Path], Any]
+    data: Callable[[str | Path], Any]
+    claims: Mapping[str, ModuleType]
+
+
+_LAYERS = _Kind(Memorizer.load, Dataset.open, {"rank": rank, "error": error})
+_KINDS = {DECODER_FORMAT: _Kind(Decoder.load, Text.load, {"recites": recites})}
+"""By the formats of certificates; all others are of layers."""
 _LAST_LINES = 12
-_OF_WEIGHTS = {"rank": rank, "error": error}
-"""What Rocq can prove of stored weights, by the names of claims."""
 _UNKNOWN = "not a claim that Rocq proves of these files"
 
 
@@ -32,21 +48,22 @@ def confirm(
     folder: Path | None = None,
     max_memory: float = 8.0,
 ) -> Checked:
-    """Have Rocq prove *rank* and *error* of stored weights, or *impossible* of all weights.
+    """Have Rocq prove claims of stored weights, or *impossible* of all weights.
 
-    Of stored weights it proves those of both claims that are PROVED in the certificate, as far as
-    there are programs for these weights. The report names all other claims of the certificate that
-    are PROVED, and why they are not confirmed; they are not refused.
+    Of a layer it proves *rank* and *error*, of a decoder *recites*: those of these claims that are
+    PROVED in the certificate, as far as there are programs for these weights. The report names all
+    other claims of the certificate that are PROVED, and why they are not confirmed; they are not
+    refused.
 
     Files are written in which stored numbers are integers and powers of two; they are read back,
-    and every number compared with the stored one. Of the certificate only p, a, columns and
-    epsilon are taken, or H, J and vectors, and Rocq believes none of them. The theory is copied
-    from this package and compiled each time, in a temporary folder of its own.
+    and every number compared with the stored one. Of the certificate only p, a, columns, epsilon
+    and the margin are taken, or H, J and vectors, and Rocq believes none of them. The theory is
+    copied from this package and compiled each time, in a temporary folder of its own.
 
     Args:
-        certificate: file with a claim *rank* or *error* that is PROVED, or *impossible*
-        weights: .safetensors file of a `Memorizer`; None for *impossible*
-        data: .npz file of a `Dataset`
+        certificate: file with a claim *rank*, *error* or *recites* that is PROVED, or *impossible*
+        weights: .safetensors file of a `Memorizer` or of a `Decoder`; None for *impossible*
+        data: .npz file of a `Dataset`, or .json file of a `Text`
         folder: a new or empty folder, which gets a copy of all that Rocq read and compiled, also
             where it refuses: `theory`, and one by the name of each claim. Nothing is ever read
             from it
@@ -66,7 +83,9 @@ def confirm(
         MissingExtraError: where Rocq is not installed
         OutputError: for a folder that is not empty, or cannot be written
     """
-    loaded, dataset = Certificate.load(certificate), Dataset.open(data)
+    loaded = Certificate.load(certificate)
+    kind = _LAYERS if weights is None else _KINDS.get(loaded.format, _LAYERS)
+    dataset = kind.data(data)
     proved = [claim.name for claim in loaded.claims if claim.verdict is Verdict.PROVED]
     reasons: dict[str, str] = {}
     if weights is None:
@@ -75,8 +94,10 @@ def confirm(
         require_memory(known, max_memory)
         pairs = [(impossible.instance_of(loaded, dataset), known)]
     else:
-        names = [name for name in _OF_WEIGHTS if name in proved] or ["rank"]
-        pairs, reasons = _of_weights(names, loaded, Memorizer.load(weights), dataset, max_memory)
+        subject = loaded, kind.weights(weights), dataset
+        known_claims = [name for name in kind.claims if name in proved] or list(kind.claims)[:1]
+        claims = {name: kind.claims[name] for name in known_claims}
+        pairs, reasons = _of_weights(claims, subject, max_memory)
     confirmed = {instance.theory.claim for instance, _ in pairs}
     others = {name: reasons.get(name, _UNKNOWN) for name in proved if name not in confirmed}
     return confirm_instances(pairs, folder, others)
@@ -144,20 +165,16 @@ def confirm_instance(instance: Instance, known: Stored, folder: Path | None = No
 
 
 def _of_weights(
-    names: Sequence[str],
-    certificate: Certificate,
-    memorizer: Memorizer,
-    dataset: Dataset,
-    max_memory: float,
+    claims: Mapping[str, ModuleType], subject: tuple[Certificate, Any, Any], max_memory: float
 ) -> tuple[list[tuple[Instance, Stored]], dict[str, str]]:
     """Return what can be confirmed of these claims, and why others cannot be, by their names."""
     pairs: list[tuple[Instance, Stored]] = []
     refused: dict[str, NotConfirmableError] = {}
-    for name in names:
+    for name, claim in claims.items():
         try:
-            known = _OF_WEIGHTS[name].known_of(certificate, memorizer, dataset)
+            known = claim.known_of(*subject)
             require_memory(known, max_memory)
-            pairs.append((_OF_WEIGHTS[name].instance_of(certificate, memorizer, dataset), known))
+            pairs.append((claim.instance_of(*subject), known))
         except NotConfirmableError as error:
             refused[name] = error
     if not pairs:

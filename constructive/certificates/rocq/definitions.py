@@ -23,10 +23,13 @@ SCOPES = {
     "arrays": "%uint63",
     "inverses": "%uint63",
     "integers": "%positive",
+    "blocks": "%positive",
     "numbers": "%N",
     "masks": "",
 }
 """Types of lists, and how Rocq is to read their entries."""
+SIGNED = "integers", "blocks"
+"""Those of integers: rows, and lists of rows."""
 
 _PIECE = 1 << 18
 """Characters of a list that stays whole."""
@@ -185,7 +188,8 @@ def _texts(name: str, kind: str, instance: Instance) -> list[Any]:
         texts = np.where(integers < 0, "Minus ", "Plus ").astype(object)
         texts = texts + np.abs(integers).astype(str).astype(object) + " "
         return list((texts + shifts.astype(str).astype(object)).tolist())
-    as_text = {"masks": lambda x: "true" if x else "false", "integers": _integer}.get(kind, str)
+    signed = dict.fromkeys(SIGNED, _integer)
+    as_text = {"masks": lambda x: "true" if x else "false", **signed}.get(kind, str)
     return list(_mapped(value, as_text))
 
 

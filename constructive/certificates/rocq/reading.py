@@ -12,6 +12,7 @@ from constructive.certificates.rocq.definitions import (
     MANTISSA,
     SCALARS,
     SCOPES,
+    SIGNED,
     Instance,
     Stored,
     Theory,
@@ -27,7 +28,7 @@ _ENTRY = {
     "masks": r"true|false",
     "inverses": r"\d+",
     "numbers": r"\d+",
-    "integers": r"Z0|Z(?:pos|neg) 0x[0-9a-f]+",
+    **dict.fromkeys(SIGNED, r"Z0|Z(?:pos|neg) 0x[0-9a-f]+"),
 }
 _MOST_SHIFT = 1 << 12
 
@@ -113,7 +114,7 @@ def require_same(instance: Instance, stored: Stored) -> int:
         if instance.values[name] != size:
             raise _other(f"{name} is {instance.values[name]}", str(size), instance.values[name])
     for name, array in stored.arrays.items():
-        found = instance.values[name]
+        found = np.asarray(instance.values[name])
         if found.shape != array.shape:
             raise _other(f"the shape of {name} is {found.shape}", str(array.shape), found.shape)
         wrong = np.argwhere(found != array)
@@ -150,16 +151,18 @@ def _parsed(name: str, kind: str, value: str) -> list[Any]:
     value = value.removesuffix(SCOPES[kind])
     if re.sub(_ENTRY.get(kind, _NUMBER), "", value).strip("[:];"):
         raise _wrong(f"the value of {name}")
-    if kind == "integers":
+    if kind in SIGNED:
         value = re.sub(_ENTRY[kind], lambda x: f'"{x[0]}"', value)
     elif kind not in _ENTRY:
         value = _NUMBER.sub(lambda x: f"[{'-' if x[1] == 'Minus' else ''}{x[2]},{x[3]}]", value)
     found: list[Any] = json.loads(value.replace("[::", "[").replace(";", ","))
-    return [list(map(_signed, row)) for row in found] if kind == "integers" else found
+    return [_signed(row) for row in found] if kind in SIGNED else found
 
 
-def _signed(text: str) -> int:
-    """An integer as Rocq builds it: Z0, Zpos 0x1f, Zneg 0x1f."""
+def _signed(text: Any) -> Any:  # noqa: ANN401 - lists in lists
+    """Integers as Rocq builds them: Z0, Zpos 0x1f, Zneg 0x1f."""
+    if isinstance(text, list):
+        return [_signed(part) for part in text]
     kind, _, size = text.partition(" ")
     return {"Z0": 0, "Zpos": 1, "Zneg": -1}[kind] * int(size or "0", 16)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from constructive.constructions.compact.contexts import Contexts
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, row_chunks
 
 UNIT = 2.0**-24
 """Of rounding to nearest in float32."""
@@ -42,10 +42,9 @@ def margins(contexts: Contexts, readout: Array, unembedding: Array) -> Margins:
         unembedding: O, integers (V + 1, k)
     """
     bound = gamma(unembedding.shape[1])
-    step = max(1, _ENTRIES // max(len(unembedding), len(readout)))
     least, share = np.inf, 0.0
-    for start in range(0, len(contexts.following), step):
-        part = slice(start, start + step)
+    largest = max(len(unembedding), len(readout))
+    for part in row_chunks(len(contexts.following), largest, _ENTRIES):
         follows = contexts.following[part]
         outputs = contexts.rows[part].astype(np.float64) @ readout
         logits = outputs @ unembedding.T

@@ -13,7 +13,7 @@ import numpy as np
 
 from constructive.data.dataset import Dataset
 from constructive.data.repeats import token_numbers
-from constructive.support.arrays import CHUNK_BYTES, Array, Integers
+from constructive.support.arrays import Array, Integers, row_chunks
 
 TRIALS = 8
 """Random directions that are scored."""
@@ -116,10 +116,9 @@ def candidates_for_all(dataset: Dataset, rng: np.random.Generator) -> Array:
     step = max(1, dataset.num_examples // _COMPARED)
     if step > 1 and not dataset.shared_context:
         some = np.arange(0, dataset.num_examples, step)
-        together = max(1, CHUNK_BYTES // (8 * dataset.context_size * dataset.width))
         parts = [
-            gaps(dataset.contexts_of(some[start : start + together]), vectors)
-            for start in range(0, len(some), together)
+            gaps(dataset.contexts_of(some[part]), vectors)
+            for part in row_chunks(len(some), 8 * dataset.context_size * dataset.width)
         ]
         costs = _cost(*map(np.concatenate, zip(*parts, strict=True)))
         vectors = vectors[:, np.argsort(costs, kind="stable")[:TRIALS]]

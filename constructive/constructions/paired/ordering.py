@@ -22,7 +22,7 @@ from constructive.constructions.multihead.directions import (
     token_radius,
 )
 from constructive.data.dataset import Dataset
-from constructive.support.arrays import CHUNK_BYTES, Array, Integers, Single
+from constructive.support.arrays import Array, Integers, Single, row_chunks
 from constructive.support.errors import AssumptionError
 from constructive.support.progress import report
 from constructive.theory.assumptions.numerical import unit_rows
@@ -117,18 +117,13 @@ class Ordered:
         So contexts on disk are read from the first to the last.
         """
         sorted_by_example = np.argsort(self.order[positions], kind="stable")
-        for start in range(0, len(positions), self.step):
-            yield sorted_by_example[start : start + self.step]
+        for part in row_chunks(len(positions), 8 * self.context_size * self.width):
+            yield sorted_by_example[part]
 
     def gaps(self, positions: Integers) -> KeyDirection:
         """Return the key direction with the gaps of some positions."""
         top, bottom = self.direction.top_gap, self.direction.bottom_gap
         return KeyDirection(self.direction.vector, top[positions], bottom[positions])
-
-    @property
-    def step(self) -> int:
-        """How many contexts make a chunk."""
-        return max(1, CHUNK_BYTES // (8 * self.context_size * self.width))
 
 
 def look(dataset: Dataset, rng: np.random.Generator, *, full_rank: bool) -> Seen | AssumptionError:
@@ -188,9 +183,7 @@ def coarse_of(queries: Array, direction: KeyDirection, radius: Array) -> Coarse:
     """Return queries (T, d), gaps and radius by position as a sweep looks at them."""
     unit = np.empty(queries.shape, np.float32)
     lengths = np.empty(len(queries))
-    step = max(1, CHUNK_BYTES // (8 * queries.shape[1]))
-    for start in range(0, len(queries), step):
-        rows = slice(start, start + step)
+    for rows in row_chunks(len(queries), 8 * queries.shape[1]):
         lengths[rows], unit[rows] = unit_rows(queries[rows])
     gap = np.minimum(direction.top_gap, direction.bottom_gap)
     exponents = [int(np.frexp(np.median(values))[1]) for values in (lengths, gap)]

@@ -42,7 +42,7 @@ from constructive.constructions.sweep import (
     sharpen,
     window_of,
 )
-from constructive.support.arrays import CHUNK_BYTES, Array, Integers, Single
+from constructive.support.arrays import CHUNK_BYTES, Array, Integers, Single, row_chunks
 from constructive.support.errors import AssumptionError
 from constructive.theory.assumptions.numerical import dependency, describe_dependency, unit_rows
 
@@ -203,11 +203,10 @@ def _chosen(kind: Kind, sought: Sequence[_Sought]) -> list[Saturating]:
 
     kept: list[list[tuple[Integers, Single, Single]]] = [[] for _ in turned]
     look = _Look(kind, turned)
-    step = max(1, _PRODUCT_BYTES // (4 * len(look.weights)))
-    for start in range(0, total, step):
-        for index, (projected, needed) in enumerate(look.at(slice(start, start + step))):
+    for rows in row_chunks(total, 4 * len(look.weights), _PRODUCT_BYTES):
+        for index, (projected, needed) in enumerate(look.at(rows)):
             at = windows[index].screen(projected, needed)
-            kept[index].append((at + start, np.take(projected, at, axis=1), needed[at]))
+            kept[index].append((at + rows.start, np.take(projected, at, axis=1), needed[at]))
     chosen = []
     for each, window, found in zip(turned, windows, kept, strict=True):
         parts = (np.concatenate(of_chunks, axis=-1) for of_chunks in zip(*found, strict=True))

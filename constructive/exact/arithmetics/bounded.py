@@ -25,7 +25,7 @@ from constructive.exact.arithmetics.floats import averaged, side_by_side
 from constructive.exact.compensated import dot
 from constructive.exact.softmax import differences, shares
 from constructive.exact.upward import LONGEST, TINY, UNIT, gamma, up
-from constructive.support.arrays import CHUNK_BYTES, Array, Integers
+from constructive.support.arrays import Array, Integers, row_chunks
 
 _GOOD_ENOUGH = 2.0**-44
 """Error of attention above which logits are computed anew, in twice the precision."""
@@ -155,9 +155,8 @@ class Bounded(Arithmetic[Factors, BoundedLogits, Enclosure]):
             errors = found.errors.reshape(-1, shape[-2])
             queries, heads = np.nonzero(~(errors <= _GOOD_ENOUGH))
             largest = max(logits.factors.key_weights[0].size, logits.keys[0].size)
-            step = max(1, CHUNK_BYTES // (8 * largest))
-            for start in range(0, len(queries), step):
-                query, head = queries[start : start + step], heads[start : start + step]
+            for part in row_chunks(len(queries), 8 * largest):
+                query, head = queries[part], heads[part]
                 out = None if hidden is None else hidden[query % len(hidden)]
                 better = _softmax(*self.refine(logits, query, head), out)
                 attention[query, head], errors[query, head] = better

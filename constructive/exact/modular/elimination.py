@@ -21,7 +21,7 @@ from constructive.exact.modular.arithmetic import (
     subtract_product,
 )
 from constructive.exact.modular.small import as_flint
-from constructive.support.arrays import Array, Integers
+from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import ParameterError
 from constructive.support.progress import report
 
@@ -271,8 +271,8 @@ class _Elimination(ABC):
 
     def _move(self, place: slice, order: Integers) -> None:
         """Put columns in another order into the place that they hold."""
-        for start in range(0, len(self.work), _ROWS):
-            some = self.work[start : start + _ROWS]
+        for rows in row_chunks(len(self.work), 1, _ROWS):
+            some = self.work[rows]
             some[:, place] = some[:, order]
         self.columns[place] = self.columns[order]
 

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.answer import grouped
-from constructive.kernels.mistakes.bench import BLOCKS, Bench, Made, Mistakes
+from constructive.kernels.mistakes.bench import Bench, Made, Mistakes
 from constructive.support.arrays import Array
 
 
@@ -123,7 +123,7 @@ def rows(bench: Bench) -> Mistakes:
         )
     yield "values are in reverse order", partial(bench.averaged, v=v[:, :, ::-1])
     yield "keys are in place of values", partial(_columns, bench)
-    for block in BLOCKS:
+    for block in bench.blocks:
         if block < k.shape[2]:
             first = np.arange(k.shape[2]) % block
             yield (

@@ -19,7 +19,19 @@ Mistakes = Iterator[tuple[str, Made]]
 """Sentences, each with a function that returns the output of rows, (B, H, R, d_v)."""
 
 BLOCKS = (16, 32, 64, 128, 8, 48, 96)
-"""Sizes of blocks that kernels use."""
+"""Sizes of blocks that kernels use most. Laws try others."""
+TILES = (
+    (16, 16),
+    (16, 32),
+    (32, 32),
+    (32, 48),
+    (32, 64),
+    (64, 32),
+    (64, 64),
+    (64, 128),
+    (128, 64),
+)
+"""Queries and keys of a block."""
 Memory = Pool | str
 """How a kernel got its arrays: pages, or a name of `places.PLACES`."""
 SPLITS = (2, 4, 8, 3)
@@ -36,11 +48,15 @@ class Bench:
         problem: the problem
         rows: (R,) queries that are computed; all outputs are (B, H, R, d_v)
         memory: how the kernel got its arrays, or None where nothing is said
+        blocks: sizes of blocks that mistakes try
+        tiles: sizes of blocks of queries and of keys that mistakes try
     """
 
     problem: Problem
     rows: Integers
     memory: Memory | None = field(default=None, kw_only=True)
+    blocks: tuple[int, ...] = field(default=BLOCKS, kw_only=True)
+    tiles: tuple[tuple[int, int], ...] = field(default=TILES, kw_only=True)
 
     @classmethod
     def of(cls, problem: Problem, memory: Memory | None = None) -> "Bench":
@@ -56,10 +72,10 @@ class Bench:
     def splits(self) -> dict[int, str]:
         """Sizes of splits of the keys, and what they are called."""
         keys = self.problem.spec.keys
-        sizes = {block: f"splits of {block}" for block in BLOCKS}
+        sizes = {block: f"splits of {block}" for block in self.blocks}
         for parts in SPLITS:
             sizes[-(-keys // parts)] = f"{parts} splits"
-            for block in BLOCKS:
+            for block in self.blocks:
                 size = -(-keys // (parts * block)) * block
                 sizes.setdefault(size, f"{parts} splits of blocks of {block}")
         return {size: words for size, words in sizes.items() if size < keys}

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
+from constructive.kernels.mistakes.bench import Bench, Mistakes
 from constructive.support.arrays import Array
 
 _STATES = {
@@ -20,7 +20,7 @@ _STATES = {
 
 def carried(bench: Bench) -> Mistakes:
     """Yield parts of the running softmax that a block of queries takes over from the one before."""
-    for block in BLOCKS:
+    for block in bench.blocks:
         if block < bench.problem.spec.queries:
             for words, kept in _STATES.items():
                 sentence = f"{words} not reset between blocks of queries"

@@ -18,7 +18,7 @@ from constructive.kernels.masks import (
     VariableLengths,
     Window,
 )
-from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
+from constructive.kernels.mistakes.bench import Bench, Mistakes
 from constructive.kernels.spec import Spec
 
 
@@ -114,7 +114,7 @@ def _edges(bench: Bench, mask: Window) -> Mistakes:
     spec, visible = bench.problem.spec, bench.problem.visible
     diagonal = _grid(spec).diagonal(mask.alignment)
     j = np.arange(spec.keys)
-    for block in BLOCKS:
+    for block in bench.blocks:
         first_rows = np.arange(spec.queries) // block * block
         last_rows = np.minimum(first_rows + block, spec.queries) - 1
         if mask.left is not None:
@@ -187,7 +187,7 @@ def lengths(bench: Bench) -> Mistakes:
                 options[f"{name} are one too large, where there is padding"] = [
                     value + (value > 0) for value in values
                 ]
-            for block in BLOCKS:
+            for block in bench.blocks:
                 up = [-(-value // block) * block for value in values]
                 options[f"{name} are rounded up to blocks of {block}"] = up
                 options[f"{name} are rounded down to blocks of {block}"] = [
@@ -256,7 +256,7 @@ def blocks(bench: Bench) -> Mistakes:
     yield "the last key is not read", bench.sees(visible & (j < spec.keys - 1))
     yield "the first key is not read", bench.sees(visible & (j > 0))
     causal = spec.mask(Causal)
-    for block in BLOCKS:
+    for block in bench.blocks:
         if block < spec.keys:
             whole, last = spec.keys // block * block, (spec.keys - 1) // block * block
             if whole < spec.keys:

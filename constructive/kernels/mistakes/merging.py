@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from constructive.exact.formats import FORMATS, nearest
-from constructive.kernels.mistakes.bench import BLOCKS, SPLITS, Bench, Mistakes
+from constructive.kernels.mistakes.bench import SPLITS, Bench, Mistakes
 from constructive.support.arrays import Array
 
 _ROWS = (16, 64, 128)
@@ -48,7 +48,7 @@ def lost(bench: Bench) -> Mistakes:
     keys, visible = bench.problem.spec.keys, bench.problem.visible
     j = np.arange(keys)
     sizes = {f"{parts} splits": -(-keys // parts) for parts in SPLITS if parts < keys}
-    for block in BLOCKS:
+    for block in bench.blocks:
         blocks = -(-keys // block)
         for parts in (parts for parts in SPLITS if parts < blocks):
             sizes[f"{parts} splits of blocks of {block}"] = -(-blocks // parts) * block
@@ -93,7 +93,7 @@ def empty(bench: Bench) -> Mistakes:
                 f"splits without visible keys are merged with a weight of 1 ({words})",
                 partial(bench.averaged, zeros=counts),
             )
-        for block in (block for block in BLOCKS if block < size):
+        for block in (block for block in bench.blocks if block < size):
             again = (j % size < block) & (j >= size)
             yield (
                 f"each split but the last also reads the first {block} keys of the next one "

@@ -9,25 +9,13 @@ from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.mistakes.bench import SPLITS, Bench, Mistakes
 from constructive.support.arrays import Array
 
-_TILES = (
-    (16, 16),
-    (16, 32),
-    (32, 32),
-    (32, 48),
-    (32, 64),
-    (64, 32),
-    (64, 64),
-    (64, 128),
-    (128, 64),
-)
-"""Queries and keys of a block."""
 _NEVER = -1
 
 
 def running(bench: Bench) -> Mistakes:
     """Yield sums that miss their last block, and rows that are rescaled by others."""
     spec = bench.problem.spec
-    for queries, keys in _TILES:
+    for queries, keys in bench.tiles:
         if keys >= spec.keys:
             continue
         size = f"(blocks of {queries} queries and {keys} keys)"
@@ -51,7 +39,7 @@ def running(bench: Bench) -> Mistakes:
                 f"rows whose first block has no visible key are NaN, -inf less -inf {size}",
                 partial(_odd, bench, first < own),
             )
-    for keys in sorted({keys for _, keys in _TILES if keys < spec.keys}):
+    for keys in sorted({keys for _, keys in bench.tiles if keys < spec.keys}):
         last = np.arange(spec.keys) % keys == keys - 1
         yield (
             f"the last key of each block is in the sum, not in the output (blocks of {keys} keys)",
@@ -75,7 +63,7 @@ def counted_again(bench: Bench) -> Mistakes:
     if cap is not None and not bench.visible.all():
         logits = np.where(bench.visible, bench.scores, -cap)
         index = np.arange(problem.spec.keys)
-        for queries, keys in _TILES:
+        for queries, keys in bench.tiles:
             first, last = (end[..., None] for end in _span(bench, queries, keys))
             read = (index // keys >= first) & (index // keys <= last)
             yield (
@@ -84,7 +72,7 @@ def counted_again(bench: Bench) -> Mistakes:
                 partial(bench.averaged, logits, np.asarray(read)),
             )
     if problem.sinks is not None:
-        for queries, keys in _TILES:
+        for queries, keys in bench.tiles:
             _, last = _span(bench, queries, keys)
             counts = np.maximum(last + 1, 1)[..., None]
             more = problem.sinks[:, None, None] + np.log(counts)
@@ -95,7 +83,7 @@ def counted_again(bench: Bench) -> Mistakes:
             )
     ends = np.where(bench.visible, np.arange(problem.spec.keys) + 1, 0).max(-1, keepdims=True)
     for parts in SPLITS:
-        for block in (1, *sorted({keys for _, keys in _TILES})):
+        for block in (1, *sorted({keys for _, keys in bench.tiles})):
             blocks = -(-ends // block)
             empty = parts - -(-blocks // np.maximum(-(-blocks // parts), 1))
             if empty.any():

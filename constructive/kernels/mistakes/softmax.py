@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.masks import Integers
-from constructive.kernels.mistakes.bench import BLOCKS, SPLITS, Bench, Made, Mistakes
+from constructive.kernels.mistakes.bench import SPLITS, Bench, Made, Mistakes
 from constructive.support.arrays import Array
 
 
@@ -36,7 +36,7 @@ def denominators(bench: Bench) -> Mistakes:
 def padding(bench: Bench) -> Mistakes:
     """Yield keys of zeros that are counted beyond the last one."""
     keys = bench.problem.spec.keys
-    for block in BLOCKS:
+    for block in bench.blocks:
         extra = -keys % block
         if extra:
             yield (
@@ -66,7 +66,7 @@ def twice(bench: Bench) -> Mistakes:
     """Yield keys that are counted twice, and keys beyond the last one, of the next head."""
     keys = bench.problem.spec.keys
     j = np.arange(keys)
-    for block in BLOCKS:
+    for block in bench.blocks:
         if block >= keys:
             continue
         last = (keys - 1) // block * block
@@ -81,7 +81,7 @@ def twice(bench: Bench) -> Mistakes:
         for sentence, chosen in options.items():
             if chosen.any():
                 yield sentence, partial(bench.averaged, bench.scores + np.log(1.0 + chosen))
-    sizes = {-keys % block: f", up to a multiple of {block}" for block in BLOCKS}
+    sizes = {-keys % block: f", up to a multiple of {block}" for block in bench.blocks}
     for extra, words in (sizes | {1: "", 2: ""}).items():
         if extra:
             yield (
@@ -125,7 +125,7 @@ def maxima(bench: Bench) -> Mistakes:
         early["before the soft cap"] = lambda: bench.raw * factor
     for words, scores in early.items():
         yield f"the largest logit is taken {words}", partial(_early, bench, scores, None)
-        for block in BLOCKS:
+        for block in bench.blocks:
             if block < bench.problem.spec.keys:
                 yield (
                     f"the largest logit is taken {words} (blocks of {block} keys)",
@@ -136,7 +136,7 @@ def maxima(bench: Bench) -> Mistakes:
         partial(_of_block, bench, bench.problem.spec.queries),
     )
     yield "the smallest logit is subtracted, not the largest", partial(_smallest, bench)
-    for block in BLOCKS:
+    for block in bench.blocks:
         if block < bench.problem.spec.queries:
             yield (
                 f"one largest logit is taken for all rows of each block of {block} queries",
@@ -200,10 +200,10 @@ def rescaling(bench: Bench) -> Mistakes:
         "weights are taken less the largest logit of blocks before": _Carry(stale=True),
     }
     for sentence, carry in named.items():
-        for block in BLOCKS:
+        for block in bench.blocks:
             if block < bench.problem.spec.keys:
                 yield f"{sentence} (blocks of {block} keys)", partial(carry.run, bench, block)
-    for block in BLOCKS[:3]:
+    for block in bench.blocks[:3]:
         if block < min(bench.problem.spec.keys, bench.problem.spec.queries):
             yield (
                 f"rows are rescaled by the factor of the first one of each block of {block}",
@@ -389,7 +389,7 @@ def sinks(bench: Bench) -> Mistakes:
     for parts in SPLITS:
         more = found + np.log(float(parts))
         yield f"the sink is counted in each of {parts} splits", partial(bench.averaged, sinks=more)
-    for block in BLOCKS:
+    for block in bench.blocks:
         count = -(-spec.keys // block)
         if count > 1:
             more = found + np.log(float(count))

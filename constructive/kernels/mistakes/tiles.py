@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.masks import Boolean, Booleans, Causal, Given, Grid, Mask, Window
-from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
+from constructive.kernels.mistakes.bench import Bench, Mistakes
 from constructive.support.arrays import Array
 
 
@@ -18,7 +18,7 @@ def tiles(bench: Bench) -> Mistakes:
     problem = bench.problem
     if problem.visible.all():
         return
-    for size in BLOCKS:
+    for size in bench.blocks:
         touched = _touched(problem.visible, size)
         yield (
             f"the mask hides whole blocks of {size}, and nothing inside of them",
@@ -52,7 +52,7 @@ def diagonals_inside(bench: Bench) -> Mistakes:
         rest = rest if mask is causal else rest & mask.visible(grid)
     for step, words in ((1, "one key"), (2, "two keys")):
         shown = rest & Window(None, step, causal.alignment).visible(grid)
-        for size in BLOCKS:
+        for size in bench.blocks:
             inside = shown & _touched(bench.problem.visible, size)
             if not np.array_equal(inside, shown):
                 yield (
@@ -88,7 +88,7 @@ def rows_of_blocks(bench: Bench) -> Mistakes:
     """Yield what is looked up by the place in a block, or once in a block of queries."""
     spec, problem = bench.problem.spec, bench.problem
     i, j = np.arange(spec.queries), np.arange(spec.keys)
-    for size in BLOCKS:
+    for size in bench.blocks:
         ways = {
             f"of the first query of each block of {size}": (i // size * size, j),
             f"at the place of the query in its block of {size}": (i % size, j),
@@ -108,7 +108,7 @@ def rows_of_blocks(bench: Bench) -> Mistakes:
 
 def transposed(bench: Bench) -> Mistakes:
     """Yield tiles of scores or weights that are transposed before they are used."""
-    for size in BLOCKS:
+    for size in bench.blocks:
         yield (
             f"weights are transposed in tiles of {size} x {size} before they multiply values",
             partial(_transposed, bench, size, of_weights=True),

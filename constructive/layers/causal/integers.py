@@ -29,7 +29,7 @@ from constructive.exact.formats import Format, nearest
 from constructive.exact.upward import up
 from constructive.layers.causal.margins import Margins, of_the_worst
 from constructive.layers.causal.saturated import EXACT, picks
-from constructive.support.arrays import Array, Integers
+from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import PrecisionError
 
 _SMALL_WEIGHT = 2.0**-184
@@ -147,8 +147,8 @@ def _picked(
         low = 0 if window is None else max(0, begin + 1 - window)
         found = picks(tokens[low:stop], *heads, window, first=begin - low).tokens + low
         asked = np.flatnonzero(following[begin:stop] >= 0)
-        for start in range(0, len(asked), few):
-            some = asked[start : start + few]
+        for part in row_chunks(len(asked), 1, few):
+            some = asked[part]
             yield begin + some, found[some]
 
 

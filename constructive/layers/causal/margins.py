@@ -41,7 +41,7 @@ from constructive.layers.attend import attend, flat
 from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.exact_logits import ExactLogits
 from constructive.layers.views import Block, Causal
-from constructive.support.arrays import Array, Booleans, Integers
+from constructive.support.arrays import Array, Booleans, Integers, row_chunks
 
 _FEW = 1024
 """Positions whose logits are computed at a time."""
@@ -154,8 +154,8 @@ def margins(
     for block, z, attended in _attended(layer, tokens, known):
         right = following[block.rows]
         asked = np.nonzero(right >= 0)
-        for start in range(0, len(asked[0]), _FEW):
-            at = tuple(index[start : start + _FEW] for index in asked)
+        for part in row_chunks(len(asked[0]), 1, _FEW):
+            at = tuple(index[part] for index in asked)
             some = _Attended(*(array[at] for array in attended))
             yield Margins(places[block.rows][at], *_judged(sizes, model, z[at], some, right[at]))
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.support.arguments import require_positive
-from constructive.support.arrays import Integers, first_place
+from constructive.support.arrays import Integers, first_place, row_chunks
 from constructive.support.errors import ParameterError, PrecisionError, shown
 
 Signs = npt.NDArray[np.int8]
@@ -103,17 +103,16 @@ def picks(
     sequences = x.reshape(-1, *x.shape[-2:])
     found = np.empty((len(sequences), length - first, heads), np.int64)
     lead = np.iinfo(np.int64).max
-    step = max(1, _ENTRIES // max(1, length))
+    parts = list(row_chunks(heads, length, _ENTRIES))
     for number, sequence in enumerate(sequences):
-        for begin in range(0, heads, step):
-            part = slice(begin, begin + step)
+        for part in parts:
             at, leads = (
                 each[first:] for each in _picked(sequence, queries[part], keys[part], window)
             )
             found[number, :, part] = at
             low = np.unravel_index(int(leads.argmin()), leads.shape)
             if leads[low] < LEAD:
-                where = (number, first + int(low[0]), begin + int(low[1]))
+                where = (number, first + int(low[0]), part.start + int(low[1]))
                 raise PrecisionError(
                     f"the largest logit of sequence, position and head {where} leads by "
                     f"{leads[low]} only",

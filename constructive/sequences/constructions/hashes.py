@@ -1,5 +1,6 @@
 """Hashes that are products: a factor for each bit of z, modulo a prime or not."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from math import prod
 
@@ -10,6 +11,37 @@ from constructive.sequences.constructions.construction import Embedded, Sequence
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.network import Affine, Step
 from constructive.sequences.projection import MOST_BITS, Projection
+
+
+class Hash(SequenceConstruction):
+    """Products of the first factors that tell the examples apart."""
+
+    @abstractmethod
+    def factors(
+        self, examples: SequenceDataset, projected: Projection, rng: np.random.Generator
+    ) -> Iterator[tuple[list[int], int | None]]:
+        """Yield factors that are drawn, and the prime that products are reduced by, if any.
+
+        Args:
+            examples: to be told apart
+            projected: their tokens
+            rng: of what is drawn
+
+        Raises:
+            PrecisionError: after the last ones
+        """
+
+    def embed(
+        self,
+        examples: SequenceDataset,
+        projected: Projection,
+        max_word_bits: int | None,  # noqa: ARG002 - hashes have no code words
+        rng: np.random.Generator,
+    ) -> Embedded:
+        """Return the embedding of the first factors that tell the examples apart."""
+        drawn = self.factors(examples, projected, rng)
+        tried = (hashed(self, examples, projected, *each) for each in drawn)
+        return next(embedded for embedded in tried if embedded is not None)
 
 
 def hashed(

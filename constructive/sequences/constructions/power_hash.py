@@ -10,44 +10,34 @@ below q, so at most q - 1 roots. There are C(N, 2) pairs. QED
 Remainders cost weights, and keep sums short: so it is for floats, whose bits are few.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from constructive.exact.modular import prime_from
 from constructive.sequences.comparisons import SATURATING
-from constructive.sequences.constructions.construction import Embedded, SequenceConstruction
-from constructive.sequences.constructions.hashes import hashed
+from constructive.sequences.constructions.hashes import Hash
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.projection import MOST_BITS, TRIES, Projection, none_found
 
 
-class FloatPowerHash(SequenceConstruction):
+class FloatPowerHash(Hash):
     """Powers modulo the smallest prime that was found, where it takes many tokens to tell apart."""
 
     name = "float_power_hash"
     embedding = "power_hash"
     comparison = SATURATING
 
-    def embed(
-        self,
-        examples: SequenceDataset,
-        projected: Projection,
-        max_word_bits: int | None,  # noqa: ARG002 - it has no code words
-        rng: np.random.Generator,
-    ) -> Embedded:
-        """Return the embedding of the first prime and base that tell the examples apart.
-
-        Raises:
-            PrecisionError: where no prime was found whose sums fit into int64
-        """
+    def factors(
+        self, examples: SequenceDataset, projected: Projection, rng: np.random.Generator
+    ) -> Iterator[tuple[list[int], int | None]]:
+        """Yield powers of bases modulo primes whose sums fit into int64, small ones first."""
         most = MOST_BITS - examples.ids.shape[1].bit_length()
         for bits in range(2, most):
             for _ in range(TRIES):
                 prime = prime_from(int(rng.integers(1 << (bits - 1), 1 << bits)))
                 base = int(rng.integers(1, prime))
-                factors = [pow(base, 1 << bit, prime) for bit in range(projected.bits)]
-                embedded = hashed(self, examples, projected, factors, prime)
-                if embedded is not None:
-                    return embedded
+                yield [pow(base, 1 << bit, prime) for bit in range(projected.bits)], prime
         raise none_found("prime", most)
 
 

@@ -9,41 +9,34 @@ zero, so it vanishes with probability at most J / A (Schwartz and Zippel). QED
 It takes no remainders, and so about log(q) weights, where a power hash takes log(q) log(P).
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from constructive.sequences.comparisons import RAMP
-from constructive.sequences.constructions.construction import Embedded, SequenceConstruction
-from constructive.sequences.constructions.hashes import hashed
+from constructive.sequences.constructions.hashes import Hash
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.projection import MOST_BITS, TRIES, Projection, none_found
 
 
-class ProductHash(SequenceConstruction):
+class ProductHash(Hash):
     """Products of the smallest factors that were found: the fewest weights for most data."""
 
     name = "product_hash"
     embedding = "product_hash"
     comparison = RAMP
 
-    def embed(
+    def factors(
         self,
-        examples: SequenceDataset,
+        examples: SequenceDataset,  # noqa: ARG002 - sums may be of any length
         projected: Projection,
-        max_word_bits: int | None,  # noqa: ARG002 - it has no code words
         rng: np.random.Generator,
-    ) -> Embedded:
-        """Return the embedding of the first factors that tell the examples apart.
-
-        Raises:
-            PrecisionError: where none were found up to 2^61, which the lemma makes unlikely
-        """
+    ) -> Iterator[tuple[list[int], int | None]]:
+        """Yield factors up to 2^61, small ones first; by the lemma some of the first will do."""
         for half_bits in range(2, 2 * MOST_BITS):
             largest = int(2 ** (half_bits / 2))
             for _ in range(TRIES):
-                factors = rng.integers(2, largest, projected.bits, endpoint=True).tolist()
-                embedded = hashed(self, examples, projected, factors)
-                if embedded is not None:
-                    return embedded
+                yield rng.integers(2, largest, projected.bits, endpoint=True).tolist(), None
         raise none_found("factors", MOST_BITS)
 
 

@@ -29,7 +29,7 @@ import numpy as np
 from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
 from constructive.support.arguments import require_not_negative, require_positive, require_seed
-from constructive.support.arrays import Array, Integers, checked_matrix
+from constructive.support.arrays import Array, Integers, checked_matrix, row_chunks
 from constructive.support.components import components
 from constructive.theory.assumptions import enumeration, search
 from constructive.theory.assumptions.numerical import unit_rows
@@ -218,8 +218,8 @@ def _on_moment_curve(vectors: Array) -> bool:
     first two; so it divides their greatest common divisor, which is 1 for other vectors.
     """
     common = 0
-    for start in range(0, len(vectors), _ROWS_AT_ONCE):
-        for row in dyadic.integers(vectors[start : start + _ROWS_AT_ONCE])[0].tolist():
+    for part in row_chunks(len(vectors), 1, _ROWS_AT_ONCE):
+        for row in dyadic.integers(vectors[part])[0].tolist():
             entries = [int(x) for x in row]
             if not any(entries):
                 return False
@@ -267,10 +267,9 @@ def _coherence_bound(vectors: Array, wanted: int, budget: float) -> int:
     off = 2.1 * error / (least - error) + unit_roundoff
     slack = 2.1 * off + off * off + 1.1 * unit_roundoff
     sums = np.zeros(wanted - 1)
-    for start in range(0, count, _ROWS_AT_ONCE):
-        rows = np.arange(start, min(start + _ROWS_AT_ONCE, count))
+    for rows in row_chunks(count, 1, _ROWS_AT_ONCE):
         products = np.abs(white[rows] @ white.T)
-        products[rows - start, rows] = 0.0
+        products[np.arange(len(products)), np.arange(count)[rows]] = 0.0
         largest = np.sort(
             np.partition(products, count - wanted + 1, axis=1)[:, count - wanted + 1 :]
         )

@@ -25,7 +25,7 @@ import numpy as np
 
 from constructive.exact import dyadic
 from constructive.exact.dyadic import Dependency
-from constructive.support.arrays import Array, Integers, Single
+from constructive.support.arrays import Array, Integers, Single, row_chunks
 from constructive.support.progress import report
 from constructive.theory.assumptions import numerical
 from constructive.theory.assumptions.numerical import unit_rows
@@ -117,8 +117,8 @@ def _candidates(unit: Single, steps: int, width: int) -> list[tuple[int, ...]]:
     total = len(unit)
     seen: set[tuple[int, ...]] = set()
     chunk = max(1, min(1024, _AT_ONCE // (total * max(width, 1))))
-    for start in range(0, total, chunk):
-        targets = np.arange(start, min(start + chunk, total))
+    for part in row_chunks(total, 1, chunk):
+        targets = np.arange(part.start, part.stop)
         seen.update(_pursue(unit, targets, steps, width) if width else _grow(unit, targets, steps))
         report("dependent subsets", int(targets[-1]) + 1, total)
     return sorted(seen, key=lambda rows: (len(rows), rows))

@@ -3,7 +3,7 @@
 From Coq Require Import ZArith.
 From mathcomp Require Import all_ssreflect all_algebra zify ring ssrZ.
 From mathcomp.analysis Require Import reals sequences exp.
-From Memorization Require Import Definitions Decoders saturated_heads recitation.
+From Memorization Require Import Definitions decoders saturated_heads recitation.
 From Memorization Require Import recites_program recites_lists.
 
 Set Implicit Arguments.
@@ -18,6 +18,8 @@ Definition stored_row (R : realType) n (u : seq Z) : 'rV[R]_n :=
   \row_j (int_of_Z (nth Z0 u j))%:~R.
 Definition stored_rows (R : realType) m n (rows : integers) : 'M[R]_(m, n) :=
   \matrix_(i, j) (int_of_Z (nth Z0 (nth [::] rows i) j))%:~R.
+Definition stored_margin (R : realType) (margin : Z) (bits : nat) : R :=
+  (int_of_Z margin)%:~R / 2%:R ^+ bits.
 
 (* Positions are periodic. *)
 Definition stored_decoder (R : realType) d H dh k V (window : nat) (embedding positions : integers)
@@ -31,12 +33,12 @@ Definition stored_decoder (R : realType) d H dh k V (window : nat) (embedding po
     (stored_rows R V.+1 k unembedding).
 
 (* The readout with one block below the other *)
-Definition stacked (A : Type) d H k (blocks : 'I_H -> 'M[A]_(d, k)) : 'M[A]_(H * d, k) :=
+Definition stacked_readouts (A : Type) d H k (blocks : 'I_H -> 'M[A]_(d, k)) : 'M[A]_(H * d, k) :=
   \matrix_(i, o) mxvec (\matrix_(h, c) blocks h c o) 0 i.
 
-Lemma mul_stacked (A : comRingType) d H k (x : 'rV[A]_d) (Z : 'M[A]_(H, d)) (U : 'M[A]_(d, k))
+Lemma mul_readouts (A : comRingType) d H k (x : 'rV[A]_d) (Z : 'M[A]_(H, d)) (U : 'M[A]_(d, k))
     (blocks : 'I_H -> 'M[A]_(d, k)) :
-  row_mx x (mxvec Z) *m col_mx U (stacked blocks) = x *m U + \sum_h row h Z *m blocks h.
+  row_mx x (mxvec Z) *m col_mx U (stacked_readouts blocks) = x *m U + \sum_h row h Z *m blocks h.
 Proof.
 rewrite mul_row_col; congr (_ + _); apply/rowP => o; rewrite mxE summxE.
 have -> : \sum_h (row h Z *m blocks h) 0 o = \sum_h \sum_c Z h c * blocks h c o.
@@ -155,7 +157,8 @@ Proof. by rewrite size_context ?size_all_pairs. Qed.
 
 Lemma size_head_row (h : 'I_H) : (size (nth [::] (rows h) i) <= k)%N.
 Proof.
-rewrite nth_head_rows; apply: size_read; apply/(all_nthP ([::], [::])) => j; rewrite size_pairs => jn.
+rewrite nth_head_rows; apply: size_read; apply/(all_nthP ([::], [::])) => j; rewrite size_pairs.
+move=> jn.
 have := pair_of h (Ordinal jn); rewrite /= => ->.
 by rewrite /= (size_signed _ (all_shapedP shaped_readouts (ltn_ord h))).
 Qed.
@@ -257,16 +260,16 @@ Proof. by apply/matrixP => j c; rewrite [LHS]mxE real_token ?seen_text // !mxE. 
 Lemma real_rows m p (rows : integers) : stored_rows R m p rows = real (int_rows m p rows).
 Proof. by apply/matrixP => a b; rewrite !mxE. Qed.
 
-Let stack : 'M[int]_(d + H * d, k) := col_mx U0 (stacked U).
+Let stack : 'M[int]_(d + H * d, k) := col_mx U0 (stacked_readouts U).
 
 Lemma real_logits : logits D text i = row_mx (real (x i))
   (mxvec (\matrix_h head (real E) (real (WK h *m (WQ h)^T)) (real (x i)))) *m real stack *m
   (real O)^T.
 Proof.
-have -> : real stack = col_mx (real U0) (stacked (fun h => real (U h))).
+have -> : real stack = col_mx (real U0) (stacked_readouts (fun h => real (U h))).
   rewrite /real map_col_mx; congr col_mx; apply/matrixP => a o; rewrite !mxE.
   by case/mxvec_indexP: a => h c; rewrite !mxvecE !mxE.
-rewrite mul_stacked /logits real_token // real_context /= !real_rows; congr (_ *m _).
+rewrite mul_readouts /logits real_token // real_context /= !real_rows; congr (_ *m _).
 congr (_ + _); apply: eq_bigr => h _; rewrite rowK !real_rows.
 by rewrite /real map_mxM map_trmx.
 Qed.
@@ -320,7 +323,7 @@ Let row_i := nth [::] (outputs dh H k window query_weights key_weights skip read
 Hypothesis is_right : right k unembedding lead row_i (next V text i).
 
 Lemma recites_at : exists2 u : 'I_V.+1, u = next V text i :> nat & forall v, v != u ->
-  logits D text i 0 v + (int_of_Z margin)%:~R / 2%:R ^+ margin_bits <= logits D text i 0 u.
+  logits D text i 0 v + stored_margin R margin margin_bits <= logits D text i 0 u.
 Proof.
 have nV : (next V text i < V.+1)%N.
   rewrite /next; have [h|h] := ltnP i.+1 (size text); last by rewrite nth_default.
@@ -329,7 +332,7 @@ exists (Ordinal nV) => // v vu; move: is_right; rewrite /right => /andP[/eqP sk 
 have [picked [rowE leads]] := outputs_read sk.
 have signs_E j c : is_sign (E j c) by rewrite mxE token_is_sign // seen_text.
 have near := margins R stack O signs_E leads (Ordinal nV) v; rewrite /= in near.
-move: near; rewrite mul_stacked -/(real _) -/(real stack) -/(real O) -real_logits.
+move: near; rewrite mul_readouts -/(real _) -/(real stack) -/(real O) -real_logits.
 have -> : \sum_h row h (\matrix_h' row (picked h') E) *m U h = \sum_h x (i - picked h) *m U h.
   by apply: eq_bigr => h _; rewrite rowK /E rowK.
 have logit w : (int_row k row_i *m O^T) 0 w = int_of_Z (product row_i (nth [::] unembedding w)).
@@ -342,7 +345,8 @@ apply: (@margin_of_lead _ _ (int_of_Z lead)) _ (sizes_below _ _).
   by rewrite (int_of_ZM lead) !int_of_power.
 have [su _] := shapedP shaped_unembedding.
 have := all_butP ahead; rewrite size_map su => /(_ v (ltn_ord v)).
-rewrite !(nth_map [::]) ?su // => /(_ _)/Z.leb_le/le_int_of_Z; rewrite int_of_ZD addrC -ler_subr_addr.
+rewrite !(nth_map [::]) ?su // => /(_ _)/Z.leb_le/le_int_of_Z.
+rewrite int_of_ZD addrC -ler_subr_addr.
 by apply; apply: contra vu => /eqP e; apply/eqP/val_inj.
 Qed.
 
@@ -360,11 +364,12 @@ Theorem check_recites_sound (R : realType) d dh H k V window prompt margin margi
     key_weights skip readouts unembedding texts ->
   let D := stored_decoder R d H dh k V window embedding positions query_weights key_weights skip
     readouts unembedding in
-  forall text : seq nat, text \in texts ->
-    recites D text prompt ((int_of_Z margin)%:~R / 2%:R ^+ margin_bits).
+  let m := stored_margin R margin margin_bits in
+  0 < m /\ forall text : seq nat, text \in texts -> recites D text prompt m.
 Proof.
 rewrite /check_recites; set most := largest _ _ _; set lead := least _ _ _ _ _ _ _.
-case/and5P => k0 w0 _ _ /and5P[sq sk ss sr /and4P[so small en /allP ok]] text /ok.
+case/and5P => /Z.ltb_lt m0 k0 w0 _ /and5P[_ sq sk ss /and5P[sr so small en /allP ok]].
+split=> [|text /ok]; first by rewrite divr_gt0 ?exprn_gt0 ?ltr0n // ltr0z; move: m0; lia.
 rewrite /check_text; set xs := tokens _ _ _; set rows := outputs _ _ _ _ _ _ _ _ _.
 case/and3P => known signs /(all_nthP ([::], 0%N)) rights i /andP[pi it].
 have size_rows : size rows = size text by rewrite /rows /outputs size_sums.
@@ -377,7 +382,8 @@ rewrite subnKC // nth_zip ?size_rows ?expected //= nth_rcons size_behead nth_beh
 rewrite ltn_sub2r ?(leq_ltn_trans pi') // => /(_ isT).
 suff -> : (if (i < (size text).-1)%N then nth 0%N text i.+1 else
   if i == (size text).-1 then V else 0%N) = next V text i by [].
-rewrite /next; have [h|h] := ltnP i (size text).-1; first by apply: set_nth_default; rewrite -ltn_predRL.
+rewrite /next; have [h|h] := ltnP i (size text).-1.
+  by apply: set_nth_default; rewrite -ltn_predRL.
 have -> : i = (size text).-1 by apply/eqP; rewrite eqn_leq h andbT -ltnS (ltn_predK it).
 by rewrite eqxx nth_default // (ltn_predK it).
 Qed.

@@ -83,7 +83,8 @@ elim: signs rows sizes ss => [|b signs IHs] [|row rows] //= => [_ _|/andP[/eqP s
 rewrite big_ord_recl !mxE /=.
 have e : int_of_Z (nth Z0 (signed n signs rows) o) = \sum_(j < size rows)
     sign_row (size rows) signs 0 j * int_rows (size rows) n rows j o by exact: IHs.
-have sn : size (signed n signs rows) = n by apply: (@size_signed _ (size rows)); rewrite /shaped eqxx.
+have sn : size (signed n signs rows) = n.
+  by apply: (@size_signed _ (size rows)); rewrite /shaped eqxx.
 have -> : \sum_(i < size rows) sign_row (size rows).+1 (b :: signs) 0 (lift ord0 i) *
     int_rows (size rows).+1 n (row :: rows) (lift ord0 i) o = \sum_(j < size rows)
     sign_row (size rows) signs 0 j * int_rows (size rows) n rows j o.
@@ -112,7 +113,8 @@ elim: s past i => [|x s IHs] past [|i] //= => [_|]; first by rewrite take0 /=.
 by rewrite ltnS => si; rewrite IHs // rev_cons cat_rcons take_take_cat.
 Qed.
 
-Lemma size_context (s : seq T) i : (i < size s)%N -> size (nth [::] (contexts w [::] s) i) = minn w i.+1.
+Lemma size_context (s : seq T) i : (i < size s)%N ->
+  size (nth [::] (contexts w [::] s) i) = minn w i.+1.
 Proof. by move=> si; rewrite nth_contexts // cats0 size_take size_rev size_takel // /minn. Qed.
 
 Lemma nth_context (s : seq T) i j : (i < size s)%N -> (j < minn w i.+1)%N ->

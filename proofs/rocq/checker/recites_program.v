@@ -107,7 +107,7 @@ Definition check_text (lead : Z) (text : seq nat) : bool :=
 Definition check_recites (texts : texts) : bool :=
   let most := largest in
   let lead := least most in
-  [&& (0 < k)%N, (0 < window)%N, shaped V d embedding,
+  [&& Z.ltb Z0 margin, (0 < k)%N, (0 < window)%N, shaped V d embedding,
       shaped (size positions) d positions, all_shaped H d dh query_weights,
       all_shaped H d dh key_weights, shaped d k skip, all_shaped H d k readouts,
       shaped V.+1 k unembedding, all_at_most most, enough most lead & all (check_text lead) texts].

@@ -1,4 +1,5 @@
-(* Lists of integers, as the files of instances hold them *)
+(* proofs/15-contexts.md and 21-compact-decoders.md: lists of integers, as the files of instances *)
+(* hold them.                                                                                     *)
 From Coq Require Import ZArith.
 From mathcomp Require Import all_ssreflect.
 

@@ -189,3 +189,13 @@ move=> [A [mA A0 PA]] [B [mB B0 PB]]; exists (A `|` B); split; first exact: meas
   by apply: null_set_setU.
 by move=> p /= /not_andP[nP|nP]; [left; exact: PA|right; exact: PB].
 Qed.
+
+Lemma almost_all_forall (R : realType) (I : finType) (A : finType) (P : A -> (I -> R) -> Prop) :
+  (forall a, almost_all (P a)) -> almost_all (fun x => forall a, P a x).
+Proof.
+move=> Pa; suff : almost_all (fun x => forall a, a \in enum A -> P a x).
+  by apply: almost_all_imply => x Px a; apply: Px; rewrite mem_enum.
+elim: (enum A) => [|a s IHs]; first by apply: aeW => p a; rewrite in_nil.
+apply: almost_all_imply (almost_all_and (Pa a) IHs) => x [ax sx] b.
+by rewrite in_cons => /orP[/eqP->|/sx].
+Qed.

@@ -100,7 +100,8 @@ have gapE (A : comRingType) (x : 'rV[A]_K) :
   rewrite !mxE -sumrB; apply: eq_bigr => o _; rewrite !mxE -mulrBr mulr_suml.
   by apply: eq_bigr => c _; rewrite mxE -rmorphB rmorphM mulrA.
 have -> : (Z *m U *m O^T) 0 v - (Z *m U *m O^T) 0 v' = \sum_o \sum_c Z 0 c * (U c o * w o).
-  have id m1 m2 (A : 'M[int]_(m1, m2)) : map_mx intr A = A by apply/matrixP => i j; rewrite mxE intz.
+  have id m1 m2 (A : 'M[int]_(m1, m2)) : map_mx intr A = A.
+    by apply/matrixP => i j; rewrite mxE intz.
   have := gapE _ Z; rewrite !id => ->.
   by apply: eq_bigr => o _; apply: eq_bigr => c _; rewrite intz.
 rewrite gapE; have -> : \sum_o \sum_c z 0 c * (U c o * w o)%:~R =

@@ -1,6 +1,6 @@
 (* proofs/15-contexts.md and 17-generic-contexts.md: Lebesgue measure on R^N, as a product of the *)
-(* measure on the line; what it means that almost all numbers have a property; and what Theorems  *)
-(* 9 and 11 say of almost all queries, contexts and weights.                                      *)
+(* measure on the line; what it means that almost all numbers have a property; and what           *)
+(* Proposition 15.3 and Theorems 9 and 11 say of almost all rows, queries, contexts and weights.  *)
 From HB Require Import structures.
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.classical Require Import boolp classical_sets functions.
@@ -91,6 +91,19 @@ Definition Volume_of_box : Prop :=
   forall (R : realType) (N : nat) (a b : 'I_N -> R), (forall i, a i <= b i) ->
   volume (space R N) [set p | forall i : 'I_N, a i < coordinate p i <= b i] =
     (\prod_i (b i - a i))%:E.
+
+(* Proposition 15.3: rows y_t in L_t, combinations of the rows of matrices B_t that span L_t. For *)
+(* almost all of them their rank is c(E; H), and the set J of rows in the span of the other ones  *)
+(* has the least of the bounds of Theorem 8.                                                      *)
+Definition Proposition15_3_almost_all : Prop :=
+  forall (R : realType) (d T H : nat) (n : 'I_T -> nat) (E : forall t, 'M[R]_(n t, d))
+      (k : 'I_T -> nat) (B : forall t, 'M[R]_(k t, H * d)),
+    (0 < H)%N ->
+    (forall t (z : 'M[R]_(H, d)), in_layer_space (E t) z <-> (mxvec z <= B t)%MS) ->
+  almost_all (fun x : {t : 'I_T & 'I_(k t)} -> R =>
+    let y t := (\row_i x (existT _ t i)) *m B t in
+    let J := [set t | (y t <= span (~: [set t]) y)%MS]%SET in
+    \rank (span [set: 'I_T]%SET y) = capacity E H /\ bound_of E H J = capacity E H).
 
 (* Theorem 9, for any contexts. For one key direction a that tells different tokens of a context *)
 (* apart, and query directions q h of which no two are parallel, almost all queries reach the    *)

@@ -15,7 +15,7 @@ from constructive.certificates.claims.paired.examples import (
 from constructive.certificates.claims.paired.reading import DIFFERENCE, read
 from constructive.certificates.claims.paired.scan import Scan
 from constructive.exact.upward import UNIT, gamma, lengths, up
-from constructive.support.arrays import CHUNK_BYTES, Array, Integers
+from constructive.support.arrays import CHUNK_BYTES, Array, Integers, row_chunks
 from constructive.support.parallel import Place, arrays_at, ordered_map, shared
 from constructive.support.progress import report
 
@@ -137,9 +137,8 @@ def _disagreeing(piece: _Piece) -> tuple[Integers, Integers]:
     arrays, pairs = arrays_at(piece.place), piece.pairs
     owner = arrays["owner"]
     found_positions, found_pairs = [], []
-    step = max(1, CHUNK_BYTES // (8 * 2 * pairs))
-    for start in range(piece.start, piece.stop, step):
-        rows = slice(start, min(start + step, piece.stop))
+    for part in row_chunks(piece.stop - piece.start, 8 * 2 * pairs):
+        rows = slice(piece.start + part.start, piece.start + part.stop)
         with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
             reach = arrays["queries"][rows] @ arrays["weights"]
         first, second = reach[:, :pairs], reach[:, pairs:]
@@ -150,6 +149,6 @@ def _disagreeing(piece: _Piece) -> tuple[Integers, Integers]:
         inside = np.arange(rows.start, min(rows.stop, len(owner)))
         agree[inside - rows.start, owner[inside]] = True
         where, which = np.nonzero(~agree)
-        found_positions.append(where + start)
+        found_positions.append(where + rows.start)
         found_pairs.append(which)
     return np.concatenate(found_positions), np.concatenate(found_pairs)

@@ -16,7 +16,7 @@ from constructive.certificates.claims.paired.entries import Entries
 from constructive.certificates.claims.paired.examples import Examples, UndecidedError
 from constructive.certificates.claims.paired.reading import Tokens
 from constructive.exact.upward import gamma, up
-from constructive.support.arrays import CHUNK_BYTES, Array
+from constructive.support.arrays import Array, row_chunks
 
 _ROUNDS = 500
 """Steps of an iteration for w."""
@@ -92,9 +92,7 @@ class Coupling:
         # Row t of |X R| at the examples of a pair p that is coupled to t.
         self.positions = entries.positions
         self.rows = np.empty((len(entries.pairs), widest))
-        step = max(1, CHUNK_BYTES // (8 * width * max(widest, 1)))
-        for start in range(0, len(self.rows), step):
-            part = slice(start, start + step)
+        for part in row_chunks(len(self.rows), 8 * width * max(widest, 1)):
             chosen, x = padded[entries.pairs[part]], entries.coupled[part, np.newaxis]
             sizes_of = np.abs(chosen)
             row = np.abs(np.matmul(x, chosen))

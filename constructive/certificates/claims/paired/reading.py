@@ -16,7 +16,7 @@ from constructive.certificates.claims.paired.examples import (
 )
 from constructive.exact.compensated import dot, exponential
 from constructive.exact.upward import UNIT, gamma, lengths, up
-from constructive.support.arrays import CHUNK_BYTES, Array, Integers
+from constructive.support.arrays import Array, Integers, row_chunks
 
 _EXPONENTIAL_ERROR = 2.0**-46
 """Relative error of exponentials, more than theirs: as a checker takes for its own."""
@@ -100,9 +100,8 @@ def read(
     size, width = examples.dataset.context_size, examples.queries.shape[1]
     values, errors = np.empty((len(positions), width)), np.empty(len(positions))
     by_example = np.argsort(examples.order[positions], kind="stable")
-    step = max(1, CHUNK_BYTES // (8 * size * width))
-    for start in range(0, len(positions), step):
-        part = by_example[start : start + step]
+    for rows in row_chunks(len(positions), 8 * size * width):
+        part = by_example[rows]
         tokens = Tokens.of(examples, positions[part])
         values[part], errors[part] = tokens.read(pairs[part], signs)
     return values, errors

@@ -12,7 +12,7 @@ from constructive.certificates.claims.paired.examples import (
 from constructive.exact.upward import exponent_of, up
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.memorizer import Memorizer
-from constructive.support.arrays import CHUNK_BYTES, Array, Integers
+from constructive.support.arrays import Array, Integers, row_chunks
 
 _MORE = "W_O or W_D do more than copy; fold them into W_V"
 
@@ -101,9 +101,7 @@ class Terms(NamedTuple):
             pairs: (k,), whose readout u is meant
         """
         terms = cls.room(len(x), readouts.shape[2])
-        step = max(1, CHUNK_BYTES // (8 * readouts[0].size))
-        for start in range(0, len(x), step):
-            part = slice(start, start + step)
+        for part in row_chunks(len(x), 8 * readouts[0].size):
             chosen = readouts[pairs[part]]
             for column in range(readouts.shape[2]):
                 read, u = x[part], chosen[:, :, column]

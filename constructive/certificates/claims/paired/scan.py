@@ -14,7 +14,7 @@ from constructive.certificates.claims.paired.examples import (
 )
 from constructive.certificates.claims.paired.reading import DIFFERENCE, SECOND, Tokens
 from constructive.certificates.claims.paired.readouts import Terms, Unlike
-from constructive.support.arrays import CHUNK_BYTES, Array, Integers
+from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.progress import report
 
 
@@ -54,12 +54,11 @@ class Scan:
         top, bottom, score_error, largest = np.empty((4, total))
         own, own_error = np.empty((len(owner), width)), np.empty(len(owner))
         second = Terms.room(total, 0 if unlike is None else unlike.readouts.shape[2])
-        step = max(1, CHUNK_BYTES // (8 * size * width))
         positions = _as_on_disk(examples.order, len(owner))
-        for start in range(0, total, step):
-            report("read contexts", start, total)
-            rows = positions[start : start + step]
-            mine = rows[: max(len(owner) - start, 0)]
+        for part in row_chunks(total, 8 * size * width):
+            report("read contexts", part.start, total)
+            rows = positions[part]
+            mine = rows[: max(len(owner) - part.start, 0)]
             with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
                 tokens = Tokens.of(examples, rows)
                 ordered = np.sort(tokens.scores, axis=1)
@@ -71,8 +70,8 @@ class Scan:
                     pairs = np.full(len(rows), unlike.pair)
                     z = tokens.read(pairs, SECOND)
                     terms = Terms.of(*z, unlike.readouts, pairs)
-                    for kept, part in zip(second, terms, strict=True):
-                        kept[rows] = part
+                    for kept, term in zip(second, terms, strict=True):
+                        kept[rows] = term
         return cls(
             top, bottom, score_error, largest, own, own_error, second if unlike else None
         )  # fmt: skip

@@ -1,5 +1,5 @@
-(* proofs/17-generic-contexts.md and 21-compact-decoders.md: a causal decoder in real arithmetic, *)
-(* and what it means that it recites a text.                                                      *)
+(* proofs/21-compact-decoders.md: a causal decoder in real arithmetic, and what it means that it  *)
+(* recites a text.                                                                                *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals sequences exp.
 From Memorization Require Import Definitions.
@@ -50,3 +50,30 @@ Definition recites (prompt : nat) (margin : R) : Prop :=
     forall v, v != u -> logits i 0 v + margin <= logits i 0 u.
 
 End Recites.
+
+(* A greedy decoder has said the first tokens of a text, the prompt or more. Whichever token or   *)
+(* end of a text has the largest logit then, it is what follows in the text.                      *)
+Definition Greedy : Prop :=
+  forall (R : realType) (d H dh k V : nat) (D : decoder R d H dh k V) (text : seq nat)
+      (prompt : nat) (margin : R), 0 < margin -> recites D text prompt margin ->
+  forall n, (0 < n)%N -> (prompt <= n <= size text)%N -> forall v : 'I_V.+1,
+    (forall u, logits D (take n text) n.-1 0 u <= logits D (take n text) n.-1 0 v) ->
+  v = nth V text n :> nat.
+
+(* What follows is not seen. *)
+Lemma logits_take (R : realType) d H dh k V (D : decoder R d H dh k V) text i :
+  logits D (take i.+1 text) i = logits D text i.
+Proof.
+have same j : (j <= i)%N -> token D (take i.+1 text) j = token D text j.
+  by move=> ji; rewrite /token nth_take.
+have seen_same : context D (take i.+1 text) i = context D text i.
+  apply/matrixP => j c; rewrite [LHS]mxE [RHS]mxE same //; exact: leq_subr.
+by rewrite /logits seen_same same.
+Qed.
+
+Theorem greedy : Greedy.
+Proof.
+move=> R d H dh k V D text prompt margin m0 says [//|i] _ /says[u ui ahead] v.
+rewrite logits_take => /(_ u); have [-> //|vu] := eqVneq v u.
+by rewrite leNgt (lt_le_trans _ (ahead v vu)) // ltr_addl.
+Qed.

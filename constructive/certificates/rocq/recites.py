@@ -1,0 +1,214 @@
+"""The claim *recites* for Rocq: a stored decoder of integers recites stored texts."""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from constructive.certificates.certificate import Certificate
+from constructive.certificates.rocq.definitions import Instance, Stored, Theory
+from constructive.certificates.rocq.witness import NotConfirmableError, evidence_of
+from constructive.data.corpus import Text
+from constructive.layers.causal.saturated import picks
+from constructive.layers.decoder import Decoder
+from constructive.support.arrays import Array
+from constructive.support.errors import ConstructiveError
+
+_MOST_STEPS = 10**10
+"""Additions of integers that a head makes for a token, over all: hours of Rocq's machine."""
+_WHOLE = 2.0**53
+
+
+def confirmed(instance: Instance) -> list[str]:
+    """What Rocq has proved where it accepts the files, in lines.
+
+    Args:
+        instance: what they are about
+
+    Example:
+        >>> values = {"margin": [[3]], "margin_bits": 1, "lengths": [4, 5], "prompt": 2}
+        >>> for line in confirmed(Instance(THEORY, values)):
+        ...     print(line)
+        at all 7 positions of S = 2 texts the next token has the largest logit, by 1.5 or more,
+          in real arithmetic, of the stored decoder
+    """
+    values = instance.values
+    lengths, ((margin,),) = values["lengths"], values["margin"]
+    positions = sum(int(length) - values["prompt"] + 1 for length in lengths)
+    bound = float(Fraction(int(margin), 1 << values["margin_bits"]))
+    return [
+        f"at all {positions} positions of S = {len(lengths)} texts the next token has the largest "
+        f"logit, by {bound!r} or more,",
+        "  in real arithmetic, of the stored decoder",
+    ]
+
+
+THEORY = Theory(
+    name="checker/recites_checker",
+    claim="recites",
+    modules="Definitions decoders recites_program recites_checker",
+    definitions={
+        **dict.fromkeys(["d", "dh", "H", "k", "V", "window", "prompt", "margin_bits"], "nat"),
+        **dict.fromkeys(["margin", "embedding", "positions"], "integers"),
+        **dict.fromkeys(["query_weights", "key_weights"], "blocks"),
+        "skip": "integers",
+        "readouts": "blocks",
+        "unembedding": "integers",
+        **dict.fromkeys(["lengths", "ids"], "numbers"),
+    },
+    confirmed=confirmed,
+    conclusion="recites_all",
+    tail="""\
+Definition all_texts : texts := reshape lengths ids.
+Definition least_margin : Z := nth Z0 (nth [::] margin 0%N) 0%N.
+Lemma checked : check_recites d dh H k V window prompt least_margin margin_bits embedding positions
+  query_weights key_weights skip readouts unembedding all_texts = true.
+Proof. vm_cast_no_check (erefl true). Qed.
+Section Decoder.
+Variable R : realType.
+Let D := stored_decoder R d H dh k V window embedding positions query_weights key_weights skip
+  readouts unembedding.
+Let m := stored_margin R least_margin margin_bits.
+Theorem recites_all : 0 < m /\\ forall text, text \\in all_texts -> recites D text prompt m.
+Proof. exact: check_recites_sound checked. Qed.
+End Decoder.
+""",
+)
+
+
+def stored(decoder: Decoder, text: Text, bound: float) -> Stored:
+    """The numbers which Rocq has to speak of: all weights, the texts and the margin.
+
+    U is given by its blocks: that of the token itself, and one for each head.
+
+    Args:
+        decoder: of integers, with tokens of signs and saturated heads
+        text: one text or several
+        bound: what the margin is at least
+
+    Raises:
+        DataError: for texts that do not fit the decoder
+        NotConfirmableError: for other decoders, and for more heads and tokens than Rocq can look
+            at in hours
+
+    Example:
+        >>> from constructive import build_decoder
+        >>> text = Text.words("a cat sat, a rat sat")
+        >>> stored(build_decoder(text, parameters="few"), text, 0.75).sizes["margin_bits"]
+        2
+    """
+    decoder.require_same_tokens(text)
+    weights = {name: _whole(name, array) for name, array in decoder.tensors.items()}
+    heads, width, inner = weights["W_Q"].shape
+    outputs = weights["U"].shape[1]
+    _require_steps(len(text) * heads * width * (2 * inner + outputs), text, heads)
+    _require_saturated(decoder, text)
+    readout = weights["U"].reshape(heads + 1, width, outputs)
+    margin = Fraction(bound)
+    arrays = {
+        "margin": np.array([[margin.numerator]]),
+        "embedding": weights["embedding"],
+        "positions": weights["positions"],
+        "query_weights": weights["W_Q"],
+        "key_weights": weights["W_K"],
+        "skip": readout[0],
+        "readouts": readout[1:],
+        "unembedding": weights["unembedding"],
+        "lengths": text.lengths,
+        "ids": text.ids,
+    }
+    sizes = {
+        "d": width,
+        "dh": inner,
+        "H": heads,
+        "k": outputs,
+        "V": text.end,
+        "window": decoder.layer.window or text.longest,
+        "prompt": text.prompt,
+        "margin_bits": margin.denominator.bit_length() - 1,
+    }
+    return Stored(arrays, sizes)
+
+
+def known_of(certificate: Certificate, decoder: Decoder, text: Text) -> Stored:
+    """The numbers of `stored`, with the margin of the claim *recites* of a certificate.
+
+    Args:
+        certificate: with that claim, PROVED
+        decoder: as for `stored`
+        text: one text or several
+
+    Raises:
+        FormatError: for a certificate without that claim
+        DataError: for texts that do not fit the decoder
+        NotConfirmableError: as `stored`
+    """
+    return stored(decoder, text, evidence_of(certificate, "recites", _bound, "recite"))
+
+
+def instance_of(certificate: Certificate, decoder: Decoder, text: Text) -> Instance:
+    """What Rocq has to check, from the claim *recites* of a certificate: only the margin is taken.
+
+    Args:
+        certificate: with that claim, PROVED
+        decoder: as for `stored`
+        text: one text or several
+
+    Raises:
+        FormatError: for a certificate without that claim
+        DataError: for texts that do not fit the decoder
+        NotConfirmableError: as `stored`
+
+    Example:
+        >>> from constructive import build_decoder, certify
+        >>> text = Text.words("a cat sat, a rat sat")
+        >>> decoder = build_decoder(text, parameters="few")
+        >>> made = instance_of(certify(decoder, text, claims=["recites"]), decoder, text)
+        >>> made.values["ids"].tolist()
+        [0, 1, 2, 1, 3, 4, 1, 0, 1, 5, 1, 3]
+    """
+    known = known_of(certificate, decoder, text)
+    return Instance(THEORY, {**known.sizes, **known.arrays})
+
+
+def _whole(name: str, array: Array) -> Array:
+    """Return the integers that an array holds."""
+    if not ((np.abs(array) < _WHOLE) & (np.rint(array) == array)).all():
+        raise NotConfirmableError(
+            "the claim recites is confirmed for decoders of integers",
+            witness=f"{name} has other entries",
+            suggestion="a decoder of build_decoder(text, parameters='few'), or no --rocq",
+        )
+    whole: Array = array.astype(np.int64)
+    return whole
+
+
+def _require_steps(steps: int, text: Text, heads: int) -> None:
+    if steps > _MOST_STEPS:
+        raise NotConfirmableError(
+            f"{len(text):,} tokens and {heads:,} heads take Rocq too long",
+            witness=f"{steps:.1e} additions, and {_MOST_STEPS:.0e} are the most",
+            suggestion="a shorter text, or no --rocq",
+        )
+
+
+def _require_saturated(decoder: Decoder, text: Text) -> None:
+    """Require tokens of signs, and heads whose largest logit leads by 128 or more."""
+    weights = decoder.layer.query_weights, decoder.layer.key_weights
+    for ids in np.split(text.ids, np.cumsum(text.lengths)[:-1]):
+        try:
+            picks(decoder.embedded(ids[np.newaxis])[0], *weights, decoder.layer.window)
+        except ConstructiveError as error:
+            raise NotConfirmableError(
+                f"the claim recites is confirmed for saturated heads: {error.problem}",
+                witness=error.witness,
+                suggestion="a decoder of build_decoder(text, parameters='few'), or no --rocq",
+            ) from error
+
+
+def _bound(evidence: dict[str, Any]) -> float:
+    bound = float.fromhex(evidence["bound"])
+    if not 0.0 < bound < math.inf:
+        raise ValueError(f"the margin is {bound!r}")
+    return bound
