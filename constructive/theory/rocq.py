@@ -26,11 +26,11 @@ PACKAGES = (
 """What Debian calls Rocq and its libraries."""
 
 _INSTALL = f"Rocq 8.16 with mathcomp 1.15; on Debian 12: apt-get install {' '.join(PACKAGES)}"
-_PRINTED = re.compile(
-    r"^(\w+)\n {5}: (.*?)\n(?:Axioms:\n(.*?)|Closed under the global context\n?)"
-    r"(?=^\w+\n {5}: |\Z)",
+_GROUP = re.compile(
+    r"(.*?)^(?:Axioms:\n(.*?)|Closed under the global context\n?)(?=^\w+\n {5}: |\Z)",
     re.MULTILINE | re.DOTALL,
 )
+_STATED = re.compile(r"^(\w+)\n {5}: (.*?)\n(?=^\w+\n {5}: |\Z)", re.MULTILINE | re.DOTALL)
 _BESIDE = "Makefile", "_CoqProject", "main_theorems.txt", "sources.awk"
 _LAST_LINES = 30
 """Of the output of `make`, where it fails."""
@@ -43,7 +43,7 @@ class Theorem:
     Attributes:
         name: its name in the sources
         statement: what it says, by the name of a definition in `statements/` or in full
-        axioms: all axioms its proof rests on, with their modules
+        axioms: all axioms that the proofs of its group rest on, with their modules
     """
 
     name: str
@@ -82,14 +82,21 @@ def files(folder: Path) -> list[Path]:
 def printed(text: str) -> tuple[Theorem, ...]:
     r"""Return the theorems in what Rocq prints for `main_theorems.v`.
 
+    Axioms are printed once for a group of theorems, since it takes Rocq seconds to find them. They
+    are those of all theorems of the group together.
+
     Example:
-        >>> text = "sum\n     : Sum\nAxioms:\nboolp.choice\n  : forall x, x\nR.zero : R.int\n"
-        >>> printed(text + "one\n     : 1 = 1\nClosed under the global context\n")[0]
-        Theorem(name='sum', statement='Sum', axioms=('boolp.choice', 'R.zero'))
+        >>> text = "sum\n     : Sum\ntwo\n     : Two\nAxioms:\nboolp.choice\n  : forall x, x\n"
+        >>> for theorem in printed(text + "one\n     : 1 = 1\nClosed under the global context\n"):
+        ...     print(theorem.name, theorem.axioms)
+        sum ('boolp.choice',)
+        two ('boolp.choice',)
+        one ()
     """
     return tuple(
         Theorem(name, statement, tuple(re.findall(r"^([\w.]+)(?=\s)", axioms, re.MULTILINE)))
-        for name, statement, axioms in _PRINTED.findall(text)
+        for group, axioms in _GROUP.findall(text)
+        for name, statement in _STATED.findall(group)
     )
 
 

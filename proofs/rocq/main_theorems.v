@@ -25,147 +25,99 @@ Set Printing Width 100.
 Import GRing.Theory.
 Local Open Scope ring_scope.
 
+(* Theorems that need no axiom. *)
 Check @rank_iff_memorizes.
-Print Assumptions rank_iff_memorizes.
-Check @every_n_independent.
-Print Assumptions every_n_independent.
-Check @lemma_4_1.
-Print Assumptions lemma_4_1.
-Check @lemma_4_1_origin.
-Print Assumptions lemma_4_1_origin.
-Check memorization_of_rank.
-Print Assumptions memorization_of_rank.
 Check narrow_readout.
-Print Assumptions narrow_readout.
-Check narrow_readout_layer.
-Print Assumptions narrow_readout_layer.
-Check theorem_1_rank.
-Print Assumptions theorem_1_rank.
-Check theorem_1.
-Print Assumptions theorem_1.
-Check theorem_2_rank.
-Print Assumptions theorem_2_rank.
-Check theorem_2.
-Print Assumptions theorem_2.
-Check theorem_3_a.
-Print Assumptions theorem_3_a.
-Check theorem_3_b.
-Print Assumptions theorem_3_b.
-Check theorem_3_c.
-Print Assumptions theorem_3_c.
-Check theorem_3_d.
-Print Assumptions theorem_3_d.
-Check theorem_4.
-Print Assumptions theorem_4.
-Check e_transcendental.
-Print Assumptions e_transcendental.
-Check hermite.
-Print Assumptions hermite.
 Check theorem_8_weights.
-Print Assumptions theorem_8_weights.
-Check theorem_8.
-Print Assumptions theorem_8.
-Check theorem_9_queries.
-Print Assumptions theorem_9_queries.
-Check theorem_9_largest.
-Print Assumptions theorem_9_largest.
 Check @minimizer.
-Print Assumptions minimizer.
-Check rank_open.
-Print Assumptions rank_open.
-Check theorem_9_dense.
-Print Assumptions theorem_9_dense.
-Check theorem_9_shared.
-Print Assumptions theorem_9_shared.
-Check theorem_10.
-Print Assumptions theorem_10.
-Check theorem_10_representatives.
-Print Assumptions theorem_10_representatives.
-Check corollary_10_i.
-Print Assumptions corollary_10_i.
-Check corollary_10_i_exact.
-Print Assumptions corollary_10_i_exact.
-Check corollary_10_ii.
-Print Assumptions corollary_10_ii.
 Check positive_vector.
-Print Assumptions positive_vector.
 Check positive_vector_bound.
-Print Assumptions positive_vector_bound.
-Check translates.
-Print Assumptions translates.
-Check translates_scaled.
-Print Assumptions translates_scaled.
-Check sums_of_contexts.
-Print Assumptions sums_of_contexts.
-Check four_sums.
-Print Assumptions four_sums.
-Check proposition_15_3.
-Print Assumptions proposition_15_3.
-Check rank_lines.
-Print Assumptions rank_lines.
-Check theorem_9_lines.
-Print Assumptions theorem_9_lines.
-Check volume_of_box.
-Print Assumptions volume_of_box.
-Check proposition_15_3_almost_all.
-Print Assumptions proposition_15_3_almost_all.
-Check theorem_9_almost_all.
-Print Assumptions theorem_9_almost_all.
-Check lemma_17_1.
-Print Assumptions lemma_17_1.
-Check theorem_11.
-Print Assumptions theorem_11.
-Check theorem_11_temperatures.
-Print Assumptions theorem_11_temperatures.
-Check theorem_11_weights.
-Print Assumptions theorem_11_weights.
-Check theorem_11_zero.
-Print Assumptions theorem_11_zero.
-Check theorem_11_almost_all.
-Print Assumptions theorem_11_almost_all.
 Check theorem_12_bound.
-Print Assumptions theorem_12_bound.
-Check theorem_12.
-Print Assumptions theorem_12.
-Check theorem_12_almost_all.
-Print Assumptions theorem_12_almost_all.
 Check one_winner.
-Print Assumptions one_winner.
 Check ties.
-Print Assumptions ties.
-Check any_weights.
-Print Assumptions any_weights.
-Check any_weights_slabs.
-Print Assumptions any_weights_slabs.
 Check leads.
-Print Assumptions leads.
-Check saturated.
-Print Assumptions saturated.
 Check integer_sums.
-Print Assumptions integer_sums.
 Check integer_sums_nearest.
-Print Assumptions integer_sums_nearest.
 Check integers_near.
-Print Assumptions integers_near.
 Check integers_decide.
-Print Assumptions integers_decide.
+Definition without_axioms := (@rank_iff_memorizes, @narrow_readout, @theorem_8_weights,
+  @minimizer, @positive_vector, @positive_vector_bound, @theorem_12_bound, @one_winner, @ties,
+  @leads, @integer_sums, @integer_sums_nearest, @integers_near, @integers_decide).
+Print Assumptions without_axioms.
+
+(* Theorems about real numbers. *)
+Check @every_n_independent.
+Check @lemma_4_1.
+Check @lemma_4_1_origin.
+Check memorization_of_rank.
+Check narrow_readout_layer.
+Check theorem_1_rank.
+Check theorem_1.
+Check theorem_2_rank.
+Check theorem_2.
+Check theorem_3_a.
+Check theorem_3_b.
+Check theorem_3_c.
+Check theorem_3_d.
+Check theorem_4.
+Check e_transcendental.
+Check hermite.
+Check theorem_8.
+Check theorem_9_queries.
+Check theorem_9_largest.
+Check rank_open.
+Check theorem_9_dense.
+Check theorem_9_shared.
+Check theorem_10.
+Check theorem_10_representatives.
+Check corollary_10_i.
+Check corollary_10_i_exact.
+Check corollary_10_ii.
+Check translates.
+Check translates_scaled.
+Check sums_of_contexts.
+Check four_sums.
+Check proposition_15_3.
+Check rank_lines.
+Check theorem_9_lines.
+Check volume_of_box.
+Check proposition_15_3_almost_all.
+Check theorem_9_almost_all.
+Check lemma_17_1.
+Check theorem_11.
+Check theorem_11_temperatures.
+Check theorem_11_weights.
+Check theorem_11_zero.
+Check theorem_11_almost_all.
+Check theorem_12.
+Check theorem_12_almost_all.
+Check any_weights.
+Check any_weights_slabs.
+Check saturated.
 Check margins.
-Print Assumptions margins.
 Check recitation.
-Print Assumptions recitation.
 Check greedy.
-Print Assumptions greedy.
 Check @check_layer_sound.
-Print Assumptions check_layer_sound.
-Check @check_attention_sound.
-Print Assumptions check_attention_sound.
-Check check_upper_bound_different.
-Print Assumptions check_upper_bound_different.
-Check check_upper_bound_rank.
-Print Assumptions check_upper_bound_rank.
-Check check_upper_bound_sound.
-Print Assumptions check_upper_bound_sound.
-Check check_error_sound.
-Print Assumptions check_error_sound.
 Check check_recites_sound.
-Print Assumptions check_recites_sound.
+Definition of_real_numbers := (@every_n_independent, @lemma_4_1, @lemma_4_1_origin,
+  @memorization_of_rank, @narrow_readout_layer, @theorem_1_rank, @theorem_1, @theorem_2_rank,
+  @theorem_2, @theorem_3_a, @theorem_3_b, @theorem_3_c, @theorem_3_d, @theorem_4,
+  @e_transcendental, @hermite, @theorem_8, @theorem_9_queries, @theorem_9_largest, @rank_open,
+  @theorem_9_dense, @theorem_9_shared, @theorem_10, @theorem_10_representatives, @corollary_10_i,
+  @corollary_10_i_exact, @corollary_10_ii, @translates, @translates_scaled, @sums_of_contexts,
+  @four_sums, @proposition_15_3, @rank_lines, @theorem_9_lines, @volume_of_box,
+  @proposition_15_3_almost_all, @theorem_9_almost_all, @lemma_17_1, @theorem_11,
+  @theorem_11_temperatures, @theorem_11_weights, @theorem_11_zero, @theorem_11_almost_all,
+  @theorem_12, @theorem_12_almost_all, @any_weights, @any_weights_slabs, @saturated, @margins,
+  @recitation, @greedy, @check_layer_sound, @check_recites_sound).
+Print Assumptions of_real_numbers.
+
+(* Programs that read stored numbers: they compute with machine integers. *)
+Check @check_attention_sound.
+Check check_upper_bound_different.
+Check check_upper_bound_rank.
+Check check_upper_bound_sound.
+Check check_error_sound.
+Definition of_stored_numbers := (@check_attention_sound, @check_upper_bound_different,
+  @check_upper_bound_rank, @check_upper_bound_sound, @check_error_sound).
+Print Assumptions of_stored_numbers.

@@ -34,6 +34,7 @@ TIERS: tuple[tuple[Law, ...], ...] = (
         columns.features,
         factors.scales,
         factors.sums,
+        factors.phantoms,
         factors.sinks,
         factors.slopes,
         key_maps.key_maps,

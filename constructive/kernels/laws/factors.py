@@ -72,7 +72,7 @@ def _scaled(evidence: Evidence, factor: float) -> Array:
 
 
 def sums(evidence: Evidence) -> Mistakes:
-    """Yield what is added to sums of weights, and factors of rows.
+    """Yield a number that is added to sums of weights, and a factor of all rows.
 
     Args:
         evidence: the output
@@ -93,6 +93,14 @@ def sums(evidence: Evidence) -> Mistakes:
             f"{number:.6g} is added to the sum of weights of every row",
             partial(evidence.bench.averaged, more=number),
         )
+
+
+def phantoms(evidence: Evidence) -> Mistakes:
+    """Yield keys that are not there and count in sums of weights.
+
+    Args:
+        evidence: the output
+    """
     table = dict(_counts(evidence, np.arange(evidence.wrong.size)))
     for words, counts in table.items():
         if counts.max() > 0 and _agree(evidence, counts[evidence.sample]):

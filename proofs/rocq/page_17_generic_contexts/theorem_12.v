@@ -75,8 +75,10 @@ Qed.
 Lemma skip_update s i x : skip (update s i.+1 x) i.+1 =
   row_mx x (mxvec (\matrix_h head (append (tokens s i) x) (a *m (c h *: a)^T) x)).
 Proof.
-rewrite /skip /heads tokens_update /update eqxx; congr (row_mx _ (mxvec _)).
-by apply/row_matrixP => h; rewrite !rowK /W linearZ /= -scalemxAr.
+have uE : update s i.+1 x i.+1 = x by rewrite /update eqxx.
+have WE h : W h = a *m (c h *: a)^T by rewrite /W [(c h *: a)^T]linearZ /= -scalemxAr.
+rewrite /skip /heads tokens_update uE; apply: (congr1 (fun M => row_mx x (mxvec M))).
+by apply/row_matrixP => h; rewrite [LHS]rowK [RHS]rowK WE.
 Qed.
 
 (* Functionals that vanish on the rows of all next tokens are zero. *)
