@@ -82,7 +82,7 @@ def test_status_2_for_bad_input(built, tmp_path):
     text = built("certify", "memorizer.safetensors", "data.npz", "-o", "no/c.json", status=2)
     assert "OutputError: cannot write" in text
     text = built("build", "data.npz", "--heads", 3, "--precision", "many", "--force", status=2)
-    assert "ParameterError: --precision many is not a number of bits" in text
+    assert "ParameterError: --precision='many' is not a number of bits" in text
     assert not (tmp_path / "certificate.json").exists()
 
 
