@@ -5,7 +5,9 @@ from collections.abc import Collection, Sequence
 
 import typer
 
-_ARGUMENT = re.compile(r"\b(?:num_)?(?P<name>[a-z_]+)=(?:'(?P<text>[^']*)'|(?P<value>[\w.]*))")
+_ARGUMENT = re.compile(
+    r"(?<!-)\b(?:num_)?(?P<name>[a-z_]+)=(?:'(?P<text>[^']*)'|(?P<value>[\w.]*))"
+)
 """An argument of a function: its name without `num_`, and its value, if there is one."""
 
 
@@ -23,6 +25,8 @@ def spelled(message: str, options: Collection[str]) -> str:
     Example:
         >>> spelled("num_heads=6, or seed=1", {"--heads"})
         '--heads 6, or seed=1'
+        >>> spelled("--heads='six'", {"--heads"})
+        "--heads='six'"
     """
 
     def option(found: re.Match[str]) -> str:

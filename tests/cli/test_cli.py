@@ -42,9 +42,9 @@ def test_options_of_build_reach_the_construction(run, tmp_path):
             ["--heads", 5, "--construction", "saturated"],
             "CapacityError: 19 examples are too many for 5 saturated heads",
         ),
-        (["--heads", 0], "ParameterError: num_heads=0"),
+        (["--heads", 0], "ParameterError: --heads 0"),
         (["--heads", 6, "--construction", "magic"], "'magic'"),
-        (["--heads", 6, "--value-dim", 0], "ParameterError: value_dim=0"),
+        (["--heads", 6, "--value-dim", 0], "ParameterError: --value-dim 0"),
         (["--heads"], "requires an argument"),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_build_keeps_finished_pairs(program, tmp_path):
     build = ("build", "small.npz", "--heads", 12, "--checkpoint", "kept")
     refused = program(*build)
     assert refused.returncode == 2
-    assert "construction='paired', or no checkpoint=" in refused.stderr
+    assert "--construction paired, or no --checkpoint" in refused.stderr
     for name in ("first", "second"):
         done = program(*build, "--construction", "paired", "-o", f"{name}.safetensors")
         assert done.returncode == 0

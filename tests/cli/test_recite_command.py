@@ -150,7 +150,7 @@ def test_one_token_and_any_bytes(run, folder):
         (["cat.txt", "--limit", "0"], "--limit"),
         (["cat.txt", "--unit", "lines"], "--unit"),
         (["cat.txt", "--width", "8", "--heads", "1"], "26 positions are too many for 1 heads"),
-        (["cat.txt", "--head-dim", "300"], "head_dim=300 is more than the width 32"),
+        (["cat.txt", "--head-dim", "300"], "--head-dim 300 is more than the width"),
         (["cat.txt", "--width", "1"], "PrecisionError"),
     ],
 )
@@ -280,7 +280,7 @@ def test_a_decoder_of_token_ids_takes_numbers(run, folder):
     [
         (["decoder.safetensors", "the zebra"], "DataError: the token 'zebra'"),
         (["decoder.safetensors", ""], "DataError: the prompt is empty"),
-        (["decoder.safetensors", "the", "--length", "10000"], "ParameterError: length=10000"),
+        (["decoder.safetensors", "the", "--length", "10000"], "ParameterError: --length 10000"),
         (["decoder.safetensors", "the", "--length", "0"], "--length"),
         (["cat.txt", "the"], "FormatError: cat.txt is not a decoder"),
         (["none.safetensors", "the"], "FileNotFoundError"),
