@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 
 from constructive import Dataset, build_memorizer, certify, generators, upper_bound_certificate
-from constructive.certificates.rocq import impossible, rank
+from constructive.certificates.rocq import error, impossible, rank
 from constructive.certificates.rocq.confirm import confirm
 from constructive.certificates.rocq.definitions import write
 from constructive.certificates.rocq.memory import gigabytes
@@ -35,6 +35,8 @@ LARGE_RANKS = [
     (621, 32, 64, 20, "saturated", "shared"),
     (621, 32, 64, 20, "saturated", "own"),
 ]
+ERRORS = [(100, 12, 16, 9, "saturated", "own")]
+LARGE_ERRORS = [(621, 32, 64, 20, "saturated", "own")]
 BOUNDS = [  # T, n, d, H, contexts
     (20, 3, 5, 3, "own"),
     (100, 12, 16, 6, "own"),
@@ -80,20 +82,20 @@ def timed(kind, files, known, confirmed):
     )
 
 
-def measure_rank(case):
+def measure_layer(name, case, instance_of, known_of):
     total, size, width, heads, construction, contexts = case
     make = generators.shared_context if contexts == "shared" else generators.uniform
     data = make(num_examples=total, context_size=size, width=width, seed=0)
     memorizer = build_memorizer(data, num_heads=heads, construction=construction)
-    certificate = certify(memorizer, data, claims=["rank"])
-    known = rank.stored(memorizer, data)
-    files = write(rank.instance_of(certificate, memorizer, data))
+    certificate = certify(memorizer, data, claims=[name])
+    known = known_of(certificate, memorizer, data)
+    files = write(instance_of(certificate, memorizer, data))
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / name for name in ("c.json", "m.safetensors", "d.npz")]
         for thing, path in zip((certificate, memorizer, data), paths, strict=True):
             thing.save(path)
         timed(
-            f"rank | {total} | {size} | {width} | {heads} | {construction}, {contexts}",
+            f"{name} | {total} | {size} | {width} | {heads} | {construction}, {contexts}",
             files,
             known,
             lambda: confirm(*paths),
@@ -135,7 +137,9 @@ def measure():
     print("|" + "---|" * 13)
     large = "--large" in sys.argv
     for case in RANKS + LARGE_RANKS * large:
-        measure_rank(case)
+        measure_layer("rank", case, rank.instance_of, lambda _, *files: rank.stored(*files))
+    for case in ERRORS + LARGE_ERRORS * large:
+        measure_layer("error", case, error.instance_of, error.known_of)
     for case in BOUNDS + LARGE_BOUNDS * large:
         measure_bound(case)
 
