@@ -94,7 +94,7 @@ def printed(text: str) -> tuple[Theorem, ...]:
         one ()
     """
     return tuple(
-        Theorem(name, statement, tuple(re.findall(r"^([\w.]+)(?=\s)", axioms, re.MULTILINE)))
+        Theorem(name, statement, tuple(re.findall(r"^(\S.*?)(?= :|$)", axioms, re.MULTILINE)))
         for group, axioms in _GROUP.findall(text)
         for name, statement in _STATED.findall(group)
     )

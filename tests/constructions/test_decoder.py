@@ -392,6 +392,13 @@ def test_spoilt_tensors(saved, name):
         Decoder.load(path)
 
 
+def test_tensors_that_no_decoder_has(saved):
+    path, tensors, metadata = saved
+    save_file({**tensors, "slopes": np.ones(2, np.float32)}, path, metadata)
+    with pytest.raises(FormatError, match="not known: slopes"):
+        Decoder.load(path)
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b"\x00" * 64])
 def test_files_which_are_none(tmp_path, content):
     path = tmp_path / "decoder.safetensors"

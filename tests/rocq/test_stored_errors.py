@@ -187,6 +187,30 @@ def test_claims_that_rocq_does_not_know_are_named(tmp_path):
 
 
 @pytest.mark.usefixtures("without_rocq")
+def test_claims_that_the_certificate_does_not_prove_are_named(tmp_path):
+    memorizer, data, _ = CASES["own"]
+    other = Dataset(data.contexts, data.queries, data.targets + 1.0)
+    certificate = certify(memorizer, other, claims=["rank", "error"], epsilon=1e-6)
+    done = confirm(*written(tmp_path, certificate, memorizer, other))
+    assert lines_of(done, "not confirmed: ") == [
+        "not confirmed: error: the certificate says REFUTED"
+    ]
+    assert lines_of(done, "PROVED") == ["PROVED: rank"]
+
+
+@pytest.mark.parametrize("bound", ["inf", "nan", (-1.0).hex(), (0.0).hex(), None])
+def test_an_epsilon_that_is_none_is_refused(bound):
+    memorizer, data, _ = CASES["own"]
+    certificate = certify(memorizer, data, claims=["error"])
+    claims = tuple(
+        dataclasses.replace(claim, evidence={**claim.evidence, "bound": bound})
+        for claim in certificate.claims
+    )
+    with pytest.raises(FormatError, match="evidence of error"):
+        known_of(dataclasses.replace(certificate, claims=claims), memorizer, data)
+
+
+@pytest.mark.usefixtures("without_rocq")
 def test_what_rocq_refuses_is_not_proved_whatever_else_is_not_confirmed(tmp_path, monkeypatch):
     refused = subprocess.CompletedProcess([], 1, "", "Error")
     monkeypatch.setattr(confirmation, "compile_files", lambda *_: refused)

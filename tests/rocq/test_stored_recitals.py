@@ -9,10 +9,19 @@ import pytest
 from compact_parts import SENTENCE, WINDOW, changed, compact
 from typer.testing import CliRunner
 
-from constructive import DataError, FormatError, Text, build_decoder, certify, cli
+from constructive import (
+    DataError,
+    FormatError,
+    ParameterError,
+    Text,
+    build_decoder,
+    certify,
+    cli,
+)
 from constructive.certificates.rocq import recites
 from constructive.certificates.rocq.confirm import confirm, confirm_instance
 from constructive.certificates.rocq.definitions import Stored, write
+from constructive.certificates.rocq.memory import require_memory
 from constructive.certificates.rocq.reading import read, require_same
 from constructive.certificates.rocq.recites import THEORY, instance_of, known_of, stored
 from constructive.certificates.rocq.witness import NotConfirmableError
@@ -147,6 +156,15 @@ def test_what_would_take_hours_is_left_to_the_checker(monkeypatch):
     monkeypatch.setattr(recites, "_MOST_STEPS", steps - 1)
     with pytest.raises(NotConfirmableError, match="too long"):
         stored(decoder, text, 1.0)
+
+
+def test_tokens_and_windows_count_as_memory():
+    decoder, text = CASES["two outputs"]
+    layer = dataclasses.replace(decoder.layer, window=10**9)
+    wide = dataclasses.replace(decoder, layer=layer)
+    require_memory(stored(decoder, text, 1.0), 2.0)
+    with pytest.raises(ParameterError, match="numbers take Rocq about"):
+        require_memory(stored(wide, text, 1.0), 2.0)
 
 
 @pytest.mark.parametrize("bound", [(0.0).hex(), (-1.0).hex(), "inf", "nan", "x", None])

@@ -26,7 +26,6 @@ AXIOMS = {
 }  # fmt: skip
 """Three axioms of mathcomp, and Rocq's machine integers."""
 
-_AXIOM = re.compile(r"^([\w.]+)(?=\s*:|$)", re.MULTILINE)
 _MEANING = re.compile(r"^Expands to: Constant\s+([\w.]+)$", re.MULTILINE)
 
 
@@ -54,6 +53,8 @@ def objection(printed: str) -> str:
         >>> names = "".join(f"Expands to: Constant {name}\n" for name in sorted(AXIOMS))
         >>> objection(names + "Axioms:\nPrimInt63.sub : int\nboolp.sub\n  : forall x, x\n")
         'axioms: boolp.sub'
+        >>> objection(names + "Axioms:\nfalse' : False\nf is assumed to be guarded.\n")
+        "axioms: f is assumed to be guarded., false'"
         >>> objection("Expands to: Constant Stored.stored.sub\nAxioms:\nPrimInt63.sub : int\n")
         'axioms: their names mean others, Stored.stored.sub'
     """
@@ -64,7 +65,10 @@ def objection(printed: str) -> str:
         return f"axioms: their names mean others, {others}"
     if not said:
         return "axioms: nothing is said of them"
-    more = sorted(set(_AXIOM.findall(named)) - set(map(_short, AXIOMS)))
+    # What a type takes more lines for is indented. A check of the kernel that is switched off is a
+    # line without a type, such as "f is assumed to be guarded.".
+    found = {line.partition(" :")[0] for line in named.splitlines() if line[:1].strip()}
+    more = sorted(found - set(map(_short, AXIOMS)))
     return f"axioms: {', '.join(more)}" if more else ""
 
 

@@ -52,8 +52,7 @@ def confirm(
 
     Of a layer it proves *rank* and *error*, of a decoder *recites*: those of these claims that are
     PROVED in the certificate, as far as there are programs for these weights. The report names all
-    other claims of the certificate that are PROVED, and why they are not confirmed; they are not
-    refused.
+    other claims of the certificate, and why they are not confirmed; they are not refused.
 
     Files are written in which stored numbers are integers and powers of two; they are read back,
     and every number compared with the stored one. Of the certificate only p, a, columns, epsilon
@@ -99,7 +98,13 @@ def confirm(
         claims = {name: kind.claims[name] for name in known_claims}
         pairs, reasons = _of_weights(claims, subject, max_memory)
     confirmed = {instance.theory.claim for instance, _ in pairs}
-    others = {name: reasons.get(name, _UNKNOWN) for name in proved if name not in confirmed}
+    others = {
+        claim.name: reasons.get(claim.name, _UNKNOWN)
+        if claim.verdict is Verdict.PROVED
+        else f"the certificate says {claim.verdict.name}"
+        for claim in loaded.claims
+        if claim.name not in confirmed
+    }
     return confirm_instances(pairs, folder, others)
 
 

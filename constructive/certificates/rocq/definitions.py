@@ -95,7 +95,7 @@ class Stored:
     Attributes:
         arrays: as they are in files of weights and data, by their names in the files for Rocq
         sizes: of these arrays, by their names there
-        more: how many numbers of a witness Rocq gets beside them
+        more: how many other numbers take memory, such as those of a witness
     """
 
     arrays: Mapping[str, Array]

@@ -233,4 +233,7 @@ def _described(layer: object) -> str:
 
 
 def _bound(evidence: dict[str, Any]) -> float:
-    return float.fromhex(evidence["bound"])
+    bound = float.fromhex(evidence["bound"])
+    if not 0.0 < bound < math.inf:
+        raise ValueError(f"the bound is {bound!r}")
+    return bound

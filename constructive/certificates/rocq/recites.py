@@ -128,7 +128,7 @@ def stored(decoder: Decoder, text: Text, bound: float) -> Stored:
         "prompt": text.prompt,
         "margin_bits": margin.denominator.bit_length() - 1,
     }
-    return Stored(arrays, sizes)
+    return Stored(arrays, sizes, _counted(sizes, text))
 
 
 def known_of(certificate: Certificate, decoder: Decoder, text: Text) -> Stored:
@@ -191,6 +191,15 @@ def _require_steps(steps: int, text: Text, heads: int) -> None:
             witness=f"{steps:.1e} additions, and {_MOST_STEPS:.0e} are the most",
             suggestion="a shorter text, or no --rocq",
         )
+
+
+def _counted(sizes: dict[str, int], text: Text) -> int:
+    """Return how many units numbers have that Rocq counts in: tokens, lengths, and room for sums.
+
+    One of them takes no more memory than a stored number.
+    """
+    room = sizes["window"] * sizes["k"] * (sizes["H"] + 1) * sizes["d"]
+    return int(text.ids.sum()) + int(text.lengths.sum()) + room
 
 
 def _require_saturated(decoder: Decoder, text: Text) -> None:
