@@ -159,8 +159,8 @@ def check_command(
     certificate has these claims, or what a decoder of integers recites, or of an upper bound that
     all weights miss some labels. Claims that it does not confirm are named, and do not change the
     exit status. It gets the numbers as integers and powers of two. Its theory is compiled each
-    time, in a minute, and nothing in --folder is used. For small data: 100 examples take a few
-    seconds more for a rank, two minutes for an error, and a gigabyte. Needs Rocq.
+    time, in a minute, and nothing in --folder is used. For small data: 100 examples take ten
+    to fifteen seconds more for a rank or an error, and a gigabyte. Needs Rocq.
 
     Examples:
 

@@ -264,7 +264,7 @@ def prove_command(
 
     Needs the extra `proofs` (sympy). Exit status 0 if every statement has its proof and holds.
 
-    With --rocq: Rocq checks the formal proofs, in four CPU minutes and 0.9 GB, and the
+    With --rocq: Rocq checks the formal proofs, in five CPU minutes and 0.9 GB, and the
     table names the axioms they rest on. Exit status 0 if there is no gap. Needs Rocq.
 
     Example:

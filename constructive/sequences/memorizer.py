@@ -23,12 +23,7 @@ from constructive.sequences.storage import (
     network_content,
     network_from,
 )
-from constructive.sequences.tokens import (
-    known_vectors,
-    numbered,
-    other_tokens,
-    rectangular,
-)
+from constructive.sequences.tokens import known_vectors, numbered, other_tokens, rectangular
 from constructive.support.arrays import Integers
 from constructive.support.errors import DataError, ParameterError
 from constructive.support.extras import require

@@ -21,12 +21,7 @@ from constructive.support.arrays import Integers
 from constructive.support.verdict import Claim, Verdict, pack
 from constructive.theory.bounds import Groups
 from constructive.theory.group_spans import TooNarrow, widths
-from constructive.theory.grouping import (
-    RefutedError,
-    UndecidedError,
-    require_cover,
-    separate,
-)
+from constructive.theory.grouping import RefutedError, UndecidedError, require_cover, separate
 
 NAME = "wide_grouping"
 STATEMENT = (

@@ -10,14 +10,7 @@ import pytest
 import toy_claim
 from claim_conformance import check_claim
 
-from constructive import (
-    Dataset,
-    ParameterError,
-    build_memorizer,
-    certify,
-    check,
-    generators,
-)
+from constructive import Dataset, ParameterError, build_memorizer, certify, check, generators
 from constructive.certificates import check as checking
 from constructive.certificates.claims import registry
 

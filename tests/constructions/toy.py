@@ -3,12 +3,7 @@
 import numpy as np
 
 from constructive import AttentionLayer, CapacityError
-from constructive.constructions.construction import (
-    Built,
-    Construction,
-    Cost,
-    unsaturated_heads,
-)
+from constructive.constructions.construction import Built, Construction, Cost, unsaturated_heads
 from constructive.constructions.multihead.readout import largest
 from constructive.constructions.options import FLOAT, WIDE
 from constructive.support.progress import report

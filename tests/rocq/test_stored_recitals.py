@@ -9,15 +9,7 @@ import pytest
 from compact_parts import SENTENCE, WINDOW, changed, compact
 from typer.testing import CliRunner
 
-from constructive import (
-    DataError,
-    FormatError,
-    ParameterError,
-    Text,
-    build_decoder,
-    certify,
-    cli,
-)
+from constructive import DataError, FormatError, ParameterError, Text, build_decoder, certify, cli
 from constructive.certificates.rocq import recites
 from constructive.certificates.rocq.confirm import confirm, confirm_instance
 from constructive.certificates.rocq.definitions import Stored, write

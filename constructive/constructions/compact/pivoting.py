@@ -13,9 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
-from constructive.constructions.compact.cells import (
-    Cells,
-)
+from constructive.constructions.compact.cells import Cells
 from constructive.support.arrays import Array, Booleans
 
 STEPS = 20

@@ -42,12 +42,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.constructions.multihead.assumptions import Assumptions
-from constructive.constructions.multihead.directions import (
-    TIE,
-    KeyDirection,
-    propose,
-    token_radius,
-)
+from constructive.constructions.multihead.directions import TIE, KeyDirection, propose, token_radius
 from constructive.constructions.multihead.grouping import Group
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array, Integers

@@ -5,12 +5,7 @@ The steps: `ordering`, `own`, `pairs`, `coupling`, `readout`.
 
 import numpy as np
 
-from constructive.constructions.construction import (
-    Built,
-    Construction,
-    Cost,
-    Outcome,
-)
+from constructive.constructions.construction import Built, Construction, Cost, Outcome
 from constructive.constructions.multihead.assumptions import too_many_tokens
 from constructive.constructions.multihead.readout import largest
 from constructive.constructions.options import FLOAT, PIECES, USUAL, Options

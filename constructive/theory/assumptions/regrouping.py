@@ -31,11 +31,7 @@ from constructive.support.verdict import Verdict
 from constructive.theory import grouping, wide_grouping
 from constructive.theory.assumptions import wide_regrouping
 from constructive.theory.assumptions.contexts import dependent_contexts
-from constructive.theory.assumptions.obstacles import (
-    Flat,
-    Regrouping,
-    zero_or_parallel,
-)
+from constructive.theory.assumptions.obstacles import Flat, Regrouping, zero_or_parallel
 from constructive.theory.bounds import Groups, consecutive, group_sizes
 from constructive.theory.many_heads import require_heads
 

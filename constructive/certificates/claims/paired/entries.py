@@ -6,12 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constructive.certificates.claims.paired.examples import (
-    MARGIN,
-    TAIL,
-    Examples,
-    UndecidedError,
-)
+from constructive.certificates.claims.paired.examples import MARGIN, TAIL, Examples, UndecidedError
 from constructive.certificates.claims.paired.reading import DIFFERENCE, read
 from constructive.certificates.claims.paired.scan import Scan
 from constructive.exact.upward import UNIT, gamma, lengths, up

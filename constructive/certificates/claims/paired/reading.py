@@ -9,11 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.certificates.claims.paired.examples import (
-    MARGIN,
-    TAIL,
-    Examples,
-)
+from constructive.certificates.claims.paired.examples import MARGIN, TAIL, Examples
 from constructive.exact.compensated import dot, exponential
 from constructive.exact.upward import UNIT, gamma, lengths, up
 from constructive.support.arrays import Array, Integers, row_chunks

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.certificates.claims.paired.entries import Entries
-from constructive.certificates.claims.paired.examples import (
-    Examples,
-)
+from constructive.certificates.claims.paired.examples import Examples
 from constructive.certificates.claims.paired.readouts import Readouts, Terms
 from constructive.exact.upward import UNIT, gamma, up
 from constructive.support.arrays import Array, Integers

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.certificates.claims.paired.examples import (
-    Examples,
-)
+from constructive.certificates.claims.paired.examples import Examples
 from constructive.certificates.claims.paired.reading import DIFFERENCE, SECOND, Tokens
 from constructive.certificates.claims.paired.readouts import Terms, Unlike
 from constructive.support.arrays import Array, Integers, row_chunks
