@@ -23,10 +23,10 @@ class _Enclosable(Protocol):
     """Floats, and what is added to their W_V exactly: arrays (H, d, d_v)."""
 
     @property
-    def leading(self) -> AttentionLayer: ...  # noqa: D102
+    def leading(self) -> AttentionLayer: ...
 
     @property
-    def corrections(self) -> Iterable[Array]: ...  # noqa: D102
+    def corrections(self) -> Iterable[Array]: ...
 
 
 class Enclosed(NamedTuple):
