@@ -294,7 +294,7 @@ class Memorizer(Shown):
         return f"Memorizer({self.record.summary(self.layer)})"
 
     def _sheet(self) -> Sheet:
-        return tables.sheet(self.layer, self.record)
+        return tables.memorizer_sheet(self.layer, self.record)
 
 
 def _one_more_axis(contexts: npt.ArrayLike, queries: npt.ArrayLike) -> npt.ArrayLike | None:

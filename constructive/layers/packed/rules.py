@@ -102,7 +102,7 @@ class Rule(ABC):
         numbers: entries of a column that are stored, per row: 0 for a formula, else 1
     """
 
-    name: ClassVar[str]
+    name: str
     numbers: ClassVar[int] = 0
 
     def counted(self, rows: int) -> int:
