@@ -67,7 +67,7 @@ class Construction(ABC):
     The laws, which `check_construction` of the tests checks: `build` of a plan that `plan` gave has
     the plan's heads, reproduces the targets as far as `residuals` say, and two builds from one
     state of `rng` are one. `plan` and `cost` look at shapes only. No option that is not listed
-    reaches any of them (`options.refusal`).
+    reaches any of them (`refusals.refusal`).
 
     Attributes:
         name: what users ask for
