@@ -87,9 +87,7 @@ class Paired(Construction):
         report("solve for the readout", 0, 1)
         targets = dataset.target_matrix[ordered.order].astype(np.float64, copy=False)
         reader = work.reader_of(ordered, built)
-        own = coupling.Own(built.own, built.again, built.extra)
-        leftover = built.positions, built.pairs, built.coupled
-        entries = coupling.assemble(ordered, own, leftover, reader)
+        entries = coupling.assemble(ordered, built, reader)
         solution = readout.solve(ordered, entries, targets)
 
         idle = plan.num_heads % 2  # a head without a partner does nothing
