@@ -112,9 +112,8 @@ class Construction(ABC):
 def unsaturated_heads(stops: Iterable[int], ranks: Iterable[int]) -> tuple[HeadRecord, ...]:
     """Return records of heads without a saturating part.
 
-    Args:
-        stops: (H,), where the groups end, which are consecutive examples
-        ranks: (H,), the rank of Z on the examples up to there
+    stops: (H,), where the groups end, which are consecutive examples
+    ranks: (H,), the rank of Z on the examples up to there
 
     Example:
         >>> [(head.start, head.stop) for head in unsaturated_heads([2, 3], [2, 3])]

@@ -65,10 +65,7 @@ class Options:
         return 1 if self.head_dim is None else self.head_dim
 
     def asked(self, target_dim: int) -> Iterator[tuple[str, object]]:
-        """Yield the names of the options that are asked for, and their values.
-
-        Args:
-            target_dim: d_out
+        """Yield names and values of the options that are asked for, for targets of d_out.
 
         Example:
             >>> dict(Options(value_dim=2, shared_keys=True).asked(target_dim=1))

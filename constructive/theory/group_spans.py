@@ -43,11 +43,8 @@ def widths(
 ) -> tuple[Verdict, TooNarrow | None]:
     """Decide whether contexts of all groups are wide enough; if not, name a narrow part.
 
-    Args:
-        dataset: T examples
-        sizes: of the groups, which are consecutive examples; tokens count for the first one
-            only, which may be empty
-        rng: of elements of the differences
+    sizes: of the groups, which are consecutive examples; tokens count for the first one only,
+        which may be empty
 
     Example:
         >>> same = np.tile([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], (5, 1, 1))

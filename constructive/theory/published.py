@@ -222,15 +222,6 @@ class Need:
 def needs(*, num_examples: int, context_size: int, width: int) -> Iterator[Need]:
     """Yield the smallest H of each theorem and what its weights cost, for growing d_h.
 
-    Args:
-        num_examples: T
-        context_size: n, the number of tokens in a context
-        width: d, the number of entries of a token or a query
-
-    Raises:
-        ParameterError: where T, n or d is not a positive integer
-        CapacityError: where n = 1 and T > 1
-
     Example:
         >>> next(needs(num_examples=7, context_size=3, width=5)).num_heads
         3

@@ -34,11 +34,8 @@ STATEMENT = (
 def prove(dataset: Dataset, groups: Groups, order: Integers, rng: np.random.Generator) -> Claim:
     """Prove or refute the claim.
 
-    Args:
-        dataset: T examples
-        groups: (start, stop) of consecutive examples in the order
-        order: (T,), the examples in the order in which heads take them
-        rng: of the vectors that show it
+    groups: (start, stop) of consecutive examples in the order
+    order: (T,), the examples in the order in which heads take them
 
     Example:
         >>> same = np.tile([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], (3, 1, 1))
