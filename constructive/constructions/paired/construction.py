@@ -10,8 +10,8 @@ from constructive.constructions.multihead.assumptions import too_many_tokens
 from constructive.constructions.multihead.readout import largest
 from constructive.constructions.options import FLOAT, PIECES, USUAL, Options
 from constructive.constructions.paired import coupling, ordering, pairs, readout, work
+from constructive.constructions.paired.sweep import SWEEP
 from constructive.constructions.survey import Survey
-from constructive.constructions.sweep import SWEEP
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.layers.attention import AttentionLayer

@@ -32,7 +32,14 @@ from constructive.constructions.multihead.grouping import factor
 from constructive.constructions.paired.coupling import Block, Reader, differences, read_own
 from constructive.constructions.paired.ordering import Ordered
 from constructive.constructions.paired.own import FullRank, Kind, Pair, RankOne
-from constructive.constructions.sweep import NATS, SAMPLE, Saturating, Window, sharpen, window_of
+from constructive.constructions.paired.sweep import (
+    NATS,
+    SAMPLE,
+    Saturating,
+    Window,
+    sharpen,
+    window_of,
+)
 from constructive.support.arrays import CHUNK_BYTES, Array, Integers, Single, row_chunks
 from constructive.support.errors import AssumptionError
 from constructive.theory.assumptions.numerical import dependency, describe_dependency, unit_rows
