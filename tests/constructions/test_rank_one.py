@@ -17,7 +17,7 @@ from constructive import (
 )
 from constructive.theory import wide_grouping
 from constructive.theory.assumptions.wide_groups import WideGroups
-from constructive.theory.group_spans import TooNarrow, widths
+from constructive.theory.wide_grouping import TooNarrow, widths
 
 
 def build(data, heads, **options):

@@ -35,7 +35,7 @@ from constructive.theory import wide_grouping
 from constructive.theory.assumptions.group_search import Flat, GroupSearch, Regrouping
 from constructive.theory.bounds import Groups, consecutive
 from constructive.theory.context_capacity import context_capacity, generic_rows
-from constructive.theory.group_spans import own_contexts
+from constructive.theory.wide_grouping import context_of_each
 
 _BLAMED = 4
 """Dependencies among queries that are looked at after each pass."""
@@ -101,7 +101,7 @@ class WideGroups(GroupSearch):
 def _queue(dataset: Dataset, flats: list[Flat], rng: np.random.Generator) -> Integers:
     """The order in which examples are dealt out: by subspaces of queries, then by contexts."""
     total = dataset.num_examples
-    contexts = own_contexts(dataset).reshape(total, -1)
+    contexts = context_of_each(dataset).reshape(total, -1)
     _, kind = np.unique(contexts, axis=0, return_inverse=True)
     flat = np.full(total, len(flats))
     for index in rng.permutation(len(flats)):
@@ -155,7 +155,7 @@ class _Sharing:
         self.rng = rng
         residues = modular.residues(queries, prime)
         self.queries = _Matroid.of(residues, prime, rng)
-        contexts = own_contexts(dataset)
+        contexts = context_of_each(dataset)
         tokens, differences = (
             _Matroid.of(generic_rows(contexts, 1, prime, rng, np.full(total, which)), prime, rng)
             for which in (False, True)
