@@ -71,13 +71,6 @@ def test_a_window_which_does_not_tell_texts_apart():
         build_decoder(text, width=WIDTH, window=2)
 
 
-def test_given_heads_and_head_dimension():
-    text = Text.words(CAT)
-    decoder = build_decoder(text, width=WIDTH, num_heads=3, head_dim=16)
-    assert (decoder.layer.num_heads, decoder.layer.head_dim) == (3, 16)
-    assert_recites(decoder, text)
-
-
 def test_steps_are_reported():
     steps = []
     with progress_to(lambda *step: steps.append(step)):

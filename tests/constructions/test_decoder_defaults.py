@@ -52,8 +52,9 @@ def test_the_default_is_smaller_than_full_heads():
 
 
 def test_options_without_a_width_are_kept():
-    decoder = build_decoder(Text.words(CAT), window=5, head_dim=2, code_width=12)
-    assert (decoder.layer.head_dim, decoder.layer.window, decoder.layer.target_dim) == (2, 5, 12)
+    decoder = build_decoder(Text.words(CAT), window=5, head_dim=2, code_width=12, num_heads=3)
+    layer = decoder.layer
+    assert (layer.window, layer.head_dim, layer.target_dim, layer.num_heads) == (5, 2, 12, 3)
 
 
 def test_texts_that_need_a_longer_window_get_one():
