@@ -160,18 +160,17 @@ def network_from(content: Json) -> Network:
     Raises:
         ValueError, TypeError, KeyError: for others
     """
-    layers = tuple(
-        SparseMatrix(
-            tuple(tuple(columns) for columns, _, _ in layer["rows"]),
-            tuple(tuple(map(number, values)) for _, values, _ in layer["rows"]),
-            tuple(number(bias) for _, _, bias in layer["rows"]),
-            layer["inputs"],
+    return Network(
+        tuple(
+            SparseMatrix(
+                tuple(tuple(columns) for columns, _, _ in layer["rows"]),
+                tuple(tuple(map(number, values)) for _, values, _ in layer["rows"]),
+                tuple(number(bias) for _, _, bias in layer["rows"]),
+                layer["inputs"],
+            )
+            for layer in content["layers"]
         )
-        for layer in content["layers"]
     )
-    if content["residual"] is not True:
-        raise ValueError("a network without skip connections, as older versions built them")
-    return Network(layers)
 
 
 def digest(content: Json) -> str:

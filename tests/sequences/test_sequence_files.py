@@ -104,9 +104,9 @@ def test_spoilt_files_are_refused_or_are_files_of_something_else(files, name, ki
         ),
         (lambda m: m["attention"].update(W_K=["1", "0"]), "attention is not uniform"),
         (lambda m: m.update(context_size=0), "do not fit together"),
-        (lambda m: m["record"].update(layout="<deep>"), "a name in its record is not a name"),
+        (lambda m: m["record"].update(construction="<hash>"), "its record is not a name"),
         (lambda m: m["record"].update(seed=-1), "a number of its record is not a number"),
-        (lambda m: m["embedding"].update(residual=False), "without skip connections"),
+        (lambda m: m["embedding"].update(residual=False), "not written as it should be"),
         (lambda m: m.update(more=1), "it is not written as it should be"),
     ],
 )
