@@ -13,13 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.support.arrays import (
-    UNREADABLE,
     Array,
     Booleans,
     Integers,
-    as_array,
     finite_array,
     frozen,
+    readable_array,
 )
 from constructive.support.errors import DataError
 
@@ -145,10 +144,7 @@ def padded(contexts: object, mask: object) -> Contexts:
         [[[2.0]], [[3.0], [4.0]]]
     """
     tokens = finite_array("contexts", contexts, copy=False)
-    try:
-        counts = as_array(mask)
-    except UNREADABLE as error:
-        raise DataError(f"the mask is not an array: {error}", suggestion=_MASK) from error
+    counts = readable_array("the mask", mask, _MASK)
     if tokens.ndim != 3 or counts.shape != tokens.shape[:2] or not counts.size:
         raise DataError(
             f"a mask {counts.shape} does not fit contexts {tokens.shape}",
@@ -212,11 +208,7 @@ def _different_lengths(values: list[Any] | tuple[Any, ...]) -> bool:
 
 def _matrix(index: int, value: object) -> npt.NDArray[Any]:
     """Return one context (n, d). Raises DataError."""
-    try:
-        part = as_array(value)
-    except UNREADABLE as error:
-        message = f"contexts[{index}] is not an array: {error}"
-        raise DataError(message, witness=index, suggestion=_SHAPES) from error
+    part = readable_array(f"contexts[{index}]", value, _SHAPES, index)
     if part.ndim != 2 or not part.size:
         message = f"contexts[{index}] has shape {part.shape}, not (n, d)"
         raise DataError(message, witness=index, suggestion=_SHAPES)
@@ -238,10 +230,7 @@ def _shortest(tokens: Array, lengths: Integers) -> Contexts:
 def _checked_lengths(lengths: object, shape: tuple[int, ...]) -> Integers:
     """Return lengths that fit contexts of that shape. Raises DataError."""
     ways = "lengths (T,): integers from 1 to n, and n for the longest, for contexts (T, n, d)"
-    try:
-        counts = as_array(lengths)
-    except UNREADABLE as error:
-        raise DataError(f"lengths are not an array: {error}", suggestion=ways) from error
+    counts = readable_array("lengths", lengths, ways)
     if len(shape) != 3 or counts.shape != shape[:1] or counts.dtype.kind not in "iu":
         raise DataError(
             f"lengths {counts.shape} of {counts.dtype} do not fit contexts {shape}",

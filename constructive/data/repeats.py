@@ -69,9 +69,7 @@ def first_of_each(dataset: Examples) -> Integers:
         number = {tokens: place for place, tokens in enumerate(inputs)}
         keys.append(np.array([number[tokens] for tokens in inputs]))
     elif repeated and not dataset.shared_context:
-        tokens = dataset.contexts.reshape(-1, dataset.width) + 0.0
-        _, ids = np.unique(tokens, axis=0, return_inverse=True)
-        multisets = np.sort(ids.reshape(dataset.num_examples, -1), axis=1)
+        multisets = np.sort(token_numbers(dataset.contexts), axis=1)
         keys.append(np.unique(multisets, axis=0, return_inverse=True)[1].reshape(-1))
     _, first, which = np.unique(
         np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True

@@ -70,6 +70,17 @@ def as_array(values: object) -> npt.NDArray[Any]:
     return array.astype(np.float32) if array.dtype.name.startswith(_SHORT) else array
 
 
+def readable_array(
+    name: str, values: object, suggestion: str, witness: object = None
+) -> npt.NDArray[Any]:
+    """Return `as_array` of values, or raise DataError with their name."""
+    try:
+        return as_array(values)
+    except UNREADABLE as error:
+        problem = f"{name} cannot be read as an array: {error}"
+        raise DataError(problem, witness=witness, suggestion=suggestion) from error
+
+
 def private(name: str, values: object) -> npt.NDArray[Any]:
     """Return a read-only copy as an array; also of what only looks like one, such as a tensor.
 

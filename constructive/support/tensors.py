@@ -16,8 +16,7 @@ from safetensors.numpy import load as deserialize
 from safetensors.numpy import save
 
 from constructive.support.arrays import Array
-from constructive.support.errors import FormatError
-from constructive.support.files import read_file
+from constructive.support.files import reading
 
 Made = TypeVar("Made")
 
@@ -101,11 +100,13 @@ def load(
         FormatError: if it is not such a file
         OSError: if it cannot be read
     """
-    content = read_file(path)
-    try:
+    with reading(path, form.what, form.written_by) as content:
         if content.startswith(b"PK"):
             raise ValueError("it is a zip archive, as data sets are")
-        tensors = deserialize(content)
+        try:
+            tensors = deserialize(content)
+        except SafetensorError as error:
+            raise ValueError(str(error)) from error
         stop = _LENGTH + int.from_bytes(content[:_LENGTH], "little")
         metadata = json.loads(content[_LENGTH:stop]).get("__metadata__") or {}
         found = metadata.get("format")
@@ -114,11 +115,3 @@ def load(
             raise ValueError(f"its format is {found!r}, not {form.name!r}")
         said = metadata[form.key] if found == form.name else metadata.get(form.key, "null")
         return makers[found](tensors, json.loads(said))
-    except (
-        SafetensorError, ValueError, TypeError, KeyError, RecursionError, OverflowError,
-    ) as error:  # fmt: skip
-        raise FormatError(
-            f"{path} is not {form.what}: {error}",
-            witness=str(path),
-            suggestion=f"a file written by {form.written_by}",
-        ) from error
