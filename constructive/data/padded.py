@@ -49,7 +49,7 @@ class Padded:
     lengths: Integers
 
     def __post_init__(self) -> None:
-        tokens = finite_array("contexts", vars(self)["tokens"], copy=False)
+        tokens = finite_array("contexts", self.tokens, copy=False)
         lengths = _checked_lengths(self.lengths, tokens.shape)
         beyond = np.arange(tokens.shape[1]) >= lengths[:, np.newaxis]
         filled = np.where(beyond[..., np.newaxis], tokens[:, :1], tokens)
@@ -158,27 +158,22 @@ def padded(contexts: object, mask: object) -> Contexts:
     return _shortest(np.take_along_axis(tokens, order[..., np.newaxis], axis=1), lengths)
 
 
-def own_contexts(values: object, lengths: object = None) -> Contexts | None:
-    """Return contexts of different lengths, or None for what may be one array.
+def of_lengths(contexts: object, lengths: object) -> Contexts:
+    """Read contexts (T, n, d) with lengths (T,), as files have them. Raises DataError."""
+    tokens = finite_array("contexts", contexts, copy=False)
+    return _shortest(tokens, _checked_lengths(lengths, tokens.shape))
 
-    Args:
-        values: `Padded`, a list of matrices (n_i, d), an array of objects, or anything else
-        lengths: of the contexts in an array (T, n, d), as files have them
 
-    Raises:
-        DataError: for a list of different lengths whose members are not matrices of one width
+def as_padded(values: object) -> object:
+    """Return a list or column of matrices (n_i, d) as `Padded`, if n_i differ; else `values`.
+
+    Raises DataError for a list of different lengths whose members are not matrices of one width.
     """
-    if isinstance(values, Padded):
-        return values
-    if lengths is not None:
-        tokens = finite_array("contexts", values, copy=False)
-        counts = _checked_lengths(lengths, tokens.shape)
-        return frozen(tokens.copy()) if counts.min() == tokens.shape[1] else Padded(tokens, counts)
     given: Any = values
     if getattr(given, "ndim", 0) == 1 and str(given.dtype) == "object":  # a column of a table
         values = list(given)
     if not isinstance(values, list | tuple) or not _different_lengths(values):
-        return None
+        return given
     parts = [_matrix(index, value) for index, value in enumerate(values)]
     widths = np.array([part.shape[1] for part in parts])
     other = np.flatnonzero(widths != widths[0])
@@ -195,7 +190,7 @@ def own_contexts(values: object, lengths: object = None) -> Contexts | None:
     tokens = np.zeros((len(parts), counts.max(), widths[0]), kind)
     for row, part in zip(tokens, parts, strict=True):
         row[: len(part)] = part
-    return Padded(finite_array("contexts", tokens, copy=False), counts)
+    return Padded(tokens, counts)
 
 
 def _different_lengths(values: list[Any] | tuple[Any, ...]) -> bool:
