@@ -13,7 +13,7 @@ from constructive.data.archive import read_archive
 from constructive.data.examples import Examples
 from constructive.data.indices import indices
 from constructive.data.labels import Label, one_hot, require_classes
-from constructive.data.padded import Padded, of_lengths, as_padded
+from constructive.data.padded import Padded, as_padded, of_lengths
 from constructive.data.repeats import first_of_each, refusal
 from constructive.data.shapes import ARRAYS, LENGTHS, check_shapes
 from constructive.data.stored import StoredContexts, read_folder, write_folder

@@ -83,11 +83,7 @@ class Examples(ExampleShapes):
         return chosen
 
     def contexts_of(self, rows: slice | npt.NDArray[Any]) -> Array:
-        """Return contexts of some examples as float64: (rows, n, d), or (1, n, d) if shared.
-
-        Args:
-            rows: which examples, as a slice, indices, or a Boolean for each
-        """
+        """Return the same as float64."""
         return self.stored_rows(rows).astype(np.float64, copy=False)
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:

@@ -34,9 +34,6 @@ def row_chunks(total: int, bytes_per_row: int, chunk_bytes: int = CHUNK_BYTES) -
         bytes_per_row: what a row takes, with all that is computed of it at once
         chunk_bytes: what a piece may take
 
-    Yields:
-        the rows of each piece, in order
-
     Example:
         >>> list(row_chunks(5, 8, chunk_bytes=16))
         [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
@@ -105,10 +102,7 @@ def private(name: str, values: object) -> npt.NDArray[Any]:
 
 
 def first_place(wrong: Booleans) -> tuple[int, ...]:
-    """Return the index of the first True.
-
-    Args:
-        wrong: of any shape, not all False
+    """Return the index of the first True; there is one.
 
     Example:
         >>> first_place(np.array([[False, False], [True, True]]))

@@ -27,10 +27,6 @@ _LENGTH = 8
 def serialized(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
     """Return the content of a .safetensors file.
 
-    Args:
-        tensors: arrays by name
-        metadata: texts by name
-
     Example:
         >>> content = serialized({"weights": np.zeros(1)}, {"b": "2", "a": "1"})
         >>> content[8:44]
@@ -62,14 +58,7 @@ class Form(NamedTuple):
 
 
 def require_known(found: Mapping[str, Array], known: Mapping[str, Array]) -> None:
-    """Refuse tensors that a reader would leave out: the weights of another kind of layer.
-
-    Args:
-        found: tensors of a file, by name
-        known: tensors of what was read
-
-    Raises:
-        ValueError: with their names
+    """Raise ValueError for tensors that a reader leaves out: weights of another kind of layer.
 
     Example:
         >>> require_known({"W_Q": np.eye(2), "slopes": np.ones(3)}, {"W_Q": np.eye(2)})
@@ -93,12 +82,8 @@ def load(
     Args:
         path: the file
         form: which kind it has to be
-        make: called with arrays by name and the JSON; may raise what a file can make it raise
+        make: called with arrays by name and the JSON, inside `files.reading`
         others: the same for other formats of such files, by name; they may have no description
-
-    Raises:
-        FormatError: if it is not such a file
-        OSError: if it cannot be read
     """
     with reading(path, form.what, form.written_by) as content:
         if content.startswith(b"PK"):
