@@ -133,11 +133,7 @@ FAMILIES: dict[type, ClaimFamily] = {
 def family_of(weights: Memorizer | SequenceMemorizer | Decoder) -> ClaimFamily:
     """Return the family of these weights, or of the type that theirs inherits from.
 
-    Args:
-        weights: a memorizer, a sequence memorizer, or a decoder
-
-    Raises:
-        ParameterError: for a layer of another type
+    Raises ParameterError for a layer of another type.
     """
     kind = type(weights.layer if isinstance(weights, Memorizer) else weights)
     found = next((FAMILIES[base] for base in kind.__mro__ if base in FAMILIES), None)

@@ -40,47 +40,22 @@ class ClaimFamily(ABC):
 
     @abstractmethod
     def describe(self, weights: Any, data: Any) -> tuple[Description, Description]:  # noqa: ANN401
-        """Return what a certificate says of the data and of the weights.
-
-        Args:
-            weights: of this family
-            data: of its type
-        """
+        """Return what a certificate says of the data and of the weights."""
 
     def name_of(self, weights: Any) -> str:  # noqa: ANN401, ARG002 - of this family
-        """Return what claims about these weights are about, as errors name it.
-
-        Args:
-            weights: of this family
-        """
+        """Return what claims about these weights are about, as errors name it."""
         return self.words
 
     def require_fit(self, weights: Any, data: Any) -> None:  # noqa: ANN401, B027 - of this family
-        """Require that data of the type fit the weights. Raises DataError.
-
-        Args:
-            weights: of this family
-            data: of its type
-        """
+        """Require that data of the type fit the weights. Raises DataError."""
 
     def require_unchanged(self, data: Any) -> None:  # noqa: ANN401 - of this family
-        """Require that data, which may be on disk, are those that were described.
-
-        Args:
-            data: of the type above
-
-        Raises:
-            DataError: if they have changed
-        """
+        """Raise DataError if data, which may be on disk, are not those that were described."""
         if isinstance(data, Dataset):
             data.require_unchanged()
 
     def available(self, weights: Any) -> Mapping[str, ClaimKind]:  # noqa: ANN401 - of this family
-        """Return the claims that apply to these weights, in the order of the registry.
-
-        Args:
-            weights: of this family
-        """
+        """Return the claims that apply to these weights, in the order of the registry."""
         return {name: kind for name, kind in CLAIMS[self.name].items() if kind.applies(weights)}
 
     @property
@@ -96,17 +71,10 @@ class ClaimFamily(ABC):
         claims: tuple[str, ...],
         options: CertifyOptions,
     ) -> Certificate:
-        """Judge claims, and return the certificate.
+        """Judge available claims in their order, with checked options, and return the certificate.
 
-        Args:
-            weights: of this family
-            data: of its type
-            claims: names of available claims, in their order
-            options: checked
-
-        Raises:
-            DataError: for data that do not fit the weights
-            ParameterError: for options that make no sense for these weights
+        Raises DataError for data that do not fit the weights, and ParameterError for options that
+        these weights cannot have.
         """
         kinds = tuple(CLAIMS[self.name][name] for name in claims)
         self.require_fit(weights, data)

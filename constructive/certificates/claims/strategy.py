@@ -22,16 +22,8 @@ class Strategy(ABC):
 
     @abstractmethod
     def applies(self, subject: Subject[Any, Any]) -> bool:
-        """Return whether these weights allow it.
-
-        Args:
-            subject: weights and data
-        """
+        """Return whether these weights allow it."""
 
     @abstractmethod
     def prove(self, subject: Subject[Any, Any]) -> tuple[Claim, ...] | None:
-        """Return the claims, or None where each should be judged by itself after all.
-
-        Args:
-            subject: to which it applies
-        """
+        """Return the claims, or None where each should be judged by itself after all."""
