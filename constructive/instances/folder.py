@@ -76,13 +76,8 @@ Licence: Apache-2.0.
 def file_names(instances: Sequence[Instance], vnnlib: str = "both") -> list[str]:
     """Return the names of the files that `save` writes.
 
-    Args:
-        instances: with different names
-        vnnlib: "1", "2" or "both"
-
-    Raises:
-        ParameterError: for another version, names that are repeated or cannot be those of files,
-            and different networks with one name
+    Raises ParameterError for another version of VNN-LIB, names that are repeated or cannot be those
+    of files, and different networks with one name.
     """
     if vnnlib not in VNNLIB:
         raise ParameterError(
@@ -199,10 +194,8 @@ def save(
 def proof_document(instance: Instance, hashes: dict[str, str], fixed: Array) -> dict[str, Any]:
     """Return what the proof file of an instance says.
 
-    Args:
-        instance: with its proof
-        hashes: SHA-256 of the files of its network and property: "onnx", "vnnlib", "vnnlib2"
-        fixed: values of the inputs of the graph that come before those of the network (m,)
+    `hashes` are the SHA-256 of the files of its network and property, `fixed` values of the inputs
+    of the graph that come before those of the network (m,).
     """
     return {
         "format": FORMAT,
