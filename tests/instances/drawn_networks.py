@@ -1,10 +1,14 @@
-"""What several tests of instances need: networks that are drawn, points of boxes, folders."""
+"""What several tests of instances need: networks, points of boxes, folders and their files."""
 
 import itertools
+import json
+from hashlib import sha256
 
 import numpy as np
 
 from constructive.instances import Head, Network
+from constructive.instances.reading import read_property
+from constructive.instances.vnnlib import version_1, version_2
 
 
 def float32(array):
@@ -42,3 +46,21 @@ def files_of(folder):
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+class Files:
+    """The files of an instance in a folder; `write` makes hashes consistent, as a forger would."""
+
+    def __init__(self, folder, name):
+        self.folder, self.name = folder, name
+        self.wanted = read_property((folder / f"vnnlib/{name}.vnnlib").read_text())
+        self.path = folder / f"proofs/{name}.json"
+        self.proof = json.loads(self.path.read_text())
+
+    def write(self, wanted=None, second=None):
+        wanted = wanted or self.wanted
+        texts = {"vnnlib": version_1(wanted), "vnnlib2": version_2(second or wanted)}
+        for part in texts.keys() & self.proof.keys():
+            (self.folder / part / f"{self.name}.vnnlib").write_text(texts[part])
+            self.proof[part] = sha256(texts[part].encode()).hexdigest()
+        self.path.write_text(json.dumps(self.proof))
