@@ -12,9 +12,7 @@ from constructive.certificates.certificate import Certificate
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.certificates.claims.options import CertifyOptions
 from constructive.certificates.claims.registry import CLAIMS
-from constructive.certificates.claims.strategy import Strategy
 from constructive.data.dataset import Dataset
-from constructive.support.errors import ParameterError
 from constructive.support.verdict import Claim
 
 Description = dict[str, Any]
@@ -29,14 +27,12 @@ class ClaimFamily(ABC):
         words: what its claims are about, as errors name it
         data: the type of data that such weights have
         format: of its certificates
-        strategies: shorter proofs, each tried before the claims are judged one by one
     """
 
     name: ClassVar[str]
     words: ClassVar[str]
     data: ClassVar[type | UnionType]
     format: ClassVar[str]
-    strategies: ClassVar[tuple[Strategy, ...]] = ()
 
     @abstractmethod
     def describe(self, weights: Any, data: Any) -> tuple[Description, Description]:  # noqa: ANN401
@@ -61,8 +57,7 @@ class ClaimFamily(ABC):
     @property
     def options(self) -> frozenset[str]:
         """The options that some claim takes."""
-        of_claims = [kind.options for kind in CLAIMS[self.name].values()]
-        return frozenset().union(*of_claims, *(strategy.options for strategy in self.strategies))
+        return frozenset().union(*(kind.options for kind in CLAIMS[self.name].values()))
 
     def prove(
         self,
@@ -84,33 +79,12 @@ class ClaimFamily(ABC):
         fingerprints = b"".join(bytes.fromhex(described["sha256"]) for described in about)
         rng = np.random.default_rng(options.seed)
         subject = Subject(weights, data, options, kinds, fingerprints, rng)
-        judged, form = self._judged(subject)
+        judged, form = self.judged(subject)
         self.require_unchanged(data)  # so that claims are about the data that were hashed
         return Certificate(judged, *about, made_by(), form)
 
-    def _judged(self, subject: Subject[Any, Any]) -> tuple[tuple[Claim, ...], str]:
+    def judged(self, subject: Subject[Any, Any]) -> tuple[tuple[Claim, ...], str]:
         """Return all claims, and the format of their certificate."""
-        names = [kind.name for kind in subject.asked]
-        for strategy in self.strategies:
-            if set(names) <= set(strategy.claims) and strategy.applies(subject):
-                claims = strategy.prove(subject)
-                if claims is not None:
-                    return claims, strategy.format
-                break
-        else:
-            self._require_in_process(subject, names)
         for kind in subject.asked:
             subject.judged[kind.name] = kind.judge(subject)
         return tuple(subject.judged.values()), self.format
-
-    def _require_in_process(self, subject: Subject[Any, Any], names: list[str]) -> None:
-        """Refuse an executor where no strategy has pieces for it."""
-        if subject.options.executor is None:
-            return
-        apart = ", ".join(name for strategy in self.strategies for name in strategy.claims)
-        raise ParameterError(
-            f"claims {', '.join(names)} about {self.name_of(subject.weights)} are not proved in "
-            "pieces, and have no executor= (--jobs)",
-            witness=type(subject.options.executor).__name__,
-            suggestion=f"paired heads with claims among {apart}, or no executor= (--jobs)",
-        )
