@@ -7,13 +7,12 @@ import base64
 import contextlib
 import copy
 import dataclasses
-import io
 import json
 from pathlib import Path
 
 import numpy as np
 from islands import EVIL, mutate_bytes, mutate_fields
-from three_files import FILES_OF
+from three_files import FILES_OF, said
 
 from constructive import (
     Dataset,
@@ -213,11 +212,7 @@ class Files:
         """The status of the checker, and what it prints, of another certificate."""
         if content is not None:
             self.path(self.names[0]).write_text(json.dumps(content))
-        printed = io.StringIO()
-        files = [str(self.path(name)) for name in self.names]
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
-            status = self.checker.main([*files, *options])
-        return status, printed.getvalue()
+        return said(self.checker, map(self.path, self.names), *options)
 
     def only(self, *names):
         """A certificate of some of its claims, which are true by themselves."""

@@ -1,7 +1,6 @@
 """Certificates of paired heads, and the second island, which checks them."""
 
 import dataclasses
-import json
 from fractions import Fraction
 
 import mpmath
@@ -263,15 +262,6 @@ def test_coupling_in_a_circle_is_proved_by_elimination(checker, paired, tmp_path
     files = signed_anew(tmp_path, certificate, data, weak)
     assert checker.main(files) == 1
     assert "NOT PROVED" in capsys.readouterr().out
-
-
-def altered(folder, target, change):
-    content = json.loads((folder / FILES[0]).read_text())
-    change(content)
-    for name in FILES[1:]:
-        (target / name).write_bytes((folder / name).read_bytes())
-    (target / FILES[0]).write_text(json.dumps(content))
-    return paths(target)
 
 
 @pytest.mark.parametrize(
