@@ -194,6 +194,10 @@ class Files:
     def path(self, name):
         return self.folder / name
 
+    @property
+    def paths(self):
+        return [self.path(name) for name in self.names]
+
     def save(self, *things):
         kept = [thing for thing in things if thing is not None]
         for name, thing in zip(self.names, kept, strict=True):
@@ -212,7 +216,7 @@ class Files:
         """The status of the checker, and what it prints, of another certificate."""
         if content is not None:
             self.path(self.names[0]).write_text(json.dumps(content))
-        return said(self.checker, map(self.path, self.names), *options)
+        return said(self.checker, self.paths, *options)
 
     def only(self, *names):
         """A certificate of some of its claims, which are true by themselves."""

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import three_files
 from decoder_parts import TWO, by_hand, small, two_tokens
-from islands import FOLDER, SOURCES, modules_loaded_by
+from islands import SOURCES
 from safetensors.numpy import load_file
 from safetensors.numpy import save as serialize
 from three_files import FILES_OF, said, saved
@@ -50,10 +50,6 @@ def several(tmp_path_factory):
 
 
 # It is an island, and states what certify states.
-
-
-def test_a_run_loads_nothing_of_the_package(recited):
-    assert modules_loaded_by(FOLDER, paths(recited)) == "status 0 loaded []"
 
 
 def test_the_format_is_that_of_certify(checker):

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from islands import FOLDER, modules_loaded_by
 from three_files import FILES_OF, paths, saved
 
 from constructive import (
@@ -44,13 +43,6 @@ def signed_anew(folder, certificate, data, memorizer):
     fresh = certify(memorizer, data, claims=["error"])
     forged = dataclasses.replace(certificate, data=fresh.data, weights=fresh.weights)
     return saved(folder, memorizer, data, forged)
-
-
-# It is an island.
-
-
-def test_a_run_loads_nothing_of_the_package(paired):
-    assert modules_loaded_by(FOLDER, paths(paired[3])) == "status 0 loaded []"
 
 
 # What is true is proved by both.
