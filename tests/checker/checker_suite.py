@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+from compact_parts import changed, compact
 from islands import EVIL, mutate_bytes, mutate_fields
 from three_files import FILES_OF, said
 
@@ -126,6 +127,12 @@ def decoder(storage="float32", model=None, **options):
     return Kind(built, text, spoilt, options={"model": model} if model else {})
 
 
+def decoder_of_integers():
+    built, text = compact()
+    flipped = changed(built, "unembedding", array=-built.unembedding)
+    return Kind(built, text, dict.fromkeys(("recites", "executed"), (flipped, text)))
+
+
 def several_texts():
     text = Text.bytes("abracadabra", "acrylic", "xyz", prompt=2)
     built = build_decoder(text, width=24)
@@ -166,6 +173,7 @@ KINDS = {
     "decoder, window": lambda: decoder(window=3),
     "decoder, bfloat16": lambda: decoder("bfloat16"),
     "decoder, scaled": lambda: decoder(model="float32, scaled"),
+    "decoder of integers": decoder_of_integers,
     "several texts": several_texts,
     "next": lambda: sequences("next"),
     "last": lambda: sequences("last"),

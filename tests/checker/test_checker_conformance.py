@@ -12,6 +12,7 @@ CLAIMS = {
     "wide groups": ("wide_grouping", "rank"),
     "pairs": ("rank", "error", "readout"),
     "several texts": ("rank", "recites", "executed"),
+    "decoder of integers": ("recites", "executed"),
     "upper bound": ("impossible",),
 }
 
