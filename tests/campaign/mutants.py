@@ -67,7 +67,7 @@ def checks(names: str) -> list[str]:
 LAYERS = "checker checker_conformance upper_bounds"
 PAIRS = [*checks("paired_steps paired_bounds layers paired soundness"), HONEST, HOSTILE]
 SEQUENCES = [*checks("sequence_parts sequence_checker soundness"), HOSTILE]
-DECODERS = checks("decoder_checker decoder_rounding decoder_models")
+DECODERS = checks("decoder_checker decoder_models")
 INTEGERS = checks("integer_steps integer_claims decoder_checker periodic_positions")
 PACKED = [*checks("packed_steps"), "tests/files/test_packed.py", "tests/files/test_paired_rules.py"]
 FOLDERS = [f"tests/instances/test_{name}.py" for name in ("checking", "flat_graph")]
@@ -106,7 +106,7 @@ TESTS = {
         *checks("rounding_steps executed exact_logits"), *DECODERS
     ],
     "certificates/checker/float_model": [
-        *checks("model_steps decoder_rounding decoder_checker executed"),
+        *checks("model_steps decoder_checker executed"),
         "tests/exact/test_float_model.py",
     ],
     "certificates/checker/files": [
@@ -127,7 +127,7 @@ TESTS = {
     "certificates/claims/paired": [*checks("paired_steps paired_claims paired soundness"), HOSTILE],
     "certificates/claims": [*checks(f"claim_kinds claims certify {LAYERS} soundness"), HOSTILE],
     "layers/rounding": checks("executed exact_logits"),
-    "layers/exact_logits": ["tests/layer", *checks("exact_logits decoder_rounding")],
+    "layers/exact_logits": ["tests/layer", *checks("exact_logits")],
     "layers/causal": ["tests/layer", *DECODERS],
     "layers": ["tests/layer", *checks(f"claims {LAYERS}")],
     "exact/directed": ["tests/exact/test_directed.py", *checks("bounds claims paired_steps")],
