@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from constructive.kernels.laws.sizes import block_sizes
-from constructive.kernels.masks import Integers
 from constructive.kernels.spec import Spec
+from constructive.support.arrays import Integers
 
 Places = tuple[Integers, Integers, Integers]
 Maps = Iterator[tuple[str, Integers]]
