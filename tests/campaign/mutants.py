@@ -118,6 +118,9 @@ TESTS = {
     ],
     "certificates/checker/fixed": [*checks(f"arithmetic {LAYERS}"), HONEST, HOSTILE],
     "certificates/checker/modular": [*checks(f"arithmetic layers {LAYERS}"), HONEST, HOSTILE],
+    "certificates/checker/rank": [*checks(f"layers decoder_claims {LAYERS} soundness"), HOSTILE],
+    "certificates/checker/stored": checks("stored_contexts"),
+    "certificates/checker/steps": checks("steps command"),
     "certificates/checker": [*checks(f"layers {LAYERS} soundness"), HONEST, HOSTILE, NEEDS],
     "certificates/checker/impossible": [*checks(f"layers {LAYERS}"), IMPOSSIBLE, NEEDS],
     "certificates/claims/recites": checks("decoder_claims decoder_checker"),
@@ -366,7 +369,8 @@ def main() -> None:
             continue
         start = time.time()
         counts, left = survivors(path, options)
-        mutant_records.add(path, counts, left, sampled=options.sample is not None)
+        some = options.sample is not None or options.only is not None
+        mutant_records.add(path, counts, left, sampled=some)
         name = path.relative_to(ROOT)
         minutes = (time.time() - start) / 60
         print(
