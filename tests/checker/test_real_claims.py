@@ -101,13 +101,13 @@ def test_logits_which_are_not_known_well_enough(checker):
     """An error of a hundredth is too much to say anything; less counts, and is carried on."""
     digits = np.zeros((5, 1, 1, 2))
     unit = 20 * 4
-    for error, refused in (
+    for error, unknown in (
         (1 << unit, True),
         ((1 << unit) // 99, True),
         ((1 << unit) // 101, False),
     ):
         logits = checker.fixed.Fixed(digits, -unit, error)
-        if refused:
+        if unknown:
             with pytest.raises(OverflowError, match="more digits"):
                 checker.digits.softmax(logits, 5, FREE)
         else:
