@@ -61,15 +61,8 @@ def network_of_token(layer: Layer, context: Array, query: Array, token: int = 0)
     (x + N z)^T W_K W_Q^T e; all other logits, and all values, are constant. As in `network_of`,
     these numbers are computed in float64 and rounded to float32.
 
-    Args:
-        layer: H heads whose weights are floats
-        context: E (n, d)
-        query: e (d,)
-        token: the index of the token that moves
-
-    Raises:
-        ParameterError: for weights that are not floats, a context of another width, products beyond
-            float32, a token that is not there, and values that read all directions
+    Raises ParameterError as `network_of` does, for a token that is not there, and for values that
+    read all directions.
 
     Example:
         >>> from constructive import build_memorizer, generators

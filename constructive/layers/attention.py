@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
-from constructive.data.padded import own_contexts
+from constructive.data.padded import Padded, as_padded
 from constructive.exact.arithmetics.floats import FactoredFloats
 from constructive.exact.models import FLOAT32
 from constructive.layers.attend import Chunk, attend, flat
@@ -311,8 +311,8 @@ class AttentionLayer(HeadShapes):
         Raises:
             DataError: if their shapes do not fit the layer
         """
-        own, queries = own_contexts(contexts), as_array(queries)
-        read = as_array(contexts) if own is None else own
+        given, queries = as_padded(contexts), as_array(queries)
+        read = given if isinstance(given, Padded) else as_array(given)
         self._require_fit(read.shape, queries.shape)
         return read, queries
 
