@@ -21,7 +21,7 @@ from constructive.data.shapes import require_examples
 from constructive.layers import extended, residues
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.extended import ExtendedLayer
-from constructive.layers.layer import Layer
+from constructive.layers.layer import Layer, require_float_layer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import BuildRecord
 from constructive.layers.shapes import FLOAT64
@@ -164,7 +164,6 @@ def build_memorizer(
         heads=built.heads,
         order=built.order,
         coupled=built.coupled,
-        precision=built.layer.precision,
         classes=dataset.classes,
         formula=known.formula,
         theorem=known.theorem,
@@ -182,7 +181,7 @@ def build_memorizer(
             narrow = value_dim is not None and value_dim < data.target_dim
             raise _imprecise(data, plan, built, narrow=narrow)
         return _finished(built.layer, record)
-    layer = built.layer.floats("readouts of more bits")
+    layer = require_float_layer(built.layer, "readouts of more bits")
     report("solve in balls", 0, 1)
     return _extended(data, layer, record, precisions, tolerance, rng)
 

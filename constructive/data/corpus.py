@@ -18,8 +18,8 @@ import numpy as np
 from constructive.data.tokens import Joined, Token, joined, no_text, require_vocabulary
 from constructive.support.arguments import is_integer, require_positive
 from constructive.support.arrays import Integers, private
-from constructive.support.errors import DataError, FormatError, ParameterError, shown
-from constructive.support.files import read_file, replacing
+from constructive.support.errors import DataError, ParameterError, shown
+from constructive.support.files import reading, replacing
 
 FORMAT = "constructive text 1"
 
@@ -390,8 +390,8 @@ class Text:
             FormatError: if it is not one
             OSError: if it cannot be read
         """
-        stored = read_file(path)
-        try:
+        written_by = "Text.save or `constructive recite`"
+        with reading(path, "a text", written_by) as stored:
             content = json.loads(stored)
             if content["format"] != FORMAT:
                 raise ValueError(f"its format is {shown(content['format'])}, not {FORMAT!r}")
@@ -401,12 +401,6 @@ class Text:
             ids = np.array([i for text in texts for i in text], dtype=np.int64)
             lengths = np.array([len(text) for text in texts], dtype=np.int64)
             return cls(vocabulary, ids, lengths, content["prompt"], content["unit"])
-        except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as failure:
-            raise FormatError(
-                f"{path} is not a text: {failure}",
-                witness=str(path),
-                suggestion="a file written by Text.save or `constructive recite`",
-            ) from failure
 
 
 @dataclass(frozen=True)

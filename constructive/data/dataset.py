@@ -13,7 +13,7 @@ from constructive.data.archive import read_archive
 from constructive.data.examples import Examples
 from constructive.data.indices import indices
 from constructive.data.labels import Label, one_hot, require_classes
-from constructive.data.padded import Padded, own_contexts
+from constructive.data.padded import Padded, as_padded, of_lengths
 from constructive.data.repeats import first_of_each, refusal
 from constructive.data.shapes import ARRAYS, LENGTHS, check_shapes
 from constructive.data.stored import StoredContexts, read_folder, write_folder
@@ -84,8 +84,7 @@ class Dataset(Examples):
     classes: tuple[Label, ...] = ()
 
     def __post_init__(self) -> None:
-        given = self.on_disk or self.contexts, self.queries, self.targets
-        _fill(self, given, self.classes, copy=True)
+        _fill(self, (self.held, self.queries, self.targets), self.classes, copy=True)
 
     @classmethod
     def of_classes(
@@ -268,10 +267,9 @@ class Dataset(Examples):
         These span the same, and have the same largest entries. Attention to them differs, as it
         counts repeated tokens. Returns the data themselves where contexts have one length.
         """
-        contexts: Any = vars(self)["contexts"]
-        if not isinstance(contexts, Padded):
+        if not isinstance(self.held, Padded):
             return self
-        return owning(contexts.tokens, self.queries, self.targets, self.classes)
+        return owning(self.held.tokens, self.queries, self.targets, self.classes)
 
     def save(self, path: str | Path) -> None:
         """Write an .npz file of `contexts`, `queries` and `targets`, whole or not at all.
@@ -364,7 +362,7 @@ class Dataset(Examples):
         arrays = read_archive(path, ARRAYS)
         lengths = arrays.pop(LENGTHS, None)
         if lengths is not None:
-            arrays["contexts"] = own_contexts(arrays["contexts"], lengths)
+            arrays["contexts"] = of_lengths(arrays["contexts"], lengths)
         return owning(**arrays)
 
     def __repr__(self) -> str:
@@ -403,11 +401,9 @@ def _fill(
     dataset: Dataset, arrays: tuple[object, object, object], classes: object, *, copy: bool
 ) -> None:
     """Check the arrays of a data set, and set them."""
-    for name, values in zip(ARRAYS, arrays, strict=True):
-        kept: object = values  # contexts on disk were checked when they were read
-        if name == ARRAYS[0] and not isinstance(values, StoredContexts):
-            kept = own_contexts(values)
-            kept = values if kept is None else kept
+    contexts, *others = arrays
+    for name, values in zip(ARRAYS, (as_padded(contexts), *others), strict=True):
+        kept = values  # those on disk were checked when they were read, and padded ones
         if not isinstance(kept, StoredContexts | Padded):
             kept = frozen(finite_array(name, kept, copy=copy))
         object.__setattr__(dataset, name, kept)

@@ -18,9 +18,7 @@ Joined = str | bytes | tuple[int, ...]
 def require_vocabulary(vocabulary: tuple[Token, ...], unit: str) -> None:
     """Raise ParameterError for an unknown unit, or tokens that are not all different ones of it.
 
-    Args:
-        vocabulary: strings for "words", integers from 0 to 255 for "bytes", any for "ids"
-        unit: what a token is
+    They are strings for "words", integers from 0 to 255 for "bytes", any integers for "ids".
     """
     require_known("unit", unit, get_args(Unit))
     met: set[Token] = set()
@@ -41,15 +39,9 @@ def require_vocabulary(vocabulary: tuple[Token, ...], unit: str) -> None:
 def numbers_of(
     tokens: "str | bytes | Sequence[Token]", vocabulary: Sequence[Token], unit: str
 ) -> Integers:
-    """Return the numbers of tokens (N,).
+    """Return the numbers of tokens (N,), which may be a string if they are words or bytes.
 
-    Args:
-        tokens: of the vocabulary; or a string of words, or bytes, if those are the tokens
-        vocabulary: all tokens, in the order of their numbers
-        unit: what a token is
-
-    Raises:
-        DataError: for a token that is not in the vocabulary, for none, and for no sequence
+    Raises DataError for a token that is not in the vocabulary, for none, and for no sequence.
 
     Example:
         >>> numbers_of("no, no", ("no", ",", " "), "words").tolist()
@@ -84,10 +76,6 @@ def numbers_of(
 def joined(tokens: Sequence[Token], unit: str) -> Joined:
     """Return tokens one after the other: a string of words, bytes, or a tuple of token ids.
 
-    Args:
-        tokens: of one unit
-        unit: "words", "bytes" or "ids"
-
     Example:
         >>> joined(("the", " ", "cat"), "words"), joined((97, 98), "bytes")
         ('the cat', b'ab')
@@ -99,12 +87,7 @@ def joined(tokens: Sequence[Token], unit: str) -> Joined:
 
 
 def no_text(found: object, wanted: str) -> ParameterError:
-    """Return the error for what is not a text.
-
-    Args:
-        found: what was given
-        wanted: what it should be
-    """
+    """Return the error for what is not a text."""
     return ParameterError(
         f"{shown(found)} is not {wanted}",
         witness=type(found).__name__,

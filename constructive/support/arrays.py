@@ -34,9 +34,6 @@ def row_chunks(total: int, bytes_per_row: int, chunk_bytes: int = CHUNK_BYTES) -
         bytes_per_row: what a row takes, with all that is computed of it at once
         chunk_bytes: what a piece may take
 
-    Yields:
-        the rows of each piece, in order
-
     Example:
         >>> list(row_chunks(5, 8, chunk_bytes=16))
         [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
@@ -70,6 +67,17 @@ def as_array(values: object) -> npt.NDArray[Any]:
     return array.astype(np.float32) if array.dtype.name.startswith(_SHORT) else array
 
 
+def readable_array(
+    name: str, values: object, suggestion: str, witness: object = None
+) -> npt.NDArray[Any]:
+    """Return `as_array` of values, or raise DataError with their name."""
+    try:
+        return as_array(values)
+    except UNREADABLE as error:
+        problem = f"{name} cannot be read as an array: {error}"
+        raise DataError(problem, witness=witness, suggestion=suggestion) from error
+
+
 def private(name: str, values: object) -> npt.NDArray[Any]:
     """Return a read-only copy as an array; also of what only looks like one, such as a tensor.
 
@@ -94,10 +102,7 @@ def private(name: str, values: object) -> npt.NDArray[Any]:
 
 
 def first_place(wrong: Booleans) -> tuple[int, ...]:
-    """Return the index of the first True.
-
-    Args:
-        wrong: of any shape, not all False
+    """Return the index of the first True; there is one.
 
     Example:
         >>> first_place(np.array([[False, False], [True, True]]))

@@ -66,7 +66,7 @@ def test_take_is_what_numpy_takes(examples):
         (1, (), "0 axes, not one"),
         (None, (), "0 axes, not one"),
         ([[0, 1]], (1, 2), "2 axes, not one"),
-        ([[0], [1, 2]], None, "are not an array"),
+        ([[0], [1, 2]], None, "as an array"),
     ],
 )
 @pytest.mark.parametrize("make", [generators.uniform, generators.shared_context])
