@@ -152,6 +152,11 @@ def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array.view()
 
 
+def with_one(array: Array) -> Array:
+    """Return an entry 1 appended along the last axis."""
+    return np.concatenate([array, np.ones((*array.shape[:-1], 1), array.dtype)], axis=-1)
+
+
 class Rebuilt:
     """An object that its constructor makes anew when it is copied or unpickled.
 
