@@ -126,15 +126,7 @@ def check(
 
 
 def run_checker(arguments: Sequence[str], *, max_memory: float = 8.0) -> Checked:
-    """Run the independent checker in a process of its own.
-
-    Args:
-        arguments: of its command line
-        max_memory: GB that it may take
-
-    Raises:
-        ParameterError: for no size
-    """
+    """Run the independent checker with these arguments, in a process of its own."""
     _require_size(max_memory)
     command = [sys.executable, "-I", str(CHECKER), *arguments]
     command += ["--max-memory", repr(float(max_memory))]

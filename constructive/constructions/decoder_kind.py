@@ -55,12 +55,7 @@ class DecoderKind(ABC):
 
     @abstractmethod
     def build(self, text: Text, options: DecoderOptions) -> Decoder:
-        """Build a decoder for texts.
-
-        Args:
-            text: one text or several
-            options: those it takes
-        """
+        """Build a decoder for texts."""
 
     def require(self, options: DecoderOptions) -> None:
         """Raise ParameterError for options that it does not take."""

@@ -14,13 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from constructive.constructions.construction import Construction
-from constructive.constructions.options import FLOAT, RATIONAL, Options, refusal
+from constructive.constructions.options import FLOAT, RATIONAL, Options
+from constructive.constructions.refusals import refusal
 from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.support import tables
-from constructive.support.arguments import require_known, require_positive, require_size
+from constructive.support.arguments import require_known, require_size
 from constructive.support.errors import CapacityError, ConstructiveError, ParameterError
 from constructive.theory.bounds import Plan
 from constructive.theory.values import heads_for_values
@@ -189,6 +190,7 @@ def explain(
     sizes = {"num_heads": num_heads, "head_dim": head_dim, "value_dim": value_dim}
     require_size(**{name: size for name, size in sizes.items() if size is not None})
     require_examples(dataset)
+    require_known("arithmetic", arithmetic, (FLOAT, RATIONAL))
     several = dataset.lengths is not None
     options = Options(head_dim, value_dim, arithmetic, exact_logits=exact_logits, lengths=several)
     return explain_survey(Survey(dataset), num_heads, construction, options)
@@ -199,22 +201,10 @@ def explain_survey(
 ) -> Explanation:
     """Return the same of data that are surveyed, so that a build knows what planning has found.
 
-    Args:
-        survey: what is known of T examples
-        num_heads: as for `explain`, and so are the others
-        construction: the name of one, or "auto"
-        options: what is asked of it
-
-    Raises:
-        ParameterError: as `explain` does
+    Sizes, data and arithmetic have been checked.
     """
     dataset = survey.dataset
     require_known("construction", construction, (AUTO, *CONSTRUCTIONS))
-    require_examples(dataset)
-    require_known("arithmetic", options.arithmetic, (FLOAT, RATIONAL))
-    for name, count in {"head_dim": options.head_dim, "value_dim": options.value_dim}.items():
-        if count is not None:
-            require_positive(**{name: count})
     # What is built in pieces is too large for a look at all contexts at once; shapes say enough.
     in_pieces = construction != AUTO and CONSTRUCTIONS[construction].is_parallel
     by_shapes = num_heads is None and in_pieces
@@ -241,7 +231,6 @@ def _heads(survey: Survey, num_heads: int | None, value_dim: int | None) -> tupl
     """Return H as an integer of Python, and why it is that, where nobody asked for it."""
     dataset = survey.dataset
     if num_heads is not None:
-        require_positive(num_heads=num_heads)
         return operator.index(num_heads), ""
     if not isinstance(dataset, Dataset):
         raise ParameterError(
@@ -290,8 +279,8 @@ def _option(
     construction: Construction, shapes: ExampleShapes, num_heads: int, options: Options
 ) -> Option:
     """What one construction would do of what planning is asked for."""
-    dim, plan = shapes.target_dim, None
-    refused = refusal(construction, options, dim, CONSTRUCTIONS, planning=True)
+    plan = None
+    refused = refusal(construction, options, shapes.target_dim, planning=True)
     cost = construction.cost(shapes, num_heads, options)
     if refused is None:
         try:

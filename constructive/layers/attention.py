@@ -27,7 +27,7 @@ from constructive.exact.arithmetics.floats import FactoredFloats
 from constructive.exact.models import FLOAT32
 from constructive.layers.attend import Chunk, attend, flat
 from constructive.layers.outputs import Outputs, drawn
-from constructive.layers.shapes import FLOAT64, HeadShapes, check_targets, require_finite
+from constructive.layers.shapes import HeadShapes, check_targets, require_finite
 from constructive.layers.views import View, examples
 from constructive.support.arrays import CHUNK_BYTES, Array, as_array, private
 from constructive.support.errors import DataError, ParameterError, shown
@@ -35,7 +35,7 @@ from constructive.support.errors import DataError, ParameterError, shown
 
 @dataclass(frozen=True, eq=False)
 class AttentionLayer(HeadShapes):
-    """Multi-head attention with a linear readout, as plain arrays: the `Layer` in floats.
+    """Multi-head attention with a linear readout, as plain arrays of floats.
 
     All five arrays have one dtype, float64 or float32, and the layer computes in it. They are
     read-only copies of what was given.
@@ -127,7 +127,6 @@ class AttentionLayer(HeadShapes):
         """d, the number of entries of a token or a query."""
         return int(self.value_weights.shape[1]) if self.value_weights.ndim > 1 else 0
 
-    precision = FLOAT64
     corrections: ClassVar[tuple[Array, ...]] = ()
     """None, as W_V is all there is."""
     first_bits = 128
@@ -154,14 +153,6 @@ class AttentionLayer(HeadShapes):
         given = Outputs((self.value_weights,), self.output_weights, self.readout_weights)
         (values,), output, readout = drawn(given, rng)
         return AttentionLayer(self.query_weights, self.key_weights, values, output, readout)
-
-    def floats(self, purpose: str) -> "AttentionLayer":  # noqa: ARG002 - nothing is refused
-        """Return the layer itself, as its weights are floats already.
-
-        Args:
-            purpose: what they are for
-        """
-        return self
 
     @property
     def value_dim(self) -> int:

@@ -59,10 +59,13 @@ def added_tokens(decoder: Decoder, text: Text) -> Array:
     Raises:
         PrecisionError: where it does not; or where what fills up shorter texts overflows
     """
-    token, position = (part.astype(np.float64) for part in decoder.every_token(text))
+    places = np.arange(len(text)) - np.repeat(text.starts, text.lengths)
+    pairs = np.unique(np.stack([text.ids, places]), axis=1)
+    token = decoder.embedding[pairs[0]].astype(np.float64)
+    position = decoder.placed(pairs[1]).astype(np.float64)
     with np.errstate(over="ignore"):
         added = token + position
-        tokens = added.astype(np.float32)
+        tokens: Array = added.astype(np.float32)
         filled = decoder.embedding[0] + decoder.placed(np.arange(text.longest))
     rest = added - token
     exact = (tokens == added) & (rest == position) & (added - rest == token)

@@ -141,19 +141,6 @@ class BuildRecord:
             ("condition", f"{self.condition:.1e} (estimate)" if estimated else "not estimated"),
         )
 
-    def require_heads(self, num_heads: int) -> None:
-        """Refuse a layer that has another number of heads.
-
-        Args:
-            num_heads: H of the layer
-
-        Raises:
-            ValueError: unless there is a record of each head
-        """
-        if len(self.heads) != num_heads:
-            message = f"{num_heads} heads have {len(self.heads)} records"
-            raise ValueError(message)
-
 
 @dataclass(frozen=True)
 class TrainedRecord:
@@ -210,13 +197,6 @@ class TrainedRecord:
             layer: the weights of the memorizer
         """
         return (("layer", _sizes(layer, f"H = {layer.num_heads}")),)
-
-    def require_heads(self, num_heads: int) -> None:
-        """Refuse nothing, as any number of heads will do.
-
-        Args:
-            num_heads: H of the layer
-        """
 
 
 def _sizes(layer: Layer, heads: str) -> str:

@@ -49,11 +49,7 @@ class HeadShapes(Rebuilt):
 def head_weights(
     tensors: dict[str, npt.NDArray[Any]],
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the first two arrays of a layer, from tensors of a file.
-
-    Args:
-        tensors: by the names which files give them
-    """
+    """Return the first two arrays of a layer, from tensors of a file."""
     return tensors["W_Q"], tensors["W_K"]
 
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from decoder_parts import TWO, by_hand, small, two_tokens
+from refusals import refused
 
 from constructive.layers.recital import recital
 
@@ -265,11 +266,8 @@ class TestExactLogits:
         for most, known in ((2.0**50, True), (2.0**52, False)):
             on.weights["W_K"][0, :, 0] = [most, 0.0, 0.0, 1.0]
             on.weights["W_K"][0, 3, 0] = 1.0
-            if known:
+            with refused(None if known else "short integers"):
                 assert checker.margins.exact_logits(on, model)[:2] == (1.0, pytest.approx(2 * most))
-            else:
-                with pytest.raises(ValueError, match="short integers"):
-                    checker.margins.exact_logits(on, model)
 
     @pytest.mark.parametrize("name", [PLAIN, "float32, any contraction"])
     @pytest.mark.parametrize(("size", "in_range"), [(2.0**50, True), (2.0**56, False)])

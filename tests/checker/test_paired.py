@@ -1,7 +1,6 @@
 """Certificates of paired heads, and the second island, which checks them."""
 
 import dataclasses
-import json
 from fractions import Fraction
 
 import mpmath
@@ -10,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from islands import FOLDER, modules_loaded_by
 from three_files import FILES_OF, paths, saved
 
 from constructive import (
@@ -45,13 +43,6 @@ def signed_anew(folder, certificate, data, memorizer):
     fresh = certify(memorizer, data, claims=["error"])
     forged = dataclasses.replace(certificate, data=fresh.data, weights=fresh.weights)
     return saved(folder, memorizer, data, forged)
-
-
-# It is an island.
-
-
-def test_a_run_loads_nothing_of_the_package(paired):
-    assert modules_loaded_by(FOLDER, paths(paired[3])) == "status 0 loaded []"
 
 
 # What is true is proved by both.
@@ -263,15 +254,6 @@ def test_coupling_in_a_circle_is_proved_by_elimination(checker, paired, tmp_path
     files = signed_anew(tmp_path, certificate, data, weak)
     assert checker.main(files) == 1
     assert "NOT PROVED" in capsys.readouterr().out
-
-
-def altered(folder, target, change):
-    content = json.loads((folder / FILES[0]).read_text())
-    change(content)
-    for name in FILES[1:]:
-        (target / name).write_bytes((folder / name).read_bytes())
-    (target / FILES[0]).write_text(json.dumps(content))
-    return paths(target)
 
 
 @pytest.mark.parametrize(

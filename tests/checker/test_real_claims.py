@@ -7,6 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 from real_parts import FREE, MATRIX, evaluated, layer_and_data
+from refusals import refused
 
 EIGHT = (6, 3, 4, 2, 5, 7, 3, 8)
 """Sizes, where nothing is done with them."""
@@ -19,7 +20,7 @@ def test_exponentials_cost_what_they_take(checker):
     work = part.Work(3 * checker.digits.exponential(12))
     checker.digits.softmax(logits, 12, work)
     assert work.spent == work.allowed  # of three tokens: the other head has one alone
-    with pytest.raises(ValueError, match="not shown with the digits which a minute allows"):
+    with refused("not shown with the digits which a minute allows"):
         checker.digits.softmax(logits, 12, part.Work(2.99 * checker.digits.exponential(12)))
     plain = part.needs(EIGHT, 5, keep=True)
     assert part.first(EIGHT, keep=True) == (
@@ -100,13 +101,13 @@ def test_logits_which_are_not_known_well_enough(checker):
     """An error of a hundredth is too much to say anything; less counts, and is carried on."""
     digits = np.zeros((5, 1, 1, 2))
     unit = 20 * 4
-    for error, refused in (
+    for error, unknown in (
         (1 << unit, True),
         ((1 << unit) // 99, True),
         ((1 << unit) // 101, False),
     ):
         logits = checker.fixed.Fixed(digits, -unit, error)
-        if refused:
+        if unknown:
             with pytest.raises(OverflowError, match="more digits"):
                 checker.digits.softmax(logits, 5, FREE)
         else:

@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import pytest
 import three_files
-from islands import FOLDER, modules_loaded_by
 from three_files import FILES_OF, saved
 
 from constructive import (
@@ -40,13 +39,6 @@ def proved(tmp_path_factory):
     memorizer = build_sequence_memorizer(SEQUENCES, LABELS, task="seq2seq")
     saved(folder, memorizer, SequenceDataset.of(SEQUENCES, LABELS, "seq2seq"))
     return folder
-
-
-# It is an island.
-
-
-def test_a_run_loads_nothing_of_the_package(proved):
-    assert modules_loaded_by(FOLDER, paths(proved)) == "status 0 loaded []"
 
 
 # What holds is proved.

@@ -16,6 +16,7 @@ def test_figures(run, tmp_path):
     (tmp_path / "figure-3-saturation.png").write_bytes(b"old")
     arguments = "figures", "--only", "saturation"
     assert "figure-3-saturation.png: it exists already" in run(*arguments, status=2)
+    assert "no such folder" in run(*arguments, "-o", "none", status=2)
     assert "Figure 3: softmax saturation" in run(*arguments, "--force")
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "figure-3-saturation.png", "figure-3-saturation.svg",
@@ -25,10 +26,6 @@ def test_figures(run, tmp_path):
 
 def test_every_figure_can_be_asked_for():
     assert [figure.value for figure in sweeps.Figure] == list(FIGURES)
-
-
-def test_figures_into_nowhere(run):
-    assert "no such folder" in run("figures", "-o", "none", status=2)
 
 
 def test_capacity_map(run, tmp_path):

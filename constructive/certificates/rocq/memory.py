@@ -12,10 +12,7 @@ _EACH = 400e-9
 
 
 def gigabytes(known: Stored) -> float:
-    """GB which the largest process of Rocq takes, about, by measurements of the benchmark.
-
-    Args:
-        known: the numbers which it gets
+    """Return the GB that the largest process of Rocq takes, about, as benchmarks measured it.
 
     Example:
         >>> import numpy as np
@@ -26,14 +23,7 @@ def gigabytes(known: Stored) -> float:
 
 
 def require_memory(known: Stored, most: float) -> None:
-    """Require that Rocq needs no more memory than it may take.
-
-    Args:
-        known: the numbers which it gets
-        most: GB
-
-    Raises:
-        ParameterError: where it needs more, about, and for no size
+    """Raise ParameterError where Rocq needs more GB than it may take, and for no size.
 
     Example:
         >>> import numpy as np

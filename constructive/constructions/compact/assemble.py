@@ -5,42 +5,13 @@ from typing import NamedTuple
 import numpy as np
 
 from constructive.constructions.compact.contexts import Contexts
-from constructive.constructions.compact.exact import UNIT, margins
-from constructive.constructions.compact.tokens import Layout
-from constructive.data.corpus import Text
+from constructive.constructions.compact.exact import margins
+from constructive.constructions.compact.plan import Plan
 from constructive.layers.causal.layer import CausalLayer
+from constructive.layers.causal.saturated import EXACT
 from constructive.layers.decoder import Decoder
 from constructive.layers.decoder_record import DecoderRecord
-from constructive.support.arrays import Array, Integers
-
-
-class Plan(NamedTuple):
-    """All of a decoder but its heads and its readout.
-
-    Attributes:
-        text: one text or several
-        wanted: places of the different contexts (R,)
-        order: places of the V + 1 tokens
-        layout: of tokens
-        points: of tokens (V + 1, k)
-    """
-
-    text: Text
-    wanted: Integers
-    order: Integers
-    layout: Layout
-    points: Integers
-
-    @property
-    def shift(self) -> Integers:
-        """The middle of the points, which they are moved by (k,)."""
-        middle: Integers = self.points.min(axis=0) // 2
-        return middle
-
-    @property
-    def centred(self) -> Integers:
-        """The points when they are moved: about as short as possible."""
-        return self.points - self.shift
+from constructive.support.arrays import Array
 
 
 class Part(NamedTuple):
@@ -59,32 +30,16 @@ class Part(NamedTuple):
     condition: float
 
 
-def unembedding_of(plan: Plan, spacing: int) -> Array:
-    """Return O (V + 1, k + 1): 2 c_v and -|c_v|^2 S.
-
-    Args:
-        plan: tokens and points
-        spacing: S
-    """
-    points = plan.centred.astype(np.float64)
-    squares = (points**2).sum(axis=1, keepdims=True) * spacing
-    return np.concatenate([2.0 * points, 0.0 - squares], axis=1) + 0.0  # there is one zero
-
-
 def assembled(
     plan: Plan, heads: tuple[Array, Array], readout: Array, parts: list[Part], spacing: int
 ) -> Decoder:
     """Return the decoder, with its exact margins in the record.
 
-    Args:
-        plan: tokens and points
-        heads: W_Q and W_K (H, d, 1)
-        readout: U without what moves the points ((H + 1) d, k)
-        parts: what all of its positions meet
-        spacing: S
+    heads: W_Q and W_K (H, d, 1);  readout: U without what moves the points ((H + 1) d, k)
+    parts: what all of its positions meet;  spacing: S
     """
     layout, outputs = plan.layout, readout.shape[1]
-    unembedding = unembedding_of(plan, spacing)
+    unembedding = _unembedding(plan, spacing)
     moved = np.append(-plan.shift * float(spacing), 1.0)
     whole = np.zeros((len(readout), outputs + 1))
     whole[:, :outputs] = readout
@@ -96,12 +51,12 @@ def assembled(
         entries[0] += moved
         found = margins(part.seen, entries, unembedding)
         least, share = min(least, found.least), max(share, found.share)
-    if np.abs(whole).sum(axis=0).max() >= 1 / UNIT:
+    if np.abs(whole).sum(axis=0).max() >= EXACT:
         share = np.inf  # sums are not exact
     number = sum(len(part.seen.following) for part in parts)
     condition = max(part.condition for part in parts)
     return Decoder(
-        layout.embedding(plan.order[: plan.text.end]),
+        plan.embedding,
         layout.positions(),
         CausalLayer(
             heads[0].astype(np.float32),
@@ -115,3 +70,10 @@ def assembled(
         DecoderRecord(layout.seed, number, condition, least, share),
         longest=plan.text.longest,
     )
+
+
+def _unembedding(plan: Plan, spacing: int) -> Array:
+    """Return O (V + 1, k + 1): 2 c_v and -|c_v|^2 S."""
+    points = plan.centred.astype(np.float64)
+    squares = (points**2).sum(axis=1, keepdims=True) * spacing
+    return np.concatenate([2.0 * points, 0.0 - squares], axis=1) + 0.0  # there is one zero

@@ -148,10 +148,7 @@ def _summed(shares: Array, sizes: Array) -> Array:
 
 
 def growth(errors: Array) -> Array:
-    """Bound exp(2 eps) - 1 from above; infinite where that is beyond exp(700).
-
-    Args:
-        errors: eps, not negative, of any shape
+    """Bound exp(2 eps) - 1 from above, for eps >= 0; infinite where that is beyond exp(700).
 
     Example:
         >>> growth(np.array([0.0, 1e-3, 1.0, 1e3])).round(6).tolist()
