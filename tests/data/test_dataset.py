@@ -153,7 +153,7 @@ def test_numbers_which_are_not_finite(value):
     [
         ([["a", "b"]], "dtype <U1"),
         ([[1j, 2]], "dtype complex128"),
-        ([[1, 2], [3]], "ragged"),
+        ([[1, 2], [3]], "as an array"),
         ([[2**53 + 1, 0]], "beyond 2^53"),
         ([[-(2**63), 0]], "beyond 2^53"),
         ([[2**70, 0]], "dtype object"),
