@@ -19,7 +19,7 @@ from constructive.data.shapes import ARRAYS, LENGTHS, check_shapes
 from constructive.data.stored import StoredContexts, read_folder, write_folder
 from constructive.data.torch_examples import arrays_of
 from constructive.support.arguments import as_path
-from constructive.support.arrays import Array, finite_array, frozen
+from constructive.support.arrays import Array, finite_array, frozen, with_one
 from constructive.support.errors import DataError
 from constructive.support.files import replacing
 
@@ -230,11 +230,8 @@ class Dataset(Examples):
             array([[2., 0., 1.],
                    [2., 1., 1.]])
         """
-        contexts: Any = self.contexts
-        if isinstance(contexts, Padded):
-            contexts = Padded(with_one(contexts.tokens), contexts.lengths)
-        else:
-            contexts = with_one(contexts)
+        longer = with_one(self.filled.contexts)
+        contexts = longer if self.lengths is None else Padded(longer, self.lengths)
         return owning(contexts, with_one(self.queries), self.targets, self.classes)
 
     def last_token_queries(self) -> "Dataset":
@@ -253,12 +250,9 @@ class Dataset(Examples):
                 witness=self.contexts.shape,
                 suggestion="contexts of their own",
             )
-        contexts: Any = self.contexts
-        if isinstance(contexts, Padded):
-            last = contexts.tokens[np.arange(len(self)), contexts.lengths - 1]
-        else:
-            last = contexts[:, -1].copy()
-        return owning(contexts, last, self.targets, self.classes)
+        last = -1 if self.lengths is None else self.lengths - 1
+        queries = self.filled.contexts[np.arange(len(self)), last]
+        return owning(self.contexts, queries, self.targets, self.classes)
 
     @property
     def filled(self) -> "Dataset":
@@ -294,9 +288,8 @@ class Dataset(Examples):
     def save_folder(self, path: str | Path) -> None:
         """Write a folder of `contexts.npy`, `queries.npy` and `targets.npy`, for `open`.
 
-        Names of classes go into `classes.npy`, where there are some.
-
-        Whole or not at all: the folder gets its name when everything is written.
+        Names of classes go into `classes.npy`, where there are some. Whole or not at all: the
+        folder gets its name when everything is written.
 
         Args:
             path: the folder; an old one of that name is replaced if it holds nothing else
@@ -410,8 +403,3 @@ def _fill(
     check_shapes(dataset.context_shape, dataset.queries.shape, dataset.targets.shape)
     named = require_classes(classes)
     object.__setattr__(dataset, "classes", named and require_classes(named, dataset.target_dim))
-
-
-def with_one(array: Array) -> Array:
-    """Return an entry 1 appended along the last axis."""
-    return np.concatenate([array, np.ones((*array.shape[:-1], 1), array.dtype)], axis=-1)

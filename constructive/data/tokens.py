@@ -36,6 +36,31 @@ def require_vocabulary(vocabulary: tuple[Token, ...], unit: str) -> None:
         met.add(token)
 
 
+def split(text: Any, unit: str) -> list[Token]:  # noqa: ANN401 - what users give
+    """Return the tokens of a text: a string of words, a string or bytes, or integers for "ids".
+
+    Raises ParameterError for anything else.
+
+    Example:
+        >>> split("no, no", "words"), split("no", "bytes")
+        (['no', ',', ' ', 'no'], [110, 111])
+    """
+    if unit == "words":
+        if not isinstance(text, str):
+            raise _no_text(text, "a string")
+        return re.findall(r"\w+|\W", text)
+    if unit == "bytes":
+        content = text.encode() if isinstance(text, str) else text
+        if not isinstance(content, bytes):
+            raise _no_text(text, "a string or bytes")
+        return list(content)
+    found: list[Any] = list(text) if np.iterable(text) and not isinstance(text, str) else [None]
+    for value in found:
+        if not is_integer(value):
+            raise _no_text(value, "a token id, an integer")
+    return [int(value) for value in found]
+
+
 def numbers_of(
     tokens: "str | bytes | Sequence[Token]", vocabulary: Sequence[Token], unit: str
 ) -> Integers:
@@ -48,10 +73,8 @@ def numbers_of(
         [0, 1, 2, 0]
     """
     listed: list[Any]
-    if isinstance(tokens, str) and unit == "words":
-        listed = re.findall(r"\w+|\W", tokens)
-    elif isinstance(tokens, str) and unit == "bytes":
-        listed = list(tokens.encode())
+    if isinstance(tokens, str) and unit != "ids":
+        listed = split(tokens, unit)
     elif isinstance(tokens, Iterable):
         listed = list(tokens)
     else:
@@ -86,7 +109,7 @@ def joined(tokens: Sequence[Token], unit: str) -> Joined:
     return bytes(numbers) if unit == "bytes" else numbers
 
 
-def no_text(found: object, wanted: str) -> ParameterError:
+def _no_text(found: object, wanted: str) -> ParameterError:
     """Return the error for what is not a text."""
     return ParameterError(
         f"{shown(found)} is not {wanted}",

@@ -152,6 +152,11 @@ def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array.view()
 
 
+def with_one(array: Array) -> Array:
+    """Return an entry 1 appended along the last axis."""
+    return np.concatenate([array, np.ones((*array.shape[:-1], 1), array.dtype)], axis=-1)
+
+
 class Rebuilt:
     """An object that its constructor makes anew when it is copied or unpickled.
 
@@ -199,22 +204,15 @@ def checked_array(name: str, values: object) -> Array:
 
 def finite_array(name: str, values: object, *, copy: bool) -> Array:
     """Read `values` as a finite array of float32 or float64. A copy is made before the check."""
-    try:
-        array = as_array(values)
-    except UNREADABLE as error:
-        message = f"{name} are ragged or not numbers that numpy can hold: {error}"
-        suggestion = "arrays whose rows have one length; torch.stack(...) for a list of tensors"
-        raise DataError(message, suggestion=suggestion) from error
+    one_length = "arrays whose rows have one length; torch.stack(...) for a list of tensors"
+    array = readable_array(name, values, one_length)
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         index = first_place(np.ma.getmaskarray(values))
         message = f"{name}{list(index)} is masked"
         raise DataError(message, witness=index, suggestion="fill or drop masked entries")
     kind = array.dtype.newbyteorder("=")
     if kind.kind in "biu":
-        if (
-            array.size
-            and int(np.abs(array.reshape(-1).astype(object)).max()) > _LARGEST_EXACT_INTEGER
-        ):
+        if array.size and max(int(array.max()), -int(array.min())) > _LARGEST_EXACT_INTEGER:
             message = f"{name} has integers beyond 2^53, which float64 cannot hold exactly"
             raise DataError(message, suggestion="smaller integers, or floats")
         kind = np.dtype(np.float64)
