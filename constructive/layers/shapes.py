@@ -43,7 +43,7 @@ class HeadShapes(Rebuilt):
     @property
     def num_parameters(self) -> int:
         """The number of entries of the weights."""
-        return sum(array.size for array in vars(self).values())
+        return sum(array.size for array in vars(self).values() if isinstance(array, np.ndarray))
 
 
 def head_weights(
