@@ -161,7 +161,7 @@ def represented(
     for chunk in attend(Floats(np.float64), weights, examples(dataset.contexts, dataset.queries)):
         z[chunk.rows] = chunk.representation.reshape(len(chunk.representation), -1)
     ends = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads))
-    return intermediate.Intermediate(*weights, z, np.zeros(plan.num_heads), ends)
+    return intermediate.Intermediate(*weights, z, ends)
 
 
 def require_rank(survey: Survey, layer: AttentionLayer, rng: np.random.Generator) -> None:

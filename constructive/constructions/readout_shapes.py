@@ -8,7 +8,7 @@ some examples (Proposition 18.1): `RandomValues` and `Slots`.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -178,7 +178,7 @@ class Solved:
             z,
             shape,
             [
-                readout.solve(replace(z, representation=system), part)
+                readout.solve(system, part, z.group_ends)
                 for system, part in zip(systems, shape.targets(targets), strict=True)
             ],
         )

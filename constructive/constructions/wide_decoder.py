@@ -28,7 +28,6 @@ import numpy as np
 from constructive.constructions.codes import spread_codes
 from constructive.constructions.decoder_kind import DecoderKind, DecoderOptions
 from constructive.constructions.multihead import readout
-from constructive.constructions.multihead.intermediate import Intermediate
 from constructive.data.corpus import Text
 from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.decoder import Decoder
@@ -169,11 +168,8 @@ def _built(
             z[where[where >= 0]] = representation[where >= 0]
             done += where.size
     report("solve", 0, 1)
-    ends = np.array([len(wanted)])
-    solution = readout.solve(
-        Intermediate(queries, keys, z, np.zeros(1), ends),
-        unembedding[following] / (unembedding[0] @ unembedding[0]),
-    )
+    targets = unembedding[following] / (unembedding[0] @ unembedding[0])
+    solution = readout.solve(z, targets, np.array([len(wanted)]))
     del z
     # Beyond float32 it is not a readout, and will be refused for its margins.
     most = float(np.finfo(np.float32).max)

@@ -37,6 +37,11 @@ class Format:
         """Whether underflow is always gradual, and never to zero."""
         return self.tiny < self.smallest
 
+    def holds(self, values: Array) -> bool:
+        """Return whether these finite numbers are all numbers of the format."""
+        exact = values.astype(np.float64, copy=False)
+        return values.dtype.name == self.name or bool((nearest(exact, self) == exact).all())
+
 
 FORMATS = {
     each.name: each

@@ -27,7 +27,7 @@ from constructive.exact.arithmetics.floats import FactoredFloats
 from constructive.exact.models import FLOAT32
 from constructive.layers.attend import Chunk, attend, flat
 from constructive.layers.outputs import Outputs, drawn
-from constructive.layers.shapes import HeadShapes, check_targets, require_finite
+from constructive.layers.shapes import HeadShapes, check_targets, require_floats
 from constructive.layers.views import View, examples
 from constructive.support.arrays import CHUNK_BYTES, Array, as_array, private
 from constructive.support.errors import DataError, ParameterError, shown
@@ -121,11 +121,6 @@ class AttentionLayer(HeadShapes):
             "W_O": self.output_weights,
             "W_D": self.readout_weights,
         }
-
-    @property
-    def width(self) -> int:
-        """d, the number of entries of a token or a query."""
-        return int(self.value_weights.shape[1]) if self.value_weights.ndim > 1 else 0
 
     corrections: ClassVar[tuple[Array, ...]] = ()
     """None, as W_V is all there is."""
@@ -378,8 +373,4 @@ def _check_weights(arrays: dict[str, Array]) -> None:
         message = "the shapes of the weights do not fit together"
         suggestion = "W_Q and W_K (H, d, d_h), W_V (H, d, d_v), W_O (H d_v, d_o), W_D (d_o, d_out)"
         raise ParameterError(message, witness=shapes, suggestion=suggestion)
-    dtypes = {array.dtype for array in arrays.values()}
-    if dtypes not in ({np.dtype(np.float32)}, {np.dtype(np.float64)}):
-        message = f"the weights have dtypes {sorted(map(str, dtypes))}"
-        raise ParameterError(message, suggestion="all float64, or all float32")
-    require_finite(arrays)
+    require_floats(arrays)

@@ -56,7 +56,13 @@ class Memorizer(Shown):
     @property
     def built(self) -> BuildRecord:
         """The record of a memorizer that was built. Raises ParameterError for trained weights."""
-        return self.record.built
+        if isinstance(self.record, TrainedRecord):
+            raise ParameterError(
+                f"weights of a {self.record.source} were not built here, and have no groups",
+                witness=self.record.source,
+                suggestion="a memorizer from build_memorizer, or memorizer.max_error(dataset)",
+            )
+        return self.record
 
     @in_three_parts
     def predict(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array | Fractions:

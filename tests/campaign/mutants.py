@@ -73,7 +73,7 @@ PACKED = [*checks("packed_steps"), "tests/files/test_packed.py", "tests/files/te
 FOLDERS = [f"tests/instances/test_{name}.py" for name in ("checking", "flat_graph")]
 GRAPHS = [*checks("graphs graph_rounding"), *FOLDERS]
 BOUNDS = [*checks("softmaxes"), *FOLDERS]
-FLOATS = "floating_steps float_claims attend real_claims"
+FLOATS = "float_claims attend real_claims checker_lengths"
 REAL = checks(f"{FLOATS} arithmetic layers soundness {LAYERS}")
 TESTS = {
     **{f"certificates/checker/{name}": PAIRS for name in ("paired", "pairs", "scan", "coupling")},

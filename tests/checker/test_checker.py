@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from islands import FOLDER, SOURCES, foreign_imports, modules_loaded_by
 from three_files import FILES_OF, paths, saved
 
@@ -75,42 +76,21 @@ def test_a_true_certificate_is_proved_in_a_process_of_its_own(proved, quick):
 
 
 @settings(max_examples=25)
-@given(strategies.memorizable())
-def test_it_agrees_with_certify(checker, tmp_path_factory, problem):
+@given(strategies.memorizable(), st.booleans())
+def test_it_agrees_with_certify(checker, tmp_path_factory, problem, single):
     folder = tmp_path_factory.mktemp("agree")
     memorizer = problem.build()
     problem.dataset.save(folder / "data.npz")
+    claims = ("grouping", "rank", "error", "readout")
+    if single:  # float32 keeps the rank, not the error
+        memorizer, claims = memorizer.astype(np.float32), claims[:2]
+    certificate = certify(memorizer, problem.dataset, claims=claims)
+    assert certificate.proved
     memorizer.save(folder / "weights.safetensors")
-    certificate = certify(memorizer, problem.dataset)
-    assert certificate.verdict is Verdict.PROVED
     certificate.save(folder / "certificate.json")
     for quick in (False, True):
         found = checker.check(paths(folder), quick=quick)
         assert found == {claim.name: claim.statement for claim in certificate.claims}
-
-
-@pytest.mark.parametrize(
-    ("make", "options"),
-    [
-        (generators.uniform, {}),
-        (generators.shared_context, {"construction": "rank_one"}),
-        (generators.gaussian, {"shared_keys": True}),
-        (generators.uniform, {"precision": 150}),
-    ],
-)
-@pytest.mark.parametrize("single", [False, True])
-def test_every_kind_of_layer(checker, tmp_path, make, options, single):
-    data = make(num_examples=21, context_size=5, width=7, target_dim=2)
-    epsilon = 1e-20 if "precision" in options else 1e-9
-    if single:
-        data = Dataset(*(x.astype(np.float32) for x in (data.contexts, data.queries, data.targets)))
-    memorizer = build_memorizer(data, num_heads=5, **options)
-    if single and "precision" not in options:
-        memorizer, epsilon = memorizer.astype(np.float32), 1.0
-    certificate = certify(memorizer, data, epsilon=epsilon)
-    assert certificate.verdict is Verdict.PROVED
-    saved(tmp_path, memorizer, data, certificate)
-    assert checker.main([*paths(tmp_path), "--claims", "rank", "error", "readout"]) == 0
 
 
 def test_integers_as_numpy_saves_them(checker, tmp_path):

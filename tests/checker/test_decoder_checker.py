@@ -271,13 +271,6 @@ def test_integers_are_no_strings_and_no_booleans(checker, tmp_path):
     assert "different vocabularies" in said(checker, forged(tmp_path, tmp_path, 1, different))[1]
 
 
-def test_quick_asks_for_the_solution(checker, recited, tmp_path):
-    zeros = evidence("rank", solution=pack(np.zeros((12, 12), int)))
-    files = forged(recited, tmp_path, 0, zeros)
-    assert said(checker, files)[0] == 0  # eliminates by itself
-    assert "the solution modulo p is wrong" in said(checker, files, "--quick")[1]
-
-
 def test_equal_columns_have_no_rank(checker, several, tmp_path):
     def zero(tensors, _):
         tensors["W_Q"][:] = tensors["W_K"][:] = 0
@@ -287,25 +280,6 @@ def test_equal_columns_have_no_rank(checker, several, tmp_path):
     with contextlib.suppress(ValueError):
         assert "singular" in said(checker, files, "--claims", "rank")[1]
     assert "the solution modulo p is wrong" in said(checker, files, "--quick")[1]
-
-
-def test_equal_contexts_count_once(checker, several):
-    """As they do for certify, which numbers them for all windows."""
-    text = Text.load(several / FILES[2])
-    ids = np.split(text.ids, np.cumsum(text.lengths)[:-1])
-    for window in (None, 1, 2, 4, 11, 12, 99):
-        with contextlib.suppress(ValueError):
-            wanted = text.different(window).tolist()
-            found = checker.decoders.different(ids, text.prompt, window)
-            assert found.tolist() == wanted
-
-
-def test_contexts_of_windows(checker):
-    """The same two tokens at the same place are one context; at another place they are not."""
-    different, ids = checker.decoders.different, [np.array([0, 1, 2, 1]), np.array([3, 1, 2, 1])]
-    for window, expected in ((None, 8), (4, 8), (3, 7), (2, 6), (1, 5)):
-        assert len(different(ids, 1, window)) == expected
-    assert different(ids, 2, 2).tolist() == [1, 2, 3, 5]
 
 
 # Files which are not files.
@@ -437,15 +411,3 @@ def test_tables_are_short(checker, tmp_path):
     table = checker.table.exponentials(3000, 2.0**-5)
     np.testing.assert_allclose(table, np.exp(-np.arange(3000) * 2.0**-5), rtol=1e-15)
     assert np.array_equal(table, exponentials(2.0**-5, 2999 * 2.0**-5))
-
-
-@pytest.mark.parametrize("window", [None, 1, 3, 50, 400])
-@pytest.mark.parametrize("heads", [1, 3])
-def test_blocks_cover_each_row_once(checker, window, heads):
-    seen = np.zeros((150, 150), int)
-    for rows, keys, hidden in checker.views.causal_blocks(150, heads, window, 600):
-        size = hidden.shape[0] * hidden.shape[2]
-        assert heads * size <= 600 or hidden.shape[0] == 1
-        seen[rows, keys] += ~hidden[:, 0]
-    i, j = np.indices(seen.shape)
-    assert np.array_equal(seen, (j <= i) & (j > i - (window or 150)))

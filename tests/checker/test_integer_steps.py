@@ -112,10 +112,10 @@ class TestModels:
 class TestReading:
     """`read_out` and `integer_margins`."""
 
-    def test_heads_a_few_at_a_time(self, checker, monkeypatch):
+    def test_heads_a_few_at_a_time(self, checker, as_if):
         decoder, text = compact()
         found = in_checker(checker, decoder, text)
-        monkeypatch.setattr(checker.integers, "ENTRIES", 1)
+        as_if("integers", ENTRIES=1)
         assert in_checker(checker, decoder, text) == found
 
     def test_margins_count_from_the_prompt_on(self, checker):

@@ -409,9 +409,9 @@ def test_tokens_are_counted_where_they_are_few(checker, order, heads, bound):
 
 
 @pytest.mark.parametrize(("left", "words"), [(56, "not orthogonal"), (55, "more than a minute")])
-def test_numbers_are_not_longer_than_all_primes_together(checker, monkeypatch, left, words):
+def test_numbers_are_not_longer_than_all_primes_together(checker, as_if, left, words):
     """As if a minute were longer: 2^21 bits of vectors take more of it than there is."""
-    monkeypatch.setattr(checker.impossible, "OPERATIONS", math.inf)
+    as_if("impossible", OPERATIONS=math.inf)
     vector = 0, 1 << 21 * 140336 - left - 1
     with refused(words):
         impossible(checker, [[0.0, 1.0]], many_queries(3, 2), [vector], [1], 1)

@@ -242,8 +242,8 @@ class TestExactLogits:
     @pytest.mark.parametrize("period", [None, 4])
     @pytest.mark.parametrize("entries", [1, 1 << 22])
     @pytest.mark.parametrize("seed", range(4))
-    def test_they_hold(self, checker, monkeypatch, seed, period, entries):
-        monkeypatch.setattr(checker.margins, "ENTRIES", entries)
+    def test_they_hold(self, checker, as_if, seed, period, entries):
+        as_if("margins", ENTRIES=entries)
         on, logits = self.on(seed, period=period), []
         unit, widest, grows = checker.margins.exact_logits(on, checker.float_model.MODELS[PLAIN])
         for ids in on.texts:
@@ -330,12 +330,11 @@ class TestPositions:
             seen.append(least)
         assert len(set(seen)) > 4
 
-    def test_heads_a_few_positions_at_a_time(self, checker, monkeypatch):
+    def test_heads_a_few_positions_at_a_time(self, checker, as_if):
         decoder, text = small()
         found = checker.margins.real_margins(self.on(checker, decoder, text))
         for entries in (1, 8):
-            monkeypatch.setattr(checker.margins, "ENTRIES", entries)
-            monkeypatch.setattr(checker.decoders, "ENTRIES", entries)
+            as_if("margins", "decoders", ENTRIES=entries)
             again = checker.margins.real_margins(self.on(checker, decoder, text))
             assert again == pytest.approx(found, rel=1e-9)
 

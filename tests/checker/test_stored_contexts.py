@@ -154,7 +154,7 @@ def checked_couples(checker, names):
 
 
 @pytest.mark.parametrize("chunk", [1 << 8, 1 << 12])
-def test_memory_is_not_above_what_is_announced(checker, tmp_path, monkeypatch, chunk):
+def test_memory_is_not_above_what_is_announced(checker, tmp_path, as_if, monkeypatch, chunk):
     """And not what the contexts would take, which here is the most of it.
 
     A chunk is less than the tokens of one example, or some of them.
@@ -164,8 +164,7 @@ def test_memory_is_not_above_what_is_announced(checker, tmp_path, monkeypatch, c
     memorizer = build_memorizer(data, num_heads=40, construction="paired")
     memorizer.save(tmp_path / "weights.safetensors")
     certify(memorizer, data).save(tmp_path / "certificate.json")
-    for part in (checker.paired, checker.scan, checker.coupling, checker.stored):
-        monkeypatch.setattr(part, "CHUNK", chunk)
+    as_if("paired", "scan", "coupling", "stored", CHUNK=chunk)
     names, announced = paths(tmp_path), []
     arrays = checker.files.data_shapes(names[2])
     tensors = checker.files.weights_shapes(names[1], 8e9)
@@ -257,11 +256,11 @@ def touched(path):
 
 @pytest.mark.parametrize("step", [0, 1, 2, 3])
 @pytest.mark.parametrize("how", ["touched", "cut", "another"])
-def test_a_file_which_changes_between_two_readings(checker, folder, monkeypatch, step, how):
+def test_a_file_which_changes_between_two_readings(checker, folder, as_if, monkeypatch, step, how):
     """After whichever reading: between the hash and the proof, or within one of them."""
     path, count = folder / "data" / "contexts.npy", iter(range(99))
     rows = checker.stored.Stored.__getitem__
-    monkeypatch.setattr(checker.stored, "CHUNK", 4 * 12 * 40)
+    as_if("stored", CHUNK=4 * 12 * 40)
 
     def interfering(self, index):
         found = rows(self, index)

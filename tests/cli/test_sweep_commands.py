@@ -35,10 +35,9 @@ def test_capacity_map(run, tmp_path):
     assert len((tmp_path / "map.csv").read_text().splitlines()) == 3
 
 
+@pytest.mark.usefixtures("memorizer")
 def test_export(run, tmp_path):
-    run("generate", "uniform", "-T", 7, "-n", 3, "-d", 5, "-o", "data.npz")
-    run("build", "data.npz", "--heads", 3, "-o", "m.safetensors")
-    assert "written to m.onnx" in run("export", "m.safetensors", "-o", "m.onnx")
+    assert "written to m.onnx" in run("export", "memorizer.safetensors", "-o", "m.onnx")
     onnx.checker.check_model(tmp_path / "m.onnx", full_check=True)
 
 

@@ -2,6 +2,7 @@
 
 import math
 
+from constructive.certificates.check import require_size
 from constructive.certificates.rocq.definitions import Stored
 from constructive.support.errors import ParameterError
 
@@ -34,10 +35,7 @@ def require_memory(known: Stored, most: float) -> None:
           witness: 100000000
           try: fewer examples, or max_memory=42 if there is as much
     """
-    if not 0 < most < float("inf"):
-        raise ParameterError(
-            f"max_memory={most!r} is not a size", witness=most, suggestion="max_memory=8"
-        )
+    require_size(most)
     needed = gigabytes(known)
     if needed > most:
         count = _numbers(known)

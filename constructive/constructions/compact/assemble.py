@@ -19,14 +19,12 @@ class Part(NamedTuple):
 
     Attributes:
         seen: contexts; the first entry of each row is 1
-        entries: of U for the columns of Z after the first one (K - 1, k)
-        constant: of U for the first column (k,)
+        entries: of U for the columns of Z (K, k)
         condition: of Z, an estimate
     """
 
     seen: Contexts
     entries: Array
-    constant: Array
     condition: float
 
 
@@ -38,18 +36,11 @@ def assembled(
     heads: W_Q and W_K (H, d, 1);  readout: U without what moves the points ((H + 1) d, k)
     parts: what all of its positions meet;  spacing: S
     """
-    layout, outputs = plan.layout, readout.shape[1]
-    unembedding = _unembedding(plan, spacing)
-    moved = np.append(-plan.shift * float(spacing), 1.0)
-    whole = np.zeros((len(readout), outputs + 1))
-    whole[:, :outputs] = readout
-    whole[0] += moved
+    layout, unembedding = plan.layout, _unembedding(plan, spacing)
+    whole = _moved(readout, plan, spacing)
     least, share = np.inf, 0.0
     for part in parts:
-        entries = np.zeros((1 + len(part.entries), outputs + 1))
-        entries[0, :outputs], entries[1:, :outputs] = part.constant, part.entries
-        entries[0] += moved
-        found = margins(part.seen, entries, unembedding)
+        found = margins(part.seen, _moved(part.entries, plan, spacing), unembedding)
         least, share = min(least, found.least), max(share, found.share)
     if np.abs(whole).sum(axis=0).max() >= EXACT:
         share = np.inf  # sums are not exact
@@ -70,6 +61,13 @@ def assembled(
         DecoderRecord(layout.seed, number, condition, least, share),
         longest=plan.text.longest,
     )
+
+
+def _moved(entries: Array, plan: Plan, spacing: int) -> Array:
+    """Return entries of U (K, k) with what moves the points and the last column (K, k + 1)."""
+    moved = np.pad(entries, ((0, 0), (0, 1)))
+    moved[0] += np.append(-plan.shift * float(spacing), 1.0)
+    return moved
 
 
 def _unembedding(plan: Plan, spacing: int) -> Array:

@@ -129,8 +129,9 @@ def _built(
                 ones = np.ones((len(rows), 1), np.int8)
                 seen = Contexts(np.concatenate([ones, own, met], axis=1), following)
                 condition = max(one.solved.pivots for one in solved)
-                together = np.concatenate([skip.entries, entries])
-                part = Part(seen, together, np.zeros(entries.shape[1]), condition)
+                constant = np.zeros((1, entries.shape[1]))
+                together = np.concatenate([constant, skip.entries, entries])
+                part = Part(seen, together, condition)
                 return _Block(heads, entries, part), skip
         pairs = max(pairs + 1, math.ceil(pairs * MORE_HEADS))
     return None

@@ -67,5 +67,5 @@ def _with_heads(plan: Plan, heads: int) -> Decoder | None:
     readout = np.zeros(((heads + 1) * plan.layout.width, entries.shape[1]))
     readout[columns(plan.layout, heads)] = entries
     condition = max(one.solved.pivots for one in real)
-    part = Part(seen, entries[1:], entries[0], condition)
+    part = Part(seen, entries, condition)
     return assembled(plan, weights, readout, [part], spacing)

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from constructive.exact.arithmetics.arithmetic import Arithmetic, Hidden, Numbers
-from constructive.exact.arithmetics.floats import side_by_side
+from constructive.exact.arithmetics.floats import absorbed_logits, side_by_side
 from constructive.exact.compensated import EXPONENTIAL_ERROR, exponential
 from constructive.exact.upward import up
 from constructive.support.arrays import Array
@@ -107,12 +107,9 @@ class Rounded(Arithmetic[Sized, Sized, Moved]):
 
     def logits(self, weights: Sized, queries: Array, keys: Array) -> Sized:
         """Return the logits of a block, (..., H, n), and their sizes (..., H)."""
-        turned, width = keys.transpose(0, 2, 1), queries.shape[-1]
-        absorbed = (queries @ weights.numbers).reshape(len(queries), -1, width)
-        sizes = up(np.abs(queries) @ weights.sizes).reshape(len(queries), -1, width)
-        shape = *queries.shape[:-1], weights.numbers.shape[1] // width
-        numbers = (absorbed @ turned).reshape(*shape, -1)
-        return Sized(numbers, up(sizes @ np.abs(turned)).max(axis=2).reshape(shape))
+        numbers = absorbed_logits(np.matmul, weights.numbers, queries, keys)
+        sizes = absorbed_logits(_above, weights.sizes, np.abs(queries), np.abs(keys))
+        return Sized(numbers, sizes.max(axis=-1))
 
     def softmax(self, logits: Sized, hidden: Hidden | None) -> Moved:
         """Return bounds of attention: (..., H, n)."""
@@ -140,6 +137,11 @@ class Rounded(Arithmetic[Sized, Sized, Moved]):
         near = _summed(up(np.minimum(moving, 1.0)), off)
         spread = up(by_head.max(axis=-3) - by_head.min(axis=-3))
         return Moved(np.minimum(near, spread), attention.errors)
+
+
+def _above(left: Array, right: Array) -> Array:
+    """Bound `left @ right` from above, for factors that are not negative."""
+    return up(left @ right)
 
 
 def _summed(shares: Array, sizes: Array) -> Array:

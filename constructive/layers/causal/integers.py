@@ -25,7 +25,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from constructive.exact.float_model import FloatModel
-from constructive.exact.formats import Format, nearest
+from constructive.exact.formats import Format
 from constructive.exact.upward import up
 from constructive.layers.causal.margins import Margins, of_the_worst
 from constructive.layers.causal.saturated import EXACT, picks
@@ -175,7 +175,7 @@ def readout_parts(readout: Array, form: Format | None) -> tuple[Array, ...]:
         >>> high.tolist(), low.tolist()
         ([[1024.0], [-0.0]], [[-23.0], [-3.0]])
     """
-    if form is None or (nearest(readout, form) == readout).all():
+    if form is None or form.holds(readout):
         return (readout,)
     high = _SPLIT * np.rint(readout / _SPLIT)
     return high, readout - high
@@ -183,8 +183,7 @@ def readout_parts(readout: Array, form: Format | None) -> tuple[Array, ...]:
 
 def _require_held(arrays: dict[str, Array], form: Format) -> None:
     for name, array in arrays.items():
-        exact = array.astype(np.float64)
-        if not (nearest(exact, form) == exact).all():
+        if not form.holds(array):
             raise PrecisionError(
                 f"there are {name} that {form.name} does not hold",
                 witness=name,
