@@ -264,6 +264,6 @@ def _draw(points: "list[GrowthPoint]", picture: Path) -> None:
     from constructive.figures import drawing, sequences
 
     figure = drawing.new_figure(*sequences.SIZE)
-    label = points[-1].memorizer.record.embedding.replace("_", " ")
+    label = points[-1].memorizer.record.construction.replace("_", " ")
     sequences.draw_points(figure, {label: points})
     drawing.save(figure, picture)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from constructive.instances.network import Head, Network
-from constructive.layers.layer import Layer
+from constructive.layers.layer import Layer, require_float_layer
 from constructive.support.arrays import Array, as_array
 from constructive.support.errors import ParameterError, shown
 
@@ -31,7 +31,7 @@ def network_of(layer: Layer, context: Array) -> Network:
         >>> bool(abs(network(data.queries[:1])[0, 0] - data.targets[0]) < 1e-4)
         True
     """
-    floats = layer.floats("instances")
+    floats = require_float_layer(layer, "instances")
     tokens = as_array(context).astype(np.float64)
     if tokens.ndim != 2 or tokens.shape[1] != floats.width:
         raise ParameterError(
@@ -74,7 +74,7 @@ def network_of_token(layer: Layer, context: Array, query: Array, token: int = 0)
         >>> bool(abs(network([[0.0, 0.0]])[0, 0] - data.targets[0]) < 1e-4)
         True
     """
-    floats, whole = layer.floats("instances"), network_of(layer, context)
+    floats, whole = require_float_layer(layer, "instances"), network_of(layer, context)
     tokens, readouts = as_array(context).astype(np.float64), floats.readouts()
     read = np.concatenate(list(readouts), axis=1)
     rank = int(np.linalg.matrix_rank(read))

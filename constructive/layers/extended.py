@@ -18,8 +18,8 @@ from constructive.exact.directed import upper
 from constructive.exact.precision import working_precision
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.balls import enclose, intermediate
-from constructive.layers.layer import NotFloats
 from constructive.layers.outputs import Outputs, drawn
+from constructive.layers.shapes import HeadShapes
 from constructive.support.arguments import is_integer
 from constructive.support.arrays import Array, Integers, private
 from constructive.support.errors import ParameterError, PrecisionError
@@ -33,7 +33,7 @@ _WIDEST = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
-class ExtendedLayer(NotFloats):
+class ExtendedLayer(HeadShapes):
     """Multi-head attention whose values are sums of float64 arrays.
 
     It is evaluated in balls, of `precision` + 64 bits or more. Corrections are kept as a read-only

@@ -8,7 +8,7 @@ from test_outputs import COMMANDS
 
 from constructive import Dataset, __version__
 from constructive.cli import common, theory
-from constructive.theory.assumptions.regrouping import CONSTRUCTIONS
+from constructive.theory.assumptions.regrouping import SEARCHES
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_choices_of_regroup_are_named(run):
     text = run("regroup", "data.npz", "--heads", 3, "--construction", "paired", status=2)
     assert "saturated" in text
     assert "rank_one" in text
-    assert tuple(choice.value for choice in theory.Construction) == CONSTRUCTIONS
+    assert tuple(choice.value for choice in theory.Construction) == tuple(SEARCHES)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_the_package_and_its_commands_import_nothing_optional():
 
 
 def test_an_optional_import_would_be_seen():
-    assert imported("import sympy") == {"sympy"}
+    assert imported("import sympy, constructive.strategies") == {"sympy", "hypothesis"}
 
 
 def test_no_hint_names_a_package_on_an_index():

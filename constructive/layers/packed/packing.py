@@ -155,7 +155,7 @@ def order_of(values: Array) -> Integers:
     return order
 
 
-def _matrix_shape(name: str, shape: tuple[int, ...], heads: int = 0) -> tuple[int, int]:
+def _matrix_shape(name: str, shape: tuple[int, ...], heads: int) -> tuple[int, int]:
     """Return rows and columns: a row for each token, position or head; U also has one for x."""
     whole = all(is_integer(size) and size > 0 for size in shape)
     if not whole or len(shape) != (3 if name in {"W_Q", "W_K"} else 2):
