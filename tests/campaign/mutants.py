@@ -130,12 +130,22 @@ TESTS = {
     "certificates/claims/paired": [*checks("paired_steps paired_claims paired soundness"), HOSTILE],
     "certificates/claims": [*checks(f"claim_kinds claims certify {LAYERS} soundness"), HOSTILE],
     "layers/rounding": checks("executed exact_logits"),
-    "layers/exact_logits": ["tests/layer", *checks("exact_logits")],
-    "layers/causal": ["tests/layer", *DECODERS],
+    "layers/exact_logits": [
+        "tests/layer/test_logit_errors.py", *checks("exact_logits decoder_rounding"), "tests/layer",
+    ],
+    "layers/causal": ["tests/layer/test_causal.py", *checks("decoder_claims"), *DECODERS],
     "layers": ["tests/layer", *checks(f"claims {LAYERS}")],
     "exact/directed": ["tests/exact/test_directed.py", *checks("bounds claims paired_steps")],
     "exact/verified": checks("claims bounds certify"),
     "exact/arithmetics": ["tests/layer", *checks(f"claims executed {LAYERS}")],
+    "exact/float_model": [
+        "tests/exact/test_float_model.py", *checks("executed decoder_rounding decoder_models")
+    ],
+    "exact/models": [*checks("decoder_checker decoder_models executed"), "tests/exact"],
+    "instances": [
+        *(f"tests/instances/test_{name}.py" for name in ("interval_form", "network_bounds")),
+        *FOLDERS, "tests/instances",
+    ],
     "exact": ["tests/exact", *checks(f"claims bounds paired_steps certify {LAYERS}"), HOSTILE],
 }  # fmt: skip
 """Which tests look at which modules, quick ones first: the longest match."""

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from decoder_parts import TWO, by_hand, two_tokens
+from paired_parts import OfChecker, strongly_coupled
+from prover_parts import OfCertify
 from three_files import saved
 
 from constructive import certify, check
@@ -53,3 +55,22 @@ def test_a_share_of_one_is_too_much_and_a_margin_may_be_claimed_in_full(checker)
     for claim in (recites, executed):
         with pytest.raises(ValueError, match=claim.name):
             claim.check(about)
+
+
+# Paired heads: what tokens far behind add.
+
+
+@pytest.mark.parametrize("who", ["checker", "certify"])
+def test_tails_count_in_every_column_of_the_coupling(checker, who):
+    """Those of the extra example are the last ones: 13 times those of the first."""
+    who = OfChecker(checker) if who == "checker" else OfCertify()
+    steps = who.steps(*strongly_coupled())
+    plain, grown = (who.with_tails(steps, part) for part in (0.0, 1e-3))
+    columns = np.eye(steps.total)
+    found = [np.stack([who.bound(each)(w) for w in columns], axis=1) for each in (plain, grown)]
+    expected = np.outer(grown.tail, np.abs(who.right_inverse(steps)).sum(axis=(0, 1)))
+    expected[:-1, -1] = 0.0  # others may read anything there
+    assert np.allclose(found[1] - found[0], expected, rtol=1e-6, atol=1e-12)
+    readouts = np.abs(steps.first).sum()
+    distances = [who.distances(each) for each in (plain, grown)]
+    assert np.allclose(distances[1] - distances[0], grown.tail * readouts, rtol=1e-6, atol=1e-12)
