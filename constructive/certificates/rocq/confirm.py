@@ -5,8 +5,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from constructive.certificates.certificate import DECODER_FORMAT, Certificate
 from constructive.certificates.check import Checked
@@ -24,17 +23,20 @@ from constructive.support.verdict import Verdict
 from constructive.theory import rocq
 
 
+class _Provable(Protocol):
+    """A claim that Rocq can prove: a module with functions of a certificate, weights and data."""
+
+    known_of: Callable[..., Stored]
+    instance_of: Callable[..., Instance]
+
+
 @dataclass(frozen=True)
 class _Kind:
-    """Weights of one kind: who reads the files, and what Rocq can prove, by the names of claims.
-
-    Each module has `known_of` and `instance_of`, functions of the certificate and of what the files
-    hold.
-    """
+    """Weights of one kind: who reads the files, and what Rocq can prove, by the names of claims."""
 
     data: Callable[[str | Path], Any]
     weights: Callable[[str | Path], Any]
-    claims: Mapping[str, ModuleType]
+    claims: Mapping[str, _Provable]
 
 
 _LAYERS = _Kind(Dataset.open, Memorizer.load, {"rank": rank, "error": error})
@@ -88,7 +90,7 @@ def confirm(
     """
     loaded = Certificate.load(certificate)
     if weights is None:
-        claims: Mapping[str, ModuleType] = {"impossible": impossible}
+        claims: Mapping[str, _Provable] = {"impossible": impossible}
         subject = [loaded, Dataset.open(data)]
     else:
         kind = _KINDS.get(loaded.format, _LAYERS)
@@ -149,7 +151,7 @@ def confirm_instances(
 
 
 def _confirmable(
-    claims: Mapping[str, ModuleType], subject: Sequence[Any], max_memory: float
+    claims: Mapping[str, _Provable], subject: Sequence[Any], max_memory: float
 ) -> tuple[list[tuple[Instance, Stored]], dict[str, str]]:
     """Return what can be confirmed of these claims, and why others cannot be, by their names."""
     pairs: list[tuple[Instance, Stored]] = []
