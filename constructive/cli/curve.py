@@ -7,7 +7,7 @@ import typer
 
 from constructive.cli.common import Quiet, app, progress_bar
 from constructive.cli.recite import Limit, TextUnit, read_text
-from constructive.support.files import read_file
+from constructive.support.reading import read_file
 
 
 @app.command()

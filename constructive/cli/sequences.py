@@ -23,8 +23,8 @@ from constructive.cli.outputs import one_output, several_outputs, write_certific
 from constructive.data import byte_windows
 from constructive.sequences.constructions.registry import CONSTRUCTIONS
 from constructive.support.errors import DataError
-from constructive.support.files import read_file
 from constructive.support.progress import report
+from constructive.support.reading import read_file
 from constructive.support.tables import new_table
 
 if TYPE_CHECKING:

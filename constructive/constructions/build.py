@@ -24,7 +24,7 @@ from constructive.layers.extended import ExtendedLayer
 from constructive.layers.layer import Layer, require_float_layer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import BuildRecord
-from constructive.layers.shapes import FLOAT64
+from constructive.layers.shapes import FLOAT64_BITS
 from constructive.support.arguments import (
     as_path,
     require_known,
@@ -174,7 +174,7 @@ def build_memorizer(
     precisions: tuple[int, ...] = ()
     if precision == "auto":
         precisions = () if carried else _LADDER
-    elif precision > FLOAT64:
+    elif precision > FLOAT64_BITS:
         precisions = (precision,)
     if not precisions:
         if not carried:
@@ -254,7 +254,7 @@ def _extended(
         )
     wanted = tolerance * record.largest_target
     if len(precisions) > 1:  # "auto": no worse than targets in float64
-        wanted = min(wanted, record.largest_target * 2.0**-FLOAT64)
+        wanted = min(wanted, record.largest_target * 2.0**-FLOAT64_BITS)
     for precision in precisions:
         parts = extended.solve(layer, dataset, found.columns, precision=precision)
         shape = layer.num_heads, layer.width, dataset.target_dim
@@ -293,9 +293,9 @@ def _check_parameters(
     require_not_negative(tolerance=tolerance)  # and not beyond all floats
     automatic = isinstance(precision, str) and precision == "auto"
     bits = isinstance(precision, int) and not isinstance(precision, bool)
-    if not automatic and not (bits and FLOAT64 <= precision <= _MOST_BITS):  # type: ignore[operator]
+    if not automatic and not (bits and FLOAT64_BITS <= precision <= _MOST_BITS):  # type: ignore[operator]
         message = f"precision={precision!r} is not a number of bits"
-        suggestion = f"{FLOAT64} (float64) to {_MOST_BITS}, or 'auto'"
+        suggestion = f"{FLOAT64_BITS} (float64) to {_MOST_BITS}, or 'auto'"
         raise ParameterError(message, witness=precision, suggestion=suggestion)
     require_seed(seed)
 

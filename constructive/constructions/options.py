@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
-from constructive.layers.shapes import FLOAT64
+from constructive.layers.shapes import FLOAT64_BITS
 
 FLOAT, RATIONAL = "float", "rational"
 """Kinds of arithmetic."""
@@ -54,7 +54,7 @@ class Options:
     exact_logits: bool = False
     shared_keys: bool = False
     saturated_fraction: float = 0.99
-    precision: int | str = FLOAT64
+    precision: int | str = FLOAT64_BITS
     executor: Executor | None = None
     checkpoint: Path | None = None
     lengths: bool = False

@@ -3,7 +3,7 @@
 from constructive.constructions.construction import Construction
 from constructive.constructions.options import FLOAT, NARROW, PIECES, PLANNED, WIDE, Options
 from constructive.constructions.registry import CONSTRUCTIONS
-from constructive.layers.shapes import FLOAT64
+from constructive.layers.shapes import FLOAT64_BITS
 from constructive.support.errors import ParameterError
 
 
@@ -61,7 +61,7 @@ def refusal(
             suggestion = f"none of {', '.join(refused)}, or arithmetic={FLOAT!r}"
         case "precision":
             problem = f"precision={witness!r} is for readouts that W_V holds, and d_v < d_out"
-            suggestion = f"precision={FLOAT64}, or value_dim={target_dim}"
+            suggestion = f"precision={FLOAT64_BITS}, or value_dim={target_dim}"
         case _:
             problem = f"construction={name!r} has no {first}={witness!r}"
     return ParameterError(problem, witness=witness, suggestion=suggestion)

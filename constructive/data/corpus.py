@@ -18,7 +18,8 @@ from constructive.data.tokens import Joined, Token, joined, require_vocabulary, 
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Integers, private
 from constructive.support.errors import DataError, ParameterError, shown
-from constructive.support.files import reading, replacing
+from constructive.support.files import replacing
+from constructive.support.reading import reading
 
 FORMAT = "constructive text 1"
 

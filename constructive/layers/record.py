@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from constructive.data.labels import Label, require_classes
 from constructive.layers.layer import Layer
-from constructive.layers.shapes import FLOAT64
+from constructive.layers.shapes import FLOAT64_BITS
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -151,7 +151,7 @@ class TrainedRecord:
     constant: bool
 
     construction: ClassVar[str] = "trained"
-    precision: ClassVar[int] = FLOAT64
+    precision: ClassVar[int] = FLOAT64_BITS
     heads: ClassVar[tuple[HeadRecord, ...]] = ()
     order: ClassVar[tuple[int, ...]] = ()
     classes: ClassVar[tuple[Label, ...]] = ()

@@ -10,7 +10,7 @@ from constructive.data.shapes import ExampleShapes
 from constructive.support.arrays import Rebuilt, first_place
 from constructive.support.errors import DataError, ParameterError
 
-FLOAT64 = 53
+FLOAT64_BITS = 53
 """Bits of a float64, and so of a readout that is not a sum of several."""
 
 
@@ -43,7 +43,7 @@ class HeadShapes(Rebuilt):
     @property
     def num_parameters(self) -> int:
         """The number of entries of the weights."""
-        return sum(array.size for array in vars(self).values())
+        return sum(array.size for array in vars(self).values() if isinstance(array, np.ndarray))
 
 
 def head_weights(

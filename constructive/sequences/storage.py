@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Self
 
 from constructive.sequences.network import Network, Number, SparseMatrix
 from constructive.support.errors import ParameterError
-from constructive.support.files import reading, replacing
+from constructive.support.files import replacing
+from constructive.support.reading import reading
 
 Json = Any
 """What the json module reads and writes."""

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, NamedTuple
 
 from constructive.support.arguments import as_path
-from constructive.support.errors import FormatError, OutputError
+from constructive.support.errors import OutputError
 
 STANDARD_OUTPUT = Path("/dev/stdout")
 """For every function that takes a path."""
@@ -32,11 +32,6 @@ _KINDS = {
     stat.S_IFSOCK: "a socket",
 }
 _STREAMS = stat.S_IFIFO, stat.S_IFCHR
-_SPOILT = (
-    ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, OverflowError,
-    ZeroDivisionError,
-)  # fmt: skip
-"""What a reader raises for content that is spoilt."""
 _ANYBODY = 0o222
 """The permissions to write: of the owner, the group, and others."""
 
@@ -132,51 +127,6 @@ def same_file(first: Path, second: Path) -> bool:
     except OSError:  # one of them is not there yet
         return os.path.realpath(first) == os.path.realpath(second)
     return os.path.samestat(one, other) and not stat.S_ISCHR(one.st_mode)
-
-
-def read_file(path: str | Path) -> bytes:
-    """Read all bytes of a file. Raises FormatError for a folder, and OSError as Python does."""
-    try:
-        return as_path(path).read_bytes()
-    except IsADirectoryError as error:
-        raise FormatError(
-            f"{path} is a folder, not a file", witness=str(path), suggestion="the path of a file"
-        ) from error
-
-
-@contextmanager
-def reading(path: str | Path, what: str, written_by: str) -> Iterator[bytes]:
-    """Read a file; what its content then makes a reader raise becomes a FormatError.
-
-    Args:
-        path: the file
-        what: what it should be, with an article
-        written_by: who writes such files
-
-    Raises:
-        FormatError: if it is not what it should be
-        OSError: if it cannot be read
-
-    Example:
-        >>> path = Path(tempfile.mkdtemp()) / "number.txt"
-        >>> _ = path.write_text("seven")
-        >>> with reading(path, "a number", "print") as content:
-        ...     number = int(content)
-        Traceback (most recent call last):
-            ...
-        constructive.FormatError: ...number.txt is not a number: invalid literal ... b'seven'
-          witness: ...number.txt
-          try: a file written by print
-    """
-    content = read_file(path)
-    try:
-        yield content
-    except _SPOILT as error:
-        raise FormatError(
-            f"{path} is not {what}: {error}",
-            witness=str(path),
-            suggestion=f"a file written by {written_by}",
-        ) from error
 
 
 def way_out(error: OSError, otherwise: str = "another path") -> str:

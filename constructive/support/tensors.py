@@ -16,7 +16,7 @@ from safetensors.numpy import load as deserialize
 from safetensors.numpy import save
 
 from constructive.support.arrays import Array
-from constructive.support.files import reading
+from constructive.support.reading import reading
 
 Made = TypeVar("Made")
 
@@ -82,7 +82,7 @@ def load(
     Args:
         path: the file
         form: which kind it has to be
-        make: called with arrays by name and the JSON, inside `files.reading`
+        make: called with arrays by name and the JSON, inside `reading`
         others: the same for other formats of such files, by name; they may have no description
     """
     with reading(path, form.what, form.written_by) as content:

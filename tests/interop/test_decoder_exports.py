@@ -10,10 +10,9 @@ import safetensors.torch
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runtimes import BACKENDS, in_onnx, in_torch
+from runtimes import BACKENDS, in_onnx, in_torch, judge
 
 from constructive import DataError, OutputError, Text, build_decoder
-from constructive.layers.recital import recital
 
 STORY = "The cat sat on the mat, and the cat saw the rat, and the rat saw the cat."
 LICENSE = (Path(__file__).parent.parent.parent / "LICENSE").read_text()
@@ -53,25 +52,6 @@ def of_onnx(decoder, folder):
     decoder.to_onnx(folder / "decoder.onnx")
     model = in_onnx(folder / "decoder.onnx")
     return lambda ids: model(ids=np.asarray(ids, dtype=np.int64))
-
-
-def judge(decoder, text, logits):
-    """All prompts are continued rightly, and margins are where the bounds say they are."""
-    seen, right = recital(decoder, text), np.empty(len(text), dtype=bool)
-    margins = np.full(len(text), np.nan)
-    for batch in text.batches():
-        asked = batch.following >= 0
-        found, following = logits(batch.ids)[asked].astype(np.float64), batch.following[asked]
-        right[batch.places[asked]] = found.argmax(axis=1) == following
-        each = np.arange(len(found))
-        own = found[each, following]
-        found[each, following] = -np.inf
-        margins[batch.places[asked]] = own - found.max(axis=1)
-    assert right[seen.places].all()
-    found = margins[seen.places]
-    assert (seen.share < 1.0).all()
-    assert (found >= seen.least * (1.0 - seen.share)).all()
-    assert (found <= seen.most * (1.0 + seen.share)).all()
 
 
 def continued(decoder, logits, prompt):

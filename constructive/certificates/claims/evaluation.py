@@ -21,7 +21,7 @@ from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.balls import BallLayer, effective_readout, enclose
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.shapes import FLOAT64
+from constructive.layers.shapes import FLOAT64_BITS
 from constructive.layers.views import examples
 from constructive.support.arrays import Array, Integers
 from constructive.support.progress import report
@@ -57,7 +57,7 @@ class Evaluation:
     @property
     def bounded(self) -> bool:
         """Whether this is float64 with a-priori bounds, and no balls."""
-        return self.prec == FLOAT64
+        return self.prec == FLOAT64_BITS
 
     @property
     def how(self) -> str:
@@ -110,7 +110,7 @@ def evaluate_in_floats(
     if midpoints is not None and not np.isfinite(midpoints).all():
         radius = float("inf")
     residuals = arb_mat(total, dataset.target_dim, entries)
-    return Evaluation(FLOAT64, residuals, largest(exact), exponents, midpoints, radius)
+    return Evaluation(FLOAT64_BITS, residuals, largest(exact), exponents, midpoints, radius)
 
 
 def _residuals(outputs: Enclosure, exponents: Integers, targets: Array) -> list[arb]:
@@ -222,7 +222,7 @@ class Evaluations:
     def _first(self) -> Evaluation:
         leading = self._layer.leading
         # A sum of several floats is there for more bits than these bounds can show.
-        if leading is not self._layer or self._max_prec < FLOAT64:
+        if leading is not self._layer or self._max_prec < FLOAT64_BITS:
             return self._at(self._layer.first_bits)
         self._last = evaluate_in_floats(leading, self._dataset, representation=self._keep_rows)
         return self._last

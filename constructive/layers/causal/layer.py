@@ -76,11 +76,6 @@ class CausalLayer(HeadShapes):
         return len(self.readout_weights) // (self.num_heads + self.skip)
 
     @property
-    def num_parameters(self) -> int:
-        """The number of entries of the weights."""
-        return sum(array.size for array in self.tensors.values())
-
-    @property
     def target_dim(self) -> int:
         """d_out, the number of entries of the output."""
         return int(self.readout_weights.shape[1])
