@@ -14,18 +14,10 @@ from constructive.kernels.laws.evidence import Evidence
 from constructive.kernels.laws.row_maps import Source, explicit, row_maps
 from constructive.kernels.laws.sizes import block_sizes
 from constructive.kernels.laws.words import listed
-from constructive.kernels.masks import (
-    Alignment,
-    Booleans,
-    Causal,
-    Integers,
-    LeftPadding,
-    Prefix,
-    Window,
-)
+from constructive.kernels.masks import Alignment, Causal, LeftPadding, Prefix, Window
 from constructive.kernels.mistakes.bench import Mistakes
 from constructive.kernels.spec import Spec
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans, Integers
 
 Rule = Callable[[Integers], Integers]
 """Limits of rows, from their numbers."""

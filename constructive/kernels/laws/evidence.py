@@ -5,11 +5,10 @@ from functools import cached_property
 
 import numpy as np
 
-from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.mistakes.bench import Bench, Memory
 from constructive.kernels.problem import Problem
 from constructive.kernels.same import same_rows
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans, Integers
 
 _WRONG, _RIGHT = 28, 20
 """Rows of a sample. A law that leads to these is tried on all."""

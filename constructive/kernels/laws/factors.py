@@ -9,9 +9,8 @@ from constructive.kernels.laws.evidence import Evidence
 from constructive.kernels.laws.row_maps import explicit
 from constructive.kernels.laws.sizes import block_sizes
 from constructive.kernels.laws.words import listed
-from constructive.kernels.masks import Integers
 from constructive.kernels.mistakes.bench import Mistakes
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 
 _SPREAD = 0.02
 """By which factors of rows may differ, as a part."""

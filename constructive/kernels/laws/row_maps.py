@@ -11,8 +11,8 @@ from itertools import chain
 import numpy as np
 
 from constructive.kernels.laws.sizes import block_sizes
-from constructive.kernels.masks import Integers
 from constructive.kernels.spec import Spec
+from constructive.support.arrays import Integers
 
 Places = tuple[Integers, Integers, Integers]
 """Sequence, head and query of rows, (N,) each."""

@@ -11,10 +11,9 @@ from constructive.kernels.answer import grouped
 from constructive.kernels.laws.evidence import Evidence
 from constructive.kernels.laws.row_maps import Places, Source, explicit, row_maps
 from constructive.kernels.laws.words import exchanged
-from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.mistakes.bench import Mistakes
 from constructive.kernels.spec import Spec
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans, Integers
 
 
 class Part(ABC):
