@@ -74,3 +74,46 @@ def test_tails_count_in_every_column_of_the_coupling(checker, who):
     readouts = np.abs(steps.first).sum()
     distances = [who.distances(each) for each in (plain, grown)]
     assert np.allclose(distances[1] - distances[0], grown.tail * readouts, rtol=1e-6, atol=1e-12)
+
+
+# Sequence memorizers: the formula of Theorem 7 where no network limits its numbers.
+
+
+@pytest.mark.parametrize(
+    ("residue", "prime", "total", "bound", "hashed"),
+    [(0, 18, 21, 702, 605), (2, 20, 41, 1010, 1553)],
+)
+def test_each_size_has_a_limit_of_its_own(
+    checker, monkeypatch, residue, prime, total, bound, hashed
+):
+    """One sequence of three tokens 0 and 4, with labels 0 to 2; hashes may have a million bits.
+
+    The bound is 66 + 14 (total + 10) + 8, for two dictionaries of one key 97 each, and 14 residue;
+    or where no weights are kept, 40 residue + 14 residue (prime + 1) for the second one.
+    """
+    monkeypatch.setattr(checker.size, "extents", lambda *_: (10**6, []))
+    memorizer = SimpleNamespace(task="next", size=3, nonzero=0)
+    given = np.array([[0], [4]], dtype=object), np.array([[0, 1, 1]]), [0, 1, 2]
+    work = checker.columns.Work(10**9, 10**9)
+    sizes = {"keys": 1, "width": 1, "label_bits": 2}  # as the data have it
+    sizes |= {"token_bits": 4, "residue_bits": residue, "prime_bits": prime, "kept": 1}
+    sizes |= {"weight_bits": 10, "sum_bits": total, "key_bits": 10}  # the largest
+    assert checker.size.check_size(sizes, memorizer, *given, work)[:2] == (0, bound)
+    found = checker.size.check_size(sizes | {"kept": 0}, memorizer, *given, work)
+    assert found[:2] == (0, hashed)
+    for name, size in sizes.items():
+        if name == "residue_bits":  # at most those of tokens
+            continue
+        with pytest.raises(ValueError, match="sizes"):
+            checker.size.check_size(sizes | {name: size + 1}, memorizer, *given, work)
+
+
+def test_seven_values_of_a_unit_have_three_bits(checker):
+    network = SimpleNamespace(layers=[(1, [([0], [1], 0)])])
+    memorizer = SimpleNamespace(
+        embedding=network, streams=lambda rows, _: rows, values=lambda stream, _: stream[:, 0]
+    )
+    for largest, bits in ((6, 3), (7, 4)):
+        tokens = np.array([[0], [largest]], dtype=object)
+        work = checker.columns.Work(10**9, 10**9)
+        assert checker.size.extents(memorizer, tokens, work) == (3, [bits])
