@@ -3,6 +3,7 @@
 Each test is of a change of that line which all other tests let pass.
 """
 
+import dataclasses
 import json
 import re
 from types import SimpleNamespace
@@ -65,15 +66,16 @@ def test_tails_count_in_every_column_of_the_coupling(checker, who):
     """Those of the extra example are the last ones: 13 times those of the first."""
     who = OfChecker(checker) if who == "checker" else OfCertify()
     steps = who.steps(*strongly_coupled())
-    plain, grown = (who.with_tails(steps, part) for part in (0.0, 1e-3))
+    tails = 1e-3 * np.arange(1, steps.total + 1)
+    plain, grown = (dataclasses.replace(steps, tail=tail) for tail in (0 * tails, tails))
     columns = np.eye(steps.total)
     found = [np.stack([who.bound(each)(w) for w in columns], axis=1) for each in (plain, grown)]
-    expected = np.outer(grown.tail, np.abs(who.right_inverse(steps)).sum(axis=(0, 1)))
+    expected = np.outer(tails, np.abs(who.right_inverse(steps)).sum(axis=(0, 1)))
     expected[:-1, -1] = 0.0  # others may read anything there
     assert np.allclose(found[1] - found[0], expected, rtol=1e-6, atol=1e-12)
     readouts = np.abs(steps.first).sum()
     distances = [who.distances(each) for each in (plain, grown)]
-    assert np.allclose(distances[1] - distances[0], grown.tail * readouts, rtol=1e-6, atol=1e-12)
+    assert np.allclose(distances[1] - distances[0], tails * readouts, rtol=1e-6, atol=1e-12)
 
 
 COPIED = np.array([[0.0, 0.0, 2.0], [4.0, 0.0, 0.0], [0.0, -0.5, 0.0]])
