@@ -68,7 +68,7 @@ LAYERS = "checker checker_conformance upper_bounds"
 PAIRS = [*checks("paired_steps paired_bounds layers paired soundness"), HONEST, HOSTILE]
 SEQUENCES = [*checks("sequence_parts sequence_checker soundness"), HOSTILE]
 DECODERS = checks("decoder_checker decoder_models")
-INTEGERS = checks("integer_steps integer_claims decoder_checker periodic_positions")
+INTEGERS = checks("integer_claims decoder_checker periodic_positions")
 PACKED = [*checks("packed_steps"), "tests/files/test_packed.py", "tests/files/test_paired_rules.py"]
 FOLDERS = [f"tests/instances/test_{name}.py" for name in ("checking", "flat_graph")]
 GRAPHS = [*checks("graphs graph_rounding"), *FOLDERS]
@@ -106,7 +106,7 @@ TESTS = {
         *checks("rounding_steps executed exact_logits"), *DECODERS
     ],
     "certificates/checker/float_model": [
-        *checks("model_steps decoder_checker executed"),
+        *checks("rounding_steps decoder_checker executed"),
         "tests/exact/test_float_model.py",
     ],
     "certificates/checker/files": [
