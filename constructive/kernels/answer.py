@@ -11,9 +11,8 @@ import numpy as np
 
 from constructive.kernels.cases.case import GAP, Draft
 from constructive.kernels.encoding import exponent_of_values
-from constructive.kernels.masks import Booleans
 from constructive.kernels.spec import Spec
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans
 
 LOGIT_ERROR = 2.0**-4
 """A logit is off by at most this part of the sum of sizes of its products."""

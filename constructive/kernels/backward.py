@@ -20,12 +20,11 @@ from constructive.kernels.answer import LOGIT_ERROR, near_weight
 from constructive.kernels.checking import KernelError
 from constructive.kernels.formats import as_float64
 from constructive.kernels.hypotheses import LARGEST_VALUE
-from constructive.kernels.masks import Booleans
 from constructive.kernels.mistakes.bench import Made
 from constructive.kernels.mistakes.gradient_bench import GradientBench
 from constructive.kernels.mistakes.gradients import gradients
 from constructive.kernels.problem import Problem
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import ParameterError
 
 ZERO = 2.0**-60

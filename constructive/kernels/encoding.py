@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.spec import Spec
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans, Integers
 from constructive.support.errors import ParameterError
 
 MOST_DIGITS = 4

@@ -9,9 +9,8 @@ from constructive.kernels.answer import LOGIT_ERROR, Answer, averaged, far_below
 from constructive.kernels.cases.case import Draft
 from constructive.kernels.encoding import MOST_DIGITS
 from constructive.kernels.formats import format_of, holds
-from constructive.kernels.masks import Booleans
 from constructive.kernels.spec import Spec
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import AssumptionError
 
 MOST_KEYS = 2**18

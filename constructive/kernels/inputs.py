@@ -8,9 +8,9 @@ import numpy as np
 
 from constructive.kernels import memory
 from constructive.kernels.cases.case import Draft
-from constructive.kernels.masks import Boolean, Booleans, Causal, Window
+from constructive.kernels.masks import Boolean, Causal, Window
 from constructive.kernels.spec import Spec
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans
 
 
 @dataclass(frozen=True, eq=False)

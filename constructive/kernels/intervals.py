@@ -62,9 +62,8 @@ import numpy as np
 from constructive.exact.kernel_model import KernelModel, kernel_model_named
 from constructive.kernels.enclosure.enclose import enclose
 from constructive.kernels.enclosure.inputs import exactly, read
-from constructive.kernels.masks import Booleans
 from constructive.support.arguments import require_positive
-from constructive.support.arrays import Array, frozen
+from constructive.support.arrays import Array, Booleans, frozen
 from constructive.support.errors import DataError
 
 _DIGITS = range(4, 18)

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from constructive.support.arrays import Booleans, Integers
 from constructive.support.errors import ParameterError
 
 Alignment = Literal["top-left", "bottom-right"]
-Booleans = npt.NDArray[np.bool_]
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

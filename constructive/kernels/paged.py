@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from constructive.kernels.masks import Integers
 from constructive.kernels.memory import converted
 from constructive.kernels.problem import Problem
 from constructive.support.arguments import require_not_negative, require_positive
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 
 _UNUSED = -1
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from constructive.kernels.masks import Booleans
 from constructive.kernels.problem import Problem
 from constructive.kernels.reading import Reading
 from constructive.support.arguments import is_integer
+from constructive.support.arrays import Booleans
 from constructive.support.errors import ParameterError
 from constructive.support.extras import require
 from constructive.support.files import replacing

@@ -18,9 +18,8 @@ from constructive.kernels.hypotheses import (
     soft_cap_reason,
 )
 from constructive.kernels.inputs import Inputs, alibi
-from constructive.kernels.masks import Booleans
 from constructive.kernels.spec import FullyMasked, Spec
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import ParameterError
 
 _NO_SINK = -128.0

@@ -11,11 +11,10 @@ import numpy as np
 
 from constructive.exact.kernel_model import KERNEL_MODELS
 from constructive.kernels.admissible import sentence
-from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.problem import Problem
 from constructive.kernels.reading import Reading
 from constructive.kernels.same import same_rows
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans, Integers
 
 if TYPE_CHECKING:
     from constructive.kernels.mistakes.bench import Bench, Made, Memory

@@ -9,8 +9,9 @@ import numpy as np
 
 from constructive.exact.formats import Format
 from constructive.kernels.formats import format_of, output_of
-from constructive.kernels.masks import Booleans, Grid, Integers, Mask
+from constructive.kernels.masks import Grid, Mask
 from constructive.support.arguments import require_pair, require_positive, require_seed
+from constructive.support.arrays import Booleans, Integers
 from constructive.support.errors import ParameterError, shown
 
 FullyMasked = Literal["zeros", "nan", "mean"]

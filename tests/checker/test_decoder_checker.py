@@ -384,7 +384,7 @@ def test_memory_is_not_above_what_is_announced(checker, monkeypatch, tmp_path, s
     content["claims"] = {
         name: {"verdict": "PROVED", "statement": "", "evidence": told[name]} for name in names
     }
-    about = json.loads(decoder.described())
+    about = decoder.about()
     signed(content, decoder.tensors, about, text.content())
     decoder.save(tmp_path / FILES[1])
     text.save(tmp_path / FILES[2])

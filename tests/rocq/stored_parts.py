@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from constructive import Dataset, Text
-from constructive.certificates.rocq.confirm import confirm_instance
+from constructive.certificates.rocq.confirm import confirm_instances
 
 needs_rocq = pytest.mark.skipif(shutil.which("coqc") is None, reason="Rocq (coqc) is not installed")
 
@@ -49,7 +49,7 @@ def saved(folder, certificate, *things):
 
 def require_refused(made, known):
     """Rocq refuses this instance; its report."""
-    done = confirm_instance(made, known)
+    done = confirm_instances([(made, known)])
     assert not done.proved
     assert done.report.endswith("NOT PROVED: Rocq refuses")
     return done.report

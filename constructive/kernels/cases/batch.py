@@ -6,8 +6,8 @@ import numpy as np
 
 from constructive.kernels.cases.case import Case, Draft, board
 from constructive.kernels.cases.random import addressed
-from constructive.kernels.masks import Booleans
 from constructive.kernels.spec import Spec
+from constructive.support.arrays import Booleans
 
 _PART = 4
 _FOREIGN = 16.0

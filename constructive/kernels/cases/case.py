@@ -8,9 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from constructive.kernels.encoding import Encoding, encode, factors
-from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.spec import Spec
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans, Integers
 
 GAP = {"float64": 72.0}
 """How far a visible key is below the winner, after the scale; 64 where nothing is said."""

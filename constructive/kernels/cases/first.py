@@ -5,8 +5,8 @@ from typing import ClassVar
 from constructive.kernels.cases.case import Case, Draft, board
 from constructive.kernels.cases.last import ordered
 from constructive.kernels.encoding import MOST_DIGITS
-from constructive.kernels.masks import Booleans
 from constructive.kernels.spec import Spec
+from constructive.support.arrays import Booleans
 
 
 class First(Case):

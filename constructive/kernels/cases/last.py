@@ -6,9 +6,8 @@ import numpy as np
 
 from constructive.kernels.cases.case import Board, Case, Draft, board
 from constructive.kernels.encoding import MOST_DIGITS
-from constructive.kernels.masks import Booleans
 from constructive.kernels.spec import Spec
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans
 
 
 class Last(Case):

@@ -6,8 +6,8 @@ from constructive.kernels.cases.case import Case, Draft, board, gap, power
 from constructive.kernels.cases.random import addressed
 from constructive.kernels.encoding import factors
 from constructive.kernels.formats import holds
-from constructive.kernels.masks import Booleans
 from constructive.kernels.spec import Spec
+from constructive.support.arrays import Booleans
 
 _HALF_RANGE = 2.0**14
 """Levels before the scale must stay below it where float16 holds the products."""

@@ -5,9 +5,8 @@ from typing import ClassVar
 import numpy as np
 
 from constructive.kernels.cases.case import Board, Case, Draft, board
-from constructive.kernels.masks import Booleans
 from constructive.kernels.spec import Spec
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans
 
 
 class Random(Case):

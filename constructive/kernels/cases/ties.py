@@ -6,8 +6,8 @@ import numpy as np
 
 from constructive.kernels.cases.case import Case, Draft, board, gap, power
 from constructive.kernels.encoding import exponent_of_values
-from constructive.kernels.masks import Booleans
 from constructive.kernels.spec import Spec
+from constructive.support.arrays import Booleans
 
 MOST_WINNERS = 6
 """The exponent of the largest number of winners."""

@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from constructive.kernels.cases.case import Case, Draft
-from constructive.kernels.masks import Booleans
 from constructive.kernels.spec import Spec
+from constructive.support.arrays import Booleans
 
 _NUMBER = 8.0
 _CAPS = 6.0

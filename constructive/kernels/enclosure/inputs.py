@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.exact.formats import Format, nearest
-from constructive.kernels.masks import Booleans, Grid, Mask
+from constructive.kernels.masks import Grid, Mask
 from constructive.kernels.spec import require_factors
-from constructive.support.arrays import UNREADABLE, Array, as_array
+from constructive.support.arrays import UNREADABLE, Array, Booleans, as_array
 from constructive.support.errors import DataError
 
 _AXES = 4

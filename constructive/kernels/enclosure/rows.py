@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.kernels.enclosure.inputs import Inputs
-from constructive.kernels.masks import Booleans, Integers
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans, Integers
 
 _ENTRIES = 1 << 18
 """Of a matrix of logits that is computed at once: two megabytes."""

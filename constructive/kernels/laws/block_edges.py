@@ -8,8 +8,8 @@ import numpy as np
 from constructive.kernels.laws.edges import Edge, Limits, Rule, diagonals, of_rules, sizes
 from constructive.kernels.laws.evidence import Evidence
 from constructive.kernels.laws.sizes import block_sizes
-from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.mistakes.bench import Mistakes
+from constructive.support.arrays import Booleans, Integers
 
 _NEAR = 8
 """Keys by which an edge may be off inside of blocks."""

@@ -7,10 +7,10 @@ import numpy as np
 
 from constructive.kernels.laws.evidence import Evidence
 from constructive.kernels.laws.sizes import block_sizes
-from constructive.kernels.masks import Integers
 from constructive.kernels.mistakes import carried, merging, running, softmax, tiles
 from constructive.kernels.mistakes.bench import Bench, Mistakes
 from constructive.kernels.same import same_rows
+from constructive.support.arrays import Integers
 
 _QUERIES = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 128)
 """Queries of a block, beside as many as keys."""

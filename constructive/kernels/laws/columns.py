@@ -8,9 +8,8 @@ import numpy as np
 from constructive.kernels.laws.evidence import Evidence
 from constructive.kernels.laws.sizes import block_sizes
 from constructive.kernels.laws.words import listed
-from constructive.kernels.masks import Integers
 from constructive.kernels.mistakes.bench import Mistakes
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 
 _ROWS = 256
 _ZERO, _NAN = -1, -2

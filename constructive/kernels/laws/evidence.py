@@ -5,11 +5,10 @@ from functools import cached_property
 
 import numpy as np
 
-from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.mistakes.bench import Bench, Memory
 from constructive.kernels.problem import Problem
 from constructive.kernels.same import same_rows
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans, Integers
 
 _WRONG, _RIGHT = 28, 20
 """Rows of a sample. A law that leads to these is tried on all."""
@@ -151,25 +150,25 @@ class Evidence:
             return weights, weights.sum(-1, keepdims=True) + np.exp(more - top)
 
     def averaged(self, scores: Array, visible: Booleans, sinks: Array | None = None) -> Array:
-        """Return what rows would read, (.., R, d_v).
+        """Return what rows would read, (R, d_v).
 
         Args:
-            scores: (.., R, T_k)
-            visible: (.., R, T_k)
-            sinks: (.., R), by default those of the problem
+            scores: (R, T_k)
+            visible: (R, T_k)
+            sinks: (R,), by default those of the problem
         """
         weights, total = self.weighed(scores, visible, sinks)
         with np.errstate(all="ignore"):
             return self.summed(weights / total)
 
     def summed(self, shares: Array) -> Array:
-        """Return weighted sums of the values of rows, (.., R, d_v).
+        """Return weighted sums of the values of rows, (R, d_v).
 
         Args:
-            shares: (.., R, T_k)
+            shares: (R, T_k)
         """
-        found: Array = np.moveaxis(np.moveaxis(shares, -2, 0) @ self.values, 0, -2)
-        return found if shares.ndim > 2 else np.einsum("rk,rkv->rv", shares, self.values)
+        found: Array = np.einsum("rk,rkv->rv", shares, self.values)
+        return found
 
     def agrees(self, other: Array) -> Booleans:
         """Return where rows are what a law says, (.., R).

@@ -8,9 +8,8 @@ import numpy as np
 from constructive.kernels.laws.evidence import Evidence
 from constructive.kernels.laws.keys import sets_of
 from constructive.kernels.laws.words import listed
-from constructive.kernels.masks import Booleans
 from constructive.kernels.mistakes.bench import Mistakes
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans
 
 
 def filled(evidence: Evidence) -> Mistakes:

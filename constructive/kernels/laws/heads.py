@@ -7,9 +7,8 @@ import numpy as np
 from constructive.kernels.laws.evidence import Evidence
 from constructive.kernels.laws.row_maps import explicit
 from constructive.kernels.laws.words import exchanged
-from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.mistakes.bench import Mistakes
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans, Integers
 
 _WHAT = {"keys and values": (True, True), "keys": (True, False), "values": (False, True)}
 

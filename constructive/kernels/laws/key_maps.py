@@ -10,9 +10,8 @@ import numpy as np
 
 from constructive.kernels.laws.evidence import Evidence
 from constructive.kernels.laws.sizes import block_sizes
-from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.mistakes.bench import Mistakes
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans, Integers
 
 _NOWHERE = -1
 """A place that holds zeros."""

@@ -11,9 +11,8 @@ import numpy as np
 from constructive.kernels.laws.evidence import Evidence
 from constructive.kernels.laws.sizes import block_sizes
 from constructive.kernels.laws.words import listed
-from constructive.kernels.masks import Booleans
 from constructive.kernels.mistakes.bench import Mistakes
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans
 
 _MOST = 40
 """Sets that are tried on all rows, for each way to lose keys."""

@@ -9,11 +9,10 @@ import numpy as np
 from constructive.kernels.answer import grouped
 from constructive.kernels.laws.evidence import Evidence
 from constructive.kernels.laws.sizes import block_sizes
-from constructive.kernels.masks import Integers
 from constructive.kernels.mistakes.bench import Mistakes
 from constructive.kernels.paged import Pool
 from constructive.kernels.same import same_rows
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 
 _WHAT = {"keys and values": (True, True), "keys": (True, False), "values": (False, True)}
 _MOST_CHANGES = 2

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.kernels.answer import grouped
-from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.paged import Pool
 from constructive.kernels.problem import Problem
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans, Integers
 
 Made = Callable[[], Array]
 Mistakes = Iterator[tuple[str, Made]]

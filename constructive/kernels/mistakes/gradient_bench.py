@@ -6,9 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from constructive.kernels.masks import Booleans
 from constructive.kernels.mistakes.bench import SAME, Bench
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans
 
 _LARGEST = float(np.finfo(np.float32).max)
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from constructive.kernels.masks import (
     Boolean,
-    Booleans,
     Causal,
     Grid,
     LeftPadding,
@@ -20,6 +19,7 @@ from constructive.kernels.masks import (
 )
 from constructive.kernels.mistakes.bench import Bench, Mistakes
 from constructive.kernels.spec import Spec
+from constructive.support.arrays import Booleans
 
 
 def alignment(bench: Bench) -> Mistakes:

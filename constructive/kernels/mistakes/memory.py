@@ -6,10 +6,9 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.answer import grouped
-from constructive.kernels.masks import Booleans
 from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
 from constructive.kernels.places import PLACES
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans
 
 _PARTS = ("queries", "keys", "values", "keys and values", "queries, keys and values")
 

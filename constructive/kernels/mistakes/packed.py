@@ -5,9 +5,9 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.answer import grouped
-from constructive.kernels.masks import Causal, Integers, VariableLengths
+from constructive.kernels.masks import Causal, VariableLengths
 from constructive.kernels.mistakes.bench import Bench, Mistakes
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 
 
 def packed(bench: Bench) -> Mistakes:

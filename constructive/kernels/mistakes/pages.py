@@ -6,10 +6,10 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.answer import grouped
-from constructive.kernels.masks import Booleans, Causal, Grid, Integers
+from constructive.kernels.masks import Causal, Grid
 from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
 from constructive.kernels.paged import Pool
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans, Integers
 
 _NOWHERE = -1
 """An address outside of all pages: NaN is read there."""

@@ -5,9 +5,8 @@ from functools import partial
 
 import numpy as np
 
-from constructive.kernels.masks import Booleans, Integers
 from constructive.kernels.mistakes.bench import SPLITS, Bench, Mistakes
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans, Integers
 
 _NEVER = -1
 

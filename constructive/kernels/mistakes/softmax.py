@@ -4,9 +4,8 @@ from functools import partial
 
 import numpy as np
 
-from constructive.kernels.masks import Integers
 from constructive.kernels.mistakes.bench import SPLITS, Bench, Made, Mistakes
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 
 
 def denominators(bench: Bench) -> Mistakes:

@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from constructive.kernels.masks import Boolean, Booleans, Causal, Given, Grid, Mask, Window
+from constructive.kernels.masks import Boolean, Causal, Given, Grid, Mask, Window
 from constructive.kernels.mistakes.bench import Bench, Mistakes
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans
 
 
 def tiles(bench: Bench) -> Mistakes:

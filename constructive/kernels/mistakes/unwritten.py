@@ -4,9 +4,8 @@ from functools import partial
 
 import numpy as np
 
-from constructive.kernels.masks import Booleans
 from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans
 
 
 def unwritten(bench: Bench) -> Mistakes:

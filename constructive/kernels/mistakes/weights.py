@@ -5,9 +5,9 @@ from functools import partial
 import numpy as np
 
 from constructive.exact.formats import FORMATS, Format, nearest
-from constructive.kernels.masks import Booleans, RightPadding
+from constructive.kernels.masks import RightPadding
 from constructive.kernels.mistakes.bench import Bench, Mistakes
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Booleans
 
 _SMALL = (0.1, 0.05, 0.01, 1e-3)
 _COUNTS = (2, 4, 8, 16, 32)
