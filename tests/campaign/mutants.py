@@ -131,7 +131,7 @@ TESTS = {
     "certificates/claims": [*checks(f"claims certify {LAYERS} soundness"), HOSTILE],
     "layers/rounding": checks("executed exact_logits"),
     "layers/exact_logits": [
-        "tests/layer/test_logit_errors.py", *checks("exact_logits decoder_rounding"), "tests/layer",
+        "tests/layer/test_logit_errors.py", *checks("exact_logits"), "tests/layer",
     ],
     "layers/causal": ["tests/layer/test_causal.py", *checks("decoder_claims"), *DECODERS],
     "layers": ["tests/layer", *checks(f"claims {LAYERS}")],
@@ -139,7 +139,7 @@ TESTS = {
     "exact/verified": checks("claims bounds certify"),
     "exact/arithmetics": ["tests/layer", *checks(f"claims executed {LAYERS}")],
     "exact/float_model": [
-        "tests/exact/test_float_model.py", *checks("executed decoder_rounding decoder_models")
+        "tests/exact/test_float_model.py", *checks("executed decoder_models")
     ],
     "exact/models": [*checks("decoder_checker decoder_models executed"), "tests/exact"],
     "instances": [
