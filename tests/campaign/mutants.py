@@ -120,7 +120,7 @@ TESTS = {
     "certificates/checker/modular": [*checks(f"arithmetic layers {LAYERS}"), HONEST, HOSTILE],
     "certificates/checker/rank": [*checks(f"layers decoder_claims {LAYERS} soundness"), HOSTILE],
     "certificates/checker/stored": checks("stored_contexts"),
-    "certificates/checker/steps": checks("steps command"),
+    "certificates/checker/steps": checks("command"),
     "certificates/checker": [*checks(f"layers {LAYERS} soundness"), HONEST, HOSTILE, NEEDS],
     "certificates/checker/impossible": [*checks(f"layers {LAYERS}"), IMPOSSIBLE, NEEDS],
     "certificates/claims/recites": checks("decoder_claims decoder_checker"),
@@ -129,7 +129,7 @@ TESTS = {
     "theory/context": [*checks("upper_bounds"), "tests/theorem", IMPOSSIBLE],
     "certificates/claims/paired": [*checks("paired_steps paired_claims paired soundness"), HOSTILE],
     "certificates/claims": [*checks(f"claims certify {LAYERS} soundness"), HOSTILE],
-    "layers/rounding": checks("executed exact_logits"),
+    "layers/rounding": [*checks("executed exact_logits"), "tests/programs"],
     "layers/exact_logits": [
         "tests/layer/test_logit_errors.py", *checks("exact_logits"), "tests/layer",
     ],
