@@ -203,7 +203,24 @@ def test_bounds_of_logits_count_all_products(checker):
     assert close(found[0].sizes[..., 0], sizes)
     assert (found[0].sizes[..., 0] >= sizes).all()
     width, inner = weights["W_Q"].shape[1:]
-    assert gamma(2 * width + inner) <= numbers.gamma <= gamma(2 * width + inner + 16)
+    assert numbers.gamma >= gamma(2 * width + inner)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 5, 3), (1, 100, 40)])
+def test_each_rounding_of_a_logit_counts(checker, shape):
+    """Sums over d, d_h and d entries, one after the other."""
+    found = checker.floating.Bounded({"W_Q": np.zeros(shape)}).gamma
+    steps = 2 * shape[1] + shape[2]
+    assert checker.bounds.gamma(steps) <= found <= checker.bounds.gamma(steps + 16)
+
+
+@pytest.mark.parametrize("size", [2, 300, 5000])
+def test_each_rounding_of_a_sum_counts(checker, attended, size):
+    """Numerators are summed, and so are averages."""
+    attention, error, unknown = attended([0.0] * size, 0.0)
+    assert error >= 2 * checker.bounds.gamma(size)
+    assert (attention == 1 / size).all()
+    assert not unknown
 
 
 @pytest.mark.parametrize("off", [0.0, 2.0**-45, 2.0**-41])
