@@ -160,6 +160,31 @@ def test_the_largest_distance_is_told_at_its_own_scale(checker, monkeypatch):
         assert found == (None, None, None)
 
 
+@pytest.mark.parametrize("most", [0, 100])
+@pytest.mark.parametrize("seed", range(3))
+def test_tokens_beyond_a_length_do_not_count(checker, seed, most):
+    """In floats, alone, and to digits: attention is that of a context without them."""
+    rng, lengths = np.random.default_rng(seed), [5, 2, 1, 4]
+    weights = {name: rng.standard_normal((3, 4, 2)) for name in ("W_Q", "W_K")}
+    weights = cancelling(sharpened(weights, [1.0, 1e4, 1.0]), 2)
+    data = {"contexts": rng.standard_normal((4, 5, 4)), "queries": rng.standard_normal((4, 4))}
+    data["contexts"][1, 2:] = 10.0 * data["contexts"][1, :1]
+
+    def of(**arrays):
+        view = checker.views.Examples(data | arrays, [slice(None)])
+        ((_, _, *found),) = checker.floating.attended(weights, view, most, FREE)
+        return found
+
+    attention, error = of(lengths=np.array(lengths))
+    for k, length in enumerate(lengths):
+        assert (attention[k, :, length:] == 0.0).all()
+        tokens, query = data["contexts"][k : k + 1, :length], data["queries"][k : k + 1]
+        wanted, off = of(contexts=tokens, queries=query)
+        apart = np.abs(attention[k, :, :length] - wanted[0]).sum(axis=1)
+        assert (apart <= error[k] + off[0]).all()
+        assert most == 0 or error[k].max() < 1e-9
+
+
 @pytest.mark.parametrize("count", range(1, 20))
 def test_sums_by_halves(checker, count):
     """Each term is in few sums: units in the last place show through."""
