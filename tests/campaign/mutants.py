@@ -118,7 +118,10 @@ TESTS = {
     ],
     "certificates/checker/fixed": [*checks(f"arithmetic {LAYERS}"), HONEST, HOSTILE],
     "certificates/checker/modular": [*checks(f"arithmetic layers {LAYERS}"), HONEST, HOSTILE],
-    "certificates/checker/rank": [*checks(f"layers decoder_claims {LAYERS} soundness"), HOSTILE],
+    "certificates/checker/claim": checks("checker_lengths layers executed"),
+    "certificates/checker/rank": [
+        *checks(f"checker_lengths layers decoder_claims {LAYERS} soundness"), HOSTILE
+    ],
     "certificates/checker/stored": checks("stored_contexts"),
     "certificates/checker/steps": checks("command"),
     "certificates/checker": [*checks(f"layers {LAYERS} soundness"), HONEST, HOSTILE, NEEDS],
