@@ -91,18 +91,10 @@ def search(
     seed: int = 0,
     enough: float = 0.0,
 ) -> Attempt:
-    """Search for a point of the box that meets a property.
+    """Search for a point of the box that meets a property, by one of `STEPS`.
 
-    Args:
-        network: f
-        wanted: the property
-        method: one of `STEPS`
-        budget: evaluations of f at most, 1 or more
-        seed: of the starts
-        enough: the slack at which the search ends; infinity for the best point of the budget
-
-    Raises:
-        ParameterError: for another method, or a budget below 1
+    The budget is of evaluations of f. The search ends at the slack `enough`; infinity is for the
+    best point of the budget.
 
     Example:
         >>> from constructive.instances.network import Head

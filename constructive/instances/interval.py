@@ -68,8 +68,7 @@ class AttentionRanges(Rebuilt):
     def upper_bounds(self, coefficients: Array) -> Array:
         """Return an upper bound of w . f for each head on its own: (H,).
 
-        Args:
-            coefficients: w (k,), of entries -1, 0 and 1, at most two of them not 0
+        w (k,) has entries -1, 0 and 1, at most two of them not 0.
         """
         values = np.stack([head.values for head in self.network.heads]) @ coefficients
         above = values[:, np.newaxis, :] - values[:, :, np.newaxis]  # v_i - theta: (H, theta, i)
@@ -83,9 +82,6 @@ class AttentionRanges(Rebuilt):
     def upper_bound(self, coefficients: Array) -> float:
         """Return an upper bound of w . f over the box.
 
-        Args:
-            coefficients: w (k,), of entries -1, 0 and 1, at most two of them not 0
-
         Example:
             >>> from constructive.instances.network import Head
             >>> network = Network((Head([[2.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]]),))
@@ -94,30 +90,6 @@ class AttentionRanges(Rebuilt):
             True
         """
         return math.nextafter(math.fsum(self.upper_bounds(coefficients)), math.inf)
-
-    def steepness(self, coefficients: Array) -> float:
-        """Return a bound of the sum of the sizes of the derivatives of w . f over the box.
-
-        d(v . p)/dx is the sum over pairs i < j of p_i p_j (v_i - v_j)(A_i - A_j).
-
-        Args:
-            coefficients: w (k,), of entries -1, 0 and 1, at most two of them not 0
-
-        Example:
-            >>> from constructive.instances.network import Head
-            >>> network = Network((Head([[2.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]]),))
-            >>> ranges = attention_ranges(network, Box([-1.0], [1.0]))
-            >>> 0.5 <= ranges.steepness(np.ones(1)) < 0.501
-            True
-        """
-        total = 0.0
-        for head, most in zip(self.network.heads, self.most, strict=True):
-            values = head.values @ coefficients
-            pairs = np.minimum(up(most[:, np.newaxis] * most), 0.25)
-            steps = np.abs(values[:, np.newaxis] - values) * pairs
-            lengths = np.abs(head.slopes[:, np.newaxis] - head.slopes).sum(axis=2)
-            total += 0.5 * float(up((up(steps) * up(lengths)).sum()))
-        return float(up(np.array(total)))
 
 
 @dataclass(frozen=True)
@@ -146,13 +118,6 @@ class Interval(Refutation):
 
 def attention_ranges(network: Network, box: Box) -> AttentionRanges:
     """Bound the attention of every token of every head on a box.
-
-    Args:
-        network: H heads of n tokens
-        box: of its d inputs
-
-    Raises:
-        ParameterError: for a box with another number of inputs
 
     Example:
         >>> from constructive.instances.network import Head

@@ -20,7 +20,6 @@ Vertices are rational numbers, and the rest is in balls. The maximum over z of a
 most the sum of their maxima.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -204,22 +203,3 @@ class _HeadInBalls:
             middle = (low + high) / 2
             low, high = (middle, high) if sign(middle) > 0 else (low, middle)
         return exact_ball(place(low)[1] + slope), low
-
-
-def sum_of_maxima(tokens: Sequence[MovingToken], box: Box) -> float:
-    """Bound a sum of heads on a box by the sum of their maxima, rounded upward.
-
-    Args:
-        tokens: heads whose tokens move together
-        box: of the moves z
-
-    Raises:
-        ParameterError: for a box of another dimension
-
-    Example:
-        >>> token = MovingToken([0.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0])
-        >>> round(sum_of_maxima([token, token], Box([-1.0, -1.0], [1.0, 1.0])), 6)
-        2.924234
-    """
-    bounds = [token.maximum(box)[0] for token in tokens]
-    return math.nextafter(math.fsum(bounds), math.inf)

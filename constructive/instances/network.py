@@ -24,21 +24,12 @@ from constructive.layers.attention import AttentionLayer
 from constructive.support.arrays import Array, Rebuilt, frozen, private
 from constructive.support.errors import ParameterError, shown
 
-BITS = 200
-"""Of enclosures, unless another precision is given."""
+_BITS = 200
+"""Of enclosures."""
 
 
 def float32_numbers(name: str, values: object, axes: int) -> Array:
-    """Return a read-only float64 array whose entries are float32 numbers.
-
-    Args:
-        name: of the array, for messages
-        values: what numpy reads as an array
-        axes: how many axes the array has
-
-    Raises:
-        ParameterError: for another number of axes, an empty array, and entries that are not finite
-            float32 numbers
+    """Return a read-only float64 array whose entries are float32 numbers; its name is for messages.
 
     Example:
         >>> float32_numbers("offsets", [0.5, 0.1], 1)
@@ -161,12 +152,11 @@ class Network(Rebuilt):
             total += weights / weights.sum(axis=1, keepdims=True) @ head.values.astype(dtype)
         return total
 
-    def enclosed(self, point: Sequence[float | Fraction] | Array, *, prec: int = BITS) -> list[arb]:
+    def enclosed(self, point: Sequence[float | Fraction] | Array) -> list[arb]:
         """Enclose f at one point: k balls.
 
         Args:
             point: x, d floats or fractions, which are taken exactly
-            prec: the working precision, in bits
 
         Raises:
             ParameterError: for a point with another number of entries
@@ -179,7 +169,7 @@ class Network(Rebuilt):
                 suggestion=f"a point with {self.input_dim} entries",
             )
         total = [arb(0)] * self.output_dim
-        with working_precision(prec):
+        with working_precision(_BITS):
             x = arb_mat([[arb(fmpq(*value.as_integer_ratio()))] for value in entries])
             for head in self.heads:
                 logits = (arb_mat(head.slopes.tolist()) * x).entries()

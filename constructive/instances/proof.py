@@ -16,19 +16,12 @@ from constructive.support.arrays import Array
 
 
 def exact_ball(value: float | Fraction) -> arb:
-    """Return a ball that contains a number, at the working precision.
-
-    Args:
-        value: a float or a fraction, taken exactly
-    """
+    """Return a ball that contains a number, at the working precision."""
     return arb(fmpq(*Fraction(value).as_integer_ratio()))
 
 
 def text_of(value: float | Fraction) -> str:
     """Write a number exactly, as `fractions.Fraction` reads it.
-
-    Args:
-        value: a float or a fraction
 
     Example:
         >>> text_of(0.375), text_of(Fraction(1, 3)), text_of(2.0)

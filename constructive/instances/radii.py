@@ -44,14 +44,7 @@ _ROOM = 1.25
 
 
 def around(point: Array, radius: float) -> Box:
-    """Return the least box with float32 bounds that contains all points within a radius.
-
-    Args:
-        point: x (d,)
-        radius: r, not negative
-
-    Raises:
-        ParameterError: for bounds beyond float32
+    """Return the least box with float32 bounds that contains all points within a radius of x (d,).
 
     Example:
         >>> around(np.array([0.5]), 0.25).upper
@@ -73,9 +66,6 @@ def _float32(exact: Fraction, toward: float) -> float:
 def widened(box: Box) -> Box:
     """Return a box that is wider by 1e-4, or a little more, on every side.
 
-    Args:
-        box: with float32 bounds
-
     Example:
         >>> widened(Box([0.0], [1.0])).upper > 1.0001
         array([ True])
@@ -89,13 +79,9 @@ def widened(box: Box) -> Box:
 def refuted(network: Network, wanted: Property, *, dual: bool = False) -> Refutations | None:
     """Prove unsat on a box that is wider by 1e-4, with a margin; None where that fails.
 
-    A disjunct is refuted by the first of its atoms for which there is a proof.
-
-    Args:
-        network: f
-        wanted: the property
-        dual: whether to try weighted means of each head (`search.refute_by_heads`), which take
-            longer, where the interval form fails
+    A disjunct is refuted by the first of its atoms for which there is a proof. With dual, weighted
+    means of each head (`search.refute_by_heads`), which take longer, are tried where the interval
+    form fails.
 
     Example:
         >>> from constructive.instances.network import Head
@@ -135,14 +121,9 @@ def refuted(network: Network, wanted: Property, *, dual: bool = False) -> Refuta
 def largest_proved(
     network: Network, point: Array, disjuncts: Disjuncts, *, dual: bool = False
 ) -> tuple[Property, Refutations] | None:
-    """Find the largest box around a point on which provably no disjunct is met; None without one.
+    """Find the largest box around x (d,) on which provably no disjunct is met; None without one.
 
-    Args:
-        network: f
-        point: x (d,)
-        disjuncts: what is bad
-        dual: whether to go on with weighted means of each head, where the interval form fails, up
-            to four times the radius
+    With dual it goes on with weighted means of each head, up to four times the radius.
     """
 
     def at(radius: float, *, dual: bool) -> tuple[Property, Refutations] | None:
@@ -176,16 +157,10 @@ def _nearest(
 def nearest_witness(
     network: Network, point: Array, disjuncts: Disjuncts, *, beyond: float, seed: int = 0
 ) -> tuple[Property, Witness] | None:
-    """Search for a witness in boxes around a point, and return the least one where there was one.
+    """Search for a witness in boxes around x (d,), and return the least one where there was one.
 
-    A witness is a float32 point; balls show that it meets the property with a margin.
-
-    Args:
-        network: f
-        point: x (d,)
-        disjuncts: what is bad
-        beyond: a radius within which there is no witness
-        seed: of the search
+    A witness is a float32 point; balls show that it meets the property with a margin. There is none
+    within the radius `beyond`.
     """
     conceivable = max(min(_highest(network, atom) for atom in atoms) for atoms in disjuncts)
 

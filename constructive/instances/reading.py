@@ -42,12 +42,6 @@ class Expected(NamedTuple):
 def expected_rows(folder: str | Path) -> dict[str, Expected]:
     """Read expected.csv of a folder: rows by the names of instances.
 
-    Args:
-        folder: as `save` writes it
-
-    Raises:
-        FormatError: if the table is not there, or lacks columns
-
     Example:
         >>> expected_rows("none")
         Traceback (most recent call last):
@@ -74,13 +68,7 @@ def expected_rows(folder: str | Path) -> dict[str, Expected]:
 
 
 def read_property(text: str) -> Property:
-    """Read a property in VNN-LIB 1.0 or 2.0, as `vnnlib` writes it: one assertion on each line.
-
-    Args:
-        text: of the file
-
-    Raises:
-        FormatError: for any other text than `vnnlib` writes of what is read
+    """Read a property in VNN-LIB 1.0 or 2.0; any other text than `vnnlib` writes is refused.
 
     Example:
         >>> bad = Property(Box([0.0], [0.5]), ((Atom([1.0], 0.25),), (Atom([-1.0], 2.0),)))

@@ -48,14 +48,6 @@ class Replay(NamedTuple):
 def read_witness(text: str, inputs: int, outputs: int) -> tuple[Array, Array | None]:
     """Read a witness: inputs (d,), and outputs (k,) if they are given.
 
-    Args:
-        text: `((X_0 v) ... (Y_0 v))`, perhaps after the word `sat`
-        inputs: d
-        outputs: k
-
-    Raises:
-        FormatError: for other text, and inputs that are missing, repeated or not finite
-
     Example:
         >>> read_witness("sat ((X_0 0.5) (X_1 -2) (Y_0 1.5))", 2, 1)
         (array([ 0.5, -2. ]), array([1.5]))
@@ -85,15 +77,7 @@ def _number(text: str) -> float:
 
 
 def outputs_of(graph: Path, point: Array) -> dict[str, Array]:
-    """Evaluate an ONNX graph at one input, in onnxruntime and in float64: (k,) each.
-
-    Args:
-        graph: the path of the file
-        point: x (d,)
-
-    Raises:
-        MissingExtraError: without onnx and onnxruntime
-    """
+    """Evaluate an ONNX graph at one input (d,), in onnxruntime and in float64: (k,) each."""
     onnx = require("onnx", extra="instances", purpose="replaying witnesses")
     reference = require("onnx.reference", extra="instances", purpose="replaying witnesses")
     runtime = require("onnxruntime", extra="instances", purpose="replaying witnesses")
@@ -112,13 +96,7 @@ def outputs_of(graph: Path, point: Array) -> dict[str, Array]:
 
 
 def replayed(graph: Path, wanted: Property, witness: str) -> Replay:
-    """Replay a witness.
-
-    Args:
-        graph: the path of an ONNX file
-        wanted: the property
-        witness: its text
-    """
+    """Replay the text of a witness on an ONNX file."""
     try:
         point, told = read_witness(witness, len(wanted.box.lower), wanted.output_dim)
     except FormatError as error:

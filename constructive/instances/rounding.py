@@ -38,22 +38,13 @@ _FLUSHED_LOGIT = 2.0**-120
 
 
 def logit_sizes(head: Head, box: Box) -> Array:
-    """Bound the sums of sizes that the logits of a head are made of, on a box: (n,).
-
-    Args:
-        head: A (n, d) and b (n,)
-        box: of d inputs
-    """
+    """Bound the sums of sizes that the logits of a head are made of, on a box: (n,)."""
     reach = np.maximum(np.abs(box.lower), np.abs(box.upper))
     return up(np.abs(head.offsets) + np.abs(head.slopes) @ reach)
 
 
 def output_rounding(network: Network, box: Box) -> Array:
     """Bound how far evaluations of each output are off: (k,), infinite where nothing is bounded.
-
-    Args:
-        network: H heads
-        box: of inputs, float32 numbers
 
     Example:
         >>> head = Head([[64.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]])
@@ -81,22 +72,12 @@ def output_rounding(network: Network, box: Box) -> Array:
 
 
 def atom_rounding(rounding: Array, atom: Atom) -> float:
-    """Bound how far evaluations of w . Y are off.
-
-    Args:
-        rounding: bounds for each output (k,)
-        atom: with coefficients w
-    """
+    """Bound how far evaluations of w . Y are off, from bounds for each output (k,)."""
     return float(up(np.abs(atom.coefficients) @ rounding))
 
 
 def property_rounding(network: Network, wanted: Property) -> float:
-    """Bound how far evaluations are off for the atom of a property that is off most.
-
-    Args:
-        network: with the inputs and outputs of the property
-        wanted: the property
-    """
+    """Bound how far evaluations are off for the atom of a property that is off most."""
     rounding = output_rounding(network, wanted.box)
     return max(atom_rounding(rounding, atom) for atoms in wanted.disjuncts for atom in atoms)
 
@@ -106,10 +87,6 @@ def gradient_bound(network: Network, atom: Atom) -> float:
 
     The gradient of a head is `sum_{i < j} p_i p_j (v_i - v_j)(a_i - a_j)`, and
     `sum_{i < j} p_i p_j |v_i - v_j|` is at most a quarter of the largest difference of values.
-
-    Args:
-        network: heads with outputs V
-        atom: with coefficients w
 
     Example:
         >>> head = Head([[64.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]])
@@ -132,10 +109,6 @@ def needed_margin(network: Network, wanted: Property) -> float:
 
     Scorers accept witnesses slightly outside of the box, so it is `1e-3 + 1e-4 sup |grad f|_1`; and
     at least twice the bound of rounding.
-
-    Args:
-        network: with the inputs and outputs of the property
-        wanted: the property
     """
     rounding = output_rounding(network, wanted.box)
     atoms = [atom for atoms in wanted.disjuncts for atom in atoms]

@@ -97,10 +97,7 @@ class Score:
 
 
 def hardness(random: float | None) -> str:
-    """Return in words how small the set of witnesses of a network is known to be.
-
-    Args:
-        random: a bound of the part of the box that it takes, or None
+    """Return in words how small a part of the box witnesses are known to take.
 
     Example:
         >>> hardness(3e-5), hardness(None)

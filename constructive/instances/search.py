@@ -52,30 +52,17 @@ class FloatHead:
 
     @classmethod
     def of(cls, head: Head, atom: Atom) -> "FloatHead":
-        """Combine the outputs of a head by the coefficients of an atom.
-
-        Args:
-            head: with k outputs
-            atom: with k coefficients
-        """
+        """Combine the outputs of a head by the coefficients of an atom."""
         return cls(head.slopes, head.offsets, head.values @ atom.coefficients)
 
     def at(self, point: Array) -> float:
-        """Evaluate the head.
-
-        Args:
-            point: x (d,)
-        """
+        """Evaluate the head at a point x (d,)."""
         logits = self.slopes @ point + self.offsets
         weights = np.exp(logits - logits.max())
         return float(weights @ self.values / weights.sum())
 
     def is_ridge(self, direction: Array) -> bool:
-        """Whether differences of logits depend on g . x alone.
-
-        Args:
-            direction: g (d,)
-        """
+        """Whether differences of logits depend on g . x alone."""
         square = direction @ direction
         if not square:
             return False
@@ -83,12 +70,7 @@ class FloatHead:
         return np.array_equal(apart, np.outer(apart @ direction / square, direction))
 
     def weights_at(self, point: Array, bound: float) -> Integers:
-        """Return the weights of softmax over the tokens below c, as integers: (n,).
-
-        Args:
-            point: x (d,)
-            bound: c
-        """
+        """Return the weights of softmax at x over the tokens below c, as integers: (n,)."""
         low = self.values < bound
         terms = self.slopes[low] @ point + self.offsets[low] + np.log(bound - self.values[low])
         shares = np.exp(terms - terms.max())
@@ -101,12 +83,7 @@ class FloatHead:
     ) -> HeadBound | None:
         """Return the bound c with its weights and tilts, or None where they do not prove it.
 
-        Args:
-            bound: c, on its grid
-            point: x (d,), where weights are taken
-            box: of inputs
-            direction: g (d,)
-            ends: of the slab
+        c is on its grid, weights are taken at x (d,), and the ends are those of a slab along g.
         """
         tokens = len(self.values)
         weights, tilts = np.zeros(tokens, np.int64), np.zeros(tokens)
@@ -133,10 +110,7 @@ class FloatHead:
     def highest(self, box: Box, bound: float, start: Array) -> Array:
         """Find the point of a box where the head is largest, as if c were its value: (d,).
 
-        Args:
-            box: of inputs
-            bound: c, with tokens above and below it
-            start: a point of the box (d,)
+        There have to be tokens above c and below it.
         """
         from scipy.optimize import minimize  # noqa: PLC0415 - it takes long to import
 
@@ -168,10 +142,6 @@ class FloatHead:
 
         Every second c is just above the largest value that was seen. If one token is above c, this
         converges as Newton's method does (Dinkelbach). The others halve what is left.
-
-        Args:
-            box: of inputs
-            tolerance: width of the last interval
         """
         point: Array = (box.lower + box.upper) / 2.0
         most = float(self.values.max())
@@ -193,11 +163,7 @@ class FloatHead:
 
 
 def on_grid(bound: float) -> float:
-    """Round a bound up to its grid.
-
-    Args:
-        bound: any float below 2^12 in size
-    """
+    """Round a bound, below 2^12 in size, up to its grid."""
     return math.ceil(bound * _BOUNDS) / _BOUNDS
 
 
@@ -218,25 +184,18 @@ def _best_tilt(
 def refute_by_slabs(
     network: Network,
     box: Box,
-    atoms: Sequence[Atom],
+    atom: Atom,
     target: float,
     *,
     direction: Array,
     centre: Array,
-    index: int = 0,
 ) -> Slabs | None:
-    """Search for slabs on which w . f <= target; None where halving does not find them.
+    """Search for slabs along g (d,) on which w . f <= target; None where halving finds none.
 
-    Args:
-        network: f
-        box: of inputs
-        atoms: of the disjunct
-        target: what bounds of heads add up to, at most
-        direction: g (d,)
-        centre: a point (d,); weights of heads that are not ridges are taken on the line through it
-        index: which of the atoms is refuted
+    The atom is the only one of its disjunct. Weights of heads that are not ridges are taken on the
+    line through the centre (d,).
     """
-    heads = [FloatHead.of(head, atoms[index]) for head in network.heads]
+    heads = [FloatHead.of(head, atom) for head in network.heads]
     ridges = [head.is_ridge(direction) for head in heads]
     if sum(ridges) < len(heads) - 1:
         return None
@@ -276,22 +235,15 @@ def refute_by_slabs(
         else:
             half = (start + end) / 2
             todo += [(half, end, depth + 1), (start, half, depth + 1)]
-    return Slabs(index, direction, tuple(slabs))
+    return Slabs(0, direction, tuple(slabs))
 
 
 def refute_by_heads(
     network: Network, box: Box, atoms: Sequence[Atom], *, tolerance: float = 1e-6, index: int = 0
 ) -> Slabs:
-    """Bound each head on the whole box, as if they did not share the input.
+    """Bound each head on the whole box, as if they did not share the input, for one of the atoms.
 
     The margin of what is returned may be negative: then nothing is refuted.
-
-    Args:
-        network: f
-        box: of inputs
-        atoms: of the disjunct
-        tolerance: of each bound
-        index: which of the atoms is refuted
     """
     heads = [FloatHead.of(head, atoms[index]) for head in network.heads]
     bounds = tuple(head.maximum(box, tolerance) for head in heads)

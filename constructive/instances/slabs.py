@@ -63,13 +63,7 @@ class Slab:
 
 
 class BallHead:
-    """A head and a box in balls, for many evaluations of the theorem.
-
-    Args:
-        head: A (n, d), b (n,) and V (n, k)
-        atom: its coefficients combine the outputs
-        box: of inputs
-    """
+    """A head and a box in balls; the coefficients of an atom combine the outputs."""
 
     def __init__(self, head: Head, atom: Atom, box: Box) -> None:
         wanted = [int(w) for w in atom.coefficients.tolist()]
@@ -85,14 +79,7 @@ class BallHead:
     def exponents(
         self, bound: HeadBound, direction: list[float], start: Fraction, end: Fraction
     ) -> arb | None:
-        """Enclose the sum that has to be at most 1; None where no weights are given.
-
-        Args:
-            bound: c, lambda and mu
-            direction: g (d,)
-            start: a
-            end: b
-        """
+        """Enclose the sum that has to be at most 1 on a slab; None where no weights are given."""
         c, tokens = bound.bound, len(self.values)
         high = [i for i in range(tokens) if self.values[i] > c]
         if not high:
@@ -193,10 +180,6 @@ class Slabs(Refutation):
 
 def reach(box: Box, direction: list[float]) -> tuple[Fraction, Fraction]:
     """Return the least and the largest g . x on a box, exactly.
-
-    Args:
-        box: of inputs
-        direction: g (d,)
 
     Example:
         >>> reach(Box([0.0, 0.0], [1.0, 2.0]), [1.0, -1.0])

@@ -8,7 +8,7 @@ from drawn_networks import corners, points
 
 from constructive import ParameterError
 from constructive.instances import Box
-from constructive.instances.moving import MovingToken, _HeadInBalls, sum_of_maxima
+from constructive.instances.moving import MovingToken, _HeadInBalls
 
 
 def drawn(seed, *, tokens=4, dim=3, key=1.0, readout=1.0, radius=1.0):
@@ -84,14 +84,6 @@ def test_entries_that_do_not_move_the_logit():
     bound, point = token.maximum(Box([-1.0, -1.0], [1.0, 1.0]))
     assert point.tolist() == [1.0, -1.0]
     assert bound == pytest.approx((4.0 - np.e) / (1.0 + np.e), abs=1e-12)
-
-
-def test_a_sum_is_at_most_the_sum_of_the_maxima():
-    tokens, (_, box) = [drawn(seed)[0] for seed in range(3)], drawn(0)
-    inputs = on_faces(box, np.random.default_rng(0))
-    attained = sum(token(inputs) for token in tokens).max()
-    assert attained <= sum_of_maxima(tokens, box)
-    assert sum_of_maxima(tokens[:1], box) == pytest.approx(tokens[0].maximum(box)[0])
 
 
 def test_shapes_that_do_not_fit_are_refused():

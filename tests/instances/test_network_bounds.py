@@ -224,7 +224,7 @@ def test_slabs_are_not_found_below_the_maximum():
     found = refute_by_slabs(
         twin.network,
         twin.property.box,
-        twin.property.disjuncts[0],
+        twin.property.disjuncts[0][0],
         planted(dim=4, scale=32.0, seed=9).sat.property.disjuncts[0][0].threshold,
         direction=np.ones(4),
         centre=np.zeros(4),

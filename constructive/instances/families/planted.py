@@ -152,11 +152,11 @@ class Planted(Family):
                 witness={"least margin": float(needed / _ROOM)},
                 suggestion=f"margin={2.0 * needed / _ROOM:.2g}, or a smaller scale",
             )
-        (above_atom,) = above.disjuncts[0]
+        ((above_atom,),) = above.disjuncts
         slabs = refute_by_slabs(
             plan.network,
             plan.box,
-            [above_atom],
+            above_atom,
             above_atom.threshold - max(needed, _ROOM * margin),
             direction=plan.signs,
             centre=plan.point,

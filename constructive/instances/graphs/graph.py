@@ -116,9 +116,5 @@ class NetworkGraph(ABC):
 
 
 def float32(array: Array) -> Array:
-    """Return an array, whose entries are float32 numbers, as float32.
-
-    Args:
-        array: of any shape
-    """
+    """Return an array, whose entries are float32 numbers, as float32."""
     return array.astype(np.float32)
