@@ -171,23 +171,14 @@ def kernel(matrix: Array) -> flint.fmpz_mat:
 
 
 def null_vectors(matrix: flint.fmpz_mat) -> list[list[int]]:
-    """Return a basis of the vectors x with A x = 0, each of integers without a common divisor.
-
-    Args:
-        matrix: A (k, d), of integers
-    """
+    """Return a basis of the vectors x with A x = 0, each of integers without a common divisor."""
     basis, nullity = matrix.nullspace()
     columns = [[int(basis[i, j]) for i in range(matrix.ncols())] for j in range(nullity)]
     return [[x // math.gcd(*column) for x in column] for column in columns]
 
 
 def as_columns(columns: list[list[int]], length: int) -> flint.fmpz_mat:
-    """Return vectors of integers as the columns of a matrix.
-
-    Args:
-        columns: the vectors
-        length: of each of them
-    """
+    """Return vectors of integers, each of the same length, as the columns of a matrix."""
     entries = [x for row in zip(*columns, strict=True) for x in row]
     return flint.fmpz_mat(length, len(columns), entries)
 
@@ -317,9 +308,6 @@ def seemingly_dependent(matrix: Array) -> Integers | None:
 
     It proves nothing: rows may be dependent modulo p alone.
 
-    Args:
-        matrix: (k, d), of floats
-
     Example:
         >>> seemingly_dependent(np.array([[1.0, 2.0], [0.0, 3.0], [2.0, 4.0]])).tolist()
         [0, 2]
@@ -383,9 +371,6 @@ def _short(value: Fraction) -> str:
 
 def granularity(array: Array) -> int:
     """Return the largest e with every entry an integer multiple of 2^e (0 for a zero array).
-
-    Args:
-        array: finite floats, of any shape
 
     Example:
         >>> granularity(np.array([0.75, 3.0])), granularity(np.zeros(2))

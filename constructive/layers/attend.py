@@ -73,9 +73,5 @@ def attend(
 
 
 def flat(matrices: Array) -> Array:
-    """Return the matrix of each query as a row: (..., H d).
-
-    Args:
-        matrices: (..., H, d)
-    """
+    """Return the matrix (..., H, d) of each query as a row: (..., H d)."""
     return matrices.reshape(*matrices.shape[:-2], -1)

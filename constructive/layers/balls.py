@@ -89,14 +89,7 @@ def enclose(layer: _Enclosable, prec: int) -> BallLayer:
 
 
 def effective_readout(layer: _Enclosable) -> arb_mat:
-    """Return U with f = U^T z: (H d, d_out), at the precision in force.
-
-    Args:
-        layer: weights of float64 or float32, and what is added to its values
-
-    Raises:
-        ParameterError: for a layer that is exact anyway
-    """
+    """Return U with f = U^T z: (H d, d_out), at the precision in force."""
     floats = layer.leading
     output = floats.output_weights.reshape(floats.num_heads, floats.value_dim, -1)
     last = exact_matrix(floats.readout_weights)

@@ -68,21 +68,11 @@ def attended(
     skip: bool = False,
     chunk_bytes: int | None = None,
 ) -> Iterator[tuple[Any, Array]]:
-    """Yield some columns of Z(a), times a power of two, as balanced residues, by rows.
+    """Yield which queries, as an index, and their rows (..., C) of Z(a), times a power of two.
 
-    Args:
-        arithmetic: the point, and the units of tokens and queries
-        weights: W_Q and W_K (H, d, d_h)
-        view: queries, tokens, and who sees whom
-        columns: indices into the columns of Z (C,), in any order. Only they are computed to the end
-        skip: whether the first d columns are the queries themselves, and those of heads follow
-        chunk_bytes: about the size of temporary arrays, in bytes; by default that of the view
-
-    Yields:
-        which queries, as an index, and their rows (..., C)
-
-    Raises:
-        VanishingDenominatorError: where a softmax denominator is 0 modulo p
+    Only the columns (C,) that are asked for, in any order, are computed to the end. With `skip` the
+    first d columns are the queries themselves, and those of heads follow. It raises
+    VanishingDenominatorError where a softmax denominator is 0 modulo p.
     """
     heads, entries = np.divmod(columns, view.queries.shape[-1])
     own = (heads == 0) & skip
@@ -153,14 +143,9 @@ def search_rows(
     """Look for a point at which rows modulo a prime are independent, a few times.
 
     Of each part of the columns as many are taken first as its share of the rows; where these are
-    dependent, elimination chooses among all.
-
-    Args:
-        evaluate: some columns at a point, as balanced residues (T, columns), in an array that is
-            eliminated as it is; raises VanishingDenominatorError where a denominator vanishes
-        total: T, the number of rows
-        parts: how many parts the columns have, and how many columns each of these
-        rng: of the points, and of the columns taken first
+    dependent, elimination chooses among all. `evaluate` returns some columns at a point, as
+    balanced residues (T, columns), in an array that is eliminated as it is, or raises
+    VanishingDenominatorError. `parts` is how many parts there are, and how many columns in each.
     """
     every = np.arange(parts[0] * parts[1])
     found = Search(-1, None, every, None, 0, 0)

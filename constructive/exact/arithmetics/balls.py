@@ -114,10 +114,7 @@ class Balls(Arithmetic[BallFactors, BallLogits, PerQuery[arb_mat]]):
 def relevant_tokens(logits: BoundedLogits, prec: int, hidden: Hidden | None = None) -> Booleans:
     """Return which tokens may have attention above 2^-prec: (..., H, n), one of each head at least.
 
-    Args:
-        logits: of a block
-        prec: bits
-        hidden: which tokens a query does not see (b, n); these are irrelevant
+    Hidden tokens (b, n), which a query does not see, are irrelevant.
     """
     with np.errstate(all="ignore"):  # an overflow makes every token relevant
         numbers, bounds = logits.numbers, logits.bounds

@@ -145,9 +145,6 @@ class FactoredFloats(Floats):
 def softmax_in_place(logits: Array) -> Array:
     """Apply softmax over the last axis, in the array itself, less the largest logit first.
 
-    Args:
-        logits: (..., n)
-
     Example:
         >>> softmax_in_place(np.array([1000.0, 1000.0]))
         array([0.5, 0.5])
@@ -159,11 +156,7 @@ def softmax_in_place(logits: Array) -> Array:
 
 
 def side_by_side(matrices: Numbers) -> Numbers:
-    """Return matrices (H, d, k) as one, (d, H k).
-
-    Args:
-        matrices: (H, d, k)
-    """
+    """Return matrices (H, d, k) as one, (d, H k)."""
     flat: Numbers = matrices.transpose(1, 0, 2).reshape(matrices.shape[1], -1)
     return flat
 
@@ -174,13 +167,10 @@ def absorbed_logits(
     queries: Numbers,
     keys: Numbers,
 ) -> Numbers:
-    """Multiply queries by W_Q W_K^T, and that by the tokens: (k, H, n) or (k, b, H, n).
+    """Multiply queries by W_Q W_K^T of all heads side by side, and that by the tokens.
 
-    Args:
-        product: of two batches of matrices
-        matrix: W_Q W_K^T of all heads side by side (d, H d)
-        queries: (k, d) or (k, b, d)
-        keys: (k, n, d), or (1, n, d) for all
+    Queries are (k, d) or (k, b, d), tokens (k, n, d) or (1, n, d) for all, and logits (k, H, n) or
+    (k, b, H, n).
     """
     absorbed = product(queries, matrix).reshape(len(queries), -1, queries.shape[-1])
     logits = product(absorbed, keys.transpose(0, 2, 1))
@@ -192,10 +182,7 @@ def averaged(
 ) -> Numbers:
     """Multiply attention of each query by the tokens that it sees: (k, H, d) or (k, b, H, d).
 
-    Args:
-        product: of two batches of matrices
-        attention: (k, H, n) or (k, b, H, n)
-        values: (k, n, d), or (1, n, d) for all
+    Tokens are (k, n, d), or (1, n, d) for all.
     """
     flat = attention.reshape(len(attention), -1, attention.shape[-1])
     return product(flat, values).reshape(*attention.shape[:-1], -1)

@@ -55,11 +55,8 @@ class Tabulated(Floats):
 def exponentials(unit: float, most: float) -> Array:
     """Return exp(-k unit) for k = 0, 1, ... until float64 rounds it to 0, or k unit <= most.
 
-    Each is off by a factor of 1 + 2^-51 at most, or where it underflows by 2^-1022.
-
-    Args:
-        unit: a power of two
-        most: the largest exponent there is
+    Each is off by a factor of 1 + 2^-51 at most, or where it underflows by 2^-1022. The unit is a
+    power of two, and `most` the largest exponent there is.
 
     Example:
         >>> exponentials(0.5, 1.0).tolist()
