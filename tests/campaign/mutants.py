@@ -65,11 +65,8 @@ def checks(names: str) -> list[str]:
 
 
 LAYERS = "checker checker_conformance upper_bounds"
-PAIRS = [
-    *checks("small_misses paired_steps paired_bounds layers paired soundness"),
-    HONEST,
-    HOSTILE,
-]
+PAIRS = checks("small_misses paired_steps paired_bounds layers paired soundness")
+PAIRS += [HONEST, HOSTILE]
 SEQUENCES = [*checks("small_misses sequence_parts sequence_checker soundness"), HOSTILE]
 DECODERS = checks("small_misses decoder_checker decoder_models")
 INTEGERS = checks("integer_claims decoder_checker periodic_positions")
@@ -129,7 +126,9 @@ TESTS = {
     "certificates/checker/stored": checks("stored_contexts"),
     "certificates/checker/steps": checks("command"),
     "certificates/checker": [*checks(f"layers {LAYERS} soundness"), HONEST, HOSTILE, NEEDS],
-    "certificates/checker/impossible": [*checks(f"small_misses layers {LAYERS}"), IMPOSSIBLE, NEEDS],
+    "certificates/checker/impossible": [
+        *checks(f"small_misses layers {LAYERS}"), IMPOSSIBLE, NEEDS
+    ],
     "certificates/claims/recites": checks("decoder_claims decoder_checker"),
     "certificates/claims/sequences": [*checks("claims sequence_checker"), "tests/sequences"],
     "certificates/claims/impossible": [*checks("claims upper_bounds"), "tests/theorem", HOSTILE],
