@@ -161,17 +161,26 @@ class Spec:
         """
         return next((mask for mask in self.masks if isinstance(mask, kind)), None)
 
-    def visible(self) -> Booleans:
+    @property
+    def grid(self) -> Grid:
+        """The positions that masks decide about."""
+        return Grid(self.batch, self.heads[0], self.queries, self.keys, *self.lengths)
+
+    def visible(self, but: Mask | None = None, instead: Mask | None = None) -> Booleans:
         """Return which keys each query may see, (B, 1 or H, T_q, T_k).
+
+        Args:
+            but: a mask that is left out
+            instead: a mask that takes its place; the grid stays as it is
 
         Example:
             >>> Spec(batch=2, queries=3, keys=4).visible().shape
             (2, 1, 3, 4)
         """
-        grid = Grid(self.batch, self.heads[0], self.queries, self.keys, *self.lengths)
+        masks = [mask for mask in (*self.masks, instead) if mask is not None and mask is not but]
         found: Booleans = np.ones((self.batch, 1, self.queries, self.keys), dtype=np.bool_)
-        for mask in self.masks:
-            found = found & mask.visible(grid)
+        for mask in masks:
+            found = found & mask.visible(self.grid)
         return found
 
     def rows(self) -> Booleans:

@@ -182,7 +182,7 @@ def sinks(evidence: Evidence) -> Mistakes:
         ]
         yield (
             f"the logit of the sink is {'; '.join(parts)}",
-            partial(evidence.bench.averaged, sinks=chosen),
+            partial(evidence.bench.averaged, sinks=chosen[:, None, None]),
         )
     for size in block_sizes(evidence.problem.spec.keys - 1):
         for of_length in (True, False):
@@ -196,21 +196,12 @@ def sinks(evidence: Evidence) -> Mistakes:
             more = own[h] + np.log(evidence.of(number))
             if evidence.agrees(evidence.averaged(evidence.scores, evidence.visible, more)).all():
                 of_what = "its sequence" if of_length else "the row"
+                every = own[:, None, None] + np.log(number[..., None])
                 yield (
                     f"the sink counts once for each block of keys of {of_what} "
                     f"(blocks of {size} keys)",
-                    partial(_sunk, evidence, number),
+                    partial(evidence.bench.averaged, sinks=every),
                 )
-
-
-def _sunk(evidence: Evidence, number: Integers) -> Array:
-    bench, own = evidence.bench, evidence.problem.sinks
-    if own is None:
-        return bench.averaged()
-    weights, total = bench.weighed()
-    share = total - weights.sum(-1, keepdims=True)
-    found: Array = weights @ bench.values / (total + share * (number[..., None] - 1))
-    return found
 
 
 def _shown(logit: float) -> str:

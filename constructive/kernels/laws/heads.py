@@ -100,11 +100,8 @@ def _table(evidence: Evidence, changed: tuple[bool, bool]) -> Booleans:
 def _read(
     evidence: Evidence, changed: tuple[bool, bool], sequence: Integers, head: Integers
 ) -> Array:
-    bench, problem = evidence.bench, evidence.problem
-    scores, values = bench.scores, bench.values
-    if changed[0]:
-        raw = bench.q @ problem.k[sequence, head].swapaxes(-1, -2)
-        scores = bench.scored(raw=raw)
-    if changed[1]:
-        values = problem.v[sequence, head]
-    return bench.averaged(scores, v=values)
+    k, v = (
+        array[sequence, head] if is_changed else None
+        for array, is_changed in zip((evidence.problem.k, evidence.problem.v), changed, strict=True)
+    )
+    return evidence.bench.read(k=k, v=v)

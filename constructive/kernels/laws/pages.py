@@ -6,7 +6,6 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from constructive.kernels.answer import grouped
 from constructive.kernels.laws.evidence import Evidence
 from constructive.kernels.laws.sizes import block_sizes
 from constructive.kernels.mistakes.bench import Mistakes
@@ -94,10 +93,8 @@ class Cache:
             tokens = pages.reshape(-1, *pages.shape[2:])[addresses].swapaxes(1, 2)
             there = np.where(self.exists[:, None, :, None], tokens, own)
             arrays.append(there if is_changed else own)
-        raw = grouped(problem.spec, bench.q, arrays[0]) if changed[0] else bench.raw
-        values = np.repeat(arrays[1], problem.spec.group, 1)
         with np.errstate(all="ignore"):
-            return bench.averaged(bench.scored(raw=raw), v=values)
+            return bench.read(k=arrays[0], v=arrays[1])
 
     def right(self, out: Array) -> np.ndarray:
         """Return which rows an output explains, (B, H, T_q).

@@ -166,7 +166,7 @@ class Sums(Part):
     def _tops(self) -> tuple[Array, Array]:
         """Return largest logits and sums of all rows, (N,) each."""
         bench = self.evidence.bench
-        top = np.where(bench.visible, bench.scores, -np.inf).max(-1)
+        top = bench.logits.max(-1)
         if self.evidence.problem.sinks is not None:
             top = np.maximum(top, self.evidence.problem.sinks[:, None])
         _, total = bench.weighed()

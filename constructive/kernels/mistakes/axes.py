@@ -24,8 +24,8 @@ def axes(bench: Bench) -> Mistakes:
 
 
 def _over_queries(bench: Bench, *, whole: bool) -> Array:
-    every = Bench.of(bench.problem)
-    logits = np.where(every.visible, every.scores, -np.inf)
+    every = bench.every
+    logits = every.logits
     if whole:
         top = logits.max(-2, keepdims=True)
         weights = np.exp(logits - np.where(np.isfinite(top), top, 0.0))
@@ -37,7 +37,7 @@ def _over_queries(bench: Bench, *, whole: bool) -> Array:
 
 
 def _transposed(bench: Bench, *, of_weights: bool) -> Array:
-    every = Bench.of(bench.problem)
+    every = bench.every
     if of_weights:
         weights, total = every.weighed()
         out: Array = (weights / total).swapaxes(-1, -2) @ every.values

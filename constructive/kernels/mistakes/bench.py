@@ -109,6 +109,22 @@ class Bench:
         return self.scored()
 
     @cached_property
+    def logits(self) -> Array:
+        """The same, -inf where keys are hidden."""
+        return np.where(self.visible, self.scores, -np.inf)
+
+    @cached_property
+    def sinks(self) -> Array | None:
+        """Logits of sinks, (H, 1, 1), or None."""
+        sinks = self.problem.sinks
+        return None if sinks is None else sinks[:, None, None]
+
+    @cached_property
+    def every(self) -> "Bench":
+        """The bench of all queries."""
+        return Bench.of(self.problem)
+
+    @cached_property
     def raw(self) -> Array:
         """Products of queries and keys, (B, H, R, T_k)."""
         return grouped(self.problem.spec, self.q, self.problem.k)
@@ -123,14 +139,44 @@ class Bench:
         """Values of each query head, (B, H, T_k, d_v)."""
         return np.repeat(self.problem.v, self.problem.spec.group, axis=1)
 
-    def by_head(self, array: Array, heads: npt.ArrayLike) -> Array:
-        """Return keys or values as a map of heads has them, (B, H, T_k, ..).
+    def of_heads(self, array: Array) -> Array:
+        """Return keys or values of each query head, (B, H, T_k, ..).
 
         Args:
-            array: (B, G, T_k, ..)
-            heads: (H,) a KV head for each query head
+            array: (B, G or H, T_k, ..)
         """
-        return array[:, np.asarray(heads)]
+        return np.repeat(array, self.problem.spec.heads[0] // array.shape[1], axis=1)
+
+    def read(
+        self, *, q: Array | None = None, k: Array | None = None, v: Array | None = None
+    ) -> Array:
+        """Return the output of other queries, keys or values, (B, H, R, d_v).
+
+        Args:
+            q: (B, H, R, d)
+            k: (B, G or H, T_k, d)
+            v: (B, G or H, T_k, d_v)
+        """
+        values = None if v is None else self.of_heads(v)
+        if q is None and k is None:
+            return self.averaged(v=values)
+        keys = self.keys if k is None else self.of_heads(k)
+        raw = (self.q if q is None else q) @ keys.swapaxes(-1, -2)
+        return self.averaged(self.scored(raw=raw), v=values, k=keys)
+
+    def changed(
+        self, *, raw: Array | None = None, factor: float = 1.0, cap: float | None = SAME,
+        bias: Array | None = SAME,
+    ) -> Array:  # fmt: skip
+        """Return the output of logits with parts changed, as `scored` has them, (B, H, R, d_v).
+
+        Args:
+            raw: products of queries and keys
+            factor: what logits are multiplied by, beside the scale
+            cap: the soft cap, or None
+            bias: what is added, or None
+        """
+        return self.averaged(self.scored(raw=raw, factor=factor, cap=cap, bias=bias))
 
     def scored(
         self, *, raw: Array | None = None, factor: float = 1.0, cap: float | None = SAME,
@@ -155,7 +201,7 @@ class Bench:
     def averaged(
         self, scores: Array | None = None, visible: Booleans | None = None, v: Array | None = None,
         *, k: Array | None = None, sinks: Array | None = SAME, zeros: int | Integers = 0,
-        more: float = 0.0,
+        more: float | Array | Integers = 0.0,
     ) -> Array:  # fmt: skip
         """Return the average of values by softmax, (B, H, R, d_v).
 
@@ -164,10 +210,11 @@ class Bench:
             visible: which keys are read
             v: values, (B, H, T_k, d_v)
             k: keys of which logits are, (B, H, T_k, d), for gradients
-            sinks: logits of sinks, or None
+            sinks: logits of sinks, of a shape that broadcasts to (B, H, R, 1), or None
             zeros: keys of zeros that are read as well, with values of zeros; a number, or one for
                 each row, (B, H, R, 1)
-            more: a number that is added to the denominator
+            more: what is added to the denominator, beside exponentials less the largest logit; a
+                number, or one for each row
         """
         del k
         weights, total = self.weighed(scores, visible, sinks=sinks, zeros=zeros)
@@ -186,23 +233,25 @@ class Bench:
             sinks: logits of sinks, or None
             zeros: keys of zeros that are read as well, a number, or one for each row
         """
-        sinks = self.problem.sinks if sinks is SAME else sinks
-        scores = self.scores if scores is None else scores
-        visible = self.visible if visible is None else visible
-        logits = np.where(visible, scores, -np.inf)
+        sinks = self.sinks if sinks is SAME else sinks
+        if scores is None and visible is None:
+            logits = self.logits
+        else:
+            scores = self.scores if scores is None else scores
+            logits = np.where(self.visible if visible is None else visible, scores, -np.inf)
         largest = logits.max(-1, keepdims=True)
         counted = np.asarray(zeros)
         if counted.any():
             largest = np.where(counted > 0, np.maximum(largest, 0.0), largest)
         if sinks is not None:
-            largest = np.maximum(largest, sinks[:, None, None])
+            largest = np.maximum(largest, sinks)
         with np.errstate(all="ignore"):
             weights = np.exp(logits - np.where(np.isfinite(largest), largest, 0.0))
             total = weights.sum(-1, keepdims=True)
             if counted.any():
                 total = total + np.where(counted > 0, counted * np.exp(-largest), 0.0)
             if sinks is not None:
-                total = total + np.exp(sinks[:, None, None] - largest)
+                total = total + np.exp(sinks - largest)
         return weights, total
 
     def sees(self, visible: Booleans) -> Made:

@@ -29,8 +29,8 @@ def carried(bench: Bench) -> Mistakes:
 
 def _carried(bench: Bench, block: int, kept: tuple[str, ...]) -> Array:
     """Return the output where rows begin with what the row a block before ended with."""
-    every = Bench.of(bench.problem)
-    logits = np.where(every.visible, every.scores, -np.inf)
+    every = bench.every
+    logits = every.logits
     top = logits.max(-1, keepdims=True)
     base = np.where(np.isfinite(top), top, 0.0)
     weights = np.exp((logits - base).astype(np.float32)).astype(np.float64)

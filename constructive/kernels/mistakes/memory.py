@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 
-from constructive.kernels.answer import grouped
 from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
 from constructive.kernels.places import PLACES
 from constructive.support.arrays import Array, Booleans
@@ -68,8 +67,7 @@ def _flat(bench: Bench, read: Callable[[Array], Array], what: str) -> Array:
         read(array) if name in what else array
         for name, array in (("queries", problem.q), ("keys", problem.k), ("values", problem.v))
     )
-    raw = grouped(problem.spec, q[:, :, bench.rows], k)
-    return bench.averaged(bench.scored(raw=raw), v=np.repeat(v, problem.spec.group, 1))
+    return bench.read(q=q[:, :, bench.rows], k=k, v=v)
 
 
 def _of_keys(bench: Bench) -> Array:
@@ -80,8 +78,7 @@ def _of_keys(bench: Bench) -> Array:
     memory = np.pad(
         v.ravel(), (0, max(0, int(addresses.max()) + 1 - v.size)), constant_values=np.nan
     )
-    found = memory[addresses].reshape(v.shape)
-    return bench.averaged(v=np.repeat(found, spec.group, 1))
+    return bench.read(v=memory[addresses].reshape(v.shape))
 
 
 def padding_that_is_read(bench: Bench) -> Mistakes:

@@ -104,7 +104,7 @@ def empty(bench: Bench) -> Mistakes:
 
 def _splits(bench: Bench, size: int, overlap: int = 0) -> tuple[Array, Array, Array]:
     """Return sums, largest logits and sums of weights of splits, each with an axis in front."""
-    logits = np.where(bench.visible, bench.scores, -np.inf)
+    logits = bench.logits
     outs, tops, sums = [], [], []
     for start in range(0, logits.shape[-1], size):
         first = max(0, start - overlap)

@@ -70,15 +70,14 @@ def counted_again(bench: Bench) -> Mistakes:
                 f"a logit of -cap (blocks of {queries} queries and {keys} keys)",
                 partial(bench.averaged, logits, np.asarray(read)),
             )
-    if problem.sinks is not None:
+    if bench.sinks is not None:
         for queries, keys in bench.tiles:
             _, last = _span(bench, queries, keys)
-            counts = np.maximum(last + 1, 1)[..., None]
-            more = problem.sinks[:, None, None] + np.log(counts)
+            more = bench.sinks + np.log(np.maximum(last + 1, 1)[..., None])
             yield (
                 f"the sink is counted in each block that is read (blocks of {queries} queries "
                 f"and {keys} keys)",
-                partial(_with_sinks, bench, more),
+                partial(bench.averaged, sinks=more),
             )
     ends = np.where(bench.visible, np.arange(problem.spec.keys) + 1, 0).max(-1, keepdims=True)
     for parts in SPLITS:
@@ -89,7 +88,7 @@ def counted_again(bench: Bench) -> Mistakes:
                 yield (
                     f"each split without keys adds 1 to the sum of weights ({parts} splits of "
                     f"blocks of {block})",
-                    partial(_with_more, bench, empty),
+                    partial(bench.averaged, more=empty),
                 )
 
 
@@ -110,21 +109,6 @@ def _span(bench: Bench, queries: int, keys: int) -> tuple[Integers, Integers]:
     return np.broadcast_to(found[0], rows), np.broadcast_to(found[1], rows)
 
 
-def _with_sinks(bench: Bench, sinks: Array) -> Array:
-    """Return the output with sinks of each row, (B, H, R, 1)."""
-    scores = np.where(bench.visible, bench.scores, -np.inf)
-    largest = np.maximum(scores.max(-1, keepdims=True), sinks)
-    weights = np.exp(scores - largest)
-    out: Array = weights @ bench.values / (weights.sum(-1, keepdims=True) + np.exp(sinks - largest))
-    return out
-
-
-def _with_more(bench: Bench, more: Integers) -> Array:
-    weights, total = bench.weighed()
-    out: Array = weights @ bench.values / (total + more)
-    return out
-
-
 def _without_last(bench: Bench, queries: int, keys: int) -> Array:
     """Return the output divided by the sum that its last block has not joined, if there is one."""
     _, last = _span(bench, queries, keys)
@@ -132,12 +116,12 @@ def _without_last(bench: Bench, queries: int, keys: int) -> Array:
     earlier = np.where(bench.visible & before, bench.scores, -np.inf)
     weights, total = bench.weighed()
     top = earlier.max(-1, keepdims=True)
-    if bench.problem.sinks is not None:
-        top = np.maximum(top, bench.problem.sinks[:, None, None])
+    if bench.sinks is not None:
+        top = np.maximum(top, bench.sinks)
     with np.errstate(all="ignore"):
         part = np.exp(earlier - np.where(np.isfinite(top), top, 0.0)).sum(-1, keepdims=True)
-        if bench.problem.sinks is not None:
-            part = part + np.exp(bench.problem.sinks[:, None, None] - top)
+        if bench.sinks is not None:
+            part = part + np.exp(bench.sinks - top)
         out: Array = weights @ bench.values / np.where(part > 0.0, part, total)
     return out
 
@@ -174,12 +158,12 @@ def _blocks(bench: Bench, keys: int, exponent: Callable[[Array, Array], Array]) 
         exponent: of the factor, from the largest logits of the blocks before and of all
     """
     real = np.float32
-    logits = np.where(bench.visible, bench.scores, -np.inf).astype(real)
-    values, sinks = bench.values.astype(real), bench.problem.sinks
+    logits = bench.logits.astype(real)
+    values, sinks = bench.values.astype(real), bench.sinks
     largest = np.full((*logits.shape[:3], 1), -np.inf, real)
     total = np.zeros_like(largest)
     if sinks is not None:
-        largest = np.broadcast_to(sinks.astype(real)[:, None, None], total.shape)
+        largest = np.broadcast_to(sinks.astype(real), total.shape)
         total = total + real(1.0)
     out = np.zeros((*logits.shape[:3], values.shape[-1]), real)
     with np.errstate(all="ignore"):

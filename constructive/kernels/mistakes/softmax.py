@@ -156,8 +156,8 @@ def _smallest(bench: Bench) -> Array:
 
 def _of_block(bench: Bench, block: int) -> Array:
     """Return the output with the largest logit of all rows of the block of each query."""
-    every = Bench.of(bench.problem)
-    top = np.where(every.visible, every.scores, -np.inf).max(-1)
+    every = bench.every
+    top = every.logits.max(-1)
     starts = np.arange(0, top.shape[-1], block)
     of_blocks = np.maximum.reduceat(top, starts, axis=-1)
     return _fixed(bench, of_blocks[..., bench.rows // block, None])
@@ -165,19 +165,18 @@ def _of_block(bench: Bench, block: int) -> Array:
 
 def _fixed(bench: Bench, top: Array | float = 0.0) -> Array:
     """Return the output in float32 with other references than the largest logit."""
-    logits = np.where(bench.visible, bench.scores, -np.inf).astype(np.float32)
+    logits = bench.logits.astype(np.float32)
     with np.errstate(all="ignore"):
         weights = np.exp(logits - np.where(np.isfinite(top), top, 0.0).astype(np.float32))
         total = weights.sum(-1, keepdims=True)
-        if bench.problem.sinks is not None:
-            shifted = bench.problem.sinks[:, None, None] - top
-            total = total + np.exp(shifted.astype(np.float32))
+        if bench.sinks is not None:
+            total = total + np.exp((bench.sinks - top).astype(np.float32))
         out: Array = (weights @ bench.values.astype(np.float32)) / total
     return out
 
 
 def _started(bench: Bench, start: float, empty: float) -> Array:
-    logits = np.where(bench.visible, bench.scores, -np.inf)
+    logits = bench.logits
     with np.errstate(all="ignore"):
         largest = np.maximum(logits.max(-1, keepdims=True), start)
         weights = np.exp((logits - largest).astype(np.float32)).astype(np.float64)
@@ -232,13 +231,13 @@ class _Carry:
         )
         # In the format of accumulators, in which factors that are too large overflow.
         real = np.float64 if bench.problem.spec.output.name == "float64" else np.float32
-        logits = np.where(bench.visible, bench.scores, -np.inf).astype(real)
+        logits = bench.logits.astype(real)
         seen = logits if self.reference is None else self.reference.astype(real)
         values = bench.values.astype(real)
         rows = logits.shape[:3]
         largest = np.full((*rows, 1), -np.inf, real)
         total, out = np.zeros((*rows, 1), real), np.zeros((*rows, values.shape[-1]), real)
-        sinks = bench.problem.sinks
+        sinks = bench.sinks
         with np.errstate(all="ignore"):
             for start in range(0, logits.shape[-1], block):
                 part = logits[..., start : start + block]
@@ -261,7 +260,7 @@ class _Carry:
                     out = out / np.where(total > 0.0, total, real(1.0))
                 largest = new
             if sinks is not None:
-                total = total + np.exp(sinks.astype(real)[:, None, None] - largest)
+                total = total + np.exp(sinks.astype(real) - largest)
             return (out if self.changed.get("divides") else out / total).astype(np.float64)
 
 
@@ -282,7 +281,7 @@ def splits(bench: Bench) -> Mistakes:
 
 
 def _merged(bench: Bench, size: int, how: str) -> Array:
-    logits = np.where(bench.visible, bench.scores, -np.inf)
+    logits = bench.logits
     outs, tops, sums = [], [], []
     with np.errstate(all="ignore"):
         for start in range(0, logits.shape[-1], size):
@@ -312,19 +311,17 @@ def _merged(bench: Bench, size: int, how: str) -> Array:
     return merged
 
 
-def _unshifted(bench: Bench) -> Array:
-    found = np.zeros(1) if bench.problem.sinks is None else bench.problem.sinks
+def _unshifted(bench: Bench, found: Array) -> Array:
+    """Return the output where sinks are not less the largest logit; in float32 they overflow."""
     weights, total = bench.weighed(sinks=None)
     with np.errstate(all="ignore"):
-        more = np.exp(found.astype(np.float32))[:, None, None]
-        out: Array = weights @ bench.values / (total + more)
+        out: Array = weights @ bench.values / (total + np.exp(found.astype(np.float32)))
     return out
 
 
-def _itself(bench: Bench) -> Array:
-    found = np.zeros(1) if bench.problem.sinks is None else bench.problem.sinks
+def _itself(bench: Bench, found: Array) -> Array:
     weights, total = bench.weighed(sinks=None)
-    out: Array = weights @ bench.values / (total + found[:, None, None])
+    out: Array = weights @ bench.values / (total + found)
     return out
 
 
@@ -343,20 +340,9 @@ def _first_column(bench: Bench) -> Array:
     return out
 
 
-def _sunk(bench: Bench, logits: Array) -> Array:
-    """Return the output with sinks of any shape that broadcasts to (B, H, R, 1)."""
-    scores = np.where(bench.visible, bench.scores, -np.inf)
-    largest = np.maximum(scores.max(-1, keepdims=True), logits)
-    weights = np.exp(scores - largest)
-    out: Array = (weights @ bench.values) / (
-        weights.sum(-1, keepdims=True) + np.exp(logits - largest)
-    )
-    return out
-
-
 def sinks(bench: Bench) -> Mistakes:
     """Yield sinks that are ignored, of another head, or counted otherwise."""
-    spec, found = bench.problem.spec, bench.problem.sinks
+    spec, found = bench.problem.spec, bench.sinks
     if found is None:
         return
     yield "the sink is ignored", partial(bench.averaged, sinks=None)
@@ -371,28 +357,27 @@ def sinks(bench: Bench) -> Mistakes:
     for sentence, order in maps.items():
         if not np.array_equal(found[order], found):
             yield sentence, partial(bench.averaged, sinks=found[order])
-    yield "sinks are not shifted by the largest logit", partial(_unshifted, bench)
-    yield "the sink itself is added to the sum, not its exponential", partial(_itself, bench)
+    yield "sinks are not shifted by the largest logit", partial(_unshifted, bench, found)
+    yield "the sink itself is added to the sum, not its exponential", partial(_itself, bench, found)
     yield "the weight of the sink goes to the value of the first key", partial(_valued, bench, 0)
     yield "the weight of the sink goes to the value of the last key", partial(_valued, bench, -1)
     yield (
         "the column of the sink is taken to be the first: each key has the weight of the next one",
         partial(_first_column, bench),
     )
-    by_query = found[bench.rows % spec.heads[0]][:, None]
-    yield "the sink is that of the head with the query's number", partial(_sunk, bench, by_query)
+    by_query = found[bench.rows % spec.heads[0], 0]
+    yield (
+        "the sink is that of the head with the query's number",
+        partial(bench.averaged, sinks=by_query),
+    )
     yield "the sink is 0 in every head", partial(bench.averaged, sinks=found * 0.0)
     yield "sinks have the opposite sign", partial(bench.averaged, sinks=-found)
     yield "sinks are multiplied by the scale", partial(bench.averaged, sinks=found * spec.factor)
     yield "the sink is counted twice", partial(bench.averaged, sinks=found + np.log(2.0))
-    for parts in SPLITS:
-        more = found + np.log(float(parts))
-        yield f"the sink is counted in each of {parts} splits", partial(bench.averaged, sinks=more)
+    counts = {f"each of {parts} splits": parts for parts in SPLITS}
     for block in bench.blocks:
-        count = -(-spec.keys // block)
+        counts[f"each block of {block} keys"] = -(-spec.keys // block)
+    for words, count in counts.items():
         if count > 1:
             more = found + np.log(float(count))
-            yield (
-                f"the sink is counted in each block of {block} keys",
-                partial(bench.averaged, sinks=more),
-            )
+            yield f"the sink is counted in {words}", partial(bench.averaged, sinks=more)

@@ -45,13 +45,13 @@ def _by_query_head(bench: Bench, what: str, order: str) -> Array:
     b, h, t = np.ix_(*(np.arange(size) for size in (spec.batch, heads, keys)))
     in_tokens = order == "(B, T, H, d)"
     place = (b * keys + t) * kv + h if in_tokens else (b * kv + h) * keys + t
-    k, v = bench.keys, bench.values
+    k, v = bench.problem.k, bench.problem.v
     for name, array in (("keys", bench.problem.k), ("values", bench.problem.v)):
         if name in what:
             memory = array.swapaxes(1, 2) if in_tokens else array
             found = memory.reshape(-1, array.shape[-1])[place % (spec.batch * keys * kv)]
             k, v = (found, v) if name == "keys" else (k, found)
-    return bench.averaged(bench.scored(raw=bench.q @ k.swapaxes(-1, -2)), v=v)
+    return bench.read(k=k, v=v)
 
 
 def _strides(bench: Bench, width: int) -> Iterator[tuple[str, str, Strides]]:
@@ -79,13 +79,11 @@ def _strides(bench: Bench, width: int) -> Iterator[tuple[str, str, Strides]]:
 
 
 def _read(bench: Bench, what: str, order: str, strides: Strides) -> Array:
-    spec = bench.problem.spec
     k, v = (
         _placed(array, order, strides) if name in what else array
         for name, array in (("keys", bench.problem.k), ("values", bench.problem.v))
     )
-    k, v = np.repeat(k, spec.group, 1), np.repeat(v, spec.group, 1)
-    return bench.averaged(bench.scored(raw=bench.q @ k.swapaxes(-1, -2)), v=v)
+    return bench.read(k=k, v=v)
 
 
 def _placed(array: Array, order: str, strides: Strides) -> Array:
