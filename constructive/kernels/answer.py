@@ -59,10 +59,6 @@ def products(spec: Spec, draft: Draft) -> tuple[Array, Array]:
     """Return q k^T without the level and the sums of sizes of its products, (B, H, T_q, T_k).
 
     The numbers are powers of two, and sums stay below 2^53 of their unit: both are exact.
-
-    Args:
-        spec: the shapes
-        draft: queries and keys
     """
     q, k = _short(draft.q, draft.k)
     if draft.level_slot is not None:
@@ -81,13 +77,7 @@ def _short(q: Array, k: Array) -> tuple[Array, Array]:
 
 
 def grouped(spec: Spec, q: Array, k: Array) -> Array:
-    """Return the products of queries with the keys of their KV head, (B, H, T_q, T_k).
-
-    Args:
-        spec: the shapes
-        q: (B, H, T_q, d)
-        k: (B, G, T_k, d)
-    """
+    """Return products of queries (B, H, T_q, d) with keys (B, G, T_k, d) of their KV head."""
     batch, group = spec.batch, spec.group
     rows = q.reshape(batch, spec.heads[1], group * q.shape[2], q.shape[3])
     found: Array = (rows @ k.swapaxes(-1, -2)).reshape(batch, spec.heads[0], q.shape[2], -1)
@@ -95,13 +85,7 @@ def grouped(spec: Spec, q: Array, k: Array) -> Array:
 
 
 def averaged(spec: Spec, weights: Array, v: Array) -> Array:
-    """Return weighted sums of values, (B, H, T_q, d_v).
-
-    Args:
-        spec: the shapes
-        weights: (B, H, T_q, T_k)
-        v: (B, G, T_k, d_v)
-    """
+    """Return weighted sums (B, H, T_q, d_v) of values (B, G, T_k, d_v)."""
     batch, heads, queries, keys = weights.shape
     rows = weights.reshape(batch, v.shape[1], heads // v.shape[1] * queries, keys)
     found: Array = (rows @ v).reshape(batch, heads, queries, -1)
@@ -205,12 +189,7 @@ def far_below(
 
 
 def near_weight(spec: Spec, draft: Draft) -> tuple[float, tuple[float, float]]:
-    """Return the weight of a near key beside 1, and the least and the most that it may be.
-
-    Args:
-        spec: scale and soft cap
-        draft: its level and near
-    """
+    """Return the weight of a near key beside 1, and the least and the most that it may be."""
     if draft.near is None:
         return 0.0, (0.0, 0.0)
 

@@ -51,10 +51,6 @@ def soft_cap_reason(spec: Spec, level: float = 0.0) -> str | None:
     A capped logit ends at -cap: all keys together must weigh less than the output can show,
     8 n exp(-0.999 cap) < 2^-(p + 2).
 
-    Args:
-        spec: soft cap, number of keys and format
-        level: logit of the winner after the cap
-
     Example:
         >>> soft_cap_reason(Spec(soft_cap=5.0))
         'a soft cap of 5 leaves weight to keys that are far below'
@@ -71,11 +67,6 @@ def soft_cap_reason(spec: Spec, level: float = 0.0) -> str | None:
 
 def overflows(spec: Spec, draft: Draft, visible: Booleans) -> Booleans:
     """Return rows in which a kernel may overflow that keeps logits in float32, or in float16.
-
-    Args:
-        spec: format and scale
-        draft: queries and keys
-        visible: (B, 1 or H, T_q, T_k)
 
     Returns:
         (B, H, T_q)
@@ -96,15 +87,6 @@ def require_hypotheses(
     sinks: Array | None, answer: Answer,
 ) -> Hypotheses:  # fmt: skip
     """Check that the answer follows from the theorems, with no trust in how the numbers were made.
-
-    Args:
-        spec: shapes and options
-        draft: queries and keys
-        v: (B, G, T_k, d_v) values
-        visible: (B, 1 or H, T_q, T_k)
-        bias: what is added to logits after the scale, or None
-        sinks: (H,) logits of sinks, or None
-        answer: what is claimed
 
     Raises:
         AssumptionError: with the first row or array for which a hypothesis fails

@@ -129,12 +129,7 @@ class Keras(Jax):
 
 
 def masked(problem: Inputs, *, everything: bool) -> dict[str, Any]:
-    """Return mask and bias as arrays of numpy.
-
-    Args:
-        problem: the problem
-        everything: whether the mask has to say all, since no other option does
-    """
+    """Return mask and bias as arrays of numpy."""
     found: dict[str, Any] = {}
     if problem.bias is not None:
         found["bias"] = problem.bias.astype(numpy_dtype(problem.spec.output.name))

@@ -91,12 +91,7 @@ class Reference(Adapter):
         return self.evaluated(content, given)
 
     def evaluated(self, content: bytes, inputs: dict[str, Any]) -> Any:  # noqa: ANN401
-        """Return the first output of a model.
-
-        Args:
-            content: the model
-            inputs: arrays by name
-        """
+        """Return the first output of a model."""
         import onnx  # noqa: PLC0415 - an extra
         from onnx.reference import ReferenceEvaluator  # noqa: PLC0415
 

@@ -24,12 +24,7 @@ _PACKAGES: Packages = {"onnxruntime": "onnxruntime", "onnx": "onnx"}
 
 
 def evaluated(content: bytes, inputs: dict[str, Any]) -> Any:  # noqa: ANN401
-    """Return the first output of a model.
-
-    Args:
-        content: the model
-        inputs: arrays by name
-    """
+    """Return the first output of a model."""
     import onnxruntime  # noqa: PLC0415 - an extra
 
     options = onnxruntime.SessionOptions()
@@ -46,12 +41,7 @@ class Standard(Reference):
     models: ClassVar[Models] = _SHORT
 
     def evaluated(self, content: bytes, inputs: dict[str, Any]) -> Any:  # noqa: ANN401
-        """Return the first output of a model.
-
-        Args:
-            content: the model
-            inputs: arrays by name
-        """
+        """Return the first output of a model."""
         return evaluated(content, inputs)
 
 

@@ -124,11 +124,7 @@ class Flex(Adapter):
             return self.compiled(flex_attention)(q, k, v, **options)
 
     def compiled(self, function: Any) -> Any:  # noqa: ANN401
-        """Return the function that is called; for a subclass that compiles it.
-
-        Args:
-            function: flex_attention
-        """
+        """Return the function that is called; for a subclass that compiles it."""
         return function
 
 
@@ -139,11 +135,7 @@ class FlexCompiled(Flex):
     devices: ClassVar[tuple[str, ...]] = ("cuda",)
 
     def compiled(self, function: Any) -> Any:  # noqa: ANN401
-        """Return it compiled.
-
-        Args:
-            function: flex_attention
-        """
+        """Return it compiled."""
         import torch  # noqa: PLC0415 - an extra
 
         return torch.compile(function)

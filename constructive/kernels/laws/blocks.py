@@ -23,11 +23,7 @@ KINDS = (
 
 
 def blocks(evidence: Evidence) -> Mistakes:
-    """Yield mistakes of blocks that lead to the rows of two queries.
-
-    Args:
-        evidence: the output
-    """
+    """Yield mistakes of blocks that lead to the rows of two queries."""
     whole, queries = _with_sizes(evidence), _chosen(evidence)
     for kind in KINDS:
         asked: set[str] | None = None

@@ -43,31 +43,17 @@ class Edge:
     is_right: bool
 
     def with_limits(self, limits: Integers, others: Integers) -> Integers:
-        """Return the edge of all masks.
-
-        Args:
-            limits: of this mask
-            others: of the others
-        """
+        """Return the edge of all masks."""
         return np.minimum(limits, others) if self.is_right else np.maximum(limits, others)
 
 
 def edges(evidence: Evidence) -> Mistakes:
-    """Yield edges that are moved, rounded, or those of other rows.
-
-    Args:
-        evidence: the output
-    """
+    """Yield edges that are moved, rounded, or those of other rows."""
     yield from of_rules(evidence, _rules)
 
 
 def of_rules(evidence: Evidence, rules: "Rules") -> Mistakes:
-    """Yield edges by rules, on the right and on the left.
-
-    Args:
-        evidence: the output
-        rules: yields those that fit
-    """
+    """Yield edges by rules, on the right and on the left."""
     visible, keys = evidence.bench.visible, evidence.problem.spec.keys
     j = np.arange(keys)
     first = np.where(visible, j, keys).min(-1)

@@ -60,11 +60,7 @@ class Evidence:
         return self.at(self.sample)
 
     def at(self, rows: Integers) -> tuple[Integers, Integers, Integers]:
-        """Return sequence, head and query of rows.
-
-        Args:
-            rows: their numbers
-        """
+        """Return sequence, head and query of rows."""
         batch, head, query = np.unravel_index(rows, self.wrong.shape)
         return batch, head, query
 
@@ -150,32 +146,18 @@ class Evidence:
             return weights, weights.sum(-1, keepdims=True) + np.exp(more - top)
 
     def averaged(self, scores: Array, visible: Booleans, sinks: Array | None = None) -> Array:
-        """Return what rows would read, (.., R, d_v).
-
-        Args:
-            scores: (.., R, T_k)
-            visible: (.., R, T_k)
-            sinks: (.., R), by default those of the problem
-        """
+        """Return what rows would read, (.., R, d_v)."""
         weights, total = self.weighed(scores, visible, sinks)
         with np.errstate(all="ignore"):
             return self.summed(weights / total)
 
     def summed(self, shares: Array) -> Array:
-        """Return weighted sums of the values of rows, (.., R, d_v).
-
-        Args:
-            shares: (.., R, T_k)
-        """
+        """Return weighted sums of the values of rows, (.., R, d_v)."""
         found: Array = np.moveaxis(np.moveaxis(shares, -2, 0) @ self.values, 0, -2)
         return found if shares.ndim > 2 else np.einsum("rk,rkv->rv", shares, self.values)
 
     def agrees(self, other: Array) -> Booleans:
-        """Return where rows are what a law says, (.., R).
-
-        Args:
-            other: (.., R, d_v)
-        """
+        """Return where rows are what a law says, (.., R)."""
         with np.errstate(all="ignore"):
             same, _ = same_rows(self.read, other, self.problem.spec.output)
         return same
@@ -211,22 +193,11 @@ class Evidence:
         return found
 
     def agrees_at(self, row: int, scores: Array, visible: Booleans) -> Booleans:
-        """Return whether one row of the sample is what it would read, (S,).
-
-        Args:
-            row: of the sample
-            scores: (T_k,) or (S, T_k)
-            visible: (T_k,) or (S, T_k)
-        """
+        """Return whether one row of the sample is what it would read, (S,)."""
         return self.is_same(row, self.read_at(row, scores, visible))
 
     def is_same(self, row: int, others: Array) -> Booleans:
-        """Return whether one row of the sample is one of others, (S,).
-
-        Args:
-            row: of the sample
-            others: (S, d_v)
-        """
+        """Return whether one row of the sample is one of others, (S,)."""
         with np.errstate(all="ignore"):
             same, _ = same_rows(self.read[row], others, self.problem.spec.output)
         return same

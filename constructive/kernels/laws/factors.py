@@ -20,11 +20,7 @@ _TIMES = (-1.0, 0.0, 0.5, 2.0, 4.0, 0.25)
 
 
 def scales(evidence: Evidence) -> Mistakes:
-    """Yield the factor of logits that two keys of a row show.
-
-    Args:
-        evidence: the output
-    """
+    """Yield the factor of logits that two keys of a row show."""
     problem = evidence.problem
     if problem.draft.near is None or problem.spec.soft_cap is not None:
         return
@@ -71,11 +67,7 @@ def _scaled(evidence: Evidence, factor: float) -> Array:
 
 
 def sums(evidence: Evidence) -> Mistakes:
-    """Yield a number that is added to sums of weights, and a factor of all rows.
-
-    Args:
-        evidence: the output
-    """
+    """Yield a number that is added to sums of weights, and a factor of all rows."""
     right, read = evidence.of(np.nan_to_num(evidence.problem.expected)), evidence.read
     with np.errstate(all="ignore"):
         ratios = (read / right).mean(-1)
@@ -95,11 +87,7 @@ def sums(evidence: Evidence) -> Mistakes:
 
 
 def phantoms(evidence: Evidence) -> Mistakes:
-    """Yield keys that are not there and count in sums of weights.
-
-    Args:
-        evidence: the output
-    """
+    """Yield keys that are not there and count in sums of weights."""
     table = dict(_counts(evidence, np.arange(evidence.wrong.size)))
     for words, counts in table.items():
         if counts.max() > 0 and _agree(evidence, counts[evidence.sample]):
@@ -150,11 +138,7 @@ def _times(evidence: Evidence, ratio: float) -> Array:
 
 
 def sinks(evidence: Evidence) -> Mistakes:
-    """Yield what the sink of each head weighs, and how often it counts.
-
-    Args:
-        evidence: the output
-    """
+    """Yield what the sink of each head weighs, and how often it counts."""
     own = evidence.problem.sinks
     if own is None:
         return
@@ -209,11 +193,7 @@ def _shown(logit: float) -> str:
 
 
 def slopes(evidence: Evidence) -> Mistakes:
-    """Yield the slope of each head.
-
-    Args:
-        evidence: the output
-    """
+    """Yield the slope of each head."""
     own, bias = evidence.problem.slopes, evidence.bench.bias
     if own is None or bias is None or not own.any():
         return

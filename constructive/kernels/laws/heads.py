@@ -14,11 +14,7 @@ _WHAT = {"keys and values": (True, True), "keys": (True, False), "values": (Fals
 
 
 def heads(evidence: Evidence) -> Mistakes:
-    """Yield heads and sequences that read those of others, as the sample has it.
-
-    Args:
-        evidence: the output
-    """
+    """Yield heads and sequences that read those of others, as the sample has it."""
     spec = evidence.problem.spec
     batch, (count, kv) = spec.batch, spec.heads
     own = np.arange(count) // spec.group

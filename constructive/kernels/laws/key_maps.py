@@ -18,11 +18,7 @@ _NOWHERE = -1
 
 
 def key_maps(evidence: Evidence) -> Mistakes:
-    """Yield places of keys, values or both that are taken from other places.
-
-    Args:
-        evidence: the output
-    """
+    """Yield places of keys, values or both that are taken from other places."""
     count = evidence.problem.spec.keys
     maps = list(_maps(count))
     sources = np.stack([source for _, source in maps])

@@ -97,11 +97,7 @@ class Cache:
             return bench.read(k=arrays[0], v=arrays[1])
 
     def right(self, out: Array) -> np.ndarray:
-        """Return which rows an output explains, (B, H, T_q).
-
-        Args:
-            out: (B, H, T_q, d_v)
-        """
+        """Return which rows an output explains, (B, H, T_q)."""
         with np.errstate(all="ignore"):
             same, _ = same_rows(self.evidence.out, out, self.evidence.problem.spec.output)
         return np.asarray(same | ~self.evidence.counted)
@@ -111,11 +107,7 @@ Rules = Callable[[Cache], Addresses]
 
 
 def pages(evidence: Evidence) -> Mistakes:
-    """Yield places of pages by other rules, for every size and step.
-
-    Args:
-        evidence: the output
-    """
+    """Yield places of pages by other rules, for every size and step."""
     if not isinstance(evidence.memory, Pool):
         return
     yield from _elsewhere(evidence, evidence.memory, _rules)
@@ -195,11 +187,7 @@ def _rules(cache: Cache) -> Addresses:
 
 
 def chosen(evidence: Evidence) -> Mistakes:
-    """Yield entries of the table, such as every second one, that are read as other ones.
-
-    Args:
-        evidence: the output
-    """
+    """Yield entries of the table, such as every second one, that are read as other ones."""
     if not isinstance(evidence.memory, Pool):
         return
     yield from _elsewhere(evidence, evidence.memory, _chosen)
@@ -250,11 +238,7 @@ def _chosen(cache: Cache) -> Addresses:
 
 
 def entries(evidence: Evidence) -> Mistakes:
-    """Yield the pages that are read in place of single entries of the table, one after the other.
-
-    Args:
-        evidence: the output
-    """
+    """Yield the pages that are read in place of single entries of the table, one by one."""
     if not isinstance(evidence.memory, Pool):
         return
     cache = Cache(evidence, evidence.memory)

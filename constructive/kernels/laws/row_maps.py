@@ -16,12 +16,7 @@ Maps = Iterator[tuple[str, Integers]]
 
 
 def row_maps(spec: Spec, places: Places) -> Maps:
-    """Yield maps of rows, the simple ones first.
-
-    Args:
-        spec: shapes
-        places: sequence, head and query of rows
-    """
+    """Yield maps of rows, the simple ones first."""
     yield from query_maps(spec, places)
     yield from head_maps(spec, places)
     yield from _sequences(spec, places)
@@ -36,12 +31,7 @@ def _number(spec: Spec, b: Integers, h: Integers, i: Integers) -> Integers:
 
 
 def query_maps(spec: Spec, places: Places) -> Maps:
-    """Yield maps to other queries of the same head, without blocks.
-
-    Args:
-        spec: shapes
-        places: sequence, head and query of rows
-    """
+    """Yield maps to other queries of the same head, without blocks."""
     b, h, i = places
     last = spec.lengths[0][b] - 1
     for words, query in (
@@ -62,12 +52,7 @@ def query_maps(spec: Spec, places: Places) -> Maps:
 
 
 def head_maps(spec: Spec, places: Places) -> Maps:
-    """Yield maps to other heads of the same query.
-
-    Args:
-        spec: shapes
-        places: sequence, head and query of rows
-    """
+    """Yield maps to other heads of the same query."""
     b, h, i = places
     (heads, kv), group = spec.heads, spec.group
     found = {

@@ -47,19 +47,11 @@ class Part(ABC):
         """
 
     def flat(self, array: np.ndarray) -> np.ndarray:
-        """Return an array of rows, (N, ..).
-
-        Args:
-            array: (B, H, T_q, ..)
-        """
+        """Return an array of rows, (N, ..)."""
         return array.reshape(self.evidence.wrong.size, *array.shape[3:])
 
     def whole(self, array: np.ndarray) -> np.ndarray:
-        """Return rows as (B, H, T_q, ..).
-
-        Args:
-            array: (N, ..)
-        """
+        """Return rows as (B, H, T_q, ..)."""
         return array.reshape(*self.evidence.wrong.shape, *array.shape[1:])
 
 
@@ -218,12 +210,7 @@ PARTS: tuple[type[Part], ...] = (Hidden, Bias, Sums, Statistics, Tops, Query, Ou
 
 
 def rows(kind: type[Part], evidence: Evidence) -> Mistakes:
-    """Yield rows whose part is taken from other rows.
-
-    Args:
-        kind: the part
-        evidence: the output
-    """
+    """Yield rows whose part is taken from other rows."""
     part = kind(evidence)
     if not part.is_there:
         return

@@ -57,9 +57,6 @@ _FIRST: dict[str, tuple[Callable[[Bench], Mistakes], ...]] = {
 def mistakes(bench: Bench) -> dict[str, Made]:
     """Return sentences, each with a function that returns an output (B, H, T_q, d_v).
 
-    Args:
-        bench: the problem
-
     Example:
         >>> from constructive.kernels.problem import Problem
         >>> from constructive.kernels.spec import Spec

@@ -59,12 +59,7 @@ class Bench:
 
     @classmethod
     def of(cls, problem: Problem, memory: Memory | None = None) -> "Bench":
-        """Return the bench of all queries.
-
-        Args:
-            problem: the problem
-            memory: how the kernel got its arrays
-        """
+        """Return the bench of all queries."""
         return cls(problem, np.arange(problem.spec.queries), memory=memory)
 
     @cached_property
@@ -96,11 +91,7 @@ class Bench:
         return None if bias is None else self.of_rows(bias)
 
     def of_rows(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the rows of a mask or a bias.
-
-        Args:
-            array: of a shape that broadcasts to (B, H, T_q, T_k)
-        """
+        """Return the rows of a mask or a bias."""
         return np.broadcast_to(array, self.problem.answer.weights.shape)[:, :, self.rows]
 
     @cached_property
@@ -140,11 +131,7 @@ class Bench:
         return np.repeat(self.problem.v, self.problem.spec.group, axis=1)
 
     def of_heads(self, array: Array) -> Array:
-        """Return keys or values of each query head, (B, H, T_k, ..).
-
-        Args:
-            array: (B, G or H, T_k, ..)
-        """
+        """Return keys or values of each query head, (B, H, T_k, ..)."""
         return np.repeat(array, self.problem.spec.heads[0] // array.shape[1], axis=1)
 
     def read(
@@ -168,14 +155,7 @@ class Bench:
         self, *, raw: Array | None = None, factor: float = 1.0, cap: float | None = SAME,
         bias: Array | None = SAME,
     ) -> Array:  # fmt: skip
-        """Return the output of logits with parts changed, as `scored` has them, (B, H, R, d_v).
-
-        Args:
-            raw: products of queries and keys
-            factor: what logits are multiplied by, beside the scale
-            cap: the soft cap, or None
-            bias: what is added, or None
-        """
+        """Return the output of logits with parts changed, as `scored` has them, (B, H, R, d_v)."""
         return self.averaged(self.scored(raw=raw, factor=factor, cap=cap, bias=bias))
 
     def scored(
@@ -255,9 +235,5 @@ class Bench:
         return weights, total
 
     def sees(self, visible: Booleans) -> Made:
-        """Return what comes out where other keys are visible.
-
-        Args:
-            visible: of a shape that broadcasts to (B, H, T_q, T_k)
-        """
+        """Return what comes out where other keys are visible."""
         return lambda: self.averaged(visible=self.of_rows(visible))

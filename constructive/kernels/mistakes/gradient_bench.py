@@ -58,11 +58,7 @@ class GradientBench(Bench):
         return self.of_weights(weights, v=v, k=k)
 
     def logsumexp(self, sinks: Array | None) -> Array:
-        """Return the logsumexp of visible keys and of sinks, (B, H, T_q, 1).
-
-        Args:
-            sinks: of a shape that broadcasts to that, or None
-        """
+        """Return the logsumexp of visible keys and of sinks, (B, H, T_q, 1)."""
         _, total = self.weighed(sinks=sinks)
         largest = self.logits.max(-1, keepdims=True)
         found: Array = largest if sinks is None else np.maximum(largest, sinks)
@@ -134,11 +130,7 @@ class GradientBench(Bench):
         return found
 
     def summed(self, heads: Array) -> Array:
-        """Return the sum over the query heads of a KV head.
-
-        Args:
-            heads: (B, H, T_k, ..)
-        """
+        """Return the sum over the query heads of a KV head."""
         spec = self.problem.spec
         split = heads.reshape(spec.batch, spec.heads[1], spec.group, *heads.shape[2:])
         found: Array = split.sum(2)
@@ -151,11 +143,7 @@ class GradientBench(Bench):
 
 
 def exponentials(exponents: Array) -> Array:
-    """Return exponentials in the range of float32; rows without keys have weights 0.
-
-    Args:
-        exponents: of any shape
-    """
+    """Return exponentials in the range of float32; rows without keys have weights 0."""
     with np.errstate(all="ignore"):
         weights = np.exp(exponents)
     found: Array = np.where(weights > _LARGEST, np.inf, np.nan_to_num(weights, posinf=np.inf))
@@ -163,9 +151,5 @@ def exponentials(exponents: Array) -> Array:
 
 
 def flat(*gradients: Array) -> Array:
-    """Return dq, dk and dv, one after the other, (N,).
-
-    Args:
-        gradients: the three
-    """
+    """Return dq, dk and dv, one after the other, (N,)."""
     return np.concatenate([each.ravel() for each in gradients])

@@ -14,11 +14,7 @@ _NAMES = ("dq", "dk", "dv")
 
 
 def places(bench: GradientBench) -> Iterator[tuple[str, Made]]:
-    """Yield sentences, each with a function that returns dq, dk and dv, (N,).
-
-    Args:
-        bench: all queries of a problem, and the gradient of its output
-    """
+    """Yield sentences, each with a function that returns dq, dk and dv, (N,)."""
     spec = bench.problem.spec
     shapes = bench.problem.q.shape, bench.problem.k.shape, bench.problem.v.shape
     ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]

@@ -10,11 +10,7 @@ from constructive.kernels.mistakes.gradient_bench import GradientBench, exponent
 
 
 def steps(bench: GradientBench) -> Iterator[tuple[str, Made]]:
-    """Yield sentences, each with a function that returns dq, dk and dv, (N,).
-
-    Args:
-        bench: all queries of a problem, and the gradient of its output
-    """
+    """Yield sentences, each with a function that returns dq, dk and dv, (N,)."""
     for kind in (_rows_alone, _scores, _factors, _transposed, _sinks, _blocks):
         yield from kind(bench)
 

@@ -28,11 +28,7 @@ _FORWARD: tuple[Callable[[Bench], Mistakes], ...] = (
 
 
 def gradients(bench: GradientBench) -> Iterator[tuple[str, Made]]:
-    """Yield sentences, each with a function that returns dq, dk and dv, (N,).
-
-    Args:
-        bench: all queries of a problem, and the gradient of its output
-    """
+    """Yield sentences, each with a function that returns dq, dk and dv, (N,)."""
     yield from _own(bench)
     yield from steps(bench)
     yield from places(bench)
