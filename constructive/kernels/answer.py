@@ -84,12 +84,11 @@ def grouped(spec: Spec, q: Array, k: Array) -> Array:
     return found
 
 
-def averaged(spec: Spec, weights: Array, v: Array) -> Array:
+def averaged(weights: Array, v: Array) -> Array:
     """Return weighted sums (B, H, T_q, d_v) of values (B, G, T_k, d_v)."""
     batch, heads, queries, keys = weights.shape
     rows = weights.reshape(batch, v.shape[1], heads // v.shape[1] * queries, keys)
     found: Array = (rows @ v).reshape(batch, heads, queries, -1)
-    del spec
     return found
 
 
@@ -130,13 +129,13 @@ def answer(
         else (sinks == draft.level * spec.factor).astype(np.float64)
     )
     total = weights.sum(-1) + sink[:, None]
-    expected: Array = averaged(spec, weights, v) / np.where(checked, total, 1.0)[..., None]
+    expected: Array = averaged(weights, v) / np.where(checked, total, 1.0)[..., None]
     relative = _rounding(spec, draft, total, visible.sum(-1))
     slack: Array = relative[..., None] * expected
     if near.any():
         # The average is monotone in the weight of near keys, so its ends are those of the weight.
         others, count = total - part * near.sum(-1), near.sum(-1)[..., None]
-        of_winners, of_near = (averaged(spec, keys.astype(float), v) for keys in (winners, near))
+        of_winners, of_near = (averaged(keys.astype(float), v) for keys in (winners, near))
         with np.errstate(invalid="ignore", divide="ignore"):  # rows that are not checked
             moved = [
                 np.abs((of_winners + end * of_near) / (others[..., None] + end * count) - expected)

@@ -45,7 +45,7 @@ class Hypotheses:
     empty: int
 
 
-def soft_cap_reason(spec: Spec, level: float = 0.0) -> str | None:
+def soft_cap_reason(spec: Spec) -> str | None:
     """Return why a soft cap is too small for exact answers, or None.
 
     A capped logit ends at -cap: all keys together must weigh less than the output can show,
@@ -58,8 +58,7 @@ def soft_cap_reason(spec: Spec, level: float = 0.0) -> str | None:
     """
     if spec.soft_cap is None:
         return None
-    distance = _CAPPED * (spec.soft_cap + level)
-    most = math.log(LARGEST_VALUE * spec.keys) - distance
+    most = math.log(LARGEST_VALUE * spec.keys) - _CAPPED * spec.soft_cap
     if most < -(spec.output.digits + 2) * math.log(2.0):
         return None
     return f"a soft cap of {spec.soft_cap:g} leaves weight to keys that are far below"
@@ -121,7 +120,7 @@ def require_hypotheses(
         _require("a logit has more than four products", rows[:, head] & many.any(-1))
     sink = _weights_of_sinks(spec, draft, sinks)
     total = answer.weights.sum(-1) + sink[:, None]
-    expected = averaged(spec, answer.weights, v)
+    expected = averaged(answer.weights, v)
     with np.errstate(invalid="ignore"):
         wrong = ~(np.abs(answer.expected * total[..., None] - expected) <= 2.0**-40 * expected)
     exact = (answer.slack == 0.0).all(-1)

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.laws.evidence import Evidence
-from constructive.kernels.laws.row_maps import explicit, row_maps
+from constructive.kernels.laws.row_maps import explicit, of_places, row_maps
 from constructive.kernels.laws.sizes import block_sizes
 from constructive.kernels.laws.words import listed
 from constructive.kernels.masks import Alignment, Causal, LeftPadding, Prefix, Window
@@ -255,9 +255,7 @@ def _by_sequence(evidence: Evidence, edge: Edge, table: Booleans) -> Limits:
     every = np.arange(keys + 1)
     found = np.clip(edge.with_limits(every[None], others[:, None]), 0, keys)
     fits = np.take_along_axis(table, found, 1)
-    allowed = np.stack(
-        [fits[batch == number].all(0) for number in range(evidence.problem.spec.batch)]
-    )
+    allowed = of_places(fits, batch, evidence.problem.spec.batch)
     chosen = explicit(allowed, np.clip(limits[:, 0, 0], 0, keys))
     if chosen is None:
         return

@@ -162,18 +162,6 @@ class Evidence:
             same, _ = same_rows(self.read, other, self.problem.spec.output)
         return same
 
-    def leads_to(self, table: Booleans, source: Integers) -> bool:
-        """Return whether each row agrees with its source.
-
-        Args:
-            table: (R, S) whether a row agrees with a source
-            source: (R,) numbers of sources; what is below 0 or too large agrees with none
-        """
-        inside = (source >= 0) & (source < table.shape[1])
-        if not inside.all():
-            return False
-        return bool(table[np.arange(len(source)), source].all())
-
     def read_at(self, row: int, scores: Array, visible: Booleans) -> Array:
         """Return what one row of the sample would read, (S, d_v).
 
@@ -182,13 +170,8 @@ class Evidence:
             scores: (T_k,) or (S, T_k)
             visible: (T_k,) or (S, T_k)
         """
-        sink = self.sinks[row]
-        logits = np.where(visible, scores, -np.inf)
+        weights, total = self.weighed(scores, visible, self.sinks[row, None])
         with np.errstate(all="ignore"):
-            top = np.maximum(logits.max(-1, keepdims=True), sink)
-            top = np.where(np.isfinite(top), top, 0.0)
-            weights = np.exp(logits - top)
-            total = weights.sum(-1, keepdims=True) + np.exp(sink - top)
             found: Array = weights @ self.values[row] / total
         return found
 

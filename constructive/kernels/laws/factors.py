@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.laws.evidence import Evidence
-from constructive.kernels.laws.row_maps import explicit
+from constructive.kernels.laws.row_maps import explicit, of_places
 from constructive.kernels.laws.sizes import block_sizes
 from constructive.kernels.laws.words import listed
 from constructive.kernels.mistakes.bench import Mistakes
@@ -155,7 +155,7 @@ def sinks(evidence: Evidence) -> Mistakes:
         ],
         axis=1,
     )
-    allowed = np.stack([agrees[h == head].all(0) for head in range(count)])
+    allowed = of_places(agrees, h, count)
     allowed[:, count:] &= ~allowed[np.arange(count), np.arange(count)][:, None]
     found = explicit(allowed, np.arange(count))
     if found is not None:
@@ -210,7 +210,7 @@ def slopes(evidence: Evidence) -> Mistakes:
         ],
         axis=1,
     )
-    allowed = np.stack([agrees[h == head].all(0) for head in range(count)])
+    allowed = of_places(agrees, h, count)
     allowed[:, count:] &= ~allowed[np.arange(count), np.arange(count)][:, None]
     found = explicit(allowed, np.arange(count))
     if found is None:

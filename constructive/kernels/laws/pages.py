@@ -8,12 +8,11 @@ import numpy as np
 
 from constructive.kernels.laws.evidence import Evidence
 from constructive.kernels.laws.sizes import block_sizes
-from constructive.kernels.mistakes.bench import Mistakes
+from constructive.kernels.mistakes.bench import PARTS, Mistakes
 from constructive.kernels.paged import Pool
 from constructive.kernels.same import same_rows
 from constructive.support.arrays import Array, Integers
 
-_WHAT = {"keys and values": (True, True), "keys": (True, False), "values": (False, True)}
 _MOST_CHANGES = 2
 """Single entries of a table that are inferred; more would explain anything."""
 _SHOWN = 3
@@ -123,7 +122,7 @@ def _elsewhere(evidence: Evidence, pool: Pool, rules: Rules) -> Mistakes:
             addresses = np.where(cache.exists, made(), own)
             if addresses.tobytes() not in tried and (addresses != own).any():
                 tried.add(addresses.tobytes())
-                for what, changed in _WHAT.items():
+                for what, changed in PARTS.items():
                     yield f"{what} of pages: {words}{said}", partial(cache.made, addresses, changed)
 
 
@@ -242,7 +241,7 @@ def entries(evidence: Evidence) -> Mistakes:
     if not isinstance(evidence.memory, Pool):
         return
     cache = Cache(evidence, evidence.memory)
-    for what, changed in _WHAT.items():
+    for what, changed in PARTS.items():
         moved = _moved(cache, changed)
         if moved:
             yield (

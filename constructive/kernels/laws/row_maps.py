@@ -9,7 +9,7 @@ import numpy as np
 
 from constructive.kernels.laws.sizes import block_sizes
 from constructive.kernels.spec import Spec
-from constructive.support.arrays import Integers
+from constructive.support.arrays import Booleans, Integers
 
 Places = tuple[Integers, Integers, Integers]
 Maps = Iterator[tuple[str, Integers]]
@@ -167,8 +167,13 @@ def _blocks(spec: Spec, places: Places) -> Maps:
                 )
 
 
+def of_places(agrees: Booleans, place: Integers, count: int) -> Booleans:
+    """Return whether all rows of each place agree, (count, ..); rows (R, ..) have places (R,)."""
+    return np.stack([agrees[place == number].all(0) for number in range(count)])
+
+
 def explicit(
-    allowed: "np.ndarray", own: Integers, *, most: int = 8
+    allowed: Booleans, own: Integers, *, most: int = 8
 ) -> tuple[Integers, list[tuple[int, int]]] | None:
     """Return a map that a table leaves, and where it is not the identity; None if there is none.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from constructive.kernels.answer import grouped
 from constructive.kernels.laws.evidence import Evidence
-from constructive.kernels.laws.row_maps import Places, explicit, row_maps
+from constructive.kernels.laws.row_maps import Places, explicit, of_places, row_maps
 from constructive.kernels.laws.words import exchanged
 from constructive.kernels.mistakes.bench import Mistakes
 from constructive.kernels.spec import Spec
@@ -267,7 +267,7 @@ def _explicit(evidence: Evidence, part: Part, table: Booleans, axis: int) -> Mis
     """Yield the map of heads or of sequences that the sample leaves, if there is one."""
     own = evidence.places[axis]
     count = len(table)
-    allowed = np.stack([table[:, own == place].all(1) for place in range(count)])
+    allowed = of_places(table.T, own, count)
     found = explicit(allowed, np.arange(count))
     if found is None:
         return

@@ -33,6 +33,8 @@ TILES = (
 """Queries and keys of a block."""
 Memory = Pool | str
 """How a kernel got its arrays: pages, or a name of `places.PLACES`."""
+PARTS = {"keys and values": (True, True), "keys": (True, False), "values": (False, True)}
+"""What a mistake may concern: whether keys, and whether values."""
 SPLITS = (2, 4, 8, 3)
 """Numbers of splits that kernels use."""
 SAME: Any = object()
@@ -233,6 +235,10 @@ class Bench:
             if sinks is not None:
                 total = total + np.exp(sinks - largest)
         return weights, total
+
+    def filled(self, lost: Booleans, number: float) -> Made:
+        """Return what comes out where rows or columns are a number, others being right."""
+        return lambda: np.where(lost, number, self.averaged())
 
     def sees(self, visible: Booleans) -> Made:
         """Return what comes out where other keys are visible."""

@@ -264,53 +264,6 @@ class _Carry:
             return (out if self.changed.get("divides") else out / total).astype(np.float64)
 
 
-def splits(bench: Bench) -> Mistakes:
-    """Yield results of splits of the keys that are merged in a wrong way."""
-    for size, words in bench.splits.items():
-        for how, sentence in (
-            ("equal", "are averaged, not weighted by their sums"),
-            ("maxima", "are weighted by their largest logits without their sums"),
-            ("sums", "are weighted by their sums without their largest logits"),
-            ("plain", "are added without weights"),
-            ("log2", "are weighted by exp of a logsumexp with log2"),
-            ("exp2", "are weighted by exp2 of a logsumexp with ln"),
-            ("best", "are not merged: the one with the largest logit is returned"),
-            ("last", "are not merged: the last is returned"),
-        ):
-            yield f"results of splits {sentence} ({words})", partial(_merged, bench, size, how)
-
-
-def _merged(bench: Bench, size: int, how: str) -> Array:
-    logits = bench.logits
-    outs, tops, sums = [], [], []
-    with np.errstate(all="ignore"):
-        for start in range(0, logits.shape[-1], size):
-            part = logits[..., start : start + size]
-            top = part.max(-1, keepdims=True)
-            weights = np.exp(part - np.where(np.isfinite(top), top, 0.0))
-            total = weights.sum(-1, keepdims=True)
-            outs.append(np.nan_to_num(weights @ bench.values[:, :, start : start + size] / total))
-            tops.append(top)
-            sums.append(total)
-        out, top, total = np.stack(outs), np.stack(tops), np.stack(sums)
-        some = np.isfinite(top)
-        shares = {
-            "equal": some * 1.0,
-            "maxima": np.exp(top - top.max(0)),
-            "sums": total,
-            "log2": np.exp(top - top.max(0) + np.log2(total)),
-            "exp2": np.exp2(top - top.max(0) + np.log(total)),
-            "plain": some * 1.0,
-            "best": (top == top.max(0)) * 1.0,
-            "last": np.where(
-                np.arange(len(out))[:, None, None, None, None] == len(out) - 1, some, 0
-            ),
-        }[how]
-        whole = (shares * out).sum(0)
-        merged: Array = whole if how == "plain" else whole / shares.sum(0)
-    return merged
-
-
 def _unshifted(bench: Bench, found: Array) -> Array:
     """Return the output where sinks are not less the largest logit; in float32 they overflow."""
     weights, total = bench.weighed(sinks=None)
