@@ -4,6 +4,7 @@ Several masks of a `Spec` hide a key if one of them does.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -34,6 +35,35 @@ class Grid:
     keys: int
     query_lengths: Integers
     key_lengths: Integers
+
+    @classmethod
+    def of(cls, masks: Iterable["Mask"], batch: int, heads: int, queries: int, keys: int) -> "Grid":
+        """Return the positions of sequences that are as long as masks say.
+
+        Args:
+            masks: masks of lengths, and others
+            batch: B
+            heads: H
+            queries: T_q
+            keys: T_k
+        """
+        of_queries = np.full(batch, queries, dtype=np.int64)
+        of_keys = np.full(batch, keys, dtype=np.int64)
+        for mask in masks:
+            of_queries = np.minimum(of_queries, mask.query_lengths(batch, queries))
+            of_keys = np.minimum(of_keys, mask.key_lengths(batch, keys))
+        return cls(batch, heads, queries, keys, of_queries, of_keys)
+
+    def visible(self, masks: Iterable["Mask"]) -> Booleans:
+        """Return what all masks let queries see, of a shape that broadcasts to (B, H, T_q, T_k).
+
+        Args:
+            masks: each may hide keys
+        """
+        found: Booleans = np.ones((1, 1, self.queries, self.keys), dtype=np.bool_)
+        for mask in masks:
+            found = found & mask.visible(self)
+        return found
 
     @property
     def i(self) -> Integers:

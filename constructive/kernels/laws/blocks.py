@@ -15,7 +15,7 @@ from constructive.support.arrays import Integers
 _QUERIES = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 128)
 """Queries of a block, beside as many as keys."""
 KINDS = (
-    softmax.rescaling, running.running, running.counted_again, softmax.maxima, running.carried,
+    running.rescaling, running.running, running.counted_again, softmax.maxima, running.carried,
     softmax.sinks, tiles.diagonals_inside, tiles.rows_of_blocks, tiles.tiles, tiles.transposed,
     merging.splits, merging.empty, merging.lost, merging.merging,
 )  # fmt: skip

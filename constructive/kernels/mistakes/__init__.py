@@ -32,7 +32,7 @@ KINDS: tuple[Callable[[Bench], Mistakes], ...] = (
     memory.layouts_of_inputs, logits.soft_caps, softmax.sinks, logits.slopes, logits.biases,
     logits.scale, masks.blocks, memory.padding_that_is_read, logits.hidden,
     softmax.padding, softmax.twice, softmax.maxima,
-    softmax.denominators, softmax.rescaling, running.running, running.counted_again, weights.cut,
+    softmax.denominators, running.rescaling, running.running, running.counted_again, weights.cut,
     weights.summed, running.carried, merging.splits, merging.merging,
     merging.lost, merging.empty, bits.bits, precision.precision, addresses.layouts, addresses.rows,
     addresses.coordinates, weights.axes, memory.wrong_strides, memory.query_heads,

@@ -1,6 +1,7 @@
 """Mistakes in running sums: what is rescaled, counted again, or carried to the next queries."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -21,6 +22,124 @@ _STATES = {
 """What a block of queries may take over from the one before."""
 
 
+@dataclass(frozen=True, eq=False)
+class Running:
+    """Softmax over blocks of keys, by running sums; one step may be changed.
+
+    Attributes:
+        rescales_sums: whether sums of weights are rescaled when the largest logit rises
+        rescales_outputs: whether sums of values are
+        keeps_sums: whether sums of weights of earlier blocks are kept
+        keeps_outputs: whether sums of values are
+        keeps_largest: whether the largest logit is that of all blocks so far
+        is_inverted: whether the factor of rescaling is divided by
+        is_divided: whether sums of values are divided by those of weights after every block
+        is_late: whether weights are taken less the largest logit of the blocks before
+        has_sinks: whether sums start with the sinks; else they join at the end
+        exponent: of the factor, from the largest logits of the blocks before and of all
+        first: for each row the one whose factor it has, or None
+        reference: logits of which the largest are taken, (B, H, R, T_k), or None
+    """
+
+    rescales_sums: bool = True
+    rescales_outputs: bool = True
+    keeps_sums: bool = True
+    keeps_outputs: bool = True
+    keeps_largest: bool = True
+    is_inverted: bool = False
+    is_divided: bool = False
+    is_late: bool = False
+    has_sinks: bool = False
+    exponent: Callable[[Array, Array], Array] = np.subtract
+    first: Integers | None = None
+    reference: Array | None = None
+
+    def run(self, bench: Bench, block: int) -> Array:
+        """Return the output for blocks of a number of keys."""
+        # In the format of accumulators, in which factors that are too large overflow.
+        real = np.float64 if bench.problem.spec.output.name == "float64" else np.float32
+        logits, values = bench.logits.astype(real), bench.values.astype(real)
+        seen = logits if self.reference is None else self.reference.astype(real)
+        rows = logits.shape[:3]
+        largest = np.full((*rows, 1), -np.inf, real)
+        total, out = np.zeros((*rows, 1), real), np.zeros((*rows, values.shape[-1]), real)
+        sinks = None if bench.sinks is None else bench.sinks.astype(real)
+        if self.has_sinks and sinks is not None:
+            largest, total = np.broadcast_to(sinks, total.shape), total + real(1.0)
+        with np.errstate(all="ignore"):
+            for start in range(0, logits.shape[-1], block):
+                keys = slice(start, start + block)
+                top = seen[..., keys].max(-1, keepdims=True)
+                new = np.maximum(largest, top) if self.keeps_largest else top
+                base = _finite(largest if self.is_late and start else new)
+                weights = np.exp(logits[..., keys] - base)
+                factor = self._factor(largest, _finite(new))
+                total = total * factor if self.rescales_sums else total
+                out = out * factor if self.rescales_outputs else out
+                total = weights.sum(-1, keepdims=True) + (total if self.keeps_sums else real(0.0))
+                out = weights @ values[:, :, keys] + (out if self.keeps_outputs else real(0.0))
+                if self.is_divided:
+                    out = out / np.where(total > 0.0, total, real(1.0))
+                largest = new
+            if not self.has_sinks and sinks is not None:
+                total = total + np.exp(sinks - largest)
+            return (out if self.is_divided else out / total).astype(np.float64)
+
+    def _factor(self, old: Array, new: Array) -> Array:
+        exponent = self.exponent(old, new)
+        if self.first is not None:
+            exponent, old = exponent[:, :, self.first], old[:, :, self.first]
+        factor = np.where(np.isfinite(old), np.exp(exponent), old.dtype.type(0.0))
+        if self.is_inverted:
+            factor = np.where(factor > 0.0, old.dtype.type(1.0) / factor, factor)
+        return factor
+
+
+def _finite(largest: Array) -> Array:
+    """Return largest logits; 0 in rows that have seen no key."""
+    return np.where(np.isfinite(largest), largest, largest.dtype.type(0.0))
+
+
+def _by_first(bench: Bench, queries: int, keys: int, *, has_sinks: bool) -> Array:
+    """Return the output where all rows of a block of queries have the factors of its first row."""
+    rows, count = bench.rows, len(bench.rows)
+    both = Bench(bench.problem, np.concatenate([rows, rows // queries * queries]))
+    first = np.tile(count + np.arange(count), 2)
+    return Running(first=first, has_sinks=has_sinks).run(both, keys)[:, :, :count]
+
+
+_INVERTED = Running(exponent=lambda old, new: new - old, has_sinks=True)
+_BASE_TWO = Running(exponent=lambda old, new: (old - new) * np.log(2.0), has_sinks=True)
+
+
+def rescaling(bench: Bench) -> Mistakes:
+    """Yield softmax in blocks that forgets a part of what it has to carry along."""
+    named = {
+        "sums are not rescaled when the largest logit rises": Running(rescales_sums=False),
+        "the accumulator is not rescaled when the largest logit rises":
+            Running(rescales_outputs=False),
+        "neither sums nor the accumulator are rescaled":
+            Running(rescales_sums=False, rescales_outputs=False),
+        "the largest logit is that of the block, not the largest so far":
+            Running(keeps_largest=False),
+        "only the last block is in the denominator": Running(keeps_sums=False),
+        "only the last block is in the accumulator": Running(keeps_outputs=False),
+        "the rescaling factor is inverted": Running(is_inverted=True),
+        "the accumulator is divided by the sum after every block": Running(is_divided=True),
+        "weights are taken less the largest logit of blocks before": Running(is_late=True),
+    }  # fmt: skip
+    for sentence, changed in named.items():
+        for block in bench.blocks:
+            if block < bench.problem.spec.keys:
+                yield f"{sentence} (blocks of {block} keys)", partial(changed.run, bench, block)
+    for block in bench.blocks[:3]:
+        if block < min(bench.problem.spec.keys, bench.problem.spec.queries):
+            yield (
+                f"rows are rescaled by the factor of the first one of each block of {block}",
+                partial(_by_first, bench, block, block, has_sinks=False),
+            )
+
+
 def running(bench: Bench) -> Mistakes:
     """Yield sums that miss their last block, and rows that are rescaled by others."""
     spec = bench.problem.spec
@@ -31,7 +150,7 @@ def running(bench: Bench) -> Mistakes:
         if queries > 1 and queries != keys and spec.queries > 1:
             yield (
                 f"rows are rescaled by the factor of the first one of their block {size}",
-                partial(_by_first, bench, queries, keys),
+                partial(_by_first, bench, queries, keys, has_sinks=True),
             )
         yield (
             f"outputs are divided by the sum of weights before the last block {size}",
@@ -56,12 +175,12 @@ def running(bench: Bench) -> Mistakes:
         )
         yield (
             f"factors of rescaling are inverted, exp(new - old) (blocks of {keys} keys)",
-            partial(_blocks, bench, keys, lambda old, new: new - old),
+            partial(_INVERTED.run, bench, keys),
         )
         if not bench.visible.all() or spec.sink:
             yield (
                 f"the factor of rescaling is exp2 without log2(e) (blocks of {keys} keys)",
-                partial(_blocks, bench, keys, lambda old, new: (old - new) * np.log(2.0)),
+                partial(_BASE_TWO.run, bench, keys),
             )
 
 
@@ -145,45 +264,6 @@ def _stale(bench: Bench, queries: int, keys: int) -> Array:
     with np.errstate(all="ignore"):
         out: Array = late @ bench.values[:, :, np.maximum(j - keys, 0)] / total
     return out
-
-
-def _by_first(bench: Bench, queries: int, keys: int) -> Array:
-    """Return the output where all rows of a block of queries have the factors of its first row."""
-    rows, count = bench.rows, len(bench.rows)
-    both = Bench(bench.problem, np.concatenate([rows, rows // queries * queries]))
-    first = np.tile(count + np.arange(count), 2)
-    return _blocks(both, keys, lambda old, new: (old - new)[:, :, first])[:, :, :count]
-
-
-def _blocks(bench: Bench, keys: int, exponent: Callable[[Array, Array], Array]) -> Array:
-    """Return the output of a running softmax in float32, with other exponents of its factors.
-
-    Args:
-        bench: the problem
-        keys: of a block
-        exponent: of the factor, from the largest logits of the blocks before and of all
-    """
-    real = np.float32
-    logits = bench.logits.astype(real)
-    values, sinks = bench.values.astype(real), bench.sinks
-    largest = np.full((*logits.shape[:3], 1), -np.inf, real)
-    total = np.zeros_like(largest)
-    if sinks is not None:
-        largest = np.broadcast_to(sinks.astype(real), total.shape)
-        total = total + real(1.0)
-    out = np.zeros((*logits.shape[:3], values.shape[-1]), real)
-    with np.errstate(all="ignore"):
-        for start in range(0, logits.shape[-1], keys):
-            part = logits[..., start : start + keys]
-            new = np.maximum(largest, part.max(-1, keepdims=True))
-            base = np.where(np.isfinite(new), new, real(0.0))
-            factor = np.where(np.isfinite(largest), np.exp(exponent(largest, base)), real(0.0))
-            weights = np.exp(part - base)
-            total = total * factor + weights.sum(-1, keepdims=True)
-            out = out * factor + weights @ values[:, :, start : start + keys]
-            largest = new
-        found: Array = (out / total).astype(np.float64)
-    return found
 
 
 def carried(bench: Bench) -> Mistakes:

@@ -5,7 +5,8 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.mistakes.bench import SPLITS, Bench, Made, Mistakes
-from constructive.support.arrays import Array, Integers
+from constructive.kernels.mistakes.running import Running
+from constructive.support.arrays import Array
 
 
 def denominators(bench: Bench) -> Mistakes:
@@ -147,7 +148,7 @@ def _early(bench: Bench, scores: Made, block: int | None) -> Array:
     reference = np.where(bench.visible, scores(), -np.inf)
     if block is None:
         return _fixed(bench, reference.max(-1, keepdims=True))
-    return _Carry(reference=reference).run(bench, block)
+    return Running(reference=reference).run(bench, block)
 
 
 def _smallest(bench: Bench) -> Array:
@@ -182,86 +183,6 @@ def _started(bench: Bench, start: float, empty: float) -> Array:
         weights = np.exp((logits - largest).astype(np.float32)).astype(np.float64)
         total = weights.sum(-1, keepdims=True)
         return np.where(total > 0.0, weights @ bench.values / total, empty)
-
-
-def rescaling(bench: Bench) -> Mistakes:
-    """Yield softmax in blocks that forgets a part of what it has to carry along."""
-    named = {
-        "sums are not rescaled when the largest logit rises": _Carry(sums=False),
-        "the accumulator is not rescaled when the largest logit rises": _Carry(outputs=False),
-        "neither sums nor the accumulator are rescaled": _Carry(sums=False, outputs=False),
-        "the largest logit is that of the block, not the largest so far": _Carry(running=False),
-        "only the last block is in the denominator": _Carry(keeps_sums=False),
-        "only the last block is in the accumulator": _Carry(keeps_outputs=False),
-        "the rescaling factor is inverted": _Carry(inverted=True),
-        "the accumulator is divided by the sum after every block": _Carry(divides=True),
-        "weights are taken less the largest logit of blocks before": _Carry(stale=True),
-    }
-    for sentence, carry in named.items():
-        for block in bench.blocks:
-            if block < bench.problem.spec.keys:
-                yield f"{sentence} (blocks of {block} keys)", partial(carry.run, bench, block)
-    for block in bench.blocks[:3]:
-        if block < min(bench.problem.spec.keys, bench.problem.spec.queries):
-            yield (
-                f"rows are rescaled by the factor of the first one of each block of {block}",
-                partial(_shared_factor, bench, block),
-            )
-
-
-def _shared_factor(bench: Bench, block: int) -> Array:
-    rows, count = bench.rows, len(bench.rows)
-    both = Bench(bench.problem, np.concatenate([rows, rows // block * block]))
-    first = np.tile(count + np.arange(count), 2)
-    return _Carry(first=first).run(both, block)[:, :, :count]
-
-
-class _Carry:
-    """Softmax in blocks, with one step changed."""
-
-    def __init__(
-        self, first: Integers | None = None, reference: Array | None = None, **changed: bool
-    ) -> None:
-        self.first, self.reference, self.changed = first, reference, changed
-
-    def run(self, bench: Bench, block: int) -> Array:
-        """Return the output."""
-        is_kept = {"sums", "outputs", "running", "keeps_sums", "keeps_outputs"}.difference(
-            name for name, value in self.changed.items() if not value
-        )
-        # In the format of accumulators, in which factors that are too large overflow.
-        real = np.float64 if bench.problem.spec.output.name == "float64" else np.float32
-        logits = bench.logits.astype(real)
-        seen = logits if self.reference is None else self.reference.astype(real)
-        values = bench.values.astype(real)
-        rows = logits.shape[:3]
-        largest = np.full((*rows, 1), -np.inf, real)
-        total, out = np.zeros((*rows, 1), real), np.zeros((*rows, values.shape[-1]), real)
-        sinks = bench.sinks
-        with np.errstate(all="ignore"):
-            for start in range(0, logits.shape[-1], block):
-                part = logits[..., start : start + block]
-                top = seen[..., start : start + block].max(-1, keepdims=True)
-                new = np.maximum(largest, top) if "running" in is_kept else top
-                base = largest if self.changed.get("stale") and start else new
-                weights = np.exp(part - np.where(np.isfinite(base), base, real(0.0)))
-                factor = np.exp(largest - np.where(np.isfinite(new), new, real(0.0)))
-                if self.first is not None:
-                    factor = factor[:, :, self.first]
-                if self.changed.get("inverted"):
-                    factor = np.where(factor > 0.0, real(1.0) / factor, real(0.0))
-                total = total * (factor if "sums" in is_kept else real(1.0))
-                total = total * real("keeps_sums" in is_kept)
-                out = out * (factor if "outputs" in is_kept else real(1.0))
-                out = out * real("keeps_outputs" in is_kept)
-                total = total + weights.sum(-1, keepdims=True)
-                out = out + weights @ values[:, :, start : start + block]
-                if self.changed.get("divides"):
-                    out = out / np.where(total > 0.0, total, real(1.0))
-                largest = new
-            if sinks is not None:
-                total = total + np.exp(sinks.astype(real) - largest)
-            return (out if self.changed.get("divides") else out / total).astype(np.float64)
 
 
 def _unshifted(bench: Bench, found: Array) -> Array:
